@@ -1,0 +1,279 @@
+//! The command line as types. Read once by `main`; the verbs get their own part of it.
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
+use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 busy or deadline, \
+130 interrupted.";
+
+/// Supervises coding-agent sessions: one sandboxed worker process per session.
+#[derive(Debug, Parser)]
+#[command(
+    name = "quack",
+    version = quackd_protocol::VERSION,
+    disable_help_subcommand = true,
+    override_usage = "quack [OPTIONS] [DIR]\n       quack [OPTIONS] <COMMAND>",
+    after_help = format!(
+        "Examples:\n  quack                      attach the repository you are in\n  \
+         quack demo                 see what it does, in three seconds\n  \
+         quack tool bash 'ls -la'   run one tool in a session\n  \
+         quack ps                   what is running\n\n{EXIT_CODES}"
+    )
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) attach: AttachArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(subcommand)]
+    pub(crate) verb: Option<Verb>,
+}
+
+impl Cli {
+    /// Reads a command line, program name included.
+    ///
+    /// # Errors
+    /// A usage error, or help or version as text: clap prints all of them.
+    pub(crate) fn read(
+        line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        let cli = Self::try_parse_from(line)?;
+        // clap could see to this itself, but then `--json` would have to stand after the verb.
+        if cli.verb.is_some() && (cli.attach.dir.is_some() || cli.attach.force) {
+            let text = "options and directories of a verb stand after the verb";
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, text));
+        }
+        Ok(cli)
+    }
+}
+
+/// What every verb takes.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct OutputArgs {
+    /// Print one JSON document and nothing else
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// When to use colours; NO_COLOR is honoured
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+}
+
+/// The values of `--color`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Demo(DemoArgs),
+    Tool(ToolArgs),
+    Sessions(SessionsArgs),
+    Ps(PsArgs),
+    Abort(AbortArgs),
+    Daemon(DaemonArgs),
+    Stop(StopArgs),
+    Version(VersionArgs),
+    /// Runs one session's worker; the supervisor starts it.
+    #[command(hide = true)]
+    Worker,
+}
+
+/// Attaches to a directory's repository and makes its session the active one.
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// Directory; the current one if absent
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Allow `/` and the home directory
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Shows in a few seconds what the supervisor does, on a real repository.
+///
+/// Searches and reads it, runs a command, kills the worker in the middle of another one and shows
+/// what happens then. Changes no file of yours and needs no key.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack demo\n  quack demo ~/src/app\n  quack demo --json")]
+pub(crate) struct DemoArgs {
+    /// Directory; the current one if absent
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Allow `/` and the home directory
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Runs one tool in a session and prints its answer.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack tool bash 'git status'\n  quack tool read_file README.md\n  \
+    quack tool grep_search '{\"pattern\":\"fn main\",\"include\":\"*.rs\"}'\n  \
+    quack tool bash - --timeout 2m < script.sh\n\nExit codes: 0 the tool succeeded, 1 it failed, \
+    4 it was refused as busy or its deadline passed.\nA command's own exit code is in --json."
+)]
+pub(crate) struct ToolArgs {
+    /// Tool: bash, read_file, grep_search, …
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// A word (the tool's main argument), a JSON object, or `-` to read either from stdin
+    #[arg(value_name = "WORD|JSON|-", allow_hyphen_values = true)]
+    pub(crate) argument: Option<String>,
+    /// Session, by id or name
+    #[arg(long, value_name = "REF", conflicts_with = "dir")]
+    pub(crate) session: Option<String>,
+    /// Use the session of this directory's repository; the current one if absent
+    #[arg(short = 'C', long = "dir", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Only allow what changes nothing
+    #[arg(long)]
+    pub(crate) safe: bool,
+    /// Deadline, such as 500ms, 10s or 2m; 30 s if absent
+    #[arg(long, value_name = "TIME", value_parser = deadline)]
+    pub(crate) timeout: Option<Duration>,
+    /// Allow `/` and the home directory
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Lists the sessions of the active workspace.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack sessions\n  quack sessions --all --json")]
+pub(crate) struct SessionsArgs {
+    /// The sessions of every workspace
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// Shows the supervisor, its worker processes and the calls in flight.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack ps\n  quack ps --json")]
+pub(crate) struct PsArgs {}
+
+/// Ends every call in flight of a session.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack abort\n  quack abort --session duck-1")]
+pub(crate) struct AbortArgs {
+    /// Session, by id or name; the active one if absent
+    #[arg(long, value_name = "REF")]
+    pub(crate) session: Option<String>,
+}
+
+/// Runs the supervisor in the foreground; TERM drains it and ends it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack daemon\n  quack daemon --verbose")]
+pub(crate) struct DaemonArgs {
+    /// Log more, also to stderr
+    #[arg(long)]
+    pub(crate) verbose: bool,
+    /// Detach from the terminal; used when a verb starts the daemon
+    #[arg(long, hide = true)]
+    pub(crate) background: bool,
+}
+
+/// Stops the supervisor: running calls get a moment, then every worker ends.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack stop\n  quack stop --json")]
+pub(crate) struct StopArgs {}
+
+/// Prints the version of this program and of the daemon that is running.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack version\n  quack version --json")]
+pub(crate) struct VersionArgs {}
+
+fn deadline(text: &str) -> Result<Duration, String> {
+    let signed: SignedDuration = text
+        .parse()
+        .map_err(|_e| "give a number with a unit, such as 500ms, 10s or 2m".to_owned())?;
+    Duration::try_from(signed)
+        .ok()
+        .filter(|time| (MIN_TOOL_DEADLINE..=MAX_TOOL_DEADLINE).contains(time))
+        .ok_or_else(|| format!("give a time from {MIN_TOOL_DEADLINE:?} to {MAX_TOOL_DEADLINE:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::read(std::iter::once("quack").chain(line.split_whitespace()))
+    }
+
+    fn tool(line: &str) -> ToolArgs {
+        match parse(line).unwrap().verb {
+            Some(Verb::Tool(tool)) => tool,
+            other => panic!("not a tool: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_public_verb_has_examples() {
+        for verb in Cli::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:"), "{}", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_verb_is_a_directory() {
+        let cli = parse("src/app --force").unwrap();
+        assert!(cli.verb.is_none());
+        assert_eq!((cli.attach.dir, cli.attach.force), (Some(PathBuf::from("src/app")), true));
+        assert!(parse("").unwrap().attach.dir.is_none());
+    }
+
+    #[test]
+    fn output_flags_stand_before_and_after_the_verb() {
+        for line in ["--json ps", "ps --json", "--color=always ps --json"] {
+            let cli = parse(line).unwrap();
+            assert!(cli.output.json && matches!(cli.verb, Some(Verb::Ps(_))), "{line}");
+        }
+        assert!(parse("--json").unwrap().output.json);
+        assert_eq!(parse("ps --color never").unwrap().output.color, Color::Never);
+    }
+
+    #[test]
+    fn a_tool_takes_a_word_json_or_stdin() {
+        assert_eq!(tool("tool bash ls").argument.as_deref(), Some("ls"));
+        assert_eq!(tool("tool bash -").argument.as_deref(), Some("-"));
+        assert_eq!(tool("tool grep_search -x").argument.as_deref(), Some("-x"));
+        assert_eq!(tool("tool bash").argument, None);
+        let all = tool("tool bash ls -C /src --safe --timeout 2m --force");
+        assert_eq!(all.dir, Some(PathBuf::from("/src")));
+        assert!(all.safe && all.force);
+        assert_eq!(all.timeout, Some(Duration::from_secs(120)));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_a_usage_error() {
+        for (line, kind) in [
+            ("tool", ErrorKind::MissingRequiredArgument),
+            ("tool bash ls -la", ErrorKind::UnknownArgument),
+            ("tool bash ls --session s -C .", ErrorKind::ArgumentConflict),
+            ("tool bash ls --timeout 10", ErrorKind::ValueValidation),
+            ("tool bash ls --timeout 1ms", ErrorKind::ValueValidation),
+            ("tool bash ls --timeout 1h", ErrorKind::ValueValidation),
+            ("tool bash ls --timeout=-5s", ErrorKind::ValueValidation),
+            ("ps --color sometimes", ErrorKind::InvalidValue),
+            ("ps extra", ErrorKind::UnknownArgument),
+            ("dir ps", ErrorKind::ArgumentConflict),
+            ("--force ps", ErrorKind::ArgumentConflict),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!((error.kind(), error.exit_code()), (kind, 2), "{line}");
+        }
+    }
+}

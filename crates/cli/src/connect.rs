@@ -1,0 +1,141 @@
+//! From a verb to a daemon that it can talk to: find it, start it if wanted, check who answers.
+//! Used by every verb but `daemon`.
+
+use crate::age;
+use crate::exit::Fault;
+use crate::output::Output;
+use anyhow::Context;
+use quackd_client::{Client, ClientError, Started, ensure_daemon};
+use quackd_home::Home;
+use quackd_process::SelfExe;
+use quackd_protocol::VERSION;
+use quackd_protocol::client::{CLIENT_PROTOCOL, PingData};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// Longest wait for a connection: the daemon accepts at once or it is in trouble.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest wait for an answer that needs no worker.
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Daemons that may stop under our hands before we give up.
+const MAX_ATTEMPTS: u32 = 3;
+
+/// A daemon that answers and speaks our protocol.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    /// Who answers.
+    pub(crate) daemon: PingData,
+    /// Whether it was started for this.
+    pub(crate) started: Started,
+}
+
+/// Connects, starting the daemon if nobody listens.
+///
+/// # Errors
+/// Of finding, starting, connecting; a fault of its own if who answers speaks another protocol.
+pub(crate) async fn start_and_connect(output: Output) -> anyhow::Result<Connected> {
+    let home = Home::from_process_env_blocking()?;
+    let exe = SelfExe::open().context("cannot open this program's own file")?;
+    let mut attempts = 1;
+    loop {
+        let started = ensure_daemon(&home, &exe).await?;
+        if let Started::Started { took } = started {
+            output.note(&format!("started the daemon in {}", age::span(took)));
+        }
+        match meet(&home, started, output).await {
+            // It was on its way out when we came: what comes next is a new one.
+            Err(error) if is_gone(&error) && attempts < MAX_ATTEMPTS => attempts += 1,
+            met => return met,
+        }
+    }
+}
+
+fn is_gone(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref::<ClientError>(),
+        Some(ClientError::Disconnected | ClientError::NotRunning { .. })
+    )
+}
+
+/// Connects to the daemon that runs.
+///
+/// # Errors
+/// As [`start_and_connect`]; `NotRunning` if none runs.
+pub(crate) async fn connect_only(output: Output) -> anyhow::Result<Connected> {
+    let home = Home::from_process_env_blocking()?;
+    meet(&home, Started::AlreadyRunning, output).await
+}
+
+/// Connects to whatever listens, without asking who it is.
+///
+/// # Errors
+/// Of [`Client::connect`].
+pub(crate) async fn connect(home: &Home) -> Result<Client, ClientError> {
+    Client::connect(&home.socket().path, CONNECT_TIMEOUT).await
+}
+
+/// Asks the daemon who it is. A program and a daemon of different versions work together as long as
+/// they speak the same protocol.
+async fn meet(home: &Home, started: Started, output: Output) -> anyhow::Result<Connected> {
+    let client = connect(home).await?;
+    let answer = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await?;
+    let daemon = identify(answer).map_err(Fault::wrong_daemon)?;
+    if daemon.version != VERSION {
+        output.note(&format!(
+            "the daemon is version {}, this is {VERSION}; `quack stop` lets the next verb start this one",
+            daemon.version
+        ));
+    }
+    Ok(Connected { client, daemon, started })
+}
+
+fn identify(answer: Value) -> Result<PingData, String> {
+    let version = answer.get("version").and_then(Value::as_str).unwrap_or("unknown").to_owned();
+    let Ok(daemon) = serde_json::from_value::<PingData>(answer) else {
+        return Err(format!(
+            "another daemon (version {version}) answers on the socket, this is quack {VERSION}; \
+             stop that one first"
+        ));
+    };
+    if daemon.protocol == CLIENT_PROTOCOL {
+        return Ok(daemon);
+    }
+    let pid = daemon.pid;
+    let exe = std::fs::read_link(Path::new("/proc").join(pid.to_string()).join("exe"));
+    let place = exe.map_or_else(|_unknown| String::new(), |exe| format!(", {}", exe.display()));
+    Err(format!(
+        "the daemon is version {version} (protocol {}, pid {pid}{place}), this is {VERSION} \
+         (protocol {CLIENT_PROTOCOL}); run `quack stop`, then again",
+        daemon.protocol
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ping(protocol: u32) -> Value {
+        json!({"version": "9.9.9", "uptime": 1, "clients": 1, "pid": 4_000_000, "protocol": protocol,
+               "startedAt": "2026-03-10T12:00:00Z", "build": "release"})
+    }
+
+    #[test]
+    fn another_version_is_fine_and_another_protocol_names_both_and_the_way_out() {
+        assert_eq!(identify(ping(CLIENT_PROTOCOL)).unwrap().version, "9.9.9");
+        let text = identify(ping(CLIENT_PROTOCOL + 1)).unwrap_err();
+        for part in ["9.9.9", VERSION, "protocol 1", "protocol 2", "pid 4000000", "`quack stop`"] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_of_another_maker_is_named() {
+        let text = identify(json!({"version": "0.0.1", "uptime": 1, "clients": 1})).unwrap_err();
+        assert!(text.contains("another daemon (version 0.0.1)"), "{text}");
+        assert!(identify(Value::Null).is_err());
+    }
+}

@@ -1,0 +1,21 @@
+//! `quack abort`: ends every call in flight of a session.
+
+use crate::args::AbortArgs;
+use crate::connect::{REPLY_TIMEOUT, connect_only};
+use crate::display::plain;
+use crate::exit::Exit;
+use crate::output::Output;
+use quackd_protocol::client::{AbortData, SessionParams};
+
+/// Runs the verb. Starts no daemon: without one there is nothing to abort.
+pub(crate) async fn run(args: AbortArgs, output: Output) -> anyhow::Result<Exit> {
+    let daemon = connect_only(output).await?;
+    let params = SessionParams { session_id: args.session };
+    let data: AbortData = daemon.client.request("abort", params, REPLY_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&format!("Ended the calls of {}.\n", plain(&data.session_name)))?;
+    }
+    Ok(Exit::Ok)
+}

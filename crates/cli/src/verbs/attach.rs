@@ -1,0 +1,104 @@
+//! `quack [DIR]`: makes the session of a directory's repository the active one and shows it.
+
+use crate::args::AttachArgs;
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::directory;
+use crate::display;
+use crate::exit::{Exit, Fault};
+use crate::output::{BOLD, DIM, Output};
+use anyhow::Context;
+use quackd_protocol::client::{
+    AttachData, AttachParams, SessionInfo, SessionsData, SessionsParams,
+};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Runs the verb.
+pub(crate) async fn run(args: &AttachArgs, output: Output) -> anyhow::Result<Exit> {
+    let workspace = directory::workspace(args.dir.as_deref(), args.force)
+        .map_err(|error| explain(error, args.dir.as_deref()))?;
+    let daemon = start_and_connect(output).await?;
+    let params = AttachParams { path: Some(Value::from(workspace)), ..AttachParams::default() };
+    let attached: AttachData = daemon.client.request("attach", params, REPLY_TIMEOUT).await?;
+    let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
+    let known: SessionsData = daemon.client.request("sessions", all, REPLY_TIMEOUT).await?;
+    let session = known
+        .sessions
+        .into_iter()
+        .find(|session| session.id == attached.session.id)
+        .context("the session is gone already")?;
+    if output.is_json() {
+        output.document(&json!({
+            "workspace": attached.workspace,
+            "session": attached.session,
+            "isRunning": session.is_running,
+        }))?;
+    } else {
+        let home_dir = std::env::var("HOME").ok();
+        output.text(&header(&session, home_dir.as_deref()))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// A mistyped verb arrives here as a directory that does not exist.
+fn explain(error: anyhow::Error, dir: Option<&Path>) -> anyhow::Error {
+    let word = dir.and_then(Path::to_str).filter(|word| !word.contains('/'));
+    match word {
+        Some(word) if !Path::new(word).exists() => Fault::usage(format!(
+            "`{}` is neither a verb nor a directory; `quack --help` lists the verbs",
+            display::plain(word)
+        ))
+        .into(),
+        _ => error,
+    }
+}
+
+fn header(session: &SessionInfo, home_dir: Option<&str>) -> String {
+    let name = display::plain(&session.name);
+    let path = display::path(&session.workspace_path, home_dir);
+    let state = if session.is_running {
+        "its worker process is running"
+    } else {
+        "its worker process starts when it is needed"
+    };
+    format!(
+        "{BOLD}{name}{BOLD:#}  {path}\n{DIM}{state}{DIM:#}\n\n\
+         Try next\n  \
+         quack tool bash 'git status'        run a command in it\n  \
+         quack tool grep_search TODO         search it\n  \
+         quack ps                            see the processes\n  \
+         quack demo                          see what happens when a worker dies\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_names_the_session_and_says_what_to_try() {
+        let session = SessionInfo {
+            id: "s".into(),
+            name: "duck-1".to_owned(),
+            workspace_path: "/home/ada/app".to_owned(),
+            is_active: true,
+            is_running: false,
+            last_active_at: String::new(),
+        };
+        let text = anstream::adapter::strip_str(&header(&session, Some("/home/ada"))).to_string();
+        assert!(
+            text.starts_with("duck-1  ~/app\nits worker process starts when it is needed\n"),
+            "{text}"
+        );
+        assert!(text.contains("quack tool "), "{text}");
+    }
+
+    #[test]
+    fn a_mistyped_verb_is_told_from_a_missing_directory() {
+        let plain = || Fault::usage("not a directory: x").into();
+        let verb = explain(plain(), Some(Path::new("sesions"))).to_string();
+        assert!(verb.starts_with("`sesions` is neither a verb nor a directory"), "{verb}");
+        let path = explain(plain(), Some(Path::new("./sesions"))).to_string();
+        assert_eq!(path, "not a directory: x");
+    }
+}

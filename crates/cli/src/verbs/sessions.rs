@@ -1,0 +1,90 @@
+//! `quack sessions`: the sessions that the daemon knows.
+
+use crate::age::{ago, local};
+use crate::args::SessionsArgs;
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::display;
+use crate::exit::Exit;
+use crate::output::Output;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use quackd_protocol::client::{SessionInfo, SessionsData, SessionsParams};
+use serde_json::Value;
+
+/// Runs the verb.
+pub(crate) async fn run(args: &SessionsArgs, output: Output) -> anyhow::Result<Exit> {
+    let daemon = start_and_connect(output).await?;
+    let params = SessionsParams { all: Value::Bool(args.all), ..SessionsParams::default() };
+    let data: SessionsData = daemon.client.request("sessions", params, REPLY_TIMEOUT).await?;
+    let mut sessions = data.sessions;
+    let zone = TimeZone::system();
+    if output.is_json() {
+        for session in &mut sessions {
+            session.last_active_at = local(&session.last_active_at, &zone);
+        }
+        output.document(&sessions)?;
+    } else {
+        let home_dir = std::env::var("HOME").ok();
+        output.text(&render(&sessions, Timestamp::now(), &zone, home_dir.as_deref()))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn render(
+    sessions: &[SessionInfo],
+    now: Timestamp,
+    zone: &TimeZone,
+    home_dir: Option<&str>,
+) -> String {
+    if sessions.is_empty() {
+        return "No sessions yet. Run `quack` to start.\n".to_owned();
+    }
+    let row = |session: &SessionInfo| {
+        let mark = if session.is_active { " ◇" } else { "" };
+        [
+            format!("{}{mark}", display::plain(&session.name)),
+            display::path(&session.workspace_path, home_dir),
+            if session.is_running { "running" } else { "stopped" }.to_owned(),
+            ago(&session.last_active_at, now, zone),
+        ]
+    };
+    let rows: Vec<_> = sessions.iter().map(row).collect();
+    display::table(["SESSION", "WORKSPACE", "STATUS", "LAST ACTIVE"], [12, 12, 10, 0], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(name: &str, path: &str, is_active: bool, last_active_at: &str) -> SessionInfo {
+        SessionInfo {
+            id: "s".into(),
+            name: name.to_owned(),
+            workspace_path: path.to_owned(),
+            is_active,
+            is_running: is_active,
+            last_active_at: last_active_at.to_owned(),
+        }
+    }
+
+    #[test]
+    fn sessions_are_a_table_with_the_active_one_marked() {
+        let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();
+        let sessions = [
+            session("duck-1", "/home/ada/src/app", true, "2026-03-10T11:57:00Z"),
+            session("duck-2\x1b[2J", "unknown", false, "2026-03-08T11:57:00Z"),
+        ];
+        assert_eq!(
+            render(&sessions, now, &TimeZone::UTC, Some("/home/ada")),
+            "SESSION       WORKSPACE     STATUS      LAST ACTIVE\n\
+             duck-1 ◇      ~/src/app     running     3m ago\n\
+             duck-2\u{fffd}[2J    unknown       stopped     2d ago\n"
+        );
+    }
+
+    #[test]
+    fn no_sessions_are_a_sentence_that_says_what_to_do() {
+        let text = render(&[], Timestamp::UNIX_EPOCH, &TimeZone::UTC, None);
+        assert_eq!(text, "No sessions yet. Run `quack` to start.\n");
+    }
+}

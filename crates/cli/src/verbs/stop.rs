@@ -1,0 +1,115 @@
+//! `quack stop`: asks the daemon to drain and waits until it is gone.
+
+use crate::age::span;
+use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT, connect};
+use crate::exit::Exit;
+use crate::output::Output;
+use anyhow::bail;
+use quackd_client::{Client, ClientError};
+use quackd_home::Home;
+#[cfg(target_os = "linux")]
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Pid;
+#[cfg(target_os = "linux")]
+use rustix::process::PidfdFlags;
+use serde_json::{Value, json};
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Longest wait for the end: the grace of running calls, their workers' end, the last write to disk.
+const STOP_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Time between two looks at the socket.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Runs the verb. Speaks to a daemon of any version: this is how one gets rid of it.
+pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
+    let home = Home::from_process_env_blocking()?;
+    let socket = home.socket().path;
+    let begun = Instant::now();
+    let client = match connect(&home).await {
+        Err(ClientError::NotRunning { .. }) => {
+            return report(output, None, "The daemon is not running.\n");
+        }
+        other => other?,
+    };
+    let pid = pid_of(&client).await?;
+    let process = pid.and_then(DaemonProcess::find);
+    match client.request_raw("quack.shutdown", json!({}), REPLY_TIMEOUT).await {
+        // It may be gone before its reply is written.
+        Ok(_) | Err(ClientError::Disconnected) => {}
+        Err(error) => return Err(error.into()),
+    }
+    drop(client);
+    // The socket goes first; what holds the lock and the log goes with the process.
+    while !(is_gone(&socket, pid).await? && process.as_ref().is_none_or(DaemonProcess::has_ended)) {
+        if STOP_DEADLINE < begun.elapsed() {
+            bail!("the daemon (pid {}) still runs after {STOP_DEADLINE:?}", pid.unwrap_or(0));
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    let took = begun.elapsed();
+    report(output, Some(took), &format!("Stopped the daemon in {}.\n", span(took)))
+}
+
+/// The daemon's process, known by a handle: its number may be another one's a moment later.
+#[cfg(target_os = "linux")]
+struct DaemonProcess(OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl DaemonProcess {
+    fn find(pid: u64) -> Option<Self> {
+        let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+        rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut watched = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready != 0)
+    }
+}
+
+/// Known by its number only: there is no handle here. Not run on macOS.
+#[cfg(not(target_os = "linux"))]
+struct DaemonProcess(Pid);
+
+#[cfg(not(target_os = "linux"))]
+impl DaemonProcess {
+    fn find(pid: u64) -> Option<Self> {
+        Pid::from_raw(i32::try_from(pid).ok()?).map(Self)
+    }
+
+    fn has_ended(&self) -> bool {
+        rustix::process::test_kill_process(self.0).is_err()
+    }
+}
+
+/// Nobody listens, or somebody else does: another verb may have started the next daemon already.
+async fn is_gone(socket: &Path, pid: Option<u64>) -> anyhow::Result<bool> {
+    let client = match Client::connect(socket, CONNECT_TIMEOUT).await {
+        Ok(client) => client,
+        Err(ClientError::NotRunning { .. }) => return Ok(true),
+        // A daemon that drains need not take connections.
+        Err(ClientError::Timeout { .. }) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    // One that hangs up or refuses us is on its way out.
+    Ok(pid_of(&client).await.is_ok_and(|now| now.is_some() && now != pid))
+}
+
+async fn pid_of(client: &Client) -> Result<Option<u64>, ClientError> {
+    let answer = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await?;
+    Ok(answer.get("pid").and_then(Value::as_u64))
+}
+
+fn report(output: Output, took: Option<Duration>, text: &str) -> anyhow::Result<Exit> {
+    if output.is_json() {
+        let took_ms = took.map(|took| took.as_secs_f64() * 1000.0);
+        output.document(&json!({"wasRunning": took.is_some(), "tookMs": took_ms}))?;
+    } else {
+        output.text(text)?;
+    }
+    Ok(Exit::Ok)
+}

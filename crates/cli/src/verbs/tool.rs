@@ -1,0 +1,119 @@
+//! `quack tool`: one tool call, its answer on stdout.
+
+use crate::args::ToolArgs;
+use crate::connect::start_and_connect;
+use crate::directory;
+use crate::exit::{self, Exit, Fault};
+use crate::output::Output;
+use anyhow::Context;
+use quackd_protocol::client::{ToolParams, ToolResult};
+use quackd_protocol::limits::{
+    DEADLINE_GRACE, DEADLINE_SLACK, DEFAULT_TOOL_DEADLINE, MAX_LINE_BYTES, WORKER_READY_WAIT,
+};
+use serde_json::Value;
+use std::io::Read;
+use std::time::Duration;
+
+/// Added to the daemon's own last moment for a call before we stop waiting for its answer.
+const TRANSPORT_SLACK: Duration = Duration::from_secs(3);
+
+/// Runs the verb.
+pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit> {
+    let arguments = match args.argument.as_deref() {
+        None => Value::Null,
+        Some("-") => interpret(&read_stdin().await?),
+        Some(word) => interpret(word),
+    };
+    let path = match args.session {
+        Some(_) => None,
+        None => Some(directory::workspace(args.dir.as_deref(), args.force)?),
+    };
+    let deadline_ms = args.timeout.map(|time| u64::try_from(time.as_millis())).transpose()?;
+    let params = ToolParams {
+        tool: args.name.clone(),
+        arguments,
+        session_id: args.session.clone(),
+        path,
+        safe_mode: args.safe.then_some(true),
+        timeout_ms: deadline_ms,
+    };
+    let daemon = start_and_connect(output).await?;
+    let patience = patience(args.timeout.unwrap_or(DEFAULT_TOOL_DEADLINE));
+    let result: ToolResult = daemon.client.request("quack.tool", params, patience).await?;
+    if output.is_json() {
+        output.document(&result)?;
+    } else {
+        output.answer(&result.text)?;
+    }
+    Ok(exit::of_tool(&result))
+}
+
+/// How long to wait for the answer to a call with this deadline: the daemon always answers first.
+pub(crate) fn patience(deadline: Duration) -> Duration {
+    WORKER_READY_WAIT + deadline + DEADLINE_GRACE + DEADLINE_SLACK + TRANSPORT_SLACK
+}
+
+/// A JSON object or string is passed as it is; everything else is the tool's main argument as a word.
+fn interpret(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(value @ (Value::Object(_) | Value::String(_))) => value,
+        // A number is as good a search pattern as a name. One last newline is the pipe's, not the
+        // word's: in a pattern it would be a second alternative that matches every line.
+        _ => Value::from(text.strip_suffix('\n').unwrap_or(text)),
+    }
+}
+
+async fn read_stdin() -> anyhow::Result<String> {
+    let bytes = tokio::task::spawn_blocking(|| read_at_most(std::io::stdin().lock())).await??;
+    String::from_utf8(bytes).map_err(|_e| Fault::usage("stdin is not valid UTF-8").into())
+}
+
+fn read_at_most(from: impl Read) -> anyhow::Result<Vec<u8>> {
+    let limit = u64::try_from(MAX_LINE_BYTES)?;
+    let mut bytes = Vec::new();
+    from.take(limit + 1).read_to_end(&mut bytes).context("cannot read stdin")?;
+    if MAX_LINE_BYTES < bytes.len() {
+        return Err(Fault::usage(format!("stdin is longer than {MAX_LINE_BYTES} bytes")).into());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_objects_and_strings_are_passed_and_everything_else_is_a_word() {
+        for (text, passed) in [
+            (r#"{"command":"ls"}"#, json!({"command": "ls"})),
+            (" {\"a\":1}\n", json!({"a": 1})),
+            (r#""a b""#, json!("a b")),
+            ("ls -la", json!("ls -la")),
+            ("42", json!("42")),
+            ("null", json!("null")),
+            ("[1]", json!("[1]")),
+            ("{ echo hi; }", json!("{ echo hi; }")),
+            ("pattern\n", json!("pattern")),
+            ("two\nlines\n\n", json!("two\nlines\n")),
+            ("", json!("")),
+        ] {
+            assert_eq!(interpret(text), passed, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn stdin_without_end_is_refused_at_the_limit() {
+        assert_eq!(read_at_most(&b"abc"[..]).unwrap(), b"abc");
+        let exact = vec![b'x'; MAX_LINE_BYTES];
+        assert_eq!(read_at_most(&exact[..]).unwrap().len(), MAX_LINE_BYTES);
+        let error = read_at_most(std::io::repeat(b'x')).unwrap_err();
+        assert_eq!(exit::of_error(&error), Exit::Usage, "{error:#}");
+    }
+
+    #[test]
+    fn we_wait_longer_than_the_daemon_does() {
+        let deadline = Duration::from_secs(10);
+        assert!(deadline + DEADLINE_GRACE + DEADLINE_SLACK < patience(deadline));
+    }
+}

@@ -1,0 +1,183 @@
+//! One connection to the daemon. Used by the verbs, one per invocation, and by the tests.
+
+use crate::ClientError;
+use crate::connection::{self, Answer, Call, Closed, Event};
+use interprocess::local_socket::tokio::Stream;
+use interprocess::local_socket::tokio::prelude::*;
+use interprocess::local_socket::{GenericFilePath, ToFsName};
+use quackd_protocol::client::Request;
+use quackd_protocol::limits::MAX_LINE_BYTES;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Requests that wait to be written. More callers than that wait for their turn, each within its own
+/// timeout.
+const OUTBOX_REQUESTS: usize = 16;
+
+/// Events kept for a follower that is behind; after that it is told how many it missed.
+const EVENT_BACKLOG: usize = 256;
+
+/// Time between two attempts while the daemon's accept queue is full.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A connection to the daemon. Dropping it ends its task and closes the socket; calls that the daemon
+/// is carrying out go on.
+#[derive(Debug)]
+pub struct Client {
+    calls: mpsc::Sender<Call>,
+    events: broadcast::WeakSender<Arc<Event>>,
+    closed: Arc<OnceLock<Closed>>,
+    next_id: AtomicU64,
+    _connection: AbortOnDropHandle<()>,
+}
+
+impl Client {
+    /// Connects to the daemon that listens on `socket`, and makes sure that it is one of this user.
+    ///
+    /// # Errors
+    /// [`ClientError::NotRunning`] if nobody listens, [`ClientError::ForeignServer`] if another user
+    /// does, [`ClientError::Timeout`] if the daemon's queue stays full, [`ClientError::Connect`] for
+    /// everything else.
+    pub async fn connect(socket: &Path, limit: Duration) -> Result<Self, ClientError> {
+        let stream = timeout(limit, dial(socket)).await.map_err(|_elapsed| {
+            ClientError::Timeout { method: "connect".to_owned(), after: limit }
+        })??;
+        let (calls, calls_out) = mpsc::channel(OUTBOX_REQUESTS);
+        let (events, _) = broadcast::channel(EVENT_BACKLOG);
+        let weak_events = events.downgrade();
+        let closed = Arc::new(OnceLock::new());
+        let task = tokio::spawn(connection::run(stream, calls_out, events, closed.clone()));
+        Ok(Self {
+            calls,
+            events: weak_events,
+            closed,
+            next_id: AtomicU64::new(1),
+            _connection: AbortOnDropHandle::new(task),
+        })
+    }
+
+    /// Calls `method` and reads its result as `D`. Several requests may be in flight at once; the
+    /// daemon may answer them in any order.
+    ///
+    /// Dropping the future gives up waiting; the daemon carries the request out all the same.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with the daemon's text, [`ClientError::Timeout`] after `limit`, and
+    /// whatever ends the connection.
+    pub async fn request<P: Serialize, D: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: P,
+        limit: Duration,
+    ) -> Result<D, ClientError> {
+        let data = self.exchange(method, params, limit).await?;
+        let text = data.as_deref().map_or("null", RawValue::get);
+        serde_json::from_str(text)
+            .map_err(|e| ClientError::Protocol(format!("unexpected answer to {method}: {e}")))
+    }
+
+    /// Calls `method` and gives its result as it is; `null` if it has none.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub async fn request_raw<P: Serialize>(
+        &self,
+        method: &str,
+        params: P,
+        limit: Duration,
+    ) -> Result<Value, ClientError> {
+        self.request(method, params, limit).await
+    }
+
+    /// Events from now on. Bounded: a receiver that is slow is told how many it missed. Ends with the
+    /// connection.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<Arc<Event>> {
+        self.events.upgrade().map_or_else(|| broadcast::channel(1).1, |events| events.subscribe())
+    }
+
+    async fn exchange<P: Serialize>(
+        &self,
+        method: &str,
+        params: P,
+        limit: Duration,
+    ) -> Result<Option<Box<RawValue>>, ClientError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed).to_string();
+        let mut line = serde_json::to_vec(&Request { id: &id, method, params })
+            .map_err(|e| ClientError::Protocol(format!("cannot write the request: {e}")))?;
+        if MAX_LINE_BYTES < line.len() {
+            return Err(ClientError::TooLong { bytes: line.len() });
+        }
+        line.push(b'\n');
+        let (answer, answered) = oneshot::channel();
+        let call = Call { id, line, answer };
+        match timeout(limit, self.send_and_wait(call, answered)).await {
+            Ok(answer) => answer?.map_err(ClientError::Refused),
+            Err(_elapsed) => Err(ClientError::Timeout { method: method.to_owned(), after: limit }),
+        }
+    }
+
+    async fn send_and_wait(
+        &self,
+        call: Call,
+        answered: oneshot::Receiver<Answer>,
+    ) -> Result<Answer, ClientError> {
+        self.calls.send(call).await.map_err(|_call| self.why_closed())?;
+        answered.await.map_err(|_closed| self.why_closed())
+    }
+
+    fn why_closed(&self) -> ClientError {
+        match self.closed.get() {
+            Some(Closed::Refused(text)) => ClientError::Refused(text.clone()),
+            Some(Closed::Protocol(text)) => ClientError::Protocol(text.clone()),
+            Some(Closed::Disconnected) | None => ClientError::Disconnected,
+        }
+    }
+}
+
+async fn dial(socket: &Path) -> Result<Stream, ClientError> {
+    let failed = |source| failure(socket, source);
+    loop {
+        let name = socket.to_fs_name::<GenericFilePath>().map_err(failed)?;
+        let stream = Stream::connect(name).await.map_err(failed)?;
+        let Stream::UdSocket(inner) = &stream;
+        // With a full accept queue Linux refuses a non-blocking connect with EAGAIN, which interprocess
+        // takes for EINPROGRESS: the stream it gives then is not connected (unix(7), connect(2)).
+        match inner.inner().peer_addr() {
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotConnected => {
+                sleep(RETRY_INTERVAL).await;
+                continue;
+            }
+            Err(e) => return Err(failed(e)),
+        }
+        // The socket may lie in a directory that others can write to; what we send is for our own
+        // daemon only.
+        let uid = inner.inner().peer_cred().map_err(failed)?.uid();
+        if uid != rustix::process::geteuid().as_raw() {
+            return Err(ClientError::ForeignServer { path: socket.to_owned(), uid });
+        }
+        return Ok(stream);
+    }
+}
+
+fn failure(socket: &Path, source: io::Error) -> ClientError {
+    let path = socket.to_owned();
+    match source.kind() {
+        // A file where the state directory should be is for the daemon to complain about.
+        io::ErrorKind::NotFound
+        | io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::NotADirectory => ClientError::NotRunning { path },
+        _ => ClientError::Connect { path, source },
+    }
+}

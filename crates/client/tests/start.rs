@@ -1,0 +1,161 @@
+//! Starting a daemon, with real processes: this program is the test, and when it is started with the
+//! daemon's arguments it is a small daemon that behaves as `BEHAVIOUR` says.
+
+fn main() -> std::process::ExitCode {
+    #[cfg(test)]
+    return tests::main();
+    #[cfg(not(test))]
+    std::process::ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use quackd_client::{Client, StartError, Started, ensure_daemon};
+    use quackd_home::Home;
+    use quackd_process::{Exit, SelfExe};
+    use std::fs::{self, File};
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+    use std::process::{Command, ExitCode, Output};
+    use std::time::Duration;
+
+    /// How long a daemon of this test lives at most, should its test be killed.
+    const LIFE: Duration = Duration::from_secs(20);
+
+    const SCENARIOS: [(&str, &str); 5] = [
+        ("a_daemon_is_started_once", "serve"),
+        ("many_starters_end_with_one_daemon", "serve"),
+        ("a_daemon_that_ends_is_told_with_its_last_words", "fail"),
+        ("a_daemon_that_lets_go_of_the_lock_is_succeeded", "serve"),
+        ("the_state_directory_must_not_depend_on_where_we_are", "serve"),
+    ];
+
+    pub(super) fn main() -> ExitCode {
+        let args: Vec<String> = std::env::args().skip(1).collect();
+        match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["daemon", "--background"] => return daemon(),
+            ["scenario", name] => play(name),
+            // What a test runner asks a test program.
+            ["--list", .., "--ignored"] => {}
+            ["--list", ..] => {
+                for (name, _) in SCENARIOS {
+                    writeln!(std::io::stdout(), "{name}: test").unwrap();
+                }
+            }
+            [] => SCENARIOS.into_iter().for_each(check),
+            [chosen, ..] => {
+                SCENARIOS.into_iter().filter(|(name, _)| *name == chosen).for_each(check);
+            }
+        }
+        ExitCode::SUCCESS
+    }
+
+    fn check((name, behaviour): (&str, &str)) {
+        let output = scenario(name, behaviour);
+        assert!(output.status.success(), "{name}\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Each scenario is a process, because the environment of what it starts is its own.
+    #[expect(clippy::disallowed_methods, reason = "the test starts itself")]
+    fn scenario(name: &str, behaviour: &str) -> Output {
+        let dir = tempfile::tempdir().unwrap();
+        let state = if name.starts_with("the_state_directory") {
+            Path::new("relative")
+        } else {
+            dir.path()
+        };
+        Command::new(std::env::current_exe().unwrap())
+            .args(["scenario", name])
+            .env("RUBBER_DUCK_APP_SUPPORT", state)
+            .env("BEHAVIOUR", behaviour)
+            .current_dir(dir.path())
+            .output()
+            .unwrap()
+    }
+
+    #[tokio::main(flavor = "current_thread")]
+    async fn play(name: &str) {
+        let home = Home::from_process_env_blocking().unwrap();
+        let exe = SelfExe::open().unwrap();
+        match name {
+            "a_daemon_is_started_once" => {
+                let first = ensure_daemon(&home, &exe).await.unwrap();
+                assert!(matches!(first, Started::Started { .. }), "{first:?}");
+                assert_eq!(ensure_daemon(&home, &exe).await.unwrap(), Started::AlreadyRunning);
+                assert_eq!(starts(&home), 1);
+            }
+            "many_starters_end_with_one_daemon" => {
+                let starters = (0..8).map(|_| ensure_daemon(&home, &exe));
+                for started in join_all(starters).await {
+                    started.unwrap();
+                }
+                Client::connect(&home.socket().path, LIFE).await.unwrap();
+            }
+            "a_daemon_that_ends_is_told_with_its_last_words" => {
+                let error = ensure_daemon(&home, &exe).await.unwrap_err();
+                let StartError::Exited { exit, stderr, .. } = &error else { panic!("{error}") };
+                assert_eq!((*exit, stderr.as_str()), (Exit::Code(3), "no room for a daemon\n"));
+            }
+            "a_daemon_that_lets_go_of_the_lock_is_succeeded" => {
+                let draining = File::create(home.lock_file()).unwrap();
+                draining.lock().unwrap();
+                let drained = async {
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                    drop(draining);
+                };
+                let (started, ()) = tokio::join!(ensure_daemon(&home, &exe), drained);
+                assert!(matches!(started.unwrap(), Started::Started { .. }));
+                assert!(1 < starts(&home));
+            }
+            _ => {
+                let error = ensure_daemon(&home, &exe).await.unwrap_err();
+                assert!(matches!(error, StartError::RelativeStateDirectory), "{error}");
+            }
+        }
+        drop(fs::write(home.dir().join("over"), ""));
+    }
+
+    async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+        let mut futures: Vec<_> = futures.map(Box::pin).collect();
+        let mut results = Vec::new();
+        std::future::poll_fn(|cx| {
+            futures.retain_mut(|future| match future.as_mut().poll(cx) {
+                std::task::Poll::Ready(result) => {
+                    results.push(result);
+                    false
+                }
+                std::task::Poll::Pending => true,
+            });
+            if futures.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        results
+    }
+
+    /// How many daemons were started, losers included.
+    fn starts(home: &Home) -> usize {
+        fs::read_to_string(home.log_file()).unwrap().lines().count()
+    }
+
+    fn daemon() -> ExitCode {
+        if std::env::var("BEHAVIOUR").unwrap() == "fail" {
+            writeln!(std::io::stderr(), "no room for a daemon").unwrap();
+            return ExitCode::from(3);
+        }
+        let home = Home::from_process_env_blocking().unwrap();
+        let mut log = File::options().create(true).append(true).open(home.log_file()).unwrap();
+        writeln!(log, "started").unwrap();
+        let lock = File::create(home.lock_file()).unwrap();
+        if lock.try_lock().is_err() {
+            return ExitCode::SUCCESS;
+        }
+        let _listener = UnixListener::bind(home.socket().path).unwrap();
+        // Ends with its test: the scenario says that it is over, or its directory is gone.
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < LIFE && home.dir().exists() && !home.dir().join("over").exists() {
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        ExitCode::SUCCESS
+    }
+}

@@ -1,0 +1,276 @@
+//! The state directory and the paths of everything in it.
+//!
+//! Owns no descriptor and no lock: a `Home` is a handful of strings that the supervisor and every
+//! client compute alike from the environment.
+
+use crate::HomeError;
+use crate::locate::{Platform, locate_blocking};
+use crate::private_dir::{FinalLink, private_dir_blocking};
+use crate::socket::{SocketPath, temp_dir};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Longest session id that is used as a file name, in bytes. Ours have 22, upstream's 36; 255 is
+/// what file systems take, and file names built from ids carry a suffix.
+const MAX_ID_BYTES: usize = 200;
+
+/// The state directory and the paths of everything in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    /// Absolute, no trailing slash. UTF-8, as are all paths below.
+    dir: PathBuf,
+    /// The directory as the environment gave it.
+    given: String,
+    temp_dir: PathBuf,
+    rival: Option<PathBuf>,
+}
+
+impl Home {
+    /// Finds the state directory for this process. It need not exist.
+    ///
+    /// # Errors
+    /// As [`Home::resolve_blocking`].
+    pub fn from_process_env_blocking() -> Result<Self, HomeError> {
+        Self::resolve_blocking(&|name| std::env::var_os(name))
+    }
+
+    /// Finds the state directory from the environment that `var` looks up: the value of
+    /// `RUBBER_DUCK_APP_SUPPORT` if it is not blank, else the platform's rule. It need not exist.
+    ///
+    /// # Errors
+    /// [`HomeError::NoHome`] if `HOME` is needed and not usable, [`HomeError::NotUtf8`], or
+    /// [`HomeError::Io`] if a relative path cannot be made absolute.
+    pub fn resolve_blocking(var: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, HomeError> {
+        let located = locate_blocking(Platform::CURRENT, var)?;
+        let dir = absolute_blocking(Path::new(&located.given))?;
+        if dir.to_str().is_none() {
+            return Err(HomeError::NotUtf8 { variable: "the working directory" });
+        }
+        let temp_dir = absolute_blocking(&temp_dir(var))?;
+        Ok(Self { dir, given: located.given, temp_dir, rival: located.rival })
+    }
+
+    /// Makes the directory and `run/` in it if they are missing, and private (0700) if others may
+    /// enter them.
+    ///
+    /// # Errors
+    /// [`HomeError::NotADirectory`], [`HomeError::NotOurs`], or [`HomeError::Io`].
+    pub fn prepare_blocking(&self) -> Result<(), HomeError> {
+        // A person may well keep the state directory elsewhere and link to it; nobody but a worker
+        // that went astray would replace `run`.
+        private_dir_blocking(&self.dir, FinalLink::Follow)?;
+        private_dir_blocking(&self.run_dir(), FinalLink::Refuse)
+    }
+
+    /// Makes the session's run directory, private, and gives its path.
+    ///
+    /// # Errors
+    /// As [`Home::session_run_dir`] and [`Home::prepare_blocking`], which must have been called.
+    pub fn prepare_session_run_dir_blocking(&self, id: &str) -> Result<PathBuf, HomeError> {
+        let dir = self.session_run_dir(id)?;
+        private_dir_blocking(&dir, FinalLink::Refuse)?;
+        Ok(dir)
+    }
+
+    /// The state directory. Absolute, UTF-8.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Another directory that holds metadata of the same kind and is **not** used: worth a warning.
+    #[must_use]
+    pub fn rival(&self) -> Option<&Path> {
+        self.rival.as_deref()
+    }
+
+    /// Workspaces and sessions, shared with the macOS app.
+    #[must_use]
+    pub fn metadata(&self) -> PathBuf {
+        self.dir.join("metadata.json")
+    }
+
+    /// The file whose lock decides which daemon is the one; see [`crate::lock_blocking`].
+    #[must_use]
+    pub fn lock_file(&self) -> PathBuf {
+        self.dir.join("quackd.lock")
+    }
+
+    /// The daemon's process id, for people and for upstream's programs.
+    #[must_use]
+    pub fn pid_file(&self) -> PathBuf {
+        self.dir.join("duck-daemon.pid")
+    }
+
+    /// The current log file.
+    #[must_use]
+    pub fn log_file(&self) -> PathBuf {
+        self.dir.join("duck-daemon.log")
+    }
+
+    /// The configuration file that is read if `QUACKD_CONFIG` names no other.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.dir.join("quackd.toml")
+    }
+
+    /// Where the sessions' run directories are.
+    #[must_use]
+    pub fn run_dir(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
+    /// The private run directory of one session, for spills and journals.
+    ///
+    /// # Errors
+    /// [`HomeError::InvalidSessionId`]: ids come from a file that other programs write too.
+    pub fn session_run_dir(&self, id: &str) -> Result<PathBuf, HomeError> {
+        Ok(self.run_dir().join(file_name(id)?))
+    }
+
+    /// The history file that the macOS app keeps for a session.
+    ///
+    /// # Errors
+    /// [`HomeError::InvalidSessionId`], as [`Home::session_run_dir`].
+    pub fn app_history(&self, id: &str) -> Result<PathBuf, HomeError> {
+        Ok(self.dir.join("sessions").join(format!("{}.jsonl", file_name(id)?)))
+    }
+
+    /// Where clients find the daemon.
+    #[must_use]
+    pub fn socket(&self) -> SocketPath {
+        SocketPath::choose(&self.dir, &self.given, &self.temp_dir)
+    }
+}
+
+/// Without trailing slash, repeated slashes and `.`; `..` and links are left alone.
+fn absolute_blocking(path: &Path) -> Result<PathBuf, HomeError> {
+    let absolute = std::path::absolute(path);
+    let absolute = absolute.map_err(|e| HomeError::io("find the absolute path of", path, e))?;
+    Ok(absolute.components().collect())
+}
+
+/// The id, if it names one entry of a directory and not a hidden one (so neither `.` nor `..`).
+fn file_name(id: &str) -> Result<&str, HomeError> {
+    let plain = !id.contains(|c: char| c == '/' || c.is_control()) && !id.contains("..");
+    if plain && !id.is_empty() && !id.starts_with('.') && id.len() <= MAX_ID_BYTES {
+        Ok(id)
+    } else {
+        Err(HomeError::InvalidSessionId { id: id.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn home_at(dir: &Path) -> Home {
+        let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| dir.into());
+        Home::resolve_blocking(&var).unwrap()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_relative_directory_is_made_absolute_against_the_working_directory() {
+        let home = home_at(Path::new("some//./state/"));
+        assert_eq!(home.dir(), std::env::current_dir().unwrap().join("some/state"));
+    }
+
+    #[test]
+    fn every_file_has_its_name() {
+        let home = home_at(Path::new("/s/"));
+        let names = [
+            (home.metadata(), "/s/metadata.json"),
+            (home.lock_file(), "/s/quackd.lock"),
+            (home.pid_file(), "/s/duck-daemon.pid"),
+            (home.log_file(), "/s/duck-daemon.log"),
+            (home.config(), "/s/quackd.toml"),
+            (home.run_dir(), "/s/run"),
+            (home.session_run_dir("a-B_9").unwrap(), "/s/run/a-B_9"),
+            (home.app_history("a-B_9").unwrap(), "/s/sessions/a-B_9.jsonl"),
+        ];
+        for (path, name) in names {
+            assert_eq!(path, Path::new(name));
+        }
+    }
+
+    #[test]
+    fn an_id_that_is_not_one_plain_file_name_is_refused() {
+        let home = home_at(Path::new("/s"));
+        let long = "x".repeat(MAX_ID_BYTES + 1);
+        for id in ["", ".", "..", "/", "a/b", "../a", "a..b", ".hidden", "a\0b", "a\nb", &long] {
+            let refused = home.session_run_dir(id).unwrap_err();
+            assert!(matches!(refused, HomeError::InvalidSessionId { .. }), "{id:?}");
+            assert!(home.app_history(id).is_err(), "{id:?}");
+        }
+    }
+
+    #[test]
+    fn preparing_makes_private_directories_and_can_be_repeated() {
+        let parent = tempfile::tempdir().unwrap();
+        let home = home_at(&parent.path().join("deep/state"));
+        for _ in 0..2 {
+            home.prepare_blocking().unwrap();
+            let run = home.prepare_session_run_dir_blocking("s1").unwrap();
+            assert_eq!([mode(home.dir()), mode(&home.run_dir()), mode(&run)], [0o700; 3]);
+        }
+    }
+
+    #[test]
+    fn a_directory_that_others_may_enter_is_made_private() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        home_at(dir.path()).prepare_blocking().unwrap();
+        assert_eq!(mode(dir.path()), 0o700);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")] // rustix makes no FIFO on macOS.
+    fn a_file_or_a_fifo_in_the_place_of_the_directory_is_refused_without_blocking() {
+        let parent = tempfile::tempdir().unwrap();
+        let (file, fifo) = (parent.path().join("file"), parent.path().join("fifo"));
+        fs::write(&file, "").unwrap();
+        let cwd = rustix::fs::CWD;
+        rustix::fs::mknodat(cwd, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        for path in [file, fifo] {
+            let refused = home_at(&path).prepare_blocking().unwrap_err();
+            assert!(matches!(refused, HomeError::NotADirectory { .. }), "{path:?}: {refused}");
+        }
+    }
+
+    #[test]
+    fn the_state_directory_may_be_a_link_but_run_may_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let (real, link) = (parent.path().join("real"), parent.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        symlink(&real, &link).unwrap();
+        home_at(&link).prepare_blocking().unwrap();
+        assert_eq!(mode(&real), 0o700);
+
+        fs::remove_dir(real.join("run")).unwrap();
+        symlink("/", real.join("run")).unwrap();
+        let refused = home_at(&link).prepare_blocking().unwrap_err();
+        assert!(matches!(refused, HomeError::NotADirectory { .. }), "{refused}");
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        // As root nothing is somebody else's before the test gives it away.
+        let dir = tempfile::tempdir().unwrap();
+        let (path, somebody) = if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(dir.path(), Some(12_345), None).unwrap();
+            (dir.path(), 12_345)
+        } else {
+            (Path::new("/"), 0)
+        };
+        match home_at(path).prepare_blocking() {
+            Err(HomeError::NotOurs { owner, .. }) => assert_eq!(owner, somebody),
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Where things live: state directory, socket path, instance lock, ids, workspace resolution.
+//!
+//! Called by the supervisor at start and at `attach`, and by the command line before it connects.
+//! Functions that touch the disk end in `_blocking`; the rest only compute.
+
+mod error;
+mod home;
+mod ids;
+mod locate;
+mod lock;
+mod pid_file;
+mod private_dir;
+mod socket;
+mod workspace;
+
+pub use error::HomeError;
+pub use home::Home;
+pub use ids::{new_id, workspace_id};
+pub use lock::{InstanceLock, lock_blocking};
+pub use pid_file::{remove_pid_file_blocking, write_pid_file_blocking};
+pub use socket::SocketPath;
+pub use workspace::{WorkspaceError, is_risky_workspace, resolve_workspace_blocking};

@@ -1,0 +1,88 @@
+//! `duck-daemon.pid`: who is running, for people and for upstream's programs, which take a live
+//! process of that number for a running daemon. Nothing of ours decides by it.
+
+use crate::{Home, HomeError};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// Writes our process id, in decimal without a newline. To be called by the holder of the instance
+/// lock only, so a file that is there is a leftover.
+///
+/// # Errors
+/// [`HomeError::Io`]. A daemon without this file still works.
+pub fn write_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
+    let path = home.pid_file();
+    // A new file each time: an old one may be a link or anything else by now.
+    match fs::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            return Err(HomeError::io("replace", &path, e));
+        }
+        _ => {}
+    }
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .and_then(|mut file| file.write_all(std::process::id().to_string().as_bytes()))
+        .map_err(|e| HomeError::io("write", &path, e))
+}
+
+/// Removes the file if it still holds our process id.
+///
+/// # Errors
+/// [`HomeError::Io`]. A file that is missing or not ours is no error.
+pub fn remove_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
+    let path = home.pid_file();
+    // Opening a FIFO would wait for a writer.
+    if !fs::symlink_metadata(&path).is_ok_and(|status| status.is_file()) {
+        return Ok(());
+    }
+    let mut text = String::new();
+    let read = File::open(&path).and_then(|file| file.take(32).read_to_string(&mut text));
+    if read.is_err() || text.trim().parse() != Ok(std::process::id()) {
+        return Ok(());
+    }
+    match fs::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(HomeError::io("remove", &path, e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn home(dir: &std::path::Path) -> Home {
+        let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| dir.into());
+        Home::resolve_blocking(&var).unwrap()
+    }
+
+    #[test]
+    fn the_file_holds_our_pid_and_replaces_a_leftover() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(dir.path());
+        fs::write(dir.path().join("victim"), "precious").unwrap();
+        symlink("victim", home.pid_file()).unwrap();
+        write_pid_file_blocking(&home).unwrap();
+        assert_eq!(fs::read_to_string(home.pid_file()).unwrap(), std::process::id().to_string());
+        assert_eq!(fs::read_to_string(dir.path().join("victim")).unwrap(), "precious");
+
+        remove_pid_file_blocking(&home).unwrap();
+        assert!(!home.pid_file().exists());
+        remove_pid_file_blocking(&home).unwrap();
+    }
+
+    #[test]
+    fn the_file_of_another_daemon_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(dir.path());
+        for text in ["1", "", "not a number", "1\u{0}"] {
+            fs::write(home.pid_file(), text).unwrap();
+            remove_pid_file_blocking(&home).unwrap();
+            assert_eq!(fs::read_to_string(home.pid_file()).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! From what a client calls a directory to the one path that names its workspace.
+//!
+//! Canonical, so that two spellings of a directory are one workspace, and raised to the root of the
+//! repository that the directory lies in.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a path names no workspace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkspaceError {
+    /// It does not exist, or is something else.
+    #[error("not a directory: {0}")]
+    NotADirectory(PathBuf),
+    /// Its canonical path is not text, and the wire is.
+    #[error("path is not valid UTF-8: {0}")]
+    NotUtf8(PathBuf),
+    /// `~` was used and `HOME` does not say what it means.
+    #[error("cannot expand ~: HOME is not set to an absolute path")]
+    NoHome,
+    /// It may be a directory, but the system does not let us see.
+    #[error("cannot access {path}")]
+    Inaccessible {
+        /// The absolute path.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// The workspace that `path` lies in, as a canonical absolute path: the nearest directory upwards,
+/// itself included and `/` excluded, that contains `.git`, else the directory itself. `~` and `~/x`
+/// mean `$HOME`; a relative path is taken from this process's working directory.
+///
+/// # Errors
+/// [`WorkspaceError`], which names the absolute path.
+pub fn resolve_workspace_blocking(path: &Path) -> Result<String, WorkspaceError> {
+    resolve(path, std::env::var_os("HOME").as_deref())
+}
+
+/// True for the workspaces that a person must ask for twice: `/` and `$HOME`, where a tool that goes
+/// wrong reaches everything. `path` is one that [`resolve_workspace_blocking`] gave.
+#[must_use]
+pub fn is_risky_workspace(path: &str) -> bool {
+    is_risky(Path::new(path), std::env::var_os("HOME").as_deref())
+}
+
+fn resolve(path: &Path, home: Option<&OsStr>) -> Result<String, WorkspaceError> {
+    let absolute = match path.strip_prefix("~") {
+        Ok(rest) => home_dir(home).ok_or(WorkspaceError::NoHome)?.join(rest),
+        // Fails for an empty path, which is no directory either.
+        Err(_) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+    };
+    let canonical = match absolute.canonicalize() {
+        Ok(canonical) if canonical.is_dir() => canonical,
+        Err(source) if !says_not_there(source.kind()) => {
+            return Err(WorkspaceError::Inaccessible { path: absolute, source });
+        }
+        _ => return Err(WorkspaceError::NotADirectory(absolute)),
+    };
+    let is_root = |dir: &&Path| dir.parent().is_some() && dir.join(".git").exists();
+    let workspace = canonical.ancestors().find(is_root).unwrap_or(&canonical);
+    let text = workspace.to_str().map(str::to_owned);
+    text.ok_or_else(|| WorkspaceError::NotUtf8(workspace.to_owned()))
+}
+
+fn is_risky(path: &Path, home: Option<&OsStr>) -> bool {
+    let is_home = |home: &Path| {
+        // The workspace is canonical; HOME need not be.
+        path == home || home.canonicalize().is_ok_and(|canonical| path == canonical)
+    };
+    path == Path::new("/") || home_dir(home).is_some_and(is_home)
+}
+
+fn home_dir(home: Option<&OsStr>) -> Option<&Path> {
+    home.map(Path::new).filter(|path| path.is_absolute())
+}
+
+fn says_not_there(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound};
+    matches!(kind, NotFound | NotADirectory | InvalidInput)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A canonical directory that is gone with the guard.
+    fn scratch() -> (tempfile::TempDir, PathBuf) {
+        let guard = tempfile::tempdir().unwrap();
+        let path = guard.path().canonicalize().unwrap();
+        (guard, path)
+    }
+
+    fn text(path: &Path) -> String {
+        path.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_workspace_is_the_nearest_directory_upwards_with_a_git_entry() {
+        let (_guard, dir) = scratch();
+        fs::create_dir_all(dir.join("outer/inner/deep")).unwrap();
+        fs::create_dir(dir.join("outer/.git")).unwrap();
+        let outer = text(&dir.join("outer"));
+        assert_eq!(resolve(&dir.join("outer"), None).unwrap(), outer);
+        assert_eq!(resolve(&dir.join("outer/inner/deep"), None).unwrap(), outer);
+        // Work trees and submodules have a file of that name.
+        fs::write(dir.join("outer/inner/.git"), "gitdir: x").unwrap();
+        let inner = text(&dir.join("outer/inner"));
+        assert_eq!(resolve(&dir.join("outer/inner/deep"), None).unwrap(), inner);
+    }
+
+    #[test]
+    fn two_spellings_of_a_directory_are_one_workspace() {
+        let (_guard, dir) = scratch();
+        fs::create_dir(dir.join("real")).unwrap();
+        symlink("real", dir.join("link")).unwrap();
+        for spelling in ["real", "real/", "./real/.", "link", "link/../real"] {
+            assert_eq!(resolve(&dir.join(spelling), None).unwrap(), text(&dir.join("real")));
+        }
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_directory_and_nothing_else() {
+        let (_guard, dir) = scratch();
+        fs::create_dir(dir.join("x")).unwrap();
+        let home = Some(dir.as_os_str());
+        assert_eq!(resolve(Path::new("~"), home).unwrap(), text(&dir));
+        assert_eq!(resolve(Path::new("~/x"), home).unwrap(), text(&dir.join("x")));
+        let cwd = std::env::current_dir().unwrap();
+        match resolve(Path::new("~x"), home) {
+            Err(WorkspaceError::NotADirectory(path)) => assert_eq!(path, cwd.join("~x")),
+            other => panic!("{other:?}"),
+        }
+        for home in [None, Some(OsStr::new("")), Some(OsStr::new("relative"))] {
+            let error = resolve(Path::new("~"), home).unwrap_err();
+            assert!(matches!(error, WorkspaceError::NoHome), "{home:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_existing_directory_is_refused_with_its_absolute_path() {
+        let (_guard, dir) = scratch();
+        fs::write(dir.join("file"), "").unwrap();
+        symlink("nowhere", dir.join("dangling")).unwrap();
+        for name in ["missing", "file", "file/below", "dangling"] {
+            match resolve(&dir.join(name), None) {
+                Err(WorkspaceError::NotADirectory(path)) => assert_eq!(path, dir.join(name)),
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+        assert!(matches!(resolve(Path::new(""), None), Err(WorkspaceError::NotADirectory(_))));
+        assert!(matches!(resolve(Path::new("a\0b"), None), Err(WorkspaceError::NotADirectory(_))));
+    }
+
+    #[test]
+    fn a_loop_of_links_is_an_error_and_not_a_hang() {
+        let (_guard, dir) = scratch();
+        symlink("loop", dir.join("loop")).unwrap();
+        let error = resolve(&dir.join("loop"), None).unwrap_err();
+        assert!(matches!(error, WorkspaceError::Inaccessible { .. }), "{error}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")] // macOS refuses to make such a name.
+    fn a_path_that_is_not_text_is_refused() {
+        use std::os::unix::ffi::OsStrExt;
+        let (_guard, dir) = scratch();
+        let odd = dir.join(OsStr::from_bytes(b"\xff"));
+        fs::create_dir(&odd).unwrap();
+        assert!(matches!(resolve(&odd, None), Err(WorkspaceError::NotUtf8(path)) if path == odd));
+    }
+
+    #[test]
+    fn the_root_and_the_home_directory_are_risky() {
+        let (_guard, dir) = scratch();
+        symlink(&dir, dir.join("home")).unwrap();
+        let home = dir.join("home");
+        let home = Some(home.as_os_str());
+        assert!(is_risky(Path::new("/"), None));
+        assert!(is_risky(&dir, home));
+        assert!(!is_risky(&dir.join("project"), home));
+        assert!(!is_risky(&dir, None));
+    }
+}

@@ -1,0 +1,162 @@
+//! What a caller of [`crate::run`] says and is told.
+
+use crate::{Captured, Exit, Spilled};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The variable that marks a command and all its descendants with the command's tag.
+pub const CALL_VARIABLE: &str = "QUACKD_CALL";
+
+/// A command to run. The `shell` in what follows is the process of `program` itself.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The program. With a slash in it; a bare name would be searched in the command's own PATH, at
+    /// the price of a slower start.
+    pub program: OsString,
+    /// Its arguments, without the program's name. The kernel allows 128 KiB for each.
+    pub args: Vec<OsString>,
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// The whole environment, but for [`CALL_VARIABLE`], which is added.
+    pub env: Vec<(String, String)>,
+    /// Running time after which the command is ended, at most a day. Time that the machine sleeps does
+    /// not count.
+    pub deadline: Duration,
+    /// Time between TERM and KILL when the deadline has passed.
+    pub grace: Duration,
+    /// Time between TERM and KILL when the caller cancels.
+    pub abort_grace: Duration,
+    /// Ends the command when cancelled.
+    pub cancel: CancellationToken,
+    /// The call's id: unique among the commands of this process. Descendants that left the process
+    /// group are recognised by it.
+    pub tag: String,
+    /// Where long output goes as a whole; `None` keeps only its two ends.
+    pub spill: Option<SpillTarget>,
+}
+
+/// Where, and from what length on, the whole output is written to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpillTarget {
+    /// An existing private directory.
+    pub dir: PathBuf,
+    /// Name of the file to create; a plain file name that does not exist yet. The part up to and with its
+    /// first `-` names the family of spill files to which `max_files` applies.
+    pub name: String,
+    /// Largest file, in bytes. What follows is not written.
+    pub max_bytes: u64,
+    /// Files of the family that are kept, the new one included; the oldest are deleted.
+    pub max_files: usize,
+    /// Bytes of both streams together above which the file is written, at most 1 MiB.
+    pub threshold: usize,
+}
+
+/// What ended a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndedBy {
+    /// Nothing of ours.
+    Itself,
+    /// Its deadline.
+    Deadline,
+    /// Its caller.
+    Abort,
+}
+
+/// A command that has ended, and everything that it started with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// How the shell ended.
+    pub exit: Exit,
+    /// Why it ended.
+    pub ended_by: EndedBy,
+    /// Its standard output.
+    pub stdout: Captured,
+    /// Its standard error.
+    pub stderr: Captured,
+    /// Processes that still ran when the shell had ended by itself, and were killed. Always 0 after a
+    /// deadline or an abort, and outside Linux, where they are killed by group but cannot be counted.
+    pub background_ended: u32,
+    /// Time from the call to the end of the shell, its processes and its output.
+    pub duration: Duration,
+    /// The file with the whole output, if it was long and could be written.
+    pub spill: Option<Spilled>,
+}
+
+/// Why a command was not run. One variant per decision that the caller makes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// The working directory is missing, is no directory or may not be entered: tell the caller.
+    #[error("cannot enter the working directory {}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The program is missing or cannot be executed: the installation is wrong.
+    #[error("cannot execute {}", path.display())]
+    Program {
+        /// The program.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// An argument, or all of them with the environment, is longer than the kernel allows.
+    #[error("the command is too long")]
+    TooLong,
+    /// This process or the machine has no file descriptor left: try again later.
+    #[error("too many open files")]
+    TooManyFiles(#[source] io::Error),
+    /// This user or the machine has no process left: try again later.
+    #[error("too many processes")]
+    TooManyProcesses(#[source] io::Error),
+    /// The caller cancelled before the command was started: it did not run.
+    #[error("aborted before it was started")]
+    Aborted,
+    /// Somebody else took the exit status: the command did run.
+    #[error("the exit status of the command was lost")]
+    StatusLost(#[source] io::Error),
+    /// Anything else, for example a NUL byte in an argument.
+    #[error("cannot start the command")]
+    Io(#[source] io::Error),
+}
+
+impl LaunchError {
+    /// Explains why `program` could not be started in `cwd`. The system reports a bad directory and a
+    /// bad program alike, so the directory is looked at again.
+    pub(crate) fn explain(error: io::Error, program: &Path, cwd: &Path) -> Self {
+        use nix::libc;
+
+        match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => Self::TooManyFiles(error),
+            Some(libc::EAGAIN) => Self::TooManyProcesses(error),
+            Some(libc::E2BIG) => Self::TooLong,
+            Some(
+                libc::ENOENT
+                | libc::ENOTDIR
+                | libc::EACCES
+                | libc::EPERM
+                | libc::ELOOP
+                | libc::ENAMETOOLONG
+                | libc::EISDIR
+                | libc::ENOEXEC
+                | libc::ETXTBSY,
+            ) => match enter(cwd) {
+                Err(source) => Self::Directory { path: cwd.to_owned(), source },
+                Ok(()) => Self::Program { path: program.to_owned(), source: error },
+            },
+            _ => Self::Io(error),
+        }
+    }
+}
+
+fn enter(directory: &Path) -> io::Result<()> {
+    if !directory.metadata()?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    Ok(rustix::fs::access(directory, rustix::fs::Access::EXEC_OK)?)
+}

@@ -1,0 +1,189 @@
+//! The handle of a direct child. The supervisor watches workers with it, [`crate::run`] its shell.
+
+use crate::Exit;
+use nix::sys::signal::Signal;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+/// A direct child of this process. Clones refer to the same child.
+///
+/// On Linux its identity is a pidfd: a number that the kernel has given to another process since can
+/// never be signalled or reaped by mistake. Elsewhere the pid serves, and only until it is reaped.
+///
+/// Dropping the handle neither kills nor reaps.
+#[derive(Debug, Clone)]
+pub struct ProcessHandle {
+    child: Arc<Child>,
+}
+
+#[derive(Debug)]
+struct Child {
+    pid: Pid,
+    #[cfg(target_os = "linux")]
+    pidfd: OwnedFd,
+    /// Set once, by whoever reaped; every later caller gets the same answer.
+    exit: OnceLock<Exit>,
+}
+
+impl ProcessHandle {
+    /// Takes charge of a direct child that nobody has reaped or will reap.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_child(pid: u32) -> io::Result<Self> {
+        use rustix::process::{PidfdFlags, pidfd_open};
+
+        let pid = to_pid(pid)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        Ok(Self { child: Arc::new(Child { pid, pidfd, exit: OnceLock::new() }) })
+    }
+
+    /// Takes charge of a direct child that nobody has reaped or will reap.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn of_child(pid: u32) -> io::Result<Self> {
+        Ok(Self { child: Arc::new(Child { pid: to_pid(pid)?, exit: OnceLock::new() }) })
+    }
+
+    /// The process id. For logs and people: signals go through [`ProcessHandle::signal`].
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Resolves when the process has ended. Does not reap it. Needs a tokio runtime with I/O.
+    ///
+    /// # Errors
+    /// No descriptor or no event queue entry is left, or the runtime is shutting down.
+    pub async fn exited(&self) -> io::Result<()> {
+        ExitWatch::new(self)?.exited().await
+    }
+
+    /// Sends a signal. A process that has ended already is no error.
+    ///
+    /// # Errors
+    /// The process runs with other credentials, or a filter forbids the call.
+    #[cfg(target_os = "linux")]
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let signal = rustix::process::Signal::from_named_raw(signal as i32)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        match rustix::process::pidfd_send_signal(&self.child.pidfd, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends a signal. A process that has ended already is no error.
+    ///
+    /// # Errors
+    /// The process runs with other credentials.
+    #[cfg(not(target_os = "linux"))]
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        // Until it is reaped the number belongs to this child.
+        if self.child.exit.get().is_some() {
+            return Ok(());
+        }
+        let pid = nix::unistd::Pid::from_raw(self.child.pid.as_raw_nonzero().get());
+        match nix::sys::signal::kill(pid, signal) {
+            Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reaps the process if it has ended, and says how; `None` while it runs. Never waits. May be
+    /// called again: the answer stays.
+    ///
+    /// # Errors
+    /// `ECHILD` if somebody else reaped it.
+    pub fn try_reap(&self) -> io::Result<Option<Exit>> {
+        if let Some(exit) = self.child.exit.get() {
+            return Ok(Some(*exit));
+        }
+        let status = waitid(self.wait_id(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
+        Ok(status.map(|status| *self.child.exit.get_or_init(|| Exit::from_wait(&status))))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn wait_id(&self) -> WaitId<'_> {
+        WaitId::PidFd(self.child.pidfd.as_fd())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn wait_id(&self) -> WaitId<'_> {
+        WaitId::Pid(self.child.pid)
+    }
+}
+
+/// The pidfd: readable when the process has ended.
+#[cfg(target_os = "linux")]
+impl AsFd for ProcessHandle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.child.pidfd.as_fd()
+    }
+}
+
+/// Waits for the end of one process, as often as asked, after one registration with the runtime.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(crate) struct ExitWatch {
+    pidfd: tokio::io::unix::AsyncFd<OwnedFd>,
+}
+
+#[cfg(target_os = "linux")]
+impl ExitWatch {
+    /// Registers with the runtime's event queue. The pidfd is duplicated, because one descriptor can
+    /// be registered only once and handles are cloned.
+    #[expect(unsafe_code, reason = "registering a descriptor with the runtime has no safe form")]
+    pub(crate) fn new(process: &ProcessHandle) -> io::Result<Self> {
+        use tokio::io::{Interest, unix::AsyncFd};
+
+        let pidfd = process.child.pidfd.try_clone()?;
+        // SAFETY: the descriptor is open and owned by what is registered, which always returns the
+        // same number and closes it only when it is dropped.
+        let pidfd = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?;
+        Ok(Self { pidfd })
+    }
+
+    /// Resolves when the process has ended; a pidfd stays readable from then on.
+    pub(crate) async fn exited(&self) -> io::Result<()> {
+        self.pidfd.readable().await?.retain_ready();
+        Ok(())
+    }
+}
+
+/// Waits for the end of one process by SIGCHLD and a look that does not reap. Type-checked for macOS,
+/// not run there.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub(crate) struct ExitWatch {
+    process: ProcessHandle,
+}
+
+#[cfg(not(target_os = "linux"))]
+impl ExitWatch {
+    pub(crate) fn new(process: &ProcessHandle) -> io::Result<Self> {
+        Ok(Self { process: process.clone() })
+    }
+
+    pub(crate) async fn exited(&self) -> io::Result<()> {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        // Registered before the first look, so that no end falls between the two.
+        let mut child_changed = signal(SignalKind::child())?;
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        while self.process.child.exit.get().is_none()
+            && waitid(self.process.wait_id(), look)?.is_none()
+        {
+            child_changed.recv().await;
+        }
+        Ok(())
+    }
+}
+
+/// The same number as the type that system calls take.
+pub(crate) fn to_pid(pid: u32) -> io::Result<Pid> {
+    i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
+}

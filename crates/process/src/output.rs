@@ -1,0 +1,136 @@
+//! Reads a command's two output pipes without ever blocking the command for longer than it takes to
+//! count its bytes. Used by [`crate::run`].
+
+use crate::SpillTarget;
+use crate::capture::{Capture, Captured};
+use crate::spill::{Spill, Spilled};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::{Instant, sleep_until};
+
+/// Bytes of one read: what a pipe holds.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Both streams of one command.
+#[derive(Debug)]
+pub(crate) struct Output {
+    stdout: Stream,
+    stderr: Stream,
+    buffer: Box<[u8]>,
+    spill: Spill,
+    /// The command is being ended: the disk is no longer waited for.
+    in_a_hurry: bool,
+    last_read: Instant,
+}
+
+#[derive(Debug)]
+struct Stream {
+    /// `None` once the end was read.
+    pipe: Option<Receiver>,
+    capture: Capture,
+}
+
+impl Stream {
+    fn new(pipe: OwnedFd) -> io::Result<Self> {
+        Ok(Self { pipe: Some(Receiver::from_owned_fd(pipe)?), capture: Capture::default() })
+    }
+
+    /// Resolves when there is something to read, or the end. Never at the end.
+    async fn readable(&self) {
+        match &self.pipe {
+            // An error means that the runtime is shutting down; the read will find out.
+            Some(pipe) => drop(pipe.readable().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Reads once, without waiting, and returns the number of bytes.
+    fn read(&mut self, buffer: &mut [u8]) -> usize {
+        let Some(pipe) = &self.pipe else { return 0 };
+        match pipe.try_read(buffer) {
+            Ok(n_bytes @ 1..) => {
+                self.capture.push(buffer.get(..n_bytes).unwrap_or_default());
+                n_bytes
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Ok(0) | Err(_) => {
+                self.pipe = None;
+                0
+            }
+        }
+    }
+}
+
+impl Output {
+    /// # Errors
+    /// The event queue cannot take more descriptors.
+    pub(crate) fn new(
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+        spill: Option<SpillTarget>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            stdout: Stream::new(stdout)?,
+            stderr: Stream::new(stderr)?,
+            buffer: vec![0; READ_BYTES].into(),
+            spill: Spill::new(spill),
+            in_a_hurry: false,
+            last_read: Instant::now(),
+        })
+    }
+
+    /// Whether nobody holds the other ends any more and everything was read.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.stdout.pipe.is_none() && self.stderr.pipe.is_none()
+    }
+
+    /// From now on output is rather left out of the spill file than the disk waited for.
+    pub(crate) fn hurry(&mut self) {
+        self.in_a_hurry = true;
+    }
+
+    /// Reads until both streams are at their end. May be dropped at any time without loss.
+    pub(crate) async fn pump(&mut self) {
+        while !self.is_at_end() {
+            if self.in_a_hurry {
+                self.spill.make_room_now();
+            } else {
+                self.spill.make_room().await;
+            }
+            // The choice between two ready streams is random: neither can starve the other.
+            let stream = tokio::select! {
+                () = self.stdout.readable() => &mut self.stdout,
+                () = self.stderr.readable() => &mut self.stderr,
+            };
+            let n_bytes = stream.read(&mut self.buffer);
+            self.spill.push(self.buffer.get(..n_bytes).unwrap_or_default());
+            if 0 < n_bytes {
+                self.last_read = Instant::now();
+                // A flood must not keep this thread's other tasks from running.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Reads until both streams are at their end, nothing came for `quiet`, or it is `until`.
+    pub(crate) async fn drain(&mut self, quiet: Duration, until: Instant) {
+        let begin = Instant::now();
+        while !self.is_at_end() {
+            let wake = until.min(self.last_read.max(begin) + quiet);
+            if wake <= Instant::now() {
+                return;
+            }
+            tokio::select! {
+                () = self.pump() => (),
+                () = sleep_until(wake) => (),
+            }
+        }
+    }
+
+    /// What was kept, and the spill file if there is one; its disk is waited for at most for `limit`.
+    pub(crate) async fn finish(self, limit: Duration) -> (Captured, Captured, Option<Spilled>) {
+        (self.stdout.capture.finish(), self.stderr.capture.finish(), self.spill.finish(limit).await)
+    }
+}

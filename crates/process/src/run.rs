@@ -1,0 +1,156 @@
+//! Running one command from start to end. Called by the worker's tools.
+//!
+//! A command is done when its shell has ended, not when its pipes close: a background process may hold
+//! them for ever. Then everything that it left is ended, and what is still in the pipes is read.
+
+use crate::output::Output;
+use crate::shell::{Shell, reap_ended_orphans};
+use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, Left, Sweeper};
+use crate::{Command, EndedBy, Finished, LaunchError};
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout_at};
+
+/// Longest deadline and grace. Also keeps sums of times in range.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often orphans that ended by themselves are reaped while a command runs.
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the processes that TERM was sent to are looked at once the shell has ended.
+const GRACE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Background processes may still be handing on the shell's last output (`exec > >(tee log)`): they are
+/// killed after this much silence, or when the limit has passed.
+const SETTLE_QUIET: Duration = Duration::from_millis(50);
+const SETTLE_LIMIT: Duration = Duration::from_millis(500);
+
+/// A program that ends closes its output a moment before (`tee` does so itself): who closed it has this
+/// long to leave without being counted as a background process.
+const LEAVE_LIMIT: Duration = Duration::from_millis(20);
+const LEAVE_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The pipes are left after this much silence. With nobody left to hold them they end at once.
+const DRAIN_QUIET: Duration = Duration::from_millis(100);
+
+/// Time for all that follows the end of a command: processes that were killed, output that is on its
+/// way. Only what hangs inside the kernel or runs with foreign credentials can use it up. With the grace
+/// it must stay below [`quackd_protocol::limits::DEADLINE_SLACK`].
+const END_LIMIT: Duration = Duration::from_secs(2);
+
+/// Time that the spill file's disk gets at the least, also when the limit is used up.
+const MIN_CLOSE_LIMIT: Duration = Duration::from_millis(200);
+
+/// Runs a command to its end, and ends everything that it started.
+///
+/// The command leads a process group of its own, reads `/dev/null`, and is never blocked by its output:
+/// of each stream the two ends are kept and the middle is counted. At the deadline or when cancelled it
+/// is sent TERM, after the grace KILL. Returns at most about two seconds after that.
+///
+/// This process must be a sub-reaper ([`crate::harden`]) for processes to be found that left the group.
+/// Children that its main thread started in other ways are then taken for orphans: a worker starts
+/// processes only here.
+///
+/// The future may be dropped at any time: everything is killed at once, and reaped in the background. Needs
+/// a tokio runtime with I/O and time.
+///
+/// # Errors
+/// See [`LaunchError`].
+pub async fn run(command: Command) -> Result<Finished, LaunchError> {
+    if command.cancel.is_cancelled() {
+        return Err(LaunchError::Aborted);
+    }
+    let begin = Instant::now();
+    let (shell, stdout, stderr) = Shell::launch(&command)?;
+    let mut output = Output::new(stdout, stderr, command.spill.clone())
+        .map_err(|error| LaunchError::explain(error, Path::new(&command.program), &command.cwd))?;
+    let ended_by = watch(&shell, &mut output, &command, begin).await;
+    if ended_by == EndedBy::Itself {
+        settle(&shell, &mut output).await;
+    } else {
+        stop(&shell, &mut output, &command, ended_by).await;
+    }
+    let end = Instant::now() + END_LIMIT;
+    let n_killed = end_strays(&shell, &mut output, end).await;
+    output.drain(DRAIN_QUIET, end).await;
+    let exit = shell.reap().map_err(LaunchError::StatusLost)?;
+    let left = end.saturating_duration_since(Instant::now());
+    let (stdout, stderr, spill) = output.finish(left.max(MIN_CLOSE_LIMIT)).await;
+    let background_ended = if ended_by == EndedBy::Itself { n_killed } else { 0 };
+    let duration = begin.elapsed();
+    Ok(Finished { exit, ended_by, stdout, stderr, background_ended, duration, spill })
+}
+
+/// Reads the output until the shell has ended, or must be ended.
+async fn watch(shell: &Shell, output: &mut Output, command: &Command, begin: Instant) -> EndedBy {
+    let deadline = begin + command.deadline.min(LONGEST);
+    let mut reaping = interval_at(begin + REAP_INTERVAL, REAP_INTERVAL);
+    reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = shell.exited() => return EndedBy::Itself,
+            () = command.cancel.cancelled() => return EndedBy::Abort,
+            () = sleep_until(deadline) => return EndedBy::Deadline,
+            _ = reaping.tick() => reap_ended_orphans(),
+            () = output.pump(), if !output.is_at_end() => (),
+        }
+    }
+}
+
+/// Lets background processes that only hand on output finish.
+async fn settle(shell: &Shell, output: &mut Output) {
+    if !output.is_at_end() && shell.has_strays() {
+        output.drain(SETTLE_QUIET, Instant::now() + SETTLE_LIMIT).await;
+    }
+    let until = Instant::now() + LEAVE_LIMIT;
+    while output.is_at_end() && shell.has_strays() && Instant::now() < until {
+        sleep(LEAVE_INTERVAL).await;
+    }
+}
+
+/// Ends the command: TERM, the grace, KILL. The grace also belongs to what outlives the shell.
+async fn stop(shell: &Shell, output: &mut Output, command: &Command, ended_by: EndedBy) {
+    let now = Instant::now();
+    let abort_grace = command.abort_grace.min(LONGEST);
+    let (grace, mut may_hurry) = match ended_by {
+        EndedBy::Abort => (abort_grace, false),
+        EndedBy::Deadline | EndedBy::Itself => (command.grace.min(LONGEST), true),
+    };
+    let mut until = now + grace;
+    let mut has_shell = true;
+    output.hurry();
+    shell.terminate();
+    while has_shell || shell.has_strays() {
+        tokio::select! {
+            biased;
+            () = sleep_until(until) => break,
+            () = shell.exited(), if has_shell => has_shell = false,
+            () = command.cancel.cancelled(), if may_hurry => {
+                may_hurry = false;
+                until = until.min(Instant::now() + abort_grace);
+            }
+            () = sleep(GRACE_INTERVAL), if !has_shell => (),
+            () = output.pump(), if !output.is_at_end() => (),
+        }
+    }
+    shell.kill();
+}
+
+/// Waits for the shell, which has ended or was killed, then kills and reaps what it left behind. Returns
+/// how many processes were still alive.
+async fn end_strays(shell: &Shell, output: &mut Output, end: Instant) -> u32 {
+    // If it hangs in the kernel the answer goes out without it.
+    drop(timeout_at(end, shell.exited()).await);
+    shell.note_end();
+    let mut sweeper = Sweeper::new(end.into_std());
+    let mut pause = FIRST_PAUSE;
+    while shell.sweep(&mut sweeper) == Left::Dying && Instant::now() < end {
+        tokio::select! {
+            () = sleep(pause) => (),
+            () = output.pump(), if !output.is_at_end() => (),
+        }
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+    sweeper.n_killed()
+}

@@ -1,0 +1,277 @@
+//! The file that a long output goes to as a whole. Fed by [`crate::output`], written by a blocking task, so
+//! that a slow disk never stops the worker.
+
+use crate::SpillTarget;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Bytes that are gathered before they are handed to the writer.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Chunks on their way to the disk. When they are used up the command waits for the disk.
+const CHUNKS_IN_FLIGHT: usize = 8;
+
+/// Largest output that is held back before the file is begun, in bytes.
+const MAX_THRESHOLD: usize = 1024 * 1024;
+
+/// Directory entries looked at when old files are deleted.
+const MAX_ENTRIES: usize = 4096;
+
+/// A file with the output of both streams in the order of arrival.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spilled {
+    /// The file.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Whether it holds everything. False if the output was longer than allowed, the disk was full
+    /// or too slow.
+    pub complete: bool,
+}
+
+/// One command's spill.
+#[derive(Debug)]
+pub(crate) enum Spill {
+    /// None was asked for.
+    Off,
+    /// All output until now, as long as it is short.
+    Holding { target: SpillTarget, held: Vec<u8> },
+    /// The output is long.
+    Writing(Writing),
+}
+
+#[derive(Debug)]
+pub(crate) struct Writing {
+    path: PathBuf,
+    chunks: mpsc::Sender<Vec<u8>>,
+    writer: JoinHandle<io::Result<()>>,
+    written: Arc<AtomicU64>,
+    gathered: Vec<u8>,
+    /// Bytes that may still be accepted.
+    room: u64,
+    /// Nothing was left out until now. Once something was, nothing more is accepted: the file is
+    /// always a beginning of the output, without holes.
+    complete: bool,
+}
+
+impl Spill {
+    pub(crate) fn new(target: Option<SpillTarget>) -> Self {
+        target.map_or(Self::Off, |target| Self::Holding { target, held: Vec::new() })
+    }
+
+    /// Takes what one of the streams delivered. Never waits: call [`Spill::make_room`] before the next.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Off => (),
+            Self::Writing(writing) => writing.push(bytes),
+            Self::Holding { target, held } => {
+                held.extend_from_slice(bytes);
+                if target.threshold.min(MAX_THRESHOLD) < held.len() {
+                    let mut writing = Writing::begin(target);
+                    writing.push(held);
+                    *self = Self::Writing(writing);
+                }
+            }
+        }
+    }
+
+    /// Waits until the writer can take more. May be dropped at any time without loss.
+    pub(crate) async fn make_room(&mut self) {
+        let Self::Writing(writing) = self else { return };
+        if writing.is_due() {
+            if let Ok(permit) = writing.chunks.reserve().await {
+                permit.send(std::mem::take(&mut writing.gathered));
+                return;
+            }
+            writing.give_up();
+        }
+    }
+
+    /// Hands over what fits at once and leaves the rest out: for a command that is being ended.
+    pub(crate) fn make_room_now(&mut self) {
+        let Self::Writing(writing) = self else { return };
+        if writing.is_due() {
+            if let Ok(permit) = writing.chunks.try_reserve() {
+                permit.send(std::mem::take(&mut writing.gathered));
+                return;
+            }
+            writing.give_up();
+        }
+    }
+
+    /// Writes what is left and closes the file. Waits for the disk for at most `limit`. `None` if
+    /// there was no need for a file or it could not be created.
+    pub(crate) async fn finish(self, limit: Duration) -> Option<Spilled> {
+        let Self::Writing(Writing { path, chunks, writer, written, gathered, complete, .. }) = self
+        else {
+            return None;
+        };
+        let close = async move {
+            let all_sent = gathered.is_empty() || chunks.send(gathered).await.is_ok();
+            drop(chunks);
+            all_sent && matches!(writer.await, Ok(Ok(())))
+        };
+        let closed = tokio::time::timeout(limit, close).await.unwrap_or(false);
+        match written.load(Ordering::Acquire) {
+            0 => None,
+            bytes => Some(Spilled { path, bytes, complete: complete && closed }),
+        }
+    }
+}
+
+impl Writing {
+    fn begin(target: &SpillTarget) -> Self {
+        let (chunks, to_write) = mpsc::channel(CHUNKS_IN_FLIGHT);
+        let written = Arc::new(AtomicU64::new(0));
+        let path = target.dir.join(&target.name);
+        let (target, progress, room) = (target.clone(), Arc::clone(&written), target.max_bytes);
+        let writer =
+            tokio::task::spawn_blocking(move || write_blocking(&target, to_write, &progress));
+        Self { path, chunks, writer, written, gathered: Vec::new(), room, complete: true }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if !self.complete {
+            return;
+        }
+        let accepted = usize::try_from(self.room).unwrap_or(usize::MAX).min(bytes.len());
+        self.gathered.extend_from_slice(bytes.get(..accepted).unwrap_or_default());
+        self.room = self.room.saturating_sub(u64::try_from(accepted).unwrap_or(u64::MAX));
+        self.complete = accepted == bytes.len();
+    }
+
+    fn is_due(&self) -> bool {
+        CHUNK_BYTES <= self.gathered.len()
+    }
+
+    fn give_up(&mut self) {
+        self.gathered = Vec::new();
+        self.complete = false;
+    }
+}
+
+fn write_blocking(
+    target: &SpillTarget,
+    mut chunks: mpsc::Receiver<Vec<u8>>,
+    written: &AtomicU64,
+) -> io::Result<()> {
+    let name = Path::new(&target.name);
+    if !matches!(name.components().collect::<Vec<_>>().as_slice(), [Component::Normal(_)]) {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    }
+    delete_oldest(target)?;
+    let path = target.dir.join(name);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    while let Some(chunk) = chunks.blocking_recv() {
+        file.write_all(&chunk)?;
+        written.fetch_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Makes place for one more file of the family.
+fn delete_oldest(target: &SpillTarget) -> io::Result<()> {
+    let family = target.name.split_inclusive('-').next().unwrap_or_default();
+    let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for entry in target.dir.read_dir()?.take(MAX_ENTRIES) {
+        let entry = entry?;
+        let is_family = entry.file_name().to_str().is_some_and(|name| name.starts_with(family));
+        if is_family && entry.file_type()?.is_file() {
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            files.push((modified.unwrap_or(SystemTime::UNIX_EPOCH), entry.path()));
+        }
+    }
+    files.sort_unstable();
+    let excess = (files.len() + 1).saturating_sub(target.max_files.max(1));
+    for (_, path) in files.into_iter().take(excess) {
+        // Another call may have deleted it in the meantime.
+        drop(fs::remove_file(path));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn target(dir: &Path, name: &str) -> SpillTarget {
+        SpillTarget {
+            dir: dir.to_owned(),
+            name: name.to_owned(),
+            max_bytes: 1_000_000,
+            max_files: 3,
+            threshold: 10,
+        }
+    }
+
+    async fn spill(target: SpillTarget, chunks: &[&[u8]]) -> Option<Spilled> {
+        let mut spill = Spill::new(Some(target));
+        for chunk in chunks {
+            spill.push(chunk);
+            spill.make_room().await;
+        }
+        spill.finish(LIMIT).await
+    }
+
+    #[tokio::test]
+    async fn short_output_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(spill(target(dir.path(), "bash-1"), &[b"12345", b"67890"]).await, None);
+        assert_eq!(dir.path().read_dir().unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn long_output_is_written_from_its_first_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bash-1");
+        let spilled = spill(target(dir.path(), "bash-1"), &[b"12345", b"67890", b"!", b"?"]).await;
+        assert_eq!(spilled, Some(Spilled { path: path.clone(), bytes: 12, complete: true }));
+        assert_eq!(fs::read(path).unwrap(), b"1234567890!?");
+    }
+
+    #[tokio::test]
+    async fn the_file_stops_at_its_limit_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut target = target(dir.path(), "bash-1");
+        target.max_bytes = 150_000;
+        let chunk = vec![b'x'; 60_000];
+        let spilled = spill(target, &[&chunk, &chunk, &chunk, &chunk]).await.unwrap();
+        assert_eq!((spilled.bytes, spilled.complete), (150_000, false));
+        assert_eq!(fs::metadata(spilled.path).unwrap().len(), 150_000);
+    }
+
+    #[tokio::test]
+    async fn only_the_newest_files_of_the_family_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("other"), "").unwrap();
+        for (age, name) in [(30, "bash-1"), (40, "bash-2"), (10, "bash-3")] {
+            let file = fs::File::create(dir.path().join(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+        }
+        spill(target(dir.path(), "bash-4"), &[b"12345678901"]).await.unwrap();
+        let mut left: Vec<_> =
+            dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["bash-1", "bash-3", "bash-4", "other"]);
+    }
+
+    #[tokio::test]
+    async fn a_file_is_never_overwritten_and_never_outside_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("taken"), "mine").unwrap();
+        for name in ["taken", "../escaped", "a/b", "", ".."] {
+            assert_eq!(spill(target(dir.path(), name), &[b"12345678901"]).await, None, "{name}");
+        }
+        assert_eq!(fs::read(dir.path().join("taken")).unwrap(), b"mine");
+        assert!(!dir.path().parent().unwrap().join("escaped").exists());
+    }
+}

@@ -1,0 +1,435 @@
+//! Processes that run this very program: workers with their monitor, and a daemon started in the
+//! background. The tests re-execute this file's program in the role to be tested.
+//!
+//! It has its own small harness, because a worker must be single-threaded from its first line. The
+//! tests run one after the other: all of them adopt orphans.
+
+#![cfg_attr(not(target_os = "linux"), expect(unused, reason = "only Linux has monitors"))]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "this file is a test target")]
+#![expect(clippy::indexing_slicing, reason = "this file is a test target")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::exit,
+    reason = "this program is its own test harness"
+)]
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use quackd_process::{
+    Exit, ProcessHandle, Role, SelfExe, become_session_leader, harden, redirect_stderr_to_null,
+    set_process_name, spawn_detached_blocking, spawn_worker_blocking, split_off_monitor,
+    sweep_strays_blocking,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::panic::catch_unwind;
+use std::process::{Stdio, exit};
+use std::time::{Duration, Instant};
+
+const TESTS: &[(&str, fn())] = &[
+    ("the_workers_exit_code_is_the_monitors", the_workers_exit_code_is_the_monitors),
+    ("the_workers_abort_is_the_monitors", the_workers_abort_is_the_monitors),
+    ("a_killed_worker_takes_its_descendants_along", a_killed_worker_takes_its_descendants_along),
+    ("a_closed_channel_ends_everything", a_closed_channel_ends_everything),
+    ("a_half_closed_channel_ends_everything", a_half_closed_channel_ends_everything),
+    ("a_stopped_worker_ends_with_its_channel", a_stopped_worker_ends_with_its_channel),
+    ("term_at_the_monitor_ends_everything", term_at_the_monitor_ends_everything),
+    ("the_terminals_signals_end_nothing", the_terminals_signals_end_nothing),
+    ("a_killed_monitor_leaves_orphans_to_the_sweep", a_killed_monitor_leaves_orphans_to_the_sweep),
+    ("a_killed_supervisor_leaves_nothing", a_killed_supervisor_leaves_nothing),
+    ("a_sweep_of_nothing_is_verified_at_once", a_sweep_of_nothing_is_verified_at_once),
+    ("a_process_without_its_first_thread_is_swept", a_process_without_its_first_thread_is_swept),
+    ("a_process_with_threads_is_not_split", a_process_with_threads_is_not_split),
+    ("a_monitor_is_small", a_monitor_is_small),
+    ("a_worker_starts_with_nothing_but_its_channel", a_worker_starts_with_nothing_but_its_channel),
+    ("a_daemon_is_started_in_a_session_of_its_own", a_daemon_is_started_in_a_session_of_its_own),
+];
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["worker", behaviour] => worker(behaviour),
+        ["supervisor"] => supervisor(),
+        ["daemon"] => daemon(),
+        ["headless"] => headless(),
+        _ => run_tests(&args),
+    }
+}
+
+/// The part of the usual harness's interface that cargo and nextest use.
+fn run_tests(args: &[&str]) {
+    let is_exact = args.contains(&"--exact");
+    let filters: Vec<_> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
+    let is_chosen = |name: &str| {
+        let fits = |filter: &&&str| name == **filter || !is_exact && name.contains(**filter);
+        !args.contains(&"--ignored") && (filters.is_empty() || filters.iter().any(&fits))
+    };
+    let chosen = TESTS.iter().filter(|(name, _)| is_chosen(name) || args.contains(&"--list"));
+    if args.contains(&"--list") {
+        let none = args.contains(&"--ignored");
+        chosen.filter(|_| !none).for_each(|(name, _)| println!("{name}: test"));
+        return;
+    }
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    harden(Role::Supervisor).unwrap();
+    let mut n_failed = 0;
+    for (name, test) in chosen {
+        let passed = catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        n_failed += i32::from(!passed);
+        let _swept = sweep_strays_blocking(&BTreeSet::new(), Duration::from_secs(2));
+    }
+    exit(n_failed.min(1));
+}
+
+// --- the roles --------------------------------------------------------------------------------
+
+/// A worker with three descendants that do their best to stay: reports its own pid and theirs on the
+/// control channel, then does as told.
+fn worker(behaviour: &str) {
+    if behaviour == "bare" {
+        bare();
+    }
+    split_off_monitor().unwrap();
+    harden(Role::Worker).unwrap();
+    set_process_name("quack-worker");
+    let script = "setsid sleep 600 & echo $!; sleep 600 & echo $!; \
+        (setsid bash -c 'trap \"\" TERM HUP INT; echo $$; while :; do sleep 600; done' &); \
+        exec sleep 600";
+    #[expect(
+        clippy::disallowed_methods,
+        clippy::zombie_processes,
+        reason = "descendants to be found"
+    )]
+    let mut child = std::process::Command::new("/bin/bash")
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(3);
+    let mut pids: Vec<String> = lines.map(Result::unwrap).collect();
+    pids.extend([child.id().to_string(), std::process::id().to_string()]);
+    report(&pids.join(" "));
+    match behaviour {
+        "exit" => exit(7),
+        "abort" => std::process::abort(),
+        _ => wait_for_ever(),
+    }
+}
+
+/// Reports what it was started with.
+fn bare() {
+    let env: Vec<_> = std::env::vars_os().collect();
+    let cwd = std::env::current_dir().unwrap();
+    let arg0 = std::env::args_os().next().unwrap();
+    let mut fds: Vec<_> =
+        fs::read_dir("/proc/self/fd").unwrap().map(|fd| fd.unwrap().file_name()).collect();
+    fds.sort();
+    report(&format!("{env:?} {cwd:?} {arg0:?} {fds:?}"));
+    exit(0);
+}
+
+/// A supervisor with one worker, whose report it hands on.
+fn supervisor() {
+    harden(Role::Supervisor).unwrap();
+    let mut worker = Worker::start("wait");
+    report(&worker.line());
+    wait_for_ever();
+}
+
+fn daemon() {
+    become_session_leader();
+    let session = rustix::process::getsid(None).unwrap();
+    eprintln!("session {session}");
+    redirect_stderr_to_null().unwrap();
+    eprintln!("not seen");
+    exit(3);
+}
+
+/// A process whose first thread has ended while another one lives on.
+#[expect(unsafe_code, reason = "nothing safe ends only the first thread")]
+fn headless() {
+    std::thread::spawn(|| {
+        let is_headless = || state(std::process::id()) == Some('Z');
+        wait_for("the end of the first thread", is_headless);
+        report("headless");
+        wait_for_ever();
+    });
+    // SAFETY: nothing on this thread's stack is used by the other one.
+    unsafe { nix::libc::syscall(nix::libc::SYS_exit, 0) };
+}
+
+fn report(line: &str) {
+    let mut channel = UnixStream::from(rustix::io::dup(rustix::stdio::stdin()).unwrap());
+    channel.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+fn wait_for_ever() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+// --- the supervisor's side --------------------------------------------------------------------
+
+struct Worker {
+    process: ProcessHandle,
+    stderr: OwnedFd,
+    channel: BufReader<UnixStream>,
+}
+
+impl Worker {
+    fn start(behaviour: &str) -> Self {
+        Self::start_as(&["worker", behaviour])
+    }
+
+    fn start_as(args: &[&str]) -> Self {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        let started = spawn_worker_blocking(&SelfExe::open().unwrap(), args, theirs).unwrap();
+        let channel = UnixStream::from(ours);
+        channel.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        Self { process: started.process, stderr: started.stderr, channel: BufReader::new(channel) }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.channel.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// The worker's descendants, and the worker as the last.
+    fn pids(&mut self) -> Vec<u32> {
+        let line = self.line();
+        let pids: Vec<_> = line.split(' ').map(|pid| pid.parse().unwrap()).collect();
+        assert_eq!(pids.len(), 5, "{line}");
+        pids
+    }
+
+    /// Waits for the end, and returns how it ended and how long that took.
+    fn end(&self) -> (Exit, Duration) {
+        let begin = Instant::now();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            tokio::time::timeout(Duration::from_secs(10), self.process.exited())
+                .await
+                .expect("it ends")
+                .unwrap();
+        });
+        let took = begin.elapsed();
+        let exit = self.process.try_reap().unwrap().unwrap();
+        // The answer stays, and a signal to what is gone is no error.
+        assert_eq!(self.process.clone().try_reap().unwrap(), Some(exit));
+        self.process.signal(Signal::SIGKILL).unwrap();
+        (exit, took)
+    }
+}
+
+fn send(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+}
+
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
+fn alive(pids: &[u32]) -> Vec<u32> {
+    let lives = |pid: &u32| state(*pid).is_some_and(|state| state != 'Z');
+    pids.iter().copied().filter(lives).collect()
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "timed out waiting for {what}");
+        #[expect(clippy::disallowed_methods, reason = "the one poll of this file")]
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Everything is gone when the monitor is: not later, and not even a zombie is left.
+#[track_caller]
+fn assert_ended(worker: &Worker, pids: &[u32], expected: Exit) {
+    let (exit, took) = worker.end();
+    let left: Vec<_> = pids.iter().filter(|pid| state(**pid).is_some()).collect();
+    assert_eq!(left, Vec::<&u32>::new());
+    assert_eq!(exit, expected);
+    assert!(took < Duration::from_millis(600), "{took:?}");
+    println!("    ended after {took:?}");
+}
+
+// --- the tests --------------------------------------------------------------------------------
+
+fn the_workers_exit_code_is_the_monitors() {
+    let mut worker = Worker::start("exit");
+    let pids = worker.pids();
+    assert_ended(&worker, &pids, Exit::Code(7));
+}
+
+fn the_workers_abort_is_the_monitors() {
+    let mut worker = Worker::start("abort");
+    let pids = worker.pids();
+    assert_ended(&worker, &pids, Exit::Signal(6));
+}
+
+fn a_killed_worker_takes_its_descendants_along() {
+    let mut worker = Worker::start("wait");
+    let pids = worker.pids();
+    assert_eq!(alive(&pids), pids);
+    send(pids[4], Signal::SIGKILL);
+    assert_ended(&worker, &pids, Exit::Signal(9));
+}
+
+fn a_closed_channel_ends_everything() {
+    let mut worker = Worker::start("wait");
+    let pids = worker.pids();
+    let Worker { process, stderr, channel } = worker;
+    drop(channel);
+    let (channel, _) = UnixStream::pair().unwrap();
+    let worker = Worker { process, stderr, channel: BufReader::new(channel) };
+    assert_ended(&worker, &pids, Exit::Signal(9));
+}
+
+fn a_half_closed_channel_ends_everything() {
+    let mut worker = Worker::start("wait");
+    let pids = worker.pids();
+    worker.channel.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
+    assert_ended(&worker, &pids, Exit::Signal(9));
+}
+
+fn a_stopped_worker_ends_with_its_channel() {
+    let mut worker = Worker::start("wait");
+    let pids = worker.pids();
+    send(pids[4], Signal::SIGSTOP);
+    wait_for("the stop", || state(pids[4]) == Some('T'));
+    worker.channel.get_ref().shutdown(std::net::Shutdown::Both).unwrap();
+    assert_ended(&worker, &pids, Exit::Signal(9));
+}
+
+fn term_at_the_monitor_ends_everything() {
+    let mut worker = Worker::start("wait");
+    let pids = worker.pids();
+    worker.process.signal(Signal::SIGTERM).unwrap();
+    assert_ended(&worker, &pids, Exit::Signal(9));
+}
+
+fn the_terminals_signals_end_nothing() {
+    let mut worker = Worker::start("wait");
+    let pids = worker.pids();
+    for signal in [Signal::SIGINT, Signal::SIGHUP] {
+        worker.process.signal(signal).unwrap();
+        send(pids[4], signal);
+    }
+    // A signal that did end the worker would do so before the one that is sent after it.
+    worker.process.signal(Signal::SIGUSR1).unwrap();
+    assert_eq!(worker.process.try_reap().unwrap(), None);
+    assert_eq!(alive(&pids), pids);
+    send(pids[4], Signal::SIGUSR1);
+    assert_ended(&worker, &pids, Exit::Signal(Signal::SIGUSR1 as i32));
+}
+
+fn a_killed_monitor_leaves_orphans_to_the_sweep() {
+    let (mut worker, mut other) = (Worker::start("wait"), Worker::start("wait"));
+    let (pids, others) = (worker.pids(), other.pids());
+    worker.process.signal(Signal::SIGKILL).unwrap();
+    assert_eq!(worker.end().0, Exit::Signal(9));
+    wait_for("the worker's end", || alive(&pids[4..]).is_empty());
+    assert_eq!(alive(&pids), pids[..4]);
+
+    let keep = BTreeSet::from([other.process.pid()]);
+    let begin = Instant::now();
+    let sweep = sweep_strays_blocking(&keep, Duration::from_secs(2));
+    let took = begin.elapsed();
+
+    assert!(sweep.verified_empty);
+    // Four, and the one that the loop waits for, if it came that far.
+    assert!((4..=5).contains(&sweep.killed), "{sweep:?}");
+    assert!(pids.iter().all(|pid| state(*pid).is_none()));
+    assert_eq!(alive(&others), others);
+    assert_eq!(other.process.try_reap().unwrap(), None);
+    println!("    swept in {took:?}");
+    other.process.signal(Signal::SIGTERM).unwrap();
+    assert_ended(&other, &others, Exit::Signal(9));
+}
+
+fn a_killed_supervisor_leaves_nothing() {
+    let mut supervisor = Worker::start_as(&["supervisor"]);
+    let pids = supervisor.pids();
+    let begin = Instant::now();
+    supervisor.process.signal(Signal::SIGKILL).unwrap();
+    assert_eq!(supervisor.end().0, Exit::Signal(9));
+    wait_for("the end of its processes", || alive(&pids).is_empty());
+    assert!(begin.elapsed() < Duration::from_secs(2));
+    println!("    nothing left after {:?}", begin.elapsed());
+}
+
+fn a_sweep_of_nothing_is_verified_at_once() {
+    let sweep = sweep_strays_blocking(&BTreeSet::new(), Duration::ZERO);
+    assert_eq!((sweep.killed, sweep.verified_empty), (0, true));
+}
+
+fn a_process_without_its_first_thread_is_swept() {
+    let mut worker = Worker::start_as(&["headless"]);
+    assert_eq!(worker.line(), "headless");
+    let sweep = sweep_strays_blocking(&BTreeSet::new(), Duration::from_secs(2));
+    assert_eq!((sweep.killed, sweep.verified_empty), (1, true));
+}
+
+fn a_process_with_threads_is_not_split() {
+    let refused = std::thread::spawn(|| split_off_monitor().is_err()).join().unwrap();
+    assert!(refused);
+}
+
+fn a_monitor_is_small() {
+    let mut worker = Worker::start("wait");
+    let pids = worker.pids();
+    let monitor = worker.process.pid();
+    let smaps = fs::read_to_string(format!("/proc/{monitor}/smaps_rollup")).unwrap();
+    let value = |name: &str| -> u64 {
+        let line = smaps.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let own = value("Private_Dirty:");
+    println!("    {} KiB PSS, {own} KiB of its own", value("Pss:"));
+    assert!(own < 1024);
+    // Its three, and those that tell of the worker's end and of signals.
+    assert_eq!(fs::read_dir(format!("/proc/{monitor}/fd")).unwrap().count(), 5);
+    assert_eq!(fs::read_to_string(format!("/proc/{monitor}/comm")).unwrap(), "quack-monitor\n");
+    worker.process.signal(Signal::SIGTERM).unwrap();
+    assert_ended(&worker, &pids, Exit::Signal(9));
+}
+
+fn a_worker_starts_with_nothing_but_its_channel() {
+    let begin = Instant::now();
+    let mut worker = Worker::start("bare");
+    println!("    started in {:?}", begin.elapsed());
+    // Four of them: the last one is the directory that is being read.
+    assert_eq!(worker.line(), r#"[] "/" "quack" ["0", "1", "2", "3"]"#);
+    assert_eq!(worker.end().0, Exit::Code(0));
+    let mut text = String::new();
+    fs::File::from(worker.stderr).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "");
+}
+
+fn a_daemon_is_started_in_a_session_of_its_own() {
+    let mut child = spawn_detached_blocking(&SelfExe::open().unwrap(), &["daemon"]).unwrap();
+    let mut exit = None;
+    wait_for("the daemon's end", || {
+        exit = child.try_wait().unwrap();
+        exit.is_some()
+    });
+    assert_eq!(exit, Some(Exit::Code(3)));
+    assert_eq!(child.stderr_so_far(), format!("session {}\n", child.pid()));
+}

@@ -1,0 +1,496 @@
+//! Commands with real bash: what they return, and that nothing of them is left.
+//!
+//! The tests of this file run one at a time: a command that runs alone also ends orphans of unknown
+//! origin, which would be other tests' children.
+
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::tests_outside_test_module,
+    clippy::unwrap_used,
+    reason = "this file is a test target"
+)]
+#![expect(clippy::print_stderr, reason = "figures for people")]
+
+use quackd_process::{
+    CALL_VARIABLE, Command, EndedBy, Exit, Finished, LaunchError, Role, SpillTarget, harden, run,
+};
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio_util::sync::CancellationToken;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Makes this process what a worker is, and keeps other tests away.
+async fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    static HARDENED: OnceLock<()> = OnceLock::new();
+    let turn = TURN.lock().await;
+    HARDENED.get_or_init(|| harden(Role::Worker).unwrap());
+    turn
+}
+
+fn bash(tag: &str, script: &str) -> Command {
+    Command {
+        program: "/bin/bash".into(),
+        args: vec!["-c".into(), script.into()],
+        cwd: "/tmp".into(),
+        env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+        deadline: 20 * SECOND,
+        grace: 2 * SECOND,
+        abort_grace: Duration::from_millis(100),
+        cancel: CancellationToken::new(),
+        tag: tag.to_owned(),
+        spill: None,
+    }
+}
+
+fn stdout(finished: &Finished) -> String {
+    assert!(finished.stdout.is_whole());
+    String::from_utf8([finished.stdout.head.clone(), finished.stdout.tail.clone()].concat())
+        .unwrap()
+}
+
+/// The numbers that the command printed, one a line.
+fn pids(finished: &Finished) -> Vec<u32> {
+    stdout(finished).lines().map(|line| line.trim().parse().unwrap()).collect()
+}
+
+/// Not even a zombie is left.
+#[track_caller]
+fn assert_gone(pids: &[u32]) {
+    assert!(!pids.is_empty());
+    let left: Vec<_> =
+        pids.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).collect();
+    assert_eq!(left, Vec::<&u32>::new());
+}
+
+/// Processes, zombies included, whose environment carries the tag.
+fn tagged(tag: &str) -> Vec<u32> {
+    let entry = format!("{CALL_VARIABLE}={tag}");
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|process| process.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
+        })
+        .collect()
+}
+
+async fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < 10 * SECOND, "timed out waiting for {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_exit_is_the_shells_own() {
+    let _turn = alone().await;
+    for (script, exit) in [
+        ("true", Exit::Code(0)),
+        ("exit 7", Exit::Code(7)),
+        ("kill -9 $$", Exit::Signal(9)),
+        ("kill -TERM $$", Exit::Signal(15)),
+        ("no-such-program", Exit::Code(127)),
+    ] {
+        let finished = run(bash("exit", script)).await.unwrap();
+        assert_eq!((finished.exit, finished.ended_by), (exit, EndedBy::Itself), "{script}");
+        assert_eq!((finished.background_ended, finished.spill), (0, None), "{script}");
+    }
+}
+
+#[tokio::test]
+async fn both_streams_are_kept_apart() {
+    let _turn = alone().await;
+    let finished = run(bash("streams", "echo out; echo err >&2")).await.unwrap();
+    assert_eq!(finished.stdout.head, b"out\n");
+    assert_eq!(finished.stderr.head, b"err\n");
+    assert_eq!((finished.stdout.total, finished.stderr.total), (4, 4));
+}
+
+#[tokio::test]
+async fn a_background_job_ends_with_its_shell() {
+    let _turn = alone().await;
+    for script in ["sleep 60 & echo $!", "sleep 60 >/dev/null 2>&1 & echo $!"] {
+        let finished = run(bash("background", script)).await.unwrap();
+        assert_eq!((finished.exit, finished.background_ended), (Exit::Code(0), 1));
+        assert!(finished.duration < SECOND, "{:?}", finished.duration);
+        assert_gone(&pids(&finished));
+    }
+}
+
+#[tokio::test]
+async fn what_escaped_the_group_ends_with_its_shell() {
+    let _turn = alone().await;
+    // A session of its own, two generations away; then the same without the tag.
+    for clean in ["", "env -i"] {
+        let script = format!(
+            "( {clean} setsid bash -c 'trap \"\" TERM; echo $$; sleep 60 & echo $!; wait' & ) ; sleep 0.3"
+        );
+        let finished = run(bash("escaped", &script)).await.unwrap();
+        assert_eq!(finished.exit, Exit::Code(0));
+        assert_eq!(finished.background_ended, 2);
+        assert_eq!(pids(&finished).len(), 2);
+        assert_gone(&pids(&finished));
+    }
+}
+
+#[tokio::test]
+async fn output_that_is_handed_on_at_the_end_is_not_lost() {
+    let _turn = alone().await;
+    let finished = run(bash("tee", "exec > >(cat); seq 20000")).await.unwrap();
+    let expected: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(stdout(&finished), expected);
+}
+
+#[tokio::test]
+async fn a_command_that_ends_on_term_has_time_to_clean_up() {
+    let _turn = alone().await;
+    let script =
+        "trap 'sleep 0.2; echo bye; exit 3' TERM; echo $$ >&2; while :; do sleep 0.05; done";
+    let mut command = bash("polite", script);
+    command.deadline = Duration::from_millis(300);
+    let finished = run(command).await.unwrap();
+    assert_eq!((finished.exit, finished.ended_by), (Exit::Code(3), EndedBy::Deadline));
+    assert_eq!(stdout(&finished), "bye\n");
+    assert!(finished.duration < 2 * SECOND, "{:?}", finished.duration);
+}
+
+#[tokio::test]
+async fn a_tree_that_ignores_term_is_gone_after_the_grace() {
+    let _turn = alone().await;
+    let script = "trap '' TERM; echo $$; sleep 60 & echo $!; \
+        setsid sleep 60 & echo $!; (setsid bash -c 'echo $$; sleep 60; sleep 60' &); wait";
+    let mut command = bash("stubborn", script);
+    command.deadline = Duration::from_millis(500);
+    command.grace = Duration::from_millis(400);
+    let finished = run(command).await.unwrap();
+    assert_eq!((finished.exit, finished.ended_by), (Exit::Signal(9), EndedBy::Deadline));
+    let took = finished.duration;
+    assert!(Duration::from_millis(900) <= took && took < 5 * SECOND, "{took:?}");
+    assert_eq!(finished.background_ended, 0);
+    assert_eq!(pids(&finished).len(), 4);
+    assert_gone(&pids(&finished));
+    assert_eq!(tagged("stubborn"), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn a_stopped_shell_is_ended_at_the_deadline() {
+    let _turn = alone().await;
+    for (script, exit) in [
+        ("echo $$; kill -STOP $$", Exit::Signal(15)),
+        ("trap '' TERM; echo $$; while :; do kill -STOP $$; done", Exit::Signal(9)),
+    ] {
+        let mut command = bash("stopped", script);
+        command.deadline = Duration::from_millis(300);
+        command.grace = Duration::from_millis(300);
+        let finished = run(command).await.unwrap();
+        assert_eq!((finished.exit, finished.ended_by), (exit, EndedBy::Deadline), "{script}");
+        assert!(finished.duration < 2 * SECOND);
+        assert_gone(&pids(&finished));
+    }
+}
+
+#[tokio::test]
+async fn endless_forking_is_ended_and_leaves_nothing() {
+    let _turn = alone().await;
+    let mut command = bash(
+        "forks",
+        "trap '' TERM; f() { while :; do (setsid sleep 60 &); done; }; f & f & f & f",
+    );
+    command.deadline = Duration::from_millis(500);
+    command.grace = Duration::from_millis(100);
+    let finished = run(command).await.unwrap();
+    assert_eq!((finished.exit, finished.ended_by), (Exit::Signal(9), EndedBy::Deadline));
+    assert!(finished.duration < 5 * SECOND, "{:?}", finished.duration);
+    assert_eq!(tagged("forks"), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn a_reader_of_stdin_meets_its_end_at_once() {
+    let _turn = alone().await;
+    let finished = run(bash("stdin", "cat; echo read")).await.unwrap();
+    assert_eq!(stdout(&finished), "read\n");
+    assert!(finished.duration < SECOND);
+}
+
+/// Highest resident size of this process since the last reset, in KiB.
+fn peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_flood_is_counted_in_bounded_memory() {
+    const FLOOD: usize = 300_000_000;
+    const SPILLED: usize = 8 * 1024 * 1024;
+
+    let _turn = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = peak_kib();
+    let mut command = bash("flood", &format!("yes | head -c {FLOOD}"));
+    command.spill = Some(SpillTarget {
+        dir: dir.path().to_owned(),
+        name: "bash-flood.log".to_owned(),
+        max_bytes: SPILLED as u64,
+        max_files: 8,
+        threshold: 102_400,
+    });
+    // Another task of the same thread must not starve meanwhile.
+    let heartbeat = tokio::spawn(async {
+        let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+        longest
+    });
+
+    let finished = run(command).await.unwrap();
+
+    let grown = peak_kib() - before;
+    assert!(grown < 8 * 1024, "grew by {grown} KiB");
+    let longest = heartbeat.await.unwrap();
+    assert!(longest < Duration::from_millis(300), "{longest:?}");
+    assert_eq!(finished.exit, Exit::Code(0));
+    assert_eq!(finished.stdout.total, FLOOD as u64);
+    assert_eq!(finished.stdout.omitted(), FLOOD as u64 - 131_072);
+    assert_eq!(finished.stdout.head, b"y\n".repeat(32_768));
+    assert_eq!(finished.stdout.tail, b"y\n".repeat(32_768));
+    let spilled = finished.spill.unwrap();
+    assert_eq!((spilled.bytes, spilled.complete), (SPILLED as u64, false));
+    assert_eq!(fs::read(&spilled.path).unwrap(), b"y\n".repeat(SPILLED / 2));
+    eprintln!("{FLOOD} bytes in {:?}, peak grew by {grown} KiB", finished.duration);
+}
+
+#[tokio::test]
+async fn a_quiet_stream_is_not_lost_beside_a_flood() {
+    let _turn = alone().await;
+    let script = "(yes | head -c 50000000 >&2) & sleep 0.01; echo now; wait; echo done";
+    let finished = run(bash("uneven", script)).await.unwrap();
+    assert_eq!(stdout(&finished), "now\ndone\n");
+    assert_eq!(finished.stderr.total, 50_000_000);
+}
+
+#[tokio::test]
+async fn a_spill_file_holds_both_streams_in_their_order() {
+    let _turn = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let script = "for i in 1 2 3; do echo out $i; sleep 0.05; echo err $i >&2; sleep 0.05; done";
+    let mut command = bash("order", script);
+    command.spill = Some(SpillTarget {
+        dir: dir.path().to_owned(),
+        name: "bash-order.log".to_owned(),
+        max_bytes: 1000,
+        max_files: 8,
+        threshold: 20,
+    });
+    let spilled = run(command).await.unwrap().spill.unwrap();
+    assert!(spilled.complete);
+    assert_eq!(
+        fs::read_to_string(&spilled.path).unwrap(),
+        "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n"
+    );
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(fs::metadata(spilled.path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn a_dropped_command_is_killed_and_reaped() {
+    let _turn = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pids");
+    let script = format!(
+        "trap '' TERM; (setsid sleep 60 & echo $! >{0}.1; echo $$ >>{0}.1); mv {0}.1 {0}; sleep 60",
+        file.display()
+    );
+    let running = run(bash("dropped", &script));
+    tokio::select! {
+        _ = running => panic!("it ended"),
+        () = wait_for("the command", || file.exists()) => (),
+    }
+    let text = fs::read_to_string(file).unwrap();
+    let pids: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(pids.len(), 2);
+    wait_for("its end", || !pids.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()))
+        .await;
+    assert_eq!(tagged("dropped"), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn a_cancelled_command_ends_after_the_short_grace() {
+    let _turn = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("started");
+    let command =
+        bash("cancelled", &format!("trap '' TERM; echo $$; touch {}; sleep 60", file.display()));
+    let cancel = command.cancel.clone();
+    let (finished, cancelled) = tokio::join!(run(command), async {
+        wait_for("the command", || file.exists()).await;
+        cancel.cancel();
+        Instant::now()
+    });
+    let finished = finished.unwrap();
+    assert!(cancelled.elapsed() < SECOND);
+    assert_eq!((finished.exit, finished.ended_by), (Exit::Signal(9), EndedBy::Abort));
+    assert_gone(&pids(&finished));
+}
+
+#[tokio::test]
+async fn an_abort_during_the_grace_of_the_deadline_shortens_it() {
+    let _turn = alone().await;
+    let mut command = bash("impatient", "trap '' TERM; sleep 60; sleep 60");
+    command.deadline = Duration::from_millis(200);
+    command.grace = 20 * SECOND;
+    let cancel = command.cancel.clone();
+    let (finished, ()) = tokio::join!(run(command), async {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        cancel.cancel();
+    });
+    let finished = finished.unwrap();
+    assert_eq!((finished.exit, finished.ended_by), (Exit::Signal(9), EndedBy::Deadline));
+    assert!(finished.duration < 3 * SECOND);
+}
+
+#[tokio::test]
+async fn a_command_cancelled_before_its_start_does_not_run() {
+    let _turn = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("started");
+    let command = bash("early", &format!("touch {}", file.display()));
+    command.cancel.cancel();
+    assert!(matches!(run(command).await, Err(LaunchError::Aborted)));
+    assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn commands_do_not_end_each_others_background_processes() {
+    let _turn = alone().await;
+    // The long one has a child, an orphan with the tag and an orphan without; it looks after the
+    // short one has ended.
+    let long = "sleep 60 & a=$!; b=$( (setsid sleep 60 >/dev/null & echo $!) ); \
+        c=$( (env -i setsid sleep 60 >/dev/null & echo $!) ); sleep 0.7; \
+        kill -0 $a $b $c && echo $a $b $c | tr ' ' '\\n'";
+    let short = "sleep 0.3; (setsid sleep 60 & echo $!)";
+    let (long, short) = tokio::join!(run(bash("long", long)), run(bash("short", short)));
+    let (long, short) = (long.unwrap(), short.unwrap());
+    assert_eq!((long.exit, long.background_ended), (Exit::Code(0), 3));
+    assert_eq!((short.exit, short.background_ended), (Exit::Code(0), 1));
+    assert_eq!(pids(&long).len(), 3);
+    assert_gone(&pids(&long));
+    assert_gone(&pids(&short));
+}
+
+#[tokio::test]
+async fn orphans_that_end_by_themselves_do_not_pile_up() {
+    let _turn = alone().await;
+    let script = "for i in {1..20}; do (sleep 0.01 &); done; sleep 2.5; \
+        cat /proc/$PPID/task/$PPID/children";
+    let finished = run(bash("zombies", script)).await.unwrap();
+    assert_eq!(stdout(&finished), "");
+    assert_eq!(finished.background_ended, 0);
+}
+
+#[tokio::test]
+async fn a_command_inherits_nothing_but_its_three_descriptors() {
+    let _turn = alone().await;
+    let _open = fs::File::open("/dev/null").unwrap();
+    let finished = run(bash("descriptors", "ls /proc/$$/fd; true")).await.unwrap();
+    assert_eq!(stdout(&finished), "0\n1\n2\n");
+}
+
+#[tokio::test]
+async fn the_environment_is_exactly_what_was_given_and_the_tag() {
+    let _turn = alone().await;
+    let mut command = bash("environment", "");
+    command.program = "/usr/bin/env".into();
+    command.args.clear();
+    command.env.push(("DUCK".to_owned(), "with = and\nnewline".to_owned()));
+    let finished = run(command).await.unwrap();
+    let expected = "PATH=/usr/bin:/bin\nDUCK=with = and\nnewline\nQUACKD_CALL=environment\n";
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&stdout(&finished)), sorted(expected));
+}
+
+#[tokio::test]
+async fn signals_and_limits_of_a_command_are_ordinary() {
+    let _turn = alone().await;
+    // Signals 32 and 33 belong to the C library, which lets nobody set them.
+    let script = "grep -E '^Sig(Blk|Ign)' /proc/self/status | while read name mask; do \
+        echo $name $((0x$mask & 0x7fffffff)); done; ulimit -c; ulimit -n; \
+        sleep 0.2; cat /proc/$$/oom_score_adj; ps -o pgid= -p $$ | tr -d ' '; echo $$";
+    let finished = run(bash("ordinary", script)).await.unwrap();
+    let text = stdout(&finished);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[..5], ["SigBlk: 0", "SigIgn: 0", "0", "4096", "500"]);
+    assert_eq!(lines[5], lines[6]);
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_start_says_why() {
+    let _turn = alone().await;
+    let mut command = bash("cwd", "true");
+    command.cwd = "/no/such/directory".into();
+    let error = run(command).await.unwrap_err();
+    assert!(matches!(error, LaunchError::Directory { .. }), "{error:?}");
+    assert_eq!(error.to_string(), "cannot enter the working directory /no/such/directory");
+
+    let mut command = bash("cwd", "true");
+    command.cwd = "/bin/bash".into();
+    let error = run(command).await.unwrap_err();
+    assert!(matches!(error, LaunchError::Directory { .. }), "{error:?}");
+
+    let mut command = bash("program", "true");
+    command.program = "/no/such/program".into();
+    let error = run(command).await.unwrap_err();
+    assert!(matches!(error, LaunchError::Program { .. }), "{error:?}");
+
+    let error = run(bash("long", &"x".repeat(200_000))).await.unwrap_err();
+    assert!(matches!(error, LaunchError::TooLong), "{error:?}");
+
+    let error = run(bash("nul", "true\0")).await.unwrap_err();
+    assert!(matches!(error, LaunchError::Io(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_shell_that_closed_its_output_is_still_waited_for() {
+    let _turn = alone().await;
+    let finished = run(bash("closed", "exec 1>&- 2>&-; sleep 0.3; exit 4")).await.unwrap();
+    assert_eq!(finished.exit, Exit::Code(4));
+    assert!(Duration::from_millis(300) <= finished.duration);
+}
+
+/// Prints the cost of the common case. The bound is loose: this is no benchmark.
+#[tokio::test]
+async fn a_short_command_costs_little_more_than_its_process() {
+    const ROUNDS: u32 = 100;
+
+    let _turn = alone().await;
+    let time = |durations: &mut Vec<Duration>| {
+        durations.sort();
+        durations[durations.len() / 2]
+    };
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let finished = run(bash("cost", "true")).await.unwrap();
+        ours.push(finished.duration);
+        let begin = Instant::now();
+        #[expect(clippy::disallowed_methods, reason = "the measure of comparison")]
+        std::process::Command::new("/bin/bash").args(["-c", "true"]).status().unwrap();
+        bare.push(begin.elapsed());
+    }
+    let (ours, bare) = (time(&mut ours), time(&mut bare));
+    eprintln!("bash -c true: {ours:?} with capture and sweep, {bare:?} without");
+    assert!(ours < bare + Duration::from_millis(30));
+}

@@ -1,0 +1,403 @@
+//! The client wire: one JSON object per line, both ways.
+//!
+//! A request is `{"id","method","params"}`; `id` is echoed whatever its type. A reply is
+//! `{"id","ok":true,"data"?}` or `{"id","ok":false,"error"}`. Parameter types here are lenient where
+//! upstream's daemon is: a missing `params` is an empty object, unknown keys are ignored.
+
+use crate::worker::ToolReport;
+use crate::{SessionId, WorkspaceId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Version of the additive part of this wire, told by `ping`.
+pub const CLIENT_PROTOCOL: u32 = 1;
+
+/// A request as a client of ours writes it.
+#[derive(Debug, Serialize)]
+pub struct Request<'a, P> {
+    /// Echoed in the reply.
+    pub id: &'a str,
+    /// Method name.
+    pub method: &'a str,
+    /// Parameters of that method.
+    pub params: P,
+}
+
+/// A reply as the supervisor writes it.
+#[derive(Debug, Serialize)]
+pub struct Reply<'a, D> {
+    /// The request's id; absent if the request had none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a Value>,
+    /// Whether the request succeeded. A tool that fails is still a request that succeeded.
+    pub ok: bool,
+    /// Why it did not succeed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'a str>,
+    /// The method's result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<D>,
+}
+
+/// A line from the supervisor as a client of ours reads it: a reply (`ok` is present) or an event.
+#[derive(Debug, Deserialize)]
+pub struct ServerLine {
+    /// The request's id, in a reply.
+    #[serde(default)]
+    pub id: Option<Value>,
+    /// Present in replies only.
+    #[serde(default)]
+    pub ok: Option<bool>,
+    /// Failure text of a reply.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// Name of an event.
+    #[serde(default)]
+    pub event: Option<String>,
+    /// Session of an event.
+    #[serde(default, rename = "sessionId")]
+    pub session_id: Option<String>,
+    /// Result of a reply, payload of an event.
+    #[serde(default)]
+    pub data: Option<Box<RawValue>>,
+}
+
+/// `ping` data: upstream's three fields, then ours.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PingData {
+    /// Our version.
+    pub version: String,
+    /// Milliseconds since the daemon started.
+    pub uptime: u64,
+    /// Clients connected.
+    pub clients: usize,
+    /// The daemon's process id.
+    pub pid: u32,
+    /// When the daemon started, ISO 8601 UTC.
+    pub started_at: String,
+    /// [`CLIENT_PROTOCOL`].
+    pub protocol: u32,
+    /// Build description: profile and target.
+    pub build: String,
+}
+
+/// `attach` parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AttachParams {
+    /// Directory; the daemon's own working directory if absent. Any JSON value is accepted here, so
+    /// that a wrong type gets a text of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Value>,
+    /// False: find or make the session without making it the active one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activate: Option<bool>,
+    /// True: the session only allows what does not change anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safe_mode: Option<bool>,
+}
+
+/// `attach` data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachData {
+    /// The workspace.
+    pub workspace: AttachedWorkspace,
+    /// The session.
+    pub session: AttachedSession,
+}
+
+/// The workspace part of [`AttachData`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedWorkspace {
+    /// Opaque id.
+    pub id: WorkspaceId,
+    /// Absolute path.
+    pub path: String,
+}
+
+/// The session part of [`AttachData`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedSession {
+    /// Opaque id.
+    pub id: SessionId,
+    /// Display name.
+    pub name: String,
+}
+
+/// `sessions` parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SessionsParams {
+    /// Any truthy value lists every session.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub all: Value,
+    /// Lists the sessions of this workspace id.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub workspace_id: Value,
+}
+
+/// `sessions` data.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionsData {
+    /// In stored order.
+    pub sessions: Vec<SessionInfo>,
+}
+
+/// One line of `sessions`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionInfo {
+    /// Opaque id.
+    pub id: SessionId,
+    /// Display name.
+    pub name: String,
+    /// Absolute path, or `unknown`.
+    pub workspace_path: String,
+    /// Whether this is the active session.
+    pub is_active: bool,
+    /// Whether a worker process of the session is alive.
+    pub is_running: bool,
+    /// ISO 8601 UTC.
+    pub last_active_at: String,
+}
+
+/// `voice_tool_call` parameters. Every field takes any JSON value: wrong types are answered as
+/// upstream answers them, not with a parse error.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VoiceToolCallParams {
+    /// Echoed in the reply, left out there if absent here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<Value>,
+    /// Tool name.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub tool_name: Value,
+    /// JSON text of the arguments.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub arguments: Value,
+    /// Session reference; the active session if absent or empty.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub session_id: Value,
+    /// Must name the session's workspace, if given.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub workspace_path: Value,
+    /// True: this call only allows what does not change anything.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub safe_mode: Value,
+}
+
+/// `quack.tool` parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ToolParams {
+    /// Tool name.
+    pub tool: String,
+    /// Arguments: an object, or a bare string as the tool's shorthand.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub arguments: Value,
+    /// Session reference; wins over `path`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Directory whose session is used, made if there is none. Never moves the active session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// True: this call only allows what does not change anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safe_mode: Option<bool>,
+    /// Deadline in milliseconds; 30 s if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+/// `quack.tool` data as the supervisor writes it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolData<'a> {
+    /// Byte-identical to the string that `voice_tool_call` gives.
+    pub text: &'a RawValue,
+    /// Everything besides the text.
+    #[serde(flatten)]
+    pub info: ToolInfo,
+    /// Structured result of tools that have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<&'a RawValue>,
+}
+
+/// `quack.tool` data as a client of ours reads it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResult {
+    /// The answer for a model.
+    pub text: String,
+    /// Everything besides the text.
+    #[serde(flatten)]
+    pub info: ToolInfo,
+    /// Structured result of tools that have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+/// What `quack.tool` tells besides the text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ToolInfo {
+    /// The session that ran it.
+    pub session_id: String,
+    /// The tool failed.
+    pub is_error: bool,
+    /// Exit code of a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Signal that ended a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// The deadline ended the call.
+    pub timed_out: bool,
+    /// A client ended the call.
+    pub aborted: bool,
+    /// The worker died during the call: it may have run, and was not retried.
+    pub worker_died: bool,
+    /// The call was refused because the session had no room for it or was not ready in time.
+    pub busy: bool,
+    /// The text does not hold the whole output.
+    pub truncated: bool,
+    /// Where the whole output was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_output_path: Option<String>,
+    /// Processes that were ended with the call.
+    pub background_ended: u32,
+    /// Milliseconds from the call's arrival in the supervisor to its end.
+    pub duration_ms: u64,
+}
+
+impl ToolInfo {
+    /// The client's view of a worker's report.
+    #[must_use]
+    pub fn from_report(session_id: &SessionId, report: &ToolReport, duration_ms: u64) -> Self {
+        Self {
+            session_id: session_id.0.clone(),
+            is_error: report.is_error,
+            exit_code: report.exit_code,
+            signal: report.signal,
+            timed_out: report.timed_out,
+            aborted: report.aborted,
+            truncated: report.truncated,
+            full_output_path: report.full_output_path.clone(),
+            background_ended: report.background_ended,
+            duration_ms,
+            ..Self::default()
+        }
+    }
+}
+
+/// Parameters of methods that take a session reference only (`abort`).
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SessionParams {
+    /// Session reference; the active session if absent or empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+}
+
+/// `abort` data.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AbortData {
+    /// The session whose calls were ended.
+    pub session_id: SessionId,
+    /// Its name.
+    pub session_name: String,
+}
+
+/// `quack.ps` data.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PsData {
+    /// The daemon.
+    pub supervisor: SupervisorInfo,
+    /// One entry per session that has or had a worker since the daemon started.
+    pub workers: Vec<WorkerInfo>,
+}
+
+/// The daemon in [`PsData`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SupervisorInfo {
+    /// Process id.
+    pub pid: u32,
+    /// Program version.
+    pub version: String,
+    /// ISO 8601 UTC.
+    pub started_at: String,
+    /// Milliseconds since the start.
+    pub uptime: u64,
+    /// The socket's path.
+    pub socket: String,
+    /// The state directory.
+    pub state_dir: String,
+    /// Clients connected.
+    pub clients: usize,
+    /// Sessions known.
+    pub sessions: usize,
+    /// Resident memory in KiB, where the system tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss_kb: Option<u64>,
+    /// Open file descriptors, where the system tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<usize>,
+    /// Clients disconnected because they did not read.
+    pub slow_clients: u64,
+    /// Stray processes that had to be killed after a worker was gone.
+    pub strays_killed: u64,
+}
+
+/// One worker in [`PsData`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerInfo {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its name.
+    pub session_name: String,
+    /// Its workspace.
+    pub workspace_path: String,
+    /// `absent starting ready busy unresponsive draining backoff failed`.
+    pub state: String,
+    /// The worker's process id, once it said hello.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Process id of the monitor above it, the supervisor's direct child.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub monitor_pid: Option<u32>,
+    /// When this process was started, ISO 8601 UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// Crashes since the daemon started.
+    pub restarts: u32,
+    /// Confinement in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// Name of the policy in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Why the last worker ended, if it did not end well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_death: Option<String>,
+    /// Calls in flight.
+    pub calls: Vec<CallInfo>,
+}
+
+/// One call in flight in [`WorkerInfo`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallInfo {
+    /// The supervisor's id of the call.
+    pub call_id: String,
+    /// Tool name.
+    pub tool: String,
+    /// Milliseconds since it arrived.
+    pub elapsed_ms: u64,
+    /// Its deadline in milliseconds.
+    pub deadline_ms: u64,
+}

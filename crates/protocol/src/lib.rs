@@ -1,0 +1,19 @@
+//! The wire as types. No behaviour lives here: what a byte sequence means is decided by its readers.
+//!
+//! Two wires:
+//! - [`client`]: newline-delimited JSON between a client and the supervisor, the Rubber Duck daemon
+//!   protocol plus our additive `quack.*` methods.
+//! - [`worker`]: length-delimited JSON frames between the supervisor and one session worker.
+//!
+//! Every bound that either side keeps stands in [`limits`], with its reason.
+
+pub mod client;
+pub mod ids;
+pub mod limits;
+pub mod metadata;
+pub mod worker;
+
+pub use ids::{CallId, SessionId, WorkspaceId};
+
+/// The program's version, as `quack version`, `ping` and the worker's `hello` report it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

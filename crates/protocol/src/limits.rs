@@ -1,0 +1,119 @@
+//! Every bound in one place, each with its reason.
+
+use std::time::Duration;
+
+// --- the client wire ------------------------------------------------------------------------
+
+/// Longest line a client may send and longest frame a worker may send, in bytes. Tool arguments and
+/// results are at most about 1 MiB of text; JSON escaping can multiply that by six, and the rest is
+/// envelope. A longer line is skipped to its end and answered with one error.
+pub const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Clients connected at the same time. One more is accepted, told `Too many connections` and closed.
+pub const MAX_CLIENTS: usize = 1024;
+
+/// Requests of one client that may wait for an answer at the same time. The client is not read
+/// further until one of them is answered.
+pub const MAX_CLIENT_REQUESTS: usize = 64;
+
+/// Messages waiting to be written to one client.
+pub const CLIENT_OUTBOX_MESSAGES: usize = 1024;
+
+/// Bytes waiting to be written to one client. Two of the longest replies fit; a client that reads
+/// nothing while this many bytes wait is not read further either.
+pub const CLIENT_OUTBOX_BYTES: usize = 2 * MAX_LINE_BYTES;
+
+/// A line that was begun must be complete after this long: half a line and silence must not hold a
+/// connection and its buffer for ever.
+pub const PARTIAL_LINE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A client that has replies waiting and takes no byte for this long is disconnected as slow.
+pub const CLIENT_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+// --- tools ----------------------------------------------------------------------------------
+
+/// Bytes of bash output, grep output and web results shown to the caller.
+pub const MAX_OUTPUT_BYTES: usize = 102_400;
+
+/// Bytes kept from the beginning and from the end of a longer bash output.
+pub const OUTPUT_HALF_BYTES: usize = MAX_OUTPUT_BYTES / 2;
+
+/// Largest file that `read_file` returns, in bytes.
+pub const MAX_FILE_BYTES: u64 = 1_048_576;
+
+/// Deadline of a tool call that names none.
+pub const DEFAULT_TOOL_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Longest deadline that a caller may ask for.
+pub const MAX_TOOL_DEADLINE: Duration = Duration::from_secs(600);
+
+/// Shortest deadline that a caller may ask for.
+pub const MIN_TOOL_DEADLINE: Duration = Duration::from_millis(100);
+
+/// Time between TERM and KILL when a deadline has passed.
+pub const DEADLINE_GRACE: Duration = Duration::from_secs(2);
+
+/// Time between TERM and KILL when a caller aborts.
+pub const ABORT_GRACE: Duration = Duration::from_millis(100);
+
+/// What the supervisor adds to a call's deadline before it answers in the worker's place: the grace,
+/// the drain of the pipes and the way back.
+pub const DEADLINE_SLACK: Duration = Duration::from_secs(4);
+
+/// Calls that one worker runs at the same time; one more is answered as busy.
+pub const MAX_CALLS_PER_SESSION: usize = 32;
+
+/// Largest file to which a long bash output is spilled, in bytes.
+pub const MAX_SPILL_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Spill files kept per session; the oldest is deleted first.
+pub const MAX_SPILL_FILES: usize = 8;
+
+/// Longest search pattern, in bytes.
+pub const MAX_PATTERN_BYTES: usize = 64 * 1024;
+
+// --- workers --------------------------------------------------------------------------------
+
+/// Frames waiting to be written to one worker.
+pub const WORKER_OUTBOX_FRAMES: usize = 64;
+
+/// How long a call waits for a worker that starts or backs off, within its own deadline.
+pub const WORKER_READY_WAIT: Duration = Duration::from_secs(2);
+
+/// Heartbeat interval while a call is in flight.
+pub const HEARTBEAT_BUSY: Duration = Duration::from_secs(2);
+
+/// Heartbeat interval of an idle worker.
+pub const HEARTBEAT_IDLE: Duration = Duration::from_secs(30);
+
+/// Unanswered heartbeats after which new calls are refused.
+pub const HEARTBEAT_MISSED: u32 = 3;
+
+/// Time without an answer to a heartbeat after which a worker is killed.
+pub const HEARTBEAT_KILL: Duration = Duration::from_secs(15);
+
+/// An idle worker is ended after this long without a call; the next call starts a new one.
+pub const WORKER_IDLE_TTL: Duration = Duration::from_secs(30 * 60);
+
+/// Live workers at the same time.
+pub const MAX_WORKERS: usize = 1200;
+
+/// Last bytes of a worker's stderr that are kept for its death report.
+pub const WORKER_STDERR_BYTES: usize = 8 * 1024;
+
+/// Sessions and workspaces that the metadata may hold.
+pub const MAX_SESSIONS: usize = 10_000;
+
+/// Largest `metadata.json` that is read, in bytes.
+pub const MAX_METADATA_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Time that running calls get when the daemon stops.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+
+// --- logs -----------------------------------------------------------------------------------
+
+/// Size at which `duck-daemon.log` is rotated, in bytes.
+pub const LOG_FILE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Rotated log files kept besides the current one.
+pub const LOG_FILES_KEPT: usize = 4;

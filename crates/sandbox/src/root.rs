@@ -1,0 +1,221 @@
+//! One root directory: the handle, the spellings of its path, and opening beneath it.
+//!
+//! Owns: the directory handle. Called by `crates/tools` from threads that may block.
+
+use crate::access::{Access, Links};
+use crate::names::{canonicalise_existing, follow_links, normalise};
+use crate::{Kind, PathError};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Longest path argument, in bytes; the kernel's own limit (`PATH_MAX`).
+const MAX_ARGUMENT_BYTES: usize = 4096;
+
+/// How often opening a root is tried again when its path changes at the same moment.
+const MAX_OPEN_ATTEMPTS: usize = 4;
+
+/// A directory beneath which files may be opened.
+#[derive(Debug)]
+pub struct Root {
+    access: Access,
+    canonical: PathBuf,
+    given: PathBuf,
+    // INVARIANT: device and inode of the directory behind `access`. The open handle keeps the inode
+    // alive, so that its number cannot be given to another directory.
+    identity: (u64, u64),
+}
+
+/// A regular file beneath a root, open for reading.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// The file.
+    pub file: File,
+    /// Its size in bytes when it was opened.
+    pub len: u64,
+    /// Its name relative to the root, normalised; symlinks are not resolved in it.
+    pub relative: PathBuf,
+}
+
+/// What a path beneath a root names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metadata {
+    /// Its name relative to the root with every symlink resolved; empty for the root itself.
+    pub relative: PathBuf,
+    /// What it is; never [`Kind::Symlink`], unless one appeared in this moment.
+    pub kind: Kind,
+    /// Its size in bytes.
+    pub len: u64,
+}
+
+impl Root {
+    /// Opens a directory as a root.
+    ///
+    /// # Errors
+    /// If the path does not name a directory, may not be entered, or changes all the time.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::open_with(path, Access::new)
+    }
+
+    fn open_with(path: &Path, access: fn(File) -> Access) -> io::Result<Self> {
+        for _ in 0..MAX_OPEN_ATTEMPTS {
+            let handle = Access::open_directory(path)?;
+            let canonical = fs::canonicalize(path)?;
+            let identity = identity(&handle.metadata()?);
+            if identity_at(&canonical)? == identity {
+                let given = path.to_path_buf();
+                return Ok(Self { access: access(handle), canonical, given, identity });
+            }
+        }
+        Err(Errno::AGAIN.into())
+    }
+
+    /// The canonical path of the directory when it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.canonical
+    }
+
+    /// Says whether the path that was given to [`Root::open`] no longer names this directory: it was
+    /// removed, moved away, or replaced by another one.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        !identity_at(&self.given).is_ok_and(|identity| identity == self.identity)
+    }
+
+    /// Turns an argument into a normalised path relative to the root, empty for the root itself.
+    ///
+    /// `..` is resolved by text first. An absolute path may spell the root as it was given, in its
+    /// canonical form, or in any way that canonicalises to it.
+    ///
+    /// # Errors
+    /// [`PathError::Escapes`] if it is outside by its spelling; [`PathError::Io`] for a NUL byte or
+    /// more than 4096 bytes. Symlinks are judged when the path is opened.
+    pub fn locate(&self, argument: &str) -> Result<PathBuf, PathError> {
+        if argument.contains('\0') {
+            let text = "path contains a NUL byte";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text).into());
+        }
+        if MAX_ARGUMENT_BYTES < argument.len() {
+            return Err(io::Error::from(Errno::NAMETOOLONG).into());
+        }
+        let candidate = normalise(&self.canonical.join(argument));
+        if let Some(relative) = self.strip(&candidate) {
+            return Ok(relative);
+        }
+        canonicalise_existing(&candidate)
+            .and_then(|other_spelling| self.strip(&other_spelling))
+            .ok_or(PathError::Escapes)
+    }
+
+    /// Opens the regular file that an argument names, for reading. Symlinks are followed while they
+    /// stay beneath the root.
+    ///
+    /// Never blocks on what the file is: a FIFO, socket or device is refused without being read. A
+    /// file system that does not answer can block, as always.
+    ///
+    /// # Errors
+    /// Every variant of [`PathError`].
+    pub fn open_file(&self, argument: &str) -> Result<OpenFile, PathError> {
+        let relative = self.locate(argument)?;
+        let file = match self.access.open(&relative, Links::Beneath) {
+            Ok(file) => file,
+            Err(error) if is(&error, Errno::XDEV) => {
+                // An absolute symlink also ends here when it points inside. Where it leads is only
+                // a name, which is then opened without following anything.
+                let target = self.resolve(&relative)?;
+                self.access
+                    .open(&target, Links::Never)
+                    .map_err(|error| self.refusal(error, &target))?
+            }
+            Err(error) => return Err(self.refusal(error, &relative)),
+        };
+        let metadata = file.metadata()?;
+        match Kind::from_mode(metadata.mode()) {
+            Kind::File => Ok(OpenFile { file, len: metadata.len(), relative }),
+            Kind::Directory => Err(PathError::IsDirectory),
+            kind => Err(PathError::NotRegular { kind }),
+        }
+    }
+
+    /// Opens a regular file that a walk has found. No symlink is followed where the kernel can do
+    /// that; the file is beneath the root in any case.
+    ///
+    /// # Errors
+    /// What open(2) says; `InvalidInput` if it is not a regular file.
+    pub fn open_relative(&self, relative: &Path) -> io::Result<File> {
+        let file = self.access.open(relative, Links::Never)?;
+        match Kind::from_mode(file.metadata()?.mode()) {
+            Kind::File => Ok(file),
+            kind => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                PathError::NotRegular { kind }.to_string(),
+            )),
+        }
+    }
+
+    /// Says what an argument names and where, without opening it for reading.
+    ///
+    /// # Errors
+    /// [`PathError::Escapes`], [`PathError::NotFound`] or [`PathError::Io`].
+    pub fn metadata(&self, argument: &str) -> Result<Metadata, PathError> {
+        let relative = self.resolve(&self.locate(argument)?)?;
+        match self.access.stat(&relative, Links::Never) {
+            Ok(found) => Ok(Metadata { relative, kind: found.kind, len: found.len }),
+            Err(error) => Err(self.refusal(error, &relative)),
+        }
+    }
+
+    fn strip(&self, absolute: &Path) -> Option<PathBuf> {
+        let stripped =
+            absolute.strip_prefix(&self.canonical).or_else(|_| absolute.strip_prefix(&self.given));
+        stripped.ok().map(Path::to_path_buf)
+    }
+
+    fn resolve(&self, relative: &Path) -> Result<PathBuf, PathError> {
+        let target = follow_links(&self.canonical, relative)?;
+        target.strip_prefix(&self.canonical).map(Path::to_path_buf).map_err(|_| PathError::Escapes)
+    }
+
+    /// Names an error of opening `relative`.
+    fn refusal(&self, error: io::Error, relative: &Path) -> PathError {
+        match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::NOTDIR) => PathError::NotFound,
+            Some(Errno::XDEV) => PathError::Escapes,
+            // A link where none was a moment ago, or a loop of links.
+            Some(Errno::LOOP) => match self.resolve(relative) {
+                Ok(_) => PathError::Escapes,
+                Err(reason) => reason,
+            },
+            // A socket cannot be opened, and neither can a device without a driver (open(2)).
+            Some(Errno::NXIO | Errno::OPNOTSUPP | Errno::NODEV) => {
+                match self.access.stat(relative, Links::Beneath) {
+                    Ok(found) if found.kind != Kind::File => {
+                        PathError::NotRegular { kind: found.kind }
+                    }
+                    Ok(_) | Err(_) => PathError::Io(error),
+                }
+            }
+            _ => PathError::Io(error),
+        }
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+fn identity(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+fn identity_at(path: &Path) -> io::Result<(u64, u64)> {
+    Ok(identity(&fs::metadata(path)?))
+}
+
+// They make FIFOs and know Linux' error numbers.
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests;

@@ -1,0 +1,214 @@
+//! What a root promises, for both ways of access.
+
+use super::*;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use tempfile::TempDir;
+
+/// A workspace beside a secret, and every shape of link between them.
+struct Tree {
+    dir: TempDir,
+}
+
+impl Tree {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        for name in ["ws/sub/deep", "outside", "ws-twin"] {
+            fs::create_dir_all(base.join(name)).unwrap();
+        }
+        for name in ["ws/a", "ws/sub/b", "ws/sub/deep/c", "outside/secret", "ws-twin/secret"] {
+            File::create(base.join(name)).unwrap().write_all(name.as_bytes()).unwrap();
+        }
+        let ws = base.join("ws");
+        symlink("a", ws.join("to-a")).unwrap();
+        symlink("../a", ws.join("sub/up-to-a")).unwrap();
+        symlink(ws.join("sub/b"), ws.join("absolute-to-b")).unwrap();
+        symlink("sub", ws.join("to-sub")).unwrap();
+        symlink(ws.join("sub"), ws.join("absolute-to-sub")).unwrap();
+        symlink("../outside/secret", ws.join("out")).unwrap();
+        symlink(base.join("outside/secret"), ws.join("absolute-out")).unwrap();
+        symlink("../outside", ws.join("out-dir")).unwrap();
+        symlink("../outside/missing", ws.join("dangling-out")).unwrap();
+        symlink(base.join("outside/missing"), ws.join("absolute-dangling-out")).unwrap();
+        symlink("missing", ws.join("dangling-in")).unwrap();
+        symlink(ws.join("missing"), ws.join("absolute-dangling-in")).unwrap();
+        symlink("loop-b", ws.join("loop-a")).unwrap();
+        symlink("loop-a", ws.join("loop-b")).unwrap();
+        symlink("ws", base.join("other-spelling")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, ws.join("fifo"), rustix::fs::Mode::RUSR).unwrap();
+        // The file stays when the listener is closed.
+        drop(UnixListener::bind(ws.join("socket")).unwrap());
+        symlink("/dev/zero", ws.join("device")).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// The same root by both ways of access.
+    fn roots(&self) -> [Root; 2] {
+        let ws = self.dir.path().join("ws");
+        [Root::open(&ws).unwrap(), Root::open_with(&ws, Access::walk).unwrap()]
+    }
+}
+
+/// The content of a file, or the name of the refusal.
+fn outcome(root: &Root, argument: &str) -> String {
+    match root.open_file(argument) {
+        Ok(mut open) => {
+            let mut text = String::new();
+            open.file.read_to_string(&mut text).unwrap();
+            assert_eq!(open.len, text.len() as u64);
+            text
+        }
+        Err(PathError::Escapes) => "escapes".into(),
+        Err(PathError::NotFound) => "not found".into(),
+        Err(PathError::IsDirectory) => "directory".into(),
+        Err(PathError::NotRegular { kind }) => kind.to_string(),
+        Err(PathError::Io(error)) => Errno::from_io_error(&error)
+            .map_or_else(|| error.to_string(), |e| e.raw_os_error().to_string()),
+    }
+}
+
+#[test]
+fn every_spelling_opens_or_is_refused_alike_by_both_ways() {
+    let tree = Tree::new();
+    let [eloop, too_long] =
+        [Errno::LOOP, Errno::NAMETOOLONG].map(|errno| errno.raw_os_error().to_string());
+    let long = "x".repeat(5000);
+    let absolute = |name: &str| tree.path(name);
+    let cases: Vec<(String, &str)> = vec![
+        ("a".into(), "ws/a"),
+        ("./sub/../a".into(), "ws/a"),
+        ("nowhere/../a".into(), "ws/a"),
+        ("sub//b".into(), "ws/sub/b"),
+        ("sub/deep/../../a".into(), "ws/a"),
+        ("../ws/a".into(), "ws/a"),
+        (absolute("ws/a"), "ws/a"),
+        (absolute("ws/../ws/sub/b"), "ws/sub/b"),
+        (absolute("other-spelling/sub/b"), "ws/sub/b"),
+        (absolute("other-spelling/missing"), "not found"),
+        ("to-a".into(), "ws/a"),
+        ("sub/up-to-a".into(), "ws/a"),
+        ("to-sub/b".into(), "ws/sub/b"),
+        ("to-sub/up-to-a".into(), "ws/a"),
+        ("absolute-to-b".into(), "ws/sub/b"),
+        ("absolute-to-sub/deep/c".into(), "ws/sub/deep/c"),
+        ("absolute-to-sub/up-to-a".into(), "ws/a"),
+        ("".into(), "directory"),
+        (".".into(), "directory"),
+        ("sub".into(), "directory"),
+        ("absolute-to-sub".into(), "directory"),
+        ("..".into(), "escapes"),
+        ("../outside/secret".into(), "escapes"),
+        ("../ws-twin/secret".into(), "escapes"),
+        (absolute("ws-twin/secret"), "escapes"),
+        (absolute("outside/secret"), "escapes"),
+        (absolute("outside/missing"), "escapes"),
+        ("/etc/passwd".into(), "escapes"),
+        ("/etc/passwd/x".into(), "escapes"),
+        ("/".into(), "escapes"),
+        ("out".into(), "escapes"),
+        ("absolute-out".into(), "escapes"),
+        ("out-dir/secret".into(), "escapes"),
+        ("out-dir/missing".into(), "escapes"),
+        ("dangling-out".into(), "escapes"),
+        ("absolute-dangling-out".into(), "escapes"),
+        ("absolute-dangling-in".into(), "not found"),
+        ("dangling-in".into(), "not found"),
+        ("missing".into(), "not found"),
+        ("missing/deeper".into(), "not found"),
+        ("a/below-a-file".into(), "not found"),
+        ("~/a".into(), "not found"),
+        ("loop-a".into(), &eloop),
+        ("fifo".into(), "fifo"),
+        ("socket".into(), "socket"),
+        ("device".into(), "escapes"),
+        ("a\0b".into(), "path contains a NUL byte"),
+        (long, &too_long),
+        ("x".repeat(300), &too_long),
+    ];
+    for root in tree.roots() {
+        for (argument, expected) in &cases {
+            assert_eq!(outcome(&root, argument), *expected, "{argument:.80} with {root:?}");
+        }
+    }
+}
+
+#[test]
+fn a_device_inside_the_root_is_refused_without_being_read() {
+    for root in [
+        Root::open(Path::new("/dev")).unwrap(),
+        Root::open_with(Path::new("/dev"), Access::walk).unwrap(),
+    ] {
+        assert_eq!(outcome(&root, "zero"), "character device");
+    }
+}
+
+#[test]
+fn metadata_resolves_links_and_says_what_is_there() {
+    let tree = Tree::new();
+    for root in tree.roots() {
+        let found = |argument: &str| {
+            let metadata = root.metadata(argument).unwrap();
+            (metadata.relative.to_str().unwrap().to_owned(), metadata.kind, metadata.len)
+        };
+        assert_eq!(found("a"), ("a".into(), Kind::File, 4));
+        assert_eq!(found("absolute-to-sub/up-to-a"), ("a".into(), Kind::File, 4));
+        assert_eq!(found("fifo"), ("fifo".into(), Kind::Fifo, 0));
+        assert_eq!(found("socket").1, Kind::Socket);
+        assert_eq!(found("to-sub").0, "sub");
+        assert_eq!((found("").0.as_str(), found(".").1), ("", Kind::Directory));
+        assert!(matches!(root.metadata("dangling-in"), Err(PathError::NotFound)));
+        assert!(matches!(root.metadata("dangling-out"), Err(PathError::Escapes)));
+        assert!(matches!(root.metadata("out-dir"), Err(PathError::Escapes)));
+        assert!(matches!(root.metadata("loop-a"), Err(PathError::Io(_))));
+    }
+}
+
+#[test]
+fn a_walk_opens_regular_files_and_never_leaves() {
+    let tree = Tree::new();
+    for root in tree.roots() {
+        root.open_relative(Path::new("sub/b")).unwrap();
+        for name in ["out", "absolute-out", "out-dir/secret", "fifo", "sub", "../outside/secret"] {
+            assert!(root.open_relative(Path::new(name)).is_err(), "{name} with {root:?}");
+        }
+        assert!(root.open_relative(&tree.dir.path().join("outside/secret")).is_err());
+    }
+    for root in tree.roots() {
+        let error = root.open_relative(Path::new("to-a")).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::LOOP), "{root:?}");
+    }
+}
+
+#[test]
+fn a_root_is_stale_once_its_path_names_another_directory() {
+    let tree = Tree::new();
+    let ws = tree.dir.path().join("ws");
+    let [root, _] = tree.roots();
+    let by_link = Root::open(&tree.dir.path().join("other-spelling")).unwrap();
+    assert_eq!(by_link.path(), fs::canonicalize(&ws).unwrap());
+    assert!(!root.is_stale() && !by_link.is_stale());
+
+    fs::remove_file(tree.dir.path().join("other-spelling")).unwrap();
+    symlink("ws-twin", tree.dir.path().join("other-spelling")).unwrap();
+    assert!(!root.is_stale() && by_link.is_stale());
+
+    fs::remove_dir_all(&ws).unwrap();
+    assert!(root.is_stale());
+    fs::create_dir(&ws).unwrap();
+    assert!(root.is_stale());
+    assert!(!Root::open(&ws).unwrap().is_stale());
+}
+
+#[test]
+fn only_a_directory_can_be_a_root() {
+    let tree = Tree::new();
+    for name in ["ws/a", "ws/missing", "ws/fifo"] {
+        assert!(Root::open(&tree.dir.path().join(name)).is_err(), "{name}");
+    }
+}

@@ -1,0 +1,167 @@
+//! Basic regular expressions, as grep without options reads them, in the syntax of the regex crate.
+//!
+//! In that dialect `\|`, `\(`, `\{`, `\+` and `\?` are operators and the bare characters are text.
+//! Models know it from shells and write it often.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// Says whether a pattern uses an operator that only the basic dialect spells with a backslash.
+pub(crate) fn has_idioms(pattern: &str) -> bool {
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        if c == '\\' && rest.next().is_some_and(|next| "|(){}+?".contains(next)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Translates one pattern without newlines. What is wrong in it stays wrong, so that the regex
+/// parser reports it.
+pub(crate) fn translate(pattern: &str) -> String {
+    let mut rust = String::with_capacity(pattern.len() + 16);
+    let mut rest = pattern.chars().peekable();
+    // At the beginning of an expression `^` is an anchor and `*` is text.
+    let mut at_start = true;
+    while let Some(c) = rest.next() {
+        let was_at_start = std::mem::replace(&mut at_start, false);
+        match c {
+            '\\' => at_start = escape(&mut rust, rest.next()),
+            '[' => bracket(&mut rust, &mut rest),
+            '^' if was_at_start => {
+                rust.push('^');
+                at_start = true;
+            }
+            '$' if ends_here(&rest) => rust.push('$'),
+            '*' if !was_at_start => rust.push('*'),
+            '.' => rust.push('.'),
+            _ => push_literal(&mut rust, c),
+        }
+    }
+    rust
+}
+
+/// Writes what a backslash and `next` mean; true if an expression begins after it.
+fn escape(rust: &mut String, next: Option<char>) -> bool {
+    match next {
+        Some('(') => {
+            rust.push('(');
+            return true;
+        }
+        Some('|') => {
+            rust.push('|');
+            return true;
+        }
+        Some(operator @ (')' | '{' | '}' | '+' | '?')) => rust.push(operator),
+        Some('`') => rust.push_str(r"\A"),
+        Some('\'') => rust.push_str(r"\z"),
+        // Letters keep the meaning that the regex crate gives them, also where grep has none: `\d`
+        // was never meant as a plain `d`. Digits are back-references, which the parser refuses.
+        Some(class) if class.is_ascii_alphanumeric() || "<>".contains(class) => {
+            rust.push('\\');
+            rust.push(class);
+        }
+        Some(literal) => push_literal(rust, literal),
+        None => rust.push('\\'),
+    }
+    false
+}
+
+/// A `$` is an anchor only where an expression ends.
+fn ends_here(rest: &Peekable<Chars<'_>>) -> bool {
+    let mut ahead = rest.clone();
+    match ahead.next() {
+        None => true,
+        Some('\\') => matches!(ahead.next(), Some(')' | '|')),
+        Some(_) => false,
+    }
+}
+
+/// A bracket expression up to its end. A backslash is text in it, and so is all that the regex crate
+/// would read as a nested class or a set operation.
+fn bracket(rust: &mut String, rest: &mut Peekable<Chars<'_>>) {
+    rust.push('[');
+    if rest.next_if_eq(&'^').is_some() {
+        rust.push('^');
+    }
+    if rest.next_if_eq(&']').is_some() {
+        rust.push_str(r"\]");
+    }
+    let mut previous = '[';
+    while let Some(c) = rest.next() {
+        match c {
+            ']' => {
+                rust.push(']');
+                return;
+            }
+            '[' if rest.peek() == Some(&':') => {
+                rust.push('[');
+                // `[:name:]` is the same in both; copied up to its own end.
+                for inner in rest.by_ref() {
+                    rust.push(inner);
+                    if inner == ']' {
+                        break;
+                    }
+                }
+            }
+            '-' if previous != '-' => rust.push('-'),
+            '[' | '\\' | '&' | '~' | '-' | '^' => {
+                rust.push('\\');
+                rust.push(c);
+            }
+            _ => rust.push(c),
+        }
+        previous = c;
+    }
+}
+
+fn push_literal(rust: &mut String, c: char) {
+    if r"\.+*?()|[]{}^$".contains(c) {
+        rust.push('\\');
+    }
+    rust.push(c);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_and_text_change_places() {
+        let cases = [
+            (r"foo\|bar", "foo|bar"),
+            (r"\(a\|b\)\{2,3\}", "(a|b){2,3}"),
+            (r"a\+b\?", "a+b?"),
+            ("a+b?(c){2}|d", r"a\+b\?\(c\)\{2\}\|d"),
+            ("*a*", r"\*a*"),
+            (r"\(*a\)\|*b", r"(\*a)|\*b"),
+            ("^*a", r"^\*a"),
+            ("a^b$c$", r"a\^b\$c$"),
+            (r"\(^a$\)", "(^a$)"),
+            (r"a\.b\*c\[d\]\\", r"a\.b\*c\[d\]\\"),
+            (r"\<word\>\w\b", r"\<word\>\w\b"),
+            ("[]a]", r"[\]a]"),
+            ("[^]a]", r"[^\]a]"),
+            (r"[\n[&&]", r"[\\n\[\&\&]"),
+            ("[[:alpha:]_-]", "[[:alpha:]_-]"),
+            ("[+--]", r"[+-\-]"),
+            (r"\/\-\ ", "/- "),
+            ("a.c", "a.c"),
+            ("trailing\\", "trailing\\"),
+        ];
+        for (basic, expected) in cases {
+            assert_eq!(translate(basic), expected, "{basic}");
+        }
+    }
+
+    #[test]
+    fn idioms_are_seen_only_when_the_backslash_is_not_itself_escaped() {
+        for pattern in [r"a\|b", r"\(a\)", r"a\{2\}", r"a\+", r"a\?", r"\\\|"] {
+            assert!(has_idioms(pattern), "{pattern}");
+        }
+        for pattern in ["a|b", r"\.", r"a\\|b", r"\w+", "a\\", ""] {
+            assert!(!has_idioms(pattern), "{pattern}");
+        }
+    }
+}

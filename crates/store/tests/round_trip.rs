@@ -1,0 +1,91 @@
+//! Whatever metadata holds, unknown keys included, comes back from disk as it was.
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use quackd_protocol::metadata::{Metadata, Session, Workspace};
+    use quackd_store::{Origin, load_blocking, save_blocking};
+    use serde_json::{Map, Value};
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 12, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// Keys that nobody knows.
+    fn other() -> impl Strategy<Value = Map<String, Value>> {
+        prop::collection::btree_map("x[a-z]{0,4}", value(), 0..3)
+            .prop_map(|map| map.into_iter().collect())
+    }
+
+    prop_compose! {
+        fn workspace()(path in any::<String>(), last in any::<Option<String>>(), other in other()) -> Workspace {
+            Workspace {
+                id: "set below".into(),
+                path,
+                created_at: String::new(),
+                last_active_session_id: last.as_deref().map(Into::into),
+                other,
+            }
+        }
+    }
+
+    prop_compose! {
+        fn session()(name in any::<String>(), voice in any::<bool>(), other in other()) -> Session {
+            Session {
+                id: "set below".into(),
+                workspace_id: "w0".into(),
+                name,
+                pi_session_file: String::new(),
+                created_at: String::new(),
+                last_active_at: String::new(),
+                is_voice_active: voice,
+                other,
+            }
+        }
+    }
+
+    prop_compose! {
+        fn metadata()(
+            mut workspaces in prop::collection::vec(workspace(), 0..4),
+            mut sessions in prop::collection::vec(session(), 0..4),
+            active in any::<Option<String>>(),
+            other in other(),
+        ) -> Metadata {
+            for (n, workspace) in workspaces.iter_mut().enumerate() {
+                workspace.id = format!("w{n}").as_str().into();
+            }
+            for (n, session) in sessions.iter_mut().enumerate() {
+                session.id = format!("s{n}").as_str().into();
+            }
+            let active_voice_session_id = active.as_deref().map(Into::into);
+            Metadata { workspaces, sessions, active_voice_session_id, other, ..Metadata::default() }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_was_saved_is_loaded(metadata in metadata()) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("metadata.json");
+            save_blocking(&path, &metadata).unwrap();
+            let loaded = load_blocking(&path).unwrap();
+            prop_assert_eq!(loaded.metadata, metadata);
+            prop_assert_eq!((loaded.origin, loaded.duplicates), (Origin::File, Vec::new()));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Why a worker ended or did not start, in the words that clients, logs and `ps` use.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The exit code by which a worker says that starting it again cannot help: its workspace is gone, or
+/// its policy cannot be enforced.
+pub const EXIT_TERMINAL: i32 = 100;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited by itself.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// The kernel ended it for want of memory.
+    OutOfMemory,
+}
+
+/// Why a worker ended or did not start. `Display` is the text that stands in client texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// A signal ended it.
+    Signal(i32),
+    /// It exited by itself.
+    ExitCode(i32),
+    /// The kernel ended it for want of memory.
+    OutOfMemory,
+    /// It left heartbeats unanswered and was killed.
+    NotResponding,
+    /// It was not ready after this time and was killed.
+    StartTimeout(Duration),
+    /// It broke the frame protocol and was killed. One short line; more than 200 characters are
+    /// not shown.
+    Protocol(String),
+    /// There was no room for another process or descriptor: worth another attempt soon.
+    CannotStart(String),
+    /// Its executable cannot be run, which another attempt would not change.
+    CannotExec(String),
+    /// It speaks another version of the frame protocol.
+    VersionMismatch {
+        /// The supervisor's version.
+        ours: u32,
+        /// The worker's version.
+        theirs: u32,
+    },
+    /// It crashed once more after all the restarts that it is allowed.
+    TooManyRestarts {
+        /// The restarts allowed …
+        intensity: u32,
+        /// … in any stretch of this length.
+        period: Duration,
+        /// The last crash.
+        last: Box<Self>,
+    },
+}
+
+impl Cause {
+    /// True if starting again cannot help.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        match self {
+            Self::ExitCode(code) => *code == EXIT_TERMINAL,
+            Self::CannotExec(_) | Self::VersionMismatch { .. } | Self::TooManyRestarts { .. } => {
+                true
+            }
+            Self::Signal(_)
+            | Self::OutOfMemory
+            | Self::NotResponding
+            | Self::StartTimeout(_)
+            | Self::Protocol(_)
+            | Self::CannotStart(_) => false,
+        }
+    }
+}
+
+impl From<Exit> for Cause {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Code(code) => Self::ExitCode(code),
+            Exit::Signal(signal) => Self::Signal(signal),
+            Exit::OutOfMemory => Self::OutOfMemory,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::ExitCode(code) => write!(f, "exit code {code}"),
+            Self::OutOfMemory => write!(f, "out of memory"),
+            Self::NotResponding => write!(f, "not responding"),
+            Self::StartTimeout(limit) => write!(f, "did not start within {} s", limit.as_secs()),
+            Self::Protocol(text) => write!(f, "protocol error: {text:.200}"),
+            Self::CannotStart(text) | Self::CannotExec(text) => {
+                write!(f, "cannot start process: {text:.200}")
+            }
+            Self::VersionMismatch { ours, theirs } => {
+                write!(f, "version mismatch: worker speaks protocol {theirs}, supervisor {ours}")
+            }
+            Self::TooManyRestarts { intensity, period, last } => {
+                write!(f, "failed {intensity} times in {} s (last: {last})", period.as_secs())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_its_text_and_its_verdict() {
+        let too_many = Cause::TooManyRestarts {
+            intensity: 5,
+            period: Duration::from_secs(60),
+            last: Box::new(Cause::Signal(9)),
+        };
+        let table = [
+            (Cause::Signal(9), "signal 9", false),
+            (Cause::ExitCode(3), "exit code 3", false),
+            (Cause::ExitCode(100), "exit code 100", true),
+            (Cause::OutOfMemory, "out of memory", false),
+            (Cause::NotResponding, "not responding", false),
+            (Cause::StartTimeout(Duration::from_secs(10)), "did not start within 10 s", false),
+            (Cause::Protocol("no hello".to_owned()), "protocol error: no hello", false),
+            (
+                Cause::CannotStart("too many open files".to_owned()),
+                "cannot start process: too many open files",
+                false,
+            ),
+            (Cause::CannotExec("not found".to_owned()), "cannot start process: not found", true),
+            (
+                Cause::VersionMismatch { ours: 1, theirs: 2 },
+                "version mismatch: worker speaks protocol 2, supervisor 1",
+                true,
+            ),
+            (too_many, "failed 5 times in 60 s (last: signal 9)", true),
+        ];
+        for (cause, text, terminal) in table {
+            assert_eq!((cause.to_string().as_str(), cause.is_terminal()), (text, terminal));
+        }
+    }
+
+    #[test]
+    fn a_long_text_from_a_worker_is_cut() {
+        let text = Cause::Protocol("ü".repeat(1_000_000)).to_string();
+        assert_eq!(text, format!("protocol error: {}", "ü".repeat(200)));
+    }
+}

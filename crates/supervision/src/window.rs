@@ -1,0 +1,54 @@
+//! The restart window: how many restarts there were in the last `period`.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Times of recent restarts. A restart that is a whole period old is forgotten.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RestartWindow {
+    /// Oldest first.
+    restarts: VecDeque<Instant>,
+}
+
+impl RestartWindow {
+    /// Restarts that are younger than `period` at `now`.
+    #[must_use]
+    pub fn recent(&mut self, period: Duration, now: Instant) -> u32 {
+        while self.restarts.front().is_some_and(|t| period <= now.saturating_duration_since(*t)) {
+            self.restarts.pop_front();
+        }
+        u32::try_from(self.restarts.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Records a restart. The caller asks [`RestartWindow::recent`] first and never records more
+    /// than the intensity, which is what bounds this window.
+    pub fn record(&mut self, now: Instant) {
+        self.restarts.push_back(now);
+    }
+
+    /// Forgives everything.
+    pub fn clear(&mut self) {
+        self.restarts.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_counts_for_exactly_one_period() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let period = Duration::from_secs(60);
+        let mut window = RestartWindow::default();
+        assert_eq!(window.recent(period, at(0)), 0);
+        window.record(at(0));
+        window.record(at(30));
+        assert_eq!(window.recent(period, at(59)), 2);
+        assert_eq!(window.recent(period, at(60)), 1);
+        assert_eq!(window.recent(period, at(89)), 1);
+        window.clear();
+        assert_eq!(window.recent(period, at(89)), 0);
+    }
+}

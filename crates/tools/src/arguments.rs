@@ -1,0 +1,118 @@
+//! Arguments of a call: what JSON is accepted, and how a parameter is found in it.
+//!
+//! Voice models send shorthands and near misses. The leniency here is part of the wire.
+
+use serde_json::{Map, Value};
+
+/// The arguments of one call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Arguments(Map<String, Value>);
+
+/// Why arguments were refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ArgumentsError {
+    #[error("Invalid JSON arguments")]
+    NotJson,
+    #[error("Tool arguments must be a JSON object")]
+    NotAnObject,
+}
+
+impl Arguments {
+    /// Reads an object, or a bare string as the tool's main parameter.
+    pub(crate) fn parse(tool: &str, json: &str) -> Result<Self, ArgumentsError> {
+        match serde_json::from_str(json).map_err(|_| ArgumentsError::NotJson)? {
+            Value::Object(object) => Ok(Self(object)),
+            text @ Value::String(_) => {
+                let name = main_parameter(tool).ok_or(ArgumentsError::NotAnObject)?;
+                Ok(Self(Map::from_iter([(name.to_owned(), text)])))
+            }
+            _ => Err(ArgumentsError::NotAnObject),
+        }
+    }
+
+    /// The first of `names` whose value is a string with something in it, as it was given.
+    pub(crate) fn text(&self, names: &[&str]) -> Option<&str> {
+        names.iter().filter_map(|name| self.any_text(name)).find(|text| !is_blank(text))
+    }
+
+    /// The string `name`, also a blank one.
+    pub(crate) fn any_text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
+    }
+
+    /// The whole number `name`.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.0.get(name)?.as_u64()
+    }
+}
+
+/// The parameter that a bare string stands for, also for tools that are not built here.
+fn main_parameter(tool: &str) -> Option<&'static str> {
+    match tool {
+        "read_file" => Some("path"),
+        "bash" => Some("command"),
+        "grep_search" | "find_files" => Some("pattern"),
+        "web_search" => Some("query"),
+        _ => None,
+    }
+}
+
+/// What JavaScript's `trim` leaves empty: it also removes a byte order mark.
+fn is_blank(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || c == '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(tool: &str, json: &str) -> Result<String, ArgumentsError> {
+        Arguments::parse(tool, json).map(|arguments| Value::Object(arguments.0).to_string())
+    }
+
+    #[test]
+    fn objects_and_shorthands_are_accepted_and_nothing_else() {
+        use ArgumentsError::{NotAnObject, NotJson};
+        let cases = [
+            ("read_file", r#"{"path":"a"}"#, Ok(r#"{"path":"a"}"#)),
+            ("anything", r#" {"x":[1]} "#, Ok(r#"{"x":[1]}"#)),
+            ("read_file", r#""a""#, Ok(r#"{"path":"a"}"#)),
+            ("bash", r#""ls""#, Ok(r#"{"command":"ls"}"#)),
+            ("grep_search", r#""x""#, Ok(r#"{"pattern":"x"}"#)),
+            ("find_files", r#""x""#, Ok(r#"{"pattern":"x"}"#)),
+            ("web_search", r#""x""#, Ok(r#"{"query":"x"}"#)),
+            ("write_file", r#""x""#, Err(NotAnObject)),
+            ("edit_file", r#""x""#, Err(NotAnObject)),
+            ("anything", r#""x""#, Err(NotAnObject)),
+            ("bash", "[]", Err(NotAnObject)),
+            ("bash", "1", Err(NotAnObject)),
+            ("bash", "null", Err(NotAnObject)),
+            ("bash", "true", Err(NotAnObject)),
+            ("bash", "", Err(NotJson)),
+            ("bash", "ls", Err(NotJson)),
+            ("bash", r#"{"command":"ls"} x"#, Err(NotJson)),
+            ("bash", r#"{"command":}"#, Err(NotJson)),
+        ];
+        for (tool, json, expected) in cases {
+            assert_eq!(parse(tool, json), expected.map(str::to_owned), "{tool} {json}");
+        }
+        assert_eq!(parse("bash", &"[".repeat(1_000_000)), Err(NotJson));
+    }
+
+    #[test]
+    fn the_first_name_with_something_in_it_wins_and_is_not_trimmed() {
+        let cases = [
+            (r#"{"b":"2","a":"1"}"#, Some("1")),
+            (r#"{"a":5,"b":"2"}"#, Some("2")),
+            (r#"{"a":" \t\n\u00a0\ufeff","b":" 2 "}"#, Some(" 2 ")),
+            (r#"{"a":null,"b":["2"]}"#, None),
+            (r#"{"a":""}"#, None),
+            (r#"{"c":"3"}"#, None),
+            (r#"{"A":"1"}"#, None),
+        ];
+        for (json, expected) in cases {
+            let arguments = Arguments::parse("t", json).unwrap();
+            assert_eq!(arguments.text(&["a", "b"]), expected, "{json}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! bash: one command line, run by a shell in the workspace, or in safe mode without one.
+
+use crate::arguments::Arguments;
+use crate::bash_text::{self, Ending};
+use crate::bounds::{Bounds, Cutoff};
+use crate::{Call, Output, Toolbox, safe_mode};
+use quackd_process::{Command, LaunchError, SpillTarget};
+use quackd_protocol::limits;
+use quackd_sandbox::Root;
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const COMMAND: &[&str] = &["command", "cmd"];
+
+/// Where programs are looked for if the environment does not say.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+pub(crate) async fn bash(
+    toolbox: &Toolbox,
+    call: &Call,
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &Bounds,
+) -> Output {
+    let Some(line) = arguments.text(COMMAND) else {
+        return Output::error("Missing required parameter 'command'");
+    };
+    let cwd = root.path().to_path_buf();
+    let mut env = toolbox.env.clone();
+    let (program, args) = if toolbox.safe_mode || call.safe_mode {
+        let (program, args) = match safe_mode::parse(line) {
+            Ok(words) => words,
+            Err(error) => return Output::error(error),
+        };
+        let (path, workspace) = (toolbox.variable("PATH").map(str::to_owned), cwd.clone());
+        match bounds.run_blocking(move || path_outside(path.as_deref(), &workspace)).await {
+            Ok(path) => {
+                env.retain(|(name, _)| name != "PATH");
+                env.push(("PATH".to_owned(), path));
+            }
+            Err(cutoff) => return Output::cut_off("bash", bounds, cutoff),
+        }
+        (program.into(), args.into_iter().map(OsString::from).collect())
+    } else {
+        shell(line)
+    };
+    let limit = requested_limit(arguments).map_or(bounds.limit, |limit| limit.min(bounds.limit));
+    let spent = bounds.limit.saturating_sub(bounds.deadline.duration_since(Instant::now()));
+    let finished = quackd_process::run(Command {
+        program,
+        args,
+        cwd,
+        env,
+        deadline: limit.saturating_sub(spent),
+        grace: limits::DEADLINE_GRACE,
+        abort_grace: limits::ABORT_GRACE,
+        cancel: bounds.cancel.clone(),
+        tag: call.call_id.clone(),
+        spill: Some(spill_target(toolbox, &call.call_id)),
+    })
+    .await;
+    match finished {
+        Ok(finished) => bash_text::compose(&Ending { finished, limit }),
+        Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, Cutoff::Aborted),
+        Err(error) => launch_failed(&explain(&error)),
+    }
+}
+
+/// The shell and its arguments. Not a login shell: profiles cost hundreds of milliseconds per call,
+/// and the environment already holds what they set.
+fn shell(line: &str) -> (OsString, Vec<OsString>) {
+    let (program, options): (&str, &[&str]) =
+        if cfg!(target_os = "macos") && Path::new("/bin/zsh").exists() {
+            ("/bin/zsh", &[])
+        } else if Path::new("/bin/bash").exists() {
+            ("/bin/bash", &["--noprofile", "--norc"])
+        } else {
+            ("/bin/sh", &[])
+        };
+    let args = options.iter().copied().chain(["-c", line]).map(OsString::from).collect();
+    (program.into(), args)
+}
+
+/// The path of safe mode: without relative directories and without those in the workspace. What is
+/// run must not come from the files that are worked on.
+fn path_outside(path: Option<&str>, workspace: &Path) -> String {
+    let is_outside = |directory: &&str| {
+        let directory = Path::new(directory);
+        directory.is_absolute()
+            && directory.canonicalize().is_ok_and(|found| !found.starts_with(workspace))
+    };
+    let kept: Vec<&str> = path.unwrap_or(DEFAULT_PATH).split(':').filter(is_outside).collect();
+    // An empty path would mean the working directory.
+    if kept.is_empty() { DEFAULT_PATH.to_owned() } else { kept.join(":") }
+}
+
+/// A caller may ask for less time than the call has, never for more.
+fn requested_limit(arguments: &Arguments) -> Option<Duration> {
+    let limit = Duration::from_millis(arguments.number("timeout_ms")?);
+    Some(limit.clamp(limits::MIN_TOOL_DEADLINE, limits::MAX_TOOL_DEADLINE))
+}
+
+fn spill_target(toolbox: &Toolbox, call_id: &str) -> SpillTarget {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let id: String = call_id.chars().take(64).map(plain).collect();
+    SpillTarget {
+        dir: toolbox.run_dir.clone(),
+        name: format!("bash-{id}.log"),
+        max_bytes: limits::MAX_SPILL_BYTES,
+        max_files: limits::MAX_SPILL_FILES,
+        threshold: limits::MAX_OUTPUT_BYTES,
+    }
+}
+
+fn launch_failed(reason: &str) -> Output {
+    Output::error(format_args!("Failed to launch process: {reason}"))
+}
+
+/// One line with the cause, in the words of the Node daemon where it has some.
+fn explain(error: &LaunchError) -> String {
+    match error {
+        LaunchError::Program { path, source } if source.kind() == io::ErrorKind::NotFound => {
+            format!("spawn {} ENOENT", path.display())
+        }
+        other => match std::error::Error::source(other) {
+            Some(cause) => format!("{other}: {cause}"),
+            None => other.to_string(),
+        },
+    }
+}

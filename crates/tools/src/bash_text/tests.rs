@@ -1,0 +1,162 @@
+//! The text of every kind of ending, without running anything.
+
+use super::*;
+
+const KIB: usize = 1024;
+
+/// A stream as the process library captures it: 64 KiB from each end.
+fn captured(bytes: &[u8]) -> Captured {
+    let (head, rest) = bytes.split_at(bytes.len().min(64 * KIB));
+    let tail = &rest[rest.len().saturating_sub(64 * KIB)..];
+    Captured { head: head.to_vec(), tail: tail.to_vec(), total: bytes.len() as u64 }
+}
+
+fn finished(stdout: &[u8], stderr: &[u8]) -> Finished {
+    Finished {
+        exit: Exit::Code(0),
+        ended_by: EndedBy::Itself,
+        stdout: captured(stdout),
+        stderr: captured(stderr),
+        background_ended: 0,
+        duration: Duration::ZERO,
+        spill: None,
+    }
+}
+
+fn answer(finished: Finished) -> Output {
+    compose(&Ending { finished, limit: Duration::from_secs(30) })
+}
+
+#[test]
+fn streams_are_joined_and_the_exit_code_is_last() {
+    let cases: [(&[u8], &[u8], &str); 7] = [
+        (b"", b"", "\n[Exit code: 0]"),
+        (b"hi", b"", "hi\n[Exit code: 0]"),
+        (b"hi\n", b"", "hi\n\n[Exit code: 0]"),
+        (b"", b"err\n", "err\n\n[Exit code: 0]"),
+        (b"hi\n", b"err\n", "hi\n\nerr\n\n[Exit code: 0]"),
+        (b"hi", b"err", "hi\nerr\n[Exit code: 0]"),
+        (b"\xffa\r\n", b"", "\u{fffd}a\r\n\n[Exit code: 0]"),
+    ];
+    for (stdout, stderr, expected) in cases {
+        let output = answer(finished(stdout, stderr));
+        let report = ToolReport { exit_code: Some(0), ..ToolReport::default() };
+        assert_eq!(output, Output { text: expected.into(), report, data: None });
+    }
+}
+
+#[test]
+fn every_ending_has_its_lines_in_order() {
+    let cases = [
+        (Exit::Code(3), EndedBy::Itself, 0, "x\n[Exit code: 3]"),
+        (Exit::Signal(9), EndedBy::Itself, 0, "x\n[Exit code: unknown]"),
+        (
+            Exit::Signal(15),
+            EndedBy::Deadline,
+            0,
+            "x\n[Process timed out after 30s and was terminated]\n[Exit code: unknown]",
+        ),
+        (
+            Exit::Code(0),
+            EndedBy::Deadline,
+            0,
+            "x\n[Process timed out after 30s and was terminated]\n[Exit code: 0]",
+        ),
+        (Exit::Signal(15), EndedBy::Abort, 0, "x\n[Process aborted]\n[Exit code: unknown]"),
+        (Exit::Code(0), EndedBy::Itself, 1, "x\n[1 background process was ended]\n[Exit code: 0]"),
+        (
+            Exit::Code(0),
+            EndedBy::Itself,
+            2,
+            "x\n[2 background processes were ended]\n[Exit code: 0]",
+        ),
+    ];
+    for (exit, ended_by, background_ended, expected) in cases {
+        let output = answer(Finished { exit, ended_by, background_ended, ..finished(b"x", b"") });
+        assert_eq!(output.text, expected);
+        let is_error = exit != Exit::Code(0) || ended_by != EndedBy::Itself;
+        assert_eq!(output.report.is_error, is_error, "{expected}");
+        assert_eq!(output.report.timed_out, ended_by == EndedBy::Deadline);
+        assert_eq!(output.report.aborted, ended_by == EndedBy::Abort);
+        assert_eq!(output.report.background_ended, background_ended);
+    }
+    let killed = answer(Finished { exit: Exit::Signal(9), ..finished(b"", b"") });
+    assert_eq!((killed.report.exit_code, killed.report.signal), (None, Some(9)));
+}
+
+#[test]
+fn output_of_exactly_the_limit_is_whole_and_one_byte_more_is_cut() {
+    let exact = answer(finished(&[b'x'; 102_400], b""));
+    assert_eq!(exact.text, format!("{}\n[Exit code: 0]", "x".repeat(102_400)));
+    assert!(!exact.report.truncated);
+
+    let cut = answer(finished(&[b'x'; 102_401], b""));
+    let half = "x".repeat(51_200);
+    assert_eq!(
+        cut.text,
+        format!(
+            "{half}\n[... 1 bytes omitted]\n{half}\n[Output truncated at 100KB]\n[Exit code: 0]"
+        )
+    );
+    assert!(cut.report.truncated);
+}
+
+/// The streams as one, cut the simple way.
+fn expected_text(stdout: &[u8], stderr: &[u8]) -> String {
+    let whole = [stdout, b"\n", stderr].concat();
+    let (head, tail) = (&whole[..51_200], &whole[whole.len() - 51_200..]);
+    format!(
+        "{}\n[... {} bytes omitted]\n{}\n[Output truncated at 100KB]\n[Exit code: 0]",
+        str::from_utf8(head).unwrap(),
+        whole.len() - 102_400,
+        str::from_utf8(tail).unwrap(),
+    )
+}
+
+#[test]
+fn head_and_tail_are_the_ends_of_both_streams_together_wherever_the_middle_was_lost() {
+    let sizes = [1, 10 * KIB, 51_200, 64 * KIB, 70 * KIB, 128 * KIB, 128 * KIB + 1, 300 * KIB];
+    let text = |n: usize, offset: usize| -> Vec<u8> {
+        (0..n).map(|i| b'a' + u8::try_from((i / 7 + offset) % 26).unwrap()).collect()
+    };
+    for n_stdout in sizes {
+        for n_stderr in sizes {
+            if n_stdout + n_stderr < 102_400 {
+                continue;
+            }
+            let (stdout, stderr) = (text(n_stdout, 0), text(n_stderr, 13));
+            let output = answer(finished(&stdout, &stderr));
+            // Compared by `==`: a difference would print hundreds of kilobytes.
+            let is_equal = output.text == expected_text(&stdout, &stderr);
+            assert!(is_equal, "{n_stdout} bytes of stdout, {n_stderr} of stderr");
+        }
+    }
+}
+
+#[test]
+fn the_cut_is_between_characters_and_what_is_shown_is_within_the_limit() {
+    for unit in ["€", "🦆", "ä"] {
+        let output = answer(finished(format!("x{}", unit.repeat(100_000)).as_bytes(), b""));
+        assert!(!output.text.contains('\u{fffd}'), "{unit}");
+        assert!(output.text.len() < 102_400 + 200, "{unit}: {}", output.text.len());
+    }
+    // Each of these bytes is shown as three.
+    let binary = answer(finished(&[0xff; 60_000], b""));
+    assert!(binary.report.truncated);
+    assert!(binary.text.len() < 102_400 + 200, "{}", binary.text.len());
+    let marker = format!("\n[... {} bytes omitted]\n", 60_000 - 2 * 17_066);
+    assert!(binary.text.contains(&marker));
+}
+
+#[test]
+fn the_place_of_the_rest_is_told() {
+    let spilled = |complete| Spilled { path: "/run/s/bash-1.log".into(), bytes: 70, complete };
+    let long = [b'x'; 200_000];
+    let whole = answer(Finished { spill: Some(spilled(true)), ..finished(&long, b"") });
+    assert!(whole.text.contains("\n[... 97600 bytes omitted; full output: /run/s/bash-1.log]\n"));
+    assert_eq!(whole.report.full_output_path.as_deref(), Some("/run/s/bash-1.log"));
+    let part = answer(Finished { spill: Some(spilled(false)), ..finished(&long, b"") });
+    let marker = "\n[... 97600 bytes omitted; first 70 bytes of the output: /run/s/bash-1.log]\n";
+    assert!(part.text.contains(marker));
+    assert_eq!(part.report.full_output_path, None);
+}

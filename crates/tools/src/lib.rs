@@ -1,0 +1,80 @@
+//! The tools: what a call's arguments mean, what it may do, and the exact text that answers it.
+//!
+//! Owns: the order of the checks before a tool runs, and every answer text.
+//! Called by: the tool executor of `workers/session`, once per call.
+//!
+//! The texts are a promise to clients and to models: `docs/protocol.md` lists them, and the tables in
+//! `tests/` hold them.
+
+mod toolbox;
+
+mod arguments;
+mod bash;
+mod bash_text;
+mod bounds;
+mod grep_search;
+mod output;
+mod read_file;
+mod safe_mode;
+mod truncate;
+
+pub use output::Output;
+pub use toolbox::Toolbox;
+
+use crate::arguments::Arguments;
+use crate::bounds::Bounds;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// One request to run one tool.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Unique among the calls of this process; names the spill file of a long output.
+    pub call_id: String,
+    /// Tool name as the client sent it.
+    pub tool: String,
+    /// Arguments as JSON text, as the client sent them.
+    pub arguments: String,
+    /// Time that the call may take from now on.
+    pub deadline: Duration,
+    /// Only what does not change anything is allowed, whatever the session says.
+    pub safe_mode: bool,
+    /// Ends the call when cancelled.
+    pub cancel: CancellationToken,
+}
+
+/// Runs one tool and answers.
+///
+/// Always answers: every failure is a text that begins with `Error: `. Answers a little after the
+/// deadline at the latest (bash: after its grace), also when a file system does not.
+///
+/// # Panics
+/// Outside a tokio runtime with a timer.
+pub async fn execute(toolbox: Rc<Toolbox>, call: Call) -> Output {
+    let arrived = Instant::now();
+    let mut output = dispatch(&toolbox, &call, arrived).await;
+    let duration_ms = u64::try_from(arrived.elapsed().as_millis());
+    output.report.duration_ms = duration_ms.unwrap_or(u64::MAX);
+    output
+}
+
+/// The checks in their observable order, then the one place that knows the names of the tools.
+async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
+    let arguments = match Arguments::parse(&call.tool, &call.arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return Output::error(error),
+    };
+    let bounds = Bounds::new(arrived, call.deadline, call.cancel.clone());
+    let root = match toolbox.root(&bounds).await {
+        Ok(Some(root)) => root,
+        Ok(None) => return toolbox.not_accessible(),
+        Err(cutoff) => return Output::cut_off(&call.tool, &bounds, cutoff),
+    };
+    match call.tool.as_str() {
+        "read_file" => read_file::read_file(toolbox, root, &arguments, &bounds).await,
+        "bash" => bash::bash(toolbox, call, root, &arguments, &bounds).await,
+        "grep_search" => grep_search::grep_search(root, &arguments, &bounds).await,
+        unknown => Output::error(format!("Unknown tool '{unknown}'")),
+    }
+}

@@ -1,0 +1,99 @@
+//! read_file: the whole content of one regular file beneath the workspace.
+
+use crate::arguments::Arguments;
+use crate::bounds::Bounds;
+use crate::{Output, Toolbox};
+use quackd_protocol::limits::MAX_FILE_BYTES;
+use quackd_sandbox::{OpenFile, PathError, Root};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const PATH: &[&str] = &["path", "file", "filepath", "file_path", "filename"];
+
+pub(crate) async fn read_file(
+    toolbox: &Toolbox,
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &Bounds,
+) -> Output {
+    let Some(path) = arguments.text(PATH) else {
+        return Output::error("Missing required parameter 'path'");
+    };
+    let (path, run_dir) = (path.to_owned(), toolbox.run_dir.clone());
+    let read = bounds.run_blocking(move || read_blocking(&root, &run_dir, &path)).await;
+    match read {
+        Ok(Ok(text)) => Output::success(text),
+        Ok(Err(error)) => Output::error(error),
+        Err(cutoff) => Output::cut_off("read_file", bounds, cutoff),
+    }
+}
+
+/// Why a file was not read, as the caller is told.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error("Path escapes workspace root")]
+    Escapes,
+    #[error("File not found at '{0}'")]
+    NotFound(String),
+    #[error("File exceeds 1MB limit ({0} bytes)")]
+    TooLarge(u64),
+    #[error("Failed to read file: Error: EISDIR: illegal operation on a directory, read")]
+    IsDirectory,
+    #[error("Failed to read file: {0}")]
+    Failed(String),
+}
+
+fn read_blocking(root: &Root, run_dir: &Path, path: &str) -> Result<String, ReadError> {
+    let OpenFile { mut file, len, .. } =
+        open(root, run_dir, path).map_err(|error| name(error, root, path))?;
+    if MAX_FILE_BYTES < len {
+        return Err(ReadError::TooLarge(len));
+    }
+    let mut content = Vec::new();
+    // One byte more than allowed shows that the file has grown since it was opened.
+    let read = file.by_ref().take(MAX_FILE_BYTES + 1).read_to_end(&mut content);
+    read.map_err(|error| ReadError::Failed(format!("Error: {}", node_error(&error, "read"))))?;
+    if MAX_FILE_BYTES < content.len().try_into().unwrap_or(u64::MAX) {
+        let len = file.metadata().map_or(0, |metadata| metadata.len());
+        return Err(ReadError::TooLarge(len.max(MAX_FILE_BYTES + 1)));
+    }
+    Ok(String::from_utf8(content)
+        .unwrap_or_else(|invalid| String::from_utf8_lossy(invalid.as_bytes()).into_owned()))
+}
+
+/// Opens a file beneath the workspace or, by its absolute path only, beneath the run directory, where
+/// the full text of a long output may have been left.
+fn open(root: &Root, run_dir: &Path, path: &str) -> Result<OpenFile, PathError> {
+    match root.open_file(path) {
+        Err(PathError::Escapes) if path.starts_with('/') => {
+            Root::open(run_dir).map_err(|_| PathError::Escapes)?.open_file(path)
+        }
+        opened => opened,
+    }
+}
+
+fn name(error: PathError, root: &Root, path: &str) -> ReadError {
+    match error {
+        PathError::Escapes => ReadError::Escapes,
+        PathError::NotFound => ReadError::NotFound(path.to_owned()),
+        PathError::IsDirectory => ReadError::IsDirectory,
+        PathError::Io(error) => {
+            let absolute: PathBuf = root.path().join(path);
+            let call = format!("open '{}'", absolute.display());
+            ReadError::Failed(format!("Error: {}", node_error(&error, &call)))
+        }
+        other => ReadError::Failed(other.to_string()),
+    }
+}
+
+/// Words an error as the Node daemon does: `EACCES: permission denied, open '/w/a'`.
+fn node_error(error: &io::Error, call: &str) -> String {
+    let (code, reason) = match error.kind() {
+        io::ErrorKind::PermissionDenied => ("EACCES", "permission denied"),
+        io::ErrorKind::InvalidFilename => ("ENAMETOOLONG", "name too long"),
+        io::ErrorKind::StaleNetworkFileHandle => ("ESTALE", "stale file handle"),
+        _ => return format!("{error}, {call}"),
+    };
+    format!("{code}: {reason}, {call}")
+}

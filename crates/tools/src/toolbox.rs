@@ -1,0 +1,60 @@
+//! What a session's tools may touch.
+//!
+//! Owns: the handle of the workspace, opened when it is first needed and again when the directory was
+//! replaced. Made once per worker.
+
+use crate::Output;
+use crate::bounds::{Bounds, Cutoff};
+use quackd_sandbox::Root;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a session's tools may touch.
+#[derive(Debug)]
+pub struct Toolbox {
+    pub(crate) workspace: PathBuf,
+    pub(crate) run_dir: PathBuf,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) safe_mode: bool,
+    root: RefCell<Option<Arc<Root>>>,
+}
+
+impl Toolbox {
+    /// Makes a toolbox without touching any file.
+    ///
+    /// `run_dir` is the session's private directory: long outputs are written there, and read_file
+    /// may read it. `env` is the whole environment of commands. `safe_mode` restricts every call.
+    #[must_use]
+    pub fn new(
+        workspace: PathBuf,
+        run_dir: PathBuf,
+        env: Vec<(String, String)>,
+        safe_mode: bool,
+    ) -> Self {
+        Self { workspace, run_dir, env, safe_mode, root: RefCell::new(None) }
+    }
+
+    /// The workspace as it is now; `None` if there is no such directory. It may come back.
+    pub(crate) async fn root(&self, bounds: &Bounds) -> Result<Option<Arc<Root>>, Cutoff> {
+        let cached = self.root.borrow().clone();
+        let workspace = self.workspace.clone();
+        let current = bounds
+            .run_blocking(move || match cached {
+                Some(root) if !root.is_stale() => Some(root),
+                Some(_) | None => Root::open(&workspace).ok().map(Arc::new),
+            })
+            .await?;
+        self.root.borrow_mut().clone_from(&current);
+        Ok(current)
+    }
+
+    pub(crate) fn not_accessible(&self) -> Output {
+        Output::error(format_args!("Workspace not accessible: '{}'", self.workspace.display()))
+    }
+
+    /// The value of an environment variable of commands. The last one of a name counts.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.env.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}

@@ -1,0 +1,242 @@
+//! What a call does besides answering: limits, cancelling, spills, and workspaces that come and go.
+
+// Background processes can be counted on Linux only.
+#![cfg(target_os = "linux")]
+
+#[cfg(test)]
+mod tests {
+    use quackd_tools::{Call, Output, Toolbox, execute};
+    use serde_json::json;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
+    use std::rc::Rc;
+    use std::sync::OnceLock;
+    use std::time::{Duration, Instant};
+    use tempfile::TempDir;
+    use tokio::sync::{Mutex, MutexGuard};
+    use tokio_util::sync::CancellationToken;
+
+    /// A session, and the right to be the only one: a command that runs alone also ends orphans of
+    /// unknown origin, which would be other tests' children.
+    struct Bench {
+        _turn: MutexGuard<'static, ()>,
+        _dir: TempDir,
+        base: PathBuf,
+        toolbox: Rc<Toolbox>,
+    }
+
+    impl Bench {
+        async fn new() -> Self {
+            static TURN: Mutex<()> = Mutex::const_new(());
+            static HARDENED: OnceLock<()> = OnceLock::new();
+            let turn = TURN.lock().await;
+            HARDENED.get_or_init(|| quackd_process::harden(quackd_process::Role::Worker).unwrap());
+            let dir = tempfile::tempdir().unwrap();
+            let base = fs::canonicalize(dir.path()).unwrap();
+            fs::create_dir(base.join("ws")).unwrap();
+            fs::create_dir(base.join("run")).unwrap();
+            let path = format!("bin:{}/ws/bin:/usr/bin:/bin", base.display());
+            let env = vec![("PATH".to_owned(), path), ("GREETING".to_owned(), "hello".to_owned())];
+            let toolbox = Rc::new(Toolbox::new(base.join("ws"), base.join("run"), env, false));
+            Self { _turn: turn, _dir: dir, base, toolbox }
+        }
+
+        fn call(tool: &str, arguments: serde_json::Value) -> Call {
+            Call {
+                call_id: "c1".into(),
+                tool: tool.into(),
+                arguments: arguments.to_string(),
+                deadline: Duration::from_secs(30),
+                safe_mode: false,
+                cancel: CancellationToken::new(),
+            }
+        }
+
+        async fn run(&self, call: Call) -> Output {
+            execute(Rc::clone(&self.toolbox), call).await
+        }
+
+        async fn text(&self, tool: &str, arguments: serde_json::Value) -> String {
+            self.run(Self::call(tool, arguments)).await.text
+        }
+    }
+
+    #[tokio::test]
+    async fn a_workspace_that_is_gone_is_told_and_found_again_when_it_is_back() {
+        let bench = Bench::new().await;
+        let (ws, arguments) = (bench.base.join("ws"), json!({"path": "a"}));
+        fs::write(ws.join("a"), "1").unwrap();
+        assert_eq!(bench.text("read_file", arguments.clone()).await, "1");
+
+        fs::remove_dir_all(&ws).unwrap();
+        let gone = format!("Error: Workspace not accessible: '{}'", ws.display());
+        for tool in ["read_file", "bash", "grep_search", "nothing"] {
+            assert_eq!(bench.text(tool, arguments.clone()).await, gone, "{tool}");
+        }
+
+        fs::create_dir(&ws).unwrap();
+        fs::write(ws.join("a"), "2").unwrap();
+        assert_eq!(bench.text("read_file", arguments).await, "2");
+        assert_eq!(bench.text("bash", json!("cat a")).await, "2\n[Exit code: 0]");
+    }
+
+    #[tokio::test]
+    async fn long_output_is_spilled_and_read_file_may_read_it() {
+        let bench = Bench::new().await;
+        let command = "head -c 300000 /dev/zero | tr '\\0' x; echo; echo err >&2";
+        let output = bench.run(Bench::call("bash", json!(command))).await;
+        let spill = bench.base.join("run/bash-c1.log");
+        let expected = format!(
+            "{}\n[... 197606 bytes omitted; full output: {}]\n{}\n\nerr\n\
+             \n[Output truncated at 100KB]\n[Exit code: 0]",
+            "x".repeat(51_200),
+            spill.display(),
+            "x".repeat(51_194),
+        );
+        assert!(output.text == expected, "{}", output.text.replace("xxxxxxxxxx", ""));
+        assert!(output.report.truncated && !output.report.is_error);
+        assert_eq!(output.report.full_output_path.as_deref(), spill.to_str());
+        let read = bench.text("read_file", json!({"path": spill})).await;
+        assert_eq!(read.len(), 300_005);
+
+        // The run directory is reached by its absolute path only, and nothing beside it.
+        let outside = "Error: Path escapes workspace root";
+        assert_eq!(bench.text("read_file", json!("../run/bash-c1.log")).await, outside);
+        fs::write(bench.base.join("beside"), "x").unwrap();
+        let beside = bench.base.join("run/../beside");
+        assert_eq!(bench.text("read_file", json!({"path": beside})).await, outside);
+    }
+
+    #[tokio::test]
+    async fn a_command_has_the_given_environment_and_no_input() {
+        let bench = Bench::new().await;
+        let text = bench.text("bash", json!("echo $GREETING; cat; env | grep -c ^HOME=")).await;
+        assert_eq!(text, "hello\n0\n\n[Exit code: 1]");
+    }
+
+    #[tokio::test]
+    async fn a_command_ends_at_its_deadline_and_says_so() {
+        let bench = Bench::new().await;
+        let mut call = Bench::call("bash", json!("echo before; sleep 60; echo after"));
+        call.deadline = Duration::from_millis(200);
+        let output = bench.run(call).await;
+        let expected =
+            "before\n\n[Process timed out after 0.2s and was terminated]\n[Exit code: unknown]";
+        assert_eq!(output.text, expected);
+        assert!(output.report.is_error && output.report.timed_out && !output.report.aborted);
+        assert_eq!(output.report.signal, Some(15));
+        assert!((200..5_000).contains(&output.report.duration_ms), "{:?}", output.report);
+    }
+
+    #[tokio::test]
+    async fn an_aborted_command_keeps_its_output_and_an_aborted_read_says_so() {
+        let bench = Bench::new().await;
+        let call = Bench::call("bash", json!("echo before; touch printed; sleep 60"));
+        let (cancel, printed) = (call.cancel.clone(), bench.base.join("ws/printed"));
+        let begin = Instant::now();
+        let watch = async {
+            while !printed.exists() {
+                assert!(begin.elapsed() < Duration::from_secs(20), "the command did not start");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            cancel.cancel();
+        };
+        let (output, ()) = tokio::join!(bench.run(call), watch);
+        assert_eq!(output.text, "before\n\n[Process aborted]\n[Exit code: unknown]");
+        assert!(output.report.is_error && output.report.aborted && !output.report.timed_out);
+
+        for tool in ["read_file", "grep_search", "bash"] {
+            let call = Bench::call(tool, json!("x"));
+            call.cancel.cancel();
+            let output = bench.run(call).await;
+            assert_eq!(output.text, format!("Error: {tool} was aborted"));
+            assert!(output.report.aborted && output.report.is_error);
+        }
+    }
+
+    #[tokio::test]
+    async fn background_processes_end_with_their_call() {
+        let bench = Bench::new().await;
+        let text = bench.text("bash", json!("sleep 61 & sleep 62 & echo hi")).await;
+        assert_eq!(text, "hi\n\n[2 background processes were ended]\n[Exit code: 0]");
+    }
+
+    #[tokio::test]
+    async fn safe_mode_of_the_session_and_of_the_call_both_count() {
+        let bench = Bench::new().await;
+        let refused = "Error: Command not allowed in safe mode";
+        let mut call = Bench::call("bash", json!("id"));
+        call.safe_mode = true;
+        assert_eq!(bench.run(call).await.text, refused);
+
+        let env = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
+        let toolbox = Toolbox::new(bench.base.join("ws"), bench.base.join("run"), env, true);
+        let output = execute(Rc::new(toolbox), Bench::call("bash", json!("id"))).await;
+        assert_eq!(output.text, refused);
+        assert!(output.report.is_error);
+    }
+
+    #[tokio::test]
+    async fn safe_mode_runs_no_program_from_the_workspace() {
+        let bench = Bench::new().await;
+        let planted = bench.base.join("ws/bin/ls");
+        fs::create_dir(bench.base.join("ws/bin")).unwrap();
+        fs::write(&planted, "#!/bin/sh\necho planted\n").unwrap();
+        fs::set_permissions(&planted, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(bench.text("bash", json!("ls")).await, "planted\n\n[Exit code: 0]");
+        let mut call = Bench::call("bash", json!("ls"));
+        call.safe_mode = true;
+        assert_eq!(bench.run(call).await.text, "bin\n\n[Exit code: 0]");
+    }
+
+    #[tokio::test]
+    async fn a_search_that_runs_out_of_time_keeps_what_it_found() {
+        let bench = Bench::new().await;
+        fs::write(bench.base.join("ws/a"), "needle\n").unwrap();
+        // 8 GB by name, 4 MB on the disk.
+        let big = bench.base.join("ws/b");
+        fs::write(&big, "some line without it\n".repeat(200_000)).unwrap();
+        for n in 0..2000 {
+            fs::hard_link(&big, bench.base.join(format!("ws/b{n}"))).unwrap();
+        }
+        let mut call = Bench::call("grep_search", json!("needle"));
+        call.deadline = Duration::from_millis(100);
+        let output = bench.run(call).await;
+        let told = "a:1:needle\n[Search timed out after 0.1s; results are incomplete]";
+        assert_eq!(output.text, told);
+        assert!(output.report.timed_out && !output.report.is_error);
+    }
+
+    #[tokio::test]
+    async fn a_long_result_is_cut_on_a_row_boundary() {
+        let bench = Bench::new().await;
+        fs::write(bench.base.join("ws/a"), format!("{}\n", "x".repeat(990)).repeat(200)).unwrap();
+        let output = bench.run(Bench::call("grep_search", json!("x"))).await;
+        let lines: Vec<&str> = output.text.split('\n').collect();
+        let (last, rows) = lines.split_last().unwrap();
+        assert_eq!(*last, "[Output truncated at 100KB]");
+        assert!(rows.iter().all(|row| row.starts_with("a:") && row.ends_with("xxx")));
+        let n_bytes = output.text.len() - last.len();
+        assert!((102_400 - 1_000..=102_400).contains(&n_bytes), "{n_bytes}");
+        assert!(output.report.truncated);
+
+        fs::write(bench.base.join("ws/a"), "€".repeat(100_000)).unwrap();
+        let text = bench.text("grep_search", json!("€")).await;
+        let expected = format!("a:1:{}\n[Output truncated at 100KB]", "€".repeat(34_132));
+        assert!(text == expected, "{} bytes", text.len());
+    }
+
+    #[tokio::test]
+    async fn a_search_tells_what_it_saw() {
+        let bench = Bench::new().await;
+        fs::write(bench.base.join("ws/a"), "x\n").unwrap();
+        fs::write(bench.base.join("ws/b"), "x\0").unwrap();
+        let output = bench.run(Bench::call("grep_search", json!("x"))).await;
+        let expected = json!({
+            "matches": 1, "truncated": false, "timedOut": false, "filesSearched": 1, "dialect": "rust",
+            "skipped": {"binary": 1, "unreadable": 0, "tooLong": 0},
+        });
+        assert_eq!(output.data, Some(expected));
+    }
+}

@@ -1,0 +1,347 @@
+//! Every answer text, as a table: a tool, its arguments and the exact answer.
+
+// The texts of the commands in the tables are those of Linux.
+#![cfg(target_os = "linux")]
+
+#[cfg(test)]
+mod tests {
+    use quackd_tools::{Call, Output, Toolbox, execute};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+    use std::rc::Rc;
+    use std::sync::OnceLock;
+    use std::time::Duration;
+    use tempfile::TempDir;
+    use tokio::sync::Mutex;
+    use tokio_util::sync::CancellationToken;
+
+    /// A workspace with one of everything that the tables name.
+    fn workspace() -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let ws = dir.path().join("ws");
+        let files: &[(&str, &[u8])] = &[
+            ("a.txt", b"one\ntwo\nneedle 1\n"),
+            ("src/b.rs", b"fn needle() {}\nfoo\n"),
+            ("src/c.ts", b"needle // ts\r\nbar\n"),
+            ("src/deep/d.ts", b"-V needle\n"),
+            (".hidden", b"needle hidden\n"),
+            (".gitignore", b"src\n"),
+            (".git/config", b"needle\n"),
+            (".build/x", b"needle\n"),
+            ("src/node_modules/x.ts", b"needle\n"),
+            ("binary", b"needle\0\n"),
+            ("latin1", b"caf\xe9\n"),
+            ("bom", b"\xef\xbb\xbfx\r\n"),
+            ("empty", b""),
+            ("-dash", b"dash\n"),
+            ("with space", b"space\n"),
+            ("Error", b"Error: this is only content\n"),
+        ];
+        for (name, content) in files {
+            fs::create_dir_all(ws.join(name).parent().unwrap()).unwrap();
+            fs::write(ws.join(name), content).unwrap();
+        }
+        fs::write(ws.join("1MiB"), vec![b'x'; 1_048_576]).unwrap();
+        fs::write(ws.join("1MiB+1"), vec![b'x'; 1_048_577]).unwrap();
+        fs::write(dir.path().join("secret"), "secret\n").unwrap();
+        fs::create_dir(dir.path().join("run")).unwrap();
+        symlink("../secret", ws.join("out")).unwrap();
+        symlink("../nowhere", ws.join("dangling-out")).unwrap();
+        symlink("nowhere", ws.join("dangling-in")).unwrap();
+        symlink("a.txt", ws.join("link")).unwrap();
+        symlink("src", ws.join("link-dir")).unwrap();
+        let read = rustix::fs::Mode::RUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, ws.join("fifo"), read).unwrap();
+        dir
+    }
+
+    fn run(dir: &Path, safe_mode: bool, tool: &str, arguments: &str) -> Output {
+        let env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
+        let toolbox = Toolbox::new(dir.join("ws"), dir.join("run"), env, false);
+        let call = Call {
+            call_id: "c1".into(),
+            tool: tool.into(),
+            arguments: arguments.into(),
+            deadline: Duration::from_secs(30),
+            safe_mode,
+            cancel: CancellationToken::new(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(execute(Rc::new(toolbox), call))
+    }
+
+    /// Runs every row; `BASE` in arguments and answers is the directory around the workspace.
+    fn check(safe_mode: bool, rows: &[(&str, &str, &str)]) {
+        // A command that runs alone also ends orphans of unknown origin: other tests' children.
+        static TURN: Mutex<()> = Mutex::const_new(());
+        static HARDENED: OnceLock<()> = OnceLock::new();
+        let _turn = TURN.blocking_lock();
+        HARDENED.get_or_init(|| quackd_process::harden(quackd_process::Role::Worker).unwrap());
+        let dir = workspace();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        let base_text = base.to_str().unwrap();
+        for (tool, arguments, expected) in rows {
+            let arguments = arguments.replace("BASE", base_text);
+            let output = run(&base, safe_mode, tool, &arguments);
+            assert_eq!(output.text, expected.replace("BASE", base_text), "{tool} {arguments}");
+            if *tool != "bash" {
+                let is_error =
+                    output.text.starts_with("Error: ") && !arguments.contains("\"Error\"");
+                assert_eq!(output.report.is_error, is_error, "{tool} {arguments}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_dispatcher_checks_in_its_order() {
+        check(
+            false,
+            &[
+                ("read_file", "", "Error: Invalid JSON arguments"),
+                ("nothing", "{", "Error: Invalid JSON arguments"),
+                ("read_file", "[]", "Error: Tool arguments must be a JSON object"),
+                ("read_file", "null", "Error: Tool arguments must be a JSON object"),
+                ("nothing", r#""x""#, "Error: Tool arguments must be a JSON object"),
+                ("write_file", r#""x""#, "Error: Tool arguments must be a JSON object"),
+                ("nothing", "{}", "Error: Unknown tool 'nothing'"),
+                ("", "{}", "Error: Unknown tool ''"),
+                ("Bash", "{}", "Error: Unknown tool 'Bash'"),
+            ],
+        );
+    }
+
+    #[test]
+    fn read_file_answers() {
+        let mebibyte = "x".repeat(1_048_576);
+        check(
+            false,
+            &[
+                ("read_file", r#"{"path":"a.txt"}"#, "one\ntwo\nneedle 1\n"),
+                ("read_file", r#""a.txt""#, "one\ntwo\nneedle 1\n"),
+                ("read_file", r#"{"file":"empty"}"#, ""),
+                ("read_file", r#"{"filepath":"empty"}"#, ""),
+                ("read_file", r#"{"file_path":"empty"}"#, ""),
+                ("read_file", r#"{"filename":"empty"}"#, ""),
+                ("read_file", r#"{"path":5,"file":" ","filename":"empty","x":1}"#, ""),
+                ("read_file", r#"{"path":"./src/../a.txt"}"#, "one\ntwo\nneedle 1\n"),
+                ("read_file", r#"{"path":"BASE/ws/a.txt"}"#, "one\ntwo\nneedle 1\n"),
+                ("read_file", r#"{"path":"link"}"#, "one\ntwo\nneedle 1\n"),
+                ("read_file", r#"{"path":"with space"}"#, "space\n"),
+                ("read_file", r#"{"path":"latin1"}"#, "caf\u{fffd}\n"),
+                ("read_file", r#"{"path":"bom"}"#, "\u{feff}x\r\n"),
+                ("read_file", r#"{"path":"binary"}"#, "needle\0\n"),
+                ("read_file", r#"{"path":"Error"}"#, "Error: this is only content\n"),
+                ("read_file", r#"{"path":"1MiB"}"#, &mebibyte),
+                (
+                    "read_file",
+                    r#"{"path":"1MiB+1"}"#,
+                    "Error: File exceeds 1MB limit (1048577 bytes)",
+                ),
+                ("read_file", "{}", "Error: Missing required parameter 'path'"),
+                ("read_file", r#"{"path":"  "}"#, "Error: Missing required parameter 'path'"),
+                ("read_file", r#"{"Path":"a.txt"}"#, "Error: Missing required parameter 'path'"),
+                (
+                    "read_file",
+                    r#"{"path":"x/../no.txt"}"#,
+                    "Error: File not found at 'x/../no.txt'",
+                ),
+                ("read_file", r#"{"path":" a.txt"}"#, "Error: File not found at ' a.txt'"),
+                ("read_file", r#"{"path":"~/a.txt"}"#, "Error: File not found at '~/a.txt'"),
+                (
+                    "read_file",
+                    r#"{"path":"dangling-in"}"#,
+                    "Error: File not found at 'dangling-in'",
+                ),
+                ("read_file", r#"{"path":"../secret"}"#, "Error: Path escapes workspace root"),
+                ("read_file", r#"{"path":"../missing"}"#, "Error: Path escapes workspace root"),
+                ("read_file", r#"{"path":"/etc/passwd"}"#, "Error: Path escapes workspace root"),
+                ("read_file", r#"{"path":"out"}"#, "Error: Path escapes workspace root"),
+                ("read_file", r#"{"path":"dangling-out"}"#, "Error: Path escapes workspace root"),
+                ("read_file", r#"{"path":"BASE/ws2/a"}"#, "Error: Path escapes workspace root"),
+                (
+                    "read_file",
+                    r#"{"path":"src"}"#,
+                    "Error: Failed to read file: Error: EISDIR: illegal operation on a directory, read",
+                ),
+                (
+                    "read_file",
+                    r#"{"path":"fifo"}"#,
+                    "Error: Failed to read file: not a regular file (fifo)",
+                ),
+                (
+                    "read_file",
+                    r#"{"path":"a\u0000b"}"#,
+                    "Error: Failed to read file: Error: path contains a NUL byte, open 'BASE/ws/a\0b'",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn bash_answers() {
+        check(
+            false,
+            &[
+                ("bash", r#""true""#, "\n[Exit code: 0]"),
+                ("bash", r#"{"command":"printf hi"}"#, "hi\n[Exit code: 0]"),
+                ("bash", r#"{"cmd":"echo hi; echo err >&2"}"#, "hi\n\nerr\n\n[Exit code: 0]"),
+                ("bash", r#"{"command":" ","cmd":"exit 3"}"#, "\n[Exit code: 3]"),
+                ("bash", r#"{"command":"kill -9 $$"}"#, "\n[Exit code: unknown]"),
+                ("bash", r#"{"command":"pwd"}"#, "BASE/ws\n\n[Exit code: 0]"),
+                ("bash", r#"{"command":"cat; echo eof"}"#, "eof\n\n[Exit code: 0]"),
+                ("bash", r#"{"command":"echo ${BASH_VERSION:+bash}"}"#, "bash\n\n[Exit code: 0]"),
+                ("bash", r#"{"command":"printf '\\377'"}"#, "\u{fffd}\n[Exit code: 0]"),
+                ("bash", r#"{"command":"echo ok","timeout_ms":100000}"#, "ok\n\n[Exit code: 0]"),
+                (
+                    "bash",
+                    r#"{"command":"sleep 30","timeout_ms":100}"#,
+                    "\n[Process timed out after 0.1s and was terminated]\n[Exit code: unknown]",
+                ),
+                ("bash", "{}", "Error: Missing required parameter 'command'"),
+                ("bash", r#"{"command":["ls"]}"#, "Error: Missing required parameter 'command'"),
+            ],
+        );
+    }
+
+    #[test]
+    fn bash_answers_in_safe_mode() {
+        check(
+            true,
+            &[
+                ("bash", r#"{"command":"cat a.txt"}"#, "one\ntwo\nneedle 1\n\n[Exit code: 0]"),
+                ("bash", r#"{"command":"cat 'with space'"}"#, "space\n\n[Exit code: 0]"),
+                (
+                    "bash",
+                    r#"{"command":"cat empty && echo $HOME"}"#,
+                    "cat: '&&': No such file or directory\ncat: echo: No such file or directory\n\
+                 cat: '$HOME': No such file or directory\n\n[Exit code: 1]",
+                ),
+                ("bash", r#"{"command":"rm a.txt"}"#, "Error: Command not allowed in safe mode"),
+                ("bash", r#"{"command":"/bin/ls"}"#, "Error: Command not allowed in safe mode"),
+                ("bash", r#"{"command":"ls; id"}"#, "Error: Command not allowed in safe mode"),
+                (
+                    "bash",
+                    r#"{"command":"find . -delete"}"#,
+                    "Error: Command not allowed in safe mode",
+                ),
+                ("bash", r#"{"command":"ls 'a"}"#, "Error: Invalid command syntax in safe mode"),
+                ("bash", "{}", "Error: Missing required parameter 'command'"),
+                (
+                    "bash",
+                    r#"{"command":"xcodebuild test"}"#,
+                    "Error: Failed to launch process: spawn xcodebuild ENOENT",
+                ),
+                ("read_file", r#"{"path":"empty"}"#, ""),
+                ("grep_search", r#"{"pattern":"two"}"#, "a.txt:2:two\n"),
+            ],
+        );
+    }
+
+    #[test]
+    fn grep_search_answers() {
+        let everywhere = ".hidden:1:needle hidden\na.txt:3:needle 1\nsrc/b.rs:1:fn needle() {}\n\
+                          src/c.ts:1:needle // ts\r\nsrc/deep/d.ts:1:-V needle\n";
+        check(
+            false,
+            &[
+                ("grep_search", r#"{"pattern":"needle"}"#, everywhere),
+                ("grep_search", r#""needle""#, everywhere),
+                ("grep_search", r#"{"query":"two"}"#, "a.txt:2:two\n"),
+                ("grep_search", r#"{"pattern":1,"query":"","regex":"two"}"#, "a.txt:2:two\n"),
+                (
+                    "grep_search",
+                    r#"{"pattern":"foo|bar$|^two"}"#,
+                    "a.txt:2:two\nsrc/b.rs:2:foo\nsrc/c.ts:2:bar\n",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"needle","path":"src/deep"}"#,
+                    "src/deep/d.ts:1:-V needle\n",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"needle","directory":"BASE/ws/src/deep"}"#,
+                    "src/deep/d.ts:1:-V needle\n",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"needle","dir":"link-dir/deep"}"#,
+                    "src/deep/d.ts:1:-V needle\n",
+                ),
+                ("grep_search", r#"{"pattern":"needle","path":"a.txt"}"#, "a.txt:3:needle 1\n"),
+                ("grep_search", r#"{"pattern":"needle","path":"link"}"#, "a.txt:3:needle 1\n"),
+                ("grep_search", r#"{"pattern":"needle","path":".git"}"#, ".git/config:1:needle\n"),
+                (
+                    "grep_search",
+                    r#"{"pattern":"needle","include":"*.ts"}"#,
+                    "src/c.ts:1:needle // ts\r\nsrc/deep/d.ts:1:-V needle\n",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"needle","include":"*.{rs,txt}"}"#,
+                    "a.txt:3:needle 1\nsrc/b.rs:1:fn needle() {}\n",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"needle","include":"src/*.ts"}"#,
+                    "src/c.ts:1:needle // ts\r\n",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"needle","path":"src","include":"deep/*"}"#,
+                    "src/deep/d.ts:1:-V needle\n",
+                ),
+                ("grep_search", r#"{"pattern":"needle","include":""}"#, "No matches found"),
+                (
+                    "grep_search",
+                    r#"{"pattern":"needle","include":5,"path":"a.txt"}"#,
+                    "a.txt:3:needle 1\n",
+                ),
+                ("grep_search", r#"{"pattern":"-V"}"#, "src/deep/d.ts:1:-V needle\n"),
+                ("grep_search", r#"{"pattern":"dash"}"#, "-dash:1:dash\n"),
+                ("grep_search", r#"{"pattern":"caf"}"#, "latin1:1:caf\u{fffd}\n"),
+                ("grep_search", r#"{"pattern":"NEEDLE"}"#, "No matches found"),
+                ("grep_search", r#"{"pattern":"secret"}"#, "No matches found"),
+                (
+                    "grep_search",
+                    r#"{"pattern":"foo\\|two"}"#,
+                    "a.txt:2:two\nsrc/b.rs:2:foo\n[Note: read as a basic regular expression, because \
+                 the pattern matches nothing in Rust syntax]",
+                ),
+                ("grep_search", "{}", "Error: Missing required parameter 'pattern'"),
+                (
+                    "grep_search",
+                    r#"{"pattern":"x","path":"../"}"#,
+                    "Error: Path escapes workspace root",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"x","path":"out"}"#,
+                    "Error: Path escapes workspace root",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"foo("}"#,
+                    "Error: grep failed with exit code 2: unclosed group",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"x","include":"["}"#,
+                    "Error: grep failed with exit code 2: invalid include pattern '[': \
+                 unclosed character class; missing ']'",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"x","path":"no/such"}"#,
+                    "Error: grep failed with exit code 2: grep: no/such: No such file or directory",
+                ),
+                (
+                    "grep_search",
+                    r#"{"pattern":"x","path":"fifo"}"#,
+                    "Error: grep failed with exit code 2: grep: fifo: not a regular file (fifo)",
+                ),
+            ],
+        );
+    }
+}

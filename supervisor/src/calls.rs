@@ -1,0 +1,206 @@
+//! The calls of one session that are not answered yet.
+//!
+//! Invariant: a call leaves this table exactly when it is answered, and it is answered by leaving it.
+
+use crate::errors::CallError;
+use crate::worker_handle::CallDone;
+use actix::SpawnHandle;
+use quackd_protocol::CallId;
+use quackd_protocol::client::CallInfo;
+use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
+use quackd_protocol::worker::ToolCall;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// A wait shorter than this is not taken off a call's deadline: the answer of a call that ran into its
+/// limit names the limit that was asked for.
+const NEGLIGIBLE: Duration = Duration::from_millis(100);
+
+/// What a call is answered with.
+pub(crate) type CallResult = Result<CallDone, CallError>;
+
+/// One call.
+#[derive(Debug)]
+struct Call {
+    tool: String,
+    /// Present until the call is sent: an unsent call may go to the next worker, a sent one never.
+    unsent: Option<Unsent>,
+    since: Instant,
+    deadline: Duration,
+    answer: oneshot::Sender<CallResult>,
+    timer: SpawnHandle,
+}
+
+#[derive(Debug)]
+struct Unsent {
+    arguments: String,
+    safe_mode: bool,
+}
+
+/// See the module's documentation. Ordered by arrival.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    calls: BTreeMap<u64, Call>,
+    last: u64,
+}
+
+/// What a call brings.
+#[derive(Debug)]
+pub(crate) struct NewCall {
+    pub(crate) tool: String,
+    pub(crate) arguments: String,
+    pub(crate) safe_mode: bool,
+    pub(crate) deadline: Duration,
+}
+
+impl Calls {
+    /// Whether the session has as many calls as it may have.
+    pub(crate) fn is_full(&self) -> bool {
+        MAX_CALLS_PER_SESSION <= self.calls.len()
+    }
+
+    /// Whether a call was sent and is not answered.
+    pub(crate) fn any_sent(&self) -> bool {
+        self.calls.values().any(|call| call.unsent.is_none())
+    }
+
+    /// Whether a call waits for a worker.
+    pub(crate) fn any_unsent(&self) -> bool {
+        self.calls.values().any(|call| call.unsent.is_some())
+    }
+
+    /// The number that the next call gets.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Adds an unsent call. `timer` answers it if nothing else does.
+    pub(crate) fn insert(
+        &mut self,
+        number: u64,
+        new: NewCall,
+        now: Instant,
+        timer: SpawnHandle,
+    ) -> oneshot::Receiver<CallResult> {
+        let (answer, answered) = oneshot::channel();
+        let NewCall { tool, arguments, safe_mode, deadline } = new;
+        let unsent = Some(Unsent { arguments, safe_mode });
+        self.calls.insert(number, Call { tool, unsent, since: now, deadline, answer, timer });
+        answered
+    }
+
+    /// Numbers of the calls that wait for a worker, oldest first.
+    pub(crate) fn unsent(&self) -> Vec<u64> {
+        self.calls.iter().filter(|(_, c)| c.unsent.is_some()).map(|(n, _)| *n).collect()
+    }
+
+    /// Numbers of the calls that a worker has.
+    pub(crate) fn sent(&self) -> Vec<u64> {
+        self.calls.iter().filter(|(_, c)| c.unsent.is_none()).map(|(n, _)| *n).collect()
+    }
+
+    /// Marks a call as sent: its frame, and the time that is left for it. From here on it may have run.
+    pub(crate) fn send(&mut self, number: u64, now: Instant) -> Option<(ToolCall, Duration)> {
+        let call = self.calls.get_mut(&number)?;
+        let Unsent { arguments, safe_mode } = call.unsent.take()?;
+        let waited = now.saturating_duration_since(call.since);
+        let left =
+            if waited < NEGLIGIBLE { call.deadline } else { call.deadline.saturating_sub(waited) };
+        let frame = ToolCall {
+            call_id: call_id(number),
+            tool: call.tool.clone(),
+            arguments,
+            deadline_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            safe_mode,
+        };
+        Some((frame, left))
+    }
+
+    /// Replaces a call's timer and gives the old one.
+    pub(crate) fn set_timer(&mut self, number: u64, timer: SpawnHandle) -> Option<SpawnHandle> {
+        let call = self.calls.get_mut(&number)?;
+        Some(std::mem::replace(&mut call.timer, timer))
+    }
+
+    /// Answers a call with what `result` makes of its deadline, and gives its timer. A client that
+    /// left does not take its answer; that is its right.
+    pub(crate) fn answer(
+        &mut self,
+        number: u64,
+        result: impl FnOnce(Duration) -> CallResult,
+    ) -> Option<SpawnHandle> {
+        let call = self.calls.remove(&number)?;
+        call.answer.send(result(call.deadline)).ok();
+        Some(call.timer)
+    }
+
+    /// The number of a sent call, from the id that a worker gave.
+    pub(crate) fn sent_number(&self, id: &CallId) -> Option<u64> {
+        let number = id.as_str().parse().ok()?;
+        self.calls.get(&number).filter(|call| call.unsent.is_none())?;
+        Some(number)
+    }
+
+    /// For `ps`.
+    pub(crate) fn describe(&self, now: Instant) -> Vec<CallInfo> {
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        self.calls
+            .iter()
+            .map(|(number, call)| CallInfo {
+                call_id: call_id(*number).0,
+                tool: call.tool.chars().take(100).collect(),
+                elapsed_ms: ms(now.saturating_duration_since(call.since)),
+                deadline_ms: ms(call.deadline),
+            })
+            .collect()
+    }
+}
+
+/// The id of a call on the wire to the worker.
+pub(crate) fn call_id(number: u64) -> CallId {
+    CallId(number.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new_call(tool: &str) -> NewCall {
+        NewCall {
+            tool: tool.into(),
+            arguments: "{}".into(),
+            safe_mode: false,
+            deadline: Duration::from_secs(30),
+        }
+    }
+
+    #[test]
+    fn a_call_is_sent_once_and_answered_once() {
+        let now = Instant::now();
+        let mut calls = Calls::default();
+        let number = calls.next_number();
+        let mut answered = calls.insert(number, new_call("bash"), now, SpawnHandle::default());
+        assert_eq!((calls.unsent(), calls.sent()), (vec![number], vec![]));
+        assert_eq!(calls.sent_number(&call_id(number)), None, "not sent yet");
+
+        let (frame, left) = calls.send(number, now + Duration::from_secs(1)).unwrap();
+        assert_eq!((frame.deadline_ms, left), (29_000, Duration::from_secs(29)));
+        assert!(calls.send(number, now).is_none(), "never sent twice");
+        assert_eq!(calls.sent_number(&call_id(number)), Some(number));
+
+        assert!(calls.answer(number, |_| Err(CallError::NotResponding)).is_some());
+        assert_eq!(answered.try_recv().unwrap().unwrap_err(), CallError::NotResponding);
+        assert!(calls.answer(number, |_| Err(CallError::NotResponding)).is_none());
+        assert_eq!(calls.sent_number(&call_id(number)), None);
+    }
+
+    #[test]
+    fn ids_that_we_did_not_mint_are_nobodys() {
+        let calls = Calls::default();
+        for id in ["", "1", "-1", "x", "18446744073709551616"] {
+            assert_eq!(calls.sent_number(&id.into()), None);
+        }
+    }
+}

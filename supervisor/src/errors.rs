@@ -1,0 +1,130 @@
+//! Why a method or a call did not do what was asked, and the one place that words it for clients.
+//!
+//! Texts that clients depend on stand in the protocol specification; the others are free.
+
+use quackd_home::WorkspaceError;
+use quackd_store::StoreError;
+use quackd_supervision::Cause;
+
+/// Why a request is answered with `ok:false`.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MethodError {
+    #[error("Session not found: {0}")]
+    SessionNotFound(String),
+    #[error("No active voice session for tool execution")]
+    NoSessionForTool,
+    #[error("No active session to abort")]
+    NoSessionToAbort,
+    #[error("No running operation to abort")]
+    NothingToAbort,
+    #[error("Active workspace not found for voice session")]
+    WorkspaceUnknown,
+    #[error("Voice tool call workspace does not match the active session")]
+    WorkspaceMismatch,
+    #[error("{}", sentence(.0))]
+    Workspace(#[from] WorkspaceError),
+    #[error("Workspace did not answer within {0} s: {1}")]
+    WorkspaceHangs(u64, String),
+    #[error("The \"path\" argument must be of type string")]
+    PathNotText,
+    #[error("Invalid parameters for {method}: {why}")]
+    Params { method: &'static str, why: serde_json::Error },
+    #[error("Too many sessions: {0} are known; delete some first")]
+    TooManySessions(usize),
+    #[error("{}", sentence(.0))]
+    NotSaved(StoreError),
+    #[error("Sessions cannot be changed: {0}")]
+    ReadOnly(String),
+    #[error("No random numbers: {0}")]
+    NoRandom(std::io::Error),
+    #[error("Daemon is shutting down")]
+    ShuttingDown,
+    #[error("Daemon is overloaded, try again")]
+    Overloaded,
+}
+
+/// A library's error as a client reads it: with its causes, and a capital.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+impl From<actix::MailboxError> for MethodError {
+    /// The actor ended (the daemon stops) or did not take the message in time.
+    fn from(error: actix::MailboxError) -> Self {
+        match error {
+            actix::MailboxError::Closed => Self::ShuttingDown,
+            actix::MailboxError::Timeout => Self::Overloaded,
+        }
+    }
+}
+
+/// Why a tool call has no result of its own. On the wire each is a successful reply whose text begins
+/// with `Error: `.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// The worker ended while the call was in flight.
+    Died(Cause),
+    /// No worker was ready in time; why.
+    NotReady(String),
+    /// There will be no worker until somebody asks again.
+    Failed(Cause),
+    /// The worker does not answer heartbeats.
+    NotResponding,
+    /// The worker is alive and did not answer by the call's deadline.
+    NoAnswer { after_s: u64 },
+    /// The session has as many calls as it may have.
+    TooManyCalls,
+    /// The call does not fit into a frame.
+    TooLong,
+    /// A client ended it before it was sent.
+    Aborted,
+    /// The daemon stops.
+    ShuttingDown,
+    /// The daemon stopped before the call had ended.
+    CutShort,
+}
+
+impl CallError {
+    /// The text of the reply.
+    pub(crate) fn text(&self, tool: &str) -> String {
+        match self {
+            Self::Died(cause) => format!(
+                "Error: Worker died during {tool} ({cause}). It may have run; it was not retried."
+            ),
+            Self::NotReady(cause) => format!("Error: Session worker is restarting ({cause})"),
+            Self::Failed(cause) => format!("Error: Session worker {cause}"),
+            Self::NotResponding => "Error: Worker not responding".to_owned(),
+            Self::NoAnswer { after_s } => format!(
+                "Error: Worker gave no answer during {tool} within {after_s}s and was ended. \
+                 It may have run; it was not retried."
+            ),
+            Self::TooManyCalls => {
+                "Error: Session is busy: too many calls are running, try again".to_owned()
+            }
+            Self::TooLong => "Error: Tool arguments are too long".to_owned(),
+            Self::Aborted => format!("Error: {tool} was aborted"),
+            Self::ShuttingDown => "Error: Daemon is shutting down".to_owned(),
+            Self::CutShort => format!(
+                "Error: Worker died during {tool} (daemon is shutting down). \
+                 It may have run; it was not retried."
+            ),
+        }
+    }
+
+    /// True if the call had been given to a worker that is gone.
+    pub(crate) fn worker_died(&self) -> bool {
+        matches!(self, Self::Died(_) | Self::NoAnswer { .. } | Self::CutShort)
+    }
+
+    /// True if the same call may succeed a little later.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, Self::NotReady(_) | Self::NotResponding | Self::TooManyCalls)
+    }
+}

@@ -1,0 +1,38 @@
+//! The supervisor: the one process that knows every session, holds every secret and never runs a tool.
+//!
+//! In the order in which a tool call passes:
+//! - [`listener`] accepts clients, [`connection`] reads their lines, [`wire`] parses them, [`methods`]
+//!   answers them.
+//! - [`registry`] knows workspaces and sessions ([`catalog`] is its pure part) and has one
+//!   [`worker_handle`] per session, which starts, watches and restarts that session's worker and keeps
+//!   its unanswered [`calls`]. [`worker_process`] is one such process, [`link`] its control channel.
+//! - [`spawner`] is the main thread: every child is started and reaped there.
+//!
+//! Three threads matter: the main thread (children), `actors` (everything else here, one actix
+//! arbiter), `store` (metadata on disk). The log has a thread of its own. Nothing on the actors' thread
+//! blocks.
+//!
+//! This library cannot name the tools: it does not link `quackd-tools`, `quackd-search` or the agent.
+
+mod calls;
+mod catalog;
+mod connection;
+mod daemon;
+mod environment;
+mod errors;
+mod link;
+mod listener;
+mod log;
+mod methods;
+mod metrics;
+mod outbox;
+mod registry;
+mod services;
+mod spawner;
+
+mod usage;
+mod wire;
+mod worker_handle;
+mod worker_process;
+
+pub use daemon::{DaemonOptions, Ended, StartError, run};

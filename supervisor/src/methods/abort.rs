@@ -1,0 +1,29 @@
+//! `abort`: ends every call in flight of a session.
+
+use super::{Caller, params};
+use crate::errors::MethodError;
+use crate::registry::FindSession;
+use crate::wire::{Request, reference};
+use crate::worker_handle::AbortCalls;
+use quackd_protocol::client::AbortData;
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AbortParams {
+    session_id: Value,
+}
+
+pub(super) async fn abort(request: &Request, caller: &Caller) -> Result<AbortData, MethodError> {
+    let AbortParams { session_id } = params(request, "abort")?;
+    let found = caller
+        .registry
+        .send(FindSession(reference(&session_id)))
+        .await??
+        .ok_or(MethodError::NoSessionToAbort)?;
+    if found.handle.send(AbortCalls).await? == 0 {
+        return Err(MethodError::NothingToAbort);
+    }
+    Ok(AbortData { session_id: found.session_id, session_name: found.session_name })
+}

@@ -1,0 +1,59 @@
+//! `attach`: the session of a directory, found or made, and usually made the active one.
+
+use super::{Caller, params};
+use crate::catalog::Fresh;
+use crate::errors::MethodError;
+use crate::registry::{Attach, FindSession};
+use crate::services::now_text;
+use crate::wire::Request;
+use crate::worker_handle::Wake;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::{AttachData, AttachParams};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A directory on a dead mount must not hold a request for ever.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+
+pub(super) async fn attach(request: &Request, caller: &Caller) -> Result<AttachData, MethodError> {
+    let AttachParams { path, activate, safe_mode } = params(request, "attach")?;
+    let path = match path {
+        None | Some(Value::Null) => caller.services.started_in.clone(),
+        Some(Value::String(path)) => PathBuf::from(path),
+        Some(_) => return Err(MethodError::PathNotText),
+    };
+    let data = attach_path(caller, path, activate.unwrap_or(true), safe_mode).await?;
+    // The worker is started now, so that the first call finds it ready; nobody waits for it.
+    if let Ok(Some(found)) =
+        caller.registry.send(FindSession(Some(data.session.id.0.clone()))).await?
+    {
+        found.handle.send(Wake).await.ok();
+    }
+    Ok(data)
+}
+
+/// Shared with `quack.tool`, which attaches without activating.
+pub(super) async fn attach_path(
+    caller: &Caller,
+    path: PathBuf,
+    activate: bool,
+    safe_mode: Option<bool>,
+) -> Result<AttachData, MethodError> {
+    let path = resolve(path).await?;
+    let session_id = SessionId(quackd_home::new_id().map_err(MethodError::NoRandom)?);
+    let fresh = Fresh { session_id, now: now_text() };
+    caller.registry.send(Attach { path, activate, safe_mode, fresh }).await?
+}
+
+/// The workspace of a directory. Runs on the blocking pool: it reads the file system.
+pub(super) async fn resolve(path: PathBuf) -> Result<String, MethodError> {
+    let shown = path.display().to_string();
+    let resolving =
+        actix_rt::task::spawn_blocking(move || quackd_home::resolve_workspace_blocking(&path));
+    match tokio::time::timeout(RESOLVE_LIMIT, resolving).await {
+        Ok(Ok(resolved)) => Ok(resolved?),
+        Ok(Err(_gone)) => Err(MethodError::ShuttingDown),
+        Err(_elapsed) => Err(MethodError::WorkspaceHangs(RESOLVE_LIMIT.as_secs(), shown)),
+    }
+}

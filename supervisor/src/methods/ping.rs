@@ -1,0 +1,21 @@
+//! `ping`: alive, and which daemon this is.
+
+use super::Caller;
+use quackd_protocol::VERSION;
+use quackd_protocol::client::{CLIENT_PROTOCOL, PingData};
+
+/// How this executable was built.
+const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+
+pub(super) fn ping(caller: &Caller) -> PingData {
+    let services = &caller.services;
+    PingData {
+        version: VERSION.to_owned(),
+        uptime: u64::try_from(services.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        clients: services.metrics.clients.get(),
+        pid: std::process::id(),
+        started_at: services.started_at.clone(),
+        protocol: CLIENT_PROTOCOL,
+        build: format!("{BUILD} {}-{}", std::env::consts::ARCH, std::env::consts::OS),
+    }
+}

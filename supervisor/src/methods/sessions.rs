@@ -1,0 +1,21 @@
+//! `sessions`: what is known, in stored order.
+
+use super::{Caller, params};
+use crate::catalog::Selection;
+use crate::errors::MethodError;
+use crate::registry::ListSessions;
+use crate::wire::{Request, reference, truthy};
+use quackd_protocol::client::{SessionsData, SessionsParams};
+
+pub(super) async fn sessions(
+    request: &Request,
+    caller: &Caller,
+) -> Result<SessionsData, MethodError> {
+    let SessionsParams { all, workspace_id } = params(request, "sessions")?;
+    let selection = if truthy(&all) {
+        Selection::All
+    } else {
+        reference(&workspace_id).map_or(Selection::Active, Selection::Workspace)
+    };
+    Ok(SessionsData { sessions: caller.registry.send(ListSessions(selection)).await? })
+}

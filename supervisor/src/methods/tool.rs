@@ -1,0 +1,236 @@
+//! `voice_tool_call` and `quack.tool`: one tool call, from the client's line to the session's
+//! [`WorkerHandle`](crate::worker_handle::WorkerHandle) and back.
+//!
+//! The tool's answer is forwarded as the raw JSON string that the worker wrote: it is never parsed here.
+
+use super::attach::{attach_path, resolve};
+use super::{Caller, params};
+use crate::errors::{CallError, MethodError};
+use crate::registry::{FindSession, FoundSession};
+use crate::wire::{self, Request, js_string, reference, truthy};
+use crate::worker_handle::{CallDone, CallTool};
+use bytes::Bytes;
+use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams};
+use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// One call, whichever method brought it.
+struct Wanted {
+    tool: String,
+    arguments: String,
+    timeout_ms: Option<u64>,
+    safe_mode: bool,
+}
+
+/// Its end, whichever way it ended.
+struct Answer {
+    text: Box<RawValue>,
+    info: ToolInfo,
+    data: Option<Box<RawValue>>,
+}
+
+pub(super) async fn voice_tool_call(request: &Request, caller: &Caller) -> Bytes {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Data<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        call_id: Option<&'a Value>,
+        result: &'a RawValue,
+    }
+    let asked: VoiceToolCallParams = match params(request, "voice_tool_call") {
+        Ok(asked) => asked,
+        Err(error) => return wire::failure(request.id.as_ref(), &error.to_string()),
+    };
+    match session_of_voice_call(&asked, caller).await {
+        Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
+        Ok(session) => {
+            let wanted = Wanted {
+                tool: js_string(&asked.tool_name),
+                arguments: js_string(&asked.arguments),
+                timeout_ms: None,
+                safe_mode: truthy(&asked.safe_mode),
+            };
+            let answer = run(session, wanted).await;
+            let data = Data { call_id: asked.call_id.as_ref(), result: &answer.text };
+            wire::success(request.id.as_ref(), Some(data))
+        }
+    }
+}
+
+pub(super) async fn quack_tool(request: &Request, caller: &Caller) -> Bytes {
+    let asked: Result<ToolParams, _> = params(request, "quack.tool");
+    let found = match asked {
+        Ok(asked) => session_of_quack_tool(&asked, caller).await.map(|session| (asked, session)),
+        Err(error) => Err(error),
+    };
+    match found {
+        Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
+        Ok((asked, session)) => {
+            let arguments = match asked.arguments {
+                Value::Null => "{}".to_owned(),
+                given => given.to_string(),
+            };
+            let wanted = Wanted {
+                tool: asked.tool,
+                arguments,
+                timeout_ms: asked.timeout_ms,
+                safe_mode: asked.safe_mode.unwrap_or(false),
+            };
+            let Answer { text, info, data } = run(session, wanted).await;
+            let data = ToolData { text: &text, info, data: data.as_deref() };
+            wire::success(request.id.as_ref(), Some(data))
+        }
+    }
+}
+
+async fn session_of_voice_call(
+    asked: &VoiceToolCallParams,
+    caller: &Caller,
+) -> Result<FoundSession, MethodError> {
+    let found = caller
+        .registry
+        .send(FindSession(reference(&asked.session_id)))
+        .await??
+        .ok_or(MethodError::NoSessionForTool)?;
+    match &asked.workspace_path {
+        Value::String(path) if !path.is_empty() && !same_path(path, &found.workspace_path) => {
+            // Another spelling of the same directory is the same workspace.
+            let resolved = resolve(PathBuf::from(path)).await;
+            if resolved.is_ok_and(|path| path == found.workspace_path) {
+                Ok(found)
+            } else {
+                Err(MethodError::WorkspaceMismatch)
+            }
+        }
+        _ => Ok(found),
+    }
+}
+
+/// Whether two paths are lexically the same.
+fn same_path(a: &str, b: &str) -> bool {
+    let normal = |path: &str| {
+        let mut out = PathBuf::new();
+        for part in Path::new(path).components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => {
+                    out.pop();
+                }
+                other => out.push(other),
+            }
+        }
+        out
+    };
+    normal(a) == normal(b)
+}
+
+async fn session_of_quack_tool(
+    asked: &ToolParams,
+    caller: &Caller,
+) -> Result<FoundSession, MethodError> {
+    let id = match (&asked.session_id, &asked.path) {
+        (Some(id), _) if !id.is_empty() => Some(id.clone()),
+        (_, Some(path)) => {
+            let attached = attach_path(caller, PathBuf::from(path), false, None).await?;
+            Some(attached.session.id.0)
+        }
+        _ => None,
+    };
+    caller.registry.send(FindSession(id)).await??.ok_or(MethodError::NoSessionForTool)
+}
+
+async fn run(session: FoundSession, wanted: Wanted) -> Answer {
+    let started = Instant::now();
+    let tool = wanted.tool.clone();
+    let call = CallTool {
+        deadline: deadline(&wanted),
+        safe_mode: session.safe_mode || wanted.safe_mode,
+        tool: wanted.tool,
+        arguments: wanted.arguments,
+    };
+    let done = session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown));
+    let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match done {
+        Ok(CallDone { text, report, data }) => {
+            let info = ToolInfo::from_report(&session.session_id, &report, elapsed);
+            Answer { text, info, data }
+        }
+        Err(error) => {
+            let info = ToolInfo {
+                session_id: session.session_id.0,
+                is_error: true,
+                timed_out: matches!(error, CallError::NoAnswer { .. }),
+                aborted: error == CallError::Aborted,
+                worker_died: error.worker_died(),
+                busy: error.is_busy(),
+                duration_ms: elapsed,
+                ..ToolInfo::default()
+            };
+            let text = error.text(&shown(&tool));
+            // A string always has a JSON form.
+            let text = to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
+            Answer { text, info, data: None }
+        }
+    }
+}
+
+/// A tool's name for an error text: names are short, and a client may send anything.
+fn shown(tool: &str) -> String {
+    tool.chars().take(100).collect()
+}
+
+/// The call's deadline: the method's own parameter, else bash's `timeout_ms` argument, else the default.
+fn deadline(wanted: &Wanted) -> Duration {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Timeout {
+        timeout_ms: Value,
+    }
+    let of_bash = || {
+        if wanted.tool != "bash" || !wanted.arguments.trim_start().starts_with('{') {
+            return None;
+        }
+        serde_json::from_str::<Timeout>(&wanted.arguments).ok()?.timeout_ms.as_u64()
+    };
+    wanted
+        .timeout_ms
+        .or_else(of_bash)
+        .map_or(DEFAULT_TOOL_DEADLINE, Duration::from_millis)
+        .clamp(MIN_TOOL_DEADLINE, MAX_TOOL_DEADLINE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_come_from_the_caller_within_bounds() {
+        let check = |tool: &str, arguments: &str, timeout_ms, expected: Duration| {
+            let wanted = Wanted {
+                tool: tool.into(),
+                arguments: arguments.into(),
+                timeout_ms,
+                safe_mode: false,
+            };
+            assert_eq!(deadline(&wanted), expected, "{tool} {arguments} {timeout_ms:?}");
+        };
+        check("bash", "{}", None, Duration::from_secs(30));
+        check("bash", r#"{"timeout_ms":1500}"#, None, Duration::from_millis(1500));
+        check("bash", r#"{"timeout_ms":1500}"#, Some(2000), Duration::from_secs(2));
+        check("bash", r#"{"timeout_ms":"x"}"#, None, Duration::from_secs(30));
+        check("bash", r#"{"timeout_ms":86400000}"#, None, Duration::from_secs(600));
+        check("bash", "not json", None, Duration::from_secs(30));
+        check("bash", "{}", Some(0), Duration::from_millis(100));
+        check("grep_search", r#"{"timeout_ms":1500}"#, None, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn paths_are_compared_lexically() {
+        assert!(same_path("/a/b", "/a/./c/../b/"));
+        assert!(!same_path("/a/b", "/a/B"));
+    }
+}

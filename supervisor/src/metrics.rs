@@ -1,0 +1,52 @@
+//! Counters that several actors add to and `quack.ps` reads. The only state that is shared.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// One instance per daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    /// Clients connected now.
+    pub(crate) clients: Gauge,
+    /// Clients refused because there were too many or because they run as another user.
+    pub(crate) refused_clients: Counter,
+    /// Clients disconnected because they did not read.
+    pub(crate) slow_clients: Counter,
+    /// Lines that were too long or not JSON.
+    pub(crate) bad_lines: Counter,
+    /// Processes that had to be killed after the monitor above them was gone.
+    pub(crate) strays_killed: Counter,
+    /// Answers for clients that had left.
+    pub(crate) unread_answers: Counter,
+}
+
+/// Counts up.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts what exists now.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicUsize);
+
+impl Gauge {
+    pub(crate) fn up(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn down(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}

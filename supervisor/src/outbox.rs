@@ -1,0 +1,161 @@
+//! What waits to be written to one client, bounded in messages and in bytes.
+//!
+//! Replies wait for room, which stops the reading of that client and of nobody else. The writing task
+//! gathers what is there into one write. A client that takes no byte for too long is given up.
+
+use crate::metrics::Metrics;
+use bytes::Bytes;
+use quackd_protocol::limits::{CLIENT_OUTBOX_BYTES, CLIENT_OUTBOX_MESSAGES, CLIENT_WRITE_TIMEOUT};
+use std::sync::Arc;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
+
+/// Small messages are gathered up to this many bytes per write.
+const GATHER_BYTES: usize = 64 * 1024;
+
+/// The sending side. When the last clone is gone and everything is written, the connection ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Outbox {
+    messages: mpsc::Sender<Waiting>,
+    room: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    line: Bytes,
+    /// Given back when the line was written.
+    _room: OwnedSemaphorePermit,
+}
+
+/// The client is gone; the message is dropped.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+/// Why writing ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WriteEnd {
+    /// Everything was written.
+    Done,
+    /// The client closed its side.
+    Closed,
+    /// The client did not read.
+    Slow,
+}
+
+/// An outbox and the future that writes it to `writer`.
+pub(crate) fn outbox<W: AsyncWrite + Unpin>(
+    writer: W,
+    metrics: Arc<Metrics>,
+) -> (Outbox, impl Future<Output = WriteEnd>) {
+    let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES);
+    let room = Arc::new(Semaphore::new(CLIENT_OUTBOX_BYTES));
+    (Outbox { messages, room }, write_all(writer, waiting, metrics))
+}
+
+impl Outbox {
+    /// Queues one line, waiting for room.
+    pub(crate) async fn send(&self, line: Bytes) -> Result<(), Gone> {
+        let n = u32::try_from(line.len().min(CLIENT_OUTBOX_BYTES)).unwrap_or(u32::MAX);
+        let room = tokio::select! {
+            room = Arc::clone(&self.room).acquire_many_owned(n) => room.map_err(|_closed| Gone)?,
+            () = self.messages.closed() => return Err(Gone),
+        };
+        self.messages.send(Waiting { line, _room: room }).await.map_err(|_closed| Gone)
+    }
+}
+
+async fn write_all<W: AsyncWrite + Unpin>(
+    mut writer: W,
+    mut waiting: mpsc::Receiver<Waiting>,
+    metrics: Arc<Metrics>,
+) -> WriteEnd {
+    let mut gathered = Vec::new();
+    while let Some(first) = waiting.recv().await {
+        let written = if GATHER_BYTES <= first.line.len() {
+            write(&mut writer, &first.line).await
+        } else {
+            let mut held = vec![first._room];
+            gathered.clear();
+            gathered.extend_from_slice(&first.line);
+            while gathered.len() < GATHER_BYTES {
+                let Ok(next) = waiting.try_recv() else { break };
+                gathered.extend_from_slice(&next.line);
+                held.push(next._room);
+            }
+            write(&mut writer, &gathered).await
+        };
+        if let Err(end) = written {
+            if end == WriteEnd::Slow {
+                metrics.slow_clients.add(1);
+            }
+            return end;
+        }
+        // One long reply must not cost memory for the rest of the connection.
+        gathered.shrink_to(GATHER_BYTES);
+    }
+    WriteEnd::Done
+}
+
+/// Writes in steps, so that the time limit is about progress and not about size.
+async fn write<W: AsyncWrite + Unpin>(writer: &mut W, mut bytes: &[u8]) -> Result<(), WriteEnd> {
+    while !bytes.is_empty() {
+        match timeout(CLIENT_WRITE_TIMEOUT, writer.write(bytes)).await {
+            Err(_elapsed) => return Err(WriteEnd::Slow),
+            Ok(Err(_) | Ok(0)) => return Err(WriteEnd::Closed),
+            Ok(Ok(n)) => bytes = bytes.get(n..).unwrap_or_default(),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    fn paused() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn lines_arrive_in_order_and_the_end_follows_the_last_sender() {
+        paused().block_on(async {
+            let (mut client, server) = tokio::io::duplex(7);
+            let (outbox, writing) = outbox(server, Arc::default());
+            let writing = tokio::spawn(writing);
+            for n in 0..500 {
+                let reading = async {
+                    let mut line = vec![0; format!("{n}\n").len()];
+                    client.read_exact(&mut line).await.unwrap();
+                    line
+                };
+                let (sent, line) = tokio::join!(outbox.send(format!("{n}\n").into()), reading);
+                sent.unwrap();
+                assert_eq!(line, format!("{n}\n").into_bytes());
+            }
+            drop(outbox);
+            assert_eq!(writing.await.unwrap(), WriteEnd::Done);
+        });
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_given_up_and_its_queue_stays_bounded() {
+        paused().block_on(async {
+            let (_client, server) = tokio::io::duplex(16);
+            let metrics = Arc::<Metrics>::default();
+            let (outbox, writing) = outbox(server, Arc::clone(&metrics));
+            let writing = tokio::spawn(writing);
+            let big = Bytes::from(vec![b'x'; CLIENT_OUTBOX_BYTES]);
+            outbox.send(big.clone()).await.unwrap();
+            // No room for the second one: it waits until the first is given up.
+            assert!(outbox.send(big).await.is_err());
+            assert_eq!(writing.await.unwrap(), WriteEnd::Slow);
+            assert_eq!(metrics.slow_clients.get(), 1);
+        });
+    }
+}

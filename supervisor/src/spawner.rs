@@ -1,0 +1,154 @@
+//! Every child of the supervisor is started and reaped on the process's main thread, and nowhere else.
+//!
+//! Two reasons. A worker asks the kernel to be killed when its parent *thread* ends, so that thread must
+//! be the one that lives as long as the process. And starting a process and sweeping strays block for a
+//! moment, which no actor may.
+//!
+//! The supervisor is a sub-reaper: when a monitor was killed, what it had below it becomes a child of
+//! this process. After each reaping, every child that is not a known monitor is ended.
+
+use crate::metrics::Metrics;
+use quackd_home::HomeError;
+use quackd_process::{
+    Exit, ProcessHandle, SelfExe, SpawnError, SpawnedWorker, spawn_worker_blocking,
+    sweep_strays_blocking,
+};
+use quackd_protocol::limits::MAX_WORKERS;
+use quackd_supervision::Cause;
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Requests waiting for the main thread: every worker may be spawned and reaped at once.
+const QUEUE: usize = 2 * MAX_WORKERS;
+
+/// Longest time that ending strays may keep the main thread from starting workers.
+const SWEEP_LIMIT: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+enum Job {
+    Spawn { stdin: OwnedFd, answer: oneshot::Sender<Result<SpawnedWorker, SpawnFailure>> },
+    Reap { process: ProcessHandle, answer: oneshot::Sender<Option<Exit>> },
+    Stop,
+}
+
+/// Why there is no new worker process.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpawnFailure {
+    #[error("{0}")]
+    Refused(#[from] SpawnError),
+    #[error("too many live workers ({MAX_WORKERS})")]
+    TooManyWorkers,
+    #[error("the daemon is stopping or overloaded")]
+    Unavailable,
+    #[error("cannot make a control channel: {0}")]
+    Channel(std::io::Error),
+    #[error("no run directory: {0}")]
+    RunDir(HomeError),
+}
+
+impl SpawnFailure {
+    /// What it means for the worker: an executable that cannot be run is not tried again.
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
+            Self::Refused(error @ (SpawnError::Io(_) | SpawnError::Replaced)) => {
+                Cause::CannotExec(error.to_string())
+            }
+            other => Cause::CannotStart(other.to_string()),
+        }
+    }
+}
+
+/// The actors' handle of the main thread. The main thread's loop ends when all clones are gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Spawner(SyncSender<Job>);
+
+/// A handle and the work that [`serve_blocking`] takes.
+pub(crate) fn spawner() -> (Spawner, Jobs) {
+    let (sender, receiver) = sync_channel(QUEUE);
+    (Spawner(sender), Jobs(receiver))
+}
+
+/// The main thread's side.
+#[derive(Debug)]
+pub(crate) struct Jobs(Receiver<Job>);
+
+impl Spawner {
+    /// Starts a worker whose control channel is `stdin`.
+    pub(crate) async fn spawn(&self, stdin: OwnedFd) -> Result<SpawnedWorker, SpawnFailure> {
+        let (answer, answered) = oneshot::channel();
+        self.offer(Job::Spawn { stdin, answer })?;
+        answered.await.unwrap_or(Err(SpawnFailure::Unavailable))
+    }
+
+    /// Waits until `process` has ended and takes its status. `None` if the status was lost.
+    pub(crate) async fn ended(&self, process: ProcessHandle) -> Option<Exit> {
+        if let Err(error) = process.exited().await {
+            tracing::error!(pid = process.pid(), %error, "cannot watch a worker");
+        }
+        let (answer, answered) = oneshot::channel();
+        self.offer(Job::Reap { process, answer }).ok()?;
+        answered.await.ok().flatten()
+    }
+
+    /// Ends [`serve_blocking`]: the daemon is done.
+    pub(crate) fn stop(&self) {
+        // A full queue ends as well: every sender goes with the actors' thread.
+        self.0.try_send(Job::Stop).ok();
+    }
+
+    fn offer(&self, job: Job) -> Result<(), SpawnFailure> {
+        self.0.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) | TrySendError::Disconnected(_) => SpawnFailure::Unavailable,
+        })
+    }
+}
+
+/// Serves jobs on the calling thread, which must be the process's main thread, until every
+/// [`Spawner`] is gone.
+pub(crate) fn serve_blocking(jobs: &Jobs, exe: &SelfExe, metrics: &Arc<Metrics>) {
+    let mut live = BTreeSet::new();
+    while let Ok(job) = jobs.0.recv() {
+        match job {
+            Job::Stop => break,
+            Job::Spawn { stdin, answer } => {
+                let spawned = spawn(exe, stdin, &mut live);
+                // The actor that asked may be gone; then the worker sees its channel close and ends.
+                answer.send(spawned).ok();
+            }
+            Job::Reap { process, answer } => {
+                let exit = process.try_reap().unwrap_or_else(|error| {
+                    tracing::error!(pid = process.pid(), %error, "cannot reap a worker");
+                    None
+                });
+                live.remove(&process.pid());
+                let sweep = sweep_strays_blocking(&live, SWEEP_LIMIT);
+                if sweep.killed != 0 {
+                    metrics.strays_killed.add(u64::from(sweep.killed));
+                    tracing::warn!(
+                        killed = sweep.killed,
+                        all_gone = sweep.verified_empty,
+                        "ended stray processes"
+                    );
+                }
+                answer.send(exit).ok();
+            }
+        }
+    }
+}
+
+fn spawn(
+    exe: &SelfExe,
+    stdin: OwnedFd,
+    live: &mut BTreeSet<u32>,
+) -> Result<SpawnedWorker, SpawnFailure> {
+    if MAX_WORKERS <= live.len() {
+        return Err(SpawnFailure::TooManyWorkers);
+    }
+    let worker = spawn_worker_blocking(exe, &["worker"], stdin)?;
+    live.insert(worker.process.pid());
+    Ok(worker)
+}

@@ -1,0 +1,246 @@
+//! The client wire's envelope: one line of bytes to a request, one result to one line of bytes.
+//!
+//! This file and [`crate::errors`] hold every text that a client sees besides tool results. What is
+//! answered to input that is no request is fixed by measurement of upstream's daemon.
+
+use bytes::Bytes;
+use quackd_protocol::client::Reply;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A request that can be dispatched.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// Echoed whatever its type; `None` if the request had none.
+    pub(crate) id: Option<Value>,
+    /// Method name, as JavaScript's `String(method)` gives it.
+    pub(crate) method: String,
+    params: String,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(default, deserialize_with = "present")]
+    id: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
+    method: Option<Value>,
+    #[serde(default, borrow)]
+    params: Option<&'a RawValue>,
+}
+
+/// Tells a `null` from an absent key.
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
+}
+
+/// Reads one line. `Ok(None)` for a blank line; `Err` is the reply to a line that is no request.
+pub(crate) fn parse(line: &[u8]) -> Result<Option<Request>, Bytes> {
+    let text = String::from_utf8_lossy(line);
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if !text.starts_with('{') {
+        return Err(match serde_json::from_str::<Value>(text) {
+            Ok(Value::Null) => unparsable("null is not a request"),
+            Ok(_other) => failure(None, &unknown_method("undefined")),
+            Err(error) => unparsable(&error.to_string()),
+        });
+    }
+    let envelope: Envelope<'_> =
+        serde_json::from_str(text).map_err(|error| unparsable(&error.to_string()))?;
+    let method = envelope.method.as_ref().map_or_else(|| "undefined".to_owned(), js_string);
+    // JavaScript reads a property of any value but null: what is no object has no parameters.
+    let params = envelope.params.map(RawValue::get).filter(|text| text.starts_with('{'));
+    Ok(Some(Request { id: envelope.id, method, params: params.unwrap_or("{}").to_owned() }))
+}
+
+impl Request {
+    /// The parameters as the method's type.
+    pub(crate) fn params<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(&self.params)
+    }
+}
+
+/// The reply to a line that is longer than the limit.
+pub(crate) fn too_long() -> Bytes {
+    unparsable(&format!("line is longer than {} bytes", quackd_protocol::limits::MAX_LINE_BYTES))
+}
+
+/// The last line for a client that is disconnected.
+pub(crate) fn goodbye(why: &str) -> Bytes {
+    failure(Some(&Value::from("unknown")), why)
+}
+
+fn unparsable(why: &str) -> Bytes {
+    goodbye(&format!("Failed to parse request: {why}"))
+}
+
+/// The text for a method that does not exist.
+pub(crate) fn unknown_method(name: &str) -> String {
+    // A name may be as long as a line; the reply is for people.
+    let shown: String = name.chars().take(200).collect();
+    format!("Unknown method: {shown}")
+}
+
+/// `{"id","ok":true,"data"?}`.
+pub(crate) fn success<D: Serialize>(id: Option<&Value>, data: Option<D>) -> Bytes {
+    line(&Reply { id, ok: true, error: None, data })
+}
+
+/// `{"id","ok":false,"error"}`.
+pub(crate) fn failure(id: Option<&Value>, error: &str) -> Bytes {
+    line(&Reply::<()> { id, ok: false, error: Some(error), data: None })
+}
+
+fn line<D: Serialize>(reply: &Reply<'_, D>) -> Bytes {
+    match serde_json::to_vec(reply) {
+        Ok(mut bytes) => {
+            escape_line_separators(&mut bytes);
+            bytes.push(b'\n');
+            bytes.into()
+        }
+        // Reply types always have a JSON form; if one ever has not, the client is told so.
+        Err(_) => Bytes::from_static(
+            b"{\"id\":\"unknown\",\"ok\":false,\"error\":\"Internal error: unprintable reply\"}\n",
+        ),
+    }
+}
+
+/// U+2028 and U+2029 are legal inside JSON strings, but some line readers split there. Their escapes
+/// are the same JSON value.
+fn escape_line_separators(bytes: &mut Vec<u8>) {
+    const COMMON: &[u8] = b"\xe2\x80";
+    if memchr::memmem::find(bytes, COMMON).is_none() {
+        return;
+    }
+    let mut out = Vec::with_capacity(bytes.len() + 64);
+    let mut rest = bytes.as_slice();
+    while let Some(at) = memchr::memmem::find(rest, COMMON) {
+        let (before, from) = rest.split_at(at);
+        out.extend_from_slice(before);
+        let (escape, used): (&[u8], usize) = match from.get(2) {
+            Some(0xa8) => (b"\\u2028", 3),
+            Some(0xa9) => (b"\\u2029", 3),
+            _ => (COMMON, 2),
+        };
+        out.extend_from_slice(escape);
+        rest = from.get(used..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    *bytes = out;
+}
+
+/// JavaScript's `String(value)`.
+pub(crate) fn js_string(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| if item.is_null() { String::new() } else { js_string(item) })
+            .collect::<Vec<_>>()
+            .join(","),
+        Value::Object(_) => "[object Object]".to_owned(),
+        plain => plain.to_string(),
+    }
+}
+
+/// A session reference in a parameter: `None` if absent, empty or falsy.
+pub(crate) fn reference(value: &Value) -> Option<String> {
+    match value {
+        Value::Null | Value::Bool(false) => None,
+        Value::String(text) => (!text.is_empty()).then(|| text.clone()),
+        other => Some(js_string(other)),
+    }
+}
+
+/// JavaScript's truth.
+pub(crate) fn truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(line: &str, expected: &str) {
+        let reply = match parse(line.as_bytes()) {
+            Err(reply) => reply,
+            Ok(Some(request)) => failure(request.id.as_ref(), &unknown_method(&request.method)),
+            Ok(None) => Bytes::from_static(b"(nothing)\n"),
+        };
+        assert_eq!(std::str::from_utf8(&reply).unwrap().trim_end(), expected, "{line}");
+    }
+
+    #[test]
+    fn what_is_no_request_is_answered_as_measured() {
+        let undefined = r#"{"ok":false,"error":"Unknown method: undefined"}"#;
+        for line in ["5", "\"text\"", "[]", "[{}]", "true", "{}"] {
+            check(line, undefined);
+        }
+        check(
+            "null",
+            r#"{"id":"unknown","ok":false,"error":"Failed to parse request: null is not a request"}"#,
+        );
+        check("   \t ", "(nothing)");
+        for line in ["hello", "{", "{]", "\u{feff}{}", "{\"id\":1}}", "\0"] {
+            let reply = parse(line.as_bytes()).unwrap_err();
+            let reply: Value = serde_json::from_slice(&reply).unwrap();
+            assert_eq!(reply["id"], "unknown", "{line:?}");
+            let error = reply["error"].as_str().unwrap();
+            assert!(error.starts_with("Failed to parse request: "), "{line:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_id_is_echoed_whatever_its_type() {
+        for id in ["\"a\"", "7", "null", "{\"a\":[1]}", "[]", "true", "-0.5"] {
+            check(
+                &format!("{{\"id\":{id},\"method\":\"x\"}}"),
+                &format!("{{\"id\":{id},\"ok\":false,\"error\":\"Unknown method: x\"}}"),
+            );
+        }
+        check("{\"method\":[1,[null,2]]}", r#"{"ok":false,"error":"Unknown method: 1,,2"}"#);
+        check("{\"method\":{}}", r#"{"ok":false,"error":"Unknown method: [object Object]"}"#);
+        check("{\"method\":null}", r#"{"ok":false,"error":"Unknown method: null"}"#);
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error_and_not_a_crash() {
+        let deep = "[".repeat(100_000);
+        assert!(parse(deep.as_bytes()).is_err());
+        assert!(parse(format!("{{\"id\":{deep}").as_bytes()).is_err());
+    }
+
+    #[test]
+    fn params_that_are_no_object_count_as_none() {
+        for params in ["null", "5", "[1]", "\"x\"", "{}"] {
+            let line = format!("{{\"method\":\"m\",\"params\":{params}}}");
+            let request = parse(line.as_bytes()).unwrap().unwrap();
+            assert_eq!(request.params::<Value>().unwrap(), json!({}));
+        }
+    }
+
+    #[test]
+    fn invalid_utf8_becomes_replacement_characters() {
+        let request = parse(b"{\"id\":\"\xff\",\"method\":\"m\"}").unwrap().unwrap();
+        assert_eq!(request.id, Some(json!("\u{fffd}")));
+    }
+
+    #[test]
+    fn line_separators_are_escaped_and_their_neighbours_are_not() {
+        let reply = success(None, Some("a\u{2028}b\u{2029}c\u{2026}\u{2028}"));
+        let text = std::str::from_utf8(&reply).unwrap();
+        assert_eq!(text, "{\"ok\":true,\"data\":\"a\\u2028b\\u2029c\u{2026}\\u2028\"}\n");
+    }
+}

@@ -1,0 +1,178 @@
+//! Calls: admitted, sent, answered, aborted. The path that every tool call takes through its session.
+
+use super::WorkerHandle;
+use crate::calls::{CallResult, NewCall, call_id};
+use crate::errors::CallError;
+use crate::worker_process::Refused;
+use actix::prelude::*;
+use quackd_protocol::limits::{DEADLINE_SLACK, WORKER_READY_WAIT};
+use quackd_protocol::worker::{ToWorker, ToolReport};
+use quackd_supervision::{Cause, Demand, Demander, State};
+use serde_json::value::RawValue;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Run one tool in this session's worker. Answered exactly once, by the deadline and a little.
+#[derive(Debug, Message)]
+#[rtype(result = "CallResult")]
+pub(crate) struct CallTool {
+    pub(crate) tool: String,
+    /// JSON text.
+    pub(crate) arguments: String,
+    pub(crate) safe_mode: bool,
+    pub(crate) deadline: Duration,
+}
+
+/// A tool's answer.
+#[derive(Debug)]
+pub(crate) struct CallDone {
+    /// A JSON string, as the worker wrote it.
+    pub(crate) text: Box<RawValue>,
+    pub(crate) report: ToolReport,
+    pub(crate) data: Option<Box<RawValue>>,
+}
+
+impl Handler<CallTool> for WorkerHandle {
+    type Result = ResponseFuture<CallResult>;
+
+    fn handle(&mut self, msg: CallTool, ctx: &mut Self::Context) -> Self::Result {
+        match self.admit(msg, ctx) {
+            Ok(answered) => Box::pin(async {
+                // The table is dropped only when the daemon ends.
+                answered.await.unwrap_or(Err(CallError::ShuttingDown))
+            }),
+            Err(refusal) => Box::pin(async { Err(refusal) }),
+        }
+    }
+}
+
+impl WorkerHandle {
+    pub(super) fn admit(
+        &mut self,
+        msg: CallTool,
+        ctx: &mut Context<Self>,
+    ) -> Result<oneshot::Receiver<CallResult>, CallError> {
+        if self.draining {
+            return Err(CallError::ShuttingDown);
+        }
+        if self.calls.is_full() {
+            return Err(CallError::TooManyCalls);
+        }
+        let now = Instant::now();
+        let demand = self.worker.on_demand(now, Demander::Call);
+        match &demand {
+            Demand::Refuse(cause) => return Err(CallError::Failed(cause.clone())),
+            Demand::Use if self.heartbeat.is_unresponsive() => {
+                return Err(CallError::NotResponding);
+            }
+            _ => {}
+        }
+        let CallTool { tool, arguments, safe_mode, deadline } = msg;
+        let number = self.calls.next_number();
+        let wait = WORKER_READY_WAIT.min(deadline);
+        let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
+        let new = NewCall { tool, arguments, safe_mode, deadline };
+        let answered = self.calls.insert(number, new, now, timer);
+        match demand {
+            Demand::Use => self.send(number, ctx),
+            other => self.follow(other, ctx),
+        }
+        Ok(answered)
+    }
+
+    /// Gives a call to the worker. From here on it may have run.
+    pub(super) fn send(&mut self, number: u64, ctx: &mut Context<Self>) {
+        let was_busy = self.calls.any_sent();
+        let Some((call, left)) = self.calls.send(number, Instant::now()) else { return };
+        let offered = match &self.process {
+            Some(process) => process.offer(&ToWorker::ToolCall(call)),
+            None => Err(Refused::NotTaken),
+        };
+        if let Err(refused) = offered {
+            let error = match refused {
+                Refused::TooLong => CallError::TooLong,
+                Refused::NotTaken => CallError::NotResponding,
+            };
+            self.answer(number, ctx, |_| Err(error));
+            return;
+        }
+        let timer = ctx.run_later(left + DEADLINE_SLACK, move |handle, ctx| {
+            handle.no_answer(number, ctx);
+        });
+        if let Some(old) = self.calls.set_timer(number, timer) {
+            ctx.cancel_future(old);
+        }
+        if !was_busy {
+            let due = self.heartbeat.on_busy(Instant::now());
+            self.arm_heartbeat(due, ctx);
+        }
+    }
+
+    /// Answers one call and takes note if it was the last one in flight.
+    pub(super) fn answer(
+        &mut self,
+        number: u64,
+        ctx: &mut Context<Self>,
+        result: impl FnOnce(Duration) -> CallResult,
+    ) {
+        if let Some(timer) = self.calls.answer(number, result) {
+            ctx.cancel_future(timer);
+        }
+        if !self.calls.any_sent() {
+            let now = Instant::now();
+            self.idle_since = now;
+            if self.process.is_some() {
+                let due = self.heartbeat.on_idle(now);
+                self.arm_heartbeat(due, ctx);
+            }
+            self.end_if_drained(ctx);
+        }
+    }
+
+    /// The worker was not there in time.
+    pub(super) fn not_ready(&mut self, number: u64, ctx: &mut Context<Self>) {
+        let why = match self.worker.state() {
+            State::Backoff { cause, .. } | State::Failed { cause, .. } => cause.to_string(),
+            State::Draining { .. } => "the last one is ending".to_owned(),
+            _ => match self.worker.last_crash() {
+                Some(cause) => cause.to_string(),
+                None => "it is starting".to_owned(),
+            },
+        };
+        self.answer(number, ctx, |_| Err(CallError::NotReady(why)));
+    }
+
+    /// The worker kept a call beyond its deadline and everything added to it: it cannot be trusted.
+    pub(super) fn no_answer(&mut self, number: u64, ctx: &mut Context<Self>) {
+        self.answer(number, ctx, |deadline| {
+            Err(CallError::NoAnswer { after_s: deadline.as_secs().max(1) })
+        });
+        self.condemn(Cause::NotResponding, ctx);
+    }
+}
+
+/// End every call of the session. Answered with how many there were; each gets its own answer.
+#[derive(Debug, Message)]
+#[rtype(result = "usize")]
+pub(crate) struct AbortCalls;
+
+impl Handler<AbortCalls> for WorkerHandle {
+    type Result = usize;
+
+    fn handle(&mut self, _: AbortCalls, ctx: &mut Self::Context) -> Self::Result {
+        let unsent = self.calls.unsent();
+        let sent = self.calls.sent();
+        for number in &unsent {
+            self.answer(*number, ctx, |_| Err(CallError::Aborted));
+        }
+        if let Some(process) = &self.process {
+            for number in &sent {
+                let cancel = ToWorker::Cancel { call_id: call_id(*number) };
+                if process.offer(&cancel).is_err() {
+                    tracing::warn!(session = %self.session, "a cancel was not taken by its worker");
+                }
+            }
+        }
+        unsent.len() + sent.len()
+    }
+}

@@ -1,0 +1,166 @@
+//! What the worker says: hello, results, pongs, its silence, and the end of its channel.
+
+use super::{HEARTBEAT, WorkerHandle};
+use crate::worker_handle::CallDone;
+use actix::prelude::*;
+use quackd_protocol::limits::WORKER_IDLE_TTL;
+use quackd_protocol::worker::{FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolFinished};
+use quackd_supervision::{Action, Cause, Heartbeat, Hello as HelloMeans, State};
+use std::time::{Duration, Instant};
+
+/// How long a closed control channel waits for the exit that explains it.
+const CLOSED_GRACE: Duration = Duration::from_millis(500);
+
+/// Warnings of one worker process that are logged.
+const WARNINGS_LOGGED: u32 = 100;
+
+/// The link read a frame.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct FrameArrived {
+    pub(crate) generation: u64,
+    pub(crate) frame: FromWorker,
+}
+
+impl Handler<FrameArrived> for WorkerHandle {
+    type Result = ();
+
+    fn handle(&mut self, msg: FrameArrived, ctx: &mut Self::Context) {
+        let FrameArrived { generation, frame } = msg;
+        let Some(process) = self.process.as_ref().filter(|p| p.generation == generation) else {
+            return;
+        };
+        match frame {
+            FromWorker::Hello(hello) => self.hello(hello, ctx),
+            _ if process.hello.is_none() => {
+                self.condemn(Cause::Protocol("the first frame was no hello".into()), ctx);
+            }
+            FromWorker::ToolFinished(finished) => self.finished(finished, ctx),
+            FromWorker::Pong { seq } => {
+                let due = self.heartbeat.on_pong(seq, Instant::now());
+                self.arm_heartbeat(due, ctx);
+            }
+            FromWorker::Warning { text } => {
+                self.warnings = self.warnings.saturating_add(1);
+                if self.warnings <= WARNINGS_LOGGED {
+                    let text: String = text.chars().take(500).collect();
+                    tracing::warn!(session = %self.session, text, "worker warns");
+                }
+            }
+        }
+    }
+}
+
+impl WorkerHandle {
+    pub(super) fn hello(&mut self, hello: Hello, ctx: &mut Context<Self>) {
+        if hello.proto != FRAME_PROTOCOL {
+            let cause = Cause::VersionMismatch { ours: FRAME_PROTOCOL, theirs: hello.proto };
+            return self.condemn(cause, ctx);
+        }
+        let now = Instant::now();
+        match self.worker.on_hello(now) {
+            HelloMeans::Ready => {}
+            HelloMeans::Late => return,
+            HelloMeans::Unexpected => {
+                return self.condemn(Cause::Protocol("a second hello".into()), ctx);
+            }
+        }
+        tracing::info!(session = %self.session, pid = hello.pid, tier = hello.sandbox.tier, "worker ready");
+        if let Some(process) = &mut self.process {
+            process.hello = Some(hello);
+        }
+        self.idle_since = now;
+        self.heartbeat = Heartbeat::new(HEARTBEAT, now);
+        let due = self.heartbeat.next_wakeup();
+        self.arm_heartbeat(due, ctx);
+        self.arm_life(ctx);
+        for number in self.calls.unsent() {
+            self.send(number, ctx);
+        }
+    }
+
+    pub(super) fn finished(&mut self, finished: ToolFinished, ctx: &mut Context<Self>) {
+        let ToolFinished { call_id, text, report, data } = finished;
+        let Some(number) = self.calls.sent_number(&call_id) else {
+            // Answered already, by its deadline: the late answer is nobody's.
+            return;
+        };
+        if !text.get().starts_with('"') {
+            return self.condemn(Cause::Protocol("a result that is no text".into()), ctx);
+        }
+        self.answer(number, ctx, |_| Ok(CallDone { text, report, data }));
+    }
+
+    pub(super) fn arm_heartbeat(&mut self, due: Instant, ctx: &mut Context<Self>) {
+        let wait = due.saturating_duration_since(Instant::now());
+        let timer = ctx.run_later(wait, |handle, ctx| {
+            handle.heartbeat_timer = None;
+            handle.beat(ctx);
+        });
+        if let Some(old) = self.heartbeat_timer.replace(timer) {
+            ctx.cancel_future(old);
+        }
+    }
+
+    pub(super) fn beat(&mut self, ctx: &mut Context<Self>) {
+        if !matches!(self.worker.state(), State::Ready { .. }) {
+            return;
+        }
+        let now = Instant::now();
+        if !self.calls.any_sent()
+            && WORKER_IDLE_TTL <= now.saturating_duration_since(self.idle_since)
+        {
+            tracing::info!(session = %self.session, "ending an idle worker");
+            let order = self.worker.drain(now);
+            return self.obey(order, ctx);
+        }
+        let (action, due) = self.heartbeat.poll(now);
+        match action {
+            Action::Nothing => {}
+            Action::Ping(seq) => {
+                if let Some(process) = &self.process
+                    && process.offer(&ToWorker::Ping { seq }).is_err()
+                {
+                    // Its queue is full: the silence that follows is counted like any other.
+                    tracing::warn!(session = %self.session, "a ping was not taken by its worker");
+                }
+            }
+            Action::Unresponsive => {
+                tracing::warn!(session = %self.session, "worker does not answer heartbeats");
+            }
+            Action::Kill => return self.condemn(Cause::NotResponding, ctx),
+        }
+        self.arm_heartbeat(due, ctx);
+    }
+}
+
+/// The link has ended: the worker is gone, or broke the protocol.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct LinkClosed {
+    pub(crate) generation: u64,
+    pub(crate) violation: Option<String>,
+}
+
+impl Handler<LinkClosed> for WorkerHandle {
+    type Result = ();
+
+    fn handle(&mut self, msg: LinkClosed, ctx: &mut Self::Context) {
+        let LinkClosed { generation, violation } = msg;
+        if self.process.as_ref().is_none_or(|process| process.generation != generation) {
+            return;
+        }
+        match violation {
+            Some(why) => self.condemn(Cause::Protocol(why), ctx),
+            // Usually the exit is on its way, and tells more. A worker that lives on without its
+            // channel is of no use.
+            None => {
+                ctx.run_later(CLOSED_GRACE, move |handle, ctx| {
+                    if handle.process.as_ref().is_some_and(|p| p.generation == generation) {
+                        handle.condemn(Cause::Protocol("closed its channel".into()), ctx);
+                    }
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The worker's life: started when somebody wants it, watched until it has ended, started again if the
+//! state machine says so.
+
+use super::WorkerHandle;
+use crate::errors::CallError;
+use crate::services::Services;
+use crate::spawner::SpawnFailure;
+use crate::worker_process::WorkerProcess;
+use actix::prelude::*;
+use quackd_process::{Exit as ProcessExit, SpawnedWorker};
+use quackd_protocol::SessionId;
+use quackd_protocol::worker::{FRAME_PROTOCOL, Start, ToWorker};
+use quackd_supervision::{AfterExit, Cause, Demand, Demander, Exit, Load, Order, State};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// A client attached: have a worker ready soon, and try again after a failure.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct Wake;
+
+impl Handler<Wake> for WorkerHandle {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+        if !self.draining {
+            let demand = self.worker.on_demand(Instant::now(), Demander::Attach);
+            self.follow(demand, ctx);
+        }
+    }
+}
+
+impl WorkerHandle {
+    /// Does what a demand asks for besides using the worker.
+    pub(super) fn follow(&mut self, demand: Demand, ctx: &mut Context<Self>) {
+        match demand {
+            Demand::Start => self.start_worker(ctx),
+            Demand::WaitUntil(at) => self.ask_again_at(at, ctx),
+            Demand::Use | Demand::WaitForReady | Demand::Refuse(_) => {}
+        }
+    }
+
+    pub(super) fn ask_again_at(&mut self, at: Instant, ctx: &mut Context<Self>) {
+        let wait = at.saturating_duration_since(Instant::now());
+        let timer = ctx.run_later(wait, |handle, ctx| {
+            if handle.calls.any_unsent() && !handle.draining {
+                let demand = handle.worker.on_demand(Instant::now(), Demander::Call);
+                handle.follow(demand, ctx);
+            }
+        });
+        self.set_life_timer(Some(timer), ctx);
+    }
+
+    pub(super) fn set_life_timer(&mut self, timer: Option<SpawnHandle>, ctx: &mut Context<Self>) {
+        if let Some(old) = std::mem::replace(&mut self.life_timer, timer) {
+            ctx.cancel_future(old);
+        }
+    }
+
+    /// Lets the state machine know when its next deadline has come.
+    pub(super) fn arm_life(&mut self, ctx: &mut Context<Self>) {
+        let timer = self.worker.next_wakeup().map(|due| {
+            ctx.run_later(due.saturating_duration_since(Instant::now()), |handle, ctx| {
+                handle.life_timer = None;
+                let order = handle.worker.on_timer(Instant::now());
+                handle.obey(order, ctx);
+            })
+        });
+        self.set_life_timer(timer, ctx);
+    }
+
+    pub(super) fn obey(&mut self, order: Order, ctx: &mut Context<Self>) {
+        if let Some(process) = &mut self.process {
+            match order {
+                Order::Nothing => {}
+                Order::Shutdown if process.offer(&ToWorker::Shutdown {}).is_ok() => {}
+                Order::Shutdown | Order::Kill => process.kill(),
+            }
+        }
+        self.arm_life(ctx);
+    }
+
+    pub(super) fn condemn(&mut self, cause: Cause, ctx: &mut Context<Self>) {
+        tracing::warn!(session = %self.session, %cause, "ending a worker");
+        let order = self.worker.condemn(Instant::now(), cause);
+        self.obey(order, ctx);
+    }
+
+    pub(super) fn start_worker(&mut self, ctx: &mut Context<Self>) {
+        self.generation += 1;
+        self.warnings = 0;
+        let generation = self.generation;
+        let session = self.session.clone();
+        let services = Rc::clone(&self.services);
+        let run_dir = services.home.session_run_dir(session.as_str());
+        let start = ToWorker::Start(Start {
+            proto: FRAME_PROTOCOL,
+            session_id: session.clone(),
+            workspace: self.workspace.clone(),
+            run_dir: run_dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
+            env: services.tool_env.clone(),
+            safe_mode: false,
+        });
+        match WorkerProcess::prepare(generation, start, ctx.address()) {
+            Err(error) => self.spawn_failed(SpawnFailure::Channel(error), ctx),
+            Ok((process, far_end)) => {
+                self.process = Some(process);
+                let spawning = async move {
+                    make_run_dir(&services, session).await?;
+                    services.spawner.spawn(far_end).await
+                };
+                ctx.spawn(spawning.into_actor(self).map(|result, handle, ctx| match result {
+                    Ok(worker) => handle.spawned(worker, ctx),
+                    Err(failure) => handle.spawn_failed(failure, ctx),
+                }));
+            }
+        }
+        self.arm_life(ctx);
+    }
+
+    pub(super) fn spawned(&mut self, worker: SpawnedWorker, ctx: &mut Context<Self>) {
+        let order = self.worker.on_spawned(Instant::now());
+        let spawner = self.services.spawner.clone();
+        let watched = worker.process.clone();
+        let ended = async move { spawner.ended(watched).await };
+        ctx.spawn(ended.into_actor(self).map(|exit, handle, ctx| handle.ended(exit, ctx)));
+        if let Some(process) = &mut self.process {
+            process.spawned(worker);
+        }
+        // A worker that was given up while it was being started is ended now.
+        self.obey(order, ctx);
+    }
+
+    pub(super) fn spawn_failed(&mut self, failure: SpawnFailure, ctx: &mut Context<Self>) {
+        tracing::error!(session = %self.session, error = %failure, "cannot start a worker");
+        self.process = None;
+        let cause = failure.cause();
+        let waiting = self.calls.any_unsent();
+        let after = self.worker.on_spawn_failed(Instant::now(), cause, waiting, random());
+        self.after_exit(after, ctx);
+    }
+
+    pub(super) fn load(&self) -> Load {
+        Load { in_flight: self.calls.any_sent(), waiting: self.calls.any_unsent() }
+    }
+
+    /// The process was reaped, and everything below it is gone.
+    pub(super) fn ended(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        let exit = match exit {
+            Some(ProcessExit::Code(code)) => Exit::Code(code),
+            Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
+            // The status was lost with the main thread: the daemon is ending.
+            None => Exit::Signal(9),
+        };
+        let crashes = self.worker.crashes();
+        let load = self.load();
+        let after = self.worker.on_exit(Instant::now(), exit, load, random());
+        let crashed = crashes != self.worker.crashes();
+        let cause = match self.worker.last_crash() {
+            Some(cause) if crashed => cause.clone(),
+            _ => Cause::from(exit),
+        };
+        for number in self.calls.sent() {
+            let error =
+                if self.draining { CallError::CutShort } else { CallError::Died(cause.clone()) };
+            self.answer(number, ctx, |_| Err(error));
+        }
+        if let Some(process) = self.process.take() {
+            self.report_end(process, crashed, &cause, ctx);
+        }
+        if let Some(timer) = self.heartbeat_timer.take() {
+            ctx.cancel_future(timer);
+        }
+        self.after_exit(after, ctx);
+    }
+
+    pub(super) fn report_end(
+        &self,
+        process: WorkerProcess,
+        crashed: bool,
+        cause: &Cause,
+        ctx: &mut Context<Self>,
+    ) {
+        let (session, pid) = (self.session.clone(), process.monitor_pid());
+        if !crashed {
+            tracing::info!(%session, pid, "worker ended");
+            return;
+        }
+        let cause = cause.to_string();
+        ctx.spawn(actix::fut::wrap_future(async move {
+            let stderr = process.last_words().await;
+            tracing::warn!(%session, pid, cause, stderr, "worker died");
+        }));
+    }
+
+    pub(super) fn after_exit(&mut self, after: AfterExit, ctx: &mut Context<Self>) {
+        self.set_life_timer(None, ctx);
+        for drained in self.drained.drain(..) {
+            // The daemon may have stopped waiting.
+            drained.send(()).ok();
+        }
+        match after {
+            AfterExit::Stay => {}
+            AfterExit::RestartAt(at) if !self.draining => self.ask_again_at(at, ctx),
+            AfterExit::RestartAt(_) => {}
+            AfterExit::GaveUp => {
+                let State::Failed { cause, .. } = self.worker.state().clone() else { return };
+                tracing::error!(session = %self.session, %cause, "worker has failed");
+                for number in self.calls.unsent() {
+                    let cause = cause.clone();
+                    self.answer(number, ctx, |_| Err(CallError::Failed(cause)));
+                }
+            }
+        }
+    }
+}
+
+async fn make_run_dir(services: &Services, session: SessionId) -> Result<(), SpawnFailure> {
+    let home = services.home.clone();
+    let made = actix_rt::task::spawn_blocking(move || {
+        home.prepare_session_run_dir_blocking(session.as_str())
+    });
+    match made.await {
+        Ok(Ok(_path)) => Ok(()),
+        Ok(Err(error)) => Err(SpawnFailure::RunDir(error)),
+        Err(_ended) => Err(SpawnFailure::Unavailable),
+    }
+}
+
+/// A number that differs from worker to worker, for jitter only.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}

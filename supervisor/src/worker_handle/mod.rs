@@ -1,0 +1,169 @@
+//! One session's worker as an actor: the only owner of the session's worker process.
+//!
+//! Owns: the worker's state machine, its heartbeat, its process and the table of unanswered calls.
+//! Receives: [`CallTool`], [`AbortCalls`], [`Wake`], [`Describe`], [`Drain`] (clients, through the
+//! registry); [`FrameArrived`], [`LinkClosed`] (the link).
+//! Blocks on: nothing. Starting and reaping happen on the main thread.
+//! Mailbox: [`MAILBOX`] messages; a sender waits for room.
+//! Ends: with the daemon. Then every call that it still had is answered by the drop of its sender.
+//!
+//! Invariants: every call is answered exactly once, also when the worker dies. A call that was sent to
+//! a worker is never sent again. What to do when is decided by `quackd-supervision`, which is pure;
+//! this module only does it: [`calling`] the calls, [`life`] the process, [`frames`] what it says.
+
+mod calling;
+mod frames;
+mod life;
+
+pub(crate) use calling::{AbortCalls, CallDone, CallTool};
+pub(crate) use frames::{FrameArrived, LinkClosed};
+pub(crate) use life::Wake;
+
+use crate::calls::Calls;
+use crate::errors::CallError;
+use crate::services::Services;
+use crate::worker_process::WorkerProcess;
+use actix::prelude::*;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::WorkerInfo;
+use quackd_protocol::limits::{HEARTBEAT_BUSY, HEARTBEAT_IDLE, HEARTBEAT_KILL, HEARTBEAT_MISSED};
+use quackd_supervision::{Cause, Heartbeat, HeartbeatSpec, SESSION_WORKER, State, Worker};
+use std::rc::Rc;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// Messages of many clients of one session, and one frame at a time.
+const MAILBOX: usize = 256;
+
+const HEARTBEAT: HeartbeatSpec = HeartbeatSpec {
+    busy: HEARTBEAT_BUSY,
+    idle: HEARTBEAT_IDLE,
+    missed: HEARTBEAT_MISSED,
+    kill: HEARTBEAT_KILL,
+};
+
+/// See the module's documentation.
+pub(crate) struct WorkerHandle {
+    session: SessionId,
+    workspace: String,
+    services: Rc<Services>,
+    worker: Worker,
+    process: Option<WorkerProcess>,
+    generation: u64,
+    calls: Calls,
+    heartbeat: Heartbeat,
+    heartbeat_timer: Option<SpawnHandle>,
+    life_timer: Option<SpawnHandle>,
+    idle_since: Instant,
+    warnings: u32,
+    draining: bool,
+    drained: Vec<oneshot::Sender<()>>,
+}
+
+impl WorkerHandle {
+    /// A session without a worker.
+    pub(crate) fn new(session: SessionId, workspace: String, services: Rc<Services>) -> Self {
+        let now = Instant::now();
+        Self {
+            session,
+            workspace,
+            services,
+            worker: Worker::new(SESSION_WORKER),
+            process: None,
+            generation: 0,
+            calls: Calls::default(),
+            heartbeat: Heartbeat::new(HEARTBEAT, now),
+            heartbeat_timer: None,
+            life_timer: None,
+            idle_since: now,
+            warnings: 0,
+            draining: false,
+            drained: Vec::new(),
+        }
+    }
+}
+
+impl Actor for WorkerHandle {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+    }
+}
+
+/// The session's line in `ps`; the session's name is left to the registry.
+#[derive(Debug, Message)]
+#[rtype(result = "WorkerInfo")]
+pub(crate) struct Describe;
+
+impl Handler<Describe> for WorkerHandle {
+    type Result = MessageResult<Describe>;
+
+    fn handle(&mut self, _: Describe, _: &mut Self::Context) -> Self::Result {
+        let now = Instant::now();
+        let process = self.process.as_ref();
+        let hello = process.and_then(|process| process.hello.as_ref());
+        let state = match self.worker.state() {
+            State::Ready { .. } if self.heartbeat.is_unresponsive() => "unresponsive",
+            State::Ready { .. } if self.calls.any_sent() => "busy",
+            other => other.name(),
+        };
+        MessageResult(WorkerInfo {
+            session_id: self.session.clone(),
+            session_name: String::new(),
+            workspace_path: self.workspace.clone(),
+            state: state.to_owned(),
+            pid: hello.map(|hello| hello.pid),
+            monitor_pid: process.and_then(WorkerProcess::monitor_pid),
+            started_at: process.map(|process| process.started_at.clone()),
+            restarts: self.worker.crashes(),
+            tier: hello.map(|hello| hello.sandbox.tier.clone()),
+            policy: hello.map(|hello| hello.sandbox.policy.clone()),
+            last_death: self.worker.last_crash().map(Cause::to_string),
+            calls: self.calls.describe(now),
+        })
+    }
+}
+
+/// Take no more calls, let those in flight finish until `until`, end the worker. Answered when the
+/// process is gone.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct Drain {
+    pub(crate) until: Instant,
+}
+
+impl Handler<Drain> for WorkerHandle {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Drain { until }: Drain, ctx: &mut Self::Context) -> Self::Result {
+        self.draining = true;
+        for number in self.calls.unsent() {
+            self.answer(number, ctx, |_| Err(CallError::ShuttingDown));
+        }
+        if self.process.is_none() {
+            return Box::pin(async {});
+        }
+        let (done, drained) = oneshot::channel();
+        self.drained.push(done);
+        ctx.run_later(until.saturating_duration_since(Instant::now()), |handle, _| {
+            if let Some(process) = &mut handle.process {
+                process.kill();
+            }
+        });
+        self.end_if_drained(ctx);
+        Box::pin(async {
+            // An actor that ended has no process.
+            drained.await.ok();
+        })
+    }
+}
+
+impl WorkerHandle {
+    pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
+        if self.draining && !self.calls.any_sent() {
+            let order = self.worker.drain(Instant::now());
+            self.obey(order, ctx);
+        }
+    }
+}

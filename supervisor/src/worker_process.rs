@@ -1,0 +1,121 @@
+//! One worker process: its control channel, its identity, and how it is ended.
+//!
+//! The process that the supervisor started is the monitor; the worker is below it. Ending means closing
+//! the control channel and telling the monitor, which kills everything below itself. A monitor that does
+//! not act is killed: the kernel then ends the worker, and what is left comes to the supervisor, whose
+//! main thread sweeps it.
+
+use crate::link::{Link, stderr_tail};
+use crate::services::now_text;
+use crate::worker_handle::WorkerHandle;
+use actix::Addr;
+use nix::sys::signal::Signal;
+use quackd_ipc::frames;
+use quackd_process::{ProcessHandle, SpawnedWorker};
+use quackd_protocol::worker::{Hello, ToWorker};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How long the last words of a dead worker may take to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct WorkerProcess {
+    /// Tells this process from its predecessors: what they left in the mailbox is ignored.
+    pub(crate) generation: u64,
+    /// Said by the worker; information for people only.
+    pub(crate) hello: Option<Hello>,
+    /// When it was started, for display.
+    pub(crate) started_at: String,
+    link: Option<Link>,
+    spawned: Option<Spawned>,
+}
+
+#[derive(Debug)]
+struct Spawned {
+    process: ProcessHandle,
+    stderr: JoinHandle<String>,
+}
+
+/// A worker's far end of the control channel, to be given to the spawner.
+pub(crate) type FarEnd = OwnedFd;
+
+impl WorkerProcess {
+    /// Makes the control channel and writes the first frame into it; the process comes later.
+    pub(crate) fn prepare(
+        generation: u64,
+        start: ToWorker,
+        handle: Addr<WorkerHandle>,
+    ) -> std::io::Result<(Self, FarEnd)> {
+        let (channel, far_end) = quackd_ipc::link::pair()?;
+        let link = Link::start(channel, generation, handle);
+        let first = frames::encode(&start).map_err(std::io::Error::other)?;
+        if !link.offer(first) {
+            return Err(std::io::Error::other("the first frame was not taken"));
+        }
+        let process = Self {
+            generation,
+            hello: None,
+            started_at: now_text(),
+            link: Some(link),
+            spawned: None,
+        };
+        Ok((process, far_end))
+    }
+
+    /// The process exists.
+    pub(crate) fn spawned(&mut self, worker: SpawnedWorker) {
+        let stderr = actix::spawn(stderr_tail(worker.stderr));
+        self.spawned = Some(Spawned { process: worker.process, stderr });
+    }
+
+    /// Process id of the monitor.
+    pub(crate) fn monitor_pid(&self) -> Option<u32> {
+        self.spawned.as_ref().map(|spawned| spawned.process.pid())
+    }
+
+    /// Queues a frame.
+    pub(crate) fn offer(&self, frame: &ToWorker) -> Result<(), Refused> {
+        let body = frames::encode(frame).map_err(|_too_long| Refused::TooLong)?;
+        match &self.link {
+            Some(link) if link.offer(body) => Ok(()),
+            _ => Err(Refused::NotTaken),
+        }
+    }
+
+    /// Ends the worker and everything below it. Repeated, it kills the monitor too.
+    pub(crate) fn kill(&mut self) {
+        let again = self.link.take().is_none();
+        let signal = if again { Signal::SIGKILL } else { Signal::SIGTERM };
+        if let Some(spawned) = &self.spawned
+            && let Err(error) = spawned.process.signal(signal)
+        {
+            tracing::error!(pid = spawned.process.pid(), %error, "cannot signal a monitor");
+        }
+    }
+
+    /// The last lines of the process's stderr, once it has ended.
+    pub(crate) async fn last_words(self) -> String {
+        let Some(Spawned { mut stderr, .. }) = self.spawned else { return String::new() };
+        match tokio::time::timeout(LAST_WORDS, &mut stderr).await {
+            Ok(Ok(tail)) => tail,
+            Ok(Err(_)) => String::new(),
+            // Something still holds the pipe; its words do not matter any more.
+            Err(_elapsed) => {
+                stderr.abort();
+                String::new()
+            }
+        }
+    }
+}
+
+/// Why a frame was not queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It does not fit into a frame.
+    TooLong,
+    /// The worker does not take its frames.
+    NotTaken,
+}

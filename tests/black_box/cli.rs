@@ -1,0 +1,172 @@
+//! The verbs, as a person or a script runs them.
+
+use crate::harness::{Daemon, wait_for};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::Stdio;
+
+#[test]
+fn help_and_version_need_no_daemon() {
+    let world = Daemon::absent();
+    let help = world.quack(&["--help"]).ok();
+    for verb in ["demo", "tool", "sessions", "ps", "abort", "daemon", "stop", "version"] {
+        assert!(help.contains(verb), "{verb} is missing in: {help}");
+        let own = world.quack(&[verb, "--help"]).ok();
+        assert!(own.contains("Examples"), "{verb} has no examples: {own}");
+    }
+    assert!(!help.contains("\n  worker"), "the worker verb is hidden: {help}");
+    assert!(world.quack(&["version"]).ok().contains(env!("CARGO_PKG_VERSION")));
+    let version = world.quack(&["version", "--json"]).json();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert!(!world.socket().exists());
+}
+
+#[test]
+fn usage_errors_are_2_and_go_to_stderr() {
+    let world = Daemon::absent();
+    for arguments in [
+        &["--nonsense"][..],
+        &["tool"],
+        &["tool", "bash", "x", "--timeout", "soon"],
+        &["abort", "a", "b"],
+    ] {
+        let run = world.quack(arguments);
+        assert_eq!((run.code(), run.stdout()), (Some(2), String::new()), "{arguments:?}: {run:?}");
+        assert!(!run.stderr().is_empty());
+    }
+}
+
+#[test]
+fn tool_starts_the_daemon_and_prints_the_tools_text() {
+    let world = Daemon::absent();
+    let repo = world.repo("a");
+    let dir = repo.path().to_str().unwrap();
+    let run = world.quack(&["tool", "read_file", "README.md", "-C", dir]);
+    assert_eq!(run.ok(), "# A repository\n");
+    assert_eq!(world.quack(&["tool", "bash", "echo hi", "-C", dir]).ok(), "hi\n\n[Exit code: 0]");
+    let arguments = json!({"pattern": "needle", "include": "*.rs"}).to_string();
+    let run = world.quack(&["tool", "grep_search", &arguments, "-C", dir]);
+    assert_eq!(run.ok(), "src/main.rs:2:    println!(\"needle\");\n");
+
+    let failed = world.quack(&["tool", "read_file", "missing", "-C", dir]);
+    assert_eq!(
+        (failed.code(), failed.stdout().trim_end()),
+        (Some(1), "Error: File not found at 'missing'")
+    );
+    let failed = world.quack(&["tool", "bash", "exit 7", "-C", dir, "--json"]);
+    assert_eq!(failed.code(), Some(1));
+    assert_eq!(
+        (&failed.json()["exitCode"], &failed.json()["text"]),
+        (&json!(7), &json!("\n[Exit code: 7]"))
+    );
+    let late = world.quack(&["tool", "bash", "sleep 60", "-C", dir, "--timeout", "300ms"]);
+    assert_eq!(late.code(), Some(4), "{late:?}");
+    let safe = world.quack(&["tool", "bash", "touch x", "-C", dir, "--safe"]);
+    assert_eq!(safe.stdout().trim_end(), "Error: Command not allowed in safe mode");
+    assert_eq!(safe.code(), Some(1));
+
+    assert_eq!(world.quack(&["stop"]).code(), Some(0));
+    assert!(!world.socket().exists());
+    assert_eq!(world.quack(&["stop"]).code(), Some(0), "stopping twice is fine");
+}
+
+#[test]
+fn tool_reads_its_arguments_from_standard_input() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let mut child = daemon
+        .command(&["tool", "bash", "-", "-C", repo.path().to_str().unwrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(br#"{"command":"echo from stdin"}"#).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "from stdin\n\n[Exit code: 0]");
+}
+
+#[test]
+fn sessions_and_ps_show_what_there_is() {
+    let daemon = Daemon::start();
+    assert!(daemon.quack(&["sessions"]).ok().contains("No sessions yet."));
+    assert_eq!(daemon.quack(&["sessions", "--json"]).json(), json!([]));
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    session.bash("true");
+    let table = daemon.quack(&["sessions", "--all"]).ok();
+    assert!(table.starts_with("SESSION"), "{table}");
+    assert!(table.contains("duck-1 ◇") && table.contains("running"), "{table}");
+    let rows = daemon.quack(&["sessions", "--json"]).json();
+    assert_eq!((&rows[0]["id"], &rows[0]["isActive"]), (&json!(session.id), &json!(true)));
+    let tree = daemon.quack(&["ps"]).ok();
+    for part in [
+        "supervisor",
+        "duck-1",
+        "unconfined",
+        &daemon.pid().to_string(),
+        &session.pid("pid").to_string(),
+    ] {
+        assert!(tree.contains(part), "{part} is missing in: {tree}");
+    }
+    assert_eq!(
+        daemon.quack(&["ps", "--json"]).json()["workers"][0]["sessionId"],
+        session.id.as_str()
+    );
+    assert!(!tree.contains('\u{1b}'), "no colours in a pipe");
+}
+
+#[test]
+fn attach_shows_the_session_and_makes_it_active() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let shown = daemon.quack(&[repo.path().to_str().unwrap()]).ok();
+    assert!(shown.contains("duck-1"), "{shown}");
+    let sessions = daemon.wire().request("sessions", json!({}));
+    assert_eq!(sessions["sessions"][0]["isActive"], true);
+    for risky in ["/", daemon.home().to_str().unwrap()] {
+        let refused = daemon.quack(&[risky]);
+        assert_eq!(refused.code(), Some(2), "{refused:?}");
+        assert!(refused.stderr().contains("--force"), "{refused:?}");
+    }
+}
+
+#[test]
+fn abort_ends_a_call_from_another_terminal() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let nothing = daemon.quack(&["abort"]);
+    assert_eq!(nothing.code(), Some(1));
+    assert!(nothing.stderr().contains("No running operation to abort"), "{nothing:?}");
+    let call = session.begin("bash", json!("sleep 60"));
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    assert_eq!(daemon.quack(&["abort", "--session", "duck-1"]).code(), Some(0));
+    assert!(call.text().contains("[Process aborted]"));
+}
+
+#[test]
+fn a_daemon_that_cannot_start_is_explained() {
+    let world = Daemon::absent();
+    std::fs::write(world.app(), "a file in the way").unwrap();
+    let run = world.quack(&["sessions"]);
+    assert_eq!(run.code(), Some(3), "{run:?}");
+    assert!(run.stderr().contains("not a directory"), "{run:?}");
+    assert_eq!(run.stdout(), "");
+    let run = world.quack(&["sessions", "--json"]);
+    assert_eq!((run.code(), run.stdout()), (Some(3), String::new()));
+}
+
+#[test]
+fn a_daemon_started_by_a_verb_outlives_it_and_serves_the_next() {
+    let world = Daemon::absent();
+    world.quack(&["sessions"]).ok();
+    let first = world.wire().request("ping", json!({}));
+    world.quack(&["sessions"]).ok();
+    assert_eq!(world.wire().request("ping", json!({}))["pid"], first["pid"]);
+    let pid = i32::try_from(first["pid"].as_i64().unwrap()).unwrap();
+    assert_eq!(nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(pid))).unwrap().as_raw(), pid);
+    world.quack(&["stop"]).ok();
+    let gone: Value =
+        json!(crate::harness::Process::find(pid).is_none_or(|process| process.state == 'Z'));
+    assert_eq!(gone, true);
+}

@@ -1,0 +1,238 @@
+//! Clients that are wrong, rude, slow or many: each costs itself and nobody else.
+
+use crate::harness::{Daemon, Wire, wait_for};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The longest line that is read, in bytes.
+const MAX_LINE: usize = 8 * 1024 * 1024;
+
+#[track_caller]
+fn assert_healthy(daemon: &Daemon) {
+    let started = Instant::now();
+    daemon.wire().request("ping", json!({}));
+    assert!(started.elapsed() < Duration::from_secs(2), "ping took {:?}", started.elapsed());
+}
+
+#[track_caller]
+fn resident_kb(daemon: &Daemon) -> u64 {
+    let ps = daemon.wire().request("quack.ps", json!({}));
+    ps["supervisor"]["rssKb"].as_u64().expect("resident memory")
+}
+
+#[test]
+fn every_garbage_line_gets_one_error_and_the_connection_stays_usable() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let kinds: [&[u8]; 8] = [
+        b"hello",
+        b"{",
+        b"\xff\xfe\x00",
+        b"\xef\xbb\xbf{}",
+        b"nul\0",
+        b"[[[[",
+        b"{\"id\":}",
+        b"\"\\ud800",
+    ];
+    let mut input = Vec::new();
+    for n in 0..10_000 {
+        input.extend_from_slice(kinds[n % kinds.len()]);
+        input.push(b'\n');
+    }
+    let mut sender = wire.sender();
+    std::thread::scope(|scope| {
+        scope.spawn(|| sender.write(&input));
+        for _ in 0..10_000 {
+            let reply: Value = serde_json::from_str(&wire.line().unwrap()).unwrap();
+            assert_eq!((&reply["id"], &reply["ok"]), (&json!("unknown"), &json!(false)));
+            let error = reply["error"].as_str().unwrap();
+            assert!(error.starts_with("Failed to parse request: "), "{error}");
+        }
+    });
+    wire.request("ping", json!({}));
+    assert!(daemon.log().len() < 64 * 1024, "the log grew to {} bytes", daemon.log().len());
+}
+
+#[test]
+fn blank_lines_are_ignored_and_other_values_are_no_methods() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    wire.write(b"\n  \r\n\t\n");
+    assert_eq!(wire.exchange("5"), r#"{"ok":false,"error":"Unknown method: undefined"}"#);
+    assert_eq!(
+        wire.exchange(r#"{"id":null}"#),
+        r#"{"id":null,"ok":false,"error":"Unknown method: undefined"}"#
+    );
+}
+
+#[test]
+fn a_line_of_100_megabytes_costs_one_error_and_no_memory() {
+    let daemon = Daemon::start();
+    let before = resident_kb(&daemon);
+    let wire = daemon.wire();
+    let mut sender = wire.sender();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let chunk = vec![b'x'; 1024 * 1024];
+            for _ in 0..100 {
+                sender.write(&chunk);
+            }
+            sender.write(b"\n{\"id\":\"after\",\"method\":\"ping\"}\n");
+        });
+        let error: Value = serde_json::from_str(&wire.line().unwrap()).unwrap();
+        assert_eq!(
+            error["error"],
+            format!("Failed to parse request: line is longer than {MAX_LINE} bytes")
+        );
+        let reply: Value = serde_json::from_str(&wire.line().unwrap()).unwrap();
+        assert_eq!((&reply["id"], &reply["ok"]), (&json!("after"), &json!(true)));
+    });
+    let grown = resident_kb(&daemon).saturating_sub(before);
+    assert!(grown < 32 * 1024, "the daemon grew by {grown} KiB");
+}
+
+#[test]
+fn a_line_of_the_longest_length_is_a_request() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let line = |length: usize| {
+        let shell = r#"{"id":"","method":"ping"}"#.len();
+        format!("{{\"id\":\"{}\",\"method\":\"ping\"}}", "x".repeat(length - shell))
+    };
+    let mut sender = wire.sender();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            sender.write(format!("{}\n{}\n", line(MAX_LINE), line(MAX_LINE + 1)).as_bytes());
+        });
+        let reply = wire.line().unwrap();
+        assert!(reply.contains(r#""ok":true"#), "{}", &reply[reply.len() - 200..]);
+        assert!(wire.line().unwrap().contains("line is longer than"));
+    });
+}
+
+#[test]
+fn half_a_line_and_silence_disturb_nobody() {
+    let daemon = Daemon::start();
+    let silent: Vec<Wire> = (0..20).map(|_| daemon.wire()).collect();
+    for wire in &silent {
+        wire.write(b"{\"id\":\"half\",\"meth");
+    }
+    assert_healthy(&daemon);
+    silent[0].write(b"od\":\"ping\"}\n");
+    assert!(silent[0].line().unwrap().starts_with(r#"{"id":"half","ok":true"#));
+}
+
+#[test]
+fn a_last_line_without_its_end_is_answered() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    wire.write(br#"{"id":"last","method":"ping"}"#);
+    wire.stream().shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(wire.line().unwrap().starts_with(r#"{"id":"last","ok":true"#));
+    assert_eq!(wire.line(), None);
+}
+
+#[test]
+fn three_hundred_clients_are_served_at_once() {
+    let daemon = Daemon::start();
+    let wires: Vec<Wire> = (0..300).map(|_| daemon.wire()).collect();
+    for wire in &wires {
+        wire.write(b"{\"id\":\"p\",\"method\":\"ping\"}\n");
+    }
+    for wire in &wires {
+        assert!(wire.line().unwrap().starts_with(r#"{"id":"p","ok":true"#));
+    }
+    let clients = wires[0].request("ping", json!({}))["clients"].as_u64().unwrap();
+    assert_eq!(clients, 300);
+    let files = |daemon: &Daemon| {
+        daemon.wire().request("quack.ps", json!({}))["supervisor"]["openFiles"].as_u64().unwrap()
+    };
+    assert!(300 <= files(&daemon));
+    drop(wires);
+    wait_for("the descriptors to come back", || (files(&daemon) < 40).then_some(()));
+}
+
+#[test]
+fn a_client_too_many_is_told_so() {
+    let daemon = Daemon::start();
+    let wires: Vec<Wire> = (0..1024).map(|_| daemon.wire()).collect();
+    wires[1023].request("ping", json!({}));
+    let refused = daemon.wire();
+    assert_eq!(
+        refused.line().unwrap(),
+        r#"{"id":"unknown","ok":false,"error":"Too many connections"}"#
+    );
+    assert_eq!(refused.line(), None);
+    wires[0].request("ping", json!({}));
+    drop(wires);
+    wait_for("room for clients", || {
+        let wire = daemon.wire();
+        wire.write(b"{\"id\":\"p\",\"method\":\"ping\"}\n");
+        wire.line()?.contains(r#""ok":true"#).then_some(())
+    });
+}
+
+#[test]
+fn a_client_that_leaves_unread_replies_disturbs_nobody() {
+    let daemon = Daemon::start();
+    let session_id = daemon.wire().attach(daemon.repo("a").path()).id;
+    for _ in 0..50 {
+        let wire = daemon.wire();
+        wire.write(
+            b"{\"id\":1,\"method\":\"ping\"}\n{\"id\":2,\"method\":\"ping\"}\ngarbage\n{\"half",
+        );
+        let call = json!({"id": "c", "method": "voice_tool_call", "params": {"toolName": "bash", "arguments": "\"true\"", "sessionId": session_id}});
+        wire.write(format!("\n{call}\n").as_bytes());
+        drop(wire);
+    }
+    assert_healthy(&daemon);
+    wait_for("the clients to be forgotten", || {
+        (daemon.wire().request("ping", json!({}))["clients"] == 1).then_some(())
+    });
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_not_read_further_and_costs_bounded_memory() {
+    let daemon = Daemon::start();
+    let before = resident_kb(&daemon);
+    let mut stream = UnixStream::connect(daemon.socket()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    // Each request is small and its reply is large: the id comes back.
+    let line = format!("{{\"id\":\"{}\",\"method\":\"ping\"}}\n", "x".repeat(100_000));
+    let mut written = 0_usize;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut blocked = 0;
+    while blocked < 50 {
+        assert!(Instant::now() < deadline && written < 256 * 1024 * 1024, "never blocked");
+        match stream.write(line.as_bytes()) {
+            Ok(n) => {
+                written += n;
+                blocked = 0;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                blocked += 1;
+                assert_healthy(&daemon);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let grown = resident_kb(&daemon).saturating_sub(before);
+    assert!(grown < 64 * 1024, "the daemon grew by {grown} KiB");
+}
+
+#[test]
+fn a_client_may_have_many_calls_waiting_and_still_be_answered() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    // More than a session takes: the rest are told that they may try again.
+    let calls: Vec<_> =
+        (0..60).map(|_| session.begin("bash", json!("sleep 0.5; echo ok"))).collect();
+    let texts: Vec<String> = calls.into_iter().map(|call| call.text()).collect();
+    let done = texts.iter().filter(|text| *text == "ok\n\n[Exit code: 0]").count();
+    let busy = texts.iter().filter(|text| text.starts_with("Error: Session is busy")).count();
+    assert_eq!(done + busy, 60, "{texts:#?}");
+    assert_eq!(done, 32, "{texts:#?}");
+}

@@ -1,0 +1,314 @@
+//! The daemon's own life: start, second start, stop, kill, and what is left afterwards.
+
+use crate::harness::{Daemon, is_alive, wait_for, wait_within};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+#[test]
+fn the_state_directory_and_the_socket_are_private() {
+    let daemon = Daemon::start();
+    let mode = |path: &std::path::Path| {
+        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(mode(&daemon.app()), 0o700);
+    assert_eq!(mode(&daemon.socket()), 0o600);
+    for file in ["quackd.lock", "duck-daemon.log", "duck-daemon.pid"] {
+        assert_eq!(mode(&daemon.app().join(file)) & 0o077, 0, "{file}");
+    }
+    let pid = std::fs::read_to_string(daemon.app().join("duck-daemon.pid")).unwrap();
+    assert_eq!(pid, daemon.pid().to_string());
+}
+
+#[test]
+fn a_directory_that_was_open_to_others_is_closed() {
+    let mut daemon = Daemon::absent();
+    std::fs::create_dir(daemon.app()).unwrap();
+    std::fs::set_permissions(daemon.app(), PermissionsExt::from_mode(0o755)).unwrap();
+    daemon.boot();
+    let mode = std::fs::metadata(daemon.app()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn a_second_daemon_says_so_and_disturbs_nothing() {
+    let daemon = Daemon::start();
+    let second = daemon.quack(&["daemon"]);
+    assert_eq!(second.code(), Some(0));
+    assert!(format!("{}{}", second.stdout(), second.stderr()).contains("already running"));
+    assert_eq!(daemon.wire().request("ping", json!({}))["pid"], daemon.pid());
+}
+
+#[test]
+fn of_fifty_daemons_started_at_once_exactly_one_serves() {
+    let daemon = Daemon::absent();
+    // Debris of a daemon that ended badly is in the way of all of them.
+    std::fs::create_dir(daemon.app()).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(daemon.socket()).unwrap());
+    std::fs::write(daemon.app().join("duck-daemon.pid"), "1").unwrap();
+    let mut children: Vec<_> = (0..50)
+        .map(|_| {
+            let mut command = daemon.command(&["daemon"]);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().unwrap()
+        })
+        .collect();
+    wait_for("49 of them to end", || {
+        let ended = children.iter_mut().filter_map(|child| child.try_wait().unwrap()).count();
+        (ended == 49).then_some(())
+    });
+    let mut serving = None;
+    for child in &mut children {
+        match child.try_wait().unwrap() {
+            Some(status) => assert_eq!(status.code(), Some(0)),
+            None => serving = Some(child),
+        }
+    }
+    let serving = serving.expect("one daemon");
+    let pid = wait_for("it to answer", || {
+        std::os::unix::net::UnixStream::connect(daemon.socket()).ok()?;
+        Some(daemon.wire().request("ping", json!({}))["pid"].clone())
+    });
+    assert_eq!(pid, serving.id());
+    daemon.wire().request("quack.shutdown", Value::Null);
+    wait_for("it to end", || serving.try_wait().unwrap());
+}
+
+#[test]
+fn what_is_in_the_way_of_the_socket_is_not_removed() {
+    let daemon = Daemon::absent();
+    std::fs::create_dir(daemon.app()).unwrap();
+    std::fs::write(daemon.socket(), "precious").unwrap();
+    let run = daemon.quack(&["daemon"]);
+    assert_eq!(run.code(), Some(3), "{run:?}");
+    assert!(run.stderr().contains("it is not a socket"), "{run:?}");
+    assert_eq!(std::fs::read_to_string(daemon.socket()).unwrap(), "precious");
+
+    std::fs::remove_file(daemon.socket()).unwrap();
+    let _stranger = std::os::unix::net::UnixListener::bind(daemon.socket()).unwrap();
+    let run = daemon.quack(&["daemon"]);
+    assert_eq!(run.code(), Some(3), "{run:?}");
+    assert!(run.stderr().contains("Daemon socket already in use: "), "{run:?}");
+}
+
+#[test]
+fn a_path_that_is_too_long_for_a_socket_falls_back_to_the_temporary_directory() {
+    let daemon = Daemon::absent();
+    let app = daemon.home().join("a-directory-with-a-long-name".repeat(4));
+    let mut child = daemon
+        .command(&["daemon"])
+        .env("RUBBER_DUCK_APP_SUPPORT", &app)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let socket = {
+        use sha2::Digest;
+        let digest = sha2::Sha256::digest(app.to_str().unwrap().as_bytes());
+        let hex: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        std::path::PathBuf::from(format!("/tmp/duck-{hex}.sock"))
+    };
+    wait_for("the fallback to answer", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let found =
+        daemon.command(&["sessions", "--json"]).env("RUBBER_DUCK_APP_SUPPORT", &app).output();
+    assert!(found.unwrap().status.success());
+    crate::harness::Wire::connect(&socket).request("quack.shutdown", Value::Null);
+    wait_for("the daemon to end", || child.try_wait().unwrap());
+    assert!(!socket.exists());
+}
+
+#[test]
+fn after_kill_9_nothing_is_left_and_the_next_start_lists_the_same_sessions() {
+    let mut daemon = Daemon::start();
+    let wire = daemon.wire();
+    let mut slow = Vec::new();
+    let mut sessions = Vec::new();
+    for name in ["a", "b", "c"] {
+        let session = wire.attach(daemon.repo(name).path());
+        slow.push(
+            session.begin("bash", json!("setsid sleep 61 & (trap '' TERM; sleep 62) & sleep 60")),
+        );
+        sessions.push(session);
+    }
+    for session in &sessions {
+        wait_for("the calls to run", || (session.worker()["state"] == "busy").then_some(()));
+    }
+    let before = wire.request("sessions", json!({"all": true}));
+    let below = wait_for("the commands' processes", || {
+        let below = daemon.descendants();
+        // Per session: monitor, worker, shell and three sleeps at least.
+        (18 <= below.len()).then_some(below)
+    });
+
+    daemon.signal(Signal::SIGKILL);
+    let killed = Instant::now();
+    wait_within(Duration::from_secs(2), "everything of ours to be gone", || {
+        (!below.iter().any(is_alive)).then_some(())
+    });
+    assert_eq!(daemon.wait(), None);
+    assert_eq!(wire.drain(), "", "no answer came after {:?}", killed.elapsed());
+
+    assert!(daemon.socket().exists(), "the debris of a killed daemon");
+    daemon.boot();
+    let wire = daemon.wire();
+    let mut after = wire.request("sessions", json!({"all": true}));
+    let mut expected = before;
+    for rows in [&mut after, &mut expected] {
+        for row in rows["sessions"].as_array_mut().unwrap() {
+            row["isRunning"] = Value::Null;
+        }
+    }
+    assert_eq!(after, expected);
+    let session = wire.attach(daemon.repo("b").path());
+    assert_eq!(session.id, sessions[1].id);
+    assert_eq!(session.bash("echo back"), "back\n\n[Exit code: 0]");
+    drop(slow);
+}
+
+#[test]
+fn terminate_lets_calls_finish_and_refuses_new_ones() {
+    let mut daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let running = session.begin("bash", json!("sleep 1; echo finished"));
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    daemon.signal(Signal::SIGTERM);
+    wait_for("new work to be refused", || {
+        (session.bash("echo new") == "Error: Daemon is shutting down").then_some(())
+    });
+    assert_eq!(wire.refused("attach", json!({"path": session.path})), "Daemon is shutting down");
+    assert_eq!(running.text(), "finished\n\n[Exit code: 0]");
+    assert_eq!(daemon.wait(), Some(0));
+    assert!(!daemon.socket().exists());
+}
+
+#[test]
+fn terminate_ends_calls_that_outlast_the_grace() {
+    let mut daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let running = session.begin("bash", json!("trap '' TERM; sleep 60"));
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    let below = daemon.descendants();
+    let asked = Instant::now();
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(
+        running.text(),
+        "Error: Worker died during bash (daemon is shutting down). It may have run; it was not retried."
+    );
+    assert_eq!(daemon.wait(), Some(0));
+    let took = asked.elapsed();
+    assert!((Duration::from_secs(4)..Duration::from_secs(12)).contains(&took), "took {took:?}");
+    assert!(!below.iter().any(is_alive));
+}
+
+#[test]
+fn a_second_terminate_does_not_wait() {
+    let mut daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let running = session.begin("bash", json!("trap '' TERM; sleep 60"));
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    let below = daemon.descendants();
+    daemon.signal(Signal::SIGTERM);
+    wait_for("the first signal to be taken", || {
+        daemon.log().contains("shutting down").then_some(())
+    });
+    let second = Instant::now();
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.wait(), Some(0));
+    assert!(second.elapsed() < Duration::from_secs(3), "took {:?}", second.elapsed());
+    wait_within(Duration::from_secs(2), "everything below to be gone", || {
+        (!below.iter().any(is_alive)).then_some(())
+    });
+    drop(running);
+}
+
+#[test]
+fn damaged_metadata_is_set_aside_and_the_generation_before_serves() {
+    let mut daemon = Daemon::start();
+    let wire = daemon.wire();
+    let first = wire.attach(daemon.repo("a").path());
+    wire.attach(daemon.repo("b").path());
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    let metadata = daemon.app().join("metadata.json");
+    let good = std::fs::read_to_string(&metadata).unwrap();
+    let parsed: Value = serde_json::from_str(&good).unwrap();
+    assert_eq!(parsed["version"], 1);
+    std::fs::write(&metadata, &good[..good.len() / 2]).unwrap();
+    daemon.boot();
+    let wire = daemon.wire();
+    let sessions = wire.request("sessions", json!({"all": true}));
+    assert_eq!(sessions["sessions"][0]["id"], first.id.as_str());
+    let aside = std::fs::read_to_string(daemon.app().join("metadata.json.corrupt-1")).unwrap();
+    assert_eq!(aside, good[..good.len() / 2]);
+    assert!(daemon.log().contains("metadata was recovered"));
+}
+
+#[test]
+fn metadata_of_a_newer_version_is_left_alone() {
+    let mut daemon = Daemon::absent();
+    std::fs::create_dir(daemon.app()).unwrap();
+    let newer = r#"{"version":999,"workspaces":[],"sessions":[],"future":true}"#;
+    std::fs::write(daemon.app().join("metadata.json"), newer).unwrap();
+    daemon.boot();
+    let wire = daemon.wire();
+    let text = wire.refused("attach", json!({"path": daemon.repo("a").path()}));
+    assert!(text.starts_with("Sessions cannot be changed: ") && text.contains("newer"), "{text}");
+    wire.request("ping", json!({}));
+    assert_eq!(wire.request("sessions", json!({"all": true})), json!({"sessions": []}));
+    let left = std::fs::read_to_string(daemon.app().join("metadata.json")).unwrap();
+    assert_eq!(left, newer);
+}
+
+#[test]
+fn a_change_that_cannot_be_saved_is_refused_and_taken_back() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let kept = wire.attach(daemon.repo("a").path());
+    // No file may grow beyond a few bytes: as on a full disk, and no signal ends the daemon.
+    let pid = rustix::process::Pid::from_raw(daemon.pid());
+    let limit = |bytes| {
+        let limit = rustix::process::Rlimit { current: bytes, maximum: None };
+        rustix::process::prlimit(pid, rustix::process::Resource::Fsize, limit).unwrap();
+    };
+    limit(Some(16));
+    let text = wire.refused("attach", json!({"path": daemon.repo("b").path()}));
+    assert!(text.contains("Disk is full"), "{text}");
+    let sessions = wire.request("sessions", json!({"all": true}));
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "memory is what is on disk");
+    assert_eq!(kept.bash("echo fine"), "fine\n\n[Exit code: 0]");
+    limit(None);
+    wire.attach(daemon.repo("b").path());
+}
+
+#[test]
+fn clients_survive_when_descriptors_run_out() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    session.bash("true");
+    let pid = rustix::process::Pid::from_raw(daemon.pid());
+    let used = wire.request("quack.ps", json!({}))["supervisor"]["openFiles"].as_u64().unwrap();
+    let maximum = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let limit = |files: u64| {
+        let limit = rustix::process::Rlimit { current: Some(files), maximum };
+        rustix::process::prlimit(pid, rustix::process::Resource::Nofile, limit).unwrap();
+    };
+    limit(used + 2);
+    let crowd: Vec<_> = (0..100)
+        .filter_map(|_| std::os::unix::net::UnixStream::connect(daemon.socket()).ok())
+        .collect();
+    assert_eq!(session.bash("echo still"), "still\n\n[Exit code: 0]");
+    limit(1024);
+    drop(crowd);
+    wait_for("new clients to be served", || {
+        let wire = daemon.wire();
+        wire.write(b"{\"id\":\"p\",\"method\":\"ping\"}\n");
+        wire.line()
+    });
+}

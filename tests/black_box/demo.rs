@@ -1,0 +1,36 @@
+//! The first thing that a stranger runs.
+
+use crate::harness::Daemon;
+use serde_json::json;
+
+#[test]
+fn the_demo_shows_the_promise_in_a_repository() {
+    let daemon = Daemon::start();
+    let mine = daemon.wire().attach(daemon.repo("mine").path()).id;
+    let repo = daemon.repo("a");
+    let before = std::fs::read_dir(repo.path()).unwrap().count();
+    let run = daemon.quack(&["demo", repo.path().to_str().unwrap()]);
+    let shown = run.ok();
+    assert!(
+        shown.contains(
+            "Error: Worker died during bash (signal 9). It may have run; it was not retried."
+        ),
+        "{shown}"
+    );
+    assert!(shown.contains("src/main.rs:1:fn main() {"), "{shown}");
+    assert_eq!(std::fs::read_dir(repo.path()).unwrap().count(), before, "nothing was added");
+    let sessions = daemon.wire().request("sessions", json!({"all": true}));
+    let active = sessions["sessions"].as_array().unwrap().iter().find(|s| s["isActive"] == true);
+    assert_eq!(active.unwrap()["id"], mine.as_str(), "the active session was not moved");
+}
+
+#[test]
+fn the_demo_works_where_there_is_nothing() {
+    let world = Daemon::absent();
+    let empty = world.home().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let run = world.quack(&["demo", empty.to_str().unwrap(), "--json"]);
+    assert_eq!(run.code(), Some(0), "{run:?}");
+    assert!(run.json().is_object());
+    world.quack(&["stop"]).ok();
+}

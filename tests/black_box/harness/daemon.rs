@@ -1,0 +1,198 @@
+//! A daemon in a world of its own.
+
+use super::{Process, Wire, descendants_of, is_alive, wait_for, wait_within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// The program under test.
+const QUACK: &str = env!("CARGO_BIN_EXE_quack");
+
+/// A state directory, a home, and at most one daemon that the harness started.
+pub(crate) struct Daemon {
+    world: TempDir,
+    child: Option<Child>,
+}
+
+impl Daemon {
+    /// A world without a daemon.
+    pub(crate) fn absent() -> Self {
+        // Short, so that the socket's path fits.
+        let world = tempfile::Builder::new().prefix("q").tempdir_in("/tmp").expect("a directory");
+        std::fs::create_dir(world.path().join("home")).expect("a home");
+        Self { world, child: None }
+    }
+
+    /// A running daemon.
+    #[track_caller]
+    pub(crate) fn start() -> Self {
+        let mut daemon = Self::absent();
+        daemon.boot();
+        daemon
+    }
+
+    /// Starts the daemon and waits until it answers.
+    #[track_caller]
+    pub(crate) fn boot(&mut self) {
+        let child =
+            self.command(&["daemon"]).stdin(Stdio::null()).spawn().expect("start the daemon");
+        self.child = Some(child);
+        let socket = self.socket();
+        wait_for("the daemon to accept", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    }
+
+    pub(crate) fn app(&self) -> PathBuf {
+        self.world.path().join("app")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.app().join("daemon.sock")
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.world.path().join("home")
+    }
+
+    #[track_caller]
+    pub(crate) fn wire(&self) -> Wire {
+        Wire::connect(&self.socket())
+    }
+
+    /// The daemon's process id.
+    #[track_caller]
+    pub(crate) fn pid(&self) -> i32 {
+        let child = self.child.as_ref().expect("a daemon");
+        i32::try_from(child.id()).expect("a pid")
+    }
+
+    /// The program with this world's environment and nothing else of ours.
+    #[expect(clippy::disallowed_methods, reason = "a test starts the program as a shell would")]
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(QUACK);
+        command.args(args).current_dir(self.world.path()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.home()).env("RUBBER_DUCK_APP_SUPPORT", self.app());
+        command.env("EXA_API_KEY", "secret-of-the-daemon").env("TERM", "xterm-256color");
+        command.env("TMPDIR", "/tmp");
+        command
+    }
+
+    /// Runs the program to its end.
+    #[track_caller]
+    pub(crate) fn quack(&self, args: &[&str]) -> Cli {
+        Cli(self.command(args).stdin(Stdio::null()).output().expect("run quack"))
+    }
+
+    /// A directory with a few files, as a git repository would be.
+    #[track_caller]
+    pub(crate) fn repo(&self, name: &str) -> Repo {
+        let path = self.world.path().join(name);
+        let repo = Repo(std::fs::canonicalize(self.world.path()).expect("a path").join(name));
+        std::fs::create_dir_all(path.join(".git")).expect("a repository");
+        repo.write("src/main.rs", "fn main() {\n    println!(\"needle\");\n}\n");
+        repo.write("README.md", "# A repository\n");
+        repo
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).expect("signal the daemon");
+    }
+
+    /// Waits until the daemon has ended and gives its exit code, `None` for a signal.
+    #[track_caller]
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        let mut child = self.child.take().expect("a daemon");
+        wait_for("the daemon to end", || child.try_wait().expect("wait")).code()
+    }
+
+    /// Everything below the daemon.
+    pub(crate) fn descendants(&self) -> std::collections::BTreeSet<Process> {
+        descendants_of(self.pid())
+    }
+
+    /// The log's lines.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.app().join("duck-daemon.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Daemon {
+    /// A test may not leave anything behind, whether it passed or not.
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let pid = i32::try_from(child.id()).expect("a pid");
+        let below = descendants_of(pid);
+        drop(child.kill());
+        drop(child.wait());
+        if std::thread::panicking() {
+            eprint_log(&self.log());
+            return;
+        }
+        wait_within(Duration::from_secs(5), "everything below the daemon to end", || {
+            let left: Vec<_> = below.iter().filter(|process| is_alive(process)).collect();
+            left.is_empty().then_some(())
+        });
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a failed test shows its daemon's log")]
+fn eprint_log(log: &str) {
+    eprintln!("--- the daemon's log ---\n{log}");
+}
+
+/// A directory to attach to.
+pub(crate) struct Repo(pub(crate) PathBuf);
+
+impl Repo {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    #[track_caller]
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("create a directory");
+        std::fs::write(path, content).expect("write a file");
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).unwrap_or_default()
+    }
+}
+
+/// What a run of the program printed and how it ended.
+#[must_use = "check the exit code or the output"]
+#[derive(Debug)]
+pub(crate) struct Cli(Output);
+
+impl Cli {
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.0.status.code()
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.0.stdout).into_owned()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.0.stderr).into_owned()
+    }
+
+    /// The one JSON document that `--json` prints.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.0.stdout)
+            .unwrap_or_else(|error| panic!("not one JSON document ({error}): {self:?}"))
+    }
+
+    /// The output of a run that must have succeeded.
+    #[track_caller]
+    pub(crate) fn ok(&self) -> String {
+        assert_eq!(self.code(), Some(0), "{self:?}");
+        self.stdout()
+    }
+}

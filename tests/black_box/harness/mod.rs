@@ -1,0 +1,39 @@
+//! What every black-box test stands on: a daemon of its own, the raw wire, and waiting for facts.
+
+mod daemon;
+mod processes;
+mod wire;
+
+pub(crate) use daemon::Daemon;
+pub(crate) use processes::{Process, descendants_of, is_alive};
+pub(crate) use wire::{Session, Wire};
+
+use std::time::{Duration, Instant};
+
+/// How long a fact may take to become true before a test fails: far beyond every promise, so that a
+/// busy machine fails no test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Polls `probe` until it yields a value. Fails the test with `what` after [`PATIENCE`].
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
+    wait_within(PATIENCE, what, probe)
+}
+
+/// The same with a deadline of its own, for tests that promise a time.
+#[track_caller]
+pub(crate) fn wait_within<T>(
+    deadline: Duration,
+    what: &str,
+    mut probe: impl FnMut() -> Option<T>,
+) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = probe() {
+            return value;
+        }
+        assert!(start.elapsed() < deadline, "timed out after {deadline:?} waiting for {what}");
+        #[expect(clippy::disallowed_methods, reason = "the one poll interval of all tests")]
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,200 @@
+//! A worker that dies, hangs or is stopped costs its own session's calls and nothing else.
+
+use crate::harness::{Daemon, Process, is_alive, wait_for, wait_within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+fn signal(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).expect("signal a process");
+}
+
+/// The text for a bash call whose worker died of `cause`.
+fn died(cause: &str) -> String {
+    format!("Error: Worker died during bash ({cause}). It may have run; it was not retried.")
+}
+
+#[test]
+fn kill_9_on_a_worker_fails_only_its_own_calls_and_the_next_call_works() {
+    let daemon = Daemon::start();
+    let (repo_a, repo_b) = (daemon.repo("a"), daemon.repo("b"));
+    let wire = daemon.wire();
+    let (a, b) = (wire.attach(repo_a.path()), wire.attach(repo_b.path()));
+    let other = b.begin("bash", json!("sleep 2; echo undisturbed"));
+    let slow = [
+        a.begin(
+            "bash",
+            json!("echo run >> marker; setsid sleep 61 & sleep 60; echo late >> marker"),
+        ),
+        a.begin("bash", json!("sleep 60")),
+    ];
+    let worker = wait_for("both calls to run", || {
+        let worker = a.worker();
+        (worker["calls"].as_array()?.len() == 2 && repo_a.read("marker") == "run\n")
+            .then_some(worker)
+    });
+    let (old, undisturbed) = (a.pid("pid"), b.pid("pid"));
+    assert_eq!(worker["pid"], old);
+    let below = crate::harness::descendants_of(a.pid("monitorPid"));
+    assert!(4 <= below.len(), "worker, shells and sleeps: {below:?}");
+
+    let killed = Instant::now();
+    signal(old, Signal::SIGKILL);
+    for call in slow {
+        assert_eq!(call.text(), died("signal 9"));
+    }
+    assert!(killed.elapsed() < Duration::from_secs(1), "told after {:?}", killed.elapsed());
+    wait_within(Duration::from_secs(1), "everything of the dead worker to be gone", || {
+        (!below.iter().any(is_alive)).then_some(())
+    });
+
+    assert_eq!(a.bash("echo back"), "back\n\n[Exit code: 0]");
+    assert_ne!(a.pid("pid"), old);
+    let worker = a.worker();
+    assert_eq!((&worker["restarts"], &worker["lastDeath"]), (&json!(1), &json!("signal 9")));
+    assert_eq!(other.text(), "undisturbed\n\n[Exit code: 0]");
+    assert_eq!(b.pid("pid"), undisturbed, "the other session kept its worker");
+    assert_eq!(repo_a.read("marker"), "run\n", "the call ran once and did not go on");
+    assert!(daemon.log().contains("worker died"));
+}
+
+#[test]
+fn kill_9_on_a_monitor_is_the_same_as_on_its_worker() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let slow = session.begin("bash", json!("setsid sleep 61 & trap '' TERM; sleep 60"));
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    let monitor = session.pid("monitorPid");
+    let below = wait_for("the command's processes", || {
+        let below = crate::harness::descendants_of(monitor);
+        (below.iter().filter(|process| process.name == "sleep").count() == 2).then_some(below)
+    });
+    signal(monitor, Signal::SIGKILL);
+    assert_eq!(slow.text(), died("signal 9"));
+    wait_within(Duration::from_secs(2), "everything below the monitor to be gone", || {
+        (!below.iter().any(is_alive)).then_some(())
+    });
+    assert_eq!(session.bash("echo back"), "back\n\n[Exit code: 0]");
+}
+
+#[test]
+fn an_idle_worker_that_dies_is_replaced_by_the_next_call() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    for round in 1..=3 {
+        session.bash("true");
+        let old = session.pid("pid");
+        signal(old, Signal::SIGKILL);
+        wait_for("the death to be noticed", || {
+            (session.worker()["restarts"] == round).then_some(())
+        });
+        assert_eq!(session.bash("echo back"), "back\n\n[Exit code: 0]");
+        assert_ne!(session.pid("pid"), old);
+    }
+}
+
+#[test]
+fn a_worker_that_dies_again_and_again_fails_visibly_until_somebody_asks() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let failed = wait_for("the worker to fail", || {
+        let worker = session.worker();
+        if worker["state"] == "failed" {
+            return Some(worker);
+        }
+        if let Some(pid) = worker["pid"].as_i64() {
+            // It may be gone already.
+            kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).ok();
+        } else {
+            // Asks for the next one and does not wait for it.
+            drop(session.begin("bash", json!("sleep 5")));
+        }
+        None
+    });
+    assert_eq!(failed["restarts"], 6);
+    let asked = Instant::now();
+    assert_eq!(
+        session.bash("echo hi"),
+        "Error: Session worker failed 5 times in 60 s (last: signal 9)"
+    );
+    assert!(asked.elapsed() < Duration::from_secs(1), "refused after {:?}", asked.elapsed());
+    // Attaching is asking again.
+    wire.attach(std::path::Path::new(&session.path));
+    assert_eq!(session.bash("echo back"), "back\n\n[Exit code: 0]");
+}
+
+#[test]
+fn a_stopped_worker_is_killed_after_the_heartbeat_limit_and_said_to_be_so() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let (a, b) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
+    let slow = a.begin("bash", json!("sleep 120"));
+    wait_for("the call to run", || (a.worker()["state"] == "busy").then_some(()));
+    let pid = a.pid("pid");
+    let stopped = Process::find(pid).unwrap();
+    signal(pid, Signal::SIGSTOP);
+    wait_within(Duration::from_secs(15), "the silence to be noticed", || {
+        (a.worker()["state"] == "unresponsive").then_some(())
+    });
+    assert_eq!(a.bash("echo hi"), "Error: Worker not responding");
+    assert_eq!(b.bash("echo fine"), "fine\n\n[Exit code: 0]");
+    assert_eq!(slow.text(), died("not responding"));
+    assert!(!is_alive(&stopped));
+    assert_eq!(a.bash("echo back"), "back\n\n[Exit code: 0]");
+}
+
+#[test]
+fn a_worker_that_is_stopped_for_a_moment_is_not_harmed() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let slow = session.begin("bash", json!("sleep 3; echo done"));
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    let pid = session.pid("pid");
+    signal(pid, Signal::SIGSTOP);
+    let started = Instant::now();
+    wait_for("a second to pass", || (Duration::from_secs(1) < started.elapsed()).then_some(()));
+    signal(pid, Signal::SIGCONT);
+    assert_eq!(slow.text(), "done\n\n[Exit code: 0]");
+    assert_eq!(session.pid("pid"), pid);
+}
+
+#[test]
+fn a_stopped_supervisor_kills_nobody_when_it_goes_on() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let slow = session.begin("bash", json!("sleep 20; echo done"));
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    let pid = session.pid("pid");
+    daemon.signal(Signal::SIGSTOP);
+    let started = Instant::now();
+    wait_within(Duration::from_secs(30), "the heartbeat limit to pass", || {
+        (Duration::from_secs(17) < started.elapsed()).then_some(())
+    });
+    daemon.signal(Signal::SIGCONT);
+    assert_eq!(slow.text(), "done\n\n[Exit code: 0]");
+    assert_eq!(session.pid("pid"), pid);
+}
+
+#[test]
+fn a_workspace_that_is_gone_fails_calls_and_not_the_worker() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    session.bash("true");
+    let pid = session.pid("pid");
+    std::fs::remove_dir_all(repo.path()).unwrap();
+    let gone = format!("Error: Workspace not accessible: '{}'", session.path);
+    assert_eq!(session.bash("true"), gone);
+    assert_eq!(session.call("read_file", json!({"path": "README.md"})), gone);
+    assert_eq!(session.call("grep_search", json!({"pattern": "x"})), gone);
+    daemon.repo("a");
+    assert_eq!(session.call("read_file", json!("README.md")), "# A repository\n");
+    assert_eq!(session.pid("pid"), pid);
+}

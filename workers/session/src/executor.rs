@@ -1,0 +1,187 @@
+//! The tool executor: the worker's root actor.
+//!
+//! Owns: the calls in flight with their cancel handles, and the way back to the supervisor.
+//! Receives: [`Command`] (a frame), [`Close`] (the supervisor is gone).
+//! Blocks on: nothing. A call runs in a task of its own; blocking work inside it runs on the pool.
+//! Mailbox: the link sends one message at a time and waits for it.
+//! Ends: with the process.
+//!
+//! Invariant: every tool call is answered by exactly one `tool_finished`, unless the process dies.
+
+use crate::link::{self, Outbox};
+use crate::stage0::Started;
+use actix::prelude::*;
+use quackd_ipc::link::adopt;
+use quackd_process::sweep_strays_blocking;
+use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
+use quackd_protocol::worker::{
+    FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolCall, ToolFinished, ToolReport,
+};
+use quackd_protocol::{CallId, VERSION};
+use quackd_tools::{Call, Output, Toolbox};
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How long the last sweep may take before the process ends all the same; the monitor sweeps again.
+const LAST_SWEEP: Duration = Duration::from_millis(500);
+
+/// Runs the worker's actor system until it is told to end.
+pub(crate) fn serve(started: Started) -> ExitCode {
+    let code = Rc::new(Cell::new(ExitCode::SUCCESS));
+    let failed = Rc::clone(&code);
+    let system = System::new();
+    system.block_on(async move {
+        if let Err(error) = start(started).await {
+            crate::complain(&format!("worker cannot start: {error}"));
+            failed.set(ExitCode::FAILURE);
+            System::current().stop();
+        }
+    });
+    if let Err(error) = system.run() {
+        crate::complain(&format!("worker's runtime failed: {error}"));
+        code.set(ExitCode::FAILURE);
+    }
+    if !sweep_strays_blocking(&BTreeSet::new(), LAST_SWEEP).verified_empty {
+        crate::complain("processes are left to the monitor");
+    }
+    code.get()
+}
+
+async fn start(started: Started) -> std::io::Result<()> {
+    let Started { control, start, sandbox } = started;
+    let (reading, writing) = tokio::io::split(adopt(control)?);
+    let outbox = link::start_writer(writing);
+    let toolbox = Rc::new(Toolbox::new(
+        start.workspace.into(),
+        start.run_dir.into(),
+        start.env,
+        start.safe_mode,
+    ));
+    let executor =
+        ToolExecutor { toolbox, outbox: outbox.clone(), in_flight: HashMap::new() }.start();
+    let hello = Hello {
+        proto: FRAME_PROTOCOL,
+        version: VERSION.to_owned(),
+        pid: std::process::id(),
+        sandbox,
+    };
+    outbox.send(&FromWorker::Hello(hello)).await;
+    actix::spawn(link::read_into(reading, executor));
+    Ok(())
+}
+
+/// See the module's documentation.
+pub(crate) struct ToolExecutor {
+    toolbox: Rc<Toolbox>,
+    outbox: Outbox,
+    in_flight: HashMap<CallId, CancellationToken>,
+}
+
+impl Actor for ToolExecutor {
+    type Context = Context<Self>;
+
+    /// The futures of running calls are dropped with the actor, and each kills its command.
+    fn stopped(&mut self, _: &mut Self::Context) {
+        System::current().stop();
+    }
+}
+
+/// A frame from the supervisor.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct Command(ToWorker);
+
+impl From<ToWorker> for Command {
+    fn from(frame: ToWorker) -> Self {
+        Self(frame)
+    }
+}
+
+impl Handler<Command> for ToolExecutor {
+    type Result = ();
+
+    fn handle(&mut self, Command(frame): Command, ctx: &mut Self::Context) {
+        match frame {
+            ToWorker::ToolCall(call) => self.admit(call, ctx),
+            ToWorker::Cancel { call_id } => {
+                if let Some(cancel) = self.in_flight.get(&call_id) {
+                    cancel.cancel();
+                }
+            }
+            ToWorker::Ping { seq } => self.outbox.offer(&FromWorker::Pong { seq }),
+            ToWorker::Shutdown {} => ctx.stop(),
+            ToWorker::Start(_) => {
+                let text = "a second start frame was ignored".to_owned();
+                self.outbox.offer(&FromWorker::Warning { text });
+            }
+        }
+    }
+}
+
+impl ToolExecutor {
+    fn admit(&mut self, call: ToolCall, ctx: &mut Context<Self>) {
+        let outbox = self.outbox.clone();
+        if MAX_CALLS_PER_SESSION <= self.in_flight.len()
+            || self.in_flight.contains_key(&call.call_id)
+        {
+            let refusal = Output::error("Session is busy: too many calls are running");
+            actix::spawn(async move { outbox.send(&finished(call.call_id, refusal)).await });
+            return;
+        }
+        let cancel = CancellationToken::new();
+        self.in_flight.insert(call.call_id.clone(), cancel.clone());
+        let toolbox = Rc::clone(&self.toolbox);
+        let id = call.call_id.clone();
+        let run = async move {
+            let output = quackd_tools::execute(
+                toolbox,
+                Call {
+                    call_id: call.call_id.0,
+                    tool: call.tool,
+                    arguments: call.arguments,
+                    deadline: Duration::from_millis(call.deadline_ms),
+                    safe_mode: call.safe_mode,
+                    cancel,
+                },
+            )
+            .await;
+            (id, output)
+        };
+        // The actor owns the future: when the actor ends, the call is dropped and its command killed.
+        ctx.spawn(run.into_actor(self).map(|(id, output), executor, _| {
+            executor.in_flight.remove(&id);
+            let outbox = executor.outbox.clone();
+            actix::spawn(async move { outbox.send(&finished(id, output)).await });
+        }));
+    }
+}
+
+fn finished(call_id: CallId, output: Output) -> FromWorker {
+    let Output { text, report, data } = output;
+    let (text, report) = match serde_json::value::to_raw_value(&text) {
+        Ok(text) => (text, report),
+        // A string always has a JSON form; if it ever has not, the call still gets its answer.
+        Err(_) => {
+            (serde_json::value::RawValue::NULL.to_owned(), ToolReport { is_error: true, ..report })
+        }
+    };
+    let data = data.and_then(|data| serde_json::value::to_raw_value(&data).ok());
+    FromWorker::ToolFinished(ToolFinished { call_id, text, report, data })
+}
+
+/// The control channel has ended: the supervisor is gone or wants the worker gone.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct Close;
+
+impl Handler<Close> for ToolExecutor {
+    type Result = ();
+
+    fn handle(&mut self, _: Close, ctx: &mut Self::Context) {
+        ctx.stop();
+    }
+}

@@ -1,0 +1,39 @@
+//! The session worker: one process per session, the only place where tools run.
+//!
+//! In reading order:
+//! - [`stage0`]: single-threaded start: limits, the monitor process, the first frame, confinement.
+//! - [`link`]: frames in, frames out.
+//! - [`executor`]: the actor that admits calls, keeps their cancel handles and answers each exactly once.
+//!
+//! The worker reads no configuration, no environment and no file of the supervisor. It holds no secret.
+//! It never links `quackd-store`: it cannot write metadata.
+
+mod executor;
+mod link;
+mod stage0;
+
+use quackd_protocol::worker::EXIT_TERMINAL;
+use std::process::ExitCode;
+
+/// Runs as a worker until the supervisor says so or is gone. Called by `quack worker` before anything
+/// else has happened in the process.
+///
+/// In the first process that enters (the supervisor's direct child) this never returns: it becomes the
+/// monitor.
+#[must_use]
+pub fn main() -> ExitCode {
+    match stage0::enter() {
+        Ok(started) => executor::serve(started),
+        Err(error) => {
+            complain(&format!("worker cannot start: {error}"));
+            ExitCode::from(EXIT_TERMINAL)
+        }
+    }
+}
+
+/// One line for the supervisor, which keeps the last lines of a worker's stderr for its death report.
+fn complain(text: &str) {
+    use std::io::Write;
+    // There is nobody else to tell.
+    drop(writeln!(std::io::stderr(), "{text}"));
+}
