@@ -9,6 +9,7 @@ use quackd_protocol::limits::MAX_SESSIONS;
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
 use quackd_protocol::{SessionId, WorkspaceId};
 use serde_json::Map;
+use std::collections::HashMap;
 
 /// What a new session needs from outside.
 #[derive(Debug, Clone)]
@@ -56,6 +57,18 @@ pub(crate) fn active(metadata: &Metadata) -> Option<&Session> {
 /// The workspace of a session.
 pub(crate) fn workspace_of<'a>(metadata: &'a Metadata, session: &Session) -> Option<&'a Workspace> {
     metadata.workspaces.iter().find(|w| w.id == session.workspace_id)
+}
+
+/// Notes that a session did something at `now`.
+pub(crate) fn touch(metadata: &mut Metadata, id: &SessionId, now: String) {
+    if let Some(session) = metadata.sessions.iter_mut().find(|s| s.id == *id) {
+        session.last_active_at = now;
+    }
+}
+
+/// Every workspace's path by its id, for lists.
+pub(crate) fn paths(metadata: &Metadata) -> HashMap<&WorkspaceId, &str> {
+    metadata.workspaces.iter().map(|w| (&w.id, w.path.as_str())).collect()
 }
 
 /// The sessions of a selection, in stored order.

@@ -104,6 +104,7 @@ fn run_locked(
     home: Home,
     _lock: &InstanceLock,
 ) -> Result<Ended, StartError> {
+    retire_run_dir(&home)?;
     let (metadata, saving) = load(&home);
     let exe = system("open our own executable", SelfExe::open())?;
     let socket = home.socket();
@@ -146,6 +147,29 @@ fn wait_for_start(
         let ended = std::io::Error::other("the thread ended");
         system("start the actors' thread", Err(ended))
     })
+}
+
+/// Puts aside what sessions of the last run spilled, and deletes it while the daemon serves already.
+/// Workers of a daemon that was killed may still be ending: what they write goes with it.
+fn retire_run_dir(home: &Home) -> Result<(), StartError> {
+    const RETIRED: &str = "run.old-";
+    let retired = home.dir().join(format!("{RETIRED}{}", std::process::id()));
+    #[expect(clippy::disallowed_methods, reason = "nothing durable: if it fails, old spills stay")]
+    if let Err(error) = std::fs::rename(home.run_dir(), retired) {
+        tracing::warn!(%error, "cannot put the old run directory aside");
+    }
+    home.prepare_blocking()?;
+    let dir = home.dir().to_path_buf();
+    let delete = std::thread::Builder::new().name("retire".into()).spawn(move || {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        for entry in entries.filter(|e| e.file_name().to_string_lossy().starts_with(RETIRED)) {
+            if let Err(error) = std::fs::remove_dir_all(entry.path()) {
+                tracing::warn!(%error, "cannot delete an old run directory");
+            }
+        }
+    });
+    // Without a thread the next start deletes it.
+    delete.map(drop).or(Ok(()))
 }
 
 /// Loads the metadata. A file that can neither be used nor be set aside, for example one of a newer

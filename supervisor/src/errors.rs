@@ -39,7 +39,7 @@ pub(crate) enum MethodError {
     NoRandom(std::io::Error),
     #[error("Daemon is shutting down")]
     ShuttingDown,
-    #[error("Daemon is overloaded, try again")]
+    #[error("Daemon or its disk is overloaded, try again")]
     Overloaded,
 }
 

@@ -1,4 +1,4 @@
-//! The supervisor: the one process that knows every session, holds every secret and never runs a tool.
+//! The supervisor: the one process that knows every session and never runs a tool.
 //!
 //! In the order in which a tool call passes:
 //! - [`listener`] accepts clients, [`connection`] reads their lines, [`wire`] parses them, [`methods`]

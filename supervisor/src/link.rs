@@ -17,8 +17,10 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
-/// Frames of one worker that this version does not know, after which they are no longer logged.
+/// Frames of one worker that this version does not know: the first are logged, and a worker that sends
+/// more than a neighbouring version ever would is ended.
 const UNKNOWN_LOGGED: u32 = 10;
+const MAX_UNKNOWN: u32 = 10_000;
 
 /// Queues frames for one worker. Dropping it closes the writing side.
 #[derive(Debug)]
@@ -85,6 +87,8 @@ async fn read(half: ReadHalf<UnixStream>, generation: u64, handle: Addr<WorkerHa
                 if unknown <= UNKNOWN_LOGGED {
                     let tag: String = tag.chars().take(64).collect();
                     tracing::warn!(tag, "skipped a frame of another version");
+                } else if MAX_UNKNOWN < unknown {
+                    break Some("too many unknown frames".to_owned());
                 }
             }
             Err(error) => break Some(error.to_string()),

@@ -13,7 +13,7 @@
 
 use crate::catalog::{self, Fresh, Selection};
 use crate::errors::MethodError;
-use crate::services::Services;
+use crate::services::{Services, now_text};
 use crate::worker_handle::{Describe, Drain as DrainWorker, WorkerHandle};
 use actix::prelude::*;
 use quackd_protocol::SessionId;
@@ -210,6 +210,8 @@ impl Handler<Attach> for Registry {
             Ok(attached) => attached,
             Err(error) => return Box::pin(async { Err(error) }),
         };
+        // In force at once, also while the change is on its way to the disk: a session that shall be
+        // safe must not be unsafe for a moment.
         if let Some(safe_mode) = msg.safe_mode {
             self.safe_mode.insert(data.session.id.clone(), safe_mode);
         }
@@ -231,7 +233,19 @@ impl Handler<Attach> for Registry {
 /// Which session a reference means; the active one without a reference.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Option<FoundSession>, MethodError>")]
-pub(crate) struct FindSession(pub(crate) Option<String>);
+pub(crate) struct FindSession {
+    pub(crate) reference: Option<String>,
+    pub(crate) purpose: Purpose,
+}
+
+/// Whether a look-up counts as the session's doing something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A tool call: `lastActiveAt` moves on. It becomes durable with the next change, or at the stop.
+    Use,
+    /// Anything else.
+    Look,
+}
 
 /// A session and who handles it.
 #[derive(Debug, Clone)]
@@ -247,19 +261,19 @@ impl Handler<FindSession> for Registry {
     type Result = Result<Option<FoundSession>, MethodError>;
 
     /// `Ok(None)`: no reference and no active session.
-    fn handle(
-        &mut self,
-        FindSession(reference): FindSession,
-        _: &mut Self::Context,
-    ) -> Self::Result {
-        let session = match &reference {
+    fn handle(&mut self, msg: FindSession, _: &mut Self::Context) -> Self::Result {
+        let found = match &msg.reference {
             Some(reference) => Some(
                 catalog::find(&self.metadata, reference)
                     .ok_or_else(|| MethodError::SessionNotFound(reference.clone()))?,
             ),
             None => catalog::active(&self.metadata),
         };
-        session.cloned().map(|session| self.found(session)).transpose()
+        let Some(session) = found.cloned() else { return Ok(None) };
+        if msg.purpose == Purpose::Use {
+            catalog::touch(&mut self.metadata, &session.id, now_text());
+        }
+        self.found(session).map(Some)
     }
 }
 
@@ -277,15 +291,15 @@ impl Handler<ListSessions> for Registry {
         _: &mut Self::Context,
     ) -> Self::Result {
         let active = catalog::active(&self.metadata).map(|s| s.id.clone());
+        let paths = catalog::paths(&self.metadata);
         let rows: Vec<(SessionInfo, Option<Addr<WorkerHandle>>)> =
             catalog::select(&self.metadata, &selection)
                 .map(|session| {
-                    let workspace_path = catalog::workspace_of(&self.metadata, session)
-                        .map_or_else(|| "unknown".to_owned(), |w| w.path.clone());
+                    let path = paths.get(&session.workspace_id).copied().unwrap_or("unknown");
                     let info = SessionInfo {
                         id: session.id.clone(),
                         name: session.name.clone(),
-                        workspace_path,
+                        workspace_path: path.to_owned(),
                         is_active: Some(&session.id) == active.as_ref(),
                         is_running: false,
                         last_active_at: session.last_active_at.clone(),
@@ -345,13 +359,19 @@ pub(crate) struct Drain {
 impl Handler<Drain> for Registry {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, Drain { until }: Drain, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, Drain { until }: Drain, ctx: &mut Self::Context) -> Self::Result {
         self.draining = true;
+        let unsaved = self.metadata != *self.durable && matches!(self.saving_to, Saving::To(_));
+        let saved = unsaved.then(|| self.save(ctx));
         let drained: Vec<_> =
             self.handles.values().map(|handle| handle.send(DrainWorker { until })).collect();
         Box::pin(async move {
             // Sent to all before the first is awaited: sessions drain side by side.
             futures_util::future::join_all(drained).await;
+            if let Some(saved) = saved {
+                // A failure is in the log already.
+                saved.await.ok();
+            }
         })
     }
 }

@@ -18,15 +18,20 @@ use quackd_supervision::Cause;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Requests waiting for the main thread: every worker may be spawned and reaped at once.
 const QUEUE: usize = 2 * MAX_WORKERS;
 
-/// Longest time that ending strays may keep the main thread from starting workers.
-const SWEEP_LIMIT: Duration = Duration::from_secs(1);
+/// Longest time that ending strays may keep the main thread from starting workers and from reporting
+/// ends. What is left then hangs in the kernel, and is swept again every [`SWEEP_AGAIN`].
+const SWEEP_LIMIT: Duration = Duration::from_millis(200);
+const SWEEP_AGAIN: Duration = Duration::from_secs(1);
+
+/// Pause before a worker that could not be watched is tried again.
+const WATCH_AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 enum Job {
@@ -86,8 +91,10 @@ impl Spawner {
 
     /// Waits until `process` has ended and takes its status. `None` if the status was lost.
     pub(crate) async fn ended(&self, process: ProcessHandle) -> Option<Exit> {
-        if let Err(error) = process.exited().await {
-            tracing::error!(pid = process.pid(), %error, "cannot watch a worker");
+        // Watching takes a descriptor. Without one the worker is not dead: it is watched later.
+        while let Err(error) = process.exited().await {
+            tracing::error!(pid = process.pid(), %error, "cannot watch a worker yet");
+            tokio::time::sleep(WATCH_AGAIN).await;
         }
         let (answer, answered) = oneshot::channel();
         self.offer(Job::Reap { process, answer }).ok()?;
@@ -111,33 +118,45 @@ impl Spawner {
 /// [`Spawner`] is gone.
 pub(crate) fn serve_blocking(jobs: &Jobs, exe: &SelfExe, metrics: &Arc<Metrics>) {
     let mut live = BTreeSet::new();
-    while let Ok(job) = jobs.0.recv() {
+    let mut is_swept = true;
+    loop {
+        let job = match is_swept {
+            true => jobs.0.recv().map_err(|_closed| RecvTimeoutError::Disconnected),
+            false => jobs.0.recv_timeout(SWEEP_AGAIN),
+        };
         match job {
-            Job::Stop => break,
-            Job::Spawn { stdin, answer } => {
+            Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => is_swept = sweep(&live, metrics),
+            Ok(Job::Spawn { stdin, answer }) => {
                 let spawned = spawn(exe, stdin, &mut live);
                 // The actor that asked may be gone; then the worker sees its channel close and ends.
                 answer.send(spawned).ok();
             }
-            Job::Reap { process, answer } => {
+            Ok(Job::Reap { process, answer }) => {
                 let exit = process.try_reap().unwrap_or_else(|error| {
                     tracing::error!(pid = process.pid(), %error, "cannot reap a worker");
                     None
                 });
                 live.remove(&process.pid());
-                let sweep = sweep_strays_blocking(&live, SWEEP_LIMIT);
-                if sweep.killed != 0 {
-                    metrics.strays_killed.add(u64::from(sweep.killed));
-                    tracing::warn!(
-                        killed = sweep.killed,
-                        all_gone = sweep.verified_empty,
-                        "ended stray processes"
-                    );
-                }
+                is_swept = sweep(&live, metrics);
                 answer.send(exit).ok();
             }
         }
     }
+}
+
+/// Ends every child that is not a known monitor. `false` if some are left.
+fn sweep(live: &BTreeSet<u32>, metrics: &Arc<Metrics>) -> bool {
+    let sweep = sweep_strays_blocking(live, SWEEP_LIMIT);
+    if sweep.killed != 0 {
+        metrics.strays_killed.add(u64::from(sweep.killed));
+        tracing::warn!(
+            killed = sweep.killed,
+            all_gone = sweep.verified_empty,
+            "ended stray processes"
+        );
+    }
+    sweep.verified_empty
 }
 
 fn spawn(

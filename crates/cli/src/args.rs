@@ -11,7 +11,7 @@ use std::time::Duration;
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 busy or deadline, \
 130 interrupted.";
 
-/// Supervises coding-agent sessions: one sandboxed worker process per session.
+/// Supervises coding-agent sessions: one worker process per session.
 #[derive(Debug, Parser)]
 #[command(
     name = "quack",
@@ -171,7 +171,7 @@ pub(crate) struct AbortArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack daemon\n  quack daemon --verbose")]
 pub(crate) struct DaemonArgs {
-    /// Log more, also to stderr
+    /// Copy the log to stderr; QUACKD_LOG=debug says more
     #[arg(long)]
     pub(crate) verbose: bool,
     /// Detach from the terminal; used when a verb starts the daemon

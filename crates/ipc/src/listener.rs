@@ -7,7 +7,6 @@
 use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::tokio::{Listener as _, Stream as _};
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName};
-use interprocess::os::unix::local_socket::ListenerOptionsExt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -96,7 +95,8 @@ impl BoundSocket {
         let name = path.to_fs_name::<GenericFilePath>().map_err(bind)?;
         let options = ListenerOptions::new().name(name).reclaim_name(false);
         #[cfg(target_os = "linux")]
-        let options = options.mode(0o600);
+        let options =
+            interprocess::os::unix::local_socket::ListenerOptionsExt::mode(options, 0o600);
         let listener = options.create_tokio().map_err(bind)?;
         let found = std::fs::symlink_metadata(path).map_err(bind)?;
         let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };

@@ -4,7 +4,6 @@
 //! It has its own small harness, because a worker must be single-threaded from its first line. The
 //! tests run one after the other: all of them adopt orphans.
 
-#![cfg_attr(not(target_os = "linux"), expect(unused, reason = "only Linux has monitors"))]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "this file is a test target")]
 #![expect(clippy::indexing_slicing, reason = "this file is a test target")]
 #![expect(
@@ -21,7 +20,6 @@ use quackd_process::{
     set_process_name, spawn_detached_blocking, spawn_worker_blocking, split_off_monitor,
     sweep_strays_blocking,
 };
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -155,7 +153,11 @@ fn daemon() {
     exit(3);
 }
 
+#[cfg(not(target_os = "linux"))]
+fn headless() {}
+
 /// A process whose first thread has ended while another one lives on.
+#[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "nothing safe ends only the first thread")]
 fn headless() {
     std::thread::spawn(|| {
@@ -193,11 +195,9 @@ impl Worker {
     }
 
     fn start_as(args: &[&str]) -> Self {
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .unwrap();
-        let started = spawn_worker_blocking(&SelfExe::open().unwrap(), args, theirs).unwrap();
-        let channel = UnixStream::from(ours);
+        let (channel, theirs) = UnixStream::pair().unwrap();
+        let started =
+            spawn_worker_blocking(&SelfExe::open().unwrap(), args, theirs.into()).unwrap();
         channel.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         Self { process: started.process, stderr: started.stderr, channel: BufReader::new(channel) }
     }

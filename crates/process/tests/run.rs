@@ -42,9 +42,14 @@ fn bash(tag: &str, script: &str) -> Command {
         grace: 2 * SECOND,
         abort_grace: Duration::from_millis(100),
         cancel: CancellationToken::new(),
-        tag: tag.to_owned(),
+        tag: unique(tag),
         spill: None,
     }
+}
+
+/// The tests look for tags in all processes, and may themselves run more than once at a time.
+fn unique(tag: &str) -> String {
+    format!("{tag}.{}", std::process::id())
 }
 
 fn stdout(finished: &Finished) -> String {
@@ -69,7 +74,7 @@ fn assert_gone(pids: &[u32]) {
 
 /// Processes, zombies included, whose environment carries the tag.
 fn tagged(tag: &str) -> Vec<u32> {
-    let entry = format!("{CALL_VARIABLE}={tag}");
+    let entry = format!("{CALL_VARIABLE}={}", unique(tag));
     let all = fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|process| process.file_name().to_str()?.parse().ok())
         .filter(|pid: &u32| {
@@ -235,6 +240,7 @@ async fn a_flood_is_counted_in_bounded_memory() {
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = peak_kib();
     let mut command = bash("flood", &format!("yes | head -c {FLOOD}"));
+    command.deadline = 120 * SECOND;
     command.spill = Some(SpillTarget {
         dir: dir.path().to_owned(),
         name: "bash-flood.log".to_owned(),
@@ -366,7 +372,9 @@ async fn a_command_cancelled_before_its_start_does_not_run() {
     let file = dir.path().join("started");
     let command = bash("early", &format!("touch {}", file.display()));
     command.cancel.cancel();
-    assert!(matches!(run(command).await, Err(LaunchError::Aborted)));
+    // On a task of its own: the future may move between threads.
+    let outcome = tokio::spawn(run(command)).await.unwrap();
+    assert!(matches!(outcome, Err(LaunchError::Aborted)));
     assert!(!file.exists());
 }
 
@@ -376,7 +384,7 @@ async fn commands_do_not_end_each_others_background_processes() {
     // The long one has a child, an orphan with the tag and an orphan without; it looks after the
     // short one has ended.
     let long = "sleep 60 & a=$!; b=$( (setsid sleep 60 >/dev/null & echo $!) ); \
-        c=$( (env -i setsid sleep 60 >/dev/null & echo $!) ); sleep 0.7; \
+        c=$( (env -i setsid sleep 60 >/dev/null & echo $!) ); sleep 1.5; \
         kill -0 $a $b $c && echo $a $b $c | tr ' ' '\\n'";
     let short = "sleep 0.3; (setsid sleep 60 & echo $!)";
     let (long, short) = tokio::join!(run(bash("long", long)), run(bash("short", short)));
@@ -414,13 +422,16 @@ async fn the_environment_is_exactly_what_was_given_and_the_tag() {
     command.args.clear();
     command.env.push(("DUCK".to_owned(), "with = and\nnewline".to_owned()));
     let finished = run(command).await.unwrap();
-    let expected = "PATH=/usr/bin:/bin\nDUCK=with = and\nnewline\nQUACKD_CALL=environment\n";
+    let expected = format!(
+        "PATH=/usr/bin:/bin\nDUCK=with = and\nnewline\nQUACKD_CALL={}\n",
+        unique("environment")
+    );
     let sorted = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
         lines.sort();
         lines
     };
-    assert_eq!(sorted(&stdout(&finished)), sorted(expected));
+    assert_eq!(sorted(&stdout(&finished)), sorted(&expected));
 }
 
 #[tokio::test]

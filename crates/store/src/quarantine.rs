@@ -1,4 +1,5 @@
-//! Setting a bad file aside: it is moved, never deleted or written over.
+//! Setting a bad file aside: it is moved, never written over. Of the files set aside the oldest is
+//! deleted when there would be more than five.
 
 use crate::replace::{move_aside_blocking, with_suffix};
 use std::fs;

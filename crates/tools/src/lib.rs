@@ -3,8 +3,7 @@
 //! Owns: the order of the checks before a tool runs, and every answer text.
 //! Called by: the tool executor of `workers/session`, once per call.
 //!
-//! The texts are a promise to clients and to models: `docs/protocol.md` lists them, and the tables in
-//! `tests/` hold them.
+//! The texts are a promise to clients and to models; the tables in `tests/` hold them.
 
 mod toolbox;
 

@@ -2,7 +2,7 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::registry::FindSession;
+use crate::registry::{FindSession, Purpose};
 use crate::wire::{Request, reference};
 use crate::worker_handle::AbortCalls;
 use quackd_protocol::client::AbortData;
@@ -19,7 +19,7 @@ pub(super) async fn abort(request: &Request, caller: &Caller) -> Result<AbortDat
     let AbortParams { session_id } = params(request, "abort")?;
     let found = caller
         .registry
-        .send(FindSession(reference(&session_id)))
+        .send(FindSession { reference: reference(&session_id), purpose: Purpose::Look })
         .await??
         .ok_or(MethodError::NoSessionToAbort)?;
     if found.handle.send(AbortCalls).await? == 0 {

@@ -3,7 +3,7 @@
 use super::{Caller, params};
 use crate::catalog::Fresh;
 use crate::errors::MethodError;
-use crate::registry::{Attach, FindSession};
+use crate::registry::{Attach, FindSession, Purpose};
 use crate::services::now_text;
 use crate::wire::Request;
 use crate::worker_handle::Wake;
@@ -25,13 +25,15 @@ pub(super) async fn attach(request: &Request, caller: &Caller) -> Result<AttachD
     };
     let data = attach_path(caller, path, activate.unwrap_or(true), safe_mode).await?;
     // The worker is started now, so that the first call finds it ready; nobody waits for it.
-    if let Ok(Some(found)) =
-        caller.registry.send(FindSession(Some(data.session.id.0.clone()))).await?
-    {
+    let find = FindSession { reference: Some(data.session.id.0.clone()), purpose: Purpose::Look };
+    if let Ok(Some(found)) = caller.registry.send(find).await? {
         found.handle.send(Wake).await.ok();
     }
     Ok(data)
 }
+
+/// A disk that does not answer must not hold a request for ever either. The change may still be made.
+const SAVE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Shared with `quack.tool`, which attaches without activating.
 pub(super) async fn attach_path(
@@ -43,7 +45,7 @@ pub(super) async fn attach_path(
     let path = resolve(path).await?;
     let session_id = SessionId(quackd_home::new_id().map_err(MethodError::NoRandom)?);
     let fresh = Fresh { session_id, now: now_text() };
-    caller.registry.send(Attach { path, activate, safe_mode, fresh }).await?
+    caller.registry.send(Attach { path, activate, safe_mode, fresh }).timeout(SAVE_LIMIT).await?
 }
 
 /// The workspace of a directory. Runs on the blocking pool: it reads the file system.

@@ -6,7 +6,7 @@
 use super::attach::{attach_path, resolve};
 use super::{Caller, params};
 use crate::errors::{CallError, MethodError};
-use crate::registry::{FindSession, FoundSession};
+use crate::registry::{FindSession, FoundSession, Purpose};
 use crate::wire::{self, Request, js_string, reference, truthy};
 use crate::worker_handle::{CallDone, CallTool};
 use bytes::Bytes;
@@ -93,7 +93,7 @@ async fn session_of_voice_call(
 ) -> Result<FoundSession, MethodError> {
     let found = caller
         .registry
-        .send(FindSession(reference(&asked.session_id)))
+        .send(FindSession { reference: reference(&asked.session_id), purpose: Purpose::Use })
         .await??
         .ok_or(MethodError::NoSessionForTool)?;
     match &asked.workspace_path {
@@ -140,7 +140,8 @@ async fn session_of_quack_tool(
         }
         _ => None,
     };
-    caller.registry.send(FindSession(id)).await??.ok_or(MethodError::NoSessionForTool)
+    let find = FindSession { reference: id, purpose: Purpose::Use };
+    caller.registry.send(find).await??.ok_or(MethodError::NoSessionForTool)
 }
 
 async fn run(session: FoundSession, wanted: Wanted) -> Answer {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// How long a closed control channel waits for the exit that explains it.
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
 
-/// Warnings of one worker process that are logged.
-const WARNINGS_LOGGED: u32 = 100;
+/// Warnings that one worker process may send. There is no reason for more than a handful.
+const MAX_WARNINGS: u32 = 1000;
 
 /// The link read a frame.
 #[derive(Debug, Message)]
@@ -36,16 +36,22 @@ impl Handler<FrameArrived> for WorkerHandle {
                 self.condemn(Cause::Protocol("the first frame was no hello".into()), ctx);
             }
             FromWorker::ToolFinished(finished) => self.finished(finished, ctx),
-            FromWorker::Pong { seq } => {
+            // Every frame is an answer to one of ours or one of a few warnings: a worker cannot keep the
+            // supervisor busy with anything else.
+            FromWorker::Pong { seq } if self.pinged.take() == Some(seq) => {
                 let due = self.heartbeat.on_pong(seq, Instant::now());
                 self.arm_heartbeat(due, ctx);
             }
-            FromWorker::Warning { text } => {
-                self.warnings = self.warnings.saturating_add(1);
-                if self.warnings <= WARNINGS_LOGGED {
-                    let text: String = text.chars().take(500).collect();
-                    tracing::warn!(session = %self.session, text, "worker warns");
-                }
+            FromWorker::Pong { .. } => {
+                self.condemn(Cause::Protocol("a pong without a ping".into()), ctx);
+            }
+            FromWorker::Warning { text } if self.warnings < MAX_WARNINGS => {
+                self.warnings += 1;
+                let text: String = text.chars().take(500).collect();
+                tracing::warn!(session = %self.session, text, "worker warns");
+            }
+            FromWorker::Warning { .. } => {
+                self.condemn(Cause::Protocol("too many warnings".into()), ctx);
             }
         }
     }
@@ -71,6 +77,7 @@ impl WorkerHandle {
         }
         self.idle_since = now;
         self.heartbeat = Heartbeat::new(HEARTBEAT, now);
+        self.pinged = None;
         let due = self.heartbeat.next_wakeup();
         self.arm_heartbeat(due, ctx);
         self.arm_life(ctx);
@@ -82,8 +89,9 @@ impl WorkerHandle {
     pub(super) fn finished(&mut self, finished: ToolFinished, ctx: &mut Context<Self>) {
         let ToolFinished { call_id, text, report, data } = finished;
         let Some(number) = self.calls.sent_number(&call_id) else {
-            // Answered already, by its deadline: the late answer is nobody's.
-            return;
+            // A call that we answered ourselves has condemned its worker already, so that this is an
+            // answer to nothing, or a second one.
+            return self.condemn(Cause::Protocol("a result without a call".into()), ctx);
         };
         if !text.get().starts_with('"') {
             return self.condemn(Cause::Protocol("a result that is no text".into()), ctx);
@@ -118,6 +126,7 @@ impl WorkerHandle {
         match action {
             Action::Nothing => {}
             Action::Ping(seq) => {
+                self.pinged = Some(seq);
                 if let Some(process) = &self.process
                     && process.offer(&ToWorker::Ping { seq }).is_err()
                 {

@@ -52,6 +52,8 @@ pub(crate) struct WorkerHandle {
     generation: u64,
     calls: Calls,
     heartbeat: Heartbeat,
+    /// The ping that is not answered yet.
+    pinged: Option<u64>,
     heartbeat_timer: Option<SpawnHandle>,
     life_timer: Option<SpawnHandle>,
     idle_since: Instant,
@@ -73,6 +75,7 @@ impl WorkerHandle {
             generation: 0,
             calls: Calls::default(),
             heartbeat: Heartbeat::new(HEARTBEAT, now),
+            pinged: None,
             heartbeat_timer: None,
             life_timer: None,
             idle_since: now,

@@ -22,6 +22,7 @@ use std::process::ExitCode;
 /// monitor.
 #[must_use]
 pub fn main() -> ExitCode {
+    abort_on_panic();
     match stage0::enter() {
         Ok(started) => executor::serve(started),
         Err(error) => {
@@ -29,6 +30,15 @@ pub fn main() -> ExitCode {
             ExitCode::from(EXIT_TERMINAL)
         }
     }
+}
+
+/// Ends the process at the first panic, whatever the build profile: a worker whose executor is gone but
+/// whose process lives would be found by its silence only.
+fn abort_on_panic() {
+    std::panic::set_hook(Box::new(|info| {
+        complain(&format!("panic: {info}").replace('\n', " "));
+        std::process::abort();
+    }));
 }
 
 /// One line for the supervisor, which keeps the last lines of a worker's stderr for its death report.

@@ -1,0 +1,244 @@
+//! The figures of one run, as a table for people and as one JSON document for programs.
+
+use crate::machine::Machine;
+use crate::samples::Samples;
+use serde::Serialize;
+
+/// What a figure is measured in. Values are seconds, per second, bytes, bytes per second, or percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Unit {
+    Seconds,
+    PerSecond,
+    Bytes,
+    BytesPerSecond,
+    Percent,
+}
+
+impl Unit {
+    /// Of a rate, more is better; of all else, less.
+    fn is_rate(self) -> bool {
+        matches!(self, Self::PerSecond | Self::BytesPerSecond)
+    }
+
+    fn show(self, value: f64) -> String {
+        match self {
+            Self::Seconds if value < 1e-3 => format!("{:.1} us", value * 1e6),
+            Self::Seconds if value < 1.0 => format!("{:.2} ms", value * 1e3),
+            Self::Seconds => format!("{value:.2} s"),
+            Self::PerSecond => format!("{value:.0} /s"),
+            Self::Bytes => format!("{:.2} MiB", value / MIB),
+            Self::BytesPerSecond => format!("{:.0} MiB/s", value / MIB),
+            Self::Percent => format!("{value:.3} %"),
+        }
+    }
+}
+
+/// Bytes in a MiB.
+pub(crate) const MIB: f64 = 1024.0 * 1024.0;
+
+/// The limits of a figure. Both absent: the figure only explains others.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Target {
+    pub(crate) must: Option<f64>,
+    pub(crate) aim: Option<f64>,
+    /// The limits are about the 99th percentile and not about the median.
+    pub(crate) judges_p99: bool,
+}
+
+impl Target {
+    /// For information.
+    pub(crate) const NONE: Self = Self { must: None, aim: None, judges_p99: false };
+
+    /// One limit for the median.
+    pub(crate) fn must(must: f64) -> Self {
+        Self { must: Some(must), ..Self::NONE }
+    }
+
+    /// A limit for the median, and what we would like.
+    pub(crate) fn must_aim(must: f64, aim: f64) -> Self {
+        Self { aim: Some(aim), ..Self::must(must) }
+    }
+
+    /// The same limits for the 99th percentile.
+    pub(crate) fn of_p99(self) -> Self {
+        Self { judges_p99: true, ..self }
+    }
+}
+
+/// One line of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) unit: Unit,
+    pub(crate) target: Target,
+    pub(crate) samples: Samples,
+}
+
+impl Row {
+    /// A row of `values` in `unit`.
+    ///
+    /// # Errors
+    /// There is no value.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        unit: Unit,
+        target: Target,
+        values: Vec<f64>,
+    ) -> anyhow::Result<Self> {
+        let name = name.into();
+        let samples = Samples::new(values);
+        let samples = samples.ok_or_else(|| anyhow::anyhow!("nothing was measured for {name}"))?;
+        Ok(Self { name, unit, target, samples })
+    }
+
+    /// The unfavourable end: the 99th percentile of what should be small, the lowest of the rates.
+    fn worst(&self) -> f64 {
+        if self.unit.is_rate() { self.samples.lowest() } else { self.samples.p99() }
+    }
+
+    fn verdict(&self) -> &'static str {
+        let judged = if self.target.judges_p99 { self.worst() } else { self.samples.median() };
+        let meets =
+            |limit: f64| if self.unit.is_rate() { limit <= judged } else { judged <= limit };
+        match (self.target.must, self.target.aim) {
+            (None, None) => "-",
+            (Some(must), _) if !meets(must) => "over",
+            (_, Some(aim)) if !meets(aim) => "ok, aim missed",
+            _ => "ok",
+        }
+    }
+
+    fn show_target(&self) -> String {
+        let sign = if self.unit.is_rate() { ">=" } else { "<=" };
+        let mut text = match self.target.must {
+            Some(must) => format!("{sign} {}", self.unit.show(must)),
+            None => return "-".to_owned(),
+        };
+        if self.target.judges_p99 {
+            text.push_str(" p99");
+        }
+        if let Some(aim) = self.target.aim {
+            text.push_str(&format!(", aim {}", self.unit.show(aim)));
+        }
+        text
+    }
+}
+
+/// A group that did not work.
+#[derive(Debug, Serialize)]
+pub(crate) struct Failure {
+    pub(crate) group: &'static str,
+    pub(crate) why: String,
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Report {
+    machine: Machine,
+    quick: bool,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) load_at_end: Option<String>,
+}
+
+impl Report {
+    pub(crate) fn new(machine: Machine, quick: bool) -> Self {
+        Self { machine, quick, rows: Vec::new(), failures: Vec::new(), load_at_end: None }
+    }
+
+    /// The header, then a Markdown table.
+    pub(crate) fn table(&self) -> String {
+        let mut text = self.header();
+        let heads = ["budget", "target", "median", "p99 (rates: lowest)", "n", "verdict"];
+        let mut lines = vec![heads.map(str::to_owned)];
+        lines.extend(self.rows.iter().map(|row| {
+            [
+                row.name.clone(),
+                row.show_target(),
+                row.unit.show(row.samples.median()),
+                row.unit.show(row.worst()),
+                row.samples.n().to_string(),
+                row.verdict().to_owned(),
+            ]
+        }));
+        let width = |column: usize| {
+            let cells = lines.iter().filter_map(|line| line.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+        for (at, line) in lines.iter().enumerate() {
+            for (cell, width) in line.iter().zip(&widths) {
+                text.push_str(&format!("| {cell:<width$} "));
+            }
+            text.push_str("|\n");
+            if at == 0 {
+                for width in &widths {
+                    text.push_str(&format!("|{}", "-".repeat(width + 2)));
+                }
+                text.push_str("|\n");
+            }
+        }
+        for failure in &self.failures {
+            text.push_str(&format!("\nFAILED {}: {}", failure.group, failure.why));
+        }
+        text
+    }
+
+    fn header(&self) -> String {
+        let Machine { cores, memory_gib, system, profile, load } = &self.machine;
+        let mut text = format!("{cores} cores");
+        if let Some(gib) = memory_gib {
+            text.push_str(&format!(", {gib:.0} GiB"));
+        }
+        text.push_str(&format!(", {system}, {profile} build"));
+        if self.quick {
+            text.push_str(", quick");
+        }
+        if let (Some(begin), Some(end)) = (load, &self.load_at_end) {
+            text.push_str(&format!("; load average {begin} before, {end} after"));
+        }
+        text.push_str("\n\n");
+        text
+    }
+
+    /// One document, values in base units.
+    pub(crate) fn json(&self) -> anyhow::Result<String> {
+        #[derive(Serialize)]
+        struct RowJson<'a> {
+            name: &'a str,
+            unit: Unit,
+            must: Option<f64>,
+            aim: Option<f64>,
+            median: f64,
+            worst: f64,
+            n: usize,
+            verdict: &'a str,
+        }
+        #[derive(Serialize)]
+        struct Document<'a> {
+            machine: &'a Machine,
+            load_at_end: &'a Option<String>,
+            quick: bool,
+            rows: Vec<RowJson<'a>>,
+            failures: &'a [Failure],
+        }
+        let rows = self.rows.iter().map(|row| RowJson {
+            name: &row.name,
+            unit: row.unit,
+            must: row.target.must,
+            aim: row.target.aim,
+            median: row.samples.median(),
+            worst: row.worst(),
+            n: row.samples.n(),
+            verdict: row.verdict(),
+        });
+        Ok(serde_json::to_string_pretty(&Document {
+            machine: &self.machine,
+            load_at_end: &self.load_at_end,
+            quick: self.quick,
+            rows: rows.collect(),
+            failures: &self.failures,
+        })?)
+    }
+}

@@ -1,0 +1,183 @@
+//! Manifests: crates depend only downwards, and versions stand in the root manifest only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use toml::{Table, Value};
+
+/// Every package, its layer, and which of ours it may use; `*` is everything below. ARCHITECTURE.md,
+/// code map, says why.
+const LAYERS: &[(&str, u8, &[&str])] = &[
+    ("quackd-protocol", 0, &[]),
+    ("quackd-supervision", 0, &[]),
+    ("quackd-home", 0, &[]),
+    ("quackd-search", 1, &[]),
+    ("quackd-sandbox", 1, &["quackd-protocol"]),
+    ("quackd-process", 1, &["quackd-protocol"]),
+    ("quackd-ipc", 1, &["quackd-protocol"]),
+    ("quackd-store", 1, &["quackd-protocol"]),
+    ("quackd-tools", 2, &["quackd-protocol", "quackd-process", "quackd-sandbox", "quackd-search"]),
+    ("quackd-agent", 2, &["quackd-protocol"]),
+    ("quackd-client", 2, &["quackd-protocol", "quackd-home", "quackd-ipc", "quackd-process"]),
+    (
+        "quackd-supervisor",
+        3,
+        &[
+            "quackd-protocol",
+            "quackd-home",
+            "quackd-supervision",
+            "quackd-ipc",
+            "quackd-store",
+            "quackd-process",
+            "quackd-sandbox",
+        ],
+    ),
+    (
+        "quackd-session-worker",
+        3,
+        &[
+            "quackd-protocol",
+            "quackd-ipc",
+            "quackd-process",
+            "quackd-sandbox",
+            "quackd-tools",
+            "quackd-agent",
+        ],
+    ),
+    ("quackd", 4, &["*"]),
+];
+
+/// What must never be reachable from what, over any number of steps: who must not die runs no tool, and
+/// a worker cannot write metadata or look for state.
+const NEVER: &[(&str, &[&str])] = &[
+    ("quackd-supervisor", &["quackd-tools", "quackd-search", "quackd-agent"]),
+    ("quackd-session-worker", &["quackd-store", "quackd-home"]),
+];
+
+/// The only packages with actors.
+const ACTORS: &[&str] = &["quackd-supervisor", "quackd-session-worker"];
+
+/// A manifest's dependencies of the given kinds, also those for one target only.
+fn dependencies<'a>(manifest: &'a Table, kinds: &[&str]) -> Vec<(&'a str, &'a Value)> {
+    let for_targets = manifest.get("target").and_then(Value::as_table).into_iter().flatten();
+    let tables = for_targets.filter_map(|(_, table)| table.as_table()).chain([manifest]);
+    tables
+        .flat_map(|table| kinds.iter().filter_map(|kind| table.get(*kind)?.as_table()))
+        .flatten()
+        .map(|(name, value)| (name.as_str(), value))
+        .collect()
+}
+
+fn package(manifest: &Table) -> Option<&str> {
+    manifest.get("package")?.get("name")?.as_str()
+}
+
+/// Dependencies point downwards, as `LAYERS` says, and nothing in `NEVER` is linked by a detour.
+/// Tests may use what they like.
+fn layer_complaints(manifests: &[Table]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut edges = BTreeMap::new();
+    for manifest in manifests {
+        let Some(name) = package(manifest) else { continue };
+        let row = |name| LAYERS.iter().find(|(package, ..)| *package == name);
+        let Some((_, layer, may_use)) = row(name) else {
+            complaints.push(format!("{name} is not in the table of layers"));
+            continue;
+        };
+        let used = dependencies(manifest, &["dependencies", "build-dependencies"]);
+        for (used, _) in &used {
+            let is_ours = used.starts_with("quackd");
+            let is_below = row(used).is_some_and(|(_, lower, _)| lower < layer);
+            let is_named = may_use.iter().any(|named| named == used || *named == "*");
+            if is_ours && !(is_below && is_named) {
+                complaints.push(format!("{name} may not use {used}"));
+            }
+            if used.starts_with("actix") && !ACTORS.contains(&name) {
+                complaints.push(format!("{name} may not use {used}: it has no actors"));
+            }
+        }
+        edges.insert(name, used.into_iter().map(|(used, _)| used).collect::<Vec<_>>());
+    }
+    for (from, forbidden) in NEVER {
+        let mut reached = BTreeSet::new();
+        let mut open = vec![*from];
+        while let Some(next) = open.pop() {
+            if reached.insert(next) {
+                open.extend(edges.get(next).into_iter().flatten());
+            }
+        }
+        let linked = forbidden.iter().filter(|name| reached.contains(**name));
+        complaints.extend(linked.map(|name| format!("{from} must never link {name}")));
+    }
+    complaints
+}
+
+/// Versions, paths and sources stand in the root manifest only.
+fn version_complaints(manifest: &Table) -> Vec<String> {
+    let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let is_inherited = |value: &Value| {
+        value.get("workspace").and_then(Value::as_bool) == Some(true)
+            && !["version", "path", "git"].iter().any(|key| value.get(key).is_some())
+    };
+    let all = dependencies(manifest, &kinds);
+    let own = all.into_iter().filter(|(_, value)| !is_inherited(value));
+    own.map(|(name, _)| format!("{name} is not `workspace = true`")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NOTHING, Tree, read_tree};
+
+    fn manifest(text: &str) -> Table {
+        text.parse().unwrap()
+    }
+
+    fn manifests(tree: &Tree) -> Vec<(&str, Table)> {
+        let members = tree.iter().filter(|(path, _)| path.ends_with("/Cargo.toml"));
+        let members: Vec<_> = members.map(|(path, t)| (path.as_str(), manifest(t))).collect();
+        assert!(10 < members.len(), "the tree was not found");
+        members
+    }
+
+    #[test]
+    fn crates_depend_only_downwards() {
+        let broken = [
+            "[package]\nname = \"quackd-supervisor\"\n[dependencies]\nquackd-store.workspace = true",
+            "[package]\nname = \"quackd-store\"\n[target.x.dependencies]\nquackd-tools.workspace = true",
+            "[package]\nname = \"quackd-home\"\n[build-dependencies]\nactix-rt.workspace = true",
+            "[package]\nname = \"quackd-search\"\n[dev-dependencies]\nquackd-tools.workspace = true",
+            "[package]\nname = \"quackd-utils\"",
+        ];
+        let expected = [
+            "quackd-store may not use quackd-tools",
+            "quackd-home may not use actix-rt: it has no actors",
+            "quackd-utils is not in the table of layers",
+            "quackd-supervisor must never link quackd-tools",
+        ];
+        assert_eq!(layer_complaints(&broken.map(manifest)), expected);
+
+        let tree = read_tree().unwrap();
+        let tables: Vec<Table> = manifests(&tree).into_iter().map(|(_, table)| table).collect();
+        assert_eq!(layer_complaints(&tables), NOTHING);
+        for (name, layer, may_use) in LAYERS {
+            let lower = LAYERS.iter().filter(|(_, other, _)| other < layer);
+            let lower: Vec<&str> = lower.map(|(other, ..)| *other).chain(["*"]).collect();
+            assert!(may_use.iter().all(|used| lower.contains(used)), "{name}");
+        }
+    }
+
+    #[test]
+    fn versions_stand_in_the_root_manifest_only() {
+        let broken = manifest(
+            "[dependencies]\na = \"1\"\nb.workspace = true\nc = { workspace = true, features = [] }\n\
+             [dev-dependencies]\nd = { path = \"../d\" }\n[target.x.dependencies]\ne.version = \"1\"",
+        );
+        let found: BTreeSet<String> = version_complaints(&broken).into_iter().collect();
+        let expected = ["a", "d", "e"].map(|name| format!("{name} is not `workspace = true`"));
+        assert_eq!(found, expected.into());
+
+        let tree = read_tree().unwrap();
+        for (path, table) in manifests(&tree) {
+            assert_eq!(version_complaints(&table), NOTHING, "{path}");
+        }
+    }
+}

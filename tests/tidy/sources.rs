@@ -1,0 +1,149 @@
+//! Source files: how they begin, how long they are, and what may not stand in them.
+
+use crate::Tree;
+
+/// Longest file, and longest file of a crate's `src` without its unit tests, in lines.
+const MAX_LINES: usize = 800;
+const MAX_SOURCE_LINES: usize = 500;
+
+/// Where the raw pointers are.
+const UNSAFE_ROOMS: &[&str] = &["crates/process/", "crates/sandbox/"];
+
+/// The one poll interval of all black-box tests.
+const SLEEPING_FILE: &str = "tests/black_box/harness/mod.rs";
+
+/// A line without what stands between quotes, and its comment. Knows nothing of strings that go over
+/// several lines, which is good enough for the words that are looked for.
+fn code_and_comment(line: &str) -> (String, &str) {
+    let (mut code, mut in_string) = (String::new(), false);
+    let mut chars = line.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let next = chars.peek().map(|(_, next)| *next);
+        match c {
+            '\\' if in_string => drop(chars.next()),
+            '\'' if !in_string && next == Some('"') => drop(chars.next()),
+            '"' => in_string = !in_string,
+            '/' if !in_string && next == Some('/') => {
+                return (code, line.get(at..).unwrap_or_default());
+            }
+            _ if in_string => {}
+            c => code.push(c),
+        }
+    }
+    (code, "")
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found == word)
+}
+
+/// What holds for every source file by itself.
+fn source_complaints(path: &str, text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut complain = |what: String| complaints.push(format!("{path}: {what}"));
+    if !text.starts_with("//!") {
+        complain("does not begin with `//!`".to_owned());
+    }
+    let n_lines = text.lines().count();
+    let n_source = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
+    let is_source = path.contains("src/") && !path.ends_with("/tests.rs");
+    if MAX_LINES < n_lines {
+        complain(format!("has {n_lines} lines, more than {MAX_LINES}"));
+    } else if is_source && MAX_SOURCE_LINES < n_source {
+        complain(format!("has {n_source} lines before its tests, more than {MAX_SOURCE_LINES}"));
+    }
+    let may_be_unsafe = UNSAFE_ROOMS.iter().any(|room| path.starts_with(room));
+    for (number, line) in (1..).zip(text.lines()) {
+        let (code, comment) = code_and_comment(line);
+        if !may_be_unsafe && has_word(&code, "unsafe") {
+            complain(format!("line {number}: unsafe code outside {UNSAFE_ROOMS:?}"));
+        }
+        let is_unfinished = ["todo!", "unimplemented!"].iter().any(|mark| code.contains(mark))
+            || ["TODO", "FIXME", "XXX"].iter().any(|mark| has_word(comment, mark));
+        if is_unfinished {
+            complain(format!("line {number}: unfinished; an issue is the place for that"));
+        }
+        if path.starts_with("tests/black_box/") && path != SLEEPING_FILE && code.contains("sleep(")
+        {
+            complain(format!("line {number}: sleeps; wait for a fact with `wait_for`"));
+        }
+    }
+    complaints
+}
+
+/// A file of the black-box tests that no `mod` line names is a test that never runs.
+fn forgotten_files(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for path in tree.keys().filter(|path| path.ends_with(".rs")) {
+        let Some(name) = path.strip_prefix("tests/black_box/") else { continue };
+        let (parent, module) = match name.trim_end_matches(".rs").rsplit_once('/') {
+            None => ("main.rs".to_owned(), name.trim_end_matches(".rs")),
+            Some((module, "mod")) => match module.rsplit_once('/') {
+                None => ("main.rs".to_owned(), module),
+                Some((above, module)) => (format!("{above}/mod.rs"), module),
+            },
+            Some((directory, module)) => (format!("{directory}/mod.rs"), module),
+        };
+        let line = format!("mod {module};");
+        let parent_text = tree.get(&format!("tests/black_box/{parent}"));
+        let is_named = parent_text
+            .is_some_and(|text| text.lines().any(|l| l.trim_start_matches("pub(crate) ") == line));
+        if !is_named && name != "main.rs" {
+            complaints.push(format!("{path} is not a module of {parent}"));
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NOTHING, read_tree, tree_of};
+
+    #[test]
+    fn source_files_are_in_order() {
+        let lines = |n: usize| format!("//! Head.\n{}", "a\n".repeat(n - 1));
+        let with_tests = format!("{}#[cfg(test)]\n{}", lines(500), "b\n".repeat(299));
+        for (path, text, n_complaints) in [
+            ("crates/a/src/lib.rs", "//! Head.\nlet unsafe_code = \"unsafe\"; // unsafe\n", 0),
+            ("crates/a/src/lib.rs", "use std::io;\n", 1),
+            ("crates/a/src/lib.rs", "//! Head.\nlet a = unsafe { b() };\n", 1),
+            ("crates/process/src/lib.rs", "//! Head.\nlet a = unsafe { b() };\n", 0),
+            ("crates/a/src/lib.rs", "//! Head.\n    todo!();\n// TODO: more\n//! XXX\n", 3),
+            ("crates/a/src/lib.rs", "//! Head.\nlet url = \"http://TODO\"; // mktemp XXXXXX\n", 0),
+            ("crates/a/src/lib.rs", "//! Head.\nlet q = '\"'; unimplemented!()\n", 1),
+            ("crates/a/src/lib.rs", &lines(501), 1),
+            ("crates/a/src/a/tests.rs", &lines(501), 0),
+            ("crates/a/src/lib.rs", &with_tests, 0),
+            ("tests/black_box/a.rs", &lines(801), 1),
+            ("tests/black_box/a.rs", "//! Head.\nthread::sleep(SECOND); // \"sleep(\"\n", 1),
+            ("tests/black_box/a.rs", "//! Head.\nbash(\"sleep(1)\");\n", 0),
+            (SLEEPING_FILE, "//! Head.\nthread::sleep(SECOND);\n", 0),
+        ] {
+            let found = source_complaints(path, text);
+            assert_eq!(found.len(), n_complaints, "{path}: {text:.60}: {found:?}");
+        }
+        let tree = read_tree().unwrap();
+        let sources = tree.iter().filter(|(path, _)| path.ends_with(".rs"));
+        let found: Vec<String> = sources.flat_map(|(p, t)| source_complaints(p, t)).collect();
+        assert_eq!(found, NOTHING);
+    }
+
+    #[test]
+    fn every_black_box_test_is_run() {
+        let broken = tree_of(&[
+            ("tests/black_box/main.rs", "mod harness;\nmod a;\n// mod b;\n"),
+            ("tests/black_box/a.rs", ""),
+            ("tests/black_box/b.rs", ""),
+            ("tests/black_box/harness/mod.rs", "pub(crate) mod wire;\n"),
+            ("tests/black_box/harness/wire.rs", ""),
+            ("tests/black_box/harness/lost.rs", ""),
+        ]);
+        let expected = [
+            "tests/black_box/b.rs is not a module of main.rs",
+            "tests/black_box/harness/lost.rs is not a module of harness/mod.rs",
+        ];
+        assert_eq!(forgotten_files(&broken), expected);
+        assert_eq!(forgotten_files(&read_tree().unwrap()), NOTHING);
+    }
+}
