@@ -235,6 +235,8 @@ fn serve(parts: Parts) {
 async fn serve_until_stopped(parts: Parts) {
     let Parts { home, socket, metadata, saving, metrics, spawner, ready } = parts;
     let (stop, stopped) = mpsc::channel(1);
+    // Before the first client can be answered: a signal must not find its default in force.
+    let mut asked = StopSignals::new(stopped);
     let bound = match BoundSocket::bind(&socket) {
         Ok(bound) => bound,
         Err(error) => {
@@ -260,7 +262,6 @@ async fn serve_until_stopped(parts: Parts) {
     tracing::info!(socket = %services.socket.display(), "daemon started");
     ready.send(Ok(file)).ok();
 
-    let mut asked = StopSignals::new(stopped);
     asked.next().await;
     tracing::info!("shutting down");
     let drain = Drain { until: Instant::now() + SHUTDOWN_GRACE };

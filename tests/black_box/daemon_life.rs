@@ -169,6 +169,18 @@ fn after_kill_9_nothing_is_left_and_the_next_start_lists_the_same_sessions() {
 }
 
 #[test]
+fn terminate_right_after_the_start_is_a_clean_stop() {
+    for _ in 0..10 {
+        let mut daemon = Daemon::start();
+        daemon.wire().request("ping", json!({}));
+        daemon.signal(Signal::SIGTERM);
+        assert_eq!(daemon.wait(), Some(0));
+        assert!(!daemon.socket().exists());
+        assert!(!daemon.app().join("duck-daemon.pid").exists());
+    }
+}
+
+#[test]
 fn terminate_lets_calls_finish_and_refuses_new_ones() {
     let mut daemon = Daemon::start();
     let wire = daemon.wire();

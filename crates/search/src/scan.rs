@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// Longest line, in bytes. The searcher holds whole lines in memory.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
+/// Files below this size are read at once. The searcher looks for NUL bytes in as much of a slice.
+const SMALL_FILE_BYTES: usize = 64 * 1024;
+
 /// What reading the files has given.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
@@ -39,6 +42,7 @@ pub(crate) fn scan(
         .heap_limit(Some(MAX_LINE_BYTES))
         .build();
     let mut scan = Scan::default();
+    let mut head = vec![0; SMALL_FILE_BYTES];
     for path in files {
         if scan.is_full || stop.is_reached() {
             break;
@@ -46,7 +50,7 @@ pub(crate) fn scan(
         match open(path) {
             Ok(file) => {
                 let sink = FileSink::new(path, max_bytes, stop, &mut scan);
-                sink.search(file, matcher, &mut searcher);
+                sink.search(file, matcher, &mut searcher, &mut head);
             }
             // It was removed after the walk.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -86,9 +90,24 @@ impl<'a> FileSink<'a> {
         }
     }
 
-    fn search(mut self, file: File, matcher: &RegexMatcher, searcher: &mut Searcher) {
-        let reader = Interruptible { file, stop: self.stop };
-        match searcher.search_reader(matcher, reader, &mut self) {
+    /// Most files of a repository are small: they are read at once and searched in place, which spares
+    /// a read and a copy each. `head` is the buffer for that.
+    fn search(
+        mut self,
+        file: File,
+        matcher: &RegexMatcher,
+        searcher: &mut Searcher,
+        head: &mut [u8],
+    ) {
+        let mut reader = Interruptible { file, stop: self.stop };
+        let searched = match fill(&mut reader, head) {
+            Ok(start) if start.len() < SMALL_FILE_BYTES => {
+                searcher.search_slice(matcher, start, &mut self)
+            }
+            Ok(start) => searcher.search_reader(matcher, start.chain(reader), &mut self),
+            Err(error) => Err(error),
+        };
+        match searched {
             Ok(()) if self.is_binary => self.scan.skipped.binary += 1,
             Ok(()) => self.scan.files_searched += 1,
             Err(_) if self.stop.is_reached() => (),
@@ -133,6 +152,20 @@ impl Sink for FileSink<'_> {
         }
         Ok(())
     }
+}
+
+/// Reads until `buffer` is full or the file has ended, and gives what was read.
+fn fill<'b>(from: &mut impl Read, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
+    let mut n = 0;
+    while let Some(free) = buffer.get_mut(n..).filter(|free| !free.is_empty()) {
+        match from.read(free) {
+            Ok(0) => break,
+            Ok(more) => n += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(buffer.get(..n).unwrap_or_default())
 }
 
 /// The size of `path:line:text` and a newline.
