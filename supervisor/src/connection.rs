@@ -77,15 +77,18 @@ async fn read<R: AsyncRead + Unpin>(reading: R, caller: Caller, outbox: Outbox) 
                 let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
                 let (caller, outbox) = (Rc::clone(&caller), outbox.clone());
                 actix::spawn(async move {
-                    let reply = methods::answer(&request, &caller).await;
+                    let reply = methods::answer(request, &caller).await;
                     if outbox.send(reply).await.is_err() {
                         caller.services.metrics.unread_answers.add(1);
                     }
                     drop(slot);
                 });
+                // Its first step is taken before the next line is looked at: an `abort` that follows
+                // a call finds the call.
+                tokio::task::yield_now().await;
                 Ok(())
             }
-            Ok(Some(request)) => outbox.send(methods::answer(&request, &caller).await).await,
+            Ok(Some(request)) => outbox.send(methods::answer(request, &caller).await).await,
         };
         if sent.is_err() {
             break;

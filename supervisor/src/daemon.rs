@@ -22,13 +22,23 @@ use quackd_store::{Origin, Writer};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
-/// Threads for directory look-ups and the like; a dead mount can hold a few of them.
+/// Threads for what touches a file system: directory look-ups, which a dead mount can hold for ever, and
+/// our own directory.
 const BLOCKING_THREADS: usize = 32;
+
+/// Those of them that look-ups of clients' directories may hold.
+const LOOKUPS: usize = 8;
+
+/// How long the actors' thread may take to end when all is done; a look-up that hangs keeps it.
+const ACTORS_END: Duration = Duration::from_millis(500);
+
+/// How long calls that a second signal cuts short have for being answered.
+const CUT_SHORT: Duration = Duration::from_millis(300);
 
 /// What the drain may take beyond the grace: ending the workers that are left.
 const DRAIN_SLACK: Duration = Duration::from_secs(4);
@@ -124,15 +134,22 @@ fn run_locked(
         spawner,
         ready,
     };
-    let actors = std::thread::Builder::new().name("actors".into()).spawn(move || serve(parts));
-    let actors = system("start the actors' thread", actors)?;
+    let (done, actors_done) = sync_channel::<()>(1);
+    let actors = std::thread::Builder::new().name("actors".into()).spawn(move || {
+        let _done = done;
+        serve(parts);
+    });
+    system("start the actors' thread", actors)?;
     let bound = wait_for_start(&started)?;
     if options.background {
         system("let go of stderr", quackd_process::redirect_stderr_to_null())?;
     }
     spawner::serve_blocking(&jobs, &exe, &metrics);
-    // A panic on that thread has ended the process already.
-    actors.join().ok();
+    // A panic on that thread has ended the process already. What it still waits for after this time
+    // hangs in the kernel, and ends with the process.
+    if actors_done.recv_timeout(ACTORS_END) == Err(RecvTimeoutError::Timeout) {
+        tracing::warn!("not waiting for what hangs in the kernel");
+    }
     bound.unlink_blocking();
     if let Err(error) = quackd_home::remove_pid_file_blocking(&home) {
         tracing::warn!(%error, "cannot remove the pid file");
@@ -252,6 +269,7 @@ async fn serve_until_stopped(parts: Parts) {
         started_at: now_text(),
         tool_env: environment::for_tools(std::env::vars_os()),
         metrics,
+        lookups: Arc::new(Semaphore::new(LOOKUPS)),
         spawner: spawner.clone(),
         stop,
     });
@@ -262,7 +280,7 @@ async fn serve_until_stopped(parts: Parts) {
     tracing::info!(socket = %services.socket.display(), "daemon started");
     ready.send(Ok(file)).ok();
 
-    asked.next().await;
+    asked.any().await;
     tracing::info!("shutting down");
     let drain = Drain { until: Instant::now() + SHUTDOWN_GRACE };
     tokio::select! {
@@ -271,7 +289,12 @@ async fn serve_until_stopped(parts: Parts) {
                 tracing::error!("workers did not end in time; they end with the daemon");
             }
         }
-        () = asked.next() => tracing::warn!("second signal: not waiting for calls"),
+        () = asked.signal() => {
+            tracing::warn!("second signal: not waiting for calls");
+            let now = Drain { until: Instant::now() };
+            // They are told if that is quick; the stop goes on in any case.
+            registry.send(now).timeout(CUT_SHORT).await.ok();
+        }
     }
     listening.abort();
     spawner.stop();
@@ -300,13 +323,22 @@ impl StopSignals {
         Self { signals, asked }
     }
 
-    /// Waits for the next request.
-    async fn next(&mut self) {
-        let signals = self.signals.iter_mut().map(|signal| Box::pin(signal.recv()));
-        let signalled = futures_util::future::select_all(signals);
+    /// Waits for a signal or for `quack.shutdown`.
+    async fn any(&mut self) {
+        let Self { signals, asked } = self;
         tokio::select! {
-            _ = signalled => {}
-            _ = self.asked.recv() => {}
+            () = any_of(signals) => {}
+            _ = asked.recv() => {}
         }
     }
+
+    /// Waits for a signal: a client cannot cut short what another one waits for.
+    async fn signal(&mut self) {
+        any_of(&mut self.signals).await;
+    }
+}
+
+async fn any_of(signals: &mut [tokio::signal::unix::Signal]) {
+    let signals = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
+    futures_util::future::select_all(signals).await;
 }

@@ -22,6 +22,10 @@ use tokio_util::codec::{FramedRead, FramedWrite};
 const UNKNOWN_LOGGED: u32 = 10;
 const MAX_UNKNOWN: u32 = 10_000;
 
+/// What a worker may write to stderr at full speed, and the pause after each kilobyte beyond it.
+const STDERR_FREE_BYTES: usize = 64 * 1024;
+const STDERR_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// Queues frames for one worker. Dropping it closes the writing side.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -104,7 +108,13 @@ pub(crate) async fn stderr_tail(stderr: OwnedFd) -> String {
     };
     let mut tail: Vec<u8> = Vec::new();
     let mut chunk = [0_u8; 1024];
+    let mut total = 0_usize;
     while let Ok(n @ 1..) = pipe.read(&mut chunk).await {
+        total = total.saturating_add(n);
+        if STDERR_FREE_BYTES < total {
+            // A flood waits in its own pipe, and whoever writes it waits with it.
+            tokio::time::sleep(STDERR_PAUSE).await;
+        }
         tail.extend_from_slice(chunk.get(..n).unwrap_or_default());
         let excess = tail.len().saturating_sub(WORKER_STDERR_BYTES);
         tail.drain(..excess);

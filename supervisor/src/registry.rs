@@ -124,6 +124,18 @@ impl Registry {
         answered
     }
 
+    /// Waits with those whose change is being saved, if there are any.
+    fn join_save(&mut self) -> Option<oneshot::Receiver<Result<(), NotKept>>> {
+        let group = match (self.saving, self.waiting_next.is_empty()) {
+            (false, _) => return None,
+            (true, true) => &mut self.waiting,
+            (true, false) => &mut self.waiting_next,
+        };
+        let (answer, answered) = oneshot::channel();
+        group.push(answer);
+        Some(answered)
+    }
+
     fn start_save(&mut self, ctx: &mut Context<Self>) {
         let writer = match &self.saving_to {
             Saving::To(writer) => writer,
@@ -215,10 +227,9 @@ impl Handler<Attach> for Registry {
         if let Some(safe_mode) = msg.safe_mode {
             self.safe_mode.insert(data.session.id.clone(), safe_mode);
         }
-        if !changed {
-            return Box::pin(async { Ok(data) });
-        }
-        let saved = self.save(ctx);
+        // What is there already may still be on its way to the disk, by somebody else's change.
+        let saved = if changed { Some(self.save(ctx)) } else { self.join_save() };
+        let Some(saved) = saved else { return Box::pin(async { Ok(data) }) };
         Box::pin(async move {
             match saved.await {
                 Ok(Ok(())) => Ok(data),
@@ -362,7 +373,7 @@ impl Handler<Drain> for Registry {
     fn handle(&mut self, Drain { until }: Drain, ctx: &mut Self::Context) -> Self::Result {
         self.draining = true;
         let unsaved = self.metadata != *self.durable && matches!(self.saving_to, Saving::To(_));
-        let saved = unsaved.then(|| self.save(ctx));
+        let saved = if unsaved { Some(self.save(ctx)) } else { self.join_save() };
         let drained: Vec<_> =
             self.handles.values().map(|handle| handle.send(DrainWorker { until })).collect();
         Box::pin(async move {

@@ -6,7 +6,7 @@ use quackd_home::Home;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// One instance per daemon, behind an `Rc` on the actors' thread.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct Services {
     pub(crate) tool_env: Vec<(String, String)>,
     /// Counters.
     pub(crate) metrics: Arc<Metrics>,
+    /// Places for directory look-ups: one on a dead mount holds its thread for ever.
+    pub(crate) lookups: Arc<Semaphore>,
     /// Starts and reaps workers.
     pub(crate) spawner: Spawner,
     /// One message asks the daemon to stop.

@@ -117,7 +117,8 @@ impl Spawner {
 /// Serves jobs on the calling thread, which must be the process's main thread, until every
 /// [`Spawner`] is gone.
 pub(crate) fn serve_blocking(jobs: &Jobs, exe: &SelfExe, metrics: &Arc<Metrics>) {
-    let mut live = BTreeSet::new();
+    // Children that came with the program that became this daemon are not ours to end.
+    let mut live = children_blocking();
     let mut is_swept = true;
     loop {
         let job = match is_swept {
@@ -143,6 +144,12 @@ pub(crate) fn serve_blocking(jobs: &Jobs, exe: &SelfExe, metrics: &Arc<Metrics>)
             }
         }
     }
+}
+
+/// The children of this thread, where the system tells.
+fn children_blocking() -> BTreeSet<u32> {
+    let list = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// Ends every child that is not a known monitor. `false` if some are left.

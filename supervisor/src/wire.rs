@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use quackd_protocol::client::Reply;
+use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -22,8 +23,8 @@ pub(crate) struct Request {
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    #[serde(default, deserialize_with = "present")]
-    id: Option<Value>,
+    #[serde(default, borrow, deserialize_with = "present_raw")]
+    id: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "present")]
     method: Option<Value>,
     #[serde(default, borrow)]
@@ -33,6 +34,10 @@ struct Envelope<'a> {
 /// Tells a `null` from an absent key.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
+}
+
+fn present_raw<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
 }
 
 /// Reads one line. `Ok(None)` for a blank line; `Err` is the reply to a line that is no request.
@@ -51,22 +56,32 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<Request>, Bytes> {
     }
     let envelope: Envelope<'_> =
         serde_json::from_str(text).map_err(|error| unparsable(&error.to_string()))?;
+    let id = match envelope.id {
+        Some(id) if MAX_ID_BYTES < id.get().len() => {
+            return Err(unparsable(&format!("id is longer than {MAX_ID_BYTES} bytes")));
+        }
+        Some(id) => {
+            Some(serde_json::from_str(id.get()).map_err(|error| unparsable(&error.to_string()))?)
+        }
+        None => None,
+    };
     let method = envelope.method.as_ref().map_or_else(|| "undefined".to_owned(), js_string);
     // JavaScript reads a property of any value but null: what is no object has no parameters.
     let params = envelope.params.map(RawValue::get).filter(|text| text.starts_with('{'));
-    Ok(Some(Request { id: envelope.id, method, params: params.unwrap_or("{}").to_owned() }))
+    Ok(Some(Request { id, method, params: params.unwrap_or("{}").to_owned() }))
 }
 
 impl Request {
-    /// The parameters as the method's type.
-    pub(crate) fn params<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(&self.params)
+    /// The parameters as the method's type. To be asked for once: their text is not kept while the
+    /// request waits for its answer.
+    pub(crate) fn params<T: DeserializeOwned>(&mut self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(&std::mem::take(&mut self.params))
     }
 }
 
 /// The reply to a line that is longer than the limit.
 pub(crate) fn too_long() -> Bytes {
-    unparsable(&format!("line is longer than {} bytes", quackd_protocol::limits::MAX_LINE_BYTES))
+    unparsable(&format!("line is longer than {MAX_LINE_BYTES} bytes"))
 }
 
 /// The last line for a client that is disconnected.
@@ -152,7 +167,7 @@ pub(crate) fn reference(value: &Value) -> Option<String> {
     match value {
         Value::Null | Value::Bool(false) => None,
         Value::String(text) => (!text.is_empty()).then(|| text.clone()),
-        other => Some(js_string(other)),
+        other => truthy(other).then(|| js_string(other)),
     }
 }
 
@@ -226,7 +241,7 @@ mod tests {
     fn params_that_are_no_object_count_as_none() {
         for params in ["null", "5", "[1]", "\"x\"", "{}"] {
             let line = format!("{{\"method\":\"m\",\"params\":{params}}}");
-            let request = parse(line.as_bytes()).unwrap().unwrap();
+            let mut request = parse(line.as_bytes()).unwrap().unwrap();
             assert_eq!(request.params::<Value>().unwrap(), json!({}));
         }
     }

@@ -89,10 +89,12 @@ impl WorkerProcess {
     pub(crate) fn kill(&mut self) {
         let again = self.link.take().is_none();
         let signal = if again { Signal::SIGKILL } else { Signal::SIGTERM };
-        if let Some(spawned) = &self.spawned
-            && let Err(error) = spawned.process.signal(signal)
-        {
-            tracing::error!(pid = spawned.process.pid(), %error, "cannot signal a monitor");
+        let Some(spawned) = &self.spawned else { return };
+        // CONT, because a stopped monitor does not act on TERM.
+        for signal in [signal, Signal::SIGCONT] {
+            if let Err(error) = spawned.process.signal(signal) {
+                tracing::error!(pid = spawned.process.pid(), %error, "cannot signal a monitor");
+            }
         }
     }
 

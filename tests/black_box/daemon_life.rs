@@ -185,13 +185,17 @@ fn terminate_lets_calls_finish_and_refuses_new_ones() {
     let mut daemon = Daemon::start();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
-    let running = session.begin("bash", json!("sleep 1; echo finished"));
+    let running = session.begin("bash", json!(daemon.gated("gate", "echo finished")));
     wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
     daemon.signal(Signal::SIGTERM);
     wait_for("new work to be refused", || {
         (session.bash("echo new") == "Error: Daemon is shutting down").then_some(())
     });
     assert_eq!(wire.refused("attach", json!({"path": session.path})), "Daemon is shutting down");
+    // Asking again by a client cuts nobody short.
+    wire.request("quack.shutdown", Value::Null);
+    wire.request("ping", json!({}));
+    daemon.open_gate("gate");
     assert_eq!(running.text(), "finished\n\n[Exit code: 0]");
     assert_eq!(daemon.wait(), Some(0));
     assert!(!daemon.socket().exists());
@@ -231,12 +235,15 @@ fn a_second_terminate_does_not_wait() {
     });
     let second = Instant::now();
     daemon.signal(Signal::SIGTERM);
+    assert_eq!(
+        running.text(),
+        "Error: Worker died during bash (daemon is shutting down). It may have run; it was not retried."
+    );
     assert_eq!(daemon.wait(), Some(0));
     assert!(second.elapsed() < Duration::from_secs(3), "took {:?}", second.elapsed());
     wait_within(Duration::from_secs(2), "everything below to be gone", || {
         (!below.iter().any(is_alive)).then_some(())
     });
-    drop(running);
 }
 
 #[test]
@@ -323,4 +330,40 @@ fn clients_survive_when_descriptors_run_out() {
         wire.write(b"{\"id\":\"p\",\"method\":\"ping\"}\n");
         wire.line()
     });
+}
+
+#[test]
+fn an_attach_is_answered_after_it_is_on_disk_also_for_the_second_who_asks() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    // Two clients ask for the same new directory at once, and the daemon is killed at the first answer.
+    let (one, two) = (daemon.wire(), daemon.wire());
+    let params = json!({"path": repo.path()});
+    let (first, second) = (one.begin("attach", &params), two.begin("attach", &params));
+    let id = second.reply()["data"]["session"]["id"].clone();
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    drop(first);
+    daemon.boot();
+    let sessions = daemon.wire().request("sessions", json!({"all": true}));
+    assert_eq!(sessions["sessions"][0]["id"], id);
+}
+
+#[test]
+fn children_that_came_with_the_daemon_are_not_ended() {
+    let mut daemon = Daemon::absent();
+    let program = env!("CARGO_BIN_EXE_quack");
+    let script = format!("sleep 300 & echo $! > \"$HOME/pid\"; exec '{program}' daemon");
+    daemon.boot_with("/bin/sh", &["-c", &script]);
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    session.bash("true");
+    let text = std::fs::read_to_string(daemon.home().join("pid")).unwrap();
+    let stranger = crate::harness::Process::find(text.trim().parse().unwrap()).unwrap();
+    let worker = nix::unistd::Pid::from_raw(session.pid("pid"));
+    nix::sys::signal::kill(worker, Signal::SIGKILL).unwrap();
+    wait_for("the death to be noticed", || (session.worker()["restarts"] == 1).then_some(()));
+    assert_eq!(session.bash("echo back"), "back\n\n[Exit code: 0]");
+    assert!(is_alive(&stranger));
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(stranger.pid), Signal::SIGKILL).unwrap();
 }

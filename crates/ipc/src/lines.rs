@@ -46,8 +46,9 @@ pub struct LineReader<R> {
     scanned: usize,
     /// True while the rest of a line that was too long is thrown away.
     skipping: bool,
-    /// When the line that is being received began.
-    began: Option<Instant>,
+    /// How long the rest of the line that was begun has been waited for. Time in which the caller did
+    /// not read is not the peer's.
+    waited: Duration,
     max_bytes: usize,
     patience: Option<Duration>,
     ended: bool,
@@ -61,7 +62,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             buffer: BytesMut::new(),
             scanned: 0,
             skipping: false,
-            began: None,
+            waited: Duration::ZERO,
             max_bytes,
             patience: None,
             ended: false,
@@ -93,17 +94,15 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 
     async fn read(&mut self) -> Result<usize, LineError> {
+        let is_begun = self.skipping || !self.buffer.is_empty();
         self.buffer.reserve(READ_BYTES);
         let read = self.reader.read_buf(&mut self.buffer);
-        let n = match (self.patience, self.began) {
-            (Some(patience), Some(began)) => timeout_at(began + patience, read)
-                .await
-                .map_err(|_elapsed| LineError::Unfinished(patience))??,
-            _ => read.await?,
-        };
-        if n != 0 && self.began.is_none() {
-            self.began = Some(Instant::now());
-        }
+        let Some(patience) = self.patience.filter(|_| is_begun) else { return Ok(read.await?) };
+        let began = Instant::now();
+        let n = timeout_at(began + patience.saturating_sub(self.waited), read)
+            .await
+            .map_err(|_elapsed| LineError::Unfinished(patience))??;
+        self.waited += began.elapsed();
         Ok(n)
     }
 
@@ -123,7 +122,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             };
             let mut line = self.buffer.split_to(self.scanned + at + 1);
             self.scanned = 0;
-            self.began = if self.buffer.is_empty() { None } else { Some(Instant::now()) };
+            self.waited = Duration::ZERO;
             if self.buffer.is_empty() && KEEP_BYTES < line.capacity() {
                 self.buffer = BytesMut::new();
             }

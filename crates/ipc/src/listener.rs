@@ -37,7 +37,7 @@ pub enum BindError {
     },
 }
 
-/// The bound socket. Dropping it leaves the file; call [`BoundSocket::unlink_blocking`].
+/// The bound socket. Dropping it leaves the file; see [`SocketFile::unlink_blocking`].
 #[derive(Debug)]
 pub struct BoundSocket {
     listener: Listener,

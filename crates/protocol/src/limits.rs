@@ -38,6 +38,13 @@ pub const MAX_OUTPUT_BYTES: usize = 102_400;
 /// Bytes kept from the beginning and from the end of a longer bash output.
 pub const OUTPUT_HALF_BYTES: usize = MAX_OUTPUT_BYTES / 2;
 
+/// Longest arguments of one tool call, in bytes of JSON text: a file of the largest size that is read,
+/// with its escapes.
+pub const MAX_ARGUMENTS_BYTES: usize = 2 * 1024 * 1024;
+
+/// Longest request id, in bytes of JSON text: it is echoed, and waits with its request.
+pub const MAX_ID_BYTES: usize = 64 * 1024;
+
 /// Largest file that `read_file` returns, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1_048_576;
 

@@ -15,7 +15,10 @@ struct AbortParams {
     session_id: Value,
 }
 
-pub(super) async fn abort(request: &Request, caller: &Caller) -> Result<AbortData, MethodError> {
+pub(super) async fn abort(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<AbortData, MethodError> {
     let AbortParams { session_id } = params(request, "abort")?;
     let found = caller
         .registry

@@ -11,12 +11,16 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachData, AttachParams};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A directory on a dead mount must not hold a request for ever.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 
-pub(super) async fn attach(request: &Request, caller: &Caller) -> Result<AttachData, MethodError> {
+pub(super) async fn attach(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<AttachData, MethodError> {
     let AttachParams { path, activate, safe_mode } = params(request, "attach")?;
     let path = match path {
         None | Some(Value::Null) => caller.services.started_in.clone(),
@@ -42,17 +46,25 @@ pub(super) async fn attach_path(
     activate: bool,
     safe_mode: Option<bool>,
 ) -> Result<AttachData, MethodError> {
-    let path = resolve(path).await?;
+    let path = resolve(caller, path).await?;
     let session_id = SessionId(quackd_home::new_id().map_err(MethodError::NoRandom)?);
     let fresh = Fresh { session_id, now: now_text() };
     caller.registry.send(Attach { path, activate, safe_mode, fresh }).timeout(SAVE_LIMIT).await?
 }
 
 /// The workspace of a directory. Runs on the blocking pool: it reads the file system.
-pub(super) async fn resolve(path: PathBuf) -> Result<String, MethodError> {
+pub(super) async fn resolve(caller: &Caller, path: PathBuf) -> Result<String, MethodError> {
     let shown = path.display().to_string();
-    let resolving =
-        actix_rt::task::spawn_blocking(move || quackd_home::resolve_workspace_blocking(&path));
+    let lookups = Arc::clone(&caller.services.lookups);
+    let resolving = async {
+        let place = lookups.acquire_owned().await;
+        let resolve = move || {
+            // A look-up that hangs keeps its place, so that the others keep their threads.
+            let _place = place;
+            quackd_home::resolve_workspace_blocking(&path)
+        };
+        actix_rt::task::spawn_blocking(resolve).await
+    };
     match tokio::time::timeout(RESOLVE_LIMIT, resolving).await {
         Ok(Ok(resolved)) => Ok(resolved?),
         Ok(Err(_gone)) => Err(MethodError::ShuttingDown),

@@ -26,19 +26,26 @@ pub(crate) struct Caller {
 
 /// Whether a method may wait for a disk or a worker. The others are answered in order.
 pub(crate) fn waits(request: &Request) -> bool {
-    matches!(
-        request.method.as_str(),
-        "attach" | "abort" | "voice_tool_call" | "quack.tool" | "quack.ps"
-    )
+    matches!(request.method.as_str(), "attach" | "voice_tool_call" | "quack.tool" | "quack.ps")
 }
 
 /// The reply to one request. Exactly one, always.
-pub(crate) async fn answer(request: &Request, caller: &Caller) -> Bytes {
+pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
+    let request = &mut request;
     match request.method.as_str() {
         "ping" => reply(request, Ok(ping::ping(caller))),
-        "attach" => reply(request, attach::attach(request, caller).await),
-        "sessions" => reply(request, sessions::sessions(request, caller).await),
-        "abort" => reply(request, abort::abort(request, caller).await),
+        "attach" => {
+            let result = attach::attach(request, caller).await;
+            reply(request, result)
+        }
+        "sessions" => {
+            let result = sessions::sessions(request, caller).await;
+            reply(request, result)
+        }
+        "abort" => {
+            let result = abort::abort(request, caller).await;
+            reply(request, result)
+        }
         "voice_tool_call" => tool::voice_tool_call(request, caller).await,
         "quack.tool" => tool::quack_tool(request, caller).await,
         "quack.ps" => reply(request, ps::ps(caller).await),
@@ -58,6 +65,9 @@ fn reply<D: Serialize>(request: &Request, result: Result<D, MethodError>) -> Byt
     }
 }
 
-fn params<T: DeserializeOwned>(request: &Request, method: &'static str) -> Result<T, MethodError> {
+fn params<T: DeserializeOwned>(
+    request: &mut Request,
+    method: &'static str,
+) -> Result<T, MethodError> {
     request.params().map_err(|why| MethodError::Params { method, why })
 }

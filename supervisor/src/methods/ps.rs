@@ -5,11 +5,16 @@ use crate::errors::MethodError;
 use crate::registry::ListWorkers;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{PsData, SupervisorInfo};
+use std::time::Duration;
+
+/// The pool's threads may all hang; the tree is shown without these figures then.
+const USAGE_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn ps(caller: &Caller) -> Result<PsData, MethodError> {
     let (workers, sessions) = caller.registry.send(ListWorkers).await?;
-    let usage = actix_rt::task::spawn_blocking(crate::usage::own_usage_blocking).await;
-    let usage = usage.unwrap_or_default();
+    let usage = actix_rt::task::spawn_blocking(crate::usage::own_usage_blocking);
+    let usage = tokio::time::timeout(USAGE_LIMIT, usage).await;
+    let usage = usage.ok().and_then(Result::ok).unwrap_or_default();
     let services = &caller.services;
     let supervisor = SupervisorInfo {
         pid: std::process::id(),

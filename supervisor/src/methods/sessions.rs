@@ -8,7 +8,7 @@ use crate::wire::{Request, reference, truthy};
 use quackd_protocol::client::{SessionsData, SessionsParams};
 
 pub(super) async fn sessions(
-    request: &Request,
+    request: &mut Request,
     caller: &Caller,
 ) -> Result<SessionsData, MethodError> {
     let SessionsParams { all, workspace_id } = params(request, "sessions")?;

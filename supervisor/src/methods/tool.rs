@@ -11,7 +11,9 @@ use crate::wire::{self, Request, js_string, reference, truthy};
 use crate::worker_handle::{CallDone, CallTool};
 use bytes::Bytes;
 use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams};
-use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
+use quackd_protocol::limits::{
+    DEFAULT_TOOL_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -33,7 +35,7 @@ struct Answer {
     data: Option<Box<RawValue>>,
 }
 
-pub(super) async fn voice_tool_call(request: &Request, caller: &Caller) -> Bytes {
+pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Data<'a> {
@@ -50,7 +52,10 @@ pub(super) async fn voice_tool_call(request: &Request, caller: &Caller) -> Bytes
         Ok(session) => {
             let wanted = Wanted {
                 tool: js_string(&asked.tool_name),
-                arguments: js_string(&asked.arguments),
+                arguments: match asked.arguments {
+                    Value::String(text) => text,
+                    other => js_string(&other),
+                },
                 timeout_ms: None,
                 safe_mode: truthy(&asked.safe_mode),
             };
@@ -61,7 +66,7 @@ pub(super) async fn voice_tool_call(request: &Request, caller: &Caller) -> Bytes
     }
 }
 
-pub(super) async fn quack_tool(request: &Request, caller: &Caller) -> Bytes {
+pub(super) async fn quack_tool(request: &mut Request, caller: &Caller) -> Bytes {
     let asked: Result<ToolParams, _> = params(request, "quack.tool");
     let found = match asked {
         Ok(asked) => session_of_quack_tool(&asked, caller).await.map(|session| (asked, session)),
@@ -99,7 +104,7 @@ async fn session_of_voice_call(
     match &asked.workspace_path {
         Value::String(path) if !path.is_empty() && !same_path(path, &found.workspace_path) => {
             // Another spelling of the same directory is the same workspace.
-            let resolved = resolve(PathBuf::from(path)).await;
+            let resolved = resolve(caller, PathBuf::from(path)).await;
             if resolved.is_ok_and(|path| path == found.workspace_path) {
                 Ok(found)
             } else {
@@ -147,13 +152,17 @@ async fn session_of_quack_tool(
 async fn run(session: FoundSession, wanted: Wanted) -> Answer {
     let started = Instant::now();
     let tool = wanted.tool.clone();
+    let is_too_long = MAX_ARGUMENTS_BYTES < wanted.arguments.len();
     let call = CallTool {
         deadline: deadline(&wanted),
         safe_mode: session.safe_mode || wanted.safe_mode,
         tool: wanted.tool,
         arguments: wanted.arguments,
     };
-    let done = session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown));
+    let done = match is_too_long {
+        true => Err(CallError::TooLong),
+        false => session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown)),
+    };
     let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     match done {
         Ok(CallDone { text, report, data }) => {

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// How long a closed control channel waits for the exit that explains it.
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
 
+/// Longest version, tier or policy name that a worker may say: they are logged and shown.
+const MAX_WORD_BYTES: usize = 64;
+
 /// Warnings that one worker process may send. There is no reason for more than a handful.
 const MAX_WARNINGS: u32 = 1000;
 
@@ -63,6 +66,10 @@ impl WorkerHandle {
             let cause = Cause::VersionMismatch { ours: FRAME_PROTOCOL, theirs: hello.proto };
             return self.condemn(cause, ctx);
         }
+        let words = [&hello.version, &hello.sandbox.tier, &hello.sandbox.policy];
+        if words.iter().any(|word| MAX_WORD_BYTES < word.len()) {
+            return self.condemn(Cause::Protocol("a hello of too many words".into()), ctx);
+        }
         let now = Instant::now();
         match self.worker.on_hello(now) {
             HelloMeans::Ready => {}
@@ -95,6 +102,10 @@ impl WorkerHandle {
         };
         if !text.get().starts_with('"') {
             return self.condemn(Cause::Protocol("a result that is no text".into()), ctx);
+        }
+        // It is forwarded as it is, and a newline ends a line: the rest would pass for a reply of ours.
+        if data.as_ref().is_some_and(|data| data.get().contains(['\n', '\r'])) {
+            return self.condemn(Cause::Protocol("a result of several lines".into()), ctx);
         }
         self.answer(number, ctx, |_| Ok(CallDone { text, report, data }));
     }

@@ -12,7 +12,10 @@ use quackd_protocol::SessionId;
 use quackd_protocol::worker::{FRAME_PROTOCOL, Start, ToWorker};
 use quackd_supervision::{AfterExit, Cause, Demand, Demander, Exit, Load, Order, State};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Our own disk may hang too.
+const RUN_DIR_LIMIT: Duration = Duration::from_secs(5);
 
 /// A client attached: have a worker ready soon, and try again after a failure.
 #[derive(Debug, Message)]
@@ -220,10 +223,10 @@ async fn make_run_dir(services: &Services, session: SessionId) -> Result<(), Spa
     let made = actix_rt::task::spawn_blocking(move || {
         home.prepare_session_run_dir_blocking(session.as_str())
     });
-    match made.await {
-        Ok(Ok(_path)) => Ok(()),
-        Ok(Err(error)) => Err(SpawnFailure::RunDir(error)),
-        Err(_ended) => Err(SpawnFailure::Unavailable),
+    match tokio::time::timeout(RUN_DIR_LIMIT, made).await {
+        Ok(Ok(Ok(_path))) => Ok(()),
+        Ok(Ok(Err(error))) => Err(SpawnFailure::RunDir(error)),
+        Ok(Err(_)) | Err(_) => Err(SpawnFailure::Unavailable),
     }
 }
 

@@ -38,9 +38,14 @@ impl Daemon {
     /// Starts the daemon and waits until it answers.
     #[track_caller]
     pub(crate) fn boot(&mut self) {
-        let child =
-            self.command(&["daemon"]).stdin(Stdio::null()).spawn().expect("start the daemon");
-        self.child = Some(child);
+        self.boot_with(QUACK, &["daemon"]);
+    }
+
+    /// Starts a program that becomes the daemon.
+    #[track_caller]
+    pub(crate) fn boot_with(&mut self, program: &str, args: &[&str]) {
+        let child = self.program(program, args).stdin(Stdio::null()).spawn();
+        self.child = Some(child.expect("start the daemon"));
         let socket = self.socket();
         wait_for("the daemon to accept", || std::os::unix::net::UnixStream::connect(&socket).ok());
     }
@@ -69,10 +74,14 @@ impl Daemon {
         i32::try_from(child.id()).expect("a pid")
     }
 
-    /// The program with this world's environment and nothing else of ours.
-    #[expect(clippy::disallowed_methods, reason = "a test starts the program as a shell would")]
+    /// The program under test with this world's environment and nothing else of ours.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(QUACK);
+        self.program(QUACK, args)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
+    fn program(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.args(args).current_dir(self.world.path()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("RUBBER_DUCK_APP_SUPPORT", self.app());
@@ -102,6 +111,21 @@ impl Daemon {
         kill(Pid::from_raw(self.pid()), signal).expect("signal the daemon");
     }
 
+    /// Makes a file that a command waits for with [`Daemon::gated`].
+    #[track_caller]
+    pub(crate) fn open_gate(&self, name: &str) {
+        std::fs::write(self.gate(name), "").expect("open a gate");
+    }
+
+    /// A command that waits until [`Daemon::open_gate`] has been called, then runs `then`.
+    pub(crate) fn gated(&self, name: &str, then: &str) -> String {
+        format!("until [ -e '{}' ]; do sleep 0.02; done; {then}", self.gate(name).display())
+    }
+
+    fn gate(&self, name: &str) -> PathBuf {
+        self.home().join(name)
+    }
+
     /// Waits until the daemon has ended and gives its exit code, `None` for a signal.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> Option<i32> {
@@ -123,7 +147,13 @@ impl Daemon {
 impl Drop for Daemon {
     /// A test may not leave anything behind, whether it passed or not.
     fn drop(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
+        let Some(mut child) = self.child.take() else {
+            // A verb may have started one, and its test may have failed before it stopped it.
+            if self.socket().exists() {
+                drop(self.command(&["stop"]).output());
+            }
+            return;
+        };
         let pid = i32::try_from(child.id()).expect("a pid");
         let below = descendants_of(pid);
         drop(child.kill());

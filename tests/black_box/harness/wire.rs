@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -18,6 +18,7 @@ pub(crate) struct Wire {
     writer: UnixStream,
     next: RefCell<u64>,
     early: RefCell<HashMap<String, Value>>,
+    answered: RefCell<HashSet<String>>,
 }
 
 /// The writing side of a connection.
@@ -47,7 +48,13 @@ impl Wire {
         stream.set_read_timeout(Some(LINE_PATIENCE)).expect("set a read time limit");
         stream.set_write_timeout(Some(LINE_PATIENCE)).expect("set a write time limit");
         let reader = RefCell::new(BufReader::new(stream.try_clone().expect("clone a socket")));
-        Self { reader, writer: stream, next: RefCell::default(), early: RefCell::default() }
+        Self {
+            reader,
+            writer: stream,
+            next: RefCell::default(),
+            early: RefCell::default(),
+            answered: RefCell::default(),
+        }
     }
 
     pub(crate) fn stream(&self) -> &UnixStream {
@@ -152,8 +159,9 @@ impl Wire {
             let line = self.line().unwrap_or_else(|| panic!("closed before the reply to {id}"));
             let value: Value = serde_json::from_str(&line).expect("a line of JSON");
             if let Some(id) = value["id"].as_str() {
-                let again = self.early.borrow_mut().insert(id.to_owned(), value.clone());
-                assert!(again.is_none(), "two replies to {id}: {value}");
+                let is_first = self.answered.borrow_mut().insert(id.to_owned());
+                assert!(is_first, "two replies to {id}: {value}");
+                self.early.borrow_mut().insert(id.to_owned(), value);
             }
         }
     }
