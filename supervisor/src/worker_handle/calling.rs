@@ -132,8 +132,10 @@ impl WorkerHandle {
     /// The worker was not there in time.
     pub(super) fn not_ready(&mut self, number: u64, ctx: &mut Context<Self>) {
         let why = match self.worker.state() {
-            State::Backoff { cause, .. } | State::Failed { cause, .. } => cause.to_string(),
-            State::Draining { .. } => "the last one is ending".to_owned(),
+            State::Backoff { cause, .. }
+            | State::Failed { cause, .. }
+            | State::Draining { cause: Some(cause), .. } => cause.to_string(),
+            State::Draining { cause: None, .. } => "the last one is ending".to_owned(),
             _ => match self.worker.last_crash() {
                 Some(cause) => cause.to_string(),
                 None => "it is starting".to_owned(),
