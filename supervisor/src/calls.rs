@@ -17,6 +17,9 @@ use tokio::sync::oneshot;
 /// limit names the limit that was asked for.
 const NEGLIGIBLE: Duration = Duration::from_millis(100);
 
+/// A call that has less time left than this could only run into its deadline.
+const LEAST: Duration = Duration::from_millis(50);
+
 /// What a call is answered with.
 pub(crate) type CallResult = Result<CallDone, CallError>;
 
@@ -102,12 +105,16 @@ impl Calls {
     }
 
     /// Marks a call as sent: its frame, and the time that is left for it. From here on it may have run.
+    /// A call that has hardly any time left is not sent; its timer answers it.
     pub(crate) fn send(&mut self, number: u64, now: Instant) -> Option<(ToolCall, Duration)> {
         let call = self.calls.get_mut(&number)?;
-        let Unsent { arguments, safe_mode } = call.unsent.take()?;
         let waited = now.saturating_duration_since(call.since);
         let left =
             if waited < NEGLIGIBLE { call.deadline } else { call.deadline.saturating_sub(waited) };
+        if left < LEAST {
+            return None;
+        }
+        let Unsent { arguments, safe_mode } = call.unsent.take()?;
         let frame = ToolCall {
             call_id: call_id(number),
             tool: call.tool.clone(),
@@ -194,6 +201,17 @@ mod tests {
         assert_eq!(answered.try_recv().unwrap().unwrap_err(), CallError::NotResponding);
         assert!(calls.answer(number, |_| Err(CallError::NotResponding)).is_none());
         assert_eq!(calls.sent_number(&call_id(number)), None);
+    }
+
+    #[test]
+    fn a_call_that_has_waited_its_time_away_is_not_sent() {
+        let now = Instant::now();
+        let mut calls = Calls::default();
+        let number = calls.next_number();
+        drop(calls.insert(number, new_call("bash"), now, SpawnHandle::default()));
+        assert!(calls.send(number, now + Duration::from_millis(29_990)).is_none());
+        assert_eq!(calls.unsent(), [number], "its timer still answers it");
+        assert!(calls.send(number, now + Duration::from_secs(29)).is_some());
     }
 
     #[test]
