@@ -18,6 +18,7 @@ mod cli;
 mod clients;
 mod daemon_life;
 mod demo;
+mod file_tools;
 mod methods;
 mod tools;
 mod worker_faults;

@@ -13,6 +13,7 @@ use rustix::fs::{ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -83,6 +84,15 @@ impl Access {
     /// Uses the walk also where the kernel could do it.
     pub(crate) fn walk(handle: File) -> Self {
         Self::Walk(Dir::from_std_file(handle))
+    }
+
+    /// The directory handle itself.
+    pub(crate) fn handle(&self) -> BorrowedFd<'_> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Kernel(handle) => handle.as_fd(),
+            Self::Walk(dir) => dir.as_fd(),
+        }
     }
 
     /// Opens `relative` for reading without ever blocking, whatever it is.

@@ -27,6 +27,46 @@ pub enum PathError {
     Io(#[from] io::Error),
 }
 
+/// Why a file beneath a root was not written. What was there is there still, unless the system failed
+/// after the name had its new content already.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The path cannot be used.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The file is larger than the caller reads.
+    #[error("file is too large ({len} bytes)")]
+    TooLarge {
+        /// Its size in bytes.
+        len: u64,
+    },
+    /// Somebody else changed, replaced, created or removed the file meanwhile.
+    #[error("file changed meanwhile")]
+    Changed,
+    /// Others held the file, or replaced it all the time, for as long as we wait.
+    #[error("file is locked")]
+    Locked,
+    /// The caller does not want it any more.
+    #[error("given up")]
+    GivenUp,
+    /// The system refused.
+    #[error("{call}: {source}")]
+    Io {
+        /// What was refused: `open`, `read`, `write` or `rename`.
+        call: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl From<io::Error> for WriteError {
+    /// For looking at a file that is open or about to be.
+    fn from(source: io::Error) -> Self {
+        Self::Io { call: "open", source }
+    }
+}
+
 /// What a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

@@ -4,6 +4,7 @@
 
 use crate::access::{Access, Links};
 use crate::names::{canonicalise_existing, follow_links, normalise};
+use crate::version::FileVersion;
 use crate::{Kind, PathError};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -37,6 +38,8 @@ pub struct OpenFile {
     pub len: u64,
     /// Its name relative to the root, normalised; symlinks are not resolved in it.
     pub relative: PathBuf,
+    /// Its state when it was opened.
+    pub version: FileVersion,
 }
 
 /// What a path beneath a root names.
@@ -134,7 +137,10 @@ impl Root {
         };
         let metadata = file.metadata()?;
         match Kind::from_mode(metadata.mode()) {
-            Kind::File => Ok(OpenFile { file, len: metadata.len(), relative }),
+            Kind::File => {
+                let version = FileVersion::of(&metadata);
+                Ok(OpenFile { file, len: metadata.len(), relative, version })
+            }
             Kind::Directory => Err(PathError::IsDirectory),
             kind => Err(PathError::NotRegular { kind }),
         }
@@ -156,12 +162,34 @@ impl Root {
         }
     }
 
+    /// Opens a directory that a walk has found, for reading. No symlink is followed where the kernel can
+    /// do that; the directory is beneath the root in any case.
+    ///
+    /// # Errors
+    /// What open(2) says; `NotADirectory` if it is none.
+    pub fn open_directory(&self, relative: &Path) -> io::Result<File> {
+        let file = self.access.open(relative, Links::Never)?;
+        match Kind::from_mode(file.metadata()?.mode()) {
+            Kind::Directory => Ok(file),
+            _ => Err(Errno::NOTDIR.into()),
+        }
+    }
+
+    /// The name relative to the root that an argument means, with every symlink resolved; empty for the
+    /// root itself. Nothing needs to have that name.
+    ///
+    /// # Errors
+    /// [`PathError::Escapes`] or [`PathError::Io`].
+    pub fn real_name(&self, argument: &str) -> Result<PathBuf, PathError> {
+        self.resolve(&self.locate(argument)?)
+    }
+
     /// Says what an argument names and where, without opening it for reading.
     ///
     /// # Errors
     /// [`PathError::Escapes`], [`PathError::NotFound`] or [`PathError::Io`].
     pub fn metadata(&self, argument: &str) -> Result<Metadata, PathError> {
-        let relative = self.resolve(&self.locate(argument)?)?;
+        let relative = self.real_name(argument)?;
         match self.access.stat(&relative, Links::Never) {
             Ok(found) => Ok(Metadata { relative, kind: found.kind, len: found.len }),
             Err(error) => Err(self.refusal(error, &relative)),
@@ -179,11 +207,22 @@ impl Root {
         target.strip_prefix(&self.canonical).map(Path::to_path_buf).map_err(|_| PathError::Escapes)
     }
 
+    /// The same root by the other way of access.
+    #[cfg(test)]
+    pub(crate) fn by_walk(self) -> Self {
+        Self::open_with(&self.given, Access::walk).unwrap()
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
     /// Names an error of opening `relative`.
-    fn refusal(&self, error: io::Error, relative: &Path) -> PathError {
+    pub(crate) fn refusal(&self, error: io::Error, relative: &Path) -> PathError {
         match Errno::from_io_error(&error) {
             Some(Errno::NOENT | Errno::NOTDIR) => PathError::NotFound,
             Some(Errno::XDEV) => PathError::Escapes,
+            Some(Errno::ISDIR) => PathError::IsDirectory,
             // A link where none was a moment ago, or a loop of links.
             Some(Errno::LOOP) => match self.resolve(relative) {
                 Ok(_) => PathError::Escapes,

@@ -1,19 +1,23 @@
-//! Content search: a pure function from a request and a tree to structured rows.
+//! Content search and finding files: pure functions from a request and a tree to structured results.
 //!
-//! Owns: which files are searched, in which order, by which pattern, and where the result is cut.
+//! Owns: which files are looked at, in which order, by which pattern, and where the result is cut.
 //! Called by: `crates/tools`, from a thread that may block.
 //!
 //! Knows nothing of answer texts, tools or sessions. It names files by walking, and opens them only
-//! through the function that the caller gives.
+//! through the function that the caller gives; find also opens directories only in this way.
 
 mod request;
 
 mod basic;
+mod find;
+mod glob;
 mod include;
 mod pattern;
 mod scan;
 mod walk;
 
+pub use find::{FindError, FindRequest, Found, Warning, find};
+pub use glob::GlobError;
 pub use request::{Dialect, Outcome, Request, Row, SearchError, Skipped};
 
 use crate::include::Include;
@@ -22,7 +26,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Opens a file that the walk has named, relative to the root.
+/// Opens a file or directory that a walk has named, relative to the root.
 pub type Open<'a> = &'a (dyn Fn(&Path) -> io::Result<File> + Sync);
 
 /// Searches the files beneath `root` for lines that match.
@@ -35,7 +39,7 @@ pub type Open<'a> = &'a (dyn Fn(&Path) -> io::Result<File> + Sync);
 /// [`SearchError`] for a request that cannot be answered. A file that cannot be read, or is binary,
 /// is skipped and counted instead.
 pub fn search(request: &Request, root: &Path, open: Open<'_>) -> Result<Outcome, SearchError> {
-    let stop = Stop::new(request);
+    let stop = Stop::until(request.deadline, &request.cancelled);
     let include = request.include.as_deref().map(|glob| Include::new(glob, &request.start));
     let include = include.transpose()?;
     let attempts = pattern::attempts(request)?;

@@ -121,8 +121,8 @@ pub(crate) struct Stop<'a> {
 }
 
 impl<'a> Stop<'a> {
-    pub(crate) fn new(request: &'a Request) -> Self {
-        Self { deadline: request.deadline, cancelled: &request.cancelled }
+    pub(crate) fn until(deadline: Instant, cancelled: &'a AtomicBool) -> Self {
+        Self { deadline, cancelled }
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

@@ -40,6 +40,11 @@ impl Arguments {
         self.0.get(name)?.as_str()
     }
 
+    /// Whether `name` is `true` itself: `"true"` and 1 are not.
+    pub(crate) fn is_true(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&Value::Bool(true))
+    }
+
     /// The whole number `name`.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.0.get(name)?.as_u64()

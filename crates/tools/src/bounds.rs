@@ -1,5 +1,7 @@
 //! How long a call may take, and waiting for blocking work no longer than that.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +40,12 @@ impl Bounds {
         Self { deadline, limit, cancel }
     }
 
+    /// What blocking work asks before it does something that cannot be taken back.
+    pub(crate) fn give_up(&self, cancel: &CancelOnDrop) -> impl Fn() -> bool + use<> {
+        let (is_cancelled, deadline) = (cancel.flag(), self.deadline);
+        move || is_cancelled.load(Ordering::Relaxed) || deadline <= Instant::now()
+    }
+
     /// Runs `work` on a thread that may block and waits for it within the limits.
     ///
     /// Work that does not end, on a dead network mount for example, is abandoned: its thread stays
@@ -56,6 +64,24 @@ impl Bounds {
             () = self.cancel.cancelled() => Err(Cutoff::Aborted),
             () = tokio::time::sleep_until(give_up) => Err(Cutoff::TimedOut),
         }
+    }
+}
+
+/// Tells blocking work that nobody waits for it any more, when it is dropped: also when the future that
+/// waited is.
+#[derive(Debug, Default)]
+pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
+
+impl CancelOnDrop {
+    /// What the work looks at.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

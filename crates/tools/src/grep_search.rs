@@ -2,7 +2,7 @@
 
 use crate::Output;
 use crate::arguments::Arguments;
-use crate::bounds::{Bounds, seconds};
+use crate::bounds::{Bounds, CancelOnDrop, seconds};
 use crate::truncate::{self, TRUNCATED};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_sandbox::{Kind, PathError, Root};
@@ -10,14 +10,13 @@ use quackd_search::{Dialect, Outcome, Request, Row, SearchError};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const PATTERN: &[&str] = &["pattern", "query", "regex"];
 const PATH: &[&str] = &["path", "directory", "dir"];
 
 /// Directories that a search does not enter unless it begins there.
-const EXCLUDED_DIRS: &[&str] = &[".git", ".build", "node_modules"];
+pub(crate) const EXCLUDED_DIRS: &[&str] = &[".git", ".build", "node_modules"];
 
 const NO_MATCHES: &str = "No matches found";
 
@@ -26,6 +25,8 @@ pub(crate) async fn grep_search(root: Arc<Root>, arguments: &Arguments, bounds: 
         return Output::error("Missing required parameter 'pattern'");
     };
     let path = arguments.text(PATH).unwrap_or(".").to_owned();
+    // Also when this future is dropped: nobody waits for the search any more.
+    let cancel = CancelOnDrop::default();
     let request = Request {
         pattern: pattern.to_owned(),
         dialect: Dialect::Rust,
@@ -36,23 +37,13 @@ pub(crate) async fn grep_search(root: Arc<Root>, arguments: &Arguments, bounds: 
         exclude_dirs: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
         max_bytes: MAX_OUTPUT_BYTES,
         deadline: bounds.deadline,
-        cancelled: Arc::new(AtomicBool::new(false)),
+        cancelled: cancel.flag(),
     };
-    // Also when this future is dropped: nobody waits for the search any more.
-    let _cancel = CancelOnDrop(Arc::clone(&request.cancelled));
     let searched = bounds.run_blocking(move || search_blocking(&root, &path, request)).await;
     match searched {
         Ok(Ok(outcome)) => answer(&outcome, bounds.limit),
         Ok(Err(error)) => Output::error(error),
         Err(cutoff) => Output::cut_off("grep_search", bounds, cutoff),
-    }
-}
-
-struct CancelOnDrop(Arc<AtomicBool>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

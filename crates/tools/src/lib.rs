@@ -11,11 +11,17 @@ mod arguments;
 mod bash;
 mod bash_text;
 mod bounds;
+mod edit_file;
+mod find_files;
 mod grep_search;
 mod output;
 mod read_file;
 mod safe_mode;
+mod seen;
+mod system_words;
 mod truncate;
+mod write_failure;
+mod write_file;
 
 pub use output::Output;
 pub use toolbox::Toolbox;
@@ -74,6 +80,9 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         "read_file" => read_file::read_file(toolbox, root, &arguments, &bounds).await,
         "bash" => bash::bash(toolbox, call, root, &arguments, &bounds).await,
         "grep_search" => grep_search::grep_search(root, &arguments, &bounds).await,
+        "find_files" => find_files::find_files(root, &arguments, &bounds).await,
+        "write_file" => write_file::write_file(toolbox, call, root, &arguments, &bounds).await,
+        "edit_file" => edit_file::edit_file(toolbox, call, root, &arguments, &bounds).await,
         unknown => Output::error(format!("Unknown tool '{unknown}'")),
     }
 }

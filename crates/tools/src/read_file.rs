@@ -2,14 +2,16 @@
 
 use crate::arguments::Arguments;
 use crate::bounds::Bounds;
+use crate::seen::SeenFiles;
+use crate::system_words::system_words;
 use crate::{Output, Toolbox};
 use quackd_protocol::limits::MAX_FILE_BYTES;
 use quackd_sandbox::{OpenFile, PathError, Root};
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const PATH: &[&str] = &["path", "file", "filepath", "file_path", "filename"];
+pub(crate) const PATH: &[&str] = &["path", "file", "filepath", "file_path", "filename"];
 
 pub(crate) async fn read_file(
     toolbox: &Toolbox,
@@ -21,7 +23,8 @@ pub(crate) async fn read_file(
         return Output::error("Missing required parameter 'path'");
     };
     let (path, run_dir) = (path.to_owned(), toolbox.run_dir.clone());
-    let read = bounds.run_blocking(move || read_blocking(&root, &run_dir, &path)).await;
+    let seen = Arc::clone(&toolbox.seen);
+    let read = bounds.run_blocking(move || read_blocking(&root, &run_dir, &seen, &path)).await;
     match read {
         Ok(Ok(text)) => Output::success(text),
         Ok(Err(error)) => Output::error(error),
@@ -44,8 +47,13 @@ enum ReadError {
     Failed(String),
 }
 
-fn read_blocking(root: &Root, run_dir: &Path, path: &str) -> Result<String, ReadError> {
-    let OpenFile { mut file, len, .. } =
+fn read_blocking(
+    root: &Root,
+    run_dir: &Path,
+    seen: &SeenFiles,
+    path: &str,
+) -> Result<String, ReadError> {
+    let OpenFile { mut file, len, version, .. } =
         open(root, run_dir, path).map_err(|error| name(error, root, path))?;
     if MAX_FILE_BYTES < len {
         return Err(ReadError::TooLarge(len));
@@ -53,10 +61,14 @@ fn read_blocking(root: &Root, run_dir: &Path, path: &str) -> Result<String, Read
     let mut content = Vec::new();
     // One byte more than allowed shows that the file has grown since it was opened.
     let read = file.by_ref().take(MAX_FILE_BYTES + 1).read_to_end(&mut content);
-    read.map_err(|error| ReadError::Failed(format!("Error: {}", node_error(&error, "read"))))?;
+    read.map_err(|error| ReadError::Failed(format!("Error: {}", system_words(&error, "read"))))?;
     if MAX_FILE_BYTES < content.len().try_into().unwrap_or(u64::MAX) {
         let len = file.metadata().map_or(0, |metadata| metadata.len());
         return Err(ReadError::TooLarge(len.max(MAX_FILE_BYTES + 1)));
+    }
+    // Only now: who was refused has seen nothing. Files outside the workspace cannot be written.
+    if let Ok(name) = root.real_name(path) {
+        seen.remember_blocking(name, version);
     }
     Ok(String::from_utf8(content)
         .unwrap_or_else(|invalid| String::from_utf8_lossy(invalid.as_bytes()).into_owned()))
@@ -81,19 +93,8 @@ fn name(error: PathError, root: &Root, path: &str) -> ReadError {
         PathError::Io(error) => {
             let absolute: PathBuf = root.path().join(path);
             let call = format!("open '{}'", absolute.display());
-            ReadError::Failed(format!("Error: {}", node_error(&error, &call)))
+            ReadError::Failed(format!("Error: {}", system_words(&error, &call)))
         }
         other => ReadError::Failed(other.to_string()),
     }
-}
-
-/// Words an error as the Node daemon does: `EACCES: permission denied, open '/w/a'`.
-fn node_error(error: &io::Error, call: &str) -> String {
-    let (code, reason) = match error.kind() {
-        io::ErrorKind::PermissionDenied => ("EACCES", "permission denied"),
-        io::ErrorKind::InvalidFilename => ("ENAMETOOLONG", "name too long"),
-        io::ErrorKind::StaleNetworkFileHandle => ("ESTALE", "stale file handle"),
-        _ => return format!("{error}, {call}"),
-    };
-    format!("{code}: {reason}, {call}")
 }

@@ -1,10 +1,11 @@
 //! What a session's tools may touch.
 //!
 //! Owns: the handle of the workspace, opened when it is first needed and again when the directory was
-//! replaced. Made once per worker.
+//! replaced; and what is remembered of the files that were read or written. Made once per worker.
 
 use crate::Output;
 use crate::bounds::{Bounds, Cutoff};
+use crate::seen::SeenFiles;
 use quackd_sandbox::Root;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub struct Toolbox {
     pub(crate) run_dir: PathBuf,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) safe_mode: bool,
+    pub(crate) seen: Arc<SeenFiles>,
     root: RefCell<Option<Arc<Root>>>,
 }
 
@@ -32,7 +34,8 @@ impl Toolbox {
         env: Vec<(String, String)>,
         safe_mode: bool,
     ) -> Self {
-        Self { workspace, run_dir, env, safe_mode, root: RefCell::new(None) }
+        let (seen, root) = (Arc::default(), RefCell::new(None));
+        Self { workspace, run_dir, env, safe_mode, seen, root }
     }
 
     /// The workspace as it is now; `None` if there is no such directory. It may come back.

@@ -1,0 +1,201 @@
+//! Braces: `{a,b}` and `{1..9}` become several patterns before anything else is read.
+
+use super::GlobError;
+
+/// Patterns that one pattern may stand for.
+const MAX_PATTERNS: usize = 1024;
+
+/// All of them together, in bytes: every file is compared with all of them.
+const MAX_TOTAL_BYTES: usize = 64 * 1024;
+
+/// Braces within braces; deeper ones are text.
+const MAX_DEPTH: usize = 16;
+
+/// The patterns that `pattern` stands for, itself if there is nothing to expand.
+pub(super) fn expand(pattern: &str) -> Result<Vec<String>, GlobError> {
+    expand_below(pattern, 0)
+}
+
+fn expand_below(pattern: &str, depth: usize) -> Result<Vec<String>, GlobError> {
+    let mut expanded = vec![String::new()];
+    let mut rest = pattern;
+    while let Some((before, body, after)) = first_group(rest) {
+        rest = after;
+        // `${` is not ours, it looks like a variable.
+        let choices = if before.ends_with('$') || depth == MAX_DEPTH {
+            vec![format!("{{{body}}}")]
+        } else {
+            choices(body, depth + 1)?
+        };
+        let choices = choices.iter().map(|choice| [before, choice.as_str()].concat());
+        expanded = product(&expanded, &choices.collect::<Vec<_>>())?;
+    }
+    product(&expanded, &[rest.to_owned()])
+}
+
+/// What one group stands for. One that has neither a comma nor a range is text, braces included.
+fn choices(body: &str, depth: usize) -> Result<Vec<String>, GlobError> {
+    let parts = split_at_commas(body);
+    if parts.len() == 1 {
+        if let Some(range) = range(body) {
+            return range;
+        }
+        let inner = expand_below(body, depth)?;
+        return Ok(inner.iter().map(|inner| format!("{{{inner}}}")).collect());
+    }
+    let mut all = Vec::new();
+    for part in parts {
+        all.extend(expand_below(part, depth)?);
+        check_size(&all)?;
+    }
+    Ok(all)
+}
+
+fn product(heads: &[String], tails: &[String]) -> Result<Vec<String>, GlobError> {
+    if MAX_PATTERNS < heads.len().saturating_mul(tails.len()) {
+        return Err(GlobError::TooManyPatterns { max: MAX_PATTERNS });
+    }
+    let pairs = heads.iter().flat_map(|head| tails.iter().map(move |tail| head.clone() + tail));
+    let all: Vec<String> = pairs.collect();
+    check_size(&all)?;
+    Ok(all)
+}
+
+fn check_size(all: &[String]) -> Result<(), GlobError> {
+    let bytes: usize = all.iter().map(String::len).sum();
+    if MAX_PATTERNS < all.len() || MAX_TOTAL_BYTES < bytes {
+        return Err(GlobError::TooManyPatterns { max: MAX_PATTERNS });
+    }
+    Ok(())
+}
+
+/// The first `{` that is closed: what is before it, in it, and after it.
+fn first_group(text: &str) -> Option<(&str, &str, &str)> {
+    let mut open = Vec::new();
+    // The outermost closed group that begins first.
+    let mut found: Option<(usize, usize)> = None;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => open.push(at),
+            b'}' => {
+                if let Some(begin) = open.pop() {
+                    if found.is_none_or(|(first, _)| begin < first) {
+                        found = Some((begin, at));
+                    }
+                    if open.is_empty() {
+                        break;
+                    }
+                }
+            }
+            _ => (),
+        }
+    }
+    let (begin, end) = found?;
+    Some((text.get(..begin)?, text.get(begin + 1..end)?, text.get(end + 1..)?))
+}
+
+fn split_at_commas(body: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    body.split(|c| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => (),
+        }
+        c == ',' && depth == 0
+    })
+    .collect()
+}
+
+/// `1..9`, `01..10..2`, `a..e`. `None` if it is not a range.
+fn range(body: &str) -> Option<Result<Vec<String>, GlobError>> {
+    let mut ends = body.split("..");
+    let (first, last, step) = (ends.next()?, ends.next()?, ends.next());
+    if ends.next().is_some() {
+        return None;
+    }
+    let step = match step {
+        Some(step) => number(step)?.unsigned_abs().max(1),
+        None => 1,
+    };
+    if let (Some(from), Some(to)) = (number(first), number(last)) {
+        let is_padded = [first, last].iter().any(|end| {
+            let digits = end.trim_start_matches('-');
+            1 < digits.len() && digits.starts_with('0')
+        });
+        let width = if is_padded { first.len().max(last.len()) } else { 0 };
+        return Some(Ok(steps(from, to, step)?.map(|n| format!("{n:0width$}")).collect()));
+    }
+    let letter = |end: &str| match end.as_bytes() {
+        [letter] if letter.is_ascii_alphabetic() => Some(i64::from(*letter)),
+        _ => None,
+    };
+    let letters = steps(letter(first)?, letter(last)?, step)?;
+    Some(Ok(letters.filter_map(|n| Some(char::from(u8::try_from(n).ok()?).to_string())).collect()))
+}
+
+/// At most seven digits: more are no range but a mistake, and sums stay far from overflow.
+fn number(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number = (1..=7).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}
+
+/// The numbers from `from` to `to`, up or down. One more than allowed is enough to be refused.
+fn steps(from: i64, to: i64, step: u64) -> Option<impl Iterator<Item = i64>> {
+    let step = i64::try_from(step).ok()?;
+    let (direction, distance) = (if from <= to { step } else { -step }, (to - from).abs());
+    let count = distance / step;
+    Some((0..=count).map(move |n| from + n * direction).take(MAX_PATTERNS + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_stand_for_several_patterns() {
+        let cases: &[(&str, &[&str])] = &[
+            ("a", &["a"]),
+            ("*.{ts,tsx}", &["*.ts", "*.tsx"]),
+            ("{a,b}{c,d}", &["ac", "ad", "bc", "bd"]),
+            ("{a,{b,c}d}e", &["ae", "bde", "cde"]),
+            ("a{,b}", &["a", "ab"]),
+            ("{1..3}", &["1", "2", "3"]),
+            ("{3..1}", &["3", "2", "1"]),
+            ("{01..3}", &["01", "02", "03"]),
+            ("{-1..1}", &["-1", "0", "1"]),
+            ("{0..10..5}", &["0", "5", "10"]),
+            ("{a..e..2}", &["a", "c", "e"]),
+            ("{a..1}", &["{a..1}"]),
+            ("{a}", &["{a}"]),
+            ("{}", &["{}"]),
+            ("{a{b,c}}", &["{ab}", "{ac}"]),
+            ("{a,b", &["{a,b"]),
+            ("a,b}", &["a,b}"]),
+            ("{x{a,b}", &["{xa", "{xb"]),
+            ("${a,b}", &["${a,b}"]),
+            ("ä{ö,ü}", &["äö", "äü"]),
+        ];
+        for (pattern, expected) in cases {
+            assert_eq!(expand(pattern).unwrap(), *expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_pattern_is_refused_instead_of_expanded() {
+        let nested = format!("{}a,b{}", "{".repeat(1000), "}".repeat(1000));
+        assert!(expand(&nested).unwrap().len() <= 2);
+        for pattern in [
+            "{a,b}".repeat(11),
+            "{1..1025}".to_owned(),
+            "{1..9999999}".to_owned(),
+            format!("{{a,b}}{{c,d}}{}", "x".repeat(20_000)),
+            format!("{{{}}}", ",".repeat(2000)),
+        ] {
+            assert!(expand(&pattern).is_err(), "{pattern:.40}");
+        }
+        // More digits than any range needs.
+        assert_eq!(expand("{1..99999999}").unwrap(), ["{1..99999999}"]);
+    }
+}

@@ -1,0 +1,190 @@
+//! File name patterns in the syntax of minimatch, which the callers of find know.
+//!
+//! Owns: what a pattern means. Knows no files; called by `find` for every entry.
+//!
+//! As there: case does not matter, a pattern without a slash is compared with base names, `{a,b}` and
+//! `{1..9}` are expanded first, `**` alone in a component spans directories, `?( ) *( ) +( ) @( ) !( )`
+//! are groups, a leading `!` negates, and a leading `#` makes a comment, which matches nothing. A
+//! backslash is a slash. What is not closed is text.
+//!
+//! On purpose not as there: a pattern that begins with the group `!( )` is that group, as in bash, and
+//! not the negation of a name in parentheses.
+
+mod braces;
+mod class;
+mod segment;
+
+use segment::{Segment, fold};
+
+/// Longest pattern, in bytes: the longest path of the kernel (`PATH_MAX`).
+const MAX_BYTES: usize = 4096;
+
+/// Why a pattern is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GlobError {
+    /// The pattern is longer than 4 KiB.
+    #[error("pattern is longer than {max} bytes")]
+    TooLong {
+        /// The limit.
+        max: usize,
+    },
+    /// Its braces stand for too many patterns, or too long ones.
+    #[error("pattern stands for more than {max} patterns")]
+    TooManyPatterns {
+        /// The limit.
+        max: usize,
+    },
+}
+
+/// A compiled pattern.
+#[derive(Debug)]
+pub(crate) struct Glob {
+    /// Any of them matches; each is a list of components.
+    patterns: Vec<Vec<Part>>,
+    is_negated: bool,
+    with_dot: bool,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// `**`: any number of components, at least one at the end.
+    Deep,
+    Text(Vec<char>),
+    Wild(Segment),
+}
+
+/// A component of a path in the case in which it is compared.
+pub(crate) fn folded(name: &str) -> Vec<char> {
+    name.chars().map(fold).collect()
+}
+
+impl Glob {
+    /// Compiles a pattern. If `with_dot` is false, a leading dot of a name is matched by a dot only.
+    pub(crate) fn new(pattern: &str, with_dot: bool) -> Result<Self, GlobError> {
+        if MAX_BYTES < pattern.len() {
+            return Err(GlobError::TooLong { max: MAX_BYTES });
+        }
+        let mut glob = Self { patterns: Vec::new(), is_negated: false, with_dot };
+        let pattern = pattern.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        let mut pattern = pattern.replace('\\', "/");
+        if pattern.starts_with('#') {
+            return Ok(glob);
+        }
+        while pattern.starts_with('!') && !pattern.starts_with("!(") {
+            pattern.remove(0);
+            glob.is_negated = !glob.is_negated;
+        }
+        glob.patterns = braces::expand(&pattern)?.iter().map(|one| parts(one)).collect();
+        Ok(glob)
+    }
+
+    /// Whether only the base name of a path decides.
+    pub(crate) fn is_by_name(&self) -> bool {
+        self.patterns.iter().all(|parts| parts.len() == 1)
+    }
+
+    /// Says whether a path matches, given by its components, [`folded`]. An empty one at the beginning
+    /// stands for a slash there.
+    pub(crate) fn is_match(&self, path: &[Vec<char>]) -> bool {
+        if self.patterns.is_empty() {
+            return false;
+        }
+        let found = self.patterns.iter().any(|parts| match (parts.as_slice(), path.last()) {
+            ([_], Some(name)) => self.matches(parts, std::slice::from_ref(name)),
+            _ => self.matches(parts, path),
+        });
+        found != self.is_negated
+    }
+
+    /// Follows all ways through the pattern at once: after each component, the parts that may be next.
+    fn matches(&self, parts: &[Part], path: &[Vec<char>]) -> bool {
+        if let [part] = parts
+            && let [name] = path
+        {
+            return self.matches_name(part, name);
+        }
+        let mut here = vec![false; parts.len() + 1];
+        let mut next = here.clone();
+        reach(parts, 0, &mut next);
+        for name in path {
+            std::mem::swap(&mut here, &mut next);
+            next.fill(false);
+            let mut is_alive = false;
+            let possible = parts.iter().zip(&here).enumerate().filter(|(_, (_, marked))| **marked);
+            for (at, (part, _)) in possible {
+                if self.matches_name(part, name) {
+                    is_alive = true;
+                    reach(parts, at + 1, &mut next);
+                    if matches!(part, Part::Deep) {
+                        reach(parts, at, &mut next);
+                    }
+                }
+            }
+            if !is_alive {
+                return false;
+            }
+        }
+        next.last() == Some(&true)
+    }
+
+    fn matches_name(&self, part: &Part, name: &[char]) -> bool {
+        match part {
+            Part::Deep => self.with_dot || name.first() != Some(&'.'),
+            Part::Text(text) => text == name,
+            Part::Wild(segment) => segment.is_match(name, self.with_dot),
+        }
+    }
+}
+
+/// Marks the part at `at`, and those that follow `**` there: it may stand for nothing, except at the
+/// end.
+fn reach(parts: &[Part], at: usize, marks: &mut [bool]) {
+    for id in at..marks.len() {
+        if let Some(mark) = marks.get_mut(id) {
+            *mark = true;
+        }
+        if !matches!(parts.get(id), Some(Part::Deep)) || id + 1 == parts.len() {
+            break;
+        }
+    }
+}
+
+fn parts(pattern: &str) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut names = pattern.split('/').peekable();
+    let mut is_first = true;
+    while let Some(name) = names.next() {
+        // Several slashes are one; the first and the last one count.
+        if name.is_empty() && !is_first && names.peek().is_some() {
+            continue;
+        }
+        is_first = false;
+        let previous = parts.last();
+        match name {
+            "**" if matches!(previous, Some(Part::Deep)) => (),
+            "**" => parts.push(Part::Deep),
+            ".." if matches!(previous, Some(Part::Wild(_)))
+                || matches!(previous, Some(Part::Text(text)) if !is_dots(text)) =>
+            {
+                parts.pop();
+            }
+            name => {
+                let segment = Segment::parse(name);
+                parts.push(if segment.is_text() {
+                    Part::Text(folded(name))
+                } else {
+                    Part::Wild(segment)
+                });
+            }
+        }
+    }
+    parts
+}
+
+fn is_dots(text: &[char]) -> bool {
+    text.is_empty() || text == ['.'] || text == ['.', '.']
+}
+
+#[cfg(test)]
+mod tests;

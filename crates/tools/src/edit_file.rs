@@ -1,0 +1,126 @@
+//! edit_file: one literal replacement in one file beneath the workspace.
+//!
+//! Works on bytes: whatever stands around the edited text, invalid UTF-8, a byte order mark or the line
+//! endings, stays as it is.
+
+use crate::arguments::Arguments;
+use crate::bounds::{Bounds, CancelOnDrop};
+use crate::read_file::PATH;
+use crate::seen::SeenFiles;
+use crate::write_failure::{MAX_EDITED_BYTES, WriteFailure};
+use crate::write_file::MAX_ATTEMPTS;
+use crate::{Call, Output, Toolbox};
+use memchr::memmem;
+use quackd_sandbox::{Purpose, Root, WriteError};
+use std::sync::Arc;
+
+const OLD_TEXT: &[&str] = &["old_text", "oldText", "find"];
+const NEW_TEXT: &[&str] = &["new_text", "newText", "replace"];
+
+pub(crate) async fn edit_file(
+    toolbox: &Toolbox,
+    call: &Call,
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &Bounds,
+) -> Output {
+    if toolbox.safe_mode || call.safe_mode {
+        return Output::error("edit_file is disabled in safe mode");
+    }
+    let Some(path) = arguments.text(PATH) else {
+        return Output::error("Missing required parameter 'path'");
+    };
+    // Whitespace can be replaced, and anything can be deleted; only nothing cannot be found.
+    let first = |names: &[&str]| names.iter().find_map(|name| arguments.any_text(name));
+    let non_empty = |name: &&str| arguments.any_text(name).filter(|text| !text.is_empty());
+    let Some(old) = OLD_TEXT.iter().find_map(non_empty) else {
+        return Output::error("Missing required parameter 'old_text'");
+    };
+    let Some(new) = first(NEW_TEXT) else {
+        return Output::error("Missing required parameter 'new_text'");
+    };
+    let (path, old, new) = (path.to_owned(), old.to_owned(), new.to_owned());
+    let seen = Arc::clone(&toolbox.seen);
+    // What is given up must not be written a moment later.
+    let cancel = CancelOnDrop::default();
+    let give_up = bounds.give_up(&cancel);
+    let edited = bounds
+        .run_blocking(move || {
+            edit_blocking(&root, &seen, &path, old.as_bytes(), new.as_bytes(), &give_up)
+        })
+        .await;
+    match edited {
+        Ok(Ok(text)) => Output::success(text),
+        Ok(Err(failure)) => failure.output("edit_file", bounds),
+        Err(cutoff) => Output::cut_off("edit_file", bounds, cutoff),
+    }
+}
+
+fn edit_blocking(
+    root: &Root,
+    seen: &SeenFiles,
+    path: &str,
+    old: &[u8],
+    new: &[u8],
+    give_up: &dyn Fn() -> bool,
+) -> Result<String, WriteFailure> {
+    let named = |error| WriteFailure::of(error, "edit", root, path);
+    let mut attempt = 1;
+    loop {
+        let mut target = root.open_target(path, Purpose::Edit, give_up).map_err(named)?;
+        let content = target.read(MAX_EDITED_BYTES).map_err(named)?;
+        let edited = replace_once(&content, old, new)?;
+        match target.replace(&edited, give_up) {
+            Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
+            Err(error) => return Err(named(error)),
+            Ok(version) => {
+                seen.remember_blocking(target.relative().to_path_buf(), version);
+                return Ok(format!("Successfully edited {path}"));
+            }
+        }
+    }
+}
+
+/// `content` with its only occurrence of `old` replaced. Occurrences that overlap count once.
+fn replace_once(content: &[u8], old: &[u8], new: &[u8]) -> Result<Vec<u8>, WriteFailure> {
+    let mut found = memmem::find_iter(content, old);
+    let at = found.next().ok_or(WriteFailure::NoOccurrence)?;
+    match found.count() {
+        0 => {
+            let (before, rest) = content.split_at(at);
+            Ok([before, new, rest.get(old.len()..).unwrap_or_default()].concat())
+        }
+        others => Err(WriteFailure::Ambiguous(others + 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replaced(content: &[u8], old: &[u8], new: &[u8]) -> Result<Vec<u8>, String> {
+        replace_once(content, old, new).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn one_occurrence_is_replaced_and_everything_else_stays() {
+        type Case =
+            (&'static [u8], &'static [u8], &'static [u8], Result<&'static [u8], &'static str>);
+        let cases: &[Case] = &[
+            (b"a b c", b"b", b"x", Ok(b"a x c")),
+            (b"a b c", b"a b c", b"", Ok(b"")),
+            (b"a  b", b"  ", b" ", Ok(b"a b")),
+            (b"a b", b"b", b"$& $$ $1 \\1", Ok(b"a $& $$ $1 \\1")),
+            (b"\xef\xbb\xbfa\r\n\xffb\r\n", b"a", b"c", Ok(b"\xef\xbb\xbfc\r\n\xffb\r\n")),
+            (b"a\r\nb", b"a\nb", b"", Err("old_text not found in file")),
+            (b"aXa", b"a", b"", Err("old_text found 2 times (ambiguous edit)")),
+            (b"aaa", b"aa", b"b", Ok(b"ba")),
+            (b"aaaa", b"aa", b"b", Err("old_text found 2 times (ambiguous edit)")),
+            (b"", b"a", b"b", Err("old_text not found in file")),
+        ];
+        for (content, old, new, expected) in cases {
+            let expected = expected.map(<[u8]>::to_vec).map_err(str::to_owned);
+            assert_eq!(replaced(content, old, new), expected, "{content:?} {old:?}");
+        }
+    }
+}
