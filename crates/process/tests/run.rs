@@ -352,12 +352,18 @@ async fn a_cancelled_command_ends_after_the_short_grace() {
 #[tokio::test]
 async fn an_abort_during_the_grace_of_the_deadline_shortens_it() {
     let _turn = alone().await;
-    let mut command = bash("impatient", "trap '' TERM; sleep 60; sleep 60");
+    let dir = tempfile::tempdir().unwrap();
+    let told = dir.path().join("told");
+    let script = format!("trap 'touch {}' TERM; sleep 60; sleep 60", told.display());
+    let mut command = bash("impatient", &script);
     command.deadline = Duration::from_millis(200);
     command.grace = 20 * SECOND;
     let cancel = command.cancel.clone();
     let (finished, ()) = tokio::join!(run(command), async {
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        // Once the command has been sent TERM, its deadline has passed and the grace has begun.
+        while !told.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         cancel.cancel();
     });
     let finished = finished.unwrap();
