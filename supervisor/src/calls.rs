@@ -3,12 +3,13 @@
 //! Invariant: a call leaves this table exactly when it is answered, and it is answered by leaving it.
 
 use crate::errors::CallError;
+use crate::events::ShownCall;
 use crate::worker_handle::CallDone;
 use actix::SpawnHandle;
-use quackd_protocol::CallId;
-use quackd_protocol::client::CallInfo;
+use quackd_protocol::client::{CallInfo, ToolInfo};
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::ToolCall;
+use quackd_protocol::{CallId, SessionId};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -26,7 +27,12 @@ pub(crate) type CallResult = Result<CallDone, CallError>;
 /// One call.
 #[derive(Debug)]
 struct Call {
-    tool: String,
+    /// What followers are told of it.
+    shown: ShownCall,
+    /// A web search is under way for it, or was.
+    has_searched: bool,
+    /// What waits for the search; of no use once the call has ended.
+    search: Option<SpawnHandle>,
     /// Present until the call is sent: an unsent call may go to the next worker, a sent one never.
     unsent: Option<Unsent>,
     since: Instant,
@@ -51,7 +57,7 @@ pub(crate) struct Calls {
 /// What a call brings.
 #[derive(Debug)]
 pub(crate) struct NewCall {
-    pub(crate) tool: String,
+    pub(crate) shown: ShownCall,
     pub(crate) arguments: String,
     pub(crate) safe_mode: bool,
     pub(crate) deadline: Duration,
@@ -88,9 +94,12 @@ impl Calls {
         timer: SpawnHandle,
     ) -> oneshot::Receiver<CallResult> {
         let (answer, answered) = oneshot::channel();
-        let NewCall { tool, arguments, safe_mode, deadline } = new;
+        let NewCall { shown, arguments, safe_mode, deadline } = new;
         let unsent = Some(Unsent { arguments, safe_mode });
-        self.calls.insert(number, Call { tool, unsent, since: now, deadline, answer, timer });
+        let (has_searched, search) = (false, None);
+        let call =
+            Call { shown, has_searched, search, unsent, since: now, deadline, answer, timer };
+        self.calls.insert(number, call);
         answered
     }
 
@@ -117,7 +126,7 @@ impl Calls {
         let Unsent { arguments, safe_mode } = call.unsent.take()?;
         let frame = ToolCall {
             call_id: call_id(number),
-            tool: call.tool.clone(),
+            tool: call.shown.tool.clone(),
             arguments,
             deadline_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
             safe_mode,
@@ -131,16 +140,51 @@ impl Calls {
         Some(std::mem::replace(&mut call.timer, timer))
     }
 
-    /// Answers a call with what `result` makes of its deadline, and gives its timer. A client that
-    /// left does not take its answer; that is its right.
+    /// Answers a call with what `result` makes of its deadline, after `tell` has seen the answer, and
+    /// gives what ran for it in the background. A client that left does not take its answer; that is its right.
     pub(crate) fn answer(
         &mut self,
         number: u64,
         result: impl FnOnce(Duration) -> CallResult,
-    ) -> Option<SpawnHandle> {
-        let call = self.calls.remove(&number)?;
-        call.answer.send(result(call.deadline)).ok();
-        Some(call.timer)
+        tell: impl FnOnce(&ShownCall, &CallResult, Duration),
+    ) -> Vec<SpawnHandle> {
+        let Some(call) = self.calls.remove(&number) else { return Vec::new() };
+        let result = result(call.deadline);
+        tell(&call.shown, &result, call.since.elapsed());
+        call.answer.send(result).ok();
+        [Some(call.timer), call.search].into_iter().flatten().collect()
+    }
+
+    /// What followers are told of a call that was sent.
+    pub(crate) fn shown(&self, id: &CallId) -> Option<&ShownCall> {
+        let number = self.sent_number(id)?;
+        self.calls.get(&number).map(|call| &call.shown)
+    }
+
+    /// Takes note that a sent `web_search` call searches the web. `false` if it is none, or did already.
+    pub(crate) fn begin_search(&mut self, id: &CallId) -> bool {
+        let Some(number) = self.sent_number(id) else { return false };
+        self.calls.get_mut(&number).is_some_and(|call| {
+            call.shown.tool == "web_search" && !std::mem::replace(&mut call.has_searched, true)
+        })
+    }
+
+    /// Searches that are under way.
+    pub(crate) fn searches(&self) -> usize {
+        self.calls.values().filter(|call| call.search.is_some()).count()
+    }
+
+    /// Keeps what waits for the search that was begun.
+    pub(crate) fn searching(&mut self, id: &CallId, search: SpawnHandle) {
+        let call = self.sent_number(id).and_then(|number| self.calls.get_mut(&number));
+        if let Some(call) = call {
+            call.search = Some(search);
+        }
+    }
+
+    /// How many calls there are.
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
     }
 
     /// The number of a sent call, from the id that a worker gave.
@@ -157,7 +201,7 @@ impl Calls {
             .iter()
             .map(|(number, call)| CallInfo {
                 call_id: call_id(*number).0,
-                tool: call.tool.chars().take(100).collect(),
+                tool: call.shown.tool.chars().take(100).collect(),
                 elapsed_ms: ms(now.saturating_duration_since(call.since)),
                 deadline_ms: ms(call.deadline),
             })
@@ -170,13 +214,31 @@ pub(crate) fn call_id(number: u64) -> CallId {
     CallId(number.to_string())
 }
 
+/// What is known of a call's end besides its text.
+pub(crate) fn tool_info(session: &SessionId, result: &CallResult, elapsed: Duration) -> ToolInfo {
+    let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    match result {
+        Ok(done) => ToolInfo::from_report(session, &done.report, duration_ms),
+        Err(error) => ToolInfo {
+            session_id: session.0.clone(),
+            is_error: true,
+            timed_out: matches!(error, CallError::NoAnswer { .. }),
+            aborted: *error == CallError::Aborted,
+            worker_died: error.worker_died(),
+            busy: error.is_busy(),
+            duration_ms,
+            ..ToolInfo::default()
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn new_call(tool: &str) -> NewCall {
         NewCall {
-            tool: tool.into(),
+            shown: ShownCall { id: "c".into(), tool: tool.into(), arguments: None },
             arguments: "{}".into(),
             safe_mode: false,
             deadline: Duration::from_secs(30),
@@ -197,9 +259,10 @@ mod tests {
         assert!(calls.send(number, now).is_none(), "never sent twice");
         assert_eq!(calls.sent_number(&call_id(number)), Some(number));
 
-        assert!(calls.answer(number, |_| Err(CallError::NotResponding)).is_some());
+        let refuse = |_| Err(CallError::NotResponding);
+        assert!(calls.answer(number, refuse, |shown, _, _| assert_eq!(shown.id, "c")).len() == 1);
         assert_eq!(answered.try_recv().unwrap().unwrap_err(), CallError::NotResponding);
-        assert!(calls.answer(number, |_| Err(CallError::NotResponding)).is_none());
+        assert!(calls.answer(number, refuse, |_, _, _| panic!("told twice")).is_empty());
         assert_eq!(calls.sent_number(&call_id(number)), None);
     }
 

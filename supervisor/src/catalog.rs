@@ -4,12 +4,15 @@
 //! come in as arguments.
 
 use crate::errors::MethodError;
-use quackd_protocol::client::{AttachData, AttachedSession, AttachedWorkspace};
-use quackd_protocol::limits::MAX_SESSIONS;
+use quackd_protocol::client::{
+    ActivateData, ActivatedSession, AttachData, AttachedSession, AttachedWorkspace,
+};
+use quackd_protocol::limits::{MAX_NAME_CHARS, MAX_SESSIONS};
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
 use quackd_protocol::{SessionId, WorkspaceId};
 use serde_json::Map;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// What a new session needs from outside.
 #[derive(Debug, Clone)]
@@ -89,79 +92,193 @@ pub(crate) fn select<'a>(
 ///
 /// The session is the one that was last active in that workspace, else its first one.
 pub(crate) fn attach(
-    metadata: &mut Metadata,
+    metadata: &mut Arc<Metadata>,
     path: &str,
     activate: bool,
     fresh: Fresh,
 ) -> Result<(AttachData, bool), MethodError> {
-    let mut changed = false;
-    if !metadata.workspaces.iter().any(|w| w.path == path) {
-        room_for_one_more(metadata)?;
+    let known = metadata.workspaces.iter().find(|w| w.path == path);
+    let Some(session) = known.and_then(|workspace| preferred(metadata, workspace)) else {
+        let made = add_session(Arc::make_mut(metadata), path, None, activate, fresh)?;
+        return Ok((made, true));
+    };
+    let id = session.id.clone();
+    let changed = activate && set_active(metadata, &id);
+    let data = attached(metadata, &id).ok_or(MethodError::WorkspaceUnknown)?;
+    Ok((data, changed))
+}
+
+/// The session of a workspace that a client means who names only the directory.
+fn preferred<'a>(metadata: &'a Metadata, workspace: &Workspace) -> Option<&'a Session> {
+    let mut sessions = metadata.sessions.iter().filter(|s| s.workspace_id == workspace.id);
+    let last = workspace.last_active_session_id.as_ref();
+    let first = sessions.clone().next();
+    sessions.find(|s| Some(&s.id) == last).or(first)
+}
+
+/// Makes one more session in the workspace at `path`, which is made if it is new.
+pub(crate) fn add_session(
+    metadata: &mut Metadata,
+    path: &str,
+    name: Option<String>,
+    activate: bool,
+    fresh: Fresh,
+) -> Result<AttachData, MethodError> {
+    let known = metadata.workspaces.iter().find(|w| w.path == path);
+    // Everything that can be refused is refused before anything is changed.
+    if MAX_SESSIONS <= metadata.sessions.len() {
+        return Err(MethodError::TooManySessions(metadata.sessions.len()));
+    }
+    if known.is_none() && MAX_SESSIONS <= metadata.workspaces.len() {
+        return Err(MethodError::TooManySessions(metadata.workspaces.len()));
+    }
+    let workspace_id =
+        known.map_or_else(|| WorkspaceId(quackd_home::workspace_id(path)), |w| w.id.clone());
+    let of_workspace = metadata.sessions.iter().filter(|s| s.workspace_id == workspace_id);
+    let taken: HashSet<String> = of_workspace.map(|s| s.name.to_lowercase()).collect();
+    let name = match name {
+        Some(name) => checked_name(name, &taken)?,
+        None => next_name(&taken),
+    };
+    if known.is_none() {
         metadata.workspaces.push(Workspace {
-            id: WorkspaceId(quackd_home::workspace_id(path)),
+            id: workspace_id.clone(),
             path: path.to_owned(),
             created_at: fresh.now.clone(),
             last_active_session_id: None,
             other: Map::new(),
         });
-        changed = true;
     }
-    // Present by now: it was there or was pushed above.
-    let Some(workspace) = metadata.workspaces.iter_mut().find(|w| w.path == path) else {
-        return Err(MethodError::WorkspaceUnknown);
-    };
-    let of_workspace = |s: &&Session| s.workspace_id == workspace.id;
-    let known = metadata
-        .sessions
-        .iter()
-        .filter(of_workspace)
-        .find(|s| Some(&s.id) == workspace.last_active_session_id.as_ref())
-        .or_else(|| metadata.sessions.iter().find(of_workspace))
-        .map(|s| AttachedSession { id: s.id.clone(), name: s.name.clone() });
-    let session = match known {
-        Some(session) => session,
-        None => {
-            let made = new_session(&metadata.sessions, &workspace.id, fresh)?;
-            let attached = AttachedSession { id: made.id.clone(), name: made.name.clone() };
-            metadata.sessions.push(made);
-            changed = true;
-            attached
-        }
-    };
-    if activate {
-        let id = Some(session.id.clone());
-        changed |= workspace.last_active_session_id != id || metadata.active_voice_session_id != id;
-        workspace.last_active_session_id.clone_from(&id);
-        metadata.active_voice_session_id = id;
-    }
-    let workspace = AttachedWorkspace { id: workspace.id.clone(), path: workspace.path.clone() };
-    Ok((AttachData { workspace, session }, changed))
-}
-
-fn new_session(
-    sessions: &[Session],
-    workspace_id: &WorkspaceId,
-    fresh: Fresh,
-) -> Result<Session, MethodError> {
-    if MAX_SESSIONS <= sessions.len() {
-        return Err(MethodError::TooManySessions(sessions.len()));
-    }
-    let n = sessions.iter().filter(|s| s.workspace_id == *workspace_id).count() + 1;
-    Ok(Session {
+    let id = fresh.session_id.clone();
+    metadata.sessions.push(Session {
         id: fresh.session_id,
-        workspace_id: workspace_id.clone(),
-        name: format!("duck-{n}"),
+        workspace_id,
+        name,
         pi_session_file: String::new(),
         created_at: fresh.now.clone(),
         last_active_at: fresh.now,
         is_voice_active: false,
         other: Map::new(),
+    });
+    if activate {
+        set_active_in(metadata, &id);
+    }
+    attached(metadata, &id).ok_or(MethodError::WorkspaceUnknown)
+}
+
+/// Names that a person chooses: printable, not endless, and not there yet.
+fn checked_name(name: String, taken: &HashSet<String>) -> Result<String, MethodError> {
+    let is_plain = !name.trim().is_empty()
+        && name.trim().len() == name.len()
+        && name.chars().count() <= MAX_NAME_CHARS
+        && !name.chars().any(char::is_control);
+    if !is_plain {
+        return Err(MethodError::BadName);
+    }
+    if taken.contains(&name.to_lowercase()) {
+        return Err(MethodError::NameTaken(name));
+    }
+    Ok(name)
+}
+
+/// `duck-<n>`, counting on from how many there are; a number that a deleted session has left is not
+/// given again while a later one is in use.
+fn next_name(taken: &HashSet<String>) -> String {
+    let mut n = taken.len() + 1;
+    loop {
+        let name = format!("duck-{n}");
+        if !taken.contains(&name) {
+            return name;
+        }
+        n += 1;
+    }
+}
+
+/// A session and its workspace as clients see them.
+fn attached(metadata: &Metadata, id: &SessionId) -> Option<AttachData> {
+    let session = metadata.sessions.iter().find(|s| s.id == *id)?;
+    let workspace = workspace_of(metadata, session)?;
+    Some(AttachData {
+        workspace: AttachedWorkspace { id: workspace.id.clone(), path: workspace.path.clone() },
+        session: AttachedSession { id: session.id.clone(), name: session.name.clone() },
     })
 }
 
-fn room_for_one_more(metadata: &Metadata) -> Result<(), MethodError> {
-    let n = metadata.sessions.len().max(metadata.workspaces.len());
-    if MAX_SESSIONS <= n { Err(MethodError::TooManySessions(n)) } else { Ok(()) }
+/// Makes a session the active one. Returns whether anything was changed.
+fn set_active(metadata: &mut Arc<Metadata>, id: &SessionId) -> bool {
+    let is_last = |metadata: &Metadata| {
+        let session = metadata.sessions.iter().find(|s| s.id == *id)?;
+        workspace_of(metadata, session)?.last_active_session_id.as_ref().map(|last| last == id)
+    };
+    if metadata.active_voice_session_id.as_ref() == Some(id) && is_last(metadata) == Some(true) {
+        return false;
+    }
+    set_active_in(Arc::make_mut(metadata), id);
+    true
+}
+
+fn set_active_in(metadata: &mut Metadata, id: &SessionId) {
+    let workspace_id =
+        metadata.sessions.iter().find(|s| s.id == *id).map(|s| s.workspace_id.clone());
+    if let Some(workspace) =
+        metadata.workspaces.iter_mut().find(|w| Some(&w.id) == workspace_id.as_ref())
+    {
+        workspace.last_active_session_id = Some(id.clone());
+    }
+    metadata.active_voice_session_id = Some(id.clone());
+}
+
+/// Makes the session that `reference` means the active one. Returns the answer and whether anything was
+/// changed.
+pub(crate) fn activate(
+    metadata: &mut Arc<Metadata>,
+    reference: &str,
+) -> Result<(ActivateData, bool), MethodError> {
+    let session = find(metadata, reference)
+        .ok_or_else(|| MethodError::SessionNotFound(reference.to_owned()))?;
+    let workspace = workspace_of(metadata, session)
+        .ok_or_else(|| MethodError::WorkspaceNotFound(session.id.0.clone()))?;
+    let data = ActivateData {
+        session: ActivatedSession {
+            id: session.id.clone(),
+            name: session.name.clone(),
+            workspace_id: workspace.id.clone(),
+        },
+        workspace: AttachedWorkspace { id: workspace.id.clone(), path: workspace.path.clone() },
+    };
+    let changed = set_active(metadata, &data.session.id);
+    Ok((data, changed))
+}
+
+/// Deletes a session. If it was the active one, or the one that its workspace prefers, the session of
+/// the workspace that was used last takes its place. The workspace stays.
+pub(crate) fn delete(metadata: &mut Metadata, id: &SessionId) -> Option<AttachedSession> {
+    let at = metadata.sessions.iter().position(|s| s.id == *id)?;
+    let session = metadata.sessions.remove(at);
+    let successor = metadata
+        .sessions
+        .iter()
+        .filter(|s| s.workspace_id == session.workspace_id)
+        .max_by(|a, b| a.last_active_at.cmp(&b.last_active_at))
+        .map(|s| s.id.clone());
+    for workspace in &mut metadata.workspaces {
+        if workspace.last_active_session_id.as_ref() == Some(id) {
+            workspace.last_active_session_id.clone_from(&successor);
+        }
+    }
+    if metadata.active_voice_session_id.as_ref() == Some(id) {
+        metadata.active_voice_session_id = successor;
+    }
+    Some(AttachedSession { id: session.id, name: session.name })
+}
+
+/// Every workspace's sessions, in stored order.
+pub(crate) fn by_workspace(metadata: &Metadata) -> HashMap<&WorkspaceId, Vec<&Session>> {
+    let mut found: HashMap<&WorkspaceId, Vec<&Session>> = HashMap::new();
+    for session in &metadata.sessions {
+        found.entry(&session.workspace_id).or_default().push(session);
+    }
+    found
 }
 
 #[cfg(test)]
@@ -172,8 +289,8 @@ mod tests {
         Fresh { session_id: id.into(), now: "2026-01-01T00:00:00Z".into() }
     }
 
-    fn two_repositories() -> Metadata {
-        let mut metadata = Metadata::default();
+    fn two_repositories() -> Arc<Metadata> {
+        let mut metadata = Arc::<Metadata>::default();
         attach(&mut metadata, "/a", true, fresh("s1")).unwrap();
         attach(&mut metadata, "/b", false, fresh("s2")).unwrap();
         metadata
@@ -204,11 +321,11 @@ mod tests {
         let mut metadata = two_repositories();
         let mut second = metadata.sessions[0].clone();
         second.id = "s9".into();
-        metadata.sessions.push(second);
-        metadata.workspaces[0].last_active_session_id = Some("s9".into());
+        Arc::make_mut(&mut metadata).sessions.push(second);
+        Arc::make_mut(&mut metadata).workspaces[0].last_active_session_id = Some("s9".into());
         let (data, _) = attach(&mut metadata, "/a", false, fresh("x")).unwrap();
         assert_eq!(data.session.id.as_str(), "s9");
-        metadata.workspaces[0].last_active_session_id = Some("gone".into());
+        Arc::make_mut(&mut metadata).workspaces[0].last_active_session_id = Some("gone".into());
         let (data, _) = attach(&mut metadata, "/a", false, fresh("x")).unwrap();
         assert_eq!(data.session.id.as_str(), "s1");
     }
@@ -216,7 +333,7 @@ mod tests {
     #[test]
     fn references_are_ids_then_names_then_prefixes_and_never_ambiguous() {
         let mut metadata = two_repositories();
-        metadata.sessions[1].name = "Feature".into();
+        Arc::make_mut(&mut metadata).sessions[1].name = "Feature".into();
         let id = |reference| find(&metadata, reference).map(|s| s.id.as_str());
         assert_eq!(id("s2"), Some("s2"));
         assert_eq!(id("S2"), None);
@@ -224,7 +341,7 @@ mod tests {
         assert_eq!(id("DUCK"), Some("s1"));
         assert_eq!(id("feat"), Some("s2"));
         assert_eq!(id("nobody"), None);
-        metadata.sessions[1].name = "duck-1".into();
+        Arc::make_mut(&mut metadata).sessions[1].name = "duck-1".into();
         assert_eq!(find(&metadata, "duck-1"), None);
         assert_eq!(find(&metadata, "d"), None);
     }
@@ -240,7 +357,7 @@ mod tests {
         let b = metadata.workspaces[1].id.0.clone();
         assert_eq!(ids(&metadata, Selection::Workspace(b)), ["s2"]);
         assert!(ids(&metadata, Selection::Workspace("/b".into())).is_empty());
-        metadata.active_voice_session_id = Some("stale".into());
+        Arc::make_mut(&mut metadata).active_voice_session_id = Some("stale".into());
         assert_eq!(ids(&metadata, Selection::Active), ["s1", "s2"]);
     }
 
@@ -248,11 +365,59 @@ mod tests {
     fn a_full_catalog_refuses_new_sessions_and_keeps_serving_known_ones() {
         let mut metadata = two_repositories();
         let template = metadata.sessions[0].clone();
-        metadata.sessions.resize(MAX_SESSIONS, template);
+        Arc::make_mut(&mut metadata).sessions.resize(MAX_SESSIONS, template);
         let before = metadata.clone();
         let refused = attach(&mut metadata, "/new", true, fresh("x"));
         assert!(matches!(refused, Err(MethodError::TooManySessions(_))));
         assert_eq!(metadata, before);
         attach(&mut metadata, "/a", true, fresh("x")).unwrap();
+    }
+
+    #[test]
+    fn more_sessions_of_a_workspace_have_names_of_their_own() {
+        let mut metadata = two_repositories();
+        let metadata = Arc::make_mut(&mut metadata);
+        let mut add = |name: Option<&str>, id| {
+            add_session(metadata, "/a", name.map(str::to_owned), false, fresh(id))
+                .map(|data| data.session.name)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(add(None, "s3").unwrap(), "duck-2");
+        assert_eq!(add(Some("Fix it"), "s4").unwrap(), "Fix it");
+        assert_eq!(add(None, "s5").unwrap(), "duck-4");
+        let long = "x".repeat(MAX_NAME_CHARS + 1);
+        for bad in ["", " ", " x", "a\nb", &long] {
+            assert_eq!(add(Some(bad), "x").unwrap_err(), MethodError::BadName.to_string());
+        }
+        assert!(add(Some("fix IT"), "x").unwrap_err().contains("exists already"));
+        assert_eq!(delete(metadata, &"s3".into()).unwrap().name, "duck-2");
+        let next = add_session(metadata, "/a", None, false, fresh("s6")).unwrap();
+        assert_eq!(next.session.name, "duck-5", "duck-4 is in use");
+    }
+
+    #[test]
+    fn what_a_deleted_session_was_another_of_its_workspace_becomes() {
+        let mut metadata = two_repositories();
+        let metadata = Arc::make_mut(&mut metadata);
+        add_session(metadata, "/a", None, false, fresh("s3")).unwrap();
+        delete(metadata, &"s1".into()).unwrap();
+        assert_eq!(active(metadata).unwrap().id.as_str(), "s3");
+        assert_eq!(metadata.workspaces[0].last_active_session_id, Some("s3".into()));
+        delete(metadata, &"s3".into()).unwrap();
+        assert_eq!(metadata.active_voice_session_id, None);
+        assert_eq!((metadata.workspaces.len(), metadata.sessions.len()), (2, 1));
+        assert!(delete(metadata, &"s3".into()).is_none());
+    }
+
+    #[test]
+    fn activating_says_whether_anything_is_different() {
+        let mut metadata = two_repositories();
+        let (data, changed) = activate(&mut metadata, "s2").unwrap();
+        assert_eq!((data.session.id.as_str(), data.workspace.path.as_str()), ("s2", "/b"));
+        assert!(changed);
+        assert!(!activate(&mut metadata, "s2").unwrap().1);
+        Arc::make_mut(&mut metadata).workspaces.clear();
+        let refused = activate(&mut metadata, "s2").unwrap_err();
+        assert_eq!(refused.to_string(), "Workspace not found for session: s2");
     }
 }

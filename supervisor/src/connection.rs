@@ -30,7 +30,7 @@ pub(crate) async fn serve(stream: ClientStream, services: Rc<Services>, registry
     let stream = Arc::new(stream);
     let (reading, writing) = (&*stream, &*stream);
     let (outbox, writing) = outbox(writing, Arc::clone(&metrics));
-    let reading = read(reading, Caller { services, registry }, outbox);
+    let reading = read(reading, Caller::new(services, registry), outbox);
     tokio::pin!(reading, writing);
     let end = tokio::select! {
         // When the client has closed its sending side, what it asked for is still written.
@@ -81,6 +81,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, caller: Caller, outbox: Outbox) 
                     if outbox.send(reply).await.is_err() {
                         caller.services.metrics.unread_answers.add(1);
                     }
+                    caller.replied(&outbox);
                     drop(slot);
                 });
                 // Its first step is taken before the next line is looked at: an `abort` that follows

@@ -6,19 +6,26 @@
 //! metadata, unlink our socket, remove the pid file. A second signal skips the waiting.
 
 use crate::environment;
+use crate::events::Events;
+use crate::health::{Health, WebSearchHealth};
 use crate::listener::accept_clients;
 use crate::log;
+use crate::login::{Captured, Login, LoginParts, load_cached_blocking};
 use crate::metrics::Metrics;
 use crate::registry::{Drain, Registry, Saving};
-use crate::services::{Services, now_text};
-use crate::spawner::{self, Spawner};
+use crate::services::{ConfigFile, Services, now_text};
+use crate::spawner::{self, Children, Spawner};
 use actix::prelude::*;
+use quackd_config::{Config, ConfigError};
+use quackd_egress::{Egress, EgressConfig, EgressError, Key};
 use quackd_home::{Home, HomeError, InstanceLock};
 use quackd_ipc::listener::{BindError, BoundSocket, SocketFile, clear_stale_blocking};
-use quackd_process::{Role, SelfExe};
+use quackd_process::{Launcher, Role, SelfExe};
 use quackd_protocol::limits::SHUTDOWN_GRACE;
-use quackd_protocol::metadata::Metadata;
-use quackd_store::{Origin, Writer};
+use quackd_store::{Duplicate, Origin, Paths, Snapshot, StoreError, Writer};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,6 +49,11 @@ const CUT_SHORT: Duration = Duration::from_millis(300);
 
 /// What the drain may take beyond the grace: ending the workers that are left.
 const DRAIN_SLACK: Duration = Duration::from_secs(4);
+
+/// How long a lock that is held may be the leftover of a daemon that was killed, and the pause between
+/// two looks at it.
+const LOCK_PATIENCE: Duration = Duration::from_millis(250);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// How `quack daemon` was called.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +80,12 @@ pub enum StartError {
     /// The state directory cannot be used.
     #[error(transparent)]
     Home(#[from] HomeError),
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Nor where web searches shall go.
+    #[error(transparent)]
+    Egress(#[from] EgressError),
     /// The socket cannot be bound.
     #[error(transparent)]
     Socket(#[from] BindError),
@@ -94,13 +112,14 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     quackd_process::set_process_name("quackd");
     let home = Home::from_process_env_blocking()?;
     home.prepare_blocking()?;
-    let Some(lock) = quackd_home::lock_blocking(&home)? else {
+    let Some(lock) = take_lock(&home)? else {
         return Ok(Ended::AlreadyRunning);
     };
+    let (config, config_file) = read_config(&home)?;
     log::abort_on_panic(home.log_file());
-    let logging = log::start(&home.log_file(), options.verbose);
+    let logging = log::start(&home.log_file(), &config.log.level.value, options.verbose);
     tracing::info!(pid = std::process::id(), version = quackd_protocol::VERSION, "daemon boot");
-    let result = run_locked(options, home, &lock);
+    let result = run_locked(options, home, (config, config_file), &lock);
     match &result {
         Ok(_) => tracing::info!("shutdown complete"),
         Err(error) => tracing::error!(error = %chain(error), "daemon failed to start"),
@@ -109,14 +128,37 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     result
 }
 
+/// Takes the instance lock. A daemon that was killed while it started a child leaves a copy of the lock in
+/// that child until it has executed its program: some milliseconds, which are waited for.
+fn take_lock(home: &Home) -> Result<Option<InstanceLock>, HomeError> {
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let lock = quackd_home::lock_blocking(home)?;
+        if lock.is_some() || until <= Instant::now() {
+            return Ok(lock);
+        }
+        // Nothing runs in this process yet that could be held up.
+        std::thread::park_timeout(LOCK_PAUSE);
+    }
+}
+
 fn run_locked(
     options: DaemonOptions,
     home: Home,
+    (config, config_file): (Config, ConfigFile),
     _lock: &InstanceLock,
 ) -> Result<Ended, StartError> {
     retire_run_dir(&home)?;
-    let (metadata, saving) = load(&home);
-    let exe = system("open our own executable", SelfExe::open())?;
+    let endpoint = config.web_search.endpoint.value.clone();
+    let key = Key::from_variables(|name| std::env::var_os(name))?;
+    let web_search = WebSearchHealth { has_key: key.is_some(), endpoint: host_of(&endpoint) };
+    let egress = Egress::start(EgressConfig::new(endpoint, key))?;
+    let (snapshot, saving, health) = load(&home, web_search);
+    let children = Children {
+        exe: system("open our own executable", SelfExe::open())?,
+        launcher: launcher(&config),
+        max_live: config.worker.max_live.value,
+    };
     let socket = home.socket();
     if socket.fallback {
         tracing::info!(path = %socket.path.display(), "socket path is too long; using the fallback");
@@ -128,7 +170,12 @@ fn run_locked(
     let parts = Parts {
         home: home.clone(),
         socket: socket.path,
-        metadata,
+        login: load_cached_blocking(&home.login_environment()),
+        config,
+        config_file,
+        egress,
+        health,
+        snapshot,
         saving,
         metrics: Arc::clone(&metrics),
         spawner,
@@ -144,7 +191,7 @@ fn run_locked(
     if options.background {
         system("let go of stderr", quackd_process::redirect_stderr_to_null())?;
     }
-    spawner::serve_blocking(&jobs, &exe, &metrics);
+    spawner::serve_blocking(&jobs, &children, &metrics);
     // A panic on that thread has ended the process already. What it still waits for after this time
     // hangs in the kernel, and ends with the process.
     if actors_done.recv_timeout(ACTORS_END) == Err(RecvTimeoutError::Timeout) {
@@ -189,29 +236,97 @@ fn retire_run_dir(home: &Home) -> Result<(), StartError> {
     delete.map(drop).or(Ok(()))
 }
 
-/// Loads the metadata. A file that can neither be used nor be set aside, for example one of a newer
+/// Reads the configuration. A daemon that cannot do what it says does not start.
+fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
+    // What is not UTF-8 is no value of any key, and is said to be wrong.
+    let variable =
+        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let (path, is_named) = quackd_config::locate(home.config(), &variable)?;
+    // Before it is read: a change that comes between is then seen as one.
+    let modified = path.metadata().and_then(|found| found.modified()).ok();
+    let config = quackd_config::load_blocking(&path, is_named, &variable)?;
+    Ok((config, ConfigFile { path, modified }))
+}
+
+/// What workers are started through. It gets what commands get: no key, but a PATH.
+fn launcher(config: &Config) -> Option<Launcher> {
+    let words = config.worker.launcher.value.clone();
+    let env = environment::for_tools(std::env::vars_os());
+    (!words.is_empty()).then_some(Launcher { words, env })
+}
+
+/// The host of a URL that was checked, for people.
+fn host_of(endpoint: &str) -> String {
+    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default().to_owned()
+}
+
+/// Loads metadata and state. A file that can neither be used nor be set aside, for example one of a newer
 /// version, is left alone: the daemon serves without saving, and says why to whoever changes something.
-fn load(home: &Home) -> (Metadata, Saving) {
-    let path = home.metadata();
-    let loaded = match quackd_store::load_blocking(&path) {
+fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Saving, Health) {
+    let paths = Paths { metadata: home.metadata(), state: home.state_file() };
+    let metadata = quackd_store::load_blocking(&paths.metadata)
+        .map(|loaded| (loaded.metadata, loaded.origin, loaded.duplicates));
+    let state = quackd_store::load_state_blocking(&paths.state)
+        .map(|loaded| (loaded.state, loaded.origin, loaded.duplicates));
+    let (metadata, metadata_origin) = said("metadata.json", metadata);
+    let (mut state, state_origin) = said("quackd-state.json", state);
+    // What is ours about a session that does not exist any more. If the sessions are not all there, what
+    // is said of them is kept: somebody may put the file back.
+    if matches!(metadata_origin, Ok(Origin::File | Origin::Fresh)) {
+        let known: HashSet<_> = metadata.sessions.iter().map(|session| &session.id).collect();
+        state.sessions.retain(|id, _| known.contains(id));
+    }
+    let snapshot = Snapshot { metadata: Arc::new(metadata), state: Arc::new(state) };
+    let why =
+        [&metadata_origin, &state_origin].into_iter().find_map(|loaded| loaded.as_ref().err());
+    let saving = match why {
+        Some(why) => Saving::Off { why: why.clone() },
+        None => match Writer::start(paths, snapshot.clone()) {
+            Ok(writer) => Saving::To(writer),
+            Err(error) => Saving::Off { why: chain(&error) },
+        },
+    };
+    let health = Health {
+        metadata: metadata_origin,
+        state: state_origin,
+        save_failed: RefCell::new(None),
+        providers: providers(|name| std::env::var_os(name)),
+        web_search,
+    };
+    (snapshot, saving, health)
+}
+
+/// Says in the log what a loaded file is worth.
+fn said<T: Default>(
+    file: &str,
+    loaded: Result<(T, Origin, Vec<Duplicate>), StoreError>,
+) -> (T, Result<Origin, String>) {
+    let (content, origin, duplicates) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
             let why = chain(&error);
-            tracing::error!(why, "metadata is read-only");
-            return (Metadata::default(), Saving::Off { why });
+            tracing::error!(file, why, "read-only: nothing will be saved");
+            return (T::default(), Err(why));
         }
     };
-    if !matches!(loaded.origin, Origin::Fresh | Origin::File) {
-        tracing::error!(origin = ?loaded.origin, "metadata was recovered");
+    if !matches!(origin, Origin::Fresh | Origin::File) {
+        tracing::error!(?origin, "{file} was recovered");
     }
-    for duplicate in &loaded.duplicates {
-        tracing::warn!(?duplicate, "left out an entry of the metadata");
+    for duplicate in &duplicates {
+        tracing::warn!(file, %duplicate, "left out an entry");
     }
-    let saving = match Writer::start(path) {
-        Ok(writer) => Saving::To(writer),
-        Err(error) => Saving::Off { why: chain(&error) },
-    };
-    (loaded.metadata, saving)
+    (content, Ok(origin))
+}
+
+/// The model providers for which there is a key. Only that there is one is looked at.
+fn providers(variable: impl Fn(&str) -> Option<OsString>) -> Vec<&'static str> {
+    [("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "anthropic")]
+        .into_iter()
+        .filter(|(name, _)| variable(name).is_some_and(|key| !key.is_empty()))
+        .map(|(_, provider)| provider)
+        .collect()
 }
 
 /// An error with its causes, for the log.
@@ -229,7 +344,12 @@ fn chain(error: &dyn std::error::Error) -> String {
 struct Parts {
     home: Home,
     socket: PathBuf,
-    metadata: Metadata,
+    config: Config,
+    config_file: ConfigFile,
+    login: Option<Captured>,
+    egress: Egress,
+    health: Health,
+    snapshot: Snapshot,
     saving: Saving,
     metrics: Arc<Metrics>,
     spawner: Spawner,
@@ -250,30 +370,44 @@ fn serve(parts: Parts) {
 }
 
 async fn serve_until_stopped(parts: Parts) {
-    let Parts { home, socket, metadata, saving, metrics, spawner, ready } = parts;
     let (stop, stopped) = mpsc::channel(1);
     // Before the first client can be answered: a signal must not find its default in force.
     let mut asked = StopSignals::new(stopped);
-    let bound = match BoundSocket::bind(&socket) {
+    let bound = match BoundSocket::bind(&parts.socket) {
         Ok(bound) => bound,
         Err(error) => {
-            ready.send(Err(error.into())).ok();
+            parts.ready.send(Err(error.into())).ok();
             return;
         }
     };
+    let Parts { snapshot, saving, spawner, ready, .. } = parts;
+    let login = Login::start(LoginParts {
+        login_shell: parts.config.environment.login_shell.value,
+        extra: parts.config.tools.env.value.clone(),
+        variables: std::env::vars_os().collect(),
+        cached: parts.login,
+        cache: parts.home.login_environment(),
+        run_dir: parts.home.run_dir(),
+        spawner: spawner.clone(),
+    });
     let services = Rc::new(Services {
         started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-        home,
-        socket,
+        home: parts.home,
+        socket: parts.socket,
         started: Instant::now(),
         started_at: now_text(),
-        tool_env: environment::for_tools(std::env::vars_os()),
-        metrics,
+        login,
+        config: parts.config,
+        config_file: parts.config_file,
+        events: Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id()))),
+        egress: parts.egress,
+        health: parts.health,
+        metrics: parts.metrics,
         lookups: Arc::new(Semaphore::new(LOOKUPS)),
         spawner: spawner.clone(),
         stop,
     });
-    let registry = Registry::new(Rc::clone(&services), metadata, saving).start();
+    let registry = Registry::new(Rc::clone(&services), snapshot, saving).start();
     let file = bound.file();
     let listening = actix::spawn(accept_clients(bound, Rc::clone(&services), registry.clone()));
     write_pid_file(&services).await;

@@ -3,6 +3,7 @@
 //! Texts that clients depend on stand in the protocol specification; the others are free.
 
 use quackd_home::WorkspaceError;
+use quackd_protocol::limits::MAX_NAME_CHARS;
 use quackd_store::StoreError;
 use quackd_supervision::Cause;
 
@@ -13,6 +14,20 @@ pub(crate) enum MethodError {
     SessionNotFound(String),
     #[error("No active voice session for tool execution")]
     NoSessionForTool,
+    #[error("No active session. Run `duck` first.")]
+    NoSessionToFollow,
+    #[error("No active session")]
+    NoSession,
+    #[error("Session reference is required")]
+    NoReference,
+    #[error("Workspace not found for session: {0}")]
+    WorkspaceNotFound(String),
+    #[error("Session is busy: {0} calls are running; end them with force")]
+    SessionBusy(usize),
+    #[error("Session name must be 1 to {MAX_NAME_CHARS} printable characters")]
+    BadName,
+    #[error("A session of this name exists already in the workspace: {0}")]
+    NameTaken(String),
     #[error("No active session to abort")]
     NoSessionToAbort,
     #[error("No running operation to abort")]
@@ -89,6 +104,8 @@ pub(crate) enum CallError {
     ShuttingDown,
     /// The daemon stopped before the call had ended.
     CutShort,
+    /// The session was deleted before the call had ended, or while it waited.
+    Deleted,
 }
 
 impl CallError {
@@ -111,6 +128,11 @@ impl CallError {
             Self::TooLong => "Error: Tool arguments are too long".to_owned(),
             Self::Aborted => format!("Error: {tool} was aborted"),
             Self::ShuttingDown => "Error: Daemon is shutting down".to_owned(),
+            Self::Deleted => {
+                format!(
+                    "Error: Session was deleted during {tool}. It may have run; it was not retried."
+                )
+            }
             Self::CutShort => format!(
                 "Error: Worker died during {tool} (daemon is shutting down). \
                  It may have run; it was not retried."
@@ -120,7 +142,7 @@ impl CallError {
 
     /// True if the call had been given to a worker that is gone.
     pub(crate) fn worker_died(&self) -> bool {
-        matches!(self, Self::Died(_) | Self::NoAnswer { .. } | Self::CutShort)
+        matches!(self, Self::Died(_) | Self::NoAnswer { .. } | Self::CutShort | Self::Deleted)
     }
 
     /// True if the same call may succeed a little later.

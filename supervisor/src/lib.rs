@@ -7,6 +7,7 @@
 //!   [`worker_handle`] per session, which starts, watches and restarts that session's worker and keeps
 //!   its unanswered [`calls`]. [`worker_process`] is one such process, [`link`] its control channel.
 //! - [`spawner`] is the main thread: every child is started and reaped there.
+//! - [`environment`] is what commands get, [`login`] asks the user's shell for its part of it.
 //!
 //! Three threads matter: the main thread (children), `actors` (everything else here, one actix
 //! arbiter), `store` (metadata on disk). The log has a thread of its own. Nothing on the actors' thread
@@ -20,9 +21,12 @@ mod connection;
 mod daemon;
 mod environment;
 mod errors;
+mod events;
+mod health;
 mod link;
 mod listener;
 mod log;
+mod login;
 mod methods;
 mod metrics;
 mod outbox;

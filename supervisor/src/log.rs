@@ -22,8 +22,8 @@ const QUEUED_LINES: usize = 8192;
 const PANIC_BYTES: usize = 4096;
 
 /// Starts logging to `path`, and to stderr too if asked. What is queued is written when the guard is
-/// dropped. `QUACKD_LOG` sets the filter; the default is `info`.
-pub(crate) fn start(path: &Path, to_stderr: bool) -> WorkerGuard {
+/// dropped. `filter` is that of `log.level`.
+pub(crate) fn start(path: &Path, filter: &str, to_stderr: bool) -> WorkerGuard {
     let files = FileRotate::new(
         path,
         AppendCount::new(LOG_FILES_KEPT),
@@ -33,7 +33,7 @@ pub(crate) fn start(path: &Path, to_stderr: bool) -> WorkerGuard {
     );
     let (writer, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(QUEUED_LINES).finish(files);
-    let filter = EnvFilter::try_from_env("QUACKD_LOG").unwrap_or_else(|_unset| "info".into());
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_unusable| "info".into());
     let builder = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter);
     // A second start in one process keeps the first log.
     drop(if to_stderr {

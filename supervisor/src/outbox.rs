@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 /// Small messages are gathered up to this many bytes per write.
 const GATHER_BYTES: usize = 64 * 1024;
@@ -19,6 +20,7 @@ const GATHER_BYTES: usize = 64 * 1024;
 pub(crate) struct Outbox {
     messages: mpsc::Sender<Waiting>,
     room: Arc<Semaphore>,
+    given_up: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,9 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
 ) -> (Outbox, impl Future<Output = WriteEnd>) {
     let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES);
     let room = Arc::new(Semaphore::new(CLIENT_OUTBOX_BYTES));
-    (Outbox { messages, room }, write_all(writer, waiting, metrics))
+    let given_up = CancellationToken::new();
+    let writing = write_until_given_up(writer, waiting, metrics, given_up.clone());
+    (Outbox { messages, room, given_up }, writing)
 }
 
 impl Outbox {
@@ -63,12 +67,32 @@ impl Outbox {
         };
         self.messages.send(Waiting { line, _room: room }).await.map_err(|_closed| Gone)
     }
+
+    /// Disconnects a client that is too slow for what it asked for, without waiting for it.
+    pub(crate) fn give_up(&self) {
+        self.given_up.cancel();
+    }
+}
+
+async fn write_until_given_up<W: AsyncWrite + Unpin>(
+    writer: W,
+    waiting: mpsc::Receiver<Waiting>,
+    metrics: Arc<Metrics>,
+    given_up: CancellationToken,
+) -> WriteEnd {
+    let end = tokio::select! {
+        end = write_all(writer, waiting) => end,
+        () = given_up.cancelled() => WriteEnd::Slow,
+    };
+    if end == WriteEnd::Slow {
+        metrics.slow_clients.add(1);
+    }
+    end
 }
 
 async fn write_all<W: AsyncWrite + Unpin>(
     mut writer: W,
     mut waiting: mpsc::Receiver<Waiting>,
-    metrics: Arc<Metrics>,
 ) -> WriteEnd {
     let mut gathered = Vec::new();
     while let Some(first) = waiting.recv().await {
@@ -86,9 +110,6 @@ async fn write_all<W: AsyncWrite + Unpin>(
             write(&mut writer, &gathered).await
         };
         if let Err(end) = written {
-            if end == WriteEnd::Slow {
-                metrics.slow_clients.add(1);
-            }
             return end;
         }
         // One long reply must not cost memory for the rest of the connection.

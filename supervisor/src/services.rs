@@ -1,11 +1,17 @@
 //! What connections, methods and handles share: immutable facts and the handles of other parts.
 
+use crate::events::Events;
+use crate::health::Health;
+use crate::login::Login;
 use crate::metrics::Metrics;
 use crate::spawner::Spawner;
+use quackd_config::Config;
+use quackd_egress::Egress;
 use quackd_home::Home;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use tokio::sync::{Semaphore, mpsc};
 
 /// One instance per daemon, behind an `Rc` on the actors' thread.
@@ -22,7 +28,17 @@ pub(crate) struct Services {
     /// The same as wall-clock time, for display.
     pub(crate) started_at: String,
     /// The environment of the commands that tools start.
-    pub(crate) tool_env: Vec<(String, String)>,
+    pub(crate) login: Rc<Login>,
+    /// The configuration, as it was at the start.
+    pub(crate) config: Config,
+    /// Where it was looked for.
+    pub(crate) config_file: ConfigFile,
+    /// What happens in the sessions.
+    pub(crate) events: Rc<Events>,
+    /// The way to the web.
+    pub(crate) egress: Egress,
+    /// What went wrong that a person should know.
+    pub(crate) health: Health,
     /// Counters.
     pub(crate) metrics: Arc<Metrics>,
     /// Places for directory look-ups: one on a dead mount holds its thread for ever.
@@ -31,6 +47,14 @@ pub(crate) struct Services {
     pub(crate) spawner: Spawner,
     /// One message asks the daemon to stop.
     pub(crate) stop: mpsc::Sender<()>,
+}
+
+/// The configuration's file.
+#[derive(Debug)]
+pub(crate) struct ConfigFile {
+    pub(crate) path: PathBuf,
+    /// When it was last changed before it was read; `None` if there was none.
+    pub(crate) modified: Option<SystemTime>,
 }
 
 /// Now, as `metadata.json` and replies write it: whole seconds, UTC. For display only.

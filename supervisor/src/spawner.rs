@@ -10,8 +10,8 @@
 use crate::metrics::Metrics;
 use quackd_home::HomeError;
 use quackd_process::{
-    Exit, ProcessHandle, SelfExe, SpawnError, SpawnedWorker, spawn_worker_blocking,
-    sweep_strays_blocking,
+    Exit, Launcher, ProcessHandle, SelfExe, SpawnError, SpawnedWorker, spawn_launched_blocking,
+    spawn_worker_blocking, sweep_strays_blocking,
 };
 use quackd_protocol::limits::MAX_WORKERS;
 use quackd_supervision::Cause;
@@ -33,10 +33,20 @@ const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 /// Pause before a worker that could not be watched is tried again.
 const WATCH_AGAIN: Duration = Duration::from_millis(200);
 
+/// The verb of a session's worker.
+const WORKER: &str = "worker";
+
 #[derive(Debug)]
 enum Job {
-    Spawn { stdin: OwnedFd, answer: oneshot::Sender<Result<SpawnedWorker, SpawnFailure>> },
-    Reap { process: ProcessHandle, answer: oneshot::Sender<Option<Exit>> },
+    Spawn {
+        verb: &'static str,
+        stdin: OwnedFd,
+        answer: oneshot::Sender<Result<SpawnedWorker, SpawnFailure>>,
+    },
+    Reap {
+        process: ProcessHandle,
+        answer: oneshot::Sender<Option<Exit>>,
+    },
     Stop,
 }
 
@@ -45,8 +55,8 @@ enum Job {
 pub(crate) enum SpawnFailure {
     #[error("{0}")]
     Refused(#[from] SpawnError),
-    #[error("too many live workers ({MAX_WORKERS})")]
-    TooManyWorkers,
+    #[error("too many live workers ({0})")]
+    TooManyWorkers(usize),
     #[error("the daemon is stopping or overloaded")]
     Unavailable,
     #[error("cannot make a control channel: {0}")]
@@ -84,8 +94,24 @@ pub(crate) struct Jobs(Receiver<Job>);
 impl Spawner {
     /// Starts a worker whose control channel is `stdin`.
     pub(crate) async fn spawn(&self, stdin: OwnedFd) -> Result<SpawnedWorker, SpawnFailure> {
+        self.spawn_as(WORKER, stdin).await
+    }
+
+    /// Starts the process that asks the user's login shell, in the same way.
+    pub(crate) async fn spawn_login_environment(
+        &self,
+        stdin: OwnedFd,
+    ) -> Result<SpawnedWorker, SpawnFailure> {
+        self.spawn_as("login-environment", stdin).await
+    }
+
+    async fn spawn_as(
+        &self,
+        verb: &'static str,
+        stdin: OwnedFd,
+    ) -> Result<SpawnedWorker, SpawnFailure> {
         let (answer, answered) = oneshot::channel();
-        self.offer(Job::Spawn { stdin, answer })?;
+        self.offer(Job::Spawn { verb, stdin, answer })?;
         answered.await.unwrap_or(Err(SpawnFailure::Unavailable))
     }
 
@@ -116,7 +142,7 @@ impl Spawner {
 
 /// Serves jobs on the calling thread, which must be the process's main thread, until every
 /// [`Spawner`] is gone.
-pub(crate) fn serve_blocking(jobs: &Jobs, exe: &SelfExe, metrics: &Arc<Metrics>) {
+pub(crate) fn serve_blocking(jobs: &Jobs, children: &Children, metrics: &Arc<Metrics>) {
     // Children that came with the program that became this daemon are not ours to end.
     let mut live = children_blocking();
     let mut is_swept = true;
@@ -128,8 +154,8 @@ pub(crate) fn serve_blocking(jobs: &Jobs, exe: &SelfExe, metrics: &Arc<Metrics>)
         match job {
             Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => is_swept = sweep(&live, metrics),
-            Ok(Job::Spawn { stdin, answer }) => {
-                let spawned = spawn(exe, stdin, &mut live);
+            Ok(Job::Spawn { verb, stdin, answer }) => {
+                let spawned = children.spawn(verb, stdin, &mut live);
                 // The actor that asked may be gone; then the worker sees its channel close and ends.
                 answer.send(spawned).ok();
             }
@@ -166,15 +192,31 @@ fn sweep(live: &BTreeSet<u32>, metrics: &Arc<Metrics>) -> bool {
     sweep.verified_empty
 }
 
-fn spawn(
-    exe: &SelfExe,
-    stdin: OwnedFd,
-    live: &mut BTreeSet<u32>,
-) -> Result<SpawnedWorker, SpawnFailure> {
-    if MAX_WORKERS <= live.len() {
-        return Err(SpawnFailure::TooManyWorkers);
+/// How children are started, and how many there may be.
+#[derive(Debug)]
+pub(crate) struct Children {
+    pub(crate) exe: SelfExe,
+    /// What workers are started through, if not directly.
+    pub(crate) launcher: Option<Launcher>,
+    /// Most that may live at the same time.
+    pub(crate) max_live: usize,
+}
+
+impl Children {
+    fn spawn(
+        &self,
+        verb: &'static str,
+        stdin: OwnedFd,
+        live: &mut BTreeSet<u32>,
+    ) -> Result<SpawnedWorker, SpawnFailure> {
+        if self.max_live <= live.len() {
+            return Err(SpawnFailure::TooManyWorkers(self.max_live));
+        }
+        let worker = match &self.launcher {
+            Some(launcher) if verb == WORKER => spawn_launched_blocking(launcher, &[verb], stdin)?,
+            _ => spawn_worker_blocking(&self.exe, &[verb], stdin)?,
+        };
+        live.insert(worker.process.pid());
+        Ok(worker)
     }
-    let worker = spawn_worker_blocking(exe, &["worker"], stdin)?;
-    live.insert(worker.process.pid());
-    Ok(worker)
 }

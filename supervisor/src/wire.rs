@@ -4,7 +4,7 @@
 //! answered to input that is no request is fixed by measurement of upstream's daemon.
 
 use bytes::Bytes;
-use quackd_protocol::client::Reply;
+use quackd_protocol::client::{EventLine, Reply};
 use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -110,14 +110,19 @@ pub(crate) fn failure(id: Option<&Value>, error: &str) -> Bytes {
     line(&Reply::<()> { id, ok: false, error: Some(error), data: None })
 }
 
-fn line<D: Serialize>(reply: &Reply<'_, D>) -> Bytes {
-    match serde_json::to_vec(reply) {
+/// One event.
+pub(crate) fn event<D: Serialize>(event: &EventLine<'_, D>) -> Bytes {
+    line(event)
+}
+
+fn line<T: Serialize>(object: &T) -> Bytes {
+    match serde_json::to_vec(object) {
         Ok(mut bytes) => {
             escape_line_separators(&mut bytes);
             bytes.push(b'\n');
             bytes.into()
         }
-        // Reply types always have a JSON form; if one ever has not, the client is told so.
+        // These types always have a JSON form; if one ever has not, the client is told so.
         Err(_) => Bytes::from_static(
             b"{\"id\":\"unknown\",\"ok\":false,\"error\":\"Internal error: unprintable reply\"}\n",
         ),

@@ -122,6 +122,8 @@ impl Daemon {
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.world.path().join("home"));
         command.env("RUBBER_DUCK_APP_SUPPORT", self.app());
+        // As from a shell: the first worker does not wait for a login shell.
+        command.env("SHLVL", "1");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }

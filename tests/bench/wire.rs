@@ -125,6 +125,11 @@ impl Wire {
         }
     }
 
+    /// The bare connection. Nothing but events may have come that was not read.
+    pub(crate) fn into_stream(self) -> UnixStream {
+        self.writer
+    }
+
     /// Reads lines without looking at them.
     pub(crate) fn skip_lines(&mut self, n: usize) -> anyhow::Result<()> {
         for _ in 0..n {

@@ -9,7 +9,24 @@ use std::process::Stdio;
 fn help_and_version_need_no_daemon() {
     let world = Daemon::absent();
     let help = world.quack(&["--help"]).ok();
-    for verb in ["demo", "tool", "sessions", "ps", "abort", "daemon", "stop", "version"] {
+    for verb in [
+        "demo",
+        "tool",
+        "follow",
+        "sessions",
+        "workspaces",
+        "new",
+        "activate",
+        "delete",
+        "state",
+        "ps",
+        "abort",
+        "doctor",
+        "logs",
+        "daemon",
+        "stop",
+        "version",
+    ] {
         assert!(help.contains(verb), "{verb} is missing in: {help}");
         let own = world.quack(&[verb, "--help"]).ok();
         assert!(own.contains("Examples"), "{verb} has no examples: {own}");
@@ -119,7 +136,7 @@ fn sessions_and_ps_show_what_there_is() {
 fn attach_shows_the_session_and_makes_it_active() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
-    let shown = daemon.quack(&[repo.path().to_str().unwrap()]).ok();
+    let shown = daemon.quack(&[repo.path().to_str().unwrap(), "--no-follow"]).ok();
     assert!(shown.contains("duck-1"), "{shown}");
     let sessions = daemon.wire().request("sessions", json!({}));
     assert_eq!(sessions["sessions"][0]["isActive"], true);

@@ -9,9 +9,11 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-protocol", 0, &[]),
     ("quackd-supervision", 0, &[]),
     ("quackd-home", 0, &[]),
+    ("quackd-config", 1, &["quackd-protocol"]),
     ("quackd-search", 1, &[]),
     ("quackd-sandbox", 1, &["quackd-protocol"]),
     ("quackd-process", 1, &["quackd-protocol"]),
+    ("quackd-egress", 1, &["quackd-protocol"]),
     ("quackd-ipc", 1, &["quackd-protocol"]),
     ("quackd-store", 1, &["quackd-protocol"]),
     ("quackd-tools", 2, &["quackd-protocol", "quackd-process", "quackd-sandbox", "quackd-search"]),
@@ -23,13 +25,16 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         &[
             "quackd-protocol",
             "quackd-home",
+            "quackd-config",
             "quackd-supervision",
             "quackd-ipc",
             "quackd-store",
             "quackd-process",
             "quackd-sandbox",
+            "quackd-egress",
         ],
     ),
+    ("quackd-environment-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
     (
         "quackd-session-worker",
         3,
@@ -46,14 +51,18 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
 ];
 
 /// What must never be reachable from what, over any number of steps: who must not die runs no tool, and
-/// a worker cannot write metadata or look for state.
+/// a worker cannot write metadata, look for state, read configuration or reach the internet.
 const NEVER: &[(&str, &[&str])] = &[
     ("quackd-supervisor", &["quackd-tools", "quackd-search", "quackd-agent"]),
-    ("quackd-session-worker", &["quackd-store", "quackd-home"]),
+    ("quackd-session-worker", &["quackd-store", "quackd-home", "quackd-config", "quackd-egress"]),
 ];
 
 /// The only packages with actors.
 const ACTORS: &[&str] = &["quackd-supervisor", "quackd-session-worker"];
+
+/// What speaks to the internet, and the only package that may.
+const INTERNET: &[&str] = &["reqwest", "hyper", "hyper-util", "rustls"];
+const EGRESS: &str = "quackd-egress";
 
 /// A manifest's dependencies of the given kinds, also those for one target only.
 fn dependencies<'a>(manifest: &'a Table, kinds: &[&str]) -> Vec<(&'a str, &'a Value)> {
@@ -92,6 +101,9 @@ fn layer_complaints(manifests: &[Table]) -> Vec<String> {
             }
             if used.starts_with("actix") && !ACTORS.contains(&name) {
                 complaints.push(format!("{name} may not use {used}: it has no actors"));
+            }
+            if INTERNET.contains(used) && name != EGRESS {
+                complaints.push(format!("{name} may not use {used}: only {EGRESS} may"));
             }
         }
         edges.insert(name, used.into_iter().map(|(used, _)| used).collect::<Vec<_>>());
@@ -144,12 +156,14 @@ mod tests {
             "[package]\nname = \"quackd-supervisor\"\n[dependencies]\nquackd-store.workspace = true",
             "[package]\nname = \"quackd-store\"\n[target.x.dependencies]\nquackd-tools.workspace = true",
             "[package]\nname = \"quackd-home\"\n[build-dependencies]\nactix-rt.workspace = true",
+            "[package]\nname = \"quackd-ipc\"\n[dependencies]\nreqwest.workspace = true",
             "[package]\nname = \"quackd-search\"\n[dev-dependencies]\nquackd-tools.workspace = true",
             "[package]\nname = \"quackd-utils\"",
         ];
         let expected = [
             "quackd-store may not use quackd-tools",
             "quackd-home may not use actix-rt: it has no actors",
+            "quackd-ipc may not use reqwest: only quackd-egress may",
             "quackd-utils is not in the table of layers",
             "quackd-supervisor must never link quackd-tools",
         ];

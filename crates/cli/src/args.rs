@@ -19,7 +19,7 @@ const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 bu
     disable_help_subcommand = true,
     override_usage = "quack [OPTIONS] [DIR]\n       quack [OPTIONS] <COMMAND>",
     after_help = format!(
-        "Examples:\n  quack                      attach the repository you are in\n  \
+        "Examples:\n  quack                      attach the repository you are in, and follow it\n  \
          quack demo                 see what it does, in three seconds\n  \
          quack tool bash 'ls -la'   run one tool in a session\n  \
          quack ps                   what is running\n\n{EXIT_CODES}"
@@ -44,7 +44,7 @@ impl Cli {
     ) -> Result<Self, clap::Error> {
         let cli = Self::try_parse_from(line)?;
         // clap could see to this itself, but then `--json` would have to stand after the verb.
-        if cli.verb.is_some() && (cli.attach.dir.is_some() || cli.attach.force) {
+        if cli.verb.is_some() && cli.attach.is_given() {
             let text = "options and directories of a verb stand after the verb";
             return Err(Self::command().error(ErrorKind::ArgumentConflict, text));
         }
@@ -55,7 +55,7 @@ impl Cli {
 /// What every verb takes.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
-    /// Print one JSON document and nothing else
+    /// Print JSON and nothing else: one document, or a line for each event
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// When to use colours; NO_COLOR is honoured
@@ -75,26 +75,74 @@ pub(crate) enum Color {
 pub(crate) enum Verb {
     Demo(DemoArgs),
     Tool(ToolArgs),
+    Follow(FollowArgs),
     Sessions(SessionsArgs),
+    Workspaces(WorkspacesArgs),
+    New(NewArgs),
+    Activate(ActivateArgs),
+    Delete(DeleteArgs),
+    State(StateArgs),
     Ps(PsArgs),
     Abort(AbortArgs),
+    Doctor(DoctorArgs),
+    Logs(LogsArgs),
     Daemon(DaemonArgs),
     Stop(StopArgs),
+    Config(ConfigArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
     Version(VersionArgs),
     /// Runs one session's worker; the supervisor starts it.
     #[command(hide = true)]
     Worker,
+    /// Asks the user's login shell for its environment; the supervisor starts it.
+    #[command(hide = true)]
+    LoginEnvironment,
 }
 
-/// Attaches to a directory's repository and makes its session the active one.
+/// Attaches to a directory's repository, makes its session the active one and follows it.
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     /// Directory; the current one if absent
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+    /// Show the session and end
+    #[arg(long)]
+    pub(crate) no_follow: bool,
+    #[command(flatten)]
+    pub(crate) look: LookArgs,
     /// Allow `/` and the home directory
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+impl AttachArgs {
+    fn is_given(&self) -> bool {
+        let look = self.look;
+        self.dir.is_some() || self.no_follow || self.force || look.show_thinking || look.verbose
+    }
+}
+
+/// What the verbs that follow a session show of it.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct LookArgs {
+    /// Show what the model thinks
+    #[arg(long)]
+    pub(crate) show_thinking: bool,
+    /// Show events that only matter when looking for a mistake
+    #[arg(long)]
+    pub(crate) verbose: bool,
+}
+
+/// Which session a verb means.
+#[derive(Debug, Args)]
+pub(crate) struct WhichArgs {
+    /// Session, by id or name
+    #[arg(long, value_name = "REF", conflicts_with = "dir")]
+    pub(crate) session: Option<String>,
+    /// Use the session of this directory's repository; the current one if absent
+    #[arg(short = 'C', long = "dir", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Shows in a few seconds what the supervisor does, on a real repository.
@@ -144,6 +192,120 @@ pub(crate) struct ToolArgs {
     pub(crate) force: bool,
 }
 
+/// Shows what happens in a session until Ctrl-C, which ends it with exit code 0.
+///
+/// Survives a restart of the daemon of up to 5 s. With --json every event is one line, as the daemon
+/// sends it: {"event","sessionId","data","seq"}.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack follow\n  quack follow --session duck-2 --show-thinking\n  \
+    quack follow -C ~/src/app --since 0\n  quack follow --json | jq .data"
+)]
+pub(crate) struct FollowArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// Begin after this event, as far as it is still kept; with what is new if absent
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) since: Option<u64>,
+    #[command(flatten)]
+    pub(crate) look: LookArgs,
+    /// Allow `/` and the home directory
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Lists the directories that have sessions.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack workspaces\n  quack workspaces --json")]
+pub(crate) struct WorkspacesArgs {}
+
+/// Makes one more session for a directory's repository.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack new\n  quack new ~/src/app --name review --safe\n  \
+    quack new --activate --json")]
+pub(crate) struct NewArgs {
+    /// Directory; the current one if absent
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Its name; `duck-` and a number if absent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Make it the active session
+    #[arg(long)]
+    pub(crate) activate: bool,
+    /// Only allow what changes nothing
+    #[arg(long)]
+    pub(crate) safe: bool,
+    /// Allow `/` and the home directory
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Makes a session the active one.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack activate duck-2\n  quack activate duck-2 --json")]
+pub(crate) struct ActivateArgs {
+    /// Session, by id or name
+    #[arg(value_name = "REF")]
+    pub(crate) session: String,
+}
+
+/// Deletes a session: the daemon forgets it, your files stay.
+///
+/// Asks first. Where nobody can be asked, --yes is needed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack delete duck-2\n  quack delete duck-2 --yes --json\n  \
+    quack delete duck-2 --force     also if calls are running")]
+pub(crate) struct DeleteArgs {
+    /// Session, by id or name
+    #[arg(value_name = "REF")]
+    pub(crate) session: String,
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    /// End its running calls; do not ask
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Shows one session and its worker process.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack state\n  quack state --session duck-2\n  quack state -C ~/src/app --json"
+)]
+pub(crate) struct StateArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+}
+
+/// Looks everything over and says what to do about it.
+///
+/// Works without a daemon. Exit code 1 if a check failed; a warning is no failure.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack doctor\n  quack doctor --refresh-environment\n  quack doctor --json"
+)]
+pub(crate) struct DoctorArgs {
+    /// Have the daemon ask your login shell for its environment again
+    #[arg(long)]
+    pub(crate) refresh_environment: bool,
+}
+
+/// Shows the daemon's log. Works without a daemon.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack logs\n  quack logs -n 1000 | grep WARN\n  quack logs -f     \
+    until Ctrl-C, which ends it with exit code 0\n  quack logs --json | jq .message"
+)]
+pub(crate) struct LogsArgs {
+    /// Show what is written from now on, too
+    #[arg(long, short = 'f')]
+    pub(crate) follow: bool,
+    /// How many of the last lines to show
+    #[arg(long, short = 'n', value_name = "LINES", default_value_t = 50)]
+    pub(crate) lines: usize,
+}
+
 /// Lists the sessions of the active workspace.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack sessions\n  quack sessions --all --json")]
@@ -188,6 +350,67 @@ pub(crate) struct StopArgs {}
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack version\n  quack version --json")]
 pub(crate) struct VersionArgs {}
+
+/// Shows the configuration and where it comes from.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack config show --origin\n  quack config show --json\n  \
+    $EDITOR \"$(quack config path)\"")]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) verb: ConfigVerb,
+}
+
+/// What `quack config` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigVerb {
+    Show(ConfigShowArgs),
+    Path(ConfigPathArgs),
+}
+
+/// Prints every key with its value, as a file that says the same.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack config show\n  quack config show --origin")]
+pub(crate) struct ConfigShowArgs {
+    /// Say of each value where it comes from
+    #[arg(long)]
+    pub(crate) origin: bool,
+}
+
+/// Prints the path of the configuration file, whether there is one or not.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack config path\n  quack config path --json")]
+pub(crate) struct ConfigPathArgs {}
+
+/// Prints a script that makes a shell complete verbs and options.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack completions bash > ~/.local/share/bash-completion/completions/quack\n  \
+    quack completions zsh > \"${fpath[1]}/_quack\"\n  \
+    quack completions fish > ~/.config/fish/completions/quack.fish"
+)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// The shells of `quack completions`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Elvish,
+}
+
+/// Prints the manual page, or writes the pages of all verbs into a directory.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack man | man -l -\n  quack man ~/.local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// Directory for the pages; it is made if it is missing
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
 
 fn deadline(text: &str) -> Result<Duration, String> {
     let signed: SignedDuration = text
@@ -236,6 +459,13 @@ mod tests {
     }
 
     #[test]
+    fn attaching_follows_unless_it_should_not() {
+        let cli = parse("src --no-follow --show-thinking").unwrap();
+        assert!(cli.attach.no_follow && cli.attach.look.show_thinking && !cli.attach.look.verbose);
+        assert!(!parse("").unwrap().attach.no_follow);
+    }
+
+    #[test]
     fn output_flags_stand_before_and_after_the_verb() {
         for line in ["--json ps", "ps --json", "--color=always ps --json"] {
             let cli = parse(line).unwrap();
@@ -271,6 +501,12 @@ mod tests {
             ("ps extra", ErrorKind::UnknownArgument),
             ("dir ps", ErrorKind::ArgumentConflict),
             ("--force ps", ErrorKind::ArgumentConflict),
+            ("--no-follow ps", ErrorKind::ArgumentConflict),
+            ("--verbose follow", ErrorKind::ArgumentConflict),
+            ("follow --session s -C .", ErrorKind::ArgumentConflict),
+            ("follow --since -1", ErrorKind::UnknownArgument),
+            ("delete", ErrorKind::MissingRequiredArgument),
+            ("logs -n many", ErrorKind::ValueValidation),
         ] {
             let error = parse(line).unwrap_err();
             assert_eq!((error.kind(), error.exit_code()), (kind, 2), "{line}");

@@ -60,6 +60,11 @@ impl Fault {
         Self { exit: Exit::Unreachable, text: text.into() }
     }
 
+    /// The daemon that served the verb is gone.
+    pub(crate) fn daemon_gone(text: impl Into<String>) -> Self {
+        Self { exit: Exit::Unreachable, text: text.into() }
+    }
+
     /// Somebody else uses what the verb needs for itself.
     pub(crate) fn busy(text: impl Into<String>) -> Self {
         Self { exit: Exit::BusyOrLate, text: text.into() }
@@ -138,6 +143,7 @@ mod tests {
             (anyhow::anyhow!("other"), Exit::Failed),
             (Fault::usage("no").into(), Exit::Usage),
             (Fault::wrong_daemon("old").into(), Exit::Unreachable),
+            (Fault::daemon_gone("gone").into(), Exit::Unreachable),
             (Fault::busy("later").into(), Exit::BusyOrLate),
             (ClientError::NotRunning { path: "/s".into() }.into(), Exit::Unreachable),
             (ClientError::Disconnected.into(), Exit::Unreachable),

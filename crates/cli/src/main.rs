@@ -10,6 +10,7 @@ mod directory;
 mod display;
 mod exit;
 mod output;
+mod render;
 mod verbs;
 
 use crate::args::{Cli, Verb};
@@ -20,8 +21,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // A worker confines itself before anything else happens in its process, and hundreds of them are
     // started: nothing that the other verbs need is set up for it.
-    if std::env::args_os().nth(1).is_some_and(|verb| verb == "worker") {
-        return quackd_session_worker::main();
+    match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
+        Some("worker") => return quackd_session_worker::main(),
+        Some("login-environment") => return quackd_environment_worker::main(),
+        _ => {}
     }
     let cli = Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let output = Output::new(cli.output);
@@ -46,6 +49,8 @@ fn run_client(
     let ended = runtime.block_on(async {
         let hint = interrupt_hint(verb.as_ref());
         tokio::select! {
+            // A verb for which an interrupt is the way to end sees it first.
+            biased;
             ended = dispatch(verb, attach, output) => ended,
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
@@ -65,17 +70,28 @@ async fn dispatch(
     output: Output,
 ) -> anyhow::Result<Exit> {
     match verb {
-        None => verbs::attach::run(attach, output).await,
+        None => Box::pin(verbs::attach::run(attach, output)).await,
         Some(Verb::Demo(args)) => Box::pin(verbs::demo::run(&args, output)).await,
         Some(Verb::Tool(args)) => verbs::tool::run(&args, output).await,
+        Some(Verb::Follow(args)) => Box::pin(verbs::follow::run(args, output)).await,
         Some(Verb::Sessions(args)) => verbs::sessions::run(&args, output).await,
+        Some(Verb::Workspaces(args)) => verbs::workspaces::run(args, output).await,
+        Some(Verb::New(args)) => verbs::new::run(args, output).await,
+        Some(Verb::Activate(args)) => verbs::activate::run(args, output).await,
+        Some(Verb::Delete(args)) => verbs::delete::run(args, output).await,
+        Some(Verb::State(args)) => verbs::state::run(args, output).await,
         Some(Verb::Ps(_)) => verbs::ps::run(output).await,
         Some(Verb::Abort(args)) => verbs::abort::run(args, output).await,
+        Some(Verb::Doctor(args)) => verbs::doctor::run(args, output).await,
+        Some(Verb::Logs(args)) => verbs::logs::run(args, output).await,
         Some(Verb::Stop(_)) => verbs::stop::run(output).await,
         Some(Verb::Version(_)) => verbs::version::run(output).await,
+        Some(Verb::Config(args)) => verbs::config::run(&args, output),
+        Some(Verb::Completions(args)) => verbs::completions::run(&args, output),
+        Some(Verb::Man(args)) => verbs::man::run(&args, output),
         // Dispatched in `main`; here only if options stand before the verb.
-        Some(Verb::Daemon(_) | Verb::Worker) => {
-            Err(exit::Fault::usage("`quack worker` takes no options").into())
+        Some(Verb::Daemon(_) | Verb::Worker | Verb::LoginEnvironment) => {
+            Err(exit::Fault::usage("the daemon's own processes take no options").into())
         }
     }
 }

@@ -1,18 +1,26 @@
 //! Everything that `quack` prints, and the only place that prints. Used by `main` and every verb.
 //!
 //! A reader that goes away (`quack ps | head -1`) is not an error: what it does not want to read is
-//! dropped in silence, and the exit code stays that of the verb.
+//! dropped in silence, and the exit code stays that of the verb. It ends a verb that would print for ever.
 
 use crate::args::{Color, OutputArgs};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+
+/// Longest answer to a question that is read, in bytes.
+const MAX_ANSWER: u64 = 256;
 
 /// Names and headings.
 pub(crate) const BOLD: Style = Style::new().bold();
 /// What may be skipped.
 pub(crate) const DIM: Style = Style::new().dimmed();
+/// What something is.
+pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default();
+/// What is worth knowing.
+pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 /// Success.
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 /// Failure.
@@ -46,7 +54,8 @@ impl Output {
         unless_closed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
     }
 
-    /// Prints a tool's answer byte by byte. A person gets a last newline if it has none.
+    /// Prints a tool's answer, or a text for a program, byte by byte. A person gets a last newline if it
+    /// has none.
     pub(crate) fn answer(self, text: &str) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         let last = if stdout.is_terminal() && !text.ends_with('\n') { "\n" } else { "" };
@@ -61,8 +70,49 @@ impl Output {
     pub(crate) fn document<T: Serialize>(self, document: &T) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(document)?;
         text.push(b'\n');
-        let mut stdout = io::stdout().lock();
-        unless_closed(stdout.write_all(&text).and_then(|()| stdout.flush()))
+        unless_closed(write_out(&text))
+    }
+
+    /// Prints the JSON document on one line, as the first of several.
+    pub(crate) fn first_line<T: Serialize>(self, document: &T) -> io::Result<()> {
+        let mut text = serde_json::to_vec(document)?;
+        text.push(b'\n');
+        unless_closed(write_out(&text))
+    }
+
+    /// Prints a piece of a stream: text of ours, or lines of JSON. On a thread of its own, so that a
+    /// reader who stops reading stops nothing else. `Gone`: nobody reads any more.
+    pub(crate) async fn piece(self, text: String) -> io::Result<Reader> {
+        let written = tokio::task::spawn_blocking(move || {
+            if self.json {
+                return write_out(text.as_bytes());
+            }
+            let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
+            stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+        });
+        match written.await.map_err(io::Error::other)? {
+            Ok(()) => Ok(Reader::There),
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Tells a person, or a script on stderr, what is wrong with the result although the verb goes on.
+    pub(crate) fn warning(self, text: &str) {
+        self.to_stderr(&format!("{YELLOW}warning:{YELLOW:#} {text}\n"));
+    }
+
+    /// Whether a person is there to answer a question.
+    pub(crate) fn can_ask() -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks a person a question that is answered with yes or no. Waits as long as the person does.
+    pub(crate) fn ask_blocking(self, question: &str) -> io::Result<bool> {
+        self.to_stderr(&format!("{question} [y/N] "));
+        let mut answer = String::new();
+        io::stdin().lock().take(MAX_ANSWER).read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 
     /// Tells a person at a terminal something besides the result. Goes to stderr, never to a script.
@@ -81,6 +131,29 @@ impl Output {
         // Without a stderr nobody can be told that there is none.
         let _lost = AutoStream::new(io::stderr().lock(), self.color).write_all(text.as_bytes());
     }
+}
+
+/// Whether anybody reads what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    There,
+    Gone,
+}
+
+impl Reader {
+    /// Looks without printing anything: a pipe whose other end was closed says so.
+    pub(crate) fn look() -> Self {
+        let stdout = io::stdout();
+        let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+        let is_gone = poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready != 0)
+            && watched.iter().any(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP));
+        if is_gone { Self::Gone } else { Self::There }
+    }
+}
+
+fn write_out(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes).and_then(|()| stdout.flush())
 }
 
 fn unless_closed(written: io::Result<()>) -> io::Result<()> {

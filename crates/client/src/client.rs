@@ -1,7 +1,8 @@
 //! One connection to the daemon. Used by the verbs, one per invocation, and by the tests.
 
 use crate::ClientError;
-use crate::connection::{self, Answer, Call, Closed, Event};
+use crate::connection::{self, Answer, Call, Closed, Command};
+use crate::events::{self, Events};
 use interprocess::local_socket::tokio::Stream;
 use interprocess::local_socket::tokio::prelude::*;
 use interprocess::local_socket::{GenericFilePath, ToFsName};
@@ -16,16 +17,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Requests that wait to be written. More callers than that wait for their turn, each within its own
 /// timeout.
 const OUTBOX_REQUESTS: usize = 16;
-
-/// Events kept for a follower that is behind; after that it is told how many it missed.
-const EVENT_BACKLOG: usize = 256;
 
 /// Time between two attempts while the daemon's accept queue is full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
@@ -34,8 +32,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// is carrying out go on.
 #[derive(Debug)]
 pub struct Client {
-    calls: mpsc::Sender<Call>,
-    events: broadcast::WeakSender<Arc<Event>>,
+    commands: mpsc::Sender<Command>,
     closed: Arc<OnceLock<Closed>>,
     next_id: AtomicU64,
     _connection: AbortOnDropHandle<()>,
@@ -52,14 +49,11 @@ impl Client {
         let stream = timeout(limit, dial(socket)).await.map_err(|_elapsed| {
             ClientError::Timeout { method: "connect".to_owned(), after: limit }
         })??;
-        let (calls, calls_out) = mpsc::channel(OUTBOX_REQUESTS);
-        let (events, _) = broadcast::channel(EVENT_BACKLOG);
-        let weak_events = events.downgrade();
+        let (commands, commands_out) = mpsc::channel(OUTBOX_REQUESTS);
         let closed = Arc::new(OnceLock::new());
-        let task = tokio::spawn(connection::run(stream, calls_out, events, closed.clone()));
+        let task = tokio::spawn(connection::run(stream, commands_out, closed.clone()));
         Ok(Self {
-            calls,
-            events: weak_events,
+            commands,
             closed,
             next_id: AtomicU64::new(1),
             _connection: AbortOnDropHandle::new(task),
@@ -99,11 +93,26 @@ impl Client {
         self.request(method, params, limit).await
     }
 
-    /// Events from now on. Bounded: a receiver that is slow is told how many it missed. Ends with the
-    /// connection.
+    /// Events from now on, none of them lost; an earlier receiver gets no more. Who takes them must keep
+    /// taking them: when about 1 MiB waits, the daemon is not read further, unless a request is in
+    /// flight.
+    ///
+    /// # Errors
+    /// Whatever ended the connection.
+    pub async fn events(&self) -> Result<Events, ClientError> {
+        let (feed, events) = events::channel();
+        self.commands.send(Command::Follow(feed)).await.map_err(|_feed| self.why_closed())?;
+        Ok(events)
+    }
+
+    /// Why the connection ended. Only meaningful once it has: [`Events::recv`] gave `None`, say.
     #[must_use]
-    pub fn events(&self) -> broadcast::Receiver<Arc<Event>> {
-        self.events.upgrade().map_or_else(|| broadcast::channel(1).1, |events| events.subscribe())
+    pub fn why_closed(&self) -> ClientError {
+        match self.closed.get() {
+            Some(Closed::Refused(text)) => ClientError::Refused(text.clone()),
+            Some(Closed::Protocol(text)) => ClientError::Protocol(text.clone()),
+            Some(Closed::Disconnected) | None => ClientError::Disconnected,
+        }
     }
 
     async fn exchange<P: Serialize>(
@@ -132,16 +141,8 @@ impl Client {
         call: Call,
         answered: oneshot::Receiver<Answer>,
     ) -> Result<Answer, ClientError> {
-        self.calls.send(call).await.map_err(|_call| self.why_closed())?;
+        self.commands.send(Command::Call(call)).await.map_err(|_call| self.why_closed())?;
         answered.await.map_err(|_closed| self.why_closed())
-    }
-
-    fn why_closed(&self) -> ClientError {
-        match self.closed.get() {
-            Some(Closed::Refused(text)) => ClientError::Refused(text.clone()),
-            Some(Closed::Protocol(text)) => ClientError::Protocol(text.clone()),
-            Some(Closed::Disconnected) | None => ClientError::Disconnected,
-        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! The task behind one [`crate::Client`]: the only reader and the only writer of its socket.
 //!
 //! Owns: the stream, the line that is being written, the answers that are awaited.
-//! Receives: `Call` (the client). Gives: answers to the callers, events to the followers.
+//! Receives: `Command` (the client). Gives: answers to the callers, events to the follower.
 //! Ends: when the client is dropped, the daemon hangs up or the daemon breaks the protocol.
 //!
 //! Reading never waits for writing, so that a daemon that stops reading us until we take its replies
-//! cannot bring both sides to a halt.
+//! cannot bring both sides to a halt. It waits for a follower that is behind, but not while a reply is
+//! awaited: the follower may be who awaits it.
 
+use crate::events::{Event, Feed};
 use interprocess::local_socket::tokio::Stream;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::ServerLine;
@@ -17,20 +19,18 @@ use std::collections::HashMap;
 use std::io::Cursor;
 use std::sync::{Arc, OnceLock};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 /// Data of a reply, or the daemon's text if it refused.
 pub(crate) type Answer = Result<Option<Box<RawValue>>, String>;
 
-/// Something that happened in a session, pushed by the daemon.
-#[derive(Debug, Clone)]
-pub struct Event {
-    /// The event's name.
-    pub name: String,
-    /// The session that it belongs to, if to any.
-    pub session_id: Option<String>,
-    /// The payload as JSON text.
-    pub data: Option<Box<RawValue>>,
+/// What the client wants of its connection.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Send this and bring the answer.
+    Call(Call),
+    /// Bring events here from now on.
+    Follow(Feed),
 }
 
 /// One request on its way.
@@ -56,44 +56,49 @@ pub(crate) enum Closed {
 /// Serves the connection to its end. `closed` is set before the callers in flight are let go.
 pub(crate) async fn run(
     stream: Stream,
-    mut calls: mpsc::Receiver<Call>,
-    events: broadcast::Sender<Arc<Event>>,
+    mut commands: mpsc::Receiver<Command>,
     closed: Arc<OnceLock<Closed>>,
 ) {
-    let mut connection = Connection { waiting: HashMap::new(), events, refusal: None };
-    // `calls` and `connection` outlive the reason: who finds them gone finds the reason there.
-    let reason = connection.serve(&stream, &mut calls).await;
+    let mut connection = Connection { waiting: HashMap::new(), feed: None, refusal: None };
+    // `commands` and `connection` outlive the reason: who finds them gone finds the reason there.
+    let reason = connection.serve(&stream, &mut commands).await;
     // Set once, here; and nothing can be done about it if not.
     let _already = closed.set(reason);
 }
 
 struct Connection {
     waiting: HashMap<String, oneshot::Sender<Answer>>,
-    events: broadcast::Sender<Arc<Event>>,
+    /// Without one, events are for nobody.
+    feed: Option<Feed>,
     /// An error that names no request, such as `Too many connections`: the reason if the end follows.
     refusal: Option<String>,
 }
 
 impl Connection {
-    async fn serve(&mut self, stream: &Stream, calls: &mut mpsc::Receiver<Call>) -> Closed {
+    async fn serve(&mut self, stream: &Stream, commands: &mut mpsc::Receiver<Command>) -> Closed {
         let mut lines = LineReader::new(stream, MAX_LINE_BYTES);
         let mut writer = stream;
         let mut outgoing = Cursor::new(Vec::new());
         let mut idle = true;
         loop {
-            // Each of the three is cancel-safe.
+            let may_read = self.may_read();
+            // Each of the four is cancel-safe.
             tokio::select! {
-                call = calls.recv(), if idle => {
-                    let Some(call) = call else { return Closed::Disconnected };
-                    self.expect(call.id, call.answer);
-                    outgoing = Cursor::new(call.line);
-                    idle = false;
-                }
+                command = commands.recv(), if idle => match command {
+                    Some(Command::Call(call)) => {
+                        self.expect(call.id, call.answer);
+                        outgoing = Cursor::new(call.line);
+                        idle = false;
+                    }
+                    Some(Command::Follow(feed)) => self.feed = Some(feed),
+                    None => return Closed::Disconnected,
+                },
                 written = writer.write_buf(&mut outgoing), if !idle => match written {
                     Ok(0) | Err(_) => return self.hung_up(&mut lines).await,
                     Ok(_) => idle = is_spent(&outgoing),
                 },
-                line = lines.next() => match line {
+                () = room(self.feed.as_ref()), if !may_read => {}
+                line = lines.next(), if may_read => match line {
                     Ok(Some(line)) => if let Err(reason) = self.take(&line) {
                         return reason;
                     },
@@ -101,6 +106,11 @@ impl Connection {
                 },
             }
         }
+    }
+
+    fn may_read(&self) -> bool {
+        let has_callers = || self.waiting.values().any(|answer| !answer.is_closed());
+        self.feed.as_ref().is_none_or(|feed| feed.has_room(false) || feed.has_room(has_callers()))
     }
 
     /// Writing failed: the daemon may have said why before it hung up.
@@ -137,9 +147,10 @@ impl Connection {
         match (line.ok, line.event) {
             (Some(ok), _) => self.answer(ok, line.id.as_ref(), line.error, line.data),
             (None, Some(name)) => {
-                let event = Event { name, session_id: line.session_id, data: line.data };
-                // Nobody follows: the event is for nobody.
-                let _followers = self.events.send(Arc::new(event));
+                if let Some(feed) = &self.feed {
+                    let (session_id, data, seq) = (line.session_id, line.data, line.seq);
+                    feed.push(Event { name, session_id, data, seq }, text.len());
+                }
             }
             // Something newer than this client.
             (None, None) => {}
@@ -164,6 +175,15 @@ impl Connection {
             (None, Err(text)) => self.refusal = Some(text),
             (None, Ok(_)) => {}
         }
+    }
+}
+
+/// Waits until the follower has taken something.
+async fn room(feed: Option<&Feed>) {
+    match feed {
+        Some(feed) => feed.changed().await,
+        // Without a follower reading never stops.
+        None => std::future::pending().await,
     }
 }
 

@@ -9,9 +9,10 @@
 mod client;
 mod connection;
 mod error;
+mod events;
 mod start;
 
 pub use client::Client;
-pub use connection::Event;
 pub use error::ClientError;
+pub use events::{Event, Events};
 pub use start::{StartError, Started, ensure_daemon};

@@ -213,23 +213,96 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_reach_every_follower_and_end_with_the_connection() {
+    async fn events_reach_the_follower_and_end_with_the_connection() {
         let daemon = Daemon::playing(|mut peer| async move {
             let request = peer.request().await;
-            peer.say(r#"{"event":"agent_end","sessionId":"s1","data":{"type":"agent_end"}}"#).await;
+            peer.say(
+                r#"{"event":"agent_end","sessionId":"s1","data":{"type":"agent_end"},"seq":4}"#,
+            )
+            .await;
             peer.reply(&request, json!({})).await;
+            peer.say(r#"{"ok":false,"error":"Disconnected as a slow client"}"#).await;
         });
         let client = daemon.connect().await;
-        let mut followers = [client.events(), client.events()];
+        let mut events = client.events().await.unwrap();
         call(&client, "follow", SOON).await.unwrap();
-        for follower in &mut followers {
-            let event = follower.recv().await.unwrap();
-            assert_eq!(event.name, "agent_end");
-            assert_eq!(event.session_id.as_deref(), Some("s1"));
-            assert_eq!(event.data.as_ref().unwrap().get(), r#"{"type":"agent_end"}"#);
-            let end = tokio::time::timeout(SOON, follower.recv()).await.unwrap();
-            assert!(end.is_err(), "{end:?}");
+        let event = events.recv().await.unwrap();
+        assert_eq!((event.name.as_str(), event.seq), ("agent_end", Some(4)));
+        assert_eq!(event.session_id.as_deref(), Some("s1"));
+        assert_eq!(event.data.as_ref().unwrap().get(), r#"{"type":"agent_end"}"#);
+        let end = tokio::time::timeout(SOON, events.recv()).await.unwrap();
+        assert!(end.is_none(), "{end:?}");
+        let reason = client.why_closed().to_string();
+        assert_eq!(reason, "Disconnected as a slow client");
+    }
+
+    #[tokio::test]
+    async fn a_follower_that_takes_nothing_stops_the_daemon_and_loses_nothing() {
+        const EVENTS: u64 = 20_000;
+        let (said, is_said) = tokio::sync::watch::channel(0);
+        let daemon = Daemon::playing(move |mut peer| async move {
+            let data = "x".repeat(1000);
+            for seq in 1..=EVENTS {
+                peer.say(
+                    &json!({"event": "e", "sessionId": "s", "data": data, "seq": seq}).to_string(),
+                )
+                .await;
+                said.send_replace(seq);
+            }
+        });
+        let client = daemon.connect().await;
+        let mut events = client.events().await.unwrap();
+        assert_eq!(events.recv().await.unwrap().seq, Some(1));
+        let mut before = 0;
+        // The daemon gets no further once the queue and the socket are full.
+        while before != *is_said.borrow() {
+            before = *is_said.borrow();
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
+        assert!(before < EVENTS / 2, "{before} events were read ahead");
+        for seq in 2..=EVENTS {
+            assert_eq!(events.recv().await.unwrap().seq, Some(seq));
+        }
+        assert!(events.recv().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_reply_behind_many_events_reaches_a_follower_that_waits_for_it() {
+        const EVENTS: u64 = 4000;
+        let daemon = Daemon::playing(|mut peer| async move {
+            let request = peer.request().await;
+            let data = "x".repeat(1000);
+            for seq in 1..=EVENTS {
+                peer.say(
+                    &json!({"event": "e", "sessionId": "s", "data": data, "seq": seq}).to_string(),
+                )
+                .await;
+            }
+            peer.reply(&request, json!("reply")).await;
+            peer.wait_for_hang_up().await;
+        });
+        let client = daemon.connect().await;
+        let mut events = client.events().await.unwrap();
+        assert_eq!(call(&client, "follow", SOON).await.unwrap(), json!("reply"));
+        for seq in 1..=EVENTS {
+            assert_eq!(events.recv().await.unwrap().seq, Some(seq));
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_follower_events_are_dropped_and_replies_come() {
+        let daemon = Daemon::playing(|mut peer| async move {
+            let event = json!({"event": "e", "sessionId": "s", "data": "x".repeat(1 << 20)});
+            for _ in 0..8 {
+                peer.say(&event.to_string()).await;
+            }
+            let request = peer.request().await;
+            peer.reply(&request, json!("reply")).await;
+            peer.wait_for_hang_up().await;
+        });
+        let client = daemon.connect().await;
+        drop(client.events().await.unwrap());
+        assert_eq!(call(&client, "ping", SOON).await.unwrap(), json!("reply"));
     }
 
     #[tokio::test]

@@ -90,6 +90,18 @@ impl Home {
         self.dir.join("metadata.json")
     }
 
+    /// What is ours about the sessions; the metadata's other writer drops what it does not know.
+    #[must_use]
+    pub fn state_file(&self) -> PathBuf {
+        self.dir.join("quackd-state.json")
+    }
+
+    /// What the user's login shell said last; the next daemon begins with it.
+    #[must_use]
+    pub fn login_environment(&self) -> PathBuf {
+        self.dir.join("login-environment.json")
+    }
+
     /// The file whose lock decides which daemon is the one; see [`crate::lock_blocking`].
     #[must_use]
     pub fn lock_file(&self) -> PathBuf {
@@ -126,6 +138,20 @@ impl Home {
     /// [`HomeError::InvalidSessionId`]: ids come from a file that other programs write too.
     pub fn session_run_dir(&self, id: &str) -> Result<PathBuf, HomeError> {
         Ok(self.run_dir().join(file_name(id)?))
+    }
+
+    /// Deletes the session's run directory with everything in it. One that does not exist is deleted.
+    ///
+    /// # Errors
+    /// As [`Home::session_run_dir`], or [`HomeError::Io`].
+    pub fn remove_session_run_dir_blocking(&self, id: &str) -> Result<(), HomeError> {
+        let dir = self.session_run_dir(id)?;
+        match std::fs::remove_dir_all(&dir) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(HomeError::io("delete", &dir, e))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The history file that the macOS app keeps for a session.
@@ -186,6 +212,8 @@ mod tests {
         let home = home_at(Path::new("/s/"));
         let names = [
             (home.metadata(), "/s/metadata.json"),
+            (home.state_file(), "/s/quackd-state.json"),
+            (home.login_environment(), "/s/login-environment.json"),
             (home.lock_file(), "/s/quackd.lock"),
             (home.pid_file(), "/s/duck-daemon.pid"),
             (home.log_file(), "/s/duck-daemon.log"),

@@ -1,6 +1,6 @@
 //! What a caller of [`crate::run`] says and is told.
 
-use crate::{Captured, Exit, Spilled};
+use crate::{Captured, Exit, Live, Spilled};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,8 @@ pub struct Command {
     pub tag: String,
     /// Where long output goes as a whole; `None` keeps only its two ends.
     pub spill: Option<SpillTarget>,
+    /// Whoever wants to see the output while the command runs.
+    pub live: Option<Live>,
 }
 
 /// Where, and from what length on, the whole output is written to a file.

@@ -37,7 +37,8 @@ pub enum Role {
 /// - descriptors: the supervisor gets all that the hard limit allows, at most 1,048,576; a worker and
 ///   its commands get 4,096;
 /// - whatever our own starter left open is closed in every process that we start;
-/// - no core dumps: memory may hold keys;
+/// - no core dumps: memory may hold keys; the supervisor's memory and environment cannot be read by other
+///   processes of its user (Linux), which its workers' commands are;
 /// - a write beyond a file-size limit is an error instead of the end (SIGXFSZ); a worker also outlives
 ///   SIGINT and SIGHUP, which a terminal sends to the daemon's whole group: the daemon decides. These
 ///   are handlers, because an ignored signal would stay ignored in every command;
@@ -52,6 +53,9 @@ pub fn harden(role: Role) -> io::Result<()> {
     limit_files(role)?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_default(Signal::SIGCHLD)?;
+    if role == Role::Supervisor {
+        hide_from_others()?;
+    }
     if role == Role::Worker {
         for signal in Signal::iterator().filter(|signal| is_resettable(*signal)) {
             stop_ignoring(signal)?;
@@ -63,6 +67,18 @@ pub fn harden(role: Role) -> io::Result<()> {
     survive(Signal::SIGXFSZ)?;
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     adopt_orphans()
+}
+
+/// Makes `/proc/PID/environ`, `mem` and the like of this process readable for root only.
+#[cfg(target_os = "linux")]
+fn hide_from_others() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hide_from_others() -> io::Result<()> {
+    Ok(())
 }
 
 /// Makes this process the one that orphaned descendants become children of.

@@ -23,6 +23,7 @@ mod handle;
 mod harden;
 mod in_flight;
 mod lineage;
+mod live;
 mod monitor;
 mod output;
 mod run;
@@ -40,9 +41,12 @@ pub use detached::{
 pub use exit::Exit;
 pub use handle::ProcessHandle;
 pub use harden::{Role, harden, set_process_name};
+pub use live::{LIVE_BYTES, Live, Piece};
 pub use monitor::{die_with_parent, split_off_monitor};
 pub use run::run;
 pub use self_exe::SelfExe;
-pub use spawn::{SpawnError, SpawnedWorker, spawn_worker_blocking};
+pub use spawn::{
+    Launcher, SpawnError, SpawnedWorker, spawn_launched_blocking, spawn_worker_blocking,
+};
 pub use spill::Spilled;
 pub use sweep::{Sweep, sweep_strays_blocking};

@@ -1,9 +1,9 @@
 //! Reads a command's two output pipes without ever blocking the command for longer than it takes to
 //! count its bytes. Used by [`crate::run`].
 
-use crate::SpillTarget;
 use crate::capture::{Capture, Captured};
 use crate::spill::{Spill, Spilled};
+use crate::{Live, SpillTarget};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -20,6 +20,7 @@ pub(crate) struct Output {
     stderr: Stream,
     buffer: Box<[u8]>,
     spill: Spill,
+    live: Option<Live>,
     /// The command is being ended: the disk is no longer waited for.
     in_a_hurry: bool,
     last_read: Instant,
@@ -70,12 +71,14 @@ impl Output {
         stdout: OwnedFd,
         stderr: OwnedFd,
         spill: Option<SpillTarget>,
+        live: Option<Live>,
     ) -> io::Result<Self> {
         Ok(Self {
             stdout: Stream::new(stdout)?,
             stderr: Stream::new(stderr)?,
             buffer: vec![0; READ_BYTES].into(),
             spill: Spill::new(spill),
+            live,
             in_a_hurry: false,
             last_read: Instant::now(),
         })
@@ -105,7 +108,11 @@ impl Output {
                 () = self.stderr.readable() => &mut self.stderr,
             };
             let n_bytes = stream.read(&mut self.buffer);
-            self.spill.push(self.buffer.get(..n_bytes).unwrap_or_default());
+            let chunk = self.buffer.get(..n_bytes).unwrap_or_default();
+            self.spill.push(chunk);
+            if let Some(live) = &self.live {
+                live.push(chunk);
+            }
             if 0 < n_bytes {
                 self.last_read = Instant::now();
                 // A flood must not keep this thread's other tasks from running.

@@ -62,7 +62,7 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     }
     let begin = Instant::now();
     let (shell, stdout, stderr) = Shell::launch(&command)?;
-    let mut output = Output::new(stdout, stderr, command.spill.clone())
+    let mut output = Output::new(stdout, stderr, command.spill.clone(), command.live.clone())
         .map_err(|error| LaunchError::explain(error, Path::new(&command.program), &command.cwd))?;
     let ended_by = watch(&shell, &mut output, &command, begin).await;
     if ended_by == EndedBy::Itself {

@@ -50,6 +50,37 @@ impl From<io::Error> for SpawnError {
     }
 }
 
+/// What stands before a worker's command line: a program that ends by executing the rest of it, here or
+/// elsewhere, and hands on stdin and stderr.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launcher {
+    /// The program, looked for in the `PATH` of `env`, and its arguments. Not empty.
+    pub words: Vec<String>,
+    /// The launcher's whole environment. The worker clears its own.
+    pub env: Vec<(String, String)>,
+}
+
+/// Starts `launcher… exe args…` in the same way as [`spawn_worker_blocking`]. The program is named by its
+/// path, since a descriptor means nothing to a launcher: a new version on disk is what is started then.
+///
+/// # Errors
+/// See [`SpawnError`]. Nothing is left running then.
+pub fn spawn_launched_blocking(
+    launcher: &Launcher,
+    args: &[&str],
+    stdin: OwnedFd,
+) -> Result<SpawnedWorker, SpawnError> {
+    let exe = std::env::current_exe()?;
+    let (first, rest) =
+        launcher.words.split_first().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
+    let mut command = std::process::Command::new(first);
+    command.args(rest).arg(exe).args(args).current_dir("/");
+    command.env_clear().envs(launcher.env.iter().map(|(name, value)| (name, value)));
+    command.stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped());
+    started(command.spawn()?)
+}
+
 /// Starts `exe args…` as a worker: the given stdin (its control channel), stdout to `/dev/null`, stderr
 /// to a pipe, an empty environment, `/` as working directory, in this process's group.
 ///
@@ -64,7 +95,10 @@ pub fn spawn_worker_blocking(
     stdin: OwnedFd,
 ) -> Result<SpawnedWorker, SpawnError> {
     let mut command = program(exe, args)?;
-    let mut child = command.env_clear().stdin(stdin).spawn()?;
+    started(command.env_clear().stdin(stdin).spawn()?)
+}
+
+fn started(mut child: Child) -> Result<SpawnedWorker, SpawnError> {
     adopt(&mut child).map_err(|error| {
         discard(&mut child);
         error.into()

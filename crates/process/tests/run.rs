@@ -44,6 +44,7 @@ fn bash(tag: &str, script: &str) -> Command {
         cancel: CancellationToken::new(),
         tag: unique(tag),
         spill: None,
+        live: None,
     }
 }
 

@@ -4,6 +4,20 @@
 //! `{"id","ok":true,"data"?}` or `{"id","ok":false,"error"}`. Parameter types here are lenient where
 //! upstream's daemon is: a missing `params` is an empty object, unknown keys are ignored.
 
+mod doctor;
+mod events;
+mod manage;
+
+pub use doctor::{Check, CheckStatus, ConfigData, ConfigSetting, DoctorData, DoctorParams};
+pub use events::{
+    EventLine, FollowData, FollowParams, ProcessDeath, TextBlock, ToolContent, ToolExecutionEnd,
+    ToolExecutionStart, ToolExecutionUpdate, UpdateDetails,
+};
+pub use manage::{
+    ActivateData, ActivatedSession, SessionDeleteData, SessionDeleteParams, SessionNewParams,
+    StateData, WorkerState, WorkspaceInfo, WorkspaceSession, WorkspacesData,
+};
+
 use crate::worker::ToolReport;
 use crate::{SessionId, WorkspaceId};
 use serde::{Deserialize, Serialize};
@@ -58,6 +72,9 @@ pub struct ServerLine {
     /// Session of an event.
     #[serde(default, rename = "sessionId")]
     pub session_id: Option<String>,
+    /// Number of an event within its session.
+    #[serde(default)]
+    pub seq: Option<u64>,
     /// Result of a reply, payload of an event.
     #[serde(default)]
     pub data: Option<Box<RawValue>>,

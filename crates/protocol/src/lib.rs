@@ -3,14 +3,18 @@
 //! Two wires:
 //! - [`client`]: newline-delimited JSON between a client and the supervisor, the Rubber Duck daemon
 //!   protocol plus our additive `quack.*` methods.
-//! - [`worker`]: length-delimited JSON frames between the supervisor and one session worker.
+//! - [`worker`]: length-delimited JSON frames between the supervisor and one session worker;
+//!   [`environment`] has those of the process that captures the login environment.
 //!
 //! Every bound that either side keeps stands in [`limits`], with its reason.
 
 pub mod client;
+pub mod environment;
 pub mod ids;
 pub mod limits;
 pub mod metadata;
+pub mod state;
+pub mod tools;
 pub mod worker;
 
 pub use ids::{CallId, SessionId, WorkspaceId};

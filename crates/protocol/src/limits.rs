@@ -79,6 +79,62 @@ pub const MAX_SPILL_FILES: usize = 8;
 /// Longest search pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 64 * 1024;
 
+// --- events ---------------------------------------------------------------------------------
+
+/// Events of one session that are kept for followers that come late or are behind.
+pub const RING_EVENTS: usize = 4096;
+
+/// Bytes of one session's kept events.
+pub const RING_BYTES: usize = 2 * 1024 * 1024;
+
+/// Bytes of all sessions' kept events; beyond it the oldest of all are dropped first.
+pub const RINGS_BYTES: usize = 16 * 1024 * 1024;
+
+/// How long the events of a session that nobody follows any more are kept for whoever comes back.
+pub const RING_KEPT_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// Longest text of a tool's answer in an event, and longest beginning of an output in an update, in
+/// bytes of text. A follower watches; who wants everything reads the answer or the spill file.
+pub const MAX_SHOWN_BYTES: usize = 16 * 1024;
+
+/// The same as JSON: escaping can multiply a text by six.
+pub const MAX_SHOWN_JSON_BYTES: usize = 6 * MAX_SHOWN_BYTES + 2;
+
+/// Longest arguments in an event, in bytes of JSON text.
+pub const MAX_SHOWN_ARGUMENTS_BYTES: usize = 16 * 1024;
+
+/// Output of running calls is published at most this often per call.
+pub const UPDATE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Updates of one worker that may be under way.
+pub const UPDATE_CREDITS: u32 = 8;
+
+/// Credits are given back after this long: a worker sends at most 80 updates in a second.
+pub const CREDIT_INTERVAL: Duration = Duration::from_millis(100);
+
+// --- the web --------------------------------------------------------------------------------
+
+/// How long a web search may take.
+pub const WEB_SEARCH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Largest body of a provider's answer that is read, in bytes. Ten results with their texts fit.
+pub const MAX_WEB_BODY_BYTES: usize = 1024 * 1024;
+
+/// Longest search query, in bytes.
+pub const MAX_WEB_QUERY_BYTES: usize = 8 * 1024;
+
+/// Domains that one search may name, and the longest of them, in bytes.
+pub const MAX_WEB_DOMAINS: usize = 64;
+
+/// See [`MAX_WEB_DOMAINS`].
+pub const MAX_WEB_DOMAIN_BYTES: usize = 253;
+
+/// Web searches of one session at the same time; one more is told that too many are running.
+pub const MAX_WEB_SEARCHES_PER_SESSION: usize = 4;
+
+/// Web searches of all sessions at the same time.
+pub const MAX_WEB_SEARCHES: usize = 16;
+
 // --- workers --------------------------------------------------------------------------------
 
 /// Frames waiting to be written to one worker.
@@ -111,8 +167,14 @@ pub const WORKER_STDERR_BYTES: usize = 8 * 1024;
 /// Sessions and workspaces that the metadata may hold.
 pub const MAX_SESSIONS: usize = 10_000;
 
+/// Longest name that a person may give a session, in characters.
+pub const MAX_NAME_CHARS: usize = 100;
+
 /// Largest `metadata.json` that is read, in bytes.
 pub const MAX_METADATA_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Largest `quackd-state.json` that is read, in bytes: 1.6 KiB for each of the sessions.
+pub const MAX_STATE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Time that running calls get when the daemon stops.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);

@@ -19,10 +19,12 @@ pub const FRAME_PROTOCOL: u32 = 1;
 pub const EXIT_TERMINAL: u8 = 100;
 
 /// Tags of [`ToWorker`], so that a reader can tell an unknown variant from a malformed one.
-pub const TO_WORKER_TAGS: &[&str] = &["start", "tool_call", "cancel", "ping", "shutdown"];
+pub const TO_WORKER_TAGS: &[&str] =
+    &["start", "tool_call", "cancel", "ping", "shutdown", "credit", "web_done"];
 
 /// Tags of [`FromWorker`].
-pub const FROM_WORKER_TAGS: &[&str] = &["hello", "tool_finished", "pong", "warning"];
+pub const FROM_WORKER_TAGS: &[&str] =
+    &["hello", "tool_finished", "pong", "warning", "tool_update", "web_search"];
 
 /// Supervisor to worker. Every variant names the reply it expects.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +47,18 @@ pub enum ToWorker {
     },
     /// End every call and exit 0.
     Shutdown {},
+    /// So many more [`FromWorker::ToolUpdate`] may be sent.
+    Credit {
+        /// How many.
+        n: u32,
+    },
+    /// The end of a [`FromWorker::WebSearch`].
+    WebDone {
+        /// The call that asked.
+        call_id: CallId,
+        /// What came of it.
+        outcome: WebOutcome,
+    },
 }
 
 /// The first frame: the worker reads no configuration and no environment of its own.
@@ -62,6 +76,9 @@ pub struct Start {
     pub env: Vec<(String, String)>,
     /// True if the session only allows what does not change anything.
     pub safe_mode: bool,
+    /// True if `grep_search` leaves out what ignore files name.
+    #[serde(default)]
+    pub respect_ignore_files: bool,
 }
 
 /// One tool call.
@@ -97,6 +114,17 @@ pub enum FromWorker {
         /// One line.
         text: String,
     },
+    /// What a running call has printed since the last update. Costs one credit: a worker starts with
+    /// [`crate::limits::UPDATE_CREDITS`] and gets each back by [`ToWorker::Credit`].
+    ToolUpdate(ToolUpdate),
+    /// Search the web for a `web_search` call in flight: a worker has no network and no key. Answered by
+    /// [`ToWorker::WebDone`]; at most one per call.
+    WebSearch {
+        /// The call.
+        call_id: CallId,
+        /// What to search.
+        search: WebSearch,
+    },
 }
 
 /// The worker's introduction.
@@ -128,6 +156,13 @@ pub struct ToolFinished {
     pub call_id: CallId,
     /// The answer, a JSON string that the supervisor forwards without parsing it.
     pub text: Box<RawValue>,
+    /// What followers are shown instead of a long text, a JSON string of at most
+    /// [`crate::limits::MAX_SHOWN_BYTES`]; absent if the text itself is that short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Box<RawValue>>,
+    /// What the call printed after its last [`FromWorker::ToolUpdate`]; costs no credit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<ToolUpdate>,
     /// What is known besides the text.
     #[serde(default)]
     pub report: ToolReport,
@@ -161,4 +196,68 @@ pub struct ToolReport {
     pub background_ended: u32,
     /// Time from arrival to end inside the worker, in milliseconds.
     pub duration_ms: u64,
+}
+
+/// What a running call has printed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ToolUpdate {
+    /// The call.
+    pub call_id: CallId,
+    /// What came since the last update, a JSON string.
+    pub delta: Box<RawValue>,
+    /// The beginning of the whole output, a JSON string that only grows.
+    pub partial: Box<RawValue>,
+    /// Bytes of output until now.
+    pub total_bytes: u64,
+    /// Bytes that came since the last update and are not in `delta`.
+    pub omitted_bytes: u64,
+}
+
+/// One web search, as the provider understands it. Bounded by the supervisor before it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebSearch {
+    /// What is searched for.
+    pub query: String,
+    /// Results wanted, 1 to 10.
+    pub num_results: u32,
+    /// Whether the pages' texts are wanted.
+    pub include_text: bool,
+    /// Only these domains, if any are named.
+    pub include_domains: Vec<String>,
+    /// Not these domains.
+    pub exclude_domains: Vec<String>,
+}
+
+/// What came of a web search. The worker words it; the supervisor reads nothing in a body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WebOutcome {
+    /// The provider answered, with whatever status.
+    Reply {
+        /// HTTP status.
+        status: u16,
+        /// The status in words, empty if the provider gave none.
+        status_text: String,
+        /// The body as text; bytes that are not UTF-8 are replaced.
+        body: String,
+    },
+    /// There is no key.
+    NoKey,
+    /// Too many searches are running.
+    Busy,
+    /// Nothing came in time.
+    TimedOut {
+        /// The limit in milliseconds.
+        after_ms: u64,
+    },
+    /// The body is longer than is read.
+    TooLong {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// No answer came.
+    Failed {
+        /// Why, without the key and without the address's secrets.
+        reason: String,
+    },
 }

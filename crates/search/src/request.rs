@@ -22,6 +22,9 @@ pub struct Request {
     pub include: Option<String>,
     /// Names of directories below the start that are not entered.
     pub exclude_dirs: Vec<String>,
+    /// Leave out what `.gitignore`, `.ignore` and git's exclude file name, as ripgrep does. Hidden files
+    /// stay.
+    pub respect_ignore_files: bool,
     /// Bytes of rows kept, counted as `path:line:text` and a newline.
     pub max_bytes: usize,
     /// When to stop with what was found so far.

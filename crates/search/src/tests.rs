@@ -29,6 +29,7 @@ fn request(pattern: &str) -> Request {
         start: PathBuf::new(),
         include: None,
         exclude_dirs: Vec::new(),
+        respect_ignore_files: false,
         max_bytes: 100_000,
         deadline: Instant::now() + Duration::from_secs(60),
         cancelled: Arc::new(AtomicBool::new(false)),

@@ -34,6 +34,10 @@ pub(crate) fn files(
     let excluded = request.exclude_dirs.clone();
     let walk = WalkBuilder::new(start)
         .standard_filters(false)
+        .ignore(request.respect_ignore_files)
+        .git_ignore(request.respect_ignore_files)
+        .git_exclude(request.respect_ignore_files)
+        .parents(request.respect_ignore_files)
         .filter_entry(move |entry| !is_excluded(entry, &excluded))
         .build();
     let mut walked = Walked::default();

@@ -1,11 +1,11 @@
-//! Why metadata could not be read or kept: one variant per decision that the supervisor takes.
+//! Why our files could not be read or kept: one variant per decision that the supervisor takes.
 
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why metadata could not be read or kept. Cheap to clone: one failed save answers many requests.
+/// Why a file of ours could not be read or kept. Cheap to clone: one failed save answers many requests.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -45,8 +45,10 @@ pub enum StoreError {
         known: u64,
     },
     /// It would become a file that we refuse to read.
-    #[error("metadata would grow to {bytes} bytes, more than the {limit} allowed")]
+    #[error("{path} would grow to {bytes} bytes, more than the {limit} allowed")]
     TooLarge {
+        /// The file.
+        path: PathBuf,
         /// What it would take.
         bytes: usize,
         /// What is allowed.

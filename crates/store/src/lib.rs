@@ -1,9 +1,11 @@
-//! Metadata on disk: load, validate, quarantine, durable replace.
+//! What is kept on disk: metadata and the daemon's own state. Load, validate, quarantine, durable replace.
 //!
-//! Called by the supervisor only, which holds the instance lock: [`load_blocking`] once at start,
-//! then one [`Writer`]. Promises: what was acknowledged is on disk (P-10), a full disk costs the
-//! request and nothing else (P-06), and a damaged file is set aside and never reset in silence (P-11).
+//! Called by the supervisor only, which holds the instance lock: [`load_blocking`] and
+//! [`load_state_blocking`] once at start, then one [`Writer`] for both files. Promises: what was
+//! acknowledged is on disk (P-10), a full disk costs the request and nothing else (P-06), and a damaged
+//! file is set aside and never reset in silence (P-11).
 
+mod document;
 mod error;
 mod load;
 mod quarantine;
@@ -13,8 +15,7 @@ mod validate;
 mod writer;
 
 pub use error::StoreError;
-pub use load::{Loaded, Origin, load_blocking};
-pub use replace::replace_blocking;
-pub use save::save_blocking;
+pub use load::{Loaded, LoadedState, Origin, load_blocking, load_state_blocking};
+pub use save::{Files, Paths, Snapshot};
 pub use validate::Duplicate;
 pub use writer::{SAVE_WAITERS, Writer};

@@ -1,11 +1,12 @@
-//! Reading metadata at start, whatever is there instead of it. Called once by the supervisor.
+//! Reading the two files at start, whatever is there instead of them. Called once by the supervisor.
 
 use crate::StoreError;
+use crate::document::Document;
 use crate::quarantine::quarantine_blocking;
 use crate::replace::with_suffix;
 use crate::validate::{Duplicate, Invalid, parse};
-use quackd_protocol::limits::MAX_METADATA_BYTES;
-use quackd_protocol::metadata::{METADATA_VERSION, Metadata};
+use quackd_protocol::metadata::Metadata;
+use quackd_protocol::state::DaemonState;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -13,18 +14,29 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What was loaded.
+/// What was loaded of `metadata.json`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
     /// The metadata, empty if there was none to be had.
     pub metadata: Metadata,
     /// Where it comes from. Everything but `Fresh` and `File` belongs in the log and in `doctor`.
     pub origin: Origin,
-    /// Entries that were left out.
+    /// Entries that were left out, the first hundred of each kind.
     pub duplicates: Vec<Duplicate>,
 }
 
-/// Where the metadata comes from.
+/// What was loaded of `quackd-state.json`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadedState {
+    /// The state, empty if there was none to be had. Entries without a session are still in it.
+    pub state: DaemonState,
+    /// Where it comes from. If it is `Backup` or `Lost`, a session without an entry may have had one.
+    pub origin: Origin,
+    /// Entries that were left out, the first hundred of them.
+    pub duplicates: Vec<Duplicate>,
+}
+
+/// Where a document comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// There was no file: a first start.
@@ -50,16 +62,30 @@ pub enum Origin {
 }
 
 /// Reads the metadata at `path`. A file that cannot be used is moved to `<path>.corrupt-<n>` and its
-/// `.bak` read instead.
+/// `.bak` read instead (P-11).
 ///
 /// # Errors
 /// [`StoreError::TooNew`] and [`StoreError::Read`] leave everything untouched: the caller may go on
 /// without writing. `ReadOnly`, `Full` and `Io` say that a bad file could not be moved aside; the same
 /// holds.
 pub fn load_blocking(path: &Path) -> Result<Loaded, StoreError> {
+    let (Good { document, duplicates, .. }, origin) = load_document(path)?;
+    Ok(Loaded { metadata: document, origin, duplicates })
+}
+
+/// Reads the state at `path`, by the rules of [`load_blocking`].
+///
+/// # Errors
+/// As [`load_blocking`].
+pub fn load_state_blocking(path: &Path) -> Result<LoadedState, StoreError> {
+    let (Good { document, duplicates, .. }, origin) = load_document(path)?;
+    Ok(LoadedState { state: document, origin, duplicates })
+}
+
+fn load_document<D: Document>(path: &Path) -> Result<(Good<D>, Origin), StoreError> {
     let file = read(path)?;
     if let Content::Good(good) = file {
-        return Ok(good.loaded(Origin::File));
+        return Ok((good, Origin::File));
     }
     // The backup is looked at before anything is moved, so that an error leaves all as it was.
     let backup_path = with_suffix(path, ".bak");
@@ -72,19 +98,20 @@ pub fn load_blocking(path: &Path) -> Result<Loaded, StoreError> {
         // No first start leaves a backup: the file was lost in a crash, or by somebody's hand.
         let missing = || (None, "the file is missing".to_owned());
         let (quarantined, reason) = bad_file.map_or_else(missing, |(to, why)| (Some(to), why));
-        return Ok(good.loaded(Origin::Backup { quarantined, reason, saved_at }));
+        return Ok((good, Origin::Backup { quarantined, reason, saved_at }));
     }
     let origin = match bad_file.or(bad_backup) {
         Some((quarantined, reason)) => Origin::Lost { quarantined, reason },
         None => Origin::Fresh,
     };
-    Ok(Loaded { metadata: Metadata::default(), origin, duplicates: Vec::new() })
+    let nothing = Good { document: D::default(), duplicates: Vec::new(), saved_at: None };
+    Ok((nothing, origin))
 }
 
 /// Moves bad content away; answers where it is now and what was wrong with it.
-fn set_aside(
+fn set_aside<D>(
     at: &Path,
-    content: &Content,
+    content: &Content<D>,
     original: &Path,
 ) -> Result<Option<(PathBuf, String)>, StoreError> {
     let Content::Bad(reason) = content else { return Ok(None) };
@@ -93,26 +120,20 @@ fn set_aside(
 }
 
 /// What stands at a path.
-enum Content {
+enum Content<D> {
     Missing,
-    Good(Good),
+    Good(Good<D>),
     /// With the reason.
     Bad(String),
 }
 
-struct Good {
-    metadata: Metadata,
+struct Good<D> {
+    document: D,
     duplicates: Vec<Duplicate>,
     saved_at: Option<SystemTime>,
 }
 
-impl Good {
-    fn loaded(self, origin: Origin) -> Loaded {
-        Loaded { metadata: self.metadata, origin, duplicates: self.duplicates }
-    }
-}
-
-fn read(path: &Path) -> Result<Content, StoreError> {
+fn read<D: Document>(path: &Path) -> Result<Content<D>, StoreError> {
     // O_NONBLOCK: the open of a FIFO would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -128,24 +149,25 @@ fn read(path: &Path) -> Result<Content, StoreError> {
     if !status.is_file() {
         return Ok(Content::Bad("not a regular file".to_owned()));
     }
-    let too_big = || Content::Bad(format!("larger than {MAX_METADATA_BYTES} bytes"));
-    if MAX_METADATA_BYTES < status.len() {
+    let limit = D::MAX_BYTES;
+    let too_big = || Content::Bad(format!("larger than {limit} bytes"));
+    if limit < status.len() {
         return Ok(too_big());
     }
     let mut bytes = Vec::new();
     // It may grow while it is read.
-    let read = file.take(MAX_METADATA_BYTES + 1).read_to_end(&mut bytes);
+    let read = file.take(limit + 1).read_to_end(&mut bytes);
     let length = u64::try_from(read.map_err(|e| StoreError::read(path, e))?);
-    if length.is_ok_and(|length| MAX_METADATA_BYTES < length) {
+    if length.is_ok_and(|length| limit < length) {
         return Ok(too_big());
     }
     match parse(&bytes) {
-        Ok((metadata, duplicates)) => {
-            Ok(Content::Good(Good { metadata, duplicates, saved_at: status.modified().ok() }))
+        Ok((document, duplicates)) => {
+            Ok(Content::Good(Good { document, duplicates, saved_at: status.modified().ok() }))
         }
         Err(Invalid::Damaged { reason }) => Ok(Content::Bad(reason)),
         Err(Invalid::TooNew { found }) => {
-            Err(StoreError::TooNew { path: path.to_owned(), found, known: METADATA_VERSION })
+            Err(StoreError::TooNew { path: path.to_owned(), found, known: D::VERSION })
         }
     }
 }

@@ -8,50 +8,103 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Replaces `target` with `bytes`, mode 0600, so that a crash at any point leaves the old file or the
-/// new one, complete. The order of the four steps is the whole point: data on disk, then the name,
-/// then the directory that holds the name.
+/// Puts `bytes` on disk beside `target`, mode 0600, and a second name for the file that is there now.
+/// Nothing is replaced yet, and what can fail for want of room is done.
 ///
-/// The staging file is `target` with `.tmp` added. The instance lock makes us the only writer, and a
-/// crash leaves at most this one file, which the next save removes.
+/// The names are `target` with `.tmp` and `.bak.tmp` added. The instance lock makes us the only writer,
+/// and a crash leaves at most these two, which the next save removes.
 ///
 /// # Errors
-/// The system's. On `Err` the caller must assume that either file is there.
-pub fn replace_blocking(target: &Path, bytes: &[u8]) -> io::Result<()> {
-    try_replace_blocking(target, bytes).map_err(|failure| match failure {
-        Failure::OldInPlace(error) | Failure::NewInPlace(error) => error,
-    })
+/// The system's. Neither name is left, if the system can still remove one.
+pub(crate) fn stage_blocking(target: &Path, bytes: &[u8]) -> io::Result<Staged> {
+    // Opened before there is anything to take back: descriptors may run out.
+    let dir = directory_of(target)?;
+    let target = target.to_owned();
+    let mut staged = Staged { target, dir, previous: Previous::None };
+    // A new file each time: whatever has that name now, a link or another user's file included, is not
+    // written to.
+    remove_if_there(&staged.new_name())?;
+    remove_if_there(&staged.held_name())?;
+    staged.previous = hold_blocking(&staged.target, &staged.held_name())?;
+    write_synced(&staged.new_name(), bytes)?;
+    Ok(staged)
 }
 
-/// How far a replacement came that failed.
+/// A file that is ready to take the place of another one. Dropped, it is gone and nothing happened.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// The old file is there.
-    OldInPlace(io::Error),
-    /// The new file is there, but a power cut may bring the old one back.
-    NewInPlace(io::Error),
+#[must_use]
+pub(crate) struct Staged {
+    target: PathBuf,
+    dir: File,
+    previous: Previous,
 }
 
-/// As [`replace_blocking`], for a caller that can take it back.
-pub(crate) fn try_replace_blocking(target: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let staged = with_suffix(target, ".tmp");
-    let stage = || {
-        // A new file each time: whatever has that name now, a link or another user's file included,
-        // is not written to.
-        remove_if_there(&staged)?;
-        // Opened before there is anything to take back: descriptors may have run out.
-        let dir = directory_of(target)?;
-        write_synced(&staged, bytes)?;
-        rename(&staged, target)?;
-        Ok(dir)
-    };
-    match stage() {
-        Ok(dir) => dir.sync_all().map_err(Failure::NewInPlace),
-        Err(error) => {
-            // On a full disk, what was written of it is in the way.
-            remove_if_there(&staged).ok();
-            Err(Failure::OldInPlace(error))
+/// What stood at the target before, and has a second name now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Previous {
+    None,
+    Held,
+}
+
+impl Staged {
+    /// Replaces the file: a crash at any point leaves the old one or the new one, complete. The order of
+    /// the steps is the whole point: data on disk, then the name, then the directory that holds the name.
+    ///
+    /// # Errors
+    /// The system's. The old file is there then; only if the directory could not be synced, a power cut
+    /// may bring the new one.
+    pub(crate) fn replace_blocking(self) -> io::Result<Replaced> {
+        rename(&self.new_name(), &self.target)?;
+        let replaced = Replaced(self);
+        match replaced.0.dir.sync_all() {
+            Ok(()) => Ok(replaced),
+            Err(error) => {
+                replaced.restore_blocking();
+                Err(error)
+            }
         }
+    }
+
+    fn new_name(&self) -> PathBuf {
+        with_suffix(&self.target, ".tmp")
+    }
+
+    fn held_name(&self) -> PathBuf {
+        with_suffix(&self.target, ".bak.tmp")
+    }
+}
+
+impl Drop for Staged {
+    /// What was written of the new file is in the way on a full disk.
+    fn drop(&mut self) {
+        remove_if_there(&self.new_name()).ok();
+        remove_if_there(&self.held_name()).ok();
+    }
+}
+
+/// A file that was replaced and can be put back.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Replaced(Staged);
+
+impl Replaced {
+    /// Makes the file that was there before the backup. Should this fail, the backup is one generation
+    /// older: not worth an error. Until now the backup that is there may have been the only good one.
+    pub(crate) fn keep_blocking(self) {
+        if self.0.previous == Previous::Held {
+            // rename(2) does nothing if both names are the same file already; the drop removes one.
+            rename(&self.0.held_name(), &with_suffix(&self.0.target, ".bak")).ok();
+        }
+    }
+
+    /// Puts back what was there before, as well as can be had. It takes no room.
+    pub(crate) fn restore_blocking(self) {
+        let target = &self.0.target;
+        let restored = match self.0.previous {
+            Previous::Held => rename(&self.0.held_name(), target),
+            Previous::None => remove_if_there(target),
+        };
+        restored.and_then(|()| self.0.dir.sync_all()).ok();
     }
 }
 
@@ -62,54 +115,13 @@ pub(crate) fn move_aside_blocking(from: &Path, to: &Path) -> io::Result<()> {
     dir.sync_all()
 }
 
-/// A second name for the file that is there now, taken before it is replaced, for [`Previous::keep`]
-/// afterwards. `None` if there is no file.
-///
-/// Kept under its final name only when the new file is safely in place: until then the backup that
-/// is there may be the only good one.
-pub(crate) fn hold_previous_blocking(target: &Path) -> io::Result<Option<Previous>> {
-    let held = with_suffix(target, ".bak.tmp");
-    remove_if_there(&held)?;
-    match fs::hard_link(target, &held) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+/// Gives the file a second name.
+fn hold_blocking(target: &Path, held: &Path) -> io::Result<Previous> {
+    match fs::hard_link(target, held) {
+        Ok(()) => Ok(Previous::Held),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Previous::None),
         // No hard links on this file system, or too many of them: a copy does as well.
-        Err(_) => {
-            if let Err(error) = copy_synced(target, &held) {
-                remove_if_there(&held).ok();
-                return Err(error);
-            }
-        }
-    }
-    Ok(Some(Previous { held, target: target.to_owned() }))
-}
-
-/// The file that was there before. One of its methods must be called; a crash before that leaves a
-/// name that the next save removes.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct Previous {
-    held: PathBuf,
-    target: PathBuf,
-}
-
-impl Previous {
-    /// Makes it the backup. Should this fail, the backup is one generation older: not worth an error.
-    pub(crate) fn keep(self) {
-        rename(&self.held, &with_suffix(&self.target, ".bak")).ok();
-        // rename(2) does nothing if both names are the same file already.
-        self.discard();
-    }
-
-    /// Puts it back: the file was replaced, but not for certain. As good as can be had.
-    pub(crate) fn restore(self) {
-        rename(&self.held, &self.target).ok();
-        self.discard();
-    }
-
-    /// Lets go of it: the file was not replaced.
-    pub(crate) fn discard(self) {
-        remove_if_there(&self.held).ok();
+        Err(_) => copy_synced(target, held).map(|()| Previous::Held),
     }
 }
 
@@ -159,16 +171,46 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    fn replace(target: &Path, bytes: &[u8]) -> io::Result<()> {
+        stage_blocking(target, bytes)?.replace_blocking()?.keep_blocking();
+        Ok(())
+    }
+
+    /// The names in the directory with their content, in order.
+    fn content(dir: &Path) -> Vec<(String, String)> {
+        let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        let mut all: Vec<_> =
+            entries.map(|path| (name(&path), fs::read_to_string(path).unwrap())).collect();
+        all.sort();
+        all
+    }
+
+    fn names<const N: usize>(pairs: [(&str, &str); N]) -> Vec<(String, String)> {
+        pairs.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec()
+    }
+
     #[test]
-    fn the_file_is_replaced_and_private_and_nothing_else_is_left() {
+    fn the_file_is_replaced_and_private_and_the_one_before_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
-        for bytes in [&b"one"[..], b"", b"three"] {
-            replace_blocking(&target, bytes).unwrap();
-            assert_eq!(fs::read(&target).unwrap(), bytes);
-        }
+        replace(&target, b"one").unwrap();
+        assert_eq!(content(dir.path()), names([("f", "one")]));
+        replace(&target, b"").unwrap();
+        replace(&target, b"three").unwrap();
+        assert_eq!(content(dir.path()), names([("f", "three"), ("f.bak", "")]));
         assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_staged_changes_nothing_before_it_replaces() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("f");
+        drop(stage_blocking(&target, b"never").unwrap());
+        assert_eq!(content(dir.path()), []);
+        replace(&target, b"one").unwrap();
+        drop(stage_blocking(&target, b"never").unwrap());
+        assert_eq!(content(dir.path()), names([("f", "one")]));
     }
 
     #[test]
@@ -176,9 +218,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (target, victim) = (dir.path().join("f"), dir.path().join("victim"));
         fs::write(&victim, "precious").unwrap();
-        symlink(&victim, dir.path().join("f.tmp")).unwrap();
-        replace_blocking(&target, b"new").unwrap();
-        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        for name in ["f.tmp", "f.bak.tmp"] {
+            symlink(&victim, dir.path().join(name)).unwrap();
+        }
+        replace(&target, b"new").unwrap();
+        assert_eq!(content(dir.path()), names([("f", "new"), ("victim", "precious")]));
         assert!(fs::symlink_metadata(&target).unwrap().is_file());
     }
 
@@ -186,10 +230,14 @@ mod tests {
     fn a_failure_leaves_the_old_file_and_no_staging_file() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("d");
+        let staged = stage_blocking(&target, b"new").unwrap();
         fs::create_dir(&target).unwrap();
         // A file cannot take the place of a directory: the rename fails.
-        replace_blocking(&target, b"new").unwrap_err();
+        staged.replace_blocking().unwrap_err();
         assert!(target.is_dir());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        // Nor has a directory a generation before.
+        stage_blocking(&target, b"new").unwrap_err();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
@@ -204,32 +252,31 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_file_can_be_put_back() {
+    fn a_replaced_file_can_be_put_back_and_the_backup_is_what_it_was() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
-        fs::write(&target, "old").unwrap();
-        let previous = hold_previous_blocking(&target).unwrap().unwrap();
-        replace_blocking(&target, b"new").unwrap();
-        previous.restore();
-        assert_eq!(fs::read(&target).unwrap(), b"old");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        stage_blocking(&target, b"never").unwrap().replace_blocking().unwrap().restore_blocking();
+        assert_eq!(content(dir.path()), [], "a first file goes as it came");
+        replace(&target, b"one").unwrap();
+        replace(&target, b"two").unwrap();
+        stage_blocking(&target, b"never").unwrap().replace_blocking().unwrap().restore_blocking();
+        assert_eq!(content(dir.path()), names([("f", "two"), ("f.bak", "one")]));
     }
 
     #[test]
-    fn the_previous_file_is_kept_also_after_a_crash_between_holding_and_keeping() {
+    fn the_file_before_is_kept_also_after_a_crash_between_replacing_and_keeping() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
-        let backup = dir.path().join("f.bak");
-        assert!(hold_previous_blocking(&target).unwrap().is_none());
         fs::write(&target, "one").unwrap();
-        // The first holder crashes; the second finds its leftover.
-        let _crashed = hold_previous_blocking(&target).unwrap();
-        hold_previous_blocking(&target).unwrap().unwrap().keep();
-        assert_eq!(fs::read(&backup).unwrap(), b"one");
+        // A daemon was killed here: its second name for the file was not made the backup.
+        fs::hard_link(&target, dir.path().join("f.bak.tmp")).unwrap();
+        fs::write(dir.path().join("f.tmp"), "half a").unwrap();
+        replace(&target, b"two").unwrap();
+        assert_eq!(content(dir.path()), names([("f", "two"), ("f.bak", "one")]));
         // Backup and file are the same inode now, which rename(2) treats specially.
-        hold_previous_blocking(&target).unwrap().unwrap().keep();
-        replace_blocking(&target, b"two").unwrap();
-        assert_eq!(fs::read(&backup).unwrap(), b"one");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        fs::remove_file(&target).unwrap();
+        fs::hard_link(dir.path().join("f.bak"), &target).unwrap();
+        replace(&target, b"three").unwrap();
+        assert_eq!(content(dir.path()), names([("f", "three"), ("f.bak", "one")]));
     }
 }

@@ -1,117 +1,352 @@
-//! One save: the whole file, durably, with the generation before it kept. Called by [`crate::Writer`].
+//! One save: both files, durably, each with the generation before it kept. Called by [`crate::Writer`].
+//!
+//! Two files cannot be replaced as one. What makes a crash between them harmless is their order: first
+//! the state, then the metadata. An entry of the state whose session does not exist means nothing; a
+//! session that should be safe and has no entry would be unsafe. So entries come before their sessions
+//! and go after them.
+//!
+//! What makes a failure between them harmless is that memory and disk go back alike. Both files are
+//! staged before either is replaced, so that a full disk, a refused write or a failing fsync is met while
+//! the old files stand. Should the metadata fail when the state has been replaced already, the state is
+//! put back by a rename, which needs no room. The caller takes its memory back to the last snapshot that
+//! was kept, and that is then what both files hold. Only if the directory itself cannot be synced, a
+//! power cut may bring the refused change; that file is written again with the next save, whatever it is.
 
 use crate::StoreError;
-use crate::replace::{Failure, hold_previous_blocking, try_replace_blocking};
-use quackd_protocol::limits::MAX_METADATA_BYTES;
+use crate::document::Document;
+use crate::replace::{Replaced, Staged, stage_blocking};
 use quackd_protocol::metadata::Metadata;
+use quackd_protocol::state::DaemonState;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// Writes the whole file: pretty-printed with two spaces, no newline at the end, mode 0600. The file
-/// that it replaces stays as `<path>.bak`.
-///
-/// # Errors
-/// [`StoreError`]. The old file is there then, and a power cut can bring the new one only if the disk
-/// failed at the very last step. (A first file, which has no old one, may stay.)
-pub fn save_blocking(path: &Path, metadata: &Metadata) -> Result<(), StoreError> {
-    save_within(MAX_METADATA_BYTES, path, metadata)
+/// Where the two files are. They may be in different directories; ours are not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// `metadata.json`.
+    pub metadata: PathBuf,
+    /// `quackd-state.json`.
+    pub state: PathBuf,
 }
 
-fn save_within(limit: u64, path: &Path, metadata: &Metadata) -> Result<(), StoreError> {
-    let bytes = serde_json::to_vec_pretty(metadata);
+/// All that is durable, at one moment. Cheap to clone.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Snapshot {
+    /// Workspaces and sessions.
+    pub metadata: Arc<Metadata>,
+    /// What is ours about the sessions.
+    pub state: Arc<DaemonState>,
+}
+
+/// The two files, and what they hold.
+#[derive(Debug)]
+pub struct Files {
+    paths: Paths,
+    /// What was loaded or saved last.
+    durable: Snapshot,
+    /// Whether each file holds just that, so that it need not be written again.
+    metadata_is_known: bool,
+    state_is_known: bool,
+}
+
+impl Files {
+    /// The files at `paths`, from which `loaded` was read. The first save writes both: what was loaded
+    /// may be a backup, or lack duplicates.
+    #[must_use]
+    pub fn new(paths: Paths, loaded: Snapshot) -> Self {
+        Self { paths, durable: loaded, metadata_is_known: false, state_is_known: false }
+    }
+
+    /// Writes those of the files that differ from what was saved last: pretty-printed with two spaces, no
+    /// newline at the end, mode 0600. A file that is replaced stays as `<path>.bak`.
+    ///
+    /// # Errors
+    /// [`StoreError`]: neither file has changed; see the module's documentation.
+    pub fn save_blocking(&mut self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let Paths { metadata: metadata_path, state: state_path } = &self.paths;
+        let state = self.state_to_write(snapshot);
+        let state = state.map(|state| stage(state_path, &*state)).transpose()?;
+        let metadata = self.metadata_to_write(snapshot);
+        let metadata = metadata.map(|it| stage(metadata_path, it)).transpose()?;
+
+        self.state_is_known &= state.is_none();
+        self.metadata_is_known &= metadata.is_none();
+        let state = replace(state, state_path)?;
+        match replace(metadata, metadata_path) {
+            Ok(metadata) => {
+                [state, metadata].into_iter().flatten().for_each(Replaced::keep_blocking);
+            }
+            Err(error) => {
+                if let Some(state) = state {
+                    state.restore_blocking();
+                }
+                return Err(error);
+            }
+        }
+        self.durable = snapshot.clone();
+        (self.metadata_is_known, self.state_is_known) = (true, true);
+        Ok(())
+    }
+
+    fn metadata_to_write<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Metadata> {
+        let same = same(&self.durable.metadata, &snapshot.metadata);
+        (!self.metadata_is_known || !same).then_some(&*snapshot.metadata)
+    }
+
+    /// The snapshot's state, and the entries that go with their sessions: those sessions are in the
+    /// metadata until that is replaced. Such an entry goes when the state is written the next time.
+    fn state_to_write<'a>(&self, snapshot: &'a Snapshot) -> Option<Cow<'a, DaemonState>> {
+        let durable = &self.durable;
+        if self.state_is_known && same(&durable.state, &snapshot.state) {
+            return None;
+        }
+        let ids = |metadata: &Metadata| -> HashSet<_> {
+            metadata.sessions.iter().map(|session| session.id.clone()).collect()
+        };
+        let (before, after) = (ids(&durable.metadata), ids(&snapshot.metadata));
+        let goes = |id| before.contains(id) && !after.contains(id);
+        let entries = durable.state.sessions.iter();
+        let going: Vec<_> = entries
+            .filter(|(id, _)| goes(id) && !snapshot.state.sessions.contains_key(id))
+            .map(|(id, entry)| (id.clone(), entry.clone()))
+            .collect();
+        if going.is_empty() {
+            return Some(Cow::Borrowed(&*snapshot.state));
+        }
+        let mut state = DaemonState::clone(&snapshot.state);
+        state.sessions.extend(going);
+        (!self.state_is_known || state != *durable.state).then_some(Cow::Owned(state))
+    }
+}
+
+fn same<D: PartialEq>(one: &Arc<D>, other: &Arc<D>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
+
+fn stage<D: Document>(path: &Path, document: &D) -> Result<Staged, StoreError> {
+    let bytes = to_bytes(D::MAX_BYTES, path, document)?;
+    stage_blocking(path, &bytes).map_err(|error| StoreError::write(path, error))
+}
+
+fn replace(staged: Option<Staged>, path: &Path) -> Result<Option<Replaced>, StoreError> {
+    let replaced = staged.map(Staged::replace_blocking).transpose();
+    replaced.map_err(|error| StoreError::write(path, error))
+}
+
+fn to_bytes(limit: u64, path: &Path, document: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    let bytes = serde_json::to_vec_pretty(document);
     let bytes = bytes.map_err(|error| StoreError::write(path, io::Error::from(error)))?;
     if limit < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
-        return Err(StoreError::TooLarge { bytes: bytes.len(), limit });
+        return Err(StoreError::TooLarge { path: path.to_owned(), bytes: bytes.len(), limit });
     }
-    let previous = hold_previous_blocking(path).map_err(|e| StoreError::write(path, e))?;
-    match (try_replace_blocking(path, &bytes), previous) {
-        (Ok(()), Some(previous)) => previous.keep(),
-        (Ok(()), None) => {}
-        (Err(Failure::NewInPlace(error)), previous) => {
-            if let Some(previous) = previous {
-                previous.restore();
-            }
-            return Err(StoreError::write(path, error));
-        }
-        (Err(Failure::OldInPlace(error)), previous) => {
-            if let Some(previous) = previous {
-                previous.discard();
-            }
-            return Err(StoreError::write(path, error));
-        }
-    }
-    Ok(())
+    Ok(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_protocol::metadata::Workspace;
+    use quackd_protocol::metadata::Session;
+    use quackd_protocol::state::SessionState;
+    use serde_json::Map;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
-    fn with_workspace(id: &str) -> Metadata {
-        let workspace = Workspace {
-            id: id.into(),
-            path: "/w".to_owned(),
-            created_at: "2026-01-02T03:04:05Z".to_owned(),
-            last_active_session_id: None,
-            other: serde_json::Map::new(),
+    /// A directory of two files, and what the second of two starts finds there.
+    struct World {
+        dir: tempfile::TempDir,
+        files: Files,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let paths = Paths {
+                metadata: dir.path().join("metadata.json"),
+                state: dir.path().join("quackd-state.json"),
+            };
+            Self { dir, files: Files::new(paths, Snapshot::default()) }
+        }
+
+        fn text(&self, name: &str) -> String {
+            fs::read_to_string(self.dir.path().join(name)).unwrap()
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(self.dir.path()).unwrap();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+
+        fn on_disk(&self) -> Snapshot {
+            let Paths { metadata, state } = &self.files.paths;
+            Snapshot {
+                metadata: crate::load_blocking(metadata).unwrap().metadata.into(),
+                state: crate::load_state_blocking(state).unwrap().state.into(),
+            }
+        }
+
+        /// A directory where the file is to be staged.
+        fn obstacle(&self, name: &str) -> PathBuf {
+            self.dir.path().join(format!("{name}.tmp"))
+        }
+    }
+
+    const ALL_NAMES: [&str; 4] =
+        ["metadata.json", "metadata.json.bak", "quackd-state.json", "quackd-state.json.bak"];
+
+    /// Sessions, and which of them are safe.
+    fn snapshot(sessions: &[&str], safe: &[&str]) -> Snapshot {
+        let session = |id: &&str| Session {
+            id: (*id).into(),
+            workspace_id: "w".into(),
+            name: String::new(),
+            pi_session_file: String::new(),
+            created_at: String::new(),
+            last_active_at: String::new(),
+            is_voice_active: false,
+            other: Map::new(),
         };
-        Metadata { workspaces: vec![workspace], ..Metadata::default() }
+        let entry =
+            |id: &&str| ((*id).into(), SessionState { safe_mode: true, ..SessionState::default() });
+        let sessions = sessions.iter().map(session).collect();
+        let entries = safe.iter().map(entry).collect();
+        Snapshot {
+            metadata: Metadata { sessions, ..Metadata::default() }.into(),
+            state: DaemonState { sessions: entries, ..DaemonState::default() }.into(),
+        }
     }
 
     #[test]
-    fn the_file_has_upstreams_shape() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("metadata.json");
-        save_blocking(&path, &with_workspace("w1")).unwrap();
-        let wanted = r#"{
+    fn the_files_have_their_shapes_and_are_private() {
+        let mut world = World::new();
+        world.files.save_blocking(&snapshot(&["s"], &["s"])).unwrap();
+        let metadata = r#"{
   "version": 1,
-  "workspaces": [
+  "workspaces": [],
+  "sessions": [
     {
-      "id": "w1",
-      "path": "/w",
-      "createdAt": "2026-01-02T03:04:05Z",
-      "lastActiveSessionId": null
+      "id": "s",
+      "workspaceId": "w",
+      "name": "",
+      "piSessionFile": "",
+      "createdAt": "",
+      "lastActiveAt": "",
+      "isVoiceActive": false
     }
   ],
-  "sessions": [],
   "activeVoiceSessionId": null
 }"#;
-        assert_eq!(fs::read_to_string(&path).unwrap(), wanted);
+        let state = r#"{
+  "version": 1,
+  "sessions": {
+    "s": {
+      "safeMode": true
+    }
+  }
+}"#;
+        assert_eq!(world.text("metadata.json"), metadata);
+        assert_eq!(world.text("quackd-state.json"), state);
+        for name in world.names() {
+            let mode = fs::metadata(world.dir.path().join(&name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
     }
 
     #[test]
-    fn the_generation_before_is_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("metadata.json");
-        let backup = dir.path().join("metadata.json.bak");
-        save_blocking(&path, &with_workspace("one")).unwrap();
-        assert!(!backup.exists());
-        save_blocking(&path, &with_workspace("two")).unwrap();
-        save_blocking(&path, &with_workspace("three")).unwrap();
-        assert!(fs::read_to_string(&path).unwrap().contains("three"));
-        assert!(fs::read_to_string(&backup).unwrap().contains("two"));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    fn the_generation_before_is_kept_of_each_file() {
+        let mut world = World::new();
+        world.files.save_blocking(&snapshot(&["one"], &["one"])).unwrap();
+        assert_eq!(world.names(), ["metadata.json", "quackd-state.json"]);
+        world.files.save_blocking(&snapshot(&["two"], &["two"])).unwrap();
+        world.files.save_blocking(&snapshot(&["three"], &["three"])).unwrap();
+        for name in ["metadata.json", "quackd-state.json"] {
+            assert!(world.text(name).contains("three"));
+            assert!(world.text(&format!("{name}.bak")).contains("two"));
+        }
+        assert_eq!(world.names(), ALL_NAMES);
     }
 
     #[test]
-    fn a_failed_save_leaves_both_generations_and_nothing_else() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("metadata.json");
-        let missing = dir.path().join("no/metadata.json");
-        assert!(matches!(
-            save_blocking(&missing, &with_workspace("x")),
-            Err(StoreError::Io { .. })
-        ));
+    fn a_file_that_would_not_change_is_not_written_but_the_first_time() {
+        let mut world = World::new();
+        world.files.save_blocking(&snapshot(&["s"], &[])).unwrap();
+        world.files.save_blocking(&snapshot(&["s"], &[])).unwrap();
+        assert_eq!(world.names(), ["metadata.json", "quackd-state.json"]);
+        world.files.save_blocking(&snapshot(&["s", "t"], &[])).unwrap();
+        assert_eq!(world.names(), ["metadata.json", "metadata.json.bak", "quackd-state.json"]);
+        world.files.save_blocking(&snapshot(&["s", "t"], &["s"])).unwrap();
+        assert!(!world.text("metadata.json.bak").contains(r#""t""#));
+        assert_eq!(world.names(), ALL_NAMES);
+    }
 
-        save_blocking(&path, &with_workspace("one")).unwrap();
-        save_blocking(&path, &with_workspace("two")).unwrap();
-        let limit = fs::metadata(&path).unwrap().len();
-        let refused = save_within(limit, &path, &with_workspace("longer"));
-        assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");
-        assert!(fs::read_to_string(&path).unwrap().contains("two"));
-        assert!(fs::read_to_string(dir.path().join("metadata.json.bak")).unwrap().contains("one"));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    #[test]
+    fn a_save_that_fails_at_either_file_leaves_both_as_they_were_and_nothing_else() {
+        let mut world = World::new();
+        let (kept, refused) = (snapshot(&["s"], &[]), snapshot(&["s", "t"], &["s", "t"]));
+        world.files.save_blocking(&snapshot(&[], &["x"])).unwrap();
+        world.files.save_blocking(&kept).unwrap();
+        for name in ["metadata.json", "quackd-state.json"] {
+            fs::create_dir(world.obstacle(name)).unwrap();
+            let result = world.files.save_blocking(&refused);
+            assert!(matches!(result, Err(StoreError::Io { .. })), "{name}: {result:?}");
+            fs::remove_dir(world.obstacle(name)).unwrap();
+            assert_eq!(world.on_disk(), kept, "{name}");
+            assert_eq!(world.names(), ALL_NAMES);
+            assert!(world.text("quackd-state.json.bak").contains(r#""x""#));
+        }
+        world.files.save_blocking(&refused).unwrap();
+        assert_eq!(world.on_disk(), refused);
+    }
+
+    #[test]
+    fn what_an_error_left_in_doubt_is_written_again_by_the_next_save() {
+        let mut world = World::new();
+        let kept = snapshot(&["s"], &["s"]);
+        world.files.save_blocking(&kept).unwrap();
+        let in_doubt = snapshot(&["t"], &["t"]);
+        for path in [&world.files.paths.state, &world.files.paths.metadata] {
+            fs::remove_file(path).unwrap();
+        }
+        fs::write(
+            &world.files.paths.state,
+            to_bytes(1000, Path::new(""), &*in_doubt.state).unwrap(),
+        )
+        .unwrap();
+        // As after a replacement that failed and could not be taken back.
+        (world.files.state_is_known, world.files.metadata_is_known) = (false, false);
+        world.files.save_blocking(&kept).unwrap();
+        assert_eq!(world.on_disk(), kept);
+    }
+
+    #[test]
+    fn the_state_of_a_session_goes_after_the_session() {
+        let mut world = World::new();
+        world.files.save_blocking(&snapshot(&["s", "t"], &["s", "t"])).unwrap();
+        let entries = |world: &World| -> Vec<String> {
+            world.on_disk().state.sessions.keys().map(ToString::to_string).collect()
+        };
+        // A crash between the two files would leave the session without it.
+        world.files.save_blocking(&snapshot(&["t"], &["t"])).unwrap();
+        assert_eq!(entries(&world), ["s", "t"]);
+        // With another one that comes, both are there.
+        world.files.save_blocking(&snapshot(&["u"], &["u"])).unwrap();
+        assert_eq!(entries(&world), ["t", "u"]);
+        // A session that stays and is not safe any more loses its entry at once.
+        world.files.save_blocking(&snapshot(&["u"], &[])).unwrap();
+        assert_eq!(entries(&world), [""; 0]);
+    }
+
+    #[test]
+    fn what_would_be_too_large_to_be_read_is_not_written() {
+        let path = Path::new("/f");
+        let error = to_bytes(2, path, &"x").unwrap_err();
+        assert_eq!(error.to_string(), "/f would grow to 3 bytes, more than the 2 allowed");
+        assert_eq!(to_bytes(3, path, &"x").unwrap(), br#""x""#);
     }
 }

@@ -1,9 +1,12 @@
-//! From bytes to metadata, or the reason why not. Pure; [`crate::load_blocking`] decides what follows.
+//! From bytes to a document, or the reason why not. Pure; the loader decides what follows.
 
-use quackd_protocol::metadata::{METADATA_VERSION, Metadata};
+use crate::document::Document;
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fmt;
+
+/// Entries that are told by name. A damaged file may hold millions, and each becomes a line of the log.
+const MAX_TOLD: usize = 100;
 
 /// An entry that was left out because an earlier one has the same id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +15,8 @@ pub enum Duplicate {
     Workspace(String),
     /// Of a session with this id.
     Session(String),
+    /// Of the state of the session with this id.
+    State(String),
 }
 
 impl fmt::Display for Duplicate {
@@ -19,11 +24,39 @@ impl fmt::Display for Duplicate {
         match self {
             Self::Workspace(id) => write!(f, "second workspace with the id {id:.80?} left out"),
             Self::Session(id) => write!(f, "second session with the id {id:.80?} left out"),
+            Self::State(id) => write!(f, "second state of the session {id:.80?} left out"),
         }
     }
 }
 
-/// Why bytes are not metadata that we can use.
+/// Finds entries with an id that was seen before.
+pub(crate) struct Duplicates {
+    seen: HashSet<String>,
+    kind: fn(String) -> Duplicate,
+    found: Vec<Duplicate>,
+}
+
+impl Duplicates {
+    pub(crate) fn new(kind: fn(String) -> Duplicate) -> Self {
+        Self { seen: HashSet::new(), kind, found: Vec::new() }
+    }
+
+    /// Whether the id is a new one; notes it if not.
+    pub(crate) fn is_first(&mut self, id: &str) -> bool {
+        let first = self.seen.insert(id.to_owned());
+        if !first && self.found.len() < MAX_TOLD {
+            self.found.push((self.kind)(id.to_owned()));
+        }
+        first
+    }
+
+    /// The first of those that were not.
+    pub(crate) fn found(self) -> Vec<Duplicate> {
+        self.found
+    }
+}
+
+/// Why bytes are not a document that we can use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invalid {
     /// They are of a format that a newer program writes.
@@ -32,16 +65,14 @@ pub(crate) enum Invalid {
     Damaged { reason: String },
 }
 
-pub(crate) fn parse(bytes: &[u8]) -> Result<(Metadata, Vec<Duplicate>), Invalid> {
+pub(crate) fn parse<D: Document>(bytes: &[u8]) -> Result<(D, Vec<Duplicate>), Invalid> {
     // The version first: a newer format may have any other shape.
     let damaged = |error: serde_json::Error| Invalid::Damaged { reason: error.to_string() };
     let Version { version } = serde_json::from_slice(bytes).map_err(damaged)?;
-    if METADATA_VERSION < version {
+    if D::VERSION < version {
         return Err(Invalid::TooNew { found: version });
     }
-    let mut metadata: Metadata = serde_json::from_slice(bytes).map_err(damaged)?;
-    let duplicates = remove_duplicates(&mut metadata);
-    Ok((metadata, duplicates))
+    D::from_json(bytes).map_err(damaged)
 }
 
 #[derive(Deserialize)]
@@ -49,106 +80,36 @@ struct Version {
     version: u64,
 }
 
-/// Upstream finds the first of several entries with one id, so that is the one that counts.
-fn remove_duplicates(metadata: &mut Metadata) -> Vec<Duplicate> {
-    let mut duplicates = Vec::new();
-    let mut seen = HashSet::new();
-    metadata.workspaces.retain(|workspace| {
-        let first = seen.insert(workspace.id.0.clone());
-        if !first {
-            duplicates.push(Duplicate::Workspace(workspace.id.0.clone()));
-        }
-        first
-    });
-    seen.clear();
-    metadata.sessions.retain(|session| {
-        let first = seen.insert(session.id.0.clone());
-        if !first {
-            duplicates.push(Duplicate::Session(session.id.0.clone()));
-        }
-        first
-    });
-    duplicates
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use quackd_protocol::metadata::Metadata;
+    use quackd_protocol::state::DaemonState;
 
-    #[test]
-    fn upstreams_files_and_unknown_keys_survive_a_round_trip() {
-        let text = r#"{
-  "version": 1,
-  "workspaces": [
-    {
-      "id": "5a295348d642",
-      "path": "/home/u/w1",
-      "createdAt": "2026-01-02T03:04:05.678Z",
-      "lastActiveSessionId": "B1F7",
-      "colour": "green"
-    }
-  ],
-  "sessions": [
-    {
-      "id": "B1F7",
-      "workspaceId": "5a295348d642",
-      "name": "duck-1",
-      "piSessionFile": "",
-      "createdAt": "2026-01-02T03:04:05.678Z",
-      "lastActiveAt": "2026-01-02T03:04:05.678Z",
-      "isVoiceActive": true,
-      "tags": [
-        "a",
-        {
-          "deep": null
-        }
-      ]
-    }
-  ],
-  "activeVoiceSessionId": "B1F7",
-  "futureKey": 18446744073709551615
-}"#;
-        let (metadata, duplicates) = parse(text.as_bytes()).unwrap();
-        assert_eq!(serde_json::to_string_pretty(&metadata).unwrap(), text);
-        assert_eq!(duplicates, []);
-    }
+    /// A file with this text in the place of `"x":X` is otherwise good.
+    const METADATA: &str = r#"{"version":1,"workspaces":[],"sessions":[],"x":X}"#;
+    const STATE: &str = r#"{"version":1,"sessions":{"s":{"x":X}}}"#;
 
-    #[test]
-    fn of_two_entries_with_one_id_the_first_is_kept_and_the_other_is_told() {
-        let text = r#"{"version":1,
-            "workspaces":[{"id":"w","path":"/a"},{"id":"w","path":"/b"},{"id":"v","path":"/a"}],
-            "sessions":[{"id":"s","workspaceId":"w","name":"one"},{"id":"s","workspaceId":"w","name":"two"},
-                        {"id":"t","workspaceId":"w","name":"one"}]}"#;
-        let (metadata, duplicates) = parse(text.as_bytes()).unwrap();
-        let workspaces: Vec<_> =
-            metadata.workspaces.iter().map(|w| (w.id.as_str(), &*w.path)).collect();
-        assert_eq!(workspaces, [("w", "/a"), ("v", "/a")]);
-        let sessions: Vec<_> =
-            metadata.sessions.iter().map(|s| (s.id.as_str(), &*s.name)).collect();
-        // Two equal names are nobody's mistake.
-        assert_eq!(sessions, [("s", "one"), ("t", "one")]);
-        let told: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
-        assert_eq!(
-            told,
-            [
-                r#"second workspace with the id "w" left out"#,
-                r#"second session with the id "s" left out"#
-            ]
-        );
+    fn assert_damaged<D: Document + fmt::Debug>(text: &[u8]) {
+        let parsed = parse::<D>(text);
+        let shown = String::from_utf8_lossy(text);
+        assert!(matches!(parsed, Err(Invalid::Damaged { .. })), "{shown:.60}: {parsed:?}");
     }
 
     #[test]
     fn a_newer_format_is_recognised_whatever_else_it_holds() {
         for text in [r#"{"version":2}"#, r#"{"workspaces":{"now":"a map"},"version":999}"#] {
-            assert!(matches!(parse(text.as_bytes()), Err(Invalid::TooNew { .. })), "{text}");
+            let metadata = parse::<Metadata>(text.as_bytes());
+            assert!(matches!(metadata, Err(Invalid::TooNew { .. })), "{text}");
+            let state = parse::<DaemonState>(text.as_bytes());
+            assert!(matches!(state, Err(Invalid::TooNew { .. })), "{text}");
         }
     }
 
     #[test]
     fn what_is_not_our_shape_is_damaged() {
-        let nested =
-            format!(r#"{{"version":1,"workspaces":[],"sessions":[],"x":{}"#, "[".repeat(100_000));
-        let texts: [&[u8]; 16] = [
+        let texts: [&[u8]; 11] = [
             b"",
             b"n",
             b"null",
@@ -157,21 +118,81 @@ mod tests {
             b"42",
             b"\"text\"",
             br#"{"version":1}"#,
-            br#"{"version":"1","workspaces":[],"sessions":[]}"#,
-            br#"{"version":1.5,"workspaces":[],"sessions":[]}"#,
-            br#"{"version":-1,"workspaces":[],"sessions":[]}"#,
-            br#"{"version":1,"workspaces":{},"sessions":[]}"#,
-            br#"{"version":1,"workspaces":[],"sessions":[{"id":7}]}"#,
-            br#"{"version":1,"workspaces":[],"sessions":[]}trailing"#,
+            br#"{"version":1,"version":1,"workspaces":[],"sessions":[]}"#,
             b"\xff\xfe{\0",
-            nested.as_bytes(),
+            "\u{feff}{}".as_bytes(),
         ];
         for text in texts {
-            assert!(
-                matches!(parse(text), Err(Invalid::Damaged { .. })),
-                "{:.60?}",
-                String::from_utf8_lossy(text)
-            );
+            assert_damaged::<Metadata>(text);
+            assert_damaged::<DaemonState>(text);
+        }
+        for text in [
+            r#"{"version":"1","workspaces":[],"sessions":[]}"#,
+            r#"{"version":1.5,"workspaces":[],"sessions":[]}"#,
+            r#"{"version":-1,"workspaces":[],"sessions":[]}"#,
+            r#"{"version":1,"workspaces":{},"sessions":[]}"#,
+            r#"{"version":1,"workspaces":[],"sessions":[{"id":7}]}"#,
+            r#"{"version":1,"workspaces":[],"sessions":[]}trailing"#,
+        ] {
+            assert_damaged::<Metadata>(text.as_bytes());
+        }
+        for text in [
+            r#"{"version":1,"sessions":[]}"#,
+            r#"{"version":1,"sessions":null}"#,
+            r#"{"version":1,"sessions":{"s":null}}"#,
+            r#"{"version":1,"sessions":{"s":{"safeMode":1}}}"#,
+            r#"{"version":1,"sessions":{"s":{"restarts":-1}}}"#,
+            r#"{"version":1,"sessions":{"s":{"policy":[]}}}"#,
+            r#"{"version":1,"sessions":{"s":{"safeMode":true,"safeMode":false}}}"#,
+            r#"{"version":1,"sessions":{}}{"version":1,"sessions":{}}"#,
+        ] {
+            assert_damaged::<DaemonState>(text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn nesting_without_end_is_damage_and_ends_nobody() {
+        let deep = "[".repeat(1_000_000);
+        assert_damaged::<Metadata>(METADATA.replace('X', &deep).as_bytes());
+        assert_damaged::<DaemonState>(STATE.replace('X', &deep).as_bytes());
+    }
+
+    #[test]
+    fn of_many_duplicates_only_some_are_told() {
+        let entries = r#""s":{},"#.repeat(10_000);
+        let text = format!(r#"{{"version":1,"sessions":{{{entries}"t":{{}}}}}}"#);
+        let (state, duplicates) = parse::<DaemonState>(text.as_bytes()).unwrap();
+        assert_eq!((state.sessions.len(), duplicates.len()), (2, MAX_TOLD));
+    }
+
+    /// Bytes that come nearer to a file than noise does.
+    fn near_a_file() -> impl Strategy<Value = Vec<u8>> {
+        let part = prop_oneof![
+            "[\\[\\]{},:\"\\\\0-9ntfue.+ -]{0,8}".prop_map(String::into_bytes),
+            prop::collection::vec(any::<u8>(), 0..8),
+            Just(br#""version":1,"#.to_vec()),
+            Just(br#""sessions":{"s":{"#.to_vec()),
+            Just(br#""workspaces":[{"id":"#.to_vec()),
+            Just(br#""safeMode":true,"#.to_vec()),
+        ];
+        prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_bytes_make_the_parser_panic(
+            noise in prop::collection::vec(any::<u8>(), 0..64),
+            near in near_a_file(),
+            value in near_a_file(),
+        ) {
+            let value = String::from_utf8_lossy(&value);
+            let (metadata, state) = (METADATA.replace('X', &value), STATE.replace('X', &value));
+            for bytes in [&noise, &near, metadata.as_bytes(), state.as_bytes()] {
+                parse::<Metadata>(bytes).ok();
+                parse::<DaemonState>(bytes).ok();
+            }
         }
     }
 }

@@ -6,11 +6,8 @@
 //!
 //! Owns: the thread `store`. Ends: when the [`Writer`] is dropped, after what was handed over is saved.
 
-use crate::{StoreError, save_blocking};
-use quackd_protocol::metadata::Metadata;
+use crate::{Files, Paths, Snapshot, StoreError};
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -20,7 +17,7 @@ pub const SAVE_WAITERS: usize = 4096;
 
 type Answer = oneshot::Sender<Result<(), StoreError>>;
 
-/// The one writer of a metadata file.
+/// The one writer of the two files.
 #[derive(Debug)]
 pub struct Writer {
     /// `None` only while the writer is being dropped.
@@ -30,22 +27,24 @@ pub struct Writer {
 
 #[derive(Debug)]
 struct Channel {
-    newest: watch::Sender<Arc<Metadata>>,
+    newest: watch::Sender<Snapshot>,
     waiters: mpsc::Sender<Answer>,
 }
 
 impl Writer {
-    /// Starts the thread. Nothing is written before the first [`Writer::save`].
+    /// Starts the thread. Nothing is written before the first [`Writer::save`]. `loaded` is what was read
+    /// from the files: the writer knows from it which entries go with their sessions.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the system has no thread to give.
-    pub fn start(path: PathBuf) -> Result<Self, StoreError> {
-        let (newest, snapshots) = watch::channel(Arc::new(Metadata::default()));
+    pub fn start(paths: Paths, loaded: Snapshot) -> Result<Self, StoreError> {
+        let (newest, snapshots) = watch::channel(loaded.clone());
         let (waiters, waiting) = mpsc::channel(SAVE_WAITERS);
-        let no_thread = |source: io::Error| StoreError::write(&path, source);
+        let metadata_path = paths.metadata.clone();
+        let no_thread = |source: io::Error| StoreError::write(&metadata_path, source);
+        let files = Files::new(paths, loaded);
         let thread = std::thread::Builder::new().name("store".to_owned());
-        let thread_path = path.clone();
-        let thread = thread.spawn(move || run_blocking(&thread_path, snapshots, waiting));
+        let thread = thread.spawn(move || run_blocking(files, snapshots, waiting));
         let thread = Some(thread.map_err(no_thread)?);
         Ok(Self { channel: Some(Channel { newest, waiters }), thread })
     }
@@ -58,11 +57,11 @@ impl Writer {
     /// answered `Ok`, and memory must be rolled back to it if a later one failed.
     ///
     /// # Errors
-    /// The answer is that of [`save_blocking`], or [`StoreError::Busy`] (nothing was handed over), or
+    /// The answer is that of [`Files::save_blocking`], or [`StoreError::Busy`] (nothing was handed over), or
     /// [`StoreError::Stopped`].
     pub fn save(
         &self,
-        snapshot: Arc<Metadata>,
+        snapshot: Snapshot,
     ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
         let answered = self.hand_over(snapshot);
         async move { answered?.await.unwrap_or(Err(StoreError::Stopped)) }
@@ -75,7 +74,7 @@ impl Writer {
 
     fn hand_over(
         &self,
-        snapshot: Arc<Metadata>,
+        snapshot: Snapshot,
     ) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
         let channel = self.channel.as_ref().ok_or(StoreError::Stopped)?;
         let place = channel.waiters.try_reserve().map_err(|error| match error {
@@ -102,8 +101,8 @@ impl Drop for Writer {
 }
 
 fn run_blocking(
-    path: &Path,
-    mut snapshots: watch::Receiver<Arc<Metadata>>,
+    mut files: Files,
+    mut snapshots: watch::Receiver<Snapshot>,
     mut waiting: mpsc::Receiver<Answer>,
 ) {
     let mut last = Ok(());
@@ -115,8 +114,8 @@ fn run_blocking(
         // Unchanged: the save before took this group's snapshot already, between its arrival and its
         // turn. A closed channel is asked like a changed one.
         if snapshots.has_changed().unwrap_or(true) || last.is_err() {
-            let snapshot = Arc::clone(&snapshots.borrow_and_update());
-            last = save_blocking(path, &snapshot);
+            let snapshot = snapshots.borrow_and_update().clone();
+            last = files.save_blocking(&snapshot);
         }
         for answer in group {
             // Who does not wait any more does not need the answer.
@@ -128,19 +127,40 @@ fn run_blocking(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Origin, load_blocking};
+    use crate::{load_blocking, load_state_blocking};
+    use quackd_protocol::metadata::Metadata;
+    use quackd_protocol::state::DaemonState;
     use std::fs;
+    use std::path::Path;
 
-    /// A snapshot that is told from others by one key.
-    fn snapshot(n: u64) -> Arc<Metadata> {
+    /// A snapshot that is told from others by one key in each file.
+    fn snapshot(n: u64) -> Snapshot {
         let mut metadata = Metadata::default();
         metadata.other.insert("n".to_owned(), n.into());
-        Arc::new(metadata)
+        let mut state = DaemonState::default();
+        state.other.insert("n".to_owned(), n.into());
+        Snapshot { metadata: metadata.into(), state: state.into() }
+    }
+
+    fn paths(dir: &Path) -> Paths {
+        Paths { metadata: dir.join("metadata.json"), state: dir.join("quackd-state.json") }
+    }
+
+    fn start(dir: &Path) -> Writer {
+        Writer::start(paths(dir), Snapshot::default()).unwrap()
+    }
+
+    fn on_disk(dir: &Path) -> Snapshot {
+        let Paths { metadata, state } = paths(dir);
+        Snapshot {
+            metadata: load_blocking(&metadata).unwrap().metadata.into(),
+            state: load_state_blocking(&state).unwrap().state.into(),
+        }
     }
 
     /// A writer whose thread the test plays.
-    fn writer_without_thread() -> (Writer, watch::Receiver<Arc<Metadata>>, mpsc::Receiver<Answer>) {
-        let (newest, snapshots) = watch::channel(Arc::new(Metadata::default()));
+    fn writer_without_thread() -> (Writer, watch::Receiver<Snapshot>, mpsc::Receiver<Answer>) {
+        let (newest, snapshots) = watch::channel(Snapshot::default());
         let (waiters, waiting) = mpsc::channel(SAVE_WAITERS);
         let channel = Some(Channel { newest, waiters });
         (Writer { channel, thread: None }, snapshots, waiting)
@@ -149,28 +169,25 @@ mod tests {
     #[tokio::test]
     async fn what_is_answered_ok_is_on_disk() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("metadata.json");
-        let writer = Writer::start(path.clone()).unwrap();
+        let writer = start(dir.path());
         for n in 0..20 {
             writer.save(snapshot(n)).await.unwrap();
-            let loaded = load_blocking(&path).unwrap();
-            assert_eq!((&loaded.metadata, loaded.origin), (&*snapshot(n), Origin::File));
+            assert_eq!(on_disk(dir.path()), snapshot(n));
         }
     }
 
     #[tokio::test]
     async fn all_who_wait_are_answered_by_one_save_of_the_newest_snapshot() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("metadata.json");
-        let saved = path.clone();
+        let files = Files::new(paths(dir.path()), Snapshot::default());
         let (writer, snapshots, waiting) = writer_without_thread();
         let answers: Vec<_> = (0..100).map(|n| writer.save(snapshot(n))).collect();
         drop(writer);
-        std::thread::spawn(move || run_blocking(&path, snapshots, waiting)).join().unwrap();
+        std::thread::spawn(move || run_blocking(files, snapshots, waiting)).join().unwrap();
         for answer in answers {
             answer.await.unwrap();
         }
-        assert_eq!(load_blocking(&saved).unwrap().metadata, *snapshot(99));
+        assert_eq!(on_disk(dir.path()), snapshot(99));
         // A second save would have kept the first one's file.
         assert!(!dir.path().join("metadata.json.bak").exists());
     }
@@ -178,7 +195,7 @@ mod tests {
     #[tokio::test]
     async fn a_snapshot_that_was_saved_with_an_earlier_group_is_not_saved_again() {
         let dir = tempfile::tempdir().unwrap();
-        let writer = Writer::start(dir.path().join("metadata.json")).unwrap();
+        let writer = start(dir.path());
         writer.save(snapshot(1)).await.unwrap();
         let (answer, answered) = oneshot::channel();
         writer.channel.as_ref().unwrap().waiters.try_send(answer).unwrap();
@@ -189,26 +206,26 @@ mod tests {
     #[tokio::test]
     async fn a_failed_save_is_answered_and_the_next_one_succeeds() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("later/metadata.json");
-        let writer = Writer::start(path.clone()).unwrap();
+        let later = dir.path().join("later");
+        let writer = start(&later);
         let failed = writer.save(snapshot(1)).await;
         assert!(matches!(failed, Err(StoreError::Io { .. })), "{failed:?}");
-        fs::create_dir(dir.path().join("later")).unwrap();
+        fs::create_dir(&later).unwrap();
         writer.save(snapshot(2)).await.unwrap();
-        assert_eq!(load_blocking(&path).unwrap().metadata, *snapshot(2));
+        assert_eq!(on_disk(&later), snapshot(2));
     }
 
     #[tokio::test]
     async fn a_snapshot_whose_save_failed_is_saved_for_the_next_who_waits_for_it() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("later/metadata.json");
-        let writer = Writer::start(path.clone()).unwrap();
+        let later = dir.path().join("later");
+        let writer = start(&later);
         writer.save(snapshot(1)).await.unwrap_err();
-        fs::create_dir(dir.path().join("later")).unwrap();
+        fs::create_dir(&later).unwrap();
         let (answer, answered) = oneshot::channel();
         writer.channel.as_ref().unwrap().waiters.try_send(answer).unwrap();
         answered.await.unwrap().unwrap();
-        assert_eq!(load_blocking(&path).unwrap().metadata, *snapshot(1));
+        assert_eq!(on_disk(&later), snapshot(1));
     }
 
     #[tokio::test]
@@ -217,7 +234,7 @@ mod tests {
         let limit = u64::try_from(SAVE_WAITERS).unwrap();
         let answers: Vec<_> = (0..limit).map(|n| writer.save(snapshot(n))).collect();
         assert!(matches!(writer.save(snapshot(limit)).await, Err(StoreError::Busy)));
-        assert_eq!(**snapshots.borrow(), *snapshot(limit - 1));
+        assert_eq!(*snapshots.borrow(), snapshot(limit - 1));
         // The thread ends without an answer: everybody is told.
         drop(waiting);
         for answer in answers {
@@ -229,12 +246,11 @@ mod tests {
     #[test]
     fn dropping_the_writer_saves_what_nobody_waits_for() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("metadata.json");
-        let writer = Writer::start(path.clone()).unwrap();
+        let writer = start(dir.path());
         for n in 0..10 {
             drop(writer.save(snapshot(n)));
         }
         writer.shutdown_blocking();
-        assert_eq!(load_blocking(&path).unwrap().metadata, *snapshot(9));
+        assert_eq!(on_disk(dir.path()), snapshot(9));
     }
 }

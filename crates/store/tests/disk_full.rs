@@ -5,25 +5,41 @@
 
 #[cfg(test)]
 mod tests {
-    use quackd_protocol::metadata::Metadata;
-    use quackd_store::{Origin, StoreError, load_blocking, save_blocking};
+    use quackd_store::{Files, Origin, Paths, Snapshot, StoreError};
+    use quackd_store::{load_blocking, load_state_blocking};
+    use serde_json::Map;
     use std::fs;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     const DIRECTORY: &str = "QUACKD_TEST_DIRECTORY";
+    const BIG: usize = 100_000;
 
-    fn metadata(name_bytes: usize) -> Metadata {
-        let mut metadata = Metadata::default();
-        metadata.other.insert("name".to_owned(), "x".repeat(name_bytes).into());
-        metadata
+    /// A snapshot whose files are this much longer than empty ones.
+    fn snapshot(metadata_bytes: usize, state_bytes: usize) -> Snapshot {
+        let other = |n: usize| Map::from_iter([("name".to_owned(), "x".repeat(n).into())]);
+        let mut snapshot = Snapshot::default();
+        std::sync::Arc::make_mut(&mut snapshot.metadata).other = other(metadata_bytes);
+        std::sync::Arc::make_mut(&mut snapshot.state).other = other(state_bytes);
+        snapshot
+    }
+
+    fn paths(dir: &Path) -> Paths {
+        Paths { metadata: dir.join("metadata.json"), state: dir.join("quackd-state.json") }
+    }
+
+    fn on_disk(dir: &Path) -> (Snapshot, [Origin; 2]) {
+        let metadata = load_blocking(&paths(dir).metadata).unwrap();
+        let state = load_state_blocking(&paths(dir).state).unwrap();
+        let snapshot = Snapshot { metadata: metadata.metadata.into(), state: state.state.into() };
+        (snapshot, [metadata.origin, state.origin])
     }
 
     #[test]
     fn a_full_disk_costs_the_request_and_leaves_both_generations() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("metadata.json");
-        save_blocking(&path, &metadata(1)).unwrap();
-        save_blocking(&path, &metadata(2)).unwrap();
+        let mut files = Files::new(paths(dir.path()), Snapshot::default());
+        files.save_blocking(&snapshot(1, 1)).unwrap();
+        files.save_blocking(&snapshot(2, 2)).unwrap();
         // As the daemon does, the child ignores SIGXFSZ; bash counts in units of 1,024 bytes.
         let script = r#"trap '' XFSZ; ulimit -f 1; exec "$0" --exact tests::under_the_limit"#;
         #[expect(clippy::disallowed_methods, reason = "the limit holds for a whole process")]
@@ -36,22 +52,23 @@ mod tests {
         let text = String::from_utf8_lossy(&child.stdout);
         assert!(child.status.success() && text.contains("1 passed"), "{child:?}");
         // The disk has room again, and the child's last save is there.
-        assert_eq!(load_blocking(&path).unwrap().metadata, metadata(3));
+        assert_eq!(on_disk(dir.path()).0, snapshot(3, 3));
     }
 
     #[test]
     fn under_the_limit() {
         let Some(dir) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
-        let path = dir.join("metadata.json");
-        for _ in 0..3 {
-            let refused = save_blocking(&path, &metadata(100_000));
+        let mut files = Files::new(paths(&dir), on_disk(&dir).0);
+        for too_big in [snapshot(BIG, 3), snapshot(3, BIG), snapshot(BIG, BIG)] {
+            let refused = files.save_blocking(&too_big);
             assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
-            let loaded = load_blocking(&path).unwrap();
-            assert_eq!((loaded.metadata, loaded.origin), (metadata(2), Origin::File));
-            assert!(fs::read_to_string(dir.join("metadata.json.bak")).unwrap().contains("\"x\""));
-            // What was written of the new file is not in the way of the next one.
-            assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
+            assert_eq!(on_disk(&dir), (snapshot(2, 2), [Origin::File, Origin::File]));
+            for backup in ["metadata.json.bak", "quackd-state.json.bak"] {
+                assert!(fs::read_to_string(dir.join(backup)).unwrap().contains("\"x\""));
+            }
+            // What was written of the new files is not in the way of the next ones.
+            assert_eq!(fs::read_dir(&dir).unwrap().count(), 4);
         }
-        save_blocking(&path, &metadata(3)).unwrap();
+        files.save_blocking(&snapshot(3, 3)).unwrap();
     }
 }

@@ -1,10 +1,11 @@
-//! Whatever metadata holds, unknown keys included, comes back from disk as it was.
+//! Whatever the files hold, unknown keys included, comes back from disk as it was.
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use quackd_protocol::metadata::{Metadata, Session, Workspace};
-    use quackd_store::{Origin, load_blocking, save_blocking};
+    use quackd_protocol::state::{DaemonState, SessionState};
+    use quackd_store::{Files, Origin, Paths, Snapshot, load_blocking, load_state_blocking};
     use serde_json::{Map, Value};
 
     fn value() -> impl Strategy<Value = Value> {
@@ -75,16 +76,46 @@ mod tests {
         }
     }
 
+    prop_compose! {
+        fn entry()(
+            safe_mode in any::<bool>(),
+            texts in any::<[Option<String>; 3]>(),
+            restarts in any::<u64>(),
+            other in other(),
+        ) -> SessionState {
+            let [policy, engine, model] = texts;
+            SessionState { safe_mode, policy, engine, model, restarts, other }
+        }
+    }
+
+    prop_compose! {
+        fn state()(
+            sessions in prop::collection::btree_map(any::<String>(), entry(), 0..4),
+            other in other(),
+        ) -> DaemonState {
+            let sessions = sessions.into_iter().map(|(id, entry)| (id.as_str().into(), entry));
+            DaemonState { sessions: sessions.collect(), other, ..DaemonState::default() }
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_was_saved_is_loaded(metadata in metadata()) {
+        fn what_was_saved_is_loaded(metadata in metadata(), state in state()) {
             let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("metadata.json");
-            save_blocking(&path, &metadata).unwrap();
-            let loaded = load_blocking(&path).unwrap();
+            let paths = Paths {
+                metadata: dir.path().join("metadata.json"),
+                state: dir.path().join("quackd-state.json"),
+            };
+            let snapshot =
+                Snapshot { metadata: metadata.clone().into(), state: state.clone().into() };
+            Files::new(paths.clone(), Snapshot::default()).save_blocking(&snapshot).unwrap();
+            let loaded = load_blocking(&paths.metadata).unwrap();
             prop_assert_eq!(loaded.metadata, metadata);
+            prop_assert_eq!((loaded.origin, loaded.duplicates), (Origin::File, Vec::new()));
+            let loaded = load_state_blocking(&paths.state).unwrap();
+            prop_assert_eq!(loaded.state, state);
             prop_assert_eq!((loaded.origin, loaded.duplicates), (Origin::File, Vec::new()));
         }
     }

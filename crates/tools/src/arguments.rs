@@ -2,6 +2,8 @@
 //!
 //! Voice models send shorthands and near misses. The leniency here is part of the wire.
 
+use crate::javascript::trim;
+use quackd_protocol::tools::main_parameter;
 use serde_json::{Map, Value};
 
 /// The arguments of one call.
@@ -32,12 +34,32 @@ impl Arguments {
 
     /// The first of `names` whose value is a string with something in it, as it was given.
     pub(crate) fn text(&self, names: &[&str]) -> Option<&str> {
-        names.iter().filter_map(|name| self.any_text(name)).find(|text| !is_blank(text))
+        names.iter().filter_map(|name| self.any_text(name)).find(|text| !trim(text).is_empty())
     }
 
     /// The string `name`, also a blank one.
     pub(crate) fn any_text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()
+    }
+
+    /// The first of `names` that is an array with a string with something in it: all such strings of it,
+    /// trimmed. Empty if there is none.
+    pub(crate) fn texts(&self, names: &[&str]) -> Vec<&str> {
+        let arrays = names.iter().filter_map(|name| self.0.get(*name)?.as_array());
+        let texts = arrays.map(|values| {
+            values
+                .iter()
+                .filter_map(Value::as_str)
+                .map(trim)
+                .filter(|text| !text.is_empty())
+                .collect()
+        });
+        texts.into_iter().find(|texts: &Vec<&str>| !texts.is_empty()).unwrap_or_default()
+    }
+
+    /// The value of the first of `names` that is not null.
+    pub(crate) fn value(&self, names: &[&str]) -> Option<&Value> {
+        names.iter().filter_map(|name| self.0.get(*name)).find(|value| !value.is_null())
     }
 
     /// Whether `name` is `true` itself: `"true"` and 1 are not.
@@ -49,22 +71,6 @@ impl Arguments {
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.0.get(name)?.as_u64()
     }
-}
-
-/// The parameter that a bare string stands for, also for tools that are not built here.
-fn main_parameter(tool: &str) -> Option<&'static str> {
-    match tool {
-        "read_file" => Some("path"),
-        "bash" => Some("command"),
-        "grep_search" | "find_files" => Some("pattern"),
-        "web_search" => Some("query"),
-        _ => None,
-    }
-}
-
-/// What JavaScript's `trim` leaves empty: it also removes a byte order mark.
-fn is_blank(text: &str) -> bool {
-    text.chars().all(|c| c.is_whitespace() || c == '\u{feff}')
 }
 
 #[cfg(test)]

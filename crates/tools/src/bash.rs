@@ -3,13 +3,15 @@
 use crate::arguments::Arguments;
 use crate::bash_text::{self, Ending};
 use crate::bounds::{Bounds, Cutoff};
-use crate::{Call, Output, Toolbox, safe_mode};
-use quackd_process::{Command, LaunchError, SpillTarget};
+use crate::live::LiveText;
+use crate::{Call, Output, Toolbox, Update, safe_mode};
+use quackd_process::{Command, LaunchError, Live, SpillTarget};
 use quackd_protocol::limits;
 use quackd_sandbox::Root;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,7 +51,8 @@ pub(crate) async fn bash(
     };
     let limit = requested_limit(arguments).map_or(bounds.limit, |limit| limit.min(bounds.limit));
     let spent = bounds.limit.saturating_sub(bounds.deadline.duration_since(Instant::now()));
-    let finished = quackd_process::run(Command {
+    let live = call.watch.as_ref().map(|watch| LiveText::new(Live::default(), Rc::clone(watch)));
+    let running = quackd_process::run(Command {
         program,
         args,
         cwd,
@@ -60,13 +63,28 @@ pub(crate) async fn bash(
         cancel: bounds.cancel.clone(),
         tag: call.call_id.clone(),
         spill: Some(spill_target(toolbox, &call.call_id)),
-    })
-    .await;
+        live: live.as_ref().map(LiveText::source),
+    });
+    let (finished, update) = show_while(running, live).await;
     match finished {
-        Ok(finished) => bash_text::compose(&Ending { finished, limit }),
+        Ok(finished) => Output { update, ..bash_text::compose(&Ending { finished, limit }) },
         Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, Cutoff::Aborted),
         Err(error) => launch_failed(&explain(&error)),
     }
+}
+
+/// Runs a command to its end and shows meanwhile what it prints.
+async fn show_while<T>(
+    running: impl Future<Output = T>,
+    live: Option<LiveText>,
+) -> (T, Option<Update>) {
+    let Some(mut live) = live else { return (running.await, None) };
+    let finished = tokio::select! {
+        biased;
+        finished = running => finished,
+        never = live.forward() => match never {},
+    };
+    (finished, live.finish())
 }
 
 /// The shell and its arguments. Not a login shell: profiles cost hundreds of milliseconds per call,

@@ -26,7 +26,7 @@ pub(crate) fn compose(ending: &Ending) -> Output {
         text.push('\n');
         text.push_str(&line);
     }
-    Output { text, report: report(finished, truncated), data: None }
+    Output { text, report: report(finished, truncated), data: None, update: None }
 }
 
 fn closing_lines(finished: &Finished, truncated: bool, limit: Duration) -> Vec<String> {

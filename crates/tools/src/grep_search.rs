@@ -1,9 +1,9 @@
 //! grep_search: matching lines beneath the workspace, as `path:line:text`.
 
-use crate::Output;
 use crate::arguments::Arguments;
 use crate::bounds::{Bounds, CancelOnDrop, seconds};
 use crate::truncate::{self, TRUNCATED};
+use crate::{Output, Toolbox};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_sandbox::{Kind, PathError, Root};
 use quackd_search::{Dialect, Outcome, Request, Row, SearchError};
@@ -20,7 +20,12 @@ pub(crate) const EXCLUDED_DIRS: &[&str] = &[".git", ".build", "node_modules"];
 
 const NO_MATCHES: &str = "No matches found";
 
-pub(crate) async fn grep_search(root: Arc<Root>, arguments: &Arguments, bounds: &Bounds) -> Output {
+pub(crate) async fn grep_search(
+    toolbox: &Toolbox,
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &Bounds,
+) -> Output {
     let Some(pattern) = arguments.text(PATTERN) else {
         return Output::error("Missing required parameter 'pattern'");
     };
@@ -35,6 +40,7 @@ pub(crate) async fn grep_search(root: Arc<Root>, arguments: &Arguments, bounds: 
         // Empty is a glob too: it matches no file.
         include: arguments.any_text("include").map(str::to_owned),
         exclude_dirs: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
+        respect_ignore_files: toolbox.respect_ignore_files,
         max_bytes: MAX_OUTPUT_BYTES,
         deadline: bounds.deadline,
         cancelled: cancel.flag(),

@@ -14,17 +14,24 @@ mod bounds;
 mod edit_file;
 mod find_files;
 mod grep_search;
+mod javascript;
+mod live;
 mod output;
 mod read_file;
 mod safe_mode;
 mod seen;
 mod system_words;
 mod truncate;
+mod web;
+mod web_results;
+mod web_search;
 mod write_failure;
 mod write_file;
 
+pub use live::{Update, Watch};
 pub use output::Output;
 pub use toolbox::Toolbox;
+pub use web::Web;
 
 use crate::arguments::Arguments;
 use crate::bounds::Bounds;
@@ -47,6 +54,8 @@ pub struct Call {
     pub safe_mode: bool,
     /// Ends the call when cancelled.
     pub cancel: CancellationToken,
+    /// Whoever wants to see what the call prints while it runs.
+    pub watch: Option<Rc<dyn Watch>>,
 }
 
 /// Runs one tool and answers.
@@ -79,10 +88,11 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
     match call.tool.as_str() {
         "read_file" => read_file::read_file(toolbox, root, &arguments, &bounds).await,
         "bash" => bash::bash(toolbox, call, root, &arguments, &bounds).await,
-        "grep_search" => grep_search::grep_search(root, &arguments, &bounds).await,
+        "grep_search" => grep_search::grep_search(toolbox, root, &arguments, &bounds).await,
         "find_files" => find_files::find_files(root, &arguments, &bounds).await,
         "write_file" => write_file::write_file(toolbox, call, root, &arguments, &bounds).await,
         "edit_file" => edit_file::edit_file(toolbox, call, root, &arguments, &bounds).await,
+        "web_search" => web_search::web_search(toolbox, call, &arguments, &bounds).await,
         unknown => Output::error(format!("Unknown tool '{unknown}'")),
     }
 }

@@ -3,9 +3,9 @@
 //! Owns: the handle of the workspace, opened when it is first needed and again when the directory was
 //! replaced; and what is remembered of the files that were read or written. Made once per worker.
 
-use crate::Output;
 use crate::bounds::{Bounds, Cutoff};
 use crate::seen::SeenFiles;
+use crate::{Output, Web};
 use quackd_sandbox::Root;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -18,7 +18,9 @@ pub struct Toolbox {
     pub(crate) run_dir: PathBuf,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) safe_mode: bool,
+    pub(crate) respect_ignore_files: bool,
     pub(crate) seen: Arc<SeenFiles>,
+    pub(crate) web: Option<Web>,
     root: RefCell<Option<Arc<Root>>>,
 }
 
@@ -35,7 +37,23 @@ impl Toolbox {
         safe_mode: bool,
     ) -> Self {
         let (seen, root) = (Arc::default(), RefCell::new(None));
-        Self { workspace, run_dir, env, safe_mode, seen, root }
+        let respect_ignore_files = false;
+        let web = None;
+        Self { workspace, run_dir, env, safe_mode, respect_ignore_files, seen, web, root }
+    }
+
+    /// Gives `web_search` a way to the internet. Without one it answers that there is no key.
+    #[must_use]
+    pub fn with_web(mut self, web: Web) -> Self {
+        self.web = Some(web);
+        self
+    }
+
+    /// Makes `grep_search` leave out what ignore files name.
+    #[must_use]
+    pub fn respecting_ignore_files(mut self, respect: bool) -> Self {
+        self.respect_ignore_files = respect;
+        self
     }
 
     /// The workspace as it is now; `None` if there is no such directory. It may come back.

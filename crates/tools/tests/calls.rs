@@ -50,6 +50,7 @@ mod tests {
                 deadline: Duration::from_secs(30),
                 safe_mode: false,
                 cancel: CancellationToken::new(),
+                watch: None,
             }
         }
 

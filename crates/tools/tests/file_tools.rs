@@ -69,6 +69,7 @@ mod tests {
                 deadline: Duration::from_secs(30),
                 safe_mode: false,
                 cancel: CancellationToken::new(),
+                watch: None,
             };
             change(&mut call);
             let runtime =
@@ -421,6 +422,7 @@ mod tests {
             deadline: Duration::from_secs(30),
             safe_mode: false,
             cancel: CancellationToken::new(),
+            watch: None,
         };
         let outputs = tokio::task::LocalSet::new().block_on(&runtime, async {
             let begun = (0..8)

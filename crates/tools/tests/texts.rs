@@ -66,6 +66,7 @@ mod tests {
             deadline: Duration::from_secs(30),
             safe_mode,
             cancel: CancellationToken::new(),
+            watch: None,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(execute(Rc::new(toolbox), call))

@@ -37,7 +37,7 @@ pub(super) async fn attach(
 }
 
 /// A disk that does not answer must not hold a request for ever either. The change may still be made.
-const SAVE_LIMIT: Duration = Duration::from_secs(20);
+pub(super) const SAVE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Shared with `quack.tool`, which attaches without activating.
 pub(super) async fn attach_path(
@@ -47,9 +47,14 @@ pub(super) async fn attach_path(
     safe_mode: Option<bool>,
 ) -> Result<AttachData, MethodError> {
     let path = resolve(caller, path).await?;
+    let attach = Attach { path, activate, safe_mode, fresh: fresh()? };
+    caller.registry.send(attach).timeout(SAVE_LIMIT).await?
+}
+
+/// What a session needs that may have to be made.
+pub(super) fn fresh() -> Result<Fresh, MethodError> {
     let session_id = SessionId(quackd_home::new_id().map_err(MethodError::NoRandom)?);
-    let fresh = Fresh { session_id, now: now_text() };
-    caller.registry.send(Attach { path, activate, safe_mode, fresh }).timeout(SAVE_LIMIT).await?
+    Ok(Fresh { session_id, now: now_text() })
 }
 
 /// The workspace of a directory. Runs on the blocking pool: it reads the file system.

@@ -2,12 +2,19 @@
 
 mod abort;
 mod attach;
+mod config;
+mod doctor;
+mod follow;
+mod manage;
 mod ping;
 mod ps;
 mod sessions;
+mod state;
 mod tool;
 
 use crate::errors::MethodError;
+use crate::events::Following;
+use crate::outbox::Outbox;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire::{self, Request};
@@ -15,6 +22,7 @@ use actix::Addr;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Who asks, and what a method may use.
@@ -22,11 +30,37 @@ use std::rc::Rc;
 pub(crate) struct Caller {
     pub(crate) services: Rc<Services>,
     pub(crate) registry: Addr<Registry>,
+    /// The session that this client follows. Following again replaces it.
+    pub(crate) following: RefCell<Option<Following>>,
+}
+
+impl Caller {
+    pub(crate) fn new(services: Rc<Services>, registry: Addr<Registry>) -> Self {
+        Self { services, registry, following: RefCell::new(None) }
+    }
+
+    /// A reply is on its way: events that it announced may follow it.
+    pub(crate) fn replied(&self, outbox: &Outbox) {
+        if let Some(following) = self.following.borrow_mut().as_mut() {
+            following.start(outbox);
+        }
+    }
 }
 
 /// Whether a method may wait for a disk or a worker. The others are answered in order.
 pub(crate) fn waits(request: &Request) -> bool {
-    matches!(request.method.as_str(), "attach" | "voice_tool_call" | "quack.tool" | "quack.ps")
+    matches!(
+        request.method.as_str(),
+        "attach"
+            | "activate_session"
+            | "doctor"
+            | "follow"
+            | "quack.ps"
+            | "quack.session_delete"
+            | "quack.session_new"
+            | "quack.tool"
+            | "voice_tool_call"
+    )
 }
 
 /// The reply to one request. Exactly one, always.
@@ -34,21 +68,24 @@ pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
     let request = &mut request;
     match request.method.as_str() {
         "ping" => reply(request, Ok(ping::ping(caller))),
-        "attach" => {
-            let result = attach::attach(request, caller).await;
-            reply(request, result)
+        "attach" => answered(request, caller, attach::attach).await,
+        "follow" => answered(request, caller, follow::follow).await,
+        "unfollow" => {
+            follow::unfollow(caller);
+            wire::success::<()>(request.id.as_ref(), None)
         }
-        "sessions" => {
-            let result = sessions::sessions(request, caller).await;
-            reply(request, result)
-        }
-        "abort" => {
-            let result = abort::abort(request, caller).await;
-            reply(request, result)
-        }
+        "sessions" => answered(request, caller, sessions::sessions).await,
+        "workspaces" => reply(request, manage::workspaces(caller).await),
+        "activate_session" => answered(request, caller, manage::activate_session).await,
+        "get_state" => answered(request, caller, state::get_state).await,
+        "abort" => answered(request, caller, abort::abort).await,
+        "doctor" => answered(request, caller, doctor::doctor).await,
         "voice_tool_call" => tool::voice_tool_call(request, caller).await,
         "quack.tool" => tool::quack_tool(request, caller).await,
         "quack.ps" => reply(request, ps::ps(caller).await),
+        "quack.session_new" => answered(request, caller, manage::session_new).await,
+        "quack.session_delete" => answered(request, caller, manage::session_delete).await,
+        "quack.config" => reply(request, Ok(config::config(caller))),
         "quack.shutdown" => {
             // A full queue means that somebody asked already.
             caller.services.stop.try_send(()).ok();
@@ -56,6 +93,15 @@ pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
         }
         unknown => wire::failure(request.id.as_ref(), &wire::unknown_method(unknown)),
     }
+}
+
+async fn answered<D: Serialize>(
+    request: &mut Request,
+    caller: &Caller,
+    method: impl AsyncFnOnce(&mut Request, &Caller) -> Result<D, MethodError>,
+) -> Bytes {
+    let result = method(request, caller).await;
+    reply(request, result)
 }
 
 fn reply<D: Serialize>(request: &Request, result: Result<D, MethodError>) -> Bytes {

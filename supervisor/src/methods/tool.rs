@@ -5,24 +5,28 @@
 
 use super::attach::{attach_path, resolve};
 use super::{Caller, params};
+use crate::calls::tool_info;
 use crate::errors::{CallError, MethodError};
 use crate::registry::{FindSession, FoundSession, Purpose};
 use crate::wire::{self, Request, js_string, reference, truthy};
 use crate::worker_handle::{CallDone, CallTool};
 use bytes::Bytes;
 use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams};
-use quackd_protocol::limits::{
-    DEFAULT_TOOL_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE,
-};
+use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// Longest id of a client's that events repeat.
+const MAX_CALL_ID_BYTES: usize = 200;
+
 /// One call, whichever method brought it.
 struct Wanted {
     tool: String,
+    /// The client's own id of it.
+    client_id: Option<String>,
     arguments: String,
     timeout_ms: Option<u64>,
     safe_mode: bool,
@@ -52,6 +56,7 @@ pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> B
         Ok(session) => {
             let wanted = Wanted {
                 tool: js_string(&asked.tool_name),
+                client_id: client_id(asked.call_id.as_ref()),
                 arguments: match asked.arguments {
                     Value::String(text) => text,
                     other => js_string(&other),
@@ -59,7 +64,7 @@ pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> B
                 timeout_ms: None,
                 safe_mode: truthy(&asked.safe_mode),
             };
-            let answer = run(session, wanted).await;
+            let answer = run(session, wanted, caller).await;
             let data = Data { call_id: asked.call_id.as_ref(), result: &answer.text };
             wire::success(request.id.as_ref(), Some(data))
         }
@@ -81,11 +86,12 @@ pub(super) async fn quack_tool(request: &mut Request, caller: &Caller) -> Bytes 
             };
             let wanted = Wanted {
                 tool: asked.tool,
+                client_id: None,
                 arguments,
                 timeout_ms: asked.timeout_ms,
                 safe_mode: asked.safe_mode.unwrap_or(false),
             };
-            let Answer { text, info, data } = run(session, wanted).await;
+            let Answer { text, info, data } = run(session, wanted, caller).await;
             let data = ToolData { text: &text, info, data: data.as_deref() };
             wire::success(request.id.as_ref(), Some(data))
         }
@@ -149,37 +155,25 @@ async fn session_of_quack_tool(
     caller.registry.send(find).await??.ok_or(MethodError::NoSessionForTool)
 }
 
-async fn run(session: FoundSession, wanted: Wanted) -> Answer {
+async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
     let started = Instant::now();
     let tool = wanted.tool.clone();
     let is_too_long = MAX_ARGUMENTS_BYTES < wanted.arguments.len();
     let call = CallTool {
-        deadline: deadline(&wanted),
+        deadline: deadline(&wanted, caller.services.config.tools.default_timeout.value),
         safe_mode: session.safe_mode || wanted.safe_mode,
         tool: wanted.tool,
+        client_id: wanted.client_id,
         arguments: wanted.arguments,
     };
     let done = match is_too_long {
         true => Err(CallError::TooLong),
         false => session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown)),
     };
-    let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let info = tool_info(&session.session_id, &done, started.elapsed());
     match done {
-        Ok(CallDone { text, report, data }) => {
-            let info = ToolInfo::from_report(&session.session_id, &report, elapsed);
-            Answer { text, info, data }
-        }
+        Ok(CallDone { text, data, .. }) => Answer { text, info, data },
         Err(error) => {
-            let info = ToolInfo {
-                session_id: session.session_id.0,
-                is_error: true,
-                timed_out: matches!(error, CallError::NoAnswer { .. }),
-                aborted: error == CallError::Aborted,
-                worker_died: error.worker_died(),
-                busy: error.is_busy(),
-                duration_ms: elapsed,
-                ..ToolInfo::default()
-            };
             let text = error.text(&shown(&tool));
             // A string always has a JSON form.
             let text = to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
@@ -188,13 +182,19 @@ async fn run(session: FoundSession, wanted: Wanted) -> Answer {
     }
 }
 
+/// The client's id of a call, if those who follow can be told it.
+fn client_id(id: Option<&Value>) -> Option<String> {
+    let id = id?.as_str()?;
+    (!id.is_empty() && id.len() <= MAX_CALL_ID_BYTES).then(|| id.to_owned())
+}
+
 /// A tool's name for an error text: names are short, and a client may send anything.
 fn shown(tool: &str) -> String {
     tool.chars().take(100).collect()
 }
 
 /// The call's deadline: the method's own parameter, else bash's `timeout_ms` argument, else the default.
-fn deadline(wanted: &Wanted) -> Duration {
+fn deadline(wanted: &Wanted, default: Duration) -> Duration {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Timeout {
@@ -209,7 +209,7 @@ fn deadline(wanted: &Wanted) -> Duration {
     wanted
         .timeout_ms
         .or_else(of_bash)
-        .map_or(DEFAULT_TOOL_DEADLINE, Duration::from_millis)
+        .map_or(default, Duration::from_millis)
         .clamp(MIN_TOOL_DEADLINE, MAX_TOOL_DEADLINE)
 }
 
@@ -222,11 +222,16 @@ mod tests {
         let check = |tool: &str, arguments: &str, timeout_ms, expected: Duration| {
             let wanted = Wanted {
                 tool: tool.into(),
+                client_id: None,
                 arguments: arguments.into(),
                 timeout_ms,
                 safe_mode: false,
             };
-            assert_eq!(deadline(&wanted), expected, "{tool} {arguments} {timeout_ms:?}");
+            assert_eq!(
+                deadline(&wanted, Duration::from_secs(30)),
+                expected,
+                "{tool} {arguments} {timeout_ms:?}"
+            );
         };
         check("bash", "{}", None, Duration::from_secs(30));
         check("bash", r#"{"timeout_ms":1500}"#, None, Duration::from_millis(1500));

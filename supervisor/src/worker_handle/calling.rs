@@ -3,12 +3,14 @@
 use super::WorkerHandle;
 use crate::calls::{CallResult, NewCall, call_id};
 use crate::errors::CallError;
+use crate::events::{ShownCall, shown_arguments};
 use crate::worker_process::Refused;
 use actix::prelude::*;
 use quackd_protocol::limits::{DEADLINE_SLACK, WORKER_READY_WAIT};
-use quackd_protocol::worker::{ToWorker, ToolReport};
+use quackd_protocol::worker::{ToWorker, ToolReport, ToolUpdate};
 use quackd_supervision::{Cause, Demand, Demander, State};
 use serde_json::value::RawValue;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -17,6 +19,8 @@ use tokio::sync::oneshot;
 #[rtype(result = "CallResult")]
 pub(crate) struct CallTool {
     pub(crate) tool: String,
+    /// The client's own id of the call, for those who follow.
+    pub(crate) client_id: Option<String>,
     /// JSON text.
     pub(crate) arguments: String,
     pub(crate) safe_mode: bool,
@@ -28,6 +32,10 @@ pub(crate) struct CallTool {
 pub(crate) struct CallDone {
     /// A JSON string, as the worker wrote it.
     pub(crate) text: Box<RawValue>,
+    /// What followers see instead of a long text.
+    pub(crate) shown: Option<Box<RawValue>>,
+    /// What it printed that followers have not seen.
+    pub(crate) update: Option<ToolUpdate>,
     pub(crate) report: ToolReport,
     pub(crate) data: Option<Box<RawValue>>,
 }
@@ -52,12 +60,13 @@ impl WorkerHandle {
         msg: CallTool,
         ctx: &mut Context<Self>,
     ) -> Result<oneshot::Receiver<CallResult>, CallError> {
-        if self.draining {
-            return Err(CallError::ShuttingDown);
+        if let Some(ending) = self.ending {
+            return Err(ending.refusal());
         }
         if self.calls.is_full() {
             return Err(CallError::TooManyCalls);
         }
+        self.replace_outdated(ctx);
         let now = Instant::now();
         let demand = self.worker.on_demand(now, Demander::Call);
         match &demand {
@@ -67,11 +76,21 @@ impl WorkerHandle {
             }
             _ => {}
         }
-        let CallTool { tool, arguments, safe_mode, deadline } = msg;
+        let CallTool { tool, client_id, arguments, safe_mode, deadline } = msg;
         let number = self.calls.next_number();
+        let events = Rc::clone(&self.services.events);
+        let shown = ShownCall {
+            id: client_id.unwrap_or_else(|| call_id(number).0),
+            arguments: events
+                .is_watched(&self.session)
+                .then(|| shown_arguments(&tool, &arguments))
+                .flatten(),
+            tool,
+        };
+        events.tool_started(&self.session, &shown);
         let wait = WORKER_READY_WAIT.min(deadline);
         let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
-        let new = NewCall { tool, arguments, safe_mode, deadline };
+        let new = NewCall { shown, arguments, safe_mode, deadline };
         let answered = self.calls.insert(number, new, now, timer);
         match demand {
             Demand::Use => self.send(number, ctx),
@@ -115,8 +134,12 @@ impl WorkerHandle {
         ctx: &mut Context<Self>,
         result: impl FnOnce(Duration) -> CallResult,
     ) {
-        if let Some(timer) = self.calls.answer(number, result) {
-            ctx.cancel_future(timer);
+        let (events, session) = (&self.services.events, &self.session);
+        let tell = |call: &ShownCall, result: &CallResult, elapsed| {
+            events.tool_ended(session, call, result, elapsed);
+        };
+        for ended in self.calls.answer(number, result, tell) {
+            ctx.cancel_future(ended);
         }
         if !self.calls.any_sent() {
             let now = Instant::now();

@@ -3,9 +3,16 @@
 use super::{HEARTBEAT, WorkerHandle};
 use crate::worker_handle::CallDone;
 use actix::prelude::*;
-use quackd_protocol::limits::WORKER_IDLE_TTL;
-use quackd_protocol::worker::{FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolFinished};
+use quackd_protocol::CallId;
+use quackd_protocol::limits::{
+    CREDIT_INTERVAL, MAX_SHOWN_JSON_BYTES, MAX_WEB_SEARCHES_PER_SESSION, UPDATE_CREDITS,
+};
+use quackd_protocol::worker::{
+    FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolFinished, ToolUpdate, WebOutcome, WebSearch,
+};
 use quackd_supervision::{Action, Cause, Heartbeat, Hello as HelloMeans, State};
+use serde_json::value::RawValue;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How long a closed control channel waits for the exit that explains it.
@@ -39,8 +46,10 @@ impl Handler<FrameArrived> for WorkerHandle {
                 self.condemn(Cause::Protocol("the first frame was no hello".into()), ctx);
             }
             FromWorker::ToolFinished(finished) => self.finished(finished, ctx),
-            // Every frame is an answer to one of ours or one of a few warnings: a worker cannot keep the
-            // supervisor busy with anything else.
+            FromWorker::ToolUpdate(update) => self.printed(&update, ctx),
+            FromWorker::WebSearch { call_id, search } => self.search_web(call_id, search, ctx),
+            // Every frame is an answer to one of ours, costs a credit or is one of a few warnings: a worker
+            // cannot keep the supervisor busy with anything else.
             FromWorker::Pong { seq } if self.pinged.take() == Some(seq) => {
                 let due = self.heartbeat.on_pong(seq, Instant::now());
                 self.arm_heartbeat(due, ctx);
@@ -94,20 +103,81 @@ impl WorkerHandle {
     }
 
     pub(super) fn finished(&mut self, finished: ToolFinished, ctx: &mut Context<Self>) {
-        let ToolFinished { call_id, text, report, data } = finished;
+        let ToolFinished { call_id, text, shown, update, report, data } = finished;
         let Some(number) = self.calls.sent_number(&call_id) else {
             // A call that we answered ourselves has condemned its worker already, so that this is an
             // answer to nothing, or a second one.
             return self.condemn(Cause::Protocol("a result without a call".into()), ctx);
         };
-        if !text.get().starts_with('"') {
+        let is_shown = shown.as_deref().is_none_or(is_shown_text);
+        if !text.get().starts_with('"') || !is_shown {
             return self.condemn(Cause::Protocol("a result that is no text".into()), ctx);
+        }
+        if update.as_ref().is_some_and(|update| !is_update_of(update, &call_id)) {
+            return self.condemn(Cause::Protocol("an update that is no text".into()), ctx);
         }
         // It is forwarded as it is, and a newline ends a line: the rest would pass for a reply of ours.
         if data.as_ref().is_some_and(|data| data.get().contains(['\n', '\r'])) {
             return self.condemn(Cause::Protocol("a result of several lines".into()), ctx);
         }
-        self.answer(number, ctx, |_| Ok(CallDone { text, report, data }));
+        self.answer(number, ctx, |_| Ok(CallDone { text, shown, update, report, data }));
+    }
+
+    /// A running call has printed something.
+    fn printed(&mut self, update: &ToolUpdate, ctx: &mut Context<Self>) {
+        let Some(credit) = self.update_credits.checked_sub(1) else {
+            return self.condemn(Cause::Protocol("an update without a credit".into()), ctx);
+        };
+        if !is_update_of(update, &update.call_id) {
+            return self.condemn(Cause::Protocol("an update that is no text".into()), ctx);
+        }
+        if credit + 1 == UPDATE_CREDITS {
+            let generation = self.generation;
+            ctx.run_later(CREDIT_INTERVAL, move |handle, _| handle.give_credits(generation));
+        }
+        self.update_credits = credit;
+        // The call may have been answered by us meanwhile.
+        if let Some(call) = self.calls.shown(&update.call_id) {
+            self.services.events.tool_printed(&self.session, call, update);
+        }
+    }
+
+    fn give_credits(&mut self, generation: u64) {
+        let Some(process) = self.process.as_ref().filter(|p| p.generation == generation) else {
+            return;
+        };
+        let n = UPDATE_CREDITS.saturating_sub(self.update_credits);
+        self.update_credits = UPDATE_CREDITS;
+        if process.offer(&ToWorker::Credit { n }).is_err() {
+            // It does not take its frames; its silence is counted elsewhere.
+            tracing::warn!(session = %self.session, "credits were not taken by their worker");
+        }
+    }
+
+    /// A call wants something from the web: the worker has no network and no key.
+    fn search_web(&mut self, call_id: CallId, search: WebSearch, ctx: &mut Context<Self>) {
+        if !self.calls.begin_search(&call_id) {
+            return self.condemn(Cause::Protocol("a web search without a call".into()), ctx);
+        }
+        let (generation, services) = (self.generation, Rc::clone(&self.services));
+        let id = call_id.clone();
+        let is_busy = MAX_WEB_SEARCHES_PER_SESSION <= self.calls.searches();
+        let searching = async move {
+            match is_busy {
+                true => WebOutcome::Busy,
+                false => services.egress.web_search(search).await,
+            }
+        };
+        let search = ctx.spawn(searching.into_actor(self).map(move |outcome, handle, _| {
+            // The worker may be another one by now.
+            let process = handle.process.as_ref().filter(|p| p.generation == generation);
+            if let Some(process) = process
+                && process.offer(&ToWorker::WebDone { call_id, outcome }).is_err()
+            {
+                tracing::warn!(session = %handle.session, "a web answer was not taken by its worker");
+            }
+        }));
+        self.calls.searching(&id, search);
     }
 
     pub(super) fn arm_heartbeat(&mut self, due: Instant, ctx: &mut Context<Self>) {
@@ -127,7 +197,8 @@ impl WorkerHandle {
         }
         let now = Instant::now();
         if !self.calls.any_sent()
-            && WORKER_IDLE_TTL <= now.saturating_duration_since(self.idle_since)
+            && self.services.config.worker.idle.value
+                <= now.saturating_duration_since(self.idle_since)
         {
             tracing::info!(session = %self.session, "ending an idle worker");
             let order = self.worker.drain(now);
@@ -152,6 +223,16 @@ impl WorkerHandle {
         }
         self.arm_heartbeat(due, ctx);
     }
+}
+
+/// Texts of a worker go to clients as they are. JSON that begins with a quotation mark is a string, and a
+/// string holds no line end.
+fn is_shown_text(text: &RawValue) -> bool {
+    text.get().starts_with('"') && text.get().len() <= MAX_SHOWN_JSON_BYTES
+}
+
+fn is_update_of(update: &ToolUpdate, call_id: &CallId) -> bool {
+    update.call_id == *call_id && is_shown_text(&update.delta) && is_shown_text(&update.partial)
 }
 
 /// The link has ended: the worker is gone, or broke the protocol.

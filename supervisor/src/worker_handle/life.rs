@@ -1,18 +1,25 @@
 //! The worker's life: started when somebody wants it, watched until it has ended, started again if the
 //! state machine says so.
 
-use super::WorkerHandle;
+use super::{Ending, WorkerHandle};
+use crate::environment::Variables;
 use crate::errors::CallError;
+use crate::registry::Crashed;
 use crate::services::Services;
 use crate::spawner::SpawnFailure;
 use crate::worker_process::WorkerProcess;
 use actix::prelude::*;
 use quackd_process::{Exit as ProcessExit, SpawnedWorker};
 use quackd_protocol::SessionId;
+use quackd_protocol::limits::UPDATE_CREDITS;
 use quackd_protocol::worker::{FRAME_PROTOCOL, Start, ToWorker};
 use quackd_supervision::{AfterExit, Cause, Demand, Demander, Exit, Load, Order, State};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+/// How long a worker waits for the user's login environment: less than a call waits for its worker. One
+/// that started without is replaced when the answer is there ([`WorkerHandle::replace_outdated`]).
+const LOGIN_LIMIT: Duration = Duration::from_millis(1500);
 
 /// Our own disk may hang too.
 const RUN_DIR_LIMIT: Duration = Duration::from_secs(5);
@@ -26,7 +33,7 @@ impl Handler<Wake> for WorkerHandle {
     type Result = ();
 
     fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
-        if !self.draining {
+        if self.ending.is_none() {
             let demand = self.worker.on_demand(Instant::now(), Demander::Attach);
             self.follow(demand, ctx);
         }
@@ -46,7 +53,7 @@ impl WorkerHandle {
     pub(super) fn ask_again_at(&mut self, at: Instant, ctx: &mut Context<Self>) {
         let wait = at.saturating_duration_since(Instant::now());
         let timer = ctx.run_later(wait, |handle, ctx| {
-            if handle.calls.any_unsent() && !handle.draining {
+            if handle.calls.any_unsent() && handle.ending.is_none() {
                 let demand = handle.worker.on_demand(Instant::now(), Demander::Call);
                 handle.follow(demand, ctx);
             }
@@ -92,7 +99,34 @@ impl WorkerHandle {
     pub(super) fn start_worker(&mut self, ctx: &mut Context<Self>) {
         self.generation += 1;
         self.warnings = 0;
+        self.update_credits = UPDATE_CREDITS;
         let generation = self.generation;
+        let services = Rc::clone(&self.services);
+        // Known already, but for the first workers of a daemon that knows nothing of its user yet.
+        let known = async move { services.login.environment_for_worker(LOGIN_LIMIT).await };
+        ctx.spawn(known.into_actor(self).map(move |env, handle, ctx| {
+            handle.login_version = handle.services.login.version();
+            match handle.ending {
+                None => handle.start_process(generation, env, ctx),
+                Some(_) => handle.spawn_failed(SpawnFailure::Unavailable, ctx),
+            }
+        }));
+        self.arm_life(ctx);
+    }
+
+    /// Ends an idle worker whose commands would get an environment that is out of date; whoever wanted it
+    /// waits for the next one, some milliseconds.
+    pub(super) fn replace_outdated(&mut self, ctx: &mut Context<Self>) {
+        let is_ready = matches!(self.worker.state(), State::Ready { .. });
+        let is_outdated = self.login_version != self.services.login.version();
+        if is_ready && is_outdated && !self.calls.any_sent() {
+            tracing::info!(session = %self.session, "replacing a worker: the login environment is a new one");
+            let order = self.worker.drain(Instant::now());
+            self.obey(order, ctx);
+        }
+    }
+
+    fn start_process(&mut self, generation: u64, env: Variables, ctx: &mut Context<Self>) {
         let session = self.session.clone();
         let services = Rc::clone(&self.services);
         let run_dir = services.home.session_run_dir(session.as_str());
@@ -101,8 +135,9 @@ impl WorkerHandle {
             session_id: session.clone(),
             workspace: self.workspace.clone(),
             run_dir: run_dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
-            env: services.tool_env.clone(),
+            env,
             safe_mode: false,
+            respect_ignore_files: services.config.tools.respect_ignore_files.value,
         });
         match WorkerProcess::prepare(generation, start, ctx.address()) {
             Err(error) => self.spawn_failed(SpawnFailure::Channel(error), ctx),
@@ -118,7 +153,6 @@ impl WorkerHandle {
                 }));
             }
         }
-        self.arm_life(ctx);
     }
 
     pub(super) fn spawned(&mut self, worker: SpawnedWorker, ctx: &mut Context<Self>) {
@@ -164,12 +198,14 @@ impl WorkerHandle {
             _ => Cause::from(exit),
         };
         for number in self.calls.sent() {
-            let error =
-                if self.draining { CallError::CutShort } else { CallError::Died(cause.clone()) };
+            let error = match self.ending {
+                Some(ending) => ending.cut_short(),
+                None => CallError::Died(cause.clone()),
+            };
             self.answer(number, ctx, |_| Err(error));
         }
         if let Some(process) = self.process.take() {
-            self.report_end(process, crashed, &cause, ctx);
+            self.report_end(process, exit, crashed, &cause, ctx);
         }
         if let Some(timer) = self.heartbeat_timer.take() {
             ctx.cancel_future(timer);
@@ -180,6 +216,7 @@ impl WorkerHandle {
     pub(super) fn report_end(
         &self,
         process: WorkerProcess,
+        exit: Exit,
         crashed: bool,
         cause: &Cause,
         ctx: &mut Context<Self>,
@@ -189,10 +226,19 @@ impl WorkerHandle {
             tracing::info!(%session, pid, "worker ended");
             return;
         }
+        if let Some(registry) = self.registry.upgrade() {
+            // A full mailbox loses a count, and nothing else.
+            registry.try_send(Crashed { session: session.clone() }).ok();
+        }
+        let (events, name) = (Rc::clone(&self.services.events), self.name.clone());
+        let is_deleted = self.ending == Some(Ending::Deleted);
         let cause = cause.to_string();
         ctx.spawn(actix::fut::wrap_future(async move {
             let stderr = process.last_words().await;
             tracing::warn!(%session, pid, cause, stderr, "worker died");
+            if !is_deleted {
+                events.process_died(&session, &name, &cause, exit, &stderr);
+            }
         }));
     }
 
@@ -204,7 +250,7 @@ impl WorkerHandle {
         }
         match after {
             AfterExit::Stay => {}
-            AfterExit::RestartAt(at) if !self.draining => self.ask_again_at(at, ctx),
+            AfterExit::RestartAt(at) if self.ending.is_none() => self.ask_again_at(at, ctx),
             AfterExit::RestartAt(_) => {}
             AfterExit::GaveUp => {
                 let State::Failed { cause, .. } = self.worker.state().clone() else { return };

@@ -21,12 +21,17 @@ pub(crate) use life::Wake;
 
 use crate::calls::Calls;
 use crate::errors::CallError;
+use crate::registry::Registry;
 use crate::services::Services;
 use crate::worker_process::WorkerProcess;
+use actix::WeakAddr;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::WorkerInfo;
-use quackd_protocol::limits::{HEARTBEAT_BUSY, HEARTBEAT_IDLE, HEARTBEAT_KILL, HEARTBEAT_MISSED};
+use quackd_protocol::limits::{
+    HEARTBEAT_BUSY, HEARTBEAT_IDLE, HEARTBEAT_KILL, HEARTBEAT_MISSED, UPDATE_CREDITS,
+};
+use quackd_protocol::metadata::Session;
 use quackd_supervision::{Cause, Heartbeat, HeartbeatSpec, SESSION_WORKER, State, Worker};
 use std::rc::Rc;
 use std::time::Instant;
@@ -45,11 +50,15 @@ const HEARTBEAT: HeartbeatSpec = HeartbeatSpec {
 /// See the module's documentation.
 pub(crate) struct WorkerHandle {
     session: SessionId,
+    name: String,
     workspace: String,
     services: Rc<Services>,
+    registry: WeakAddr<Registry>,
     worker: Worker,
     process: Option<WorkerProcess>,
     generation: u64,
+    /// Which of the login environments the worker was given.
+    login_version: u64,
     calls: Calls,
     heartbeat: Heartbeat,
     /// The ping that is not answered yet.
@@ -58,21 +67,32 @@ pub(crate) struct WorkerHandle {
     life_timer: Option<SpawnHandle>,
     idle_since: Instant,
     warnings: u32,
-    draining: bool,
+    /// Updates that the worker may still send.
+    update_credits: u32,
+    /// Set once no more calls are taken.
+    ending: Option<Ending>,
     drained: Vec<oneshot::Sender<()>>,
 }
 
 impl WorkerHandle {
     /// A session without a worker.
-    pub(crate) fn new(session: SessionId, workspace: String, services: Rc<Services>) -> Self {
+    pub(crate) fn new(
+        session: &Session,
+        workspace: String,
+        services: Rc<Services>,
+        registry: WeakAddr<Registry>,
+    ) -> Self {
         let now = Instant::now();
         Self {
-            session,
+            session: session.id.clone(),
+            name: session.name.clone(),
             workspace,
             services,
+            registry,
             worker: Worker::new(SESSION_WORKER),
             process: None,
             generation: 0,
+            login_version: 0,
             calls: Calls::default(),
             heartbeat: Heartbeat::new(HEARTBEAT, now),
             pinged: None,
@@ -80,7 +100,8 @@ impl WorkerHandle {
             life_timer: None,
             idle_since: now,
             warnings: 0,
-            draining: false,
+            update_credits: UPDATE_CREDITS,
+            ending: None,
             drained: Vec::new(),
         }
     }
@@ -94,7 +115,7 @@ impl Actor for WorkerHandle {
     }
 }
 
-/// The session's line in `ps`; the session's name is left to the registry.
+/// The session's line in `ps`.
 #[derive(Debug, Message)]
 #[rtype(result = "WorkerInfo")]
 pub(crate) struct Describe;
@@ -113,7 +134,7 @@ impl Handler<Describe> for WorkerHandle {
         };
         MessageResult(WorkerInfo {
             session_id: self.session.clone(),
-            session_name: String::new(),
+            session_name: self.name.clone(),
             workspace_path: self.workspace.clone(),
             state: state.to_owned(),
             pid: hello.map(|hello| hello.pid),
@@ -134,15 +155,56 @@ impl Handler<Describe> for WorkerHandle {
 #[rtype(result = "()")]
 pub(crate) struct Drain {
     pub(crate) until: Instant,
+    pub(crate) ending: Ending,
+}
+
+/// Why a session takes no more calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The daemon stops.
+    Shutdown,
+    /// The session was deleted.
+    Deleted,
+}
+
+impl Ending {
+    /// The answer to a call that comes now.
+    pub(super) fn refusal(self) -> CallError {
+        match self {
+            Self::Shutdown => CallError::ShuttingDown,
+            Self::Deleted => CallError::Deleted,
+        }
+    }
+
+    /// The answer to a call that was cut short.
+    pub(super) fn cut_short(self) -> CallError {
+        match self {
+            Self::Shutdown => CallError::CutShort,
+            Self::Deleted => CallError::Deleted,
+        }
+    }
+}
+
+/// How many calls the session has that are not answered.
+#[derive(Debug, Message)]
+#[rtype(result = "usize")]
+pub(crate) struct CountCalls;
+
+impl Handler<CountCalls> for WorkerHandle {
+    type Result = usize;
+
+    fn handle(&mut self, _: CountCalls, _: &mut Self::Context) -> Self::Result {
+        self.calls.len()
+    }
 }
 
 impl Handler<Drain> for WorkerHandle {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, Drain { until }: Drain, ctx: &mut Self::Context) -> Self::Result {
-        self.draining = true;
+    fn handle(&mut self, Drain { until, ending }: Drain, ctx: &mut Self::Context) -> Self::Result {
+        self.ending = Some(ending);
         for number in self.calls.unsent() {
-            self.answer(number, ctx, |_| Err(CallError::ShuttingDown));
+            self.answer(number, ctx, |_| Err(ending.refusal()));
         }
         if self.process.is_none() {
             return Box::pin(async {});
@@ -164,7 +226,7 @@ impl Handler<Drain> for WorkerHandle {
 
 impl WorkerHandle {
     pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
-        if self.draining && !self.calls.any_sent() {
+        if self.ending.is_some() && !self.calls.any_sent() {
             let order = self.worker.drain(Instant::now());
             self.obey(order, ctx);
         }

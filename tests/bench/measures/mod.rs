@@ -1,6 +1,7 @@
 //! The measures, in groups. Each group starts its own daemon and stops it.
 
 mod death;
+mod fanout;
 mod fleet;
 mod flood;
 mod ping;
@@ -43,4 +44,5 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "death", measure: death::measure },
     Group { name: "rates", measure: rates::measure },
     Group { name: "flood", measure: flood::measure },
+    Group { name: "fanout", measure: fanout::measure },
 ];

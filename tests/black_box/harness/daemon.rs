@@ -4,6 +4,8 @@ use super::{Process, Wire, descendants_of, is_alive, wait_for, wait_within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -46,8 +48,16 @@ impl Daemon {
     pub(crate) fn boot_with(&mut self, program: &str, args: &[&str]) {
         let child = self.program(program, args).stdin(Stdio::null()).spawn();
         self.child = Some(child.expect("start the daemon"));
-        let socket = self.socket();
-        wait_for("the daemon to accept", || std::os::unix::net::UnixStream::connect(&socket).ok());
+        let (socket, pid) = (self.socket(), format!("\"pid\":{}", self.pid()));
+        // To connect is not enough: a child that a killed daemon was about to start has its listening
+        // socket until it has executed.
+        wait_for("the daemon to answer", || {
+            let mut stream = UnixStream::connect(&socket).ok()?;
+            stream.write_all(b"{\"id\":\"p\",\"method\":\"ping\"}\n").ok()?;
+            let mut line = String::new();
+            BufReader::new(stream).read_line(&mut line).ok()?;
+            line.contains(&pid).then_some(())
+        });
     }
 
     pub(crate) fn app(&self) -> PathBuf {
@@ -86,7 +96,8 @@ impl Daemon {
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("RUBBER_DUCK_APP_SUPPORT", self.app());
         command.env("EXA_API_KEY", "secret-of-the-daemon").env("TERM", "xterm-256color");
-        command.env("TMPDIR", "/tmp");
+        // As from a shell: the first worker does not wait for a login shell.
+        command.env("TMPDIR", "/tmp").env("SHLVL", "1");
         command
     }
 

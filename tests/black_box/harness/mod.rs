@@ -1,11 +1,16 @@
 //! What every black-box test stands on: a daemon of its own, the raw wire, and waiting for facts.
 
 mod daemon;
+#[expect(dead_code, reason = "the tests of crates/egress use the rest")]
+mod fake_exa;
 mod processes;
+mod running;
 mod wire;
 
 pub(crate) use daemon::Daemon;
+pub(crate) use fake_exa::{Answer, FakeExa, answer};
 pub(crate) use processes::{Process, descendants_of, is_alive};
+pub(crate) use running::Running;
 pub(crate) use wire::{Session, Wire};
 
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,6 +19,8 @@ pub(crate) struct Wire {
     next: RefCell<u64>,
     early: RefCell<HashMap<String, Value>>,
     answered: RefCell<HashSet<String>>,
+    /// Events that came while a reply was waited for.
+    events: RefCell<VecDeque<Value>>,
 }
 
 /// The writing side of a connection.
@@ -54,6 +56,7 @@ impl Wire {
             next: RefCell::default(),
             early: RefCell::default(),
             answered: RefCell::default(),
+            events: RefCell::default(),
         }
     }
 
@@ -151,6 +154,35 @@ impl Wire {
         }
     }
 
+    /// The next event.
+    #[track_caller]
+    pub(crate) fn event(&self) -> Value {
+        if let Some(event) = self.events.borrow_mut().pop_front() {
+            return event;
+        }
+        let line = self.line().expect("closed before an event");
+        let value: Value = serde_json::from_str(&line).expect("a line of JSON");
+        assert!(value.get("event").is_some(), "not an event: {value}");
+        value
+    }
+
+    /// Events that came before the last reply and were not asked for.
+    pub(crate) fn early_events(&self) -> Vec<Value> {
+        self.events.borrow().iter().cloned().collect()
+    }
+
+    /// Events up to and with the one of this name.
+    #[track_caller]
+    pub(crate) fn events_until(&self, name: &str) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            events.push(self.event());
+            if events.last().is_some_and(|event| event["event"] == name) {
+                return events;
+            }
+        }
+    }
+
     fn take_reply(&self, id: &str) -> Value {
         loop {
             if let Some(reply) = self.early.borrow_mut().remove(id) {
@@ -162,6 +194,8 @@ impl Wire {
                 let is_first = self.answered.borrow_mut().insert(id.to_owned());
                 assert!(is_first, "two replies to {id}: {value}");
                 self.early.borrow_mut().insert(id.to_owned(), value);
+            } else if value.get("event").is_some() {
+                self.events.borrow_mut().push_back(value);
             }
         }
     }

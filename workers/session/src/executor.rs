@@ -10,6 +10,8 @@
 
 use crate::link::{self, Outbox};
 use crate::stage0::Started;
+use crate::updates::{self, CallWatch, Credits};
+use crate::web::Searches;
 use actix::prelude::*;
 use quackd_ipc::link::adopt;
 use quackd_process::sweep_strays_blocking;
@@ -18,7 +20,7 @@ use quackd_protocol::worker::{
     FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolCall, ToolFinished, ToolReport,
 };
 use quackd_protocol::{CallId, VERSION};
-use quackd_tools::{Call, Output, Toolbox};
+use quackd_tools::{Call, Output, Toolbox, Watch};
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::process::ExitCode;
@@ -55,14 +57,22 @@ async fn start(started: Started) -> std::io::Result<()> {
     let Started { control, start, sandbox } = started;
     let (reading, writing) = tokio::io::split(adopt(control)?);
     let outbox = link::start_writer(writing);
-    let toolbox = Rc::new(Toolbox::new(
-        start.workspace.into(),
-        start.run_dir.into(),
-        start.env,
-        start.safe_mode,
-    ));
-    let executor =
-        ToolExecutor { toolbox, outbox: outbox.clone(), in_flight: HashMap::new() }.start();
+    let toolbox =
+        Toolbox::new(start.workspace.into(), start.run_dir.into(), start.env, start.safe_mode);
+    let searches = Searches::default();
+    let toolbox = Rc::new(
+        toolbox
+            .respecting_ignore_files(start.respect_ignore_files)
+            .with_web(searches.web(outbox.clone())),
+    );
+    let executor = ToolExecutor {
+        toolbox,
+        outbox: outbox.clone(),
+        in_flight: HashMap::new(),
+        credits: Credits::default(),
+        searches,
+    }
+    .start();
     let hello = Hello {
         proto: FRAME_PROTOCOL,
         version: VERSION.to_owned(),
@@ -79,6 +89,8 @@ pub(crate) struct ToolExecutor {
     toolbox: Rc<Toolbox>,
     outbox: Outbox,
     in_flight: HashMap<CallId, CancellationToken>,
+    credits: Credits,
+    searches: Searches,
 }
 
 impl Actor for ToolExecutor {
@@ -113,6 +125,8 @@ impl Handler<Command> for ToolExecutor {
                 }
             }
             ToWorker::Ping { seq } => self.outbox.offer(&FromWorker::Pong { seq }),
+            ToWorker::Credit { n } => self.credits.add(n),
+            ToWorker::WebDone { call_id, outcome } => self.searches.done(&call_id, outcome),
             ToWorker::Shutdown {} => ctx.stop(),
             ToWorker::Start(_) => {
                 let text = "a second start frame was ignored".to_owned();
@@ -136,6 +150,8 @@ impl ToolExecutor {
         self.in_flight.insert(call.call_id.clone(), cancel.clone());
         let toolbox = Rc::clone(&self.toolbox);
         let id = call.call_id.clone();
+        let watch: Rc<dyn Watch> =
+            Rc::new(CallWatch::new(id.clone(), outbox, self.credits.clone()));
         let run = async move {
             let output = quackd_tools::execute(
                 toolbox,
@@ -146,6 +162,7 @@ impl ToolExecutor {
                     deadline: Duration::from_millis(call.deadline_ms),
                     safe_mode: call.safe_mode,
                     cancel,
+                    watch: Some(watch),
                 },
             )
             .await;
@@ -161,7 +178,9 @@ impl ToolExecutor {
 }
 
 fn finished(call_id: CallId, output: Output) -> FromWorker {
-    let Output { text, report, data } = output;
+    let shown = output.shown().and_then(|shown| serde_json::value::to_raw_value(&shown).ok());
+    let Output { text, report, data, update } = output;
+    let update = update.and_then(|update| updates::frame(&call_id, update));
     let (text, report) = match serde_json::value::to_raw_value(&text) {
         Ok(text) => (text, report),
         // A string always has a JSON form; if it ever has not, the call still gets its answer.
@@ -170,7 +189,7 @@ fn finished(call_id: CallId, output: Output) -> FromWorker {
         }
     };
     let data = data.and_then(|data| serde_json::value::to_raw_value(&data).ok());
-    FromWorker::ToolFinished(ToolFinished { call_id, text, report, data })
+    FromWorker::ToolFinished(ToolFinished { call_id, text, shown, update, report, data })
 }
 
 /// The control channel has ended: the supervisor is gone or wants the worker gone.

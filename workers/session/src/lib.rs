@@ -4,6 +4,8 @@
 //! - [`stage0`]: single-threaded start: limits, the monitor process, the first frame, confinement.
 //! - [`link`]: frames in, frames out.
 //! - [`executor`]: the actor that admits calls, keeps their cancel handles and answers each exactly once.
+//! - [`updates`]: what running calls print, as far as the supervisor wants to hear it.
+//! - [`web`]: searches that the supervisor makes for a call.
 //!
 //! The worker reads no configuration, no environment and no file of the supervisor. It holds no secret.
 //! It never links `quackd-store`: it cannot write metadata.
@@ -11,6 +13,8 @@
 mod executor;
 mod link;
 mod stage0;
+mod updates;
+mod web;
 
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::process::ExitCode;

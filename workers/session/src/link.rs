@@ -35,6 +35,11 @@ impl Outbox {
         }
     }
 
+    /// Whether [`Outbox::offer`] would queue a frame.
+    pub(crate) fn has_room(&self) -> bool {
+        0 < self.0.capacity()
+    }
+
     /// Queues `frame` unless the queue is full.
     pub(crate) fn offer(&self, frame: &FromWorker) {
         if let Ok(body) = frames::encode(frame) {

@@ -1,7 +1,8 @@
-//! `quack [DIR]`: makes the session of a directory's repository the active one and shows it.
+//! `quack [DIR]`: makes the session of a directory's repository the active one, shows it and follows it.
 
+use super::follow::{self, watch::Watch};
 use crate::args::AttachArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::{Connected, REPLY_TIMEOUT, start_and_connect};
 use crate::directory;
 use crate::display;
 use crate::exit::{Exit, Fault};
@@ -20,24 +21,42 @@ pub(crate) async fn run(args: &AttachArgs, output: Output) -> anyhow::Result<Exi
     let daemon = start_and_connect(output).await?;
     let params = AttachParams { path: Some(Value::from(workspace)), ..AttachParams::default() };
     let attached: AttachData = daemon.client.request("attach", params, REPLY_TIMEOUT).await?;
+    let home_dir = std::env::var("HOME").ok();
+    if args.no_follow {
+        let session = known(&daemon, &attached).await?;
+        if output.is_json() {
+            output.document(&document(&attached, session.is_running))?;
+        } else {
+            output.text(&header(&session, home_dir.as_deref()))?;
+        }
+        return Ok(Exit::Ok);
+    }
+    let mut watch = Watch::begin(daemon.client, attached.session.id.0.clone(), None).await?;
+    if output.is_json() {
+        output.first_line(&document(&attached, watch.followed().is_running))?;
+    } else {
+        watch.settle().await;
+        let line = follow::header(watch.followed(), home_dir.as_deref());
+        output.text(&line)?;
+        output.note("following; Ctrl-C ends it. In another terminal: quack tool bash 'git status'");
+    }
+    watch.until_interrupted(follow::look(args.look), output).await
+}
+
+/// The session as `sessions` lists it.
+async fn known(daemon: &Connected, attached: &AttachData) -> anyhow::Result<SessionInfo> {
     let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
     let known: SessionsData = daemon.client.request("sessions", all, REPLY_TIMEOUT).await?;
-    let session = known
-        .sessions
-        .into_iter()
-        .find(|session| session.id == attached.session.id)
-        .context("the session is gone already")?;
-    if output.is_json() {
-        output.document(&json!({
-            "workspace": attached.workspace,
-            "session": attached.session,
-            "isRunning": session.is_running,
-        }))?;
-    } else {
-        let home_dir = std::env::var("HOME").ok();
-        output.text(&header(&session, home_dir.as_deref()))?;
-    }
-    Ok(Exit::Ok)
+    let mut sessions = known.sessions.into_iter();
+    sessions.find(|known| known.id == attached.session.id).context("the session is gone already")
+}
+
+fn document(attached: &AttachData, is_running: bool) -> Value {
+    json!({
+        "workspace": attached.workspace,
+        "session": attached.session,
+        "isRunning": is_running,
+    })
 }
 
 /// A mistyped verb arrives here as a directory that does not exist.

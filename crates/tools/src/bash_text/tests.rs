@@ -41,7 +41,7 @@ fn streams_are_joined_and_the_exit_code_is_last() {
     for (stdout, stderr, expected) in cases {
         let output = answer(finished(stdout, stderr));
         let report = ToolReport { exit_code: Some(0), ..ToolReport::default() };
-        assert_eq!(output, Output { text: expected.into(), report, data: None });
+        assert_eq!(output, Output { text: expected.into(), report, data: None, update: None });
     }
 }
 

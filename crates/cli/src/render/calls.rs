@@ -1,0 +1,274 @@
+//! Tool calls on the page: their beginning, their output as it comes, their end. Used by
+//! [`super::Renderer`].
+//!
+//! Several calls of a session may run side by side. As long as there is one, its output is shown as it
+//! comes; as soon as there are more, in whole lines, each with the call that it belongs to.
+
+use super::clean::{Cleaner, clean, one_line};
+use super::ending::Ending;
+use super::event;
+use super::page::{Flow, Page};
+use crate::output::{BOLD, CYAN, DIM};
+use anstyle::Style;
+use serde_json::Value;
+
+/// Calls that are kept in mind; the oldest is forgotten first.
+const MAX_CALLS: usize = 64;
+
+/// Longest tool name that is shown, in characters.
+const MAX_NAME: usize = 60;
+
+/// Longest value of an argument that is shown, in characters, and how many arguments are.
+const MAX_VALUE: usize = 120;
+const MAX_ARGUMENTS: usize = 16;
+
+/// Longest line that is held back until it is whole, in bytes.
+const MAX_HELD: usize = 4096;
+
+/// Most that one event shows of an output, in bytes.
+const MAX_TEXT: usize = 64 * 1024;
+
+/// Lines that are shown of a file that was read.
+const FILE_LINES: usize = 10;
+
+/// The tools whose answer is the content of a file.
+const FILE_TOOLS: [&str; 2] = ["read_file", "read"];
+
+/// The calls that run.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    running: Vec<Call>,
+    next_key: u64,
+}
+
+#[derive(Debug)]
+struct Call {
+    key: u64,
+    id: String,
+    tool: String,
+    /// Tells calls of one tool apart that run side by side; from 1.
+    number: usize,
+    cleaner: Cleaner,
+    /// The beginning of a line.
+    held: String,
+    /// What the last update without `delta` said, or its end.
+    partial: String,
+    /// Some of its output was shown.
+    was_shown: bool,
+}
+
+impl Calls {
+    /// Forgets everything that runs: it is not known any more what does.
+    pub(super) fn forget(&mut self) {
+        self.running.clear();
+    }
+
+    pub(super) fn start(&mut self, data: &Value, page: &mut Page) {
+        let tool = one_line(event::text(data, "toolName"), MAX_NAME);
+        let number = (1..).find(|n| self.running.iter().all(|call| call.number != *n));
+        let number = number.unwrap_or(usize::MAX);
+        let mark = if number == 1 { "[tool]".to_owned() } else { format!("[tool {number}]") };
+        let arguments = data.get("args").map(arguments).unwrap_or_default();
+        page.line(format_args!("{CYAN}{mark}{CYAN:#} {BOLD}{tool}{BOLD:#}{arguments}"));
+        if MAX_CALLS <= self.running.len() {
+            self.running.remove(0);
+        }
+        self.next_key += 1;
+        self.running.push(Call {
+            key: self.next_key,
+            id: event::text(data, "toolCallId").to_owned(),
+            tool,
+            number,
+            cleaner: Cleaner::default(),
+            held: String::new(),
+            partial: String::new(),
+            was_shown: false,
+        });
+    }
+
+    pub(super) fn update(&mut self, data: &Value, page: &mut Page) {
+        let is_alone = self.running.len() < 2;
+        let Some(call) = self.find(data) else {
+            // It began before we came: what it said until now is not all there any more.
+            self.start(data, page);
+            let said = said_before(data);
+            if said != 0 {
+                page.line(omitted(said));
+            }
+            return self.continue_with(data, page);
+        };
+        let details = data.get("partialResult").and_then(|partial| partial.get("details"));
+        let gap = details.and_then(|details| details.get("omittedBytes")?.as_u64()).unwrap_or(0);
+        if gap != 0 {
+            call.flush(is_alone, page);
+            page.line(omitted(gap));
+            call.was_shown = true;
+        }
+        self.continue_with(data, page);
+    }
+
+    fn continue_with(&mut self, data: &Value, page: &mut Page) {
+        let is_alone = self.running.len() < 2;
+        let Some(call) = self.find(data) else { return };
+        match data.get("delta").and_then(Value::as_str) {
+            Some(delta) => call.say(delta, is_alone, page),
+            None => {
+                let whole = data.get("partialResult").map(content).unwrap_or_default();
+                let new = call.new_in(&whole).to_owned();
+                call.say(&new, is_alone, page);
+                let kept = whole.ceil_char_boundary(whole.len().saturating_sub(MAX_TEXT));
+                whole.get(kept..).unwrap_or_default().clone_into(&mut call.partial);
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self, data: &Value, page: &mut Page) {
+        let is_alone = self.running.len() < 2;
+        if self.find(data).is_none() {
+            self.start(data, page);
+        }
+        let Some(at) = self.position(data) else { return };
+        let mut call = self.running.remove(at);
+        call.flush(is_alone, page);
+        let end = Ending::read(data);
+        let text = data.get("result").map(content).unwrap_or_default();
+        call.answer(&text, end.exit_code, is_alone, page);
+        let name = if is_alone { call.tool } else { format!("{} {}", call.tool, call.number) };
+        page.line(end.line(&name, is_alone));
+    }
+
+    fn position(&self, data: &Value) -> Option<usize> {
+        let id = event::text(data, "toolCallId");
+        // Clients choose the ids: two calls may have the same one.
+        self.running.iter().rposition(|call| call.id == id)
+    }
+
+    fn find(&mut self, data: &Value) -> Option<&mut Call> {
+        let at = self.position(data)?;
+        self.running.get_mut(at)
+    }
+}
+
+impl Call {
+    fn prefix(&self, is_alone: bool) -> String {
+        if is_alone {
+            return "  ".to_owned();
+        }
+        format!("  {DIM}[{} {}]{DIM:#} ", self.tool, self.number)
+    }
+
+    /// Shows the next piece of the output.
+    fn say(&mut self, text: &str, is_alone: bool, page: &mut Page) {
+        let shown = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
+        let mut lines = std::mem::take(&mut self.held);
+        self.cleaner.feed(shown, &mut lines);
+        self.was_shown |= !shown.is_empty();
+        if !is_alone && lines.len() < MAX_HELD + MAX_TEXT {
+            let end = lines.rfind('\n').map_or(0, |at| at + 1);
+            if lines.len() - end < MAX_HELD {
+                self.held = lines.split_off(end);
+            }
+        }
+        page.flow(Flow::Call(self.key), &self.prefix(is_alone), Style::new(), &lines);
+        if shown.len() < text.len() {
+            page.line(omitted(text.len() - shown.len()));
+        }
+    }
+
+    /// Shows what is held back, and ends the line.
+    fn flush(&mut self, is_alone: bool, page: &mut Page) {
+        let mut rest = std::mem::take(&mut self.held);
+        self.cleaner.finish(&mut rest);
+        page.flow(Flow::Call(self.key), &self.prefix(is_alone), Style::new(), &rest);
+        page.close();
+    }
+
+    /// What `whole` says more than the last update did. It is a window that slides in the end: then the
+    /// place is found by the last thing that was said.
+    fn new_in<'a>(&self, whole: &'a str) -> &'a str {
+        if let Some(new) = whole.strip_prefix(self.partial.as_str()) {
+            return new;
+        }
+        for tail_bytes in [256, 64] {
+            let begin = self.partial.len().saturating_sub(tail_bytes);
+            let begin = self.partial.floor_char_boundary(begin);
+            let tail = self.partial.get(begin..).unwrap_or_default();
+            if let Some(at) = whole.rfind(tail) {
+                return whole.get(at + tail.len()..).unwrap_or_default();
+            }
+        }
+        whole
+    }
+
+    /// Shows the answer, as far as its output has not been shown already.
+    fn answer(&self, text: &str, exit_code: Option<i64>, is_alone: bool, page: &mut Page) {
+        let text = clean(text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default());
+        let text = match exit_code {
+            // The end says it.
+            Some(code) => {
+                let text = text.trim_end();
+                text.strip_suffix(&format!("[Exit code: {code}]")).unwrap_or(text)
+            }
+            None => &text,
+        };
+        let text = text.trim_end();
+        let max_lines = match (self.was_shown, FILE_TOOLS.contains(&self.tool.as_str())) {
+            // Besides the output it may say why there is no more of it.
+            (true, _) if text.starts_with("Error:") => 1,
+            (true, _) => 0,
+            (false, true) => FILE_LINES,
+            (false, false) => usize::MAX,
+        };
+        let prefix = self.prefix(is_alone);
+        for line in text.lines().take(max_lines) {
+            page.line(format_args!("{}{line}", if line.is_empty() { "" } else { &prefix }));
+        }
+        let more = text.lines().count().saturating_sub(max_lines);
+        if more != 0 && !self.was_shown {
+            let lines = if more == 1 { "line" } else { "lines" };
+            page.line(format_args!("{prefix}{DIM}… {more} more {lines}{DIM:#}"));
+        }
+    }
+}
+
+/// ` k=v k=v`, or the argument itself if it is not an object.
+fn arguments(args: &Value) -> String {
+    let value = |value: &Value| match value {
+        Value::String(text) => one_line(text, MAX_VALUE),
+        other => one_line(&other.to_string(), MAX_VALUE),
+    };
+    match args {
+        Value::Null => String::new(),
+        Value::Object(map) => {
+            let mut text = String::new();
+            for (key, argument) in map.iter().take(MAX_ARGUMENTS) {
+                text.push_str(&format!(" {}={}", one_line(key, MAX_NAME), value(argument)));
+            }
+            if MAX_ARGUMENTS < map.len() {
+                text.push_str(" ...");
+            }
+            text
+        }
+        other => format!(" {}", value(other)),
+    }
+}
+
+/// The text blocks of a result.
+fn content(result: &Value) -> String {
+    match result.get("content") {
+        Some(content) => event::blocks(content),
+        None => String::new(),
+    }
+}
+
+/// Bytes of output before what the update brings.
+fn said_before(data: &Value) -> usize {
+    let details = data.get("partialResult").and_then(|partial| partial.get("details"));
+    let total = details.and_then(|details| details.get("totalBytes")?.as_u64()).unwrap_or(0);
+    let delta = data.get("delta").and_then(Value::as_str).unwrap_or_default();
+    usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(delta.len())
+}
+
+fn omitted(bytes: impl std::fmt::Display) -> String {
+    format!("  {DIM}[... {bytes} bytes omitted]{DIM:#}")
+}

@@ -1,0 +1,259 @@
+//! The checks that need no daemon: what can be seen on disk by who asks. Used by `quack doctor`.
+//!
+//! Looks only. What the daemon mends at its start is a warning that says so.
+
+use crate::display;
+use quackd_config::{ConfigError, load_blocking, locate};
+use quackd_home::Home;
+use quackd_protocol::client::{Check, CheckStatus};
+use quackd_protocol::limits::MAX_METADATA_BYTES;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// A check that found things as they should be.
+pub(super) fn ok(name: &str, message: impl Into<String>) -> Check {
+    Check { name: name.to_owned(), status: CheckStatus::Ok, message: message.into(), hint: None }
+}
+
+/// A check that found something worth knowing.
+pub(super) fn warn(name: &str, message: impl Into<String>, hint: impl Into<String>) -> Check {
+    Check { status: CheckStatus::Warn, hint: Some(hint.into()), ..ok(name, message) }
+}
+
+/// A check that found something that does not work.
+pub(super) fn fail(name: &str, message: impl Into<String>, hint: impl Into<String>) -> Check {
+    Check { status: CheckStatus::Fail, hint: Some(hint.into()), ..ok(name, message) }
+}
+
+/// All of them. `env` looks up the environment that the next daemon would start in.
+pub(super) fn look_blocking(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Vec<Check> {
+    vec![socket(home), config(home, env), log(home), metadata(home), state(home)]
+}
+
+fn socket(home: &Home) -> Check {
+    let socket = home.socket();
+    let path = shown(&socket.path);
+    let place = if socket.fallback {
+        format!("{path} (the state directory's own path is too long for a socket)")
+    } else {
+        path
+    };
+    match socket.path.symlink_metadata() {
+        Ok(status) if status.file_type().is_socket() => ok("socket", place),
+        Ok(_) => fail("socket", format!("{place} is something else"), "move it away"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => warn(
+            "socket",
+            format!("{place} is not there"),
+            "`quack` starts the daemon, which makes it",
+        ),
+        Err(error) => {
+            fail("socket", format!("{place}: {error}"), "see who may enter its directory")
+        }
+    }
+}
+
+fn config(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Check {
+    let found = locate(home.config(), env).and_then(|(path, is_named)| {
+        load_blocking(&path, is_named, env)?;
+        Ok(path)
+    });
+    match found {
+        Ok(path) if path.exists() => ok("config", shown(&path)),
+        Ok(path) => ok("config", format!("{} is not there; the defaults hold", shown(&path))),
+        Err(error) => {
+            let hint = match &error {
+                ConfigError::Environment { variable, .. } => format!("change or unset {variable}"),
+                _ => "mend it; `quack config show` reads it without a daemon".to_owned(),
+            };
+            fail("config", error.to_string(), hint)
+        }
+    }
+}
+
+fn log(home: &Home) -> Check {
+    let path = home.log_file();
+    let place = shown(&path);
+    match path.metadata() {
+        Ok(status) if status.is_file() => {
+            ok("log", format!("{place} ({})", display::bytes(status.len())))
+        }
+        Ok(_) => fail("log", format!("{place} is not a file"), "move it away"),
+        Err(error) if is_missing(&error) => warn(
+            "log",
+            "Log file not created yet",
+            format!("the daemon's first start makes {place}"),
+        ),
+        Err(error) => fail("log", format!("{place}: {error}"), "see who may read it"),
+    }
+}
+
+fn metadata(home: &Home) -> Check {
+    let path = home.metadata();
+    let place = shown(&path);
+    match path.metadata() {
+        Ok(status) if status.is_file() && status.len() <= MAX_METADATA_BYTES => {
+            ok("metadata", format!("{place} ({})", display::bytes(status.len())))
+        }
+        Ok(status) if status.is_file() => {
+            let message = format!("{place} has {}, too much to read", display::bytes(status.len()));
+            fail(
+                "metadata",
+                message,
+                "something else wrote it: move it away, metadata.json.bak may be good",
+            )
+        }
+        Ok(_) => fail("metadata", format!("{place} is not a file"), "move it away"),
+        Err(error) if is_missing(&error) => {
+            ok("metadata", format!("{place} is not there; the first session makes it"))
+        }
+        Err(error) => fail("metadata", format!("{place}: {error}"), "see who may read it"),
+    }
+}
+
+fn state(home: &Home) -> Check {
+    let (path, us) = (home.dir(), rustix::process::geteuid().as_raw());
+    let place = shown(path);
+    let status = match path.metadata() {
+        Ok(status) => status,
+        Err(error) if is_missing(&error) => {
+            return ok("state", format!("{place} is not there; the daemon's first start makes it"));
+        }
+        Err(error) => return fail("state", format!("{place}: {error}"), "see who may enter it"),
+    };
+    match (entered_by(&status, us), home.rival()) {
+        (Err(problem), _) => {
+            let hint = "move it away, or name another one in RUBBER_DUCK_APP_SUPPORT";
+            fail("state", format!("{place} {problem}"), hint)
+        }
+        (Ok(Some(mode)), _) => {
+            let hint = format!("the daemon's next start closes it, or: chmod 700 '{place}'");
+            warn("state", format!("{place} can be entered by others (mode {mode:04o})"), hint)
+        }
+        (Ok(None), Some(rival)) => {
+            let message = format!("{place} is used; {} holds sessions too", shown(rival));
+            warn("state", message, "RUBBER_DUCK_APP_SUPPORT chooses; move away what is not needed")
+        }
+        (Ok(None), None) => ok("state", place),
+    }
+}
+
+/// The mode, if others may enter the directory.
+fn entered_by(status: &Metadata, us: u32) -> Result<Option<u32>, String> {
+    if !status.is_dir() {
+        return Err("is not a directory".to_owned());
+    }
+    if status.uid() != us {
+        return Err(format!("belongs to user {}, not to you (user {us})", status.uid()));
+    }
+    let mode = status.mode() & 0o7777;
+    Ok(Some(mode).filter(|mode| mode & 0o077 != 0))
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn shown(path: &Path) -> String {
+    display::path(&path.to_string_lossy(), std::env::var("HOME").ok().as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    fn home_at(dir: &Path) -> Home {
+        let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| dir.into());
+        Home::resolve_blocking(&var).unwrap()
+    }
+
+    fn status_of(home: &Home, name: &str) -> (CheckStatus, String) {
+        let checks = look_blocking(home, &|_| None);
+        let check = checks.into_iter().find(|check| check.name == name).unwrap();
+        assert_eq!(check.hint.is_some(), check.status != CheckStatus::Ok, "{check:?}");
+        (check.status, check.message)
+    }
+
+    fn statuses(home: &Home) -> Vec<(String, CheckStatus)> {
+        let checks = look_blocking(home, &|_| None);
+        checks.into_iter().map(|check| (check.name, check.status)).collect()
+    }
+
+    #[test]
+    fn a_fresh_machine_has_no_failure() {
+        use CheckStatus::{Ok, Warn};
+        let dir = tempfile::tempdir().unwrap();
+        let found = statuses(&home_at(&dir.path().join("none")));
+        let expected =
+            [("socket", Warn), ("config", Ok), ("log", Warn), ("metadata", Ok), ("state", Ok)];
+        assert_eq!(found, expected.map(|(name, status)| (name.to_owned(), status)));
+    }
+
+    #[test]
+    fn a_directory_in_use_is_all_right() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
+        let home = home_at(dir.path());
+        let _listener = UnixListener::bind(home.socket().path).unwrap();
+        for path in [home.log_file(), home.metadata(), home.config()] {
+            fs::write(path, "").unwrap();
+        }
+        assert!(statuses(&home).iter().all(|(_, status)| *status == CheckStatus::Ok));
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        let (status, message) = status_of(&home, "state");
+        assert_eq!(status, CheckStatus::Warn);
+        assert!(message.ends_with("can be entered by others (mode 0755)"), "{message}");
+    }
+
+    #[test]
+    fn what_cannot_work_fails_with_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home_at(dir.path());
+        fs::write(home.config(), "[worker]\nidle_minuts = 3\n").unwrap();
+        for path in [home.socket().path, home.log_file(), home.metadata()] {
+            fs::create_dir(path).unwrap();
+        }
+        for (name, part) in [
+            ("socket", "something else"),
+            ("config", "quackd.toml:2: unknown key"),
+            ("log", "not a file"),
+            ("metadata", "not a file"),
+        ] {
+            let (status, message) = status_of(&home, name);
+            assert_eq!(status, CheckStatus::Fail, "{name}");
+            assert!(message.contains(part), "{name}: {message}");
+        }
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(status_of(&home_at(&file), "state").0, CheckStatus::Fail);
+    }
+
+    #[test]
+    fn metadata_that_nobody_would_read_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home_at(dir.path());
+        let file = fs::File::create(home.metadata()).unwrap();
+        file.set_len(MAX_METADATA_BYTES + 1).unwrap();
+        assert_eq!(status_of(&home, "metadata").0, CheckStatus::Fail);
+    }
+
+    #[test]
+    fn two_directories_with_sessions_are_a_warning() {
+        let home_dir = tempfile::tempdir().unwrap();
+        let ours = home_dir.path().join(".local/state/quackd");
+        let rival = home_dir.path().join("Library/Application Support/RubberDuck");
+        for dir in [&ours, &rival] {
+            fs::create_dir_all(dir).unwrap();
+            fs::write(dir.join("metadata.json"), "{}").unwrap();
+            fs::set_permissions(dir, Permissions::from_mode(0o700)).unwrap();
+        }
+        let var = |name: &str| (name == "HOME").then(|| home_dir.path().into());
+        let (status, message) = status_of(&Home::resolve_blocking(&var).unwrap(), "state");
+        assert_eq!(status, CheckStatus::Warn);
+        assert!(message.contains("holds sessions too"), "{message}");
+    }
+}

@@ -1,0 +1,178 @@
+//! `quack doctor`: what works, what does not, and what to do about it. [`local`] looks at what can be
+//! seen without a daemon; the daemon adds what only it knows.
+
+mod local;
+
+use crate::args::DoctorArgs;
+use crate::connect::connect_only;
+use crate::display;
+use crate::exit::Exit;
+use crate::output::{DIM, GREEN, Output, RED, YELLOW};
+use quackd_client::ClientError;
+use quackd_home::Home;
+use quackd_protocol::client::{Check, CheckStatus, DoctorData, DoctorParams};
+use std::time::Duration;
+
+/// The order in which checks are shown. Those that are not named here come after them.
+const ORDER: [&str; 10] = [
+    "daemon",
+    "socket",
+    "config",
+    "log",
+    "metadata",
+    "sandbox",
+    "environment",
+    "providers",
+    "sessions",
+    "remote",
+];
+
+/// Longest wait for the daemon's checks: it may have a login shell asked, and waits for its disk.
+const DOCTOR_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Longest message that is shown, in characters.
+const MAX_MESSAGE: usize = 400;
+
+/// Runs the verb. Starts no daemon: that there is none is a finding.
+pub(crate) async fn run(args: DoctorArgs, output: Output) -> anyhow::Result<Exit> {
+    let checks = match Home::from_process_env_blocking() {
+        Ok(home) => {
+            let ours = local::look_blocking(&home, &|name| std::env::var(name).ok());
+            merge(ours, ask(args, output).await)
+        }
+        // Then there is nothing else to look at.
+        Err(error) => {
+            let problem = format!("{:#}", anyhow::Error::new(error));
+            vec![local::fail("state", problem, "without it no daemon can be found or started")]
+        }
+    };
+    let data = DoctorData { checks };
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&render(&data.checks))?;
+    }
+    let has_failed = data.checks.iter().any(|check| check.status == CheckStatus::Fail);
+    Ok(if has_failed { Exit::Failed } else { Exit::Ok })
+}
+
+/// The daemon's checks, or one that says why there are none.
+async fn ask(args: DoctorArgs, output: Output) -> Vec<Check> {
+    let daemon = match connect_only(output).await {
+        Ok(daemon) => daemon,
+        Err(error) => return vec![without_daemon(&error)],
+    };
+    let uptime = Duration::from_millis(daemon.daemon.uptime).as_secs();
+    let running =
+        local::ok("daemon", format!("Running (pid {}, uptime {uptime}s)", daemon.daemon.pid));
+    let params = DoctorParams { refresh_environment: args.refresh_environment };
+    match daemon.client.request::<_, DoctorData>("doctor", params, DOCTOR_TIMEOUT).await {
+        Ok(data) => merge(vec![running], data.checks),
+        Err(error) => {
+            let message = format!("{}, but gives no checks: {error}", running.message);
+            vec![local::warn("daemon", message, "`quack logs` may say why")]
+        }
+    }
+}
+
+fn without_daemon(error: &anyhow::Error) -> Check {
+    if matches!(error.downcast_ref(), Some(ClientError::NotRunning { .. })) {
+        let hint = "`quack logs` shows how the last one ended; `quack daemon` runs one here";
+        return local::warn("daemon", "Not running. Run `quack` to start.", hint);
+    }
+    let hint = "`quack logs` may say more; `quack stop` ends a daemon of another version";
+    local::fail("daemon", format!("Cannot be asked: {error:#}"), hint)
+}
+
+/// Ours, with the daemon's in the place of those of the same name, the rest of the daemon's after them;
+/// then in the one order. A failure of ours stays: the daemon may not have looked since it started.
+fn merge(ours: Vec<Check>, theirs: Vec<Check>) -> Vec<Check> {
+    let mut checks = ours;
+    for check in theirs {
+        match checks.iter_mut().find(|known| known.name == check.name) {
+            Some(known) if known.status != CheckStatus::Fail => *known = check,
+            Some(_) => {}
+            None => checks.push(check),
+        }
+    }
+    let place = |check: &Check| ORDER.iter().position(|name| *name == check.name);
+    checks.sort_by_key(|check| place(check).unwrap_or(ORDER.len()));
+    checks
+}
+
+fn render(checks: &[Check]) -> String {
+    let name = |check: &Check| display::cut(&check.name, 24);
+    let width = checks.iter().map(|check| name(check).chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for check in checks {
+        let (style, word) = match check.status {
+            CheckStatus::Ok => (GREEN, "ok"),
+            CheckStatus::Warn => (YELLOW, "warn"),
+            CheckStatus::Fail => (RED, "fail"),
+        };
+        let message = display::cut(&check.message, MAX_MESSAGE);
+        text.push_str(&format!("{style}{word:<4}{style:#}  {:<width$}  {message}\n", name(check)));
+        let hint = check.hint.as_deref().filter(|_| check.status != CheckStatus::Ok);
+        if let Some(hint) = hint {
+            let hint = display::cut(hint, MAX_MESSAGE);
+            text.push_str(&format!("{:width$}        {DIM}→ {hint}{DIM:#}\n", ""));
+        }
+    }
+    let worst = checks.iter().map(|check| check.status).max().unwrap_or(CheckStatus::Ok);
+    text.push_str(match worst {
+        CheckStatus::Ok => "\nAll checks passed.\n",
+        CheckStatus::Warn => "\nReady with warnings.\n",
+        CheckStatus::Fail => "\nSome checks failed.\n",
+    });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::local::{fail, ok, warn};
+    use super::*;
+
+    #[test]
+    fn the_daemon_replaces_what_we_saw_and_adds_what_only_it_knows() {
+        let ours = vec![
+            ok("socket", "/s"),
+            warn("metadata", "m", "h"),
+            fail("config", "broken", "h"),
+            ok("state", "/d"),
+        ];
+        let theirs = vec![
+            ok("other", "o"),
+            ok("sessions", "1 running"),
+            ok("config", "/c"),
+            ok("metadata", "mm"),
+            ok("daemon", "Running"),
+        ];
+        let merged = merge(ours, theirs);
+        let shown: Vec<_> = merged.iter().map(|c| (c.name.as_str(), c.message.as_str())).collect();
+        let expected = [
+            ("daemon", "Running"),
+            ("socket", "/s"),
+            ("config", "broken"),
+            ("metadata", "mm"),
+            ("sessions", "1 running"),
+            ("state", "/d"),
+            ("other", "o"),
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn the_list_says_what_to_do_and_ends_with_the_verdict() {
+        let mut checks = vec![ok("daemon", "Running"), warn("remote", "Disabled", "quack remote")];
+        checks.push(ok("evil\u{1b}", "a\nb"));
+        let plain = |checks: &[Check]| anstream::adapter::strip_str(&render(checks)).to_string();
+        assert_eq!(
+            plain(&checks),
+            "ok    daemon  Running\nwarn  remote  Disabled\n              → quack remote\n\
+             ok    evil\u{fffd}   a\u{fffd}b\n\nReady with warnings.\n"
+        );
+        assert!(plain(&checks[..1]).ends_with("\nAll checks passed.\n"));
+        checks.push(fail("config", "broken", "mend it"));
+        assert!(plain(&checks).ends_with("\nSome checks failed.\n"));
+    }
+}

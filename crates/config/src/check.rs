@@ -1,0 +1,182 @@
+//! What a text may be, key by key. The table of keys names these; each gives a verb phrase that says what
+//! the text must be and what it is.
+
+use crate::error::excerpt;
+use std::net::IpAddr;
+
+/// Longest text that a value may be, in bytes. Paths have at most 4,096.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// What `tracing` calls its levels.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// Holds for every text: it is shown on one line, and none of it can be a program's argument if it has
+/// a NUL.
+pub(crate) fn plain(text: &str) -> Result<(), String> {
+    if text.contains(char::is_control) {
+        return Err(format!("must be without control characters, not `{}`", excerpt(text)));
+    }
+    if MAX_TEXT_BYTES < text.len() {
+        return Err(format!("must have at most {MAX_TEXT_BYTES} bytes, not {}", text.len()));
+    }
+    Ok(())
+}
+
+/// A level, or levels for parts of the program: `info`, `warn,quackd_supervisor=debug`.
+pub(crate) fn log_filter(text: &str) -> Result<(), String> {
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_target = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_:-".contains(c))
+    };
+    let is_directive = |directive: &str| match directive.split_once('=') {
+        Some((target, level)) => is_target(target) && is_level(level),
+        None => is_level(directive),
+    };
+    if text.split(',').all(is_directive) {
+        return Ok(());
+    }
+    let levels = LEVELS.join(", ");
+    Err(format!("must be one of {levels}, or such as `info,target=debug`, not `{}`", excerpt(text)))
+}
+
+/// An address that a key is sent to: encrypted, unless it is on this machine.
+pub(crate) fn endpoint(text: &str) -> Result<(), String> {
+    let is_url = text.bytes().all(|b| b.is_ascii_graphic());
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    let host = host(rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let host = host.filter(|_| is_url);
+    // The rest of the text may hold a secret, so no more than the host is repeated.
+    match (scheme, host) {
+        ("https", Some(_)) => Ok(()),
+        ("http", Some(host)) if is_this_machine(host) => Ok(()),
+        ("http", Some(host)) => {
+            Err(format!("must be https:// for {}, since a key is sent there", excerpt(host)))
+        }
+        _ if rest.contains('@') => Err("must be without user name and password".to_owned()),
+        _ => Err("must be an address such as https://host:port/path".to_owned()),
+    }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The host of `host[:port]`, if that is what it is. Nothing else passes, so that no other reader of the
+/// same text can find another host in it.
+fn host(authority: &str) -> Option<&str> {
+    let end = match authority.strip_prefix('[') {
+        Some(inner) => inner.find(']')? + 2,
+        None => authority.find(':').unwrap_or(authority.len()),
+    };
+    let (host, port) = authority.split_at_checked(end)?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    let is_address = |c: char| c.is_ascii_hexdigit() || ".:[]".contains(c);
+    let is_host = if host.starts_with('[') {
+        host.chars().all(is_address)
+    } else {
+        !host.is_empty() && host.chars().all(is_name)
+    };
+    let is_port = port.is_empty() || port.strip_prefix(':')?.parse::<u16>().is_ok();
+    (is_host && is_port).then_some(host)
+}
+
+/// One word of an argument list; the first is the program.
+pub(crate) fn argument(index: usize, word: &str) -> Result<(), String> {
+    if index == 0 && word.trim().is_empty() {
+        return Err("must begin with a program".to_owned());
+    }
+    Ok(())
+}
+
+/// The name of an environment variable. Which it is, is the person's business: they wrote it.
+pub(crate) fn variable_name(_index: usize, word: &str) -> Result<(), String> {
+    let is_name = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !word.starts_with(|c: char| c.is_ascii_digit());
+    if is_name && !word.is_empty() {
+        return Ok(());
+    }
+    Err(format!("must hold names of variables, such as \"JAVA_OPTS\", not `{}`", excerpt(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_filter_is_a_level_or_levels_of_parts() {
+        for good in ["info", "DEBUG", "off", "warn,quackd_supervisor=debug", "a::b-c=trace,error"] {
+            assert_eq!(log_filter(good), Ok(()), "{good}");
+        }
+        for bad in
+            ["", "loud", "info,", "info, debug", "quackd_supervisor", "=info", "a=", "[s]=info"]
+        {
+            let message = log_filter(bad).unwrap_err();
+            assert!(message.starts_with("must be one of off, error,"), "{bad}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_key_travels_encrypted_or_stays_on_this_machine() {
+        for good in [
+            "https://api.exa.ai/search",
+            "https://proxy.example:8443",
+            "https://[2001:db8::1]:443/x?y#z",
+            "http://localhost:9",
+            "http://127.0.0.1:8080/search",
+            "http://127.9.9.9",
+            "http://LOCALHOST/",
+            "http://[::1]/search",
+        ] {
+            assert_eq!(endpoint(good), Ok(()), "{good}");
+        }
+        for (bad, part) in [
+            ("http://api.exa.ai/?key=secret", "must be https:// for api.exa.ai, since"),
+            ("http://0.0.0.0/", "must be https://"),
+            ("http://localhost.example/", "must be https://"),
+            ("http://127.0.0.1.example/", "must be https://"),
+            ("https://me:secret@host/", "without user name"),
+            ("http://localhost:80@evil.example/", "without user name"),
+            ("http://localhost\\@evil.example/", "without user name"),
+            ("http://localhost\\.evil.example/", "an address"),
+            ("http://[::1].evil.example/", "an address"),
+            ("http://[::1/", "an address"),
+            ("https://host:99999/", "an address"),
+            ("https://host:port/", "an address"),
+            ("https://ho st/", "an address"),
+            ("https://höst/", "an address"),
+            ("https:///search", "an address"),
+            ("ftp://host/?key=secret", "an address"),
+            ("host", "an address"),
+            ("", "an address"),
+        ] {
+            let message = endpoint(bad).unwrap_err();
+            assert!(message.contains(part) && !message.contains("secret"), "{bad}: {message}");
+        }
+    }
+
+    #[test]
+    fn names_of_variables_are_names_and_secret_looking_ones_too() {
+        for good in ["A", "_x9", "OPENAI_API_KEY"] {
+            assert_eq!(variable_name(0, good), Ok(()), "{good}");
+        }
+        for bad in ["", "9A", "A=B", "A B", "Ä", "A-B"] {
+            assert!(variable_name(3, bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_arguments_begins_with_a_program_and_may_have_empty_ones_after_it() {
+        assert_eq!((argument(0, "ssh"), argument(1, "")), (Ok(()), Ok(())));
+        assert!(argument(0, " ").is_err());
+    }
+
+    #[test]
+    fn texts_are_one_line_and_bounded() {
+        assert_eq!(plain("host:/päth"), Ok(()));
+        for bad in ["a\nb", "a\0", "\u{7f}", "\u{9b}x", &"x".repeat(MAX_TEXT_BYTES + 1)] {
+            assert!(plain(bad).is_err(), "{bad:.9}");
+        }
+    }
+}

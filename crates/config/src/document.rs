@@ -1,0 +1,115 @@
+//! The file's text: from TOML to the keys it sets, each with its line. Used by [`crate::load_blocking`].
+
+use crate::error::{excerpt, one_line};
+use crate::nearest::nearest;
+use crate::{Config, ConfigError, Origin, keys};
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What the file sets under one name, and where the name stands.
+struct Leaf<'a> {
+    /// From the root, a part in quotes if it needs them: such a name is no key of ours.
+    name: String,
+    /// In bytes from the beginning.
+    at: usize,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+/// Sets in `config` what the text says. The first error from the top is the one that is told.
+pub(crate) fn apply(config: &mut Config, path: &Path, text: &str) -> Result<(), ConfigError> {
+    let document = DeTable::parse(text).map_err(|error| {
+        let (line, column) = position(text, error.span().map_or(0, |span| span.start));
+        let message = one_line(error.message());
+        ConfigError::Syntax { path: path.to_owned(), line, column, message }
+    })?;
+    let mut leaves = leaves(document.get_ref());
+    leaves.sort_by_key(|leaf| leaf.at);
+    let line_of = |at| position(text, at).0;
+    for Leaf { name, at, value } in leaves {
+        let refused = |at, message| ConfigError::Value {
+            path: path.to_owned(),
+            line: line_of(at),
+            key: name.clone(),
+            message,
+        };
+        if let Some(key) = keys().iter().find(|key| key.name() == name) {
+            let origin = Origin::File { path: path.to_owned(), line: line_of(at) };
+            key.kind.read(config, value, origin).map_err(|e| refused(e.at, e.message))?;
+        } else if is_table_of_ours(&name) {
+            return Err(refused(
+                at,
+                format!("must be a table: write `[{name}]` on a line of its own"),
+            ));
+        } else {
+            return Err(ConfigError::UnknownKey {
+                path: path.to_owned(),
+                line: line_of(at),
+                nearest: nearest(&name).map(str::to_owned),
+                key: name,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn is_table_of_ours(name: &str) -> bool {
+    keys().iter().any(|key| key.path().0 == name)
+}
+
+/// What stands in our tables, and whatever else stands in the root. Goes no deeper, whatever is there.
+fn leaves<'a>(root: &'a DeTable<'a>) -> Vec<Leaf<'a>> {
+    let mut leaves = Vec::new();
+    for (name, value) in root {
+        let table = quoted(name.get_ref());
+        match value.get_ref().as_table().filter(|_| is_table_of_ours(&table)) {
+            Some(inner) => leaves.extend(inner.iter().map(|(name, value)| Leaf {
+                name: format!("{table}.{}", quoted(name.get_ref())),
+                at: name.span().start,
+                value,
+            })),
+            None => leaves.push(Leaf { name: table, at: name.span().start, value }),
+        }
+    }
+    leaves
+}
+
+/// One part of a name as it has to be written, and not a long one.
+fn quoted(part: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !part.is_empty() && part.chars().all(is_bare) {
+        excerpt(part)
+    } else {
+        format!("\"{}\"", excerpt(part))
+    }
+}
+
+/// Line and column, from 1, of what begins `at` so many bytes.
+pub(crate) fn position(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..text.floor_char_boundary(at)).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    let column = before.get(line_start..).unwrap_or_default().chars().count();
+    (before.matches('\n').count() + 1, column + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_counts_lines_and_characters_from_one() {
+        let text = "äb\ncd\n";
+        let found = [0, 2, 3, 4, 6, 7, 999].map(|at| position(text, at));
+        assert_eq!(found, [(1, 1), (1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 1)]);
+        assert_eq!((position("", 0), position("ä", 1)), ((1, 1), (1, 1)));
+    }
+
+    #[test]
+    fn a_name_in_quotes_with_a_dot_is_no_key() {
+        assert_eq!(quoted("worker.idle_minutes"), "\"worker.idle_minutes\"");
+        assert_eq!(
+            [quoted(""), quoted("a-B_9"), quoted("a\nb")],
+            ["\"\"", "a-B_9", "\"a\u{fffd}b\""]
+        );
+    }
+}

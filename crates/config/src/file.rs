@@ -1,0 +1,104 @@
+//! The one file: which it is, and its text. Used by [`crate::load_blocking`] and by who shows the path.
+
+use crate::ConfigError;
+use crate::document::position;
+use crate::error::excerpt;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// Largest configuration file that is read, in bytes. The longest sensible one has a few hundred.
+pub const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
+
+/// The file that is read: the one that `QUACKD_CONFIG` names, else `default`. The second value says
+/// whether it was named; then it must exist. A blank variable counts as unset.
+///
+/// # Errors
+/// [`ConfigError::Environment`] if the path is relative: the daemon works in another directory than the
+/// verb that starts it, and each would find another file.
+pub fn locate(
+    default: PathBuf,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(PathBuf, bool), ConfigError> {
+    const VARIABLE: &str = "QUACKD_CONFIG";
+    let Some(named) = env(VARIABLE) else { return Ok((default, false)) };
+    let named = named.trim();
+    if named.is_empty() {
+        return Ok((default, false));
+    }
+    if !Path::new(named).is_absolute() {
+        let message = format!("must be an absolute path, not `{}`", excerpt(named));
+        return Err(ConfigError::Environment { variable: VARIABLE, message });
+    }
+    Ok((named.into(), true))
+}
+
+/// The file's text, `None` if there is none and `explicit` does not say that there must be one.
+pub(crate) fn read_blocking(path: &Path, explicit: bool) -> Result<Option<String>, ConfigError> {
+    let refused = |reason| ConfigError::Read { path: path.to_owned(), reason };
+    let file = match open_blocking(path) {
+        Ok(file) => file,
+        // A link that leads nowhere was meant to lead to a file.
+        Err(error) if !explicit && is_missing(&error) && path.symlink_metadata().is_err() => {
+            return Ok(None);
+        }
+        Err(error) => return Err(refused(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(refused)?;
+    if MAX_CONFIG_BYTES < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
+        return Err(ConfigError::TooBig { path: path.to_owned() });
+    }
+    let not_text = |text: &str, at, message: &str| {
+        let (line, column) = position(text, at);
+        ConfigError::Syntax { path: path.to_owned(), line, column, message: message.to_owned() }
+    };
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let text = String::from_utf8_lossy(error.as_bytes());
+        not_text(&text, error.utf8_error().valid_up_to(), "this is not UTF-8 text")
+    })?;
+    // The parser takes it for the beginning of a key and complains about what follows.
+    match text.find('\0') {
+        Some(at) => Err(not_text(&text, at, "this is a NUL character and not text")),
+        None => Ok(Some(text)),
+    }
+}
+
+/// Opens without waiting: a FIFO has no writer, and a device may never answer.
+fn open_blocking(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let kind = file.metadata()?.file_type();
+    match kind {
+        kind if kind.is_file() => Ok(file),
+        kind if kind.is_dir() => Err(io::Error::other("it is a directory")),
+        _ => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// A path below a file cannot exist either; who needs that directory says more about it.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_that_is_named_wins_and_must_be_there() {
+        let of = |named: Option<&str>| {
+            let named = named.map(str::to_owned);
+            locate("/state/quackd.toml".into(), &|name| {
+                if name == "QUACKD_CONFIG" { named.clone() } else { None }
+            })
+        };
+        let default = || ("/state/quackd.toml".into(), false);
+        assert_eq!(of(None).unwrap(), default());
+        assert_eq!(of(Some(" ")).unwrap(), default());
+        assert_eq!(of(Some("/etc/duck.toml\n")).unwrap(), ("/etc/duck.toml".into(), true));
+        let refused = of(Some("./duck.toml")).unwrap_err().to_string();
+        assert_eq!(refused, "QUACKD_CONFIG must be an absolute path, not `./duck.toml`");
+    }
+}

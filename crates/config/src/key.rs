@@ -1,0 +1,183 @@
+//! The table of keys: each is defined here and nowhere else. Reading, `quack config show` and
+//! docs/configuration.md are made from it; what a key is when nobody says otherwise is in `config.rs`.
+
+use crate::Config;
+use crate::check;
+use crate::kind::{Field, Kind};
+use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
+use serde_json::Value as Json;
+
+/// One key of the configuration.
+#[derive(Debug)]
+pub struct Key {
+    name: &'static str,
+    about: &'static str,
+    pub(crate) kind: Kind,
+}
+
+impl Key {
+    /// The name from the file's root, such as `worker.idle_minutes`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What it is for: one sentence in Markdown.
+    #[must_use]
+    pub fn about(&self) -> &'static str {
+        self.about
+    }
+
+    /// What its value may be, for people.
+    #[must_use]
+    pub fn values(&self) -> String {
+        self.kind.values()
+    }
+
+    /// The value if nobody says otherwise.
+    #[must_use]
+    pub fn default(&self) -> Json {
+        self.kind.show(&Config::default()).0
+    }
+
+    /// The environment variable that wins over the file.
+    #[must_use]
+    pub fn variable(&self) -> Option<&'static str> {
+        self.kind.variable()
+    }
+
+    /// The table that the key stands in, and its name there.
+    pub(crate) fn path(&self) -> (&'static str, &'static str) {
+        self.name.split_once('.').unwrap_or(("", self.name))
+    }
+}
+
+/// Every key, table by table.
+#[must_use]
+pub fn keys() -> &'static [Key] {
+    KEYS
+}
+
+/// Where in [`Config`] a key's value is kept.
+macro_rules! field {
+    ($table:ident . $name:ident) => {
+        Field { get: |config| &config.$table.$name, get_mut: |config| &mut config.$table.$name }
+    };
+}
+
+static KEYS: &[Key] = &[
+    Key {
+        name: "worker.idle_minutes",
+        about: "A worker that had no call for so many minutes is ended; the next call starts a new one.",
+        kind: Kind::Time { field: field!(worker.idle), unit_s: 60, min: 1, max: 24 * 60 },
+    },
+    Key {
+        name: "worker.max_live",
+        about: "So many workers may live at the same time.",
+        kind: Kind::Count { field: field!(worker.max_live), min: 1, max: MAX_WORKERS as u64 },
+    },
+    Key {
+        name: "worker.launcher",
+        about: "Words put before the command line that starts a worker; the first is a program.",
+        kind: Kind::Words {
+            field: field!(worker.launcher),
+            values: "an array of strings",
+            check: check::argument,
+        },
+    },
+    Key {
+        name: "tools.default_timeout_s",
+        about: "A tool call that names no deadline has so many seconds.",
+        kind: Kind::Time {
+            field: field!(tools.default_timeout),
+            unit_s: 1,
+            min: 1,
+            max: MAX_TOOL_DEADLINE.as_secs(),
+        },
+    },
+    Key {
+        name: "tools.respect_ignore_files",
+        about: "`grep_search` leaves out what `.gitignore` and `.ignore` name.",
+        kind: Kind::Switch { field: field!(tools.respect_ignore_files) },
+    },
+    Key {
+        name: "tools.env",
+        about: "Variables that commands get besides the usual ones, by name.",
+        kind: Kind::Words {
+            field: field!(tools.env),
+            values: "an array of names",
+            check: check::variable_name,
+        },
+    },
+    Key {
+        name: "environment.login_shell",
+        about: "Commands get the environment of your login shell, such as its `PATH`.",
+        kind: Kind::Switch { field: field!(environment.login_shell) },
+    },
+    Key {
+        name: "log.level",
+        about: "How much the log says, in all or by part, such as `info,quackd_supervisor=debug`.",
+        kind: Kind::Text {
+            field: field!(log.level),
+            values: "off, error, warn, info, debug, trace",
+            variable: Some("QUACKD_LOG"),
+            check: check::log_filter,
+        },
+    },
+    Key {
+        name: "web_search.endpoint",
+        about: "Where `web_search` sends its query and your Exa key.",
+        kind: Kind::Text {
+            field: field!(web_search.endpoint),
+            values: "https://…, or http:// to this machine",
+            variable: Some("QUACKD_EXA_ENDPOINT"),
+            check: check::endpoint,
+        },
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::to_toml;
+    use std::collections::BTreeSet;
+    use std::fmt::Write as _;
+
+    /// The table of docs/configuration.md.
+    fn markdown() -> String {
+        let mut text = "| key | value | default | what it does |\n|---|---|---|---|\n".to_owned();
+        for key in keys() {
+            let variable = key.variable().map(|name| format!(" `{name}` wins over it."));
+            // Writing to a String cannot fail.
+            let _never = writeln!(
+                text,
+                "| `{}` | {} | `{}` | {}{} |",
+                key.name,
+                key.values(),
+                to_toml(&key.default()),
+                key.about,
+                variable.unwrap_or_default()
+            );
+        }
+        text
+    }
+
+    #[test]
+    fn every_key_stands_in_one_table_and_has_a_sentence() {
+        let names: BTreeSet<&str> = keys().iter().map(Key::name).collect();
+        assert_eq!(names.len(), keys().len());
+        for key in keys() {
+            assert_eq!(key.name.split('.').count(), 2, "{}", key.name);
+            assert!(key.about.ends_with('.') && !key.about.contains('|'), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn the_document_has_the_table() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let table: String =
+            page.split_inclusive('\n').filter(|line| line.starts_with('|')).collect();
+        assert_eq!(table, markdown(), "docs/configuration.md differs from the table of keys");
+    }
+}

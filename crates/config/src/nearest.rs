@@ -1,0 +1,64 @@
+//! The key that was probably meant. Used for the error about an unknown one.
+
+use crate::keys;
+use std::collections::BTreeSet;
+
+/// Longest name that is compared, in bytes: comparing takes time and memory in proportion.
+const MAX_COMPARED_BYTES: usize = 64;
+
+/// The key or table that `unknown` is a slip of: at most a third of its characters differ, and at most
+/// three. A name that stands in the wrong table, or in none, finds its key too.
+pub(crate) fn nearest(unknown: &str) -> Option<&'static str> {
+    if MAX_COMPARED_BYTES < unknown.len() {
+        return None;
+    }
+    let unknown = unknown.to_lowercase();
+    let tables: BTreeSet<&str> = keys().iter().map(|key| key.path().0).collect();
+    let whole = tables.into_iter().chain(keys().iter().map(|key| key.name()));
+    closest(&unknown, whole.map(|name| (name, name))).or_else(|| {
+        let last = unknown.rsplit('.').next().unwrap_or(&unknown);
+        closest(last, keys().iter().map(|key| (key.path().1, key.name())))
+    })
+}
+
+/// The answer beside the candidate with the smallest distance, if that is small.
+fn closest(
+    unknown: &str,
+    candidates: impl Iterator<Item = (&'static str, &'static str)>,
+) -> Option<&'static str> {
+    let limit = (unknown.chars().count() / 3).clamp(1, 3);
+    candidates
+        .map(|(candidate, answer)| (strsim::osa_distance(unknown, candidate), answer))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, answer)| answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_finds_its_key_and_another_word_finds_none() {
+        for (unknown, expected) in [
+            ("worker.idle_minuts", Some("worker.idle_minutes")),
+            ("worker.idle-minutes", Some("worker.idle_minutes")),
+            ("Worker.Max_Live", Some("worker.max_live")),
+            ("worker.max_lvie", Some("worker.max_live")),
+            ("log.lvl", Some("log.level")),
+            ("workr", Some("worker")),
+            ("web-search", Some("web_search")),
+            // In the wrong table, and in none.
+            ("worker.env", Some("tools.env")),
+            ("idle_minutes", Some("worker.idle_minutes")),
+            ("launcher", Some("worker.launcher")),
+            ("worker.nice", None),
+            ("sandbox", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(unknown), expected, "{unknown}");
+        }
+        assert_eq!(nearest(&"worker.idle_minutes".repeat(50_000)), None);
+    }
+}

@@ -1,0 +1,384 @@
+//! The configuration as it comes from real files and from variables: precedence, ranges, errors with their
+//! places, and files that no sane person writes.
+
+#[cfg(test)]
+mod tests {
+    use quackd_config::{Config, ConfigError, MAX_CONFIG_BYTES, Origin, Setting, load_blocking};
+    use std::path::{Path, PathBuf};
+    use std::sync::mpsc;
+    use std::time::Duration;
+    use tempfile::TempDir;
+
+    /// Longest time for anything here; a file that is waited for would take for ever.
+    const SOON: Duration = Duration::from_secs(20);
+
+    struct World(TempDir);
+
+    impl World {
+        fn new(content: impl AsRef<[u8]>) -> Self {
+            let world = Self(tempfile::tempdir().unwrap());
+            std::fs::write(world.file(), content).unwrap();
+            world
+        }
+
+        fn file(&self) -> PathBuf {
+            self.0.path().join("quackd.toml")
+        }
+
+        fn load(&self) -> Result<Config, ConfigError> {
+            load_within(&self.file(), true)
+        }
+    }
+
+    /// Loads on a thread with the stack that a thread has by default, and fails if it does not end.
+    fn load_within(path: &Path, explicit: bool) -> Result<Config, ConfigError> {
+        let (done, result) = mpsc::channel();
+        let path = path.to_owned();
+        std::thread::spawn(move || {
+            let loaded = load_blocking(&path, explicit, &|_| None);
+            // Who has stopped waiting has failed already.
+            drop(done.send(loaded));
+        });
+        result.recv_timeout(SOON).expect("loading ends")
+    }
+
+    fn load(content: impl AsRef<[u8]>) -> Result<Config, ConfigError> {
+        World::new(content).load()
+    }
+
+    /// The error as it is shown, without the directory.
+    #[track_caller]
+    fn error(content: impl AsRef<[u8]>) -> String {
+        let world = World::new(content);
+        let shown = world.load().unwrap_err().to_string();
+        assert!(!shown.contains('\n'), "{shown}");
+        let directory = format!("{}/", world.0.path().display());
+        shown.strip_prefix(&directory).expect("begins with the file").to_owned()
+    }
+
+    fn everything() -> &'static str {
+        "# everything\n[worker]\nidle_minutes = 1_0\nmax_live = 0x10\nlauncher = [\"nice\", \"-n\",\n  \"\"]\n\
+         [tools]\ndefault_timeout_s = 600\nrespect_ignore_files = true\nenv = [\"OPENAI_API_KEY\"]\n\
+         [environment]\nlogin_shell = false\n[log]\nlevel = \"debug\"\n[web_search]\n\
+         endpoint = \"http://localhost:1/\"\n"
+    }
+
+    #[test]
+    fn everything_can_be_set_and_knows_its_line() {
+        let world = World::new(everything());
+        let config = world.load().unwrap();
+        fn setting<T>(path: &Path, line: usize, value: T) -> Setting<T> {
+            Setting { value, origin: Origin::File { path: path.to_owned(), line } }
+        }
+        let file = &world.file();
+        let mut expected = Config::default();
+        expected.worker.idle = setting(file, 3, Duration::from_secs(600));
+        expected.worker.max_live = setting(file, 4, 16);
+        let launcher = ["nice", "-n", ""].map(str::to_owned).to_vec();
+        expected.worker.launcher = setting(file, 5, launcher);
+        expected.tools.default_timeout = setting(file, 8, Duration::from_secs(600));
+        expected.tools.respect_ignore_files = setting(file, 9, true);
+        expected.tools.env = setting(file, 10, vec!["OPENAI_API_KEY".to_owned()]);
+        expected.environment.login_shell = setting(file, 12, false);
+        expected.log.level = setting(file, 14, "debug".to_owned());
+        expected.web_search.endpoint = setting(file, 16, "http://localhost:1/".to_owned());
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn tables_and_dotted_keys_say_the_same() {
+        let dotted = load("worker.idle_minutes = 5\nworker.max_live = 2\n").unwrap();
+        let inline = load("worker = { idle_minutes = 5, max_live = 2 }\n").unwrap();
+        let crlf = load("[worker]\r\nidle_minutes = 5\r\nmax_live = 2\r\n").unwrap();
+        for config in [dotted, inline, crlf] {
+            let worker = (config.worker.idle.value, config.worker.max_live.value);
+            assert_eq!(worker, (Duration::from_secs(300), 2));
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_a_file_that_says_the_same_again() {
+        let values = |config: &Config| -> Vec<_> {
+            config.entries().into_iter().map(|entry| (entry.key, entry.value)).collect()
+        };
+        for content in [everything(), "", "worker.launcher = ['a\"b\\c', 'é 🦆']\n"] {
+            let config = load(content).unwrap();
+            let shown: Vec<String> = config.entries().iter().map(|e| e.to_toml()).collect();
+            let again = load(shown.join("\n")).unwrap();
+            assert_eq!(values(&again), values(&config), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_means_the_defaults_unless_it_was_named() {
+        let world = World::new("");
+        let missing = world.0.path().join("no/such/file.toml");
+        let below_a_file = world.file().join("quackd.toml");
+        for path in [&missing, &below_a_file] {
+            assert_eq!(load_within(path, false).unwrap(), Config::default());
+            let error = load_within(path, true).unwrap_err();
+            assert!(matches!(error, ConfigError::Read { .. }), "{error}");
+            assert!(error.to_string().starts_with(&format!("cannot read {}: ", path.display())));
+        }
+        for empty in ["", "\u{feff}", "# nothing\n", "[worker]\n"] {
+            assert_eq!(load(empty).unwrap(), Config::default(), "{empty:?}");
+        }
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
+        let with = |content: &str, variables: &[(&str, &str)]| {
+            let world = World::new(content);
+            load_blocking(&world.file(), true, &|name| {
+                let found = variables.iter().find(|(variable, _)| *variable == name)?;
+                Some(found.1.to_owned())
+            })
+        };
+        let file = "log.level = \"warn\"\nweb_search.endpoint = \"https://file.example/\"\n";
+        let log = |config: Config| (config.log.level.value, config.log.level.origin.to_string());
+        assert_eq!(log(with("", &[]).unwrap()), ("info".into(), "default".into()));
+        let (level, origin) = log(with(file, &[]).unwrap());
+        assert!(level == "warn" && origin.ends_with("/quackd.toml:1"), "{level} {origin}");
+        let variables = [("QUACKD_LOG", " debug\n"), ("QUACKD_EXA_ENDPOINT", "http://[::1]:9/")];
+        let config = with(file, &variables).unwrap();
+        assert_eq!(
+            config.web_search.endpoint,
+            Setting {
+                value: "http://[::1]:9/".to_owned(),
+                origin: Origin::Environment { variable: "QUACKD_EXA_ENDPOINT" }
+            }
+        );
+        assert_eq!(log(config), ("debug".into(), "QUACKD_LOG".into()));
+        // A blank variable is none.
+        assert_eq!(log(with(file, &[("QUACKD_LOG", " ")]).unwrap()).0, "warn");
+        // What the file says must hold all the same.
+        assert!(with("log.level = \"loud\"", &variables).is_err());
+        let error = with("", &[("QUACKD_LOG", "loud\u{1b}")]).unwrap_err();
+        assert!(matches!(error, ConfigError::Environment { variable: "QUACKD_LOG", .. }));
+        assert_eq!(
+            error.to_string(),
+            "QUACKD_LOG must be without control characters, not `loud\u{fffd}`"
+        );
+    }
+
+    #[test]
+    fn numbers_are_taken_from_the_first_to_the_last_of_their_range() {
+        for (key, min, max) in [
+            ("worker.idle_minutes", 1, 1440),
+            ("worker.max_live", 1, 1200),
+            ("tools.default_timeout_s", 1, 600),
+        ] {
+            for good in [min, max] {
+                let config = load(format!("{key} = {good}\n")).unwrap();
+                let entry = config.entries().into_iter().find(|entry| entry.key == key).unwrap();
+                assert_eq!(entry.value, good, "{key}");
+            }
+            for bad in [(min - 1).to_string(), (max + 1).to_string(), "-1".into(), "9".repeat(30)] {
+                let expected = format!(
+                    "quackd.toml:2: `{key}` must be a whole number from {min} to {max}, not {bad}"
+                );
+                assert_eq!(error(format!("\n{key} = {bad}\n")), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_told_with_what_it_must_be() {
+        for (line, message) in [
+            (
+                "worker.idle_minutes = 1.5",
+                "`worker.idle_minutes` must be a whole number from 1 to 1440, not a float",
+            ),
+            (
+                "worker.idle_minutes = '5'",
+                "`worker.idle_minutes` must be a whole number from 1 to 1440, not a string",
+            ),
+            (
+                "worker.max_live = [1]",
+                "`worker.max_live` must be a whole number from 1 to 1200, not an array",
+            ),
+            (
+                "tools.respect_ignore_files = 1",
+                "`tools.respect_ignore_files` must be true or false, not an integer",
+            ),
+            (
+                "environment.login_shell = {}",
+                "`environment.login_shell` must be true or false, not a table",
+            ),
+            ("log.level = 3", "`log.level` must be a string, not an integer"),
+            ("tools.env = 'PATH'", "`tools.env` must be an array of strings, not a string"),
+            ("tools.env = [1979-05-27]", "`tools.env` must hold strings only, not a datetime"),
+            (
+                "tools.env = ['A=B']",
+                "`tools.env` must hold names of variables, such as \"JAVA_OPTS\", not `A=B`",
+            ),
+            ("worker.launcher = ['']", "`worker.launcher` must begin with a program"),
+            (
+                "worker.launcher = ['a', \"b\\u0000\"]",
+                "`worker.launcher` must be without control characters, not `b\u{fffd}`",
+            ),
+            (
+                "web_search.endpoint = 'exa'",
+                "`web_search.endpoint` must be an address such as https://host:port/path",
+            ),
+            ("worker = 3", "`worker` must be a table: write `[worker]` on a line of its own"),
+            ("[[worker]]", "`worker` must be a table: write `[worker]` on a line of its own"),
+        ] {
+            assert_eq!(error(format!("# one\n\n{line}\n")), format!("quackd.toml:3: {message}"));
+        }
+        let many = format!("tools.env = [{}]", "'A',".repeat(257));
+        assert_eq!(
+            error(many),
+            "quackd.toml:1: `tools.env` must have at most 256 strings, not 257"
+        );
+    }
+
+    #[test]
+    fn an_element_of_a_list_is_told_with_its_own_line() {
+        let content = "[tools]\nenv = [\n  \"A\",\n  \"B-C\",\n]\n";
+        assert!(error(content).starts_with("quackd.toml:4: `tools.env` must hold names"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_told_with_its_line_and_the_nearest_one() {
+        for (content, message) in [
+            (
+                "\n[worker]\nidle_minuts = 5\n",
+                "3: unknown key `worker.idle_minuts`; did you mean `worker.idle_minutes`?",
+            ),
+            ("[workers]\nidle_minutes = 5\n", "1: unknown key `workers`; did you mean `worker`?"),
+            (
+                "idle_minutes = 5\n",
+                "1: unknown key `idle_minutes`; did you mean `worker.idle_minutes`?",
+            ),
+            (
+                "[worker.limits]\nmemory = 5\n",
+                "1: unknown key `worker.limits`; docs/configuration.md has the list",
+            ),
+            (
+                "'worker.max_live' = 5\n",
+                "1: unknown key `\"worker.max_live\"`; did you mean `worker.max_live`?",
+            ),
+            (
+                "\"\\u001b[2J\" = 5\n",
+                "1: unknown key `\"\u{fffd}[2J\"`; docs/configuration.md has the list",
+            ),
+        ] {
+            assert_eq!(error(content), format!("quackd.toml:{message}"));
+        }
+        let long = error(format!("{} = 1", "k".repeat(1_000_000)));
+        assert!(long.len() < 250, "{}", long.len());
+    }
+
+    #[test]
+    fn of_several_errors_the_first_from_the_top_is_told() {
+        let worker = "[worker]\nmax_live = 0\n";
+        let tools = "[tools]\nnonsense = 1\nenv = 3\n";
+        assert!(error(format!("{worker}{tools}")).starts_with("quackd.toml:2: `worker.max_live`"));
+        assert!(error(format!("{tools}{worker}")).starts_with("quackd.toml:2: unknown key `tools"));
+    }
+
+    #[test]
+    fn what_is_not_toml_is_told_with_line_and_column() {
+        for (content, place) in [
+            ("[worker]\nidle_minutes = = 3\n", "2:16: "),
+            ("[worker]\nidle_minutes\n", "2:13: "),
+            ("[worker\n", "1:8: "),
+            ("a = \"no end", "1:"),
+            ("[worker]\nmax_live = 1\nmax_live = 2\n", "3:1: "),
+            ("[worker]\n[tools]\n[worker]\n", "3:2: "),
+        ] {
+            let shown = error(content);
+            assert!(shown.starts_with(&format!("quackd.toml:{place}")), "{content:?}: {shown}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_told_with_their_place() {
+        assert_eq!(error(b"# \xc3\xa4\na = '\xff'\n"), "quackd.toml:2:6: this is not UTF-8 text");
+        let nul = "this is a NUL character and not text";
+        assert_eq!(error("[log]\nlevel = 'a\0'\n"), format!("quackd.toml:2:11: {nul}"));
+        assert_eq!(error(vec![0; 100_000]), format!("quackd.toml:1:1: {nul}"));
+    }
+
+    #[test]
+    fn a_file_of_a_mebibyte_is_read_and_one_byte_more_is_refused() {
+        let size = usize::try_from(MAX_CONFIG_BYTES).unwrap();
+        let mut content = "#".repeat(size);
+        assert_eq!(load(&content).unwrap(), Config::default());
+        content.push('#');
+        assert_eq!(error(&content), "quackd.toml is larger than 1 MiB");
+    }
+
+    #[test]
+    fn a_mebibyte_of_nesting_ends_in_an_error_and_nowhere_else() {
+        const SIZE: usize = 1024 * 1024;
+        for content in [
+            format!("a = {}", "[".repeat(SIZE - 4)),
+            format!("a = {}", "{a=".repeat(SIZE / 3 - 4)),
+            format!("{}a = 1", "a.".repeat(SIZE / 2 - 4)),
+            format!("[{}a]", "a.".repeat(SIZE / 2 - 4)),
+            "[[a]]\n".repeat(SIZE / 6),
+            "\"".repeat(SIZE),
+            "'''".repeat(SIZE / 3),
+            "a.b.c.d = 1\n".repeat(SIZE / 12),
+            (0..SIZE / 12).map(|n| format!("[k{n}]\n")).collect(),
+        ] {
+            let shown = error(&content);
+            assert!(shown.len() < 400, "{}", shown.len());
+        }
+    }
+
+    #[test]
+    fn what_nests_as_deep_as_it_can_is_read_without_exhausting_the_stack() {
+        // Each limit of the parser by itself is kept: together they allow some six thousand levels.
+        let deep = format!("{}b", "b.".repeat(78));
+        let value = (0..78).fold("1".to_owned(), |value, _| format!("{{{deep} = {value}}}"));
+        let shown = error(format!("[{deep}]\n{deep} = {value}\n"));
+        assert_eq!(shown, "quackd.toml:1: unknown key `b`; docs/configuration.md has the list");
+    }
+
+    #[test]
+    fn a_link_is_followed_and_what_is_no_file_is_refused_without_waiting() {
+        let world = World::new("worker.max_live = 3\n");
+        let at = |name: &str| world.0.path().join(name);
+        std::os::unix::fs::symlink(world.file(), at("link")).unwrap();
+        assert_eq!(load_within(&at("link"), false).unwrap().worker.max_live.value, 3);
+        std::os::unix::fs::symlink(at("nowhere"), at("dangling")).unwrap();
+        std::os::unix::fs::symlink(at("loop"), at("loop")).unwrap();
+        let mut paths = vec![at("dangling"), at("loop"), at("."), "/dev/null".into()];
+        // rustix makes no FIFO on macOS.
+        #[cfg(target_os = "linux")]
+        {
+            let kind = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), kind, 0o600.into(), 0).unwrap();
+            paths.push(at("fifo"));
+            paths.push("/dev/zero".into());
+        }
+        for path in paths {
+            let error = load_within(&path, false).unwrap_err();
+            assert!(matches!(error, ConfigError::Read { .. }), "{path:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_documents_example_is_a_configuration_and_its_errors_are_ours() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let block = |kind: &str| {
+            let (_, rest) = page.split_once(&format!("```{kind}\n")).unwrap();
+            rest.split_once("```").unwrap().0
+        };
+        assert_ne!(load(block("toml")).unwrap(), Config::default());
+        for (content, line) in [
+            ("\n\n\n\n\n[worker]\nidle_minuts = 1\n", 0),
+            ("\n\n\n\n\n\n\n\ntools.default_timeout_s = 0\n", 1),
+            ("[log]\n\nlevel        = loud\n", 2),
+        ] {
+            let shown = error(content);
+            let documented = block("text").lines().nth(line).unwrap();
+            let documented = documented.rsplit_once("quackd/").unwrap().1;
+            assert_eq!(shown, documented);
+        }
+    }
+}

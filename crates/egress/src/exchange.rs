@@ -1,0 +1,88 @@
+//! One search over HTTP: post, and read an answer of bounded length.
+
+use crate::endpoint::Endpoint;
+use crate::reason::reason;
+use crate::{Settings, failed};
+use hyper::ext::ReasonPhrase;
+use quackd_protocol::VERSION;
+use quackd_protocol::limits::MAX_WEB_BODY_BYTES;
+use quackd_protocol::worker::WebOutcome;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, Response, redirect};
+use std::time::Duration;
+
+/// How long a connection may take. A proxy and an encrypted greeting fit many times.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long an unused connection is kept. Longer ones are often cut without a word on the way.
+const POOL_IDLE: Duration = Duration::from_secs(20);
+
+/// Unused connections that are kept: searches in a row find one.
+const POOL_SIZE: usize = 2;
+
+/// Longest status text that is told, in characters.
+const MAX_STATUS_TEXT: usize = 100;
+
+/// Makes the client for an endpoint. Reads the machine's certificates, about 150 files' worth, so it takes
+/// some milliseconds.
+///
+/// The roots are those of the machine and not built in: a company's own certificate works, a withdrawn one
+/// does not, and `SSL_CERT_FILE` counts. Proxies are those of `HTTPS_PROXY` and its like. A redirect is never
+/// followed, because the key would go along; nothing is sent twice, because each search is paid for.
+pub(crate) fn client(endpoint: &Endpoint) -> reqwest::Result<Client> {
+    // Only the first in a process counts, and all are the same one.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .user_agent(format!("quackd/{VERSION}"))
+        .redirect(redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .http1_only()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(POOL_IDLE)
+        .pool_max_idle_per_host(POOL_SIZE);
+    if endpoint.is_local() {
+        builder = builder.no_proxy();
+    }
+    builder =
+        if endpoint.is_encrypted() { builder.https_only(true) } else { builder.tls_certs_only([]) };
+    builder.build()
+}
+
+/// Posts a body and reads the answer, whatever its status. The caller bounds the time.
+pub(crate) async fn exchange(client: &Client, settings: &Settings, body: Vec<u8>) -> WebOutcome {
+    let Some(key) = settings.key.header() else { return failed("the key cannot be sent") };
+    let request = client
+        .post(settings.endpoint.url().clone())
+        .header("x-api-key", key)
+        .header(CONTENT_TYPE, "application/json")
+        .body(body);
+    match request.send().await {
+        Ok(response) => read(response).await,
+        Err(error) => failed(reason(&error)),
+    }
+}
+
+/// The body is read as it comes: no compression is offered, and what comes compressed is not unpacked.
+async fn read(mut response: Response) -> WebOutcome {
+    let status = response.status();
+    // A status text is kept by the library only if it is not the usual one.
+    let status_text = match response.extensions().get::<ReasonPhrase>() {
+        Some(unusual) => String::from_utf8_lossy(unusual.as_bytes()).into_owned(),
+        None => status.canonical_reason().unwrap_or_default().to_owned(),
+    };
+    let status_text = status_text.chars().take(MAX_STATUS_TEXT).collect();
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if MAX_WEB_BODY_BYTES < body.len() + chunk.len() => {
+                return WebOutcome::TooLong { limit: MAX_WEB_BODY_BYTES as u64 };
+            }
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) => break,
+            Err(error) => return failed(reason(&error)),
+        }
+    }
+    let body = String::from_utf8_lossy(&body).into_owned();
+    WebOutcome::Reply { status: status.as_u16(), status_text, body }
+}

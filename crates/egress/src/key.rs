@@ -1,0 +1,94 @@
+//! The provider's key: found, kept and shown to nobody.
+
+use crate::EgressError;
+use reqwest::header::HeaderValue;
+use secrecy::{ExposeSecret, SecretString};
+use std::ffi::OsString;
+
+/// The variables that may hold the key. The first one with something in it counts.
+const VARIABLES: [&str; 2] = ["RUBBER_DUCK_EXA_API_KEY", "EXA_API_KEY"];
+
+/// A key that can be sent. Its `Debug` shows nothing, and its memory is wiped when it is dropped.
+#[derive(Debug, Clone)]
+pub struct Key(SecretString);
+
+impl Key {
+    /// Takes the key from the daemon's variables: `RUBBER_DUCK_EXA_API_KEY`, or `EXA_API_KEY` if that is
+    /// not set or blank. `None` if both are.
+    ///
+    /// # Errors
+    /// The one that counts cannot be sent.
+    pub fn from_variables(
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Option<Self>, EgressError> {
+        for value in VARIABLES.iter().filter_map(|name| variable(name)) {
+            let text = value.to_str().ok_or(EgressError::UnusableKey)?;
+            if let Some(key) = Self::parse(text)? {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Checks a key. White space around it does not count, since keys come from files; `None` if nothing
+    /// else is there.
+    ///
+    /// # Errors
+    /// The key holds what no HTTP header can carry.
+    pub fn parse(text: &str) -> Result<Option<Self>, EgressError> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let is_sendable = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_sendable {
+            return Err(EgressError::UnusableKey);
+        }
+        Ok(Some(Self(SecretString::from(text))))
+    }
+
+    /// The key as a header, for one request. This copy is not wiped; it lives as long as the request.
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        let mut header = HeaderValue::from_str(self.0.expose_secret()).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(rubber_duck: Option<&str>, exa: Option<&str>) -> Result<Option<String>, EgressError> {
+        let variable = |name: &str| match name {
+            "RUBBER_DUCK_EXA_API_KEY" => rubber_duck.map(OsString::from),
+            "EXA_API_KEY" => exa.map(OsString::from),
+            other => panic!("{other} was asked for"),
+        };
+        let key = Key::from_variables(variable)?;
+        Ok(key.map(|key| key.header().unwrap().to_str().unwrap().to_owned()))
+    }
+
+    #[test]
+    fn the_first_variable_with_something_in_it_counts() {
+        let key = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(found(Some("a"), Some("b")), key("a"));
+        assert_eq!(found(None, Some("b")), key("b"));
+        assert_eq!(found(Some(""), Some("b")), key("b"));
+        assert_eq!(found(Some(" \n"), Some(" b\n")), key("b"));
+        assert_eq!(found(Some("a"), None), key("a"));
+        assert_eq!(found(Some("a"), Some("not\nsent")), key("a"));
+        assert_eq!(found(None, None), Ok(None));
+        assert_eq!(found(Some(""), Some("")), Ok(None));
+        for unusable in ["a b", "a\r\nx-other: b", "ä", "a\0"] {
+            assert_eq!(found(None, Some(unusable)), Err(EgressError::UnusableKey), "{unusable:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_shown_to_nobody() {
+        let key = Key::parse("hush-hush").unwrap().unwrap();
+        let told = format!("{key:?} {:?}", key.header().unwrap());
+        assert!(!told.contains("hush"), "{told}");
+    }
+}

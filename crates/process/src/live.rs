@@ -1,0 +1,112 @@
+//! What a running command prints, for somebody who watches while it runs. Filled by [`crate::output`],
+//! taken from whenever the watcher is ready: the command never waits for it.
+
+use tokio::sync::watch;
+
+/// Bytes kept for a watcher that is behind: the newest ones.
+pub const LIVE_BYTES: usize = 16 * 1024;
+
+/// Both streams of one command in the order in which they were read. Clones share one buffer of at most
+/// [`LIVE_BYTES`].
+#[derive(Debug, Clone)]
+pub struct Live(watch::Sender<Piece>);
+
+/// What came since the last look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// The newest bytes.
+    pub bytes: Vec<u8>,
+    /// Bytes before them that nobody took in time.
+    pub omitted: u64,
+    /// Bytes that the command has printed in all.
+    pub total: u64,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self(watch::Sender::new(Piece::default()))
+    }
+}
+
+impl Live {
+    /// Waits until there is something to take.
+    pub async fn changed(&self) {
+        // Cannot end: the sender is `self`.
+        drop(self.0.subscribe().wait_for(|piece| !piece.bytes.is_empty()).await);
+    }
+
+    /// Takes what came since the last time.
+    #[must_use]
+    pub fn take(&self) -> Piece {
+        let mut taken = Piece::default();
+        self.0.send_if_modified(|piece| {
+            taken = Piece {
+                bytes: std::mem::take(&mut piece.bytes),
+                omitted: std::mem::take(&mut piece.omitted),
+                total: piece.total,
+            };
+            false
+        });
+        taken
+    }
+
+    pub(crate) fn push(&self, chunk: &[u8]) {
+        if !chunk.is_empty() {
+            self.0.send_modify(|piece| piece.push(chunk));
+        }
+    }
+}
+
+impl Piece {
+    fn push(&mut self, chunk: &[u8]) {
+        let newest = chunk.get(chunk.len().saturating_sub(LIVE_BYTES)..).unwrap_or_default();
+        let excess = (self.bytes.len() + newest.len()).saturating_sub(LIVE_BYTES);
+        self.bytes.drain(..excess);
+        self.bytes.extend_from_slice(newest);
+        self.omitted = self.omitted.saturating_add(count(excess + chunk.len() - newest.len()));
+        self.total = self.total.saturating_add(count(chunk.len()));
+    }
+}
+
+fn count(n_bytes: usize) -> u64 {
+    u64::try_from(n_bytes).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_bytes_are_kept_and_the_others_counted() {
+        let live = Live::default();
+        assert_eq!(live.take(), Piece::default());
+        live.push(b"one ");
+        live.push(b"two");
+        assert_eq!(live.take(), Piece { bytes: b"one two".into(), omitted: 0, total: 7 });
+        assert_eq!(live.take(), Piece { total: 7, ..Piece::default() });
+
+        let long = vec![b'x'; LIVE_BYTES];
+        live.push(b"lost");
+        live.push(&long);
+        live.push(b"end");
+        let piece = live.take();
+        assert_eq!((piece.bytes.len(), piece.omitted, piece.total), (LIVE_BYTES, 7, 16_398));
+        assert!(piece.bytes.ends_with(b"xend"));
+        live.push(&[long, b"tail".into()].concat());
+        let piece = live.take();
+        assert_eq!((piece.bytes.len(), piece.omitted, piece.total), (LIVE_BYTES, 4, 32_786));
+    }
+
+    #[tokio::test]
+    async fn a_watcher_is_woken_by_the_first_byte() {
+        let live = Live::default();
+        let watcher = live.clone();
+        let woken = tokio::spawn(async move {
+            watcher.changed().await;
+            watcher.take().bytes
+        });
+        tokio::task::yield_now().await;
+        live.push(b"x");
+        assert_eq!(woken.await.unwrap(), b"x");
+    }
+}

@@ -1,0 +1,70 @@
+//! The shape of `quackd-state.json`: what is ours about a session. The metadata's other writer drops
+//! keys that it does not know, so nothing of ours lives only there.
+
+use crate::SessionId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// The version that we write. A file with a higher number was written by a newer program.
+pub const STATE_VERSION: u64 = 1;
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DaemonState {
+    /// File format; see [`STATE_VERSION`].
+    pub version: u64,
+    /// By session id. A session without an entry has the defaults; an entry without a session is
+    /// dropped at the next start.
+    #[serde(default)]
+    pub sessions: BTreeMap<SessionId, SessionState>,
+    /// Keys of a program that knows more.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Default for DaemonState {
+    fn default() -> Self {
+        Self { version: STATE_VERSION, sessions: BTreeMap::new(), other: Map::new() }
+    }
+}
+
+/// What is ours about one session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SessionState {
+    /// Only what changes nothing is allowed.
+    #[serde(skip_serializing_if = "is_false")]
+    pub safe_mode: bool,
+    /// Name of the sandbox policy, if it is not the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Who runs the session's turns, if it is not the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// The model of the session's turns, if it is not the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Workers of the session that died, over all runs of the daemon.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub restarts: u64,
+    /// Keys of a program that knows more.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl SessionState {
+    /// Whether nothing differs from a session that has no entry.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

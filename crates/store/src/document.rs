@@ -1,0 +1,195 @@
+//! The two files that we keep: what each may be, and from its bytes to its type. Everything else about
+//! them is the same. Used by the loader and by [`crate::Files`].
+
+use crate::validate::{Duplicate, Duplicates};
+use quackd_protocol::SessionId;
+use quackd_protocol::limits::{MAX_METADATA_BYTES, MAX_STATE_BYTES};
+use quackd_protocol::metadata::{METADATA_VERSION, Metadata};
+use quackd_protocol::state::{DaemonState, STATE_VERSION, SessionState};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A file of ours.
+pub(crate) trait Document: Serialize + Default {
+    /// The newest format that we know.
+    const VERSION: u64;
+    /// The largest file that is read or written, in bytes.
+    const MAX_BYTES: u64;
+
+    /// Reads text of a format that we know. Of two entries with one id the first is kept.
+    fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)>;
+}
+
+impl Document for Metadata {
+    const VERSION: u64 = METADATA_VERSION;
+    const MAX_BYTES: u64 = MAX_METADATA_BYTES;
+
+    /// Upstream finds the first of several entries with one id, so that is the one that counts.
+    fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)> {
+        let mut metadata: Self = serde_json::from_slice(bytes)?;
+        let mut workspaces = Duplicates::new(Duplicate::Workspace);
+        metadata.workspaces.retain(|workspace| workspaces.is_first(workspace.id.as_str()));
+        let mut sessions = Duplicates::new(Duplicate::Session);
+        metadata.sessions.retain(|session| sessions.is_first(session.id.as_str()));
+        let mut duplicates = workspaces.found();
+        duplicates.extend(sessions.found());
+        Ok((metadata, duplicates))
+    }
+}
+
+impl Document for DaemonState {
+    const VERSION: u64 = STATE_VERSION;
+    const MAX_BYTES: u64 = MAX_STATE_BYTES;
+
+    fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)> {
+        let File { version, sessions, other } = serde_json::from_slice(bytes)?;
+        let Entries { sessions, duplicates } = sessions;
+        Ok((Self { version, sessions, other }, duplicates))
+    }
+}
+
+/// [`DaemonState`] as a file must hold it. `sessions` is always written, so its absence is damage; taken
+/// for "none", one bad byte in its name would end the safe mode of every session.
+#[derive(Deserialize)]
+struct File {
+    version: u64,
+    sessions: Entries,
+    #[serde(flatten)]
+    other: Map<String, Value>,
+}
+
+struct Entries {
+    sessions: BTreeMap<SessionId, SessionState>,
+    duplicates: Vec<Duplicate>,
+}
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+/// A map type of serde's would keep the last of several entries, and not tell.
+struct EntriesVisitor;
+
+impl<'de> Visitor<'de> for EntriesVisitor {
+    type Value = Entries;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of sessions")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+        let mut sessions = BTreeMap::new();
+        let mut seen = Duplicates::new(Duplicate::State);
+        while let Some((id, session)) = map.next_entry::<SessionId, SessionState>()? {
+            if seen.is_first(id.as_str()) {
+                sessions.insert(id, session);
+            }
+        }
+        Ok(Entries { sessions, duplicates: seen.found() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate::parse;
+
+    #[test]
+    fn upstreams_files_and_unknown_keys_survive_a_round_trip() {
+        let text = r#"{
+  "version": 1,
+  "workspaces": [
+    {
+      "id": "5a295348d642",
+      "path": "/home/u/w1",
+      "createdAt": "2026-01-02T03:04:05.678Z",
+      "lastActiveSessionId": "B1F7",
+      "colour": "green"
+    }
+  ],
+  "sessions": [
+    {
+      "id": "B1F7",
+      "workspaceId": "5a295348d642",
+      "name": "duck-1",
+      "piSessionFile": "",
+      "createdAt": "2026-01-02T03:04:05.678Z",
+      "lastActiveAt": "2026-01-02T03:04:05.678Z",
+      "isVoiceActive": true,
+      "tags": [
+        "a",
+        {
+          "deep": null
+        }
+      ]
+    }
+  ],
+  "activeVoiceSessionId": "B1F7",
+  "futureKey": 18446744073709551615
+}"#;
+        let (metadata, duplicates) = parse::<Metadata>(text.as_bytes()).unwrap();
+        assert_eq!(serde_json::to_string_pretty(&metadata).unwrap(), text);
+        assert_eq!(duplicates, []);
+    }
+
+    #[test]
+    fn the_state_and_its_unknown_keys_survive_a_round_trip() {
+        let text = r#"{
+  "version": 1,
+  "sessions": {
+    "B1F7": {
+      "safeMode": true,
+      "policy": "read-only",
+      "engine": "pi",
+      "model": "m",
+      "restarts": 3,
+      "colour": [
+        1.5
+      ]
+    },
+    "B1F8": {}
+  },
+  "futureKey": 18446744073709551615
+}"#;
+        let (state, duplicates) = parse::<DaemonState>(text.as_bytes()).unwrap();
+        assert_eq!(serde_json::to_string_pretty(&state).unwrap(), text);
+        assert_eq!(duplicates, []);
+    }
+
+    #[test]
+    fn of_two_entries_with_one_id_the_first_is_kept_and_the_other_is_told() {
+        let text = r#"{"version":1,
+            "workspaces":[{"id":"w","path":"/a"},{"id":"w","path":"/b"},{"id":"v","path":"/a"}],
+            "sessions":[{"id":"s","workspaceId":"w","name":"one"},{"id":"s","workspaceId":"w","name":"two"},
+                        {"id":"t","workspaceId":"w","name":"one"}]}"#;
+        let (metadata, duplicates) = parse::<Metadata>(text.as_bytes()).unwrap();
+        let workspaces: Vec<_> =
+            metadata.workspaces.iter().map(|w| (w.id.as_str(), &*w.path)).collect();
+        assert_eq!(workspaces, [("w", "/a"), ("v", "/a")]);
+        let sessions: Vec<_> =
+            metadata.sessions.iter().map(|s| (s.id.as_str(), &*s.name)).collect();
+        // Two equal names are nobody's mistake.
+        assert_eq!(sessions, [("s", "one"), ("t", "one")]);
+        let told: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                r#"second workspace with the id "w" left out"#,
+                r#"second session with the id "s" left out"#
+            ]
+        );
+
+        let text = r#"{"version":1,"sessions":{"s":{"safeMode":true},"t":{},"s":{}}}"#;
+        let (state, duplicates) = parse::<DaemonState>(text.as_bytes()).unwrap();
+        let safe = SessionState { safe_mode: true, ..SessionState::default() };
+        let wanted = BTreeMap::from([("s".into(), safe), ("t".into(), SessionState::default())]);
+        assert_eq!(state.sessions, wanted);
+        let told: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
+        assert_eq!(told, [r#"second state of the session "s" left out"#]);
+    }
+}

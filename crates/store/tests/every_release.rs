@@ -1,0 +1,129 @@
+//! P-24: the files of every program that ever wrote them are loaded for ever, and no key of theirs is
+//! lost by our next save.
+//!
+//! The fixtures of other programs were composed after their sources: upstream's daemon (times with
+//! milliseconds, absent things as null) and the macOS app (sorted keys, escaped slashes, absent things
+//! left out). One is added with every release of ours and none is ever changed.
+
+#[cfg(test)]
+mod tests {
+    use quackd_store::{Files, Loaded, LoadedState, Origin, Paths, Snapshot};
+    use quackd_store::{load_blocking, load_state_blocking};
+    use serde_json::Value;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn fixtures() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/metadata")
+    }
+
+    /// Fixture, sessions that it has.
+    const METADATA: &[(&str, usize)] = &[
+        ("macos-app.metadata.json", 3),
+        ("quackd-0.1.0.metadata.json", 1),
+        ("upstream-0.1.19.metadata.json", 1),
+        ("upstream-0.1.24.metadata.json", 2),
+    ];
+    const STATE: &[(&str, usize)] = &[("quackd-0.1.0.quackd-state.json", 2)];
+
+    /// Whether `all` has whatever `part` has. It may have more: what was left out is written as null, or
+    /// as empty text.
+    fn contains(all: &Value, part: &Value) -> bool {
+        match (all, part) {
+            (Value::Object(all), Value::Object(part)) => part
+                .iter()
+                .all(|(key, part)| all.get(key).is_some_and(|value| contains(value, part))),
+            (Value::Array(all), Value::Array(part)) => {
+                all.len() == part.len() && all.iter().zip(part).all(|(a, p)| contains(a, p))
+            }
+            (all, part) => all == part,
+        }
+    }
+
+    /// A state directory with this file in it.
+    fn world(fixture: &str, name: &str) -> (tempfile::TempDir, Paths, Value) {
+        let dir = tempfile::tempdir().unwrap();
+        let text = fs::read(fixtures().join(fixture)).unwrap();
+        fs::write(dir.path().join(name), &text).unwrap();
+        let paths = Paths {
+            metadata: dir.path().join("metadata.json"),
+            state: dir.path().join("quackd-state.json"),
+        };
+        (dir, paths, serde_json::from_slice(&text).unwrap())
+    }
+
+    fn read(path: &Path) -> Value {
+        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn metadata_of_every_release_is_loaded_and_saved_without_losing_a_key() {
+        for (fixture, n_sessions) in METADATA {
+            let (_dir, paths, wanted) = world(fixture, "metadata.json");
+            let Loaded { metadata, origin, duplicates } = load_blocking(&paths.metadata).unwrap();
+            assert_eq!((origin, duplicates), (Origin::File, Vec::new()), "{fixture}");
+            assert_eq!(metadata.sessions.len(), *n_sessions, "{fixture}");
+
+            let snapshot = Snapshot { metadata: metadata.into(), ..Snapshot::default() };
+            Files::new(paths.clone(), snapshot.clone()).save_blocking(&snapshot).unwrap();
+            let saved = read(&paths.metadata);
+            assert!(contains(&saved, &wanted), "{fixture}: {saved:#}");
+            assert_eq!(load_blocking(&paths.metadata).unwrap().metadata, *snapshot.metadata);
+        }
+    }
+
+    #[test]
+    fn the_state_of_every_release_is_loaded_and_saved_as_it_was() {
+        for (fixture, n_sessions) in STATE {
+            let (_dir, paths, wanted) = world(fixture, "quackd-state.json");
+            let LoadedState { state, origin, duplicates } =
+                load_state_blocking(&paths.state).unwrap();
+            assert_eq!((origin, duplicates), (Origin::File, Vec::new()), "{fixture}");
+            assert_eq!(state.sessions.len(), *n_sessions, "{fixture}");
+
+            let snapshot = Snapshot { state: state.into(), ..Snapshot::default() };
+            Files::new(paths.clone(), snapshot.clone()).save_blocking(&snapshot).unwrap();
+            assert_eq!(read(&paths.state), wanted, "{fixture}");
+        }
+    }
+
+    #[test]
+    fn our_own_files_come_back_byte_for_byte() {
+        let (dir, paths, _) = world("quackd-0.1.0.metadata.json", "metadata.json");
+        let state = fs::read(fixtures().join("quackd-0.1.0.quackd-state.json")).unwrap();
+        let metadata = fs::read(&paths.metadata).unwrap();
+        fs::write(&paths.state, &state).unwrap();
+        let snapshot = Snapshot {
+            metadata: load_blocking(&paths.metadata).unwrap().metadata.into(),
+            state: load_state_blocking(&paths.state).unwrap().state.into(),
+        };
+        Files::new(paths.clone(), snapshot.clone()).save_blocking(&snapshot).unwrap();
+        assert_eq!(fs::read(&paths.metadata).unwrap(), metadata);
+        assert_eq!(fs::read(&paths.state).unwrap(), state);
+        drop(dir);
+    }
+
+    #[test]
+    fn every_fixture_is_tested() {
+        let entries = fs::read_dir(fixtures()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        let mut tested: Vec<_> = METADATA.iter().chain(STATE).map(|(name, _)| *name).collect();
+        tested.sort_unstable();
+        assert_eq!(names, tested);
+    }
+
+    #[test]
+    fn the_comparison_sees_what_is_missing() {
+        let all = serde_json::json!({"a": [{"b": 1, "c": null}], "d": ""});
+        for (part, wanted) in [
+            (r#"{"a":[{"b":1}]}"#, true),
+            (r#"{"a":[{"b":2}]}"#, false),
+            (r#"{"a":[]}"#, false),
+            (r#"{"e":null}"#, false),
+        ] {
+            assert_eq!(contains(&all, &serde_json::from_str(part).unwrap()), wanted, "{part}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The way to the internet, as the tools see it: a worker has none and asks whoever runs it.
+
+use quackd_protocol::worker::{WebOutcome, WebSearch};
+use std::fmt;
+use std::pin::Pin;
+
+type Asking = Pin<Box<dyn Future<Output = WebOutcome>>>;
+
+/// Somebody who searches the web for a call.
+pub struct Web(Box<dyn Fn(String, WebSearch) -> Asking>);
+
+impl Web {
+    /// Wraps a function that is given the call's id and the search. It is asked at most once for each call;
+    /// the future is dropped when the call ends before it does.
+    pub fn new<F>(ask: impl Fn(String, WebSearch) -> F + 'static) -> Self
+    where
+        F: Future<Output = WebOutcome> + 'static,
+    {
+        Self(Box::new(move |call_id, search| Box::pin(ask(call_id, search))))
+    }
+
+    pub(crate) async fn search(&self, call_id: &str, search: WebSearch) -> WebOutcome {
+        (self.0)(call_id.to_owned(), search).await
+    }
+}
+
+impl fmt::Debug for Web {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Web").finish_non_exhaustive()
+    }
+}

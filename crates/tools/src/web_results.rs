@@ -1,0 +1,106 @@
+//! The results of a web search, as text and as data. Everything in them is a stranger's.
+
+use crate::Output;
+use crate::javascript::{first_units, is_space, to_fixed_3, trim, without_halves};
+use crate::web_search::cut;
+use quackd_protocol::limits::MAX_OUTPUT_BYTES;
+use quackd_protocol::worker::WebSearch;
+use serde_json::{Map, Value, json};
+
+/// Longest piece of a page's text, in UTF-16 units.
+const MAX_SNIPPET_UNITS: usize = 400;
+
+/// What a result without a title is called.
+const UNTITLED: &str = "(untitled)";
+
+/// Words the body of a good answer.
+pub(crate) fn results(body: &str, search: &WebSearch) -> Output {
+    let body = body.strip_prefix('\u{feff}').unwrap_or(body);
+    let mut payload: Value = match serde_json::from_str(&without_halves(body)) {
+        Ok(payload) => payload,
+        Err(error) => {
+            return Output::error(format_args!("web_search returned invalid JSON: {error}"));
+        }
+    };
+    let Some(Value::Array(given)) = payload.get_mut("results").map(Value::take) else {
+        return Output::error("web_search response missing expected 'results' array");
+    };
+    let (mut text, mut list) = (String::new(), Vec::new());
+    let found = given.iter().filter_map(|given| read(given.as_object()?, search.include_text));
+    for (rank, found) in (1_usize..).zip(found) {
+        write(&mut text, rank, &found);
+        list.push(data(rank, found));
+        if MAX_OUTPUT_BYTES < text.trim_end_matches(is_space).len() {
+            // Nobody is shown what comes now.
+            break;
+        }
+    }
+    if list.is_empty() {
+        text = format!("No web results found for '{}'", search.query);
+    }
+    // The text begins with a number or a letter: only its end can be white space.
+    text.truncate(text.trim_end_matches(is_space).len());
+    let mut output = Output::success(text);
+    cut(&mut output);
+    output.data = Some(json!({ "results": list }));
+    output
+}
+
+/// One result.
+#[derive(Debug)]
+struct Found<'a> {
+    title: &'a str,
+    url: &'a str,
+    published: Option<&'a str>,
+    score: Option<f64>,
+    snippet: Option<String>,
+}
+
+/// Reads a result; `None` without an address.
+fn read(given: &Map<String, Value>, include_text: bool) -> Option<Found<'_>> {
+    let text = |name: &str| Some(trim(given.get(name)?.as_str()?)).filter(|text| !text.is_empty());
+    Some(Found {
+        url: text("url")?,
+        title: text("title").unwrap_or(UNTITLED),
+        published: text("publishedDate"),
+        score: given.get("score").and_then(Value::as_f64),
+        snippet: if include_text { text("text").map(snippet) } else { None },
+    })
+}
+
+/// The beginning of a page's text, on one line.
+fn snippet(text: &str) -> String {
+    let words: Vec<&str> = text.split(is_space).filter(|word| !word.is_empty()).collect();
+    let line = words.join(" ");
+    match first_units(&line, MAX_SNIPPET_UNITS) {
+        Some(beginning) => format!("{beginning}..."),
+        None => line,
+    }
+}
+
+fn write(text: &mut String, rank: usize, found: &Found<'_>) {
+    text.push_str(&format!("{rank}. {}\n   URL: {}\n", found.title, found.url));
+    if let Some(published) = found.published {
+        text.push_str(&format!("   Published: {published}\n"));
+    }
+    if let Some(score) = found.score {
+        text.push_str(&format!("   Score: {}\n", to_fixed_3(score)));
+    }
+    if let Some(snippet) = &found.snippet {
+        text.push_str(&format!("   Snippet: {snippet}\n"));
+    }
+    text.push('\n');
+}
+
+fn data(rank: usize, found: Found<'_>) -> Value {
+    let fields = [
+        ("rank", Some(rank.into())),
+        ("title", Some(found.title.into())),
+        ("url", Some(found.url.into())),
+        ("published", found.published.map(Value::from)),
+        ("score", found.score.map(Value::from)),
+        ("snippet", found.snippet.map(Value::from)),
+    ];
+    let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(known.collect())
+}

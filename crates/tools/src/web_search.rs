@@ -1,0 +1,166 @@
+//! web_search: what a search's arguments mean, and the words for what came of it.
+//!
+//! The search itself is made by the supervisor, which has the key and knows the endpoint. Safe mode does not
+//! restrict it: it changes nothing.
+
+use crate::arguments::Arguments;
+use crate::bounds::{Bounds, Cutoff};
+use crate::javascript::{leading_integer, trim};
+use crate::truncate::{self, TRUNCATED};
+use crate::web_results::results;
+use crate::{Call, Output, Toolbox};
+use quackd_protocol::limits::{
+    MAX_OUTPUT_BYTES, MAX_WEB_DOMAIN_BYTES, MAX_WEB_DOMAINS, MAX_WEB_QUERY_BYTES,
+};
+use quackd_protocol::worker::{WebOutcome, WebSearch};
+use serde_json::Value;
+use std::time::Duration;
+
+const QUERY: &[&str] = &["query", "q", "search", "prompt"];
+const NUM_RESULTS: &[&str] = &["num_results", "numResults"];
+const INCLUDE_DOMAINS: &[&str] = &["include_domains", "includeDomains", "domains"];
+const EXCLUDE_DOMAINS: &[&str] = &["exclude_domains", "excludeDomains"];
+
+/// Most results of one search, and as many as there are if the caller does not say.
+const MAX_RESULTS: u32 = 10;
+
+/// Why nothing was searched for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum WebSearchError {
+    #[error("Missing required parameter 'query'")]
+    NoQuery,
+    #[error("query exceeds {MAX_WEB_QUERY_BYTES} bytes")]
+    LongQuery,
+    #[error("{0} exceeds {MAX_WEB_DOMAINS} domains")]
+    ManyDomains(&'static str),
+    #[error("{0} holds a domain that exceeds {MAX_WEB_DOMAIN_BYTES} bytes")]
+    LongDomain(&'static str),
+}
+
+pub(crate) async fn web_search(
+    toolbox: &Toolbox,
+    call: &Call,
+    arguments: &Arguments,
+    bounds: &Bounds,
+) -> Output {
+    let search = match search(arguments) {
+        Ok(search) => search,
+        Err(error) => return Output::error(error),
+    };
+    let outcome = match &toolbox.web {
+        None => WebOutcome::NoKey,
+        Some(web) => tokio::select! {
+            biased;
+            () = bounds.cancel.cancelled() => {
+                return Output::cut_off("web_search", bounds, Cutoff::Aborted);
+            }
+            outcome = web.search(&call.call_id, search.clone()) => outcome,
+            () = tokio::time::sleep_until(bounds.deadline.into()) => {
+                WebOutcome::TimedOut { after_ms: told_ms(bounds.limit) }
+            }
+        },
+    };
+    answer(outcome, &search)
+}
+
+/// Reads the arguments of a call.
+fn search(arguments: &Arguments) -> Result<WebSearch, WebSearchError> {
+    let query = arguments.text(QUERY).ok_or(WebSearchError::NoQuery)?;
+    if MAX_WEB_QUERY_BYTES < query.len() {
+        return Err(WebSearchError::LongQuery);
+    }
+    Ok(WebSearch {
+        query: query.to_owned(),
+        num_results: num_results(arguments.value(NUM_RESULTS)),
+        include_text: arguments.is_true("include_text") || arguments.is_true("includeText"),
+        include_domains: domains("include_domains", arguments.texts(INCLUDE_DOMAINS))?,
+        exclude_domains: domains("exclude_domains", arguments.texts(EXCLUDE_DOMAINS))?,
+    })
+}
+
+/// A number, or a text that begins with one; anything else counts as nothing said.
+fn num_results(given: Option<&Value>) -> u32 {
+    let wanted = match given {
+        Some(Value::Number(number)) => number.as_f64().map(f64::trunc),
+        Some(Value::String(text)) => leading_integer(text),
+        _ => None,
+    };
+    let at_least = |wanted: f64| (1..MAX_RESULTS).find(|n| wanted <= f64::from(*n));
+    wanted.filter(|wanted| wanted.is_finite()).and_then(at_least).unwrap_or(MAX_RESULTS)
+}
+
+fn domains(name: &'static str, given: Vec<&str>) -> Result<Vec<String>, WebSearchError> {
+    if MAX_WEB_DOMAINS < given.len() {
+        return Err(WebSearchError::ManyDomains(name));
+    }
+    if given.iter().any(|domain| MAX_WEB_DOMAIN_BYTES < domain.len()) {
+        return Err(WebSearchError::LongDomain(name));
+    }
+    Ok(given.into_iter().map(str::to_owned).collect())
+}
+
+/// A limit in milliseconds, from a second on to the tenth of one: see [`crate::bounds::seconds`].
+fn told_ms(limit: Duration) -> u64 {
+    let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    if ms < 1000 { ms } else { ms.saturating_add(50) / 100 * 100 }
+}
+
+/// Words what came of a search.
+fn answer(outcome: WebOutcome, search: &WebSearch) -> Output {
+    match outcome {
+        WebOutcome::Reply { status: 200..=299, body, .. } => results(&body, search),
+        WebOutcome::Reply { status, status_text, body } => refusal(status, &status_text, &body),
+        WebOutcome::NoKey => Output::error(
+            "EXA_API_KEY not configured. Set EXA_API_KEY (or RUBBER_DUCK_EXA_API_KEY) to enable web_search.",
+        ),
+        WebOutcome::Busy => Output::error("web_search is busy: too many searches are running"),
+        WebOutcome::TimedOut { after_ms } => {
+            let mut output =
+                Output::error(format_args!("web_search request timed out after {after_ms}ms"));
+            output.report.timed_out = true;
+            output
+        }
+        WebOutcome::TooLong { limit } => {
+            Output::error(format_args!("web_search response exceeds {limit} bytes"))
+        }
+        WebOutcome::Failed { reason } => {
+            Output::error(format_args!("web_search request failed: {reason}"))
+        }
+    }
+}
+
+/// The provider answered with another status than a good one.
+fn refusal(status: u16, status_text: &str, body: &str) -> Output {
+    let status = format!("{status} {status_text}");
+    let (status, body) = (status.trim_end(), trim(body));
+    let mut output = if body.is_empty() {
+        Output::error(format_args!("web_search failed ({status})"))
+    } else {
+        Output::error(format_args!("web_search failed ({status}): {body}"))
+    };
+    cut(&mut output);
+    output
+}
+
+/// Cuts a long text as every output of the web is cut.
+pub(crate) fn cut(output: &mut Output) {
+    if output.text.len() <= MAX_OUTPUT_BYTES {
+        return;
+    }
+    let head = truncate::head(output.text.as_bytes(), MAX_OUTPUT_BYTES);
+    output.text = format!("{}\n{TRUNCATED}", head.text);
+    output.report.truncated = true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_told_in_true_milliseconds() {
+        let told =
+            [30_000, 29_985, 9_000, 1_340, 996, 150].map(|ms| told_ms(Duration::from_millis(ms)));
+        assert_eq!(told, [30_000, 30_000, 9_000, 1_300, 996, 150]);
+        assert!(told_ms(Duration::MAX) > 1 << 60);
+    }
+}

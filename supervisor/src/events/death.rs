@@ -1,0 +1,35 @@
+//! The death of a session's process, in the shape that upstream's clients know.
+
+use super::Events;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::ProcessDeath;
+use quackd_supervision::Exit;
+
+impl Events {
+    /// `cause` is the reason in words, as calls in flight were told it.
+    pub(crate) fn process_died(
+        &self,
+        session: &SessionId,
+        name: &str,
+        cause: &str,
+        exit: Exit,
+        stderr_tail: &str,
+    ) {
+        const NAME: &str = "extension_error";
+        let (exit_code, signal) = match exit {
+            Exit::Code(code) => (Some(code), None),
+            Exit::Signal(signal) => (None, Some(signal)),
+            Exit::OutOfMemory => (None, Some(nix::libc::SIGKILL)),
+        };
+        let error = format!("Worker for session \"{name}\" died unexpectedly ({cause})");
+        self.publish(session, NAME, || ProcessDeath {
+            kind: NAME,
+            extension_path: "daemon",
+            event: "process_death",
+            error: &error,
+            signal,
+            exit_code,
+            stderr_tail,
+        });
+    }
+}

@@ -1,0 +1,147 @@
+//! Events: what happens in a session, told to those who follow it.
+//!
+//! Owns: per session, the number of its last event, and the newest events themselves while somebody
+//! follows it or did so lately. Not an actor: publishing is a function call on the actors' thread, so
+//! that the order of events is the order of what they tell, and no queue stands between.
+//!
+//! Followers pull. Each has a place in the ring and takes from there as fast as its client reads
+//! ([`following`]); one that is so far behind that its place was dropped is disconnected. Memory is
+//! bounded by the rings, whoever follows and however slowly.
+
+mod death;
+mod following;
+mod ring;
+mod tools;
+
+pub(crate) use following::{Follow, Following};
+pub(crate) use tools::{ShownCall, shown_arguments};
+
+use crate::wire;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::EventLine;
+use quackd_protocol::limits::{RING_KEPT_FOR, RINGS_BYTES};
+use ring::Ring;
+use serde::Serialize;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Instant;
+use tokio::sync::watch;
+
+/// All sessions' events. One instance per daemon, behind an `Rc` on the actors' thread.
+#[derive(Debug)]
+pub(crate) struct Events {
+    /// Tells this run of the daemon from others: numbers of another run mean nothing.
+    epoch: String,
+    feeds: RefCell<HashMap<SessionId, Rc<Feed>>>,
+    /// Bytes in all rings.
+    bytes: Cell<usize>,
+}
+
+/// One session's events.
+#[derive(Debug)]
+struct Feed {
+    /// Kept only while [`Feed::is_watched`].
+    ring: RefCell<Ring>,
+    /// Number of the newest event; followers wait for it to change.
+    last: watch::Sender<u64>,
+    followers: Cell<usize>,
+    /// When the last follower left.
+    left: Cell<Option<Instant>>,
+    /// When the newest event was published.
+    published: Cell<Instant>,
+}
+
+impl Feed {
+    fn new() -> Self {
+        Self {
+            ring: RefCell::default(),
+            last: watch::Sender::new(0),
+            followers: Cell::new(0),
+            left: Cell::new(None),
+            published: Cell::new(Instant::now()),
+        }
+    }
+
+    /// Whether somebody follows, or may come back for what happened meanwhile.
+    fn is_watched(&self) -> bool {
+        0 < self.followers.get()
+            || self.left.get().is_some_and(|left| left.elapsed() < RING_KEPT_FOR)
+    }
+}
+
+impl Events {
+    /// No events yet. `epoch` differs from run to run.
+    pub(crate) fn new(epoch: String) -> Self {
+        Self { epoch, feeds: RefCell::default(), bytes: Cell::new(0) }
+    }
+
+    /// This run of the daemon.
+    pub(crate) fn epoch(&self) -> &str {
+        &self.epoch
+    }
+
+    /// Whether anybody wants to know what happens in a session. Events that nobody wants are only
+    /// counted.
+    pub(crate) fn is_watched(&self, session: &SessionId) -> bool {
+        self.feeds.borrow().get(session).is_some_and(|feed| feed.is_watched())
+    }
+
+    /// Tells the followers of a session. `data` is not looked at if there are none.
+    pub(crate) fn publish<D: Serialize>(
+        &self,
+        session: &SessionId,
+        event: &str,
+        data: impl FnOnce() -> D,
+    ) {
+        let feed = self.feed(session);
+        let seq = feed.last.borrow().saturating_add(1);
+        let mut ring = feed.ring.borrow_mut();
+        let before = ring.bytes();
+        if feed.is_watched() {
+            let line = EventLine { event, session_id: session, data: data(), seq };
+            ring.push(wire::event(&line));
+        } else {
+            *ring = Ring::after(seq);
+        }
+        self.bytes.set(self.bytes.get().saturating_add(ring.bytes()).saturating_sub(before));
+        drop(ring);
+        feed.published.set(Instant::now());
+        feed.last.send_replace(seq);
+        if RINGS_BYTES < self.bytes.get() {
+            self.make_room();
+        }
+    }
+
+    /// Forgets a session that was deleted. Its followers get what is there, and nothing more.
+    pub(crate) fn forget(&self, session: &SessionId) {
+        if let Some(feed) = self.feeds.borrow_mut().remove(session) {
+            let freed = feed.ring.borrow().bytes();
+            self.bytes.set(self.bytes.get().saturating_sub(freed));
+        }
+    }
+
+    fn feed(&self, session: &SessionId) -> Rc<Feed> {
+        if let Some(feed) = self.feeds.borrow().get(session) {
+            return Rc::clone(feed);
+        }
+        let feed = Rc::new(Feed::new());
+        self.feeds.borrow_mut().insert(session.clone(), Rc::clone(&feed));
+        feed
+    }
+
+    /// Clears rings, those first in which nothing has happened for longest, until a quarter is free.
+    /// A follower that has read everything does not notice.
+    fn make_room(&self) {
+        let mut feeds: Vec<Rc<Feed>> = self.feeds.borrow().values().cloned().collect();
+        feeds.sort_by_key(|feed| feed.published.get());
+        for feed in feeds {
+            if self.bytes.get() <= RINGS_BYTES / 4 * 3 {
+                return;
+            }
+            let mut ring = feed.ring.borrow_mut();
+            self.bytes.set(self.bytes.get().saturating_sub(ring.bytes()));
+            ring.clear();
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What went wrong, at the start and since, for `doctor`.
+
+use quackd_store::Origin;
+use std::cell::RefCell;
+
+/// One instance per daemon.
+#[derive(Debug)]
+pub(crate) struct Health {
+    /// Where `metadata.json` came from; `Err` with the reason if it must not be written.
+    pub(crate) metadata: Result<Origin, String>,
+    /// The same of `quackd-state.json`.
+    pub(crate) state: Result<Origin, String>,
+    /// Why the last save failed; `None` if it did not.
+    pub(crate) save_failed: RefCell<Option<String>>,
+    /// Which environment variables hold a model provider's key. Their values are not kept.
+    pub(crate) providers: Vec<&'static str>,
+    /// Whether web searches have a key, and where they go.
+    pub(crate) web_search: WebSearchHealth,
+}
+
+/// See [`Health::web_search`].
+#[derive(Debug)]
+pub(crate) struct WebSearchHealth {
+    pub(crate) has_key: bool,
+    /// The endpoint's host.
+    pub(crate) endpoint: String,
+}

@@ -1,0 +1,279 @@
+//! The login environment: asked of the user's shell when the daemon starts, kept for the next daemon, and
+//! merged into what commands get. Owned by the services, asked by each worker that starts.
+//!
+//! | at the start | the first workers | the shell is asked |
+//! |---|---|---|
+//! | an earlier daemon kept an answer | use it at once | [`SETTLE`] later |
+//! | no answer kept, started from a shell (`SHLVL`) | use the daemon's own variables, which that shell set | [`SETTLE`] later |
+//! | no answer kept, started by a service manager | wait for the answer, at most [`PATIENCE`] from the start | at once |
+//! | switched off | use the daemon's own variables | never |
+//!
+//! A failure changes nothing: what is in use stays in use, and `doctor` says why. Workers that run keep the
+//! environment that they were started with, unless that was next to nothing or a person asked for a new one:
+//! then each is replaced at its next call.
+
+mod capture;
+mod captured;
+
+pub(crate) use captured::{Captured, load_cached_blocking};
+
+use crate::environment::{self, Allowed, Variables};
+use crate::services::now_text;
+use crate::spawner::Spawner;
+use capture::CaptureError;
+use quackd_protocol::environment::{
+    CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment, LoginSource, LoginState,
+};
+use std::cell::{Cell, RefCell};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How long after the daemon's start a first worker may still wait for a login shell.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Pause before a login shell is asked for whom nobody waits: the first calls of a new daemon come before
+/// the user's start files.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// What the login environment is made from.
+#[derive(Debug)]
+pub(crate) struct LoginParts {
+    /// Whether a login shell is asked at all.
+    pub(crate) login_shell: bool,
+    /// Names that the configuration adds to the list.
+    pub(crate) extra: Vec<String>,
+    /// The daemon's own variables, all of them.
+    pub(crate) variables: Vec<(OsString, OsString)>,
+    /// What [`load_cached_blocking`] found.
+    pub(crate) cached: Option<Captured>,
+    /// Where the next daemon looks for it.
+    pub(crate) cache: PathBuf,
+    /// An existing private directory.
+    pub(crate) run_dir: PathBuf,
+    /// Starts the process that asks.
+    pub(crate) spawner: Spawner,
+}
+
+/// See the module's documentation. One per daemon, behind an `Rc` on the actors' thread.
+#[derive(Debug)]
+pub(crate) struct Login {
+    login_shell: bool,
+    allowed: Allowed,
+    own: Variables,
+    cache: PathBuf,
+    run_dir: PathBuf,
+    spawner: Spawner,
+    /// Until then a worker waits for the first answer; `None` if none has to.
+    patience: Option<Instant>,
+    phase: watch::Sender<Phase>,
+    /// Somebody wants a new answer to be in force at once.
+    is_asked_for: Cell<bool>,
+    known: RefCell<Known>,
+}
+
+/// What is going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    /// A login shell is asked, now or after [`SETTLE`].
+    Asking,
+    /// Its answer is in use, and on its way to the disk.
+    Saving,
+}
+
+#[derive(Debug)]
+struct Known {
+    source: LoginSource,
+    captured: Option<Captured>,
+    error: Option<String>,
+    /// INVARIANT: what `own` and `captured` merge to.
+    merged: Variables,
+    /// See [`Login::version`].
+    version: u64,
+}
+
+impl Login {
+    /// Makes it, and begins to ask a login shell unless that is switched off. Returns at once.
+    pub(crate) fn start(parts: LoginParts) -> Rc<Self> {
+        let login = Rc::new(Self::new(parts));
+        if login.login_shell {
+            login.begin(if login.patience.is_some() { Duration::ZERO } else { SETTLE });
+        }
+        login
+    }
+
+    fn new(parts: LoginParts) -> Self {
+        let (allowed, refused) = Allowed::new(parts.extra);
+        for name in refused {
+            tracing::warn!(name, "this variable is never passed on to commands");
+        }
+        let has_shell = parts.variables.iter().any(|(name, _)| name == "SHLVL");
+        let own = allowed.own(parts.variables.into_iter());
+        let cached = parts.cached.filter(|_| parts.login_shell).and_then(|kept| {
+            // The list may have become shorter since.
+            Captured::new(kept.environment, kept.captured_at, &allowed)
+        });
+        let source = match &cached {
+            _ if !parts.login_shell => LoginSource::Off,
+            Some(_) => LoginSource::Cached,
+            None => LoginSource::None,
+        };
+        if let Some(kept) = &cached {
+            let captured_at = &kept.captured_at;
+            tracing::info!(captured_at, "using the login environment that was kept");
+        }
+        let must_wait = source == LoginSource::None && !has_shell;
+        let merged = merge(&own, cached.as_ref());
+        Self {
+            login_shell: parts.login_shell,
+            allowed,
+            own,
+            cache: parts.cache,
+            run_dir: parts.run_dir,
+            spawner: parts.spawner,
+            patience: must_wait.then(|| Instant::now() + PATIENCE),
+            phase: watch::Sender::new(Phase::Idle),
+            is_asked_for: Cell::new(false),
+            known: RefCell::new(Known {
+                source,
+                captured: cached,
+                error: None,
+                merged,
+                version: 1,
+            }),
+        }
+    }
+
+    /// The environment for the commands of a worker that is about to start. Waits for the first answer of a
+    /// login shell only if there is nothing better than a service manager's variables, at most for `limit`
+    /// and until [`PATIENCE`] after the start.
+    pub(crate) async fn environment_for_worker(&self, limit: Duration) -> Variables {
+        if let Some(patience) = self.patience {
+            let until = patience.min(Instant::now() + limit);
+            let mut phase = self.phase.subscribe();
+            // Either way what is known then is the best there is.
+            timeout_at(until, phase.wait_for(|phase| *phase != Phase::Asking)).await.ok();
+        }
+        self.known.borrow().merged.clone()
+    }
+
+    /// Asks a login shell again, or waits for the answer that is on its way, and tells how it went. Does
+    /// nothing if login shells are switched off. Takes at most about as long as a capture twice.
+    pub(crate) async fn refresh(self: &Rc<Self>) -> LoginState {
+        if self.login_shell {
+            self.is_asked_for.set(true);
+            self.begin(Duration::ZERO);
+            // Cannot fail: the sender is `self`.
+            self.phase.subscribe().wait_for(|phase| *phase == Phase::Idle).await.ok();
+        }
+        self.state()
+    }
+
+    /// Changes when workers that run are to be replaced, because of the environment that they have.
+    pub(crate) fn version(&self) -> u64 {
+        self.known.borrow().version
+    }
+
+    /// What `doctor` shows.
+    pub(crate) fn state(&self) -> LoginState {
+        let known = self.known.borrow();
+        let captured = known.captured.as_ref();
+        let environment = captured.map(|captured| &captured.environment);
+        let path = environment::of(&known.merged, "PATH");
+        LoginState {
+            source: known.source,
+            refreshing: *self.phase.borrow() == Phase::Asking,
+            shell: environment.map(|environment| environment.shell.clone()),
+            interactive: environment.map(|environment| environment.interactive),
+            captured_at: captured.map(|captured| captured.captured_at.clone()),
+            took_ms: environment.map(|environment| environment.took_ms),
+            error: known.error.clone(),
+            path_entries: path.split(':').map(str::to_owned).collect(),
+        }
+    }
+
+    /// Asks a login shell after `delay`, unless one is asked already.
+    fn begin(self: &Rc<Self>, delay: Duration) {
+        let is_idle = |phase: &mut Phase| {
+            let is_idle = *phase == Phase::Idle;
+            *phase = if is_idle { Phase::Asking } else { *phase };
+            is_idle
+        };
+        if !self.phase.send_if_modified(is_idle) {
+            return;
+        }
+        let login = Rc::clone(self);
+        actix::spawn(async move {
+            sleep(delay).await;
+            let answer = capture::capture(&login.spawner, login.request()).await;
+            if let Some(captured) = login.settle(answer) {
+                login.phase.send_replace(Phase::Saving);
+                login.save(captured).await;
+            }
+            login.phase.send_replace(Phase::Idle);
+        });
+    }
+
+    fn request(&self) -> CaptureRequest {
+        CaptureRequest {
+            run_dir: self.run_dir.display().to_string(),
+            base: environment::for_login_shell(&self.own),
+            names: self.allowed.names(),
+            prefixes: Allowed::prefixes(),
+            deadline_ms: u64::try_from(CAPTURE_DEADLINE.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Uses an answer. Gives what is to be kept for the next daemon.
+    fn settle(&self, answer: Result<LoginEnvironment, CaptureError>) -> Option<Captured> {
+        let captured = answer.and_then(|environment| {
+            Captured::new(environment, now_text(), &self.allowed)
+                .ok_or_else(|| CaptureError::Malformed("it is too large".to_owned()))
+        });
+        let mut known = self.known.borrow_mut();
+        match captured {
+            Ok(captured) => {
+                let LoginEnvironment { shell, interactive, took_ms, .. } = &captured.environment;
+                tracing::info!(shell, interactive, took_ms, "a login shell told its environment");
+                let merged = merge(&self.own, Some(&captured));
+                // Workers that began with next to nothing, or whose user asked for it, are to be replaced.
+                // Others may go on: what they have is what the user had a moment ago.
+                let was_missing = self.patience.is_some() && known.captured.is_none();
+                if known.merged != merged && (was_missing || self.is_asked_for.take()) {
+                    known.version += 1;
+                }
+                known.merged = merged;
+                known.source = LoginSource::Fresh;
+                known.captured = Some(captured.clone());
+                known.error = None;
+                Some(captured)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no login shell told its environment");
+                known.error = Some(error.to_string());
+                None
+            }
+        }
+    }
+
+    async fn save(&self, captured: Captured) {
+        let path = self.cache.clone();
+        let saved = actix_rt::task::spawn_blocking(move || captured.save_blocking(&path)).await;
+        // The next daemon asks anew.
+        if let Ok(Err(error)) = saved {
+            tracing::warn!(%error, "cannot keep the login environment");
+        }
+    }
+}
+
+fn merge(own: &Variables, captured: Option<&Captured>) -> Variables {
+    let login = captured.map(|captured| captured.environment.variables.as_slice());
+    environment::merge(own, login.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+//! `quack.config`: the configuration that this daemon runs with.
+
+use super::Caller;
+use quackd_protocol::client::{ConfigData, ConfigSetting};
+
+pub(super) fn config(caller: &Caller) -> ConfigData {
+    let services = &caller.services;
+    let entries = services.config.entries();
+    ConfigData {
+        path: services.config_file.path.display().to_string(),
+        exists: services.config_file.modified.is_some(),
+        settings: entries
+            .into_iter()
+            .map(|entry| ConfigSetting {
+                key: entry.key.to_owned(),
+                value: entry.value,
+                origin: entry.origin,
+            })
+            .collect(),
+    }
+}

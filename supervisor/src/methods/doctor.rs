@@ -1,0 +1,270 @@
+//! `doctor`: everything that a person can be told about this daemon, and what to do about it.
+//!
+//! Names and order are upstream's where it has them. Each check is one function; what needs the disk is
+//! looked at on the blocking pool, once, before the checks are written.
+
+use super::{Caller, params};
+use crate::errors::MethodError;
+use crate::health::Health;
+use crate::registry::ListWorkers;
+use crate::services::Services;
+use crate::wire::Request;
+use quackd_protocol::client::{Check, CheckStatus, DoctorData, DoctorParams, WorkerInfo};
+use quackd_protocol::environment::{LoginSource, LoginState};
+use quackd_store::Origin;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// A disk that hangs is a finding of its own.
+const LOOK_LIMIT: Duration = Duration::from_secs(3);
+
+pub(super) async fn doctor(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<DoctorData, MethodError> {
+    let DoctorParams { refresh_environment } = params(request, "doctor")?;
+    let services = &caller.services;
+    if refresh_environment {
+        services.login.refresh().await;
+    }
+    let listed = caller.registry.send(ListWorkers).await.ok();
+    let on_disk = look(services).await;
+    let mut checks = vec![daemon(services)];
+    checks.extend(match &on_disk {
+        None => vec![fail(
+            "disk",
+            "the state directory does not answer".to_owned(),
+            "look at the disk that holds it",
+        )],
+        Some(on_disk) => {
+            vec![socket(services, on_disk), config(services, on_disk), log(services, on_disk)]
+        }
+    });
+    let (workers, known) = listed.unwrap_or_default();
+    checks.push(metadata(&services.health, known));
+    checks.push(sandbox(&workers));
+    checks.push(environment(services));
+    checks.push(providers(&services.health));
+    checks.push(web_search(&services.health));
+    checks.push(sessions(&workers));
+    checks.push(ok("remote", "Disabled".to_owned()));
+    Ok(DoctorData { checks })
+}
+
+fn ok(name: &str, message: String) -> Check {
+    Check { name: name.to_owned(), status: CheckStatus::Ok, message, hint: None }
+}
+
+fn warn(name: &str, message: String, hint: impl Into<String>) -> Check {
+    Check { name: name.to_owned(), status: CheckStatus::Warn, message, hint: Some(hint.into()) }
+}
+
+fn fail(name: &str, message: String, hint: impl Into<String>) -> Check {
+    Check { name: name.to_owned(), status: CheckStatus::Fail, message, hint: Some(hint.into()) }
+}
+
+/// What the disk says.
+#[derive(Debug)]
+struct OnDisk {
+    socket: bool,
+    config: Option<SystemTime>,
+    log: bool,
+    rival: Option<PathBuf>,
+}
+
+async fn look(services: &Services) -> Option<OnDisk> {
+    let socket = services.socket.clone();
+    let config = services.config_file.path.clone();
+    let (log, rival) = (services.home.log_file(), services.home.rival().map(Path::to_owned));
+    let look = move || OnDisk {
+        socket: socket.symlink_metadata().is_ok(),
+        config: config.metadata().and_then(|found| found.modified()).ok(),
+        log: log.is_file(),
+        rival,
+    };
+    tokio::time::timeout(LOOK_LIMIT, actix_rt::task::spawn_blocking(look)).await.ok()?.ok()
+}
+
+fn daemon(services: &Services) -> Check {
+    let (pid, uptime) = (std::process::id(), services.started.elapsed().as_secs());
+    ok("daemon", format!("Running (pid {pid}, uptime {uptime}s)"))
+}
+
+fn socket(services: &Services, on_disk: &OnDisk) -> Check {
+    let path = services.socket.display();
+    if !on_disk.socket {
+        let pid = std::process::id();
+        return fail(
+            "socket",
+            format!("Socket file missing: {path}"),
+            format!("somebody deleted it; `kill {pid}`, then `quack` starts a new daemon"),
+        );
+    }
+    match &on_disk.rival {
+        None => ok("socket", path.to_string()),
+        Some(rival) => warn(
+            "socket",
+            format!("{path}; another state directory exists and is not used: {}", rival.display()),
+            "move or delete one of them, or set RUBBER_DUCK_APP_SUPPORT",
+        ),
+    }
+}
+
+fn config(services: &Services, on_disk: &OnDisk) -> Check {
+    let file = &services.config_file;
+    let path = file.path.display();
+    if on_disk.config != file.modified {
+        return warn(
+            "config",
+            format!("{path} was changed after the daemon had started"),
+            "`quack stop`; the next verb starts it with the new one",
+        );
+    }
+    match file.modified {
+        Some(_) => ok("config", path.to_string()),
+        None => ok("config", format!("no {path}: defaults")),
+    }
+}
+
+fn log(services: &Services, on_disk: &OnDisk) -> Check {
+    let path = services.home.log_file().display().to_string();
+    match on_disk.log {
+        true => ok("log", path),
+        false => warn("log", format!("Log file missing: {path}"), "`quack stop`, then `quack`"),
+    }
+}
+
+fn metadata(health: &Health, known: usize) -> Check {
+    const NAME: &str = "metadata";
+    for (file, loaded) in
+        [("metadata.json", &health.metadata), ("quackd-state.json", &health.state)]
+    {
+        match loaded {
+            Err(why) => {
+                return fail(
+                    NAME,
+                    format!("{file} is not written: {why}"),
+                    "use the program that wrote it, or move the file away and restart the daemon",
+                );
+            }
+            Ok(Origin::Lost { quarantined, reason }) => {
+                return fail(
+                    NAME,
+                    format!("{file} was damaged and there was no copy: {reason}"),
+                    format!(
+                        "it is kept as {}; what it says can be put back by hand",
+                        quarantined.display()
+                    ),
+                );
+            }
+            Ok(Origin::Backup { quarantined, reason, .. }) => {
+                let kept = quarantined.as_ref().map_or_else(
+                    || "the newest changes may be missing; attach again what you miss".to_owned(),
+                    |path| {
+                        format!(
+                            "it is kept as {}; the newest changes may be missing",
+                            path.display()
+                        )
+                    },
+                );
+                let message = format!("{file} was restored from the generation before: {reason}");
+                return fail(NAME, message, kept);
+            }
+            Ok(Origin::Fresh | Origin::File) => {}
+        }
+    }
+    match &*health.save_failed.borrow() {
+        Some(why) => fail(
+            NAME,
+            format!("the last change could not be saved: {why}"),
+            "make room on the disk or mend its permissions; the next change tries again",
+        ),
+        None => ok(NAME, format!("{known} sessions")),
+    }
+}
+
+fn sandbox(workers: &[WorkerInfo]) -> Check {
+    let tiers: std::collections::BTreeSet<&str> =
+        workers.iter().filter_map(|worker| worker.tier.as_deref()).collect();
+    let tiers = match tiers.is_empty() {
+        true => "unconfined".to_owned(),
+        false => tiers.into_iter().collect::<Vec<_>>().join(", "),
+    };
+    warn(
+        "sandbox",
+        format!("{tiers}: tools run with all your rights"),
+        "point it at work that you trust; `--safe` only allows what changes nothing",
+    )
+}
+
+fn environment(services: &Services) -> Check {
+    const NAME: &str = "environment";
+    let LoginState { source, shell, captured_at, error, path_entries, .. } = services.login.state();
+    let shell = shell.unwrap_or_else(|| "the login shell".to_owned());
+    let at = captured_at.unwrap_or_default();
+    let path = format!("{} entries", path_entries.len());
+    let again = "mend the shell's start files, then `quack doctor --refresh-environment`";
+    match (source, error) {
+        (LoginSource::Off, _) => {
+            ok(NAME, format!("the daemon's own, PATH of {path}; login_shell is off"))
+        }
+        (LoginSource::Fresh, None) => ok(NAME, format!("of {shell}, {at}, PATH of {path}")),
+        (LoginSource::Cached, None) => {
+            ok(NAME, format!("of {shell}, kept since {at}, PATH of {path}"))
+        }
+        (LoginSource::None, None) => {
+            ok(NAME, format!("the daemon's own, PATH of {path}; {shell} is being asked"))
+        }
+        (LoginSource::None, Some(error)) => warn(
+            NAME,
+            format!("the daemon's own, PATH of {path}; {shell} did not tell: {error}"),
+            again,
+        ),
+        (_, Some(error)) => {
+            warn(NAME, format!("of {shell}, {at}; it did not tell again: {error}"), again)
+        }
+    }
+}
+
+fn providers(health: &Health) -> Check {
+    match health.providers.as_slice() {
+        [] => warn(
+            "providers",
+            "No API keys found. Set OPENAI_API_KEY or ANTHROPIC_API_KEY".to_owned(),
+            "only needed for an agent; tools work without",
+        ),
+        found => ok("providers", found.join(", ")),
+    }
+}
+
+fn web_search(health: &Health) -> Check {
+    let web = &health.web_search;
+    match web.has_key {
+        true => ok("web_search", format!("key found, asks {}", web.endpoint)),
+        false => warn(
+            "web_search",
+            "EXA_API_KEY not configured".to_owned(),
+            "set EXA_API_KEY in the daemon's environment and restart it; only web_search needs it",
+        ),
+    }
+}
+
+fn sessions(workers: &[WorkerInfo]) -> Check {
+    let running = workers.iter().filter(|worker| worker.monitor_pid.is_some()).count();
+    let failed: Vec<&WorkerInfo> = workers.iter().filter(|w| w.state == "failed").collect();
+    match failed.first() {
+        None => ok("sessions", format!("{running} running")),
+        Some(first) => {
+            let why = first.last_death.as_deref().unwrap_or("unknown cause");
+            fail(
+                "sessions",
+                format!(
+                    "{running} running, {} failed: {} ({why})",
+                    failed.len(),
+                    first.session_name
+                ),
+                "`quack logs` says more; `quack DIR` tries again",
+            )
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `follow` and `unfollow`: what happens in a session, from now on or from a number on.
+
+use super::state::worker_state;
+use super::{Caller, params};
+use crate::errors::MethodError;
+use crate::events::Follow;
+use crate::registry::{FindSession, Purpose};
+use crate::wire::{Request, reference};
+use crate::worker_handle::Describe;
+use quackd_protocol::client::{FollowData, FollowParams};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Our own disk may hang; the history file is information only.
+const HISTORY_LIMIT: Duration = Duration::from_secs(2);
+
+pub(super) async fn follow(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<FollowData, MethodError> {
+    let FollowParams { session_id, since_seq, epoch } = params(request, "follow")?;
+    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
+    let worker = found.handle.send(Describe).await?;
+    let home = &caller.services.home;
+    let history = home.app_history(found.session_id.as_str());
+    let history = history.map(|path| path.display().to_string()).unwrap_or_default();
+    let size = size_of(history.clone()).await;
+
+    let events = &caller.services.events;
+    // From here on nothing waits: what the answer says of the events is so when they begin to be kept.
+    let Follow { following, seq, resync, replayed } =
+        events.follow(&found.session_id, since_seq, epoch.as_deref());
+    drop(caller.following.borrow_mut().replace(following));
+    Ok(FollowData {
+        session_name: found.session_name,
+        workspace_path: found.workspace_path,
+        is_running: worker.monitor_pid.is_some(),
+        session_state: Value::Null,
+        app_history_file: history,
+        app_history_exists: size.is_some(),
+        app_history_size_bytes: size.unwrap_or(0),
+        seq,
+        epoch: events.epoch().to_owned(),
+        resync,
+        replayed,
+        worker: worker_state(worker, found.restarts),
+        session_id: found.session_id,
+    })
+}
+
+async fn size_of(path: String) -> Option<u64> {
+    let looked = actix_rt::task::spawn_blocking(move || std::fs::metadata(path));
+    let found = tokio::time::timeout(HISTORY_LIMIT, looked).await.ok()?.ok()?.ok()?;
+    found.is_file().then_some(found.len())
+}
+
+pub(super) fn unfollow(caller: &Caller) {
+    drop(caller.following.borrow_mut().take());
+}

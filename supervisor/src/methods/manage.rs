@@ -1,0 +1,59 @@
+//! `workspaces`, `activate_session`, `quack.session_new`, `quack.session_delete`: which sessions there
+//! are, and changing that.
+
+use super::attach::{SAVE_LIMIT, fresh, resolve};
+use super::{Caller, params};
+use crate::errors::MethodError;
+use crate::registry::{Activate, DeleteSession, ListWorkspaces, NewSession};
+use crate::wire::{Request, reference};
+use quackd_protocol::client::{
+    ActivateData, AttachData, SessionDeleteData, SessionDeleteParams, SessionNewParams,
+    WorkspacesData,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// As upstream takes it: any JSON value.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ActivateParams {
+    session_id: Value,
+}
+
+pub(super) async fn workspaces(caller: &Caller) -> Result<WorkspacesData, MethodError> {
+    Ok(WorkspacesData { workspaces: caller.registry.send(ListWorkspaces).await? })
+}
+
+pub(super) async fn activate_session(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<ActivateData, MethodError> {
+    let ActivateParams { session_id } = params(request, "activate_session")?;
+    // Upstream looks an absent reference up like any other, and finds nothing.
+    let reference = reference(&session_id).unwrap_or_default();
+    caller.registry.send(Activate { reference }).timeout(SAVE_LIMIT).await?
+}
+
+pub(super) async fn session_new(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<AttachData, MethodError> {
+    let SessionNewParams { path, name, activate, safe_mode } =
+        params(request, "quack.session_new")?;
+    let path = path.map_or_else(|| caller.services.started_in.clone(), PathBuf::from);
+    let path = resolve(caller, path).await?;
+    let activate = activate.unwrap_or(false);
+    let new = NewSession { path, name, activate, safe_mode, fresh: fresh()? };
+    caller.registry.send(new).timeout(SAVE_LIMIT).await?
+}
+
+pub(super) async fn session_delete(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<SessionDeleteData, MethodError> {
+    let SessionDeleteParams { session_id, force } = params(request, "quack.session_delete")?;
+    let reference = reference(&session_id).ok_or(MethodError::NoReference)?;
+    let delete = DeleteSession { reference, force: force.unwrap_or(false) };
+    caller.registry.send(delete).timeout(SAVE_LIMIT).await?
+}

@@ -1,0 +1,123 @@
+//! Deleting a session: off the disk first, then its worker and everything that it left.
+
+use super::Registry;
+use super::saving::kept;
+use crate::catalog;
+use crate::errors::MethodError;
+use crate::services::Services;
+use crate::worker_handle::{CountCalls, Drain as DrainWorker, Ending, WorkerHandle};
+use actix::prelude::*;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::{AttachedSession, SessionDeleteData};
+use serde_json::json;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the end of a deleted session's worker is waited for; it is killed, so this is generous.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// Delete a session for good.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<SessionDeleteData, MethodError>")]
+pub(crate) struct DeleteSession {
+    pub(crate) reference: String,
+    /// End its running calls.
+    pub(crate) force: bool,
+}
+
+impl Handler<DeleteSession> for Registry {
+    type Result = ResponseActFuture<Self, Result<SessionDeleteData, MethodError>>;
+
+    fn handle(&mut self, msg: DeleteSession, _: &mut Self::Context) -> Self::Result {
+        let DeleteSession { reference, force } = msg;
+        if self.draining {
+            return refuse(MethodError::ShuttingDown);
+        }
+        let Some(session) = catalog::find(&self.metadata, &reference) else {
+            return refuse(MethodError::SessionNotFound(reference));
+        };
+        let id = session.id.clone();
+        let handle = self.handles.get(&id).cloned();
+        let counted = handle.clone();
+        let running = async move {
+            match counted {
+                Some(handle) => handle.send(CountCalls).await.map_err(MethodError::from),
+                None => Ok(0),
+            }
+        };
+        let removal = running.into_actor(self).map(move |running, registry, ctx| {
+            let calls = running?;
+            if 0 < calls && !force {
+                return Err(MethodError::SessionBusy(calls));
+            }
+            let session = registry.remove(&id)?;
+            let saved = registry.save(ctx);
+            Ok((SessionDeleteData { session, calls_ended: calls }, saved))
+        });
+        Box::pin(
+            removal
+                .then(move |removed, registry, _| {
+                    let services = Rc::clone(&registry.services);
+                    async move {
+                        let (data, saved) = removed?;
+                        kept(Some(saved)).await?;
+                        Ok::<_, MethodError>((data, handle, services))
+                    }
+                    .into_actor(registry)
+                })
+                .then(|deleted, registry, _| {
+                    if let Ok((data, ..)) = &deleted {
+                        registry.handles.remove(&data.session.id);
+                    }
+                    async move {
+                        let (data, handle, services) = deleted?;
+                        clear_away(&services, &data.session, handle).await;
+                        Ok(data)
+                    }
+                    .into_actor(registry)
+                }),
+        )
+    }
+}
+
+fn refuse(
+    error: MethodError,
+) -> ResponseActFuture<Registry, Result<SessionDeleteData, MethodError>> {
+    Box::pin(actix::fut::ready(Err(error)))
+}
+
+impl Registry {
+    fn remove(&mut self, id: &SessionId) -> Result<AttachedSession, MethodError> {
+        let removed = catalog::delete(Arc::make_mut(&mut self.metadata), id)
+            .ok_or_else(|| MethodError::SessionNotFound(id.0.clone()))?;
+        if self.state.sessions.contains_key(id) {
+            Arc::make_mut(&mut self.state).sessions.remove(id);
+        }
+        Ok(removed)
+    }
+}
+
+/// Ends what is left of a session that does not exist any more.
+async fn clear_away(
+    services: &Services,
+    session: &AttachedSession,
+    handle: Option<Addr<WorkerHandle>>,
+) {
+    if let Some(handle) = handle {
+        let drain = DrainWorker { until: Instant::now(), ending: Ending::Deleted };
+        if handle.send(drain).timeout(END_LIMIT).await.is_err() {
+            tracing::error!(session = %session.id, "the worker of a deleted session has not ended yet");
+        }
+    }
+    const NAME: &str = "session_deleted";
+    services.events.publish(&session.id, NAME, || json!({ "type": NAME }));
+    services.events.forget(&session.id);
+    let home = services.home.clone();
+    let id = session.id.clone();
+    let removed =
+        actix_rt::task::spawn_blocking(move || home.remove_session_run_dir_blocking(id.as_str()));
+    if let Ok(Err(error)) = removed.await {
+        tracing::warn!(session = %session.id, %error, "the run directory of a deleted session stays");
+    }
+}

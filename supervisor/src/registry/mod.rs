@@ -1,0 +1,175 @@
+//! The registry: which workspaces and sessions exist, which one is active, and who handles each.
+//!
+//! Owns: metadata and state in memory and as they were last durable, one [`WorkerHandle`] per session
+//! that was ever used.
+//! Receives: [`changes`] (attach, activate, new, delete), [`lookups`] (find, list), [`Crashed`] (a
+//! handle), [`Drain`].
+//! Blocks on: nothing. Saving happens on the store's thread; look-ups go on meanwhile.
+//! Mailbox: [`MAILBOX`] messages; a sender waits for room.
+//! Ends: with the daemon.
+//!
+//! Invariant: a change is answered with success only after it is on disk ([`saving`]). If a save fails,
+//! memory goes back to the last durable state and everyone who waited is told.
+
+mod changes;
+mod deleting;
+mod lookups;
+mod saving;
+
+pub(crate) use changes::{Activate, Attach, Crashed, NewSession};
+pub(crate) use deleting::DeleteSession;
+pub(crate) use lookups::{
+    FindSession, FoundSession, ListSessions, ListWorkers, ListWorkspaces, Purpose,
+};
+pub(crate) use saving::Saving;
+
+use crate::catalog;
+use crate::errors::MethodError;
+use crate::services::Services;
+use crate::worker_handle::{Drain as DrainWorker, Ending, WorkerHandle};
+use actix::prelude::*;
+use quackd_protocol::SessionId;
+use quackd_protocol::metadata::{Metadata, Session};
+use quackd_protocol::state::{DaemonState, SessionState};
+use quackd_store::Snapshot;
+use saving::Waiter;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Requests of many clients that wait for this actor. Each takes microseconds.
+const MAILBOX: usize = 4096;
+
+/// See the module's documentation.
+pub(crate) struct Registry {
+    services: Rc<Services>,
+    saving_to: Saving,
+    metadata: Arc<Metadata>,
+    state: Arc<DaemonState>,
+    durable: Snapshot,
+    saving: bool,
+    /// Waiting for the save that is in flight.
+    waiting: Vec<Waiter>,
+    /// Waiting for the save after it.
+    waiting_next: Vec<Waiter>,
+    handles: HashMap<SessionId, Addr<WorkerHandle>>,
+    draining: bool,
+}
+
+impl Registry {
+    /// A registry of what was loaded.
+    pub(crate) fn new(services: Rc<Services>, loaded: Snapshot, saving_to: Saving) -> Self {
+        Self {
+            services,
+            saving_to,
+            metadata: Arc::clone(&loaded.metadata),
+            state: Arc::clone(&loaded.state),
+            durable: loaded,
+            saving: false,
+            waiting: Vec::new(),
+            waiting_next: Vec::new(),
+            handles: HashMap::new(),
+            draining: false,
+        }
+    }
+
+    /// The handle of a session, made when it is first needed.
+    fn handle_of(
+        &mut self,
+        session: &Session,
+        workspace: &str,
+        ctx: &Context<Self>,
+    ) -> Addr<WorkerHandle> {
+        let services = &self.services;
+        self.handles
+            .entry(session.id.clone())
+            .or_insert_with(|| {
+                let registry = ctx.address().downgrade();
+                let services = Rc::clone(services);
+                WorkerHandle::new(session, workspace.to_owned(), services, registry).start()
+            })
+            .clone()
+    }
+
+    fn found(
+        &mut self,
+        session: Session,
+        ctx: &Context<Self>,
+    ) -> Result<FoundSession, MethodError> {
+        let workspace = catalog::workspace_of(&self.metadata, &session)
+            .map(|w| w.path.clone())
+            .ok_or(MethodError::WorkspaceUnknown)?;
+        let state = self.state_of(&session.id);
+        Ok(FoundSession {
+            handle: self.handle_of(&session, &workspace, ctx),
+            safe_mode: state.safe_mode,
+            restarts: state.restarts,
+            session_id: session.id,
+            session_name: session.name,
+            workspace_path: workspace,
+        })
+    }
+
+    /// What is ours about a session.
+    fn state_of(&self, session: &SessionId) -> SessionState {
+        self.state.sessions.get(session).cloned().unwrap_or_default()
+    }
+
+    /// Changes what is ours about a session. Returns whether anything is different now.
+    fn change_state(
+        &mut self,
+        session: &SessionId,
+        change: impl FnOnce(&mut SessionState),
+    ) -> bool {
+        let before = self.state_of(session);
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before {
+            return false;
+        }
+        let sessions = &mut Arc::make_mut(&mut self.state).sessions;
+        if after.is_default() {
+            sessions.remove(session);
+        } else {
+            sessions.insert(session.clone(), after);
+        }
+        true
+    }
+}
+
+impl Actor for Registry {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+    }
+}
+
+/// Refuse new work, let calls finish until `until`, end every worker. Answered when all are gone.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct Drain {
+    pub(crate) until: Instant,
+}
+
+impl Handler<Drain> for Registry {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Drain { until }: Drain, ctx: &mut Self::Context) -> Self::Result {
+        self.draining = true;
+        let saved = if self.is_unsaved() { Some(self.save(ctx)) } else { self.join_save() };
+        let drain = |handle: &Addr<WorkerHandle>| {
+            handle.send(DrainWorker { until, ending: Ending::Shutdown })
+        };
+        let drained: Vec<_> = self.handles.values().map(drain).collect();
+        Box::pin(async move {
+            // Sent to all before the first is awaited: sessions drain side by side.
+            futures_util::future::join_all(drained).await;
+            if let Some(saved) = saved {
+                // A failure is in the log already.
+                saved.await.ok();
+            }
+        })
+    }
+}

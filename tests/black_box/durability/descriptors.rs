@@ -1,0 +1,52 @@
+//! Descriptors run out, and are there again.
+
+use super::restart;
+use crate::harness::{Daemon, wait_for};
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+use serde_json::json;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The processor time that the daemon has used. The kernel counts in hundredths of a second.
+fn processor_time(daemon: &Daemon) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(10 * ticks)
+}
+
+#[test]
+fn two_hundred_clients_too_many_harm_nobody_and_are_served_when_there_is_room() {
+    let mut daemon = Daemon::absent();
+    restart(&mut daemon);
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    session.bash("true");
+    let pid = rustix::process::Pid::from_raw(daemon.pid());
+    let limit = |files: u64| {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        prlimit(pid, Resource::Nofile, Rlimit { current: Some(files), maximum }).unwrap();
+    };
+    let n_open = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+    limit(u64::try_from(n_open).unwrap() + 2);
+    let crowd: Vec<_> =
+        (0..200).filter_map(|_| UnixStream::connect(daemon.socket()).ok()).collect();
+    assert!(100 < crowd.len(), "only {} could connect", crowd.len());
+
+    let (start, used) = (Instant::now(), processor_time(&daemon));
+    assert_eq!(session.bash("echo still"), "still\n\n[Exit code: 0]");
+    wait_for("a second to pass", || {
+        wire.request("ping", json!({}));
+        (Duration::from_secs(1) < start.elapsed()).then_some(())
+    });
+    // With a hundred pings in it.
+    let share = (processor_time(&daemon) - used).as_secs_f64() / start.elapsed().as_secs_f64();
+    assert!(share < 0.5, "{:.0} % of a processor while it cannot accept", 100.0 * share);
+
+    limit(1024);
+    let lifted = Instant::now();
+    daemon.wire().request("ping", json!({}));
+    assert!(lifted.elapsed() < Duration::from_secs(2), "took {:?}", lifted.elapsed());
+    session.bash("true");
+    drop(crowd);
+}

@@ -1,0 +1,149 @@
+//! The disk takes no more, and takes again.
+
+use super::{Client, OnDisk, bytes, fresh_directory, restart, skipped};
+use crate::harness::{Daemon, Wire, wait_for};
+use rustix::process::{Resource, Rlimit, prlimit};
+use serde_json::json;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// How many sessions the daemon lists.
+fn n_listed(wire: &Wire) -> usize {
+    super::array(&wire.request("sessions", json!({"all": true}))["sessions"]).len()
+}
+
+#[test]
+fn a_file_that_may_not_grow_costs_the_change_and_neither_file() {
+    let mut daemon = Daemon::absent();
+    restart(&mut daemon);
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    session.bash("true");
+    let mut client = Client::connect(&daemon);
+    let mut n_directories = 0;
+    let mut attach = |safe: bool| {
+        n_directories += 1;
+        let path = fresh_directory(&daemon, &format!("d{n_directories}"));
+        client.attach(&path, safe).expect("an answer").map(|_| ())
+    };
+    for _ in 0..3 {
+        attach(true).unwrap();
+    }
+    let limit = |bytes: Option<u64>| {
+        // The soft limit only, so that it can be lifted.
+        let pid = rustix::process::Pid::from_raw(daemon.pid());
+        prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    };
+    let before = bytes(&daemon.app());
+    let n_sessions = n_listed(&wire);
+    let [metadata_bytes, state_bytes] =
+        before.clone().map(|bytes| u64::try_from(bytes.len()).unwrap());
+    assert!(state_bytes < metadata_bytes);
+    // Neither fits; the state fits and the metadata does not.
+    for room in [10, state_bytes, metadata_bytes] {
+        for safe in [false, true] {
+            limit(Some(room));
+            let text = attach(safe).expect_err("no room");
+            assert!(text.starts_with("Disk is full: "), "{text}");
+            assert_eq!(n_listed(&wire), n_sessions, "memory is what is on disk");
+            assert!(bytes(&daemon.app()) == before, "with room for {room} bytes");
+            assert_eq!(session.bash("echo fine"), "fine\n\n[Exit code: 0]");
+            limit(None);
+        }
+    }
+    attach(true).unwrap();
+    attach(false).unwrap();
+    assert_eq!(OnDisk::read(&daemon.app()).sessions.len(), n_sessions + 2);
+}
+
+/// A daemon with a small disk of its own as state directory, which only it and its children see.
+struct SmallDisk {
+    world: Daemon,
+    child: Child,
+}
+
+impl SmallDisk {
+    /// The error says why this machine does not allow it.
+    fn start() -> Result<Self, String> {
+        // Another user than the super-user may mount in a user namespace, where there are such.
+        Self::start_in("-m").or_else(|_| Self::start_in("-rm"))
+    }
+
+    fn start_in(namespaces: &str) -> Result<Self, String> {
+        let world = Daemon::absent();
+        std::fs::create_dir(world.app()).expect("a place for the disk");
+        let quack = env!("CARGO_BIN_EXE_quack");
+        let script = format!(
+            "mount -t tmpfs -o size=1m,mode=700 none '{}' || exit 99; exec '{quack}' daemon",
+            world.app().display()
+        );
+        #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
+        let mut unshare = Command::new("unshare");
+        unshare.args([namespaces, "/bin/sh", "-c", &script]).env_clear();
+        let environment = world.command(&[]);
+        unshare.envs(environment.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let child = unshare.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.map_err(|error| format!("cannot start unshare: {error}"))?;
+        let mut disk = Self { world, child };
+        wait_for("the daemon to answer, or to end", || {
+            if let Some(status) = disk.child.try_wait().expect("wait") {
+                return Some(Err(format!("cannot mount in a namespace: {status}")));
+            }
+            UnixStream::connect(disk.app().join("daemon.sock")).ok().map(|_| Ok(()))
+        })?;
+        Ok(disk)
+    }
+
+    /// The state directory as the daemon sees it.
+    fn app(&self) -> PathBuf {
+        let app = self.world.app();
+        let within = app.strip_prefix("/").expect("an absolute path");
+        Path::new("/proc").join(self.child.id().to_string()).join("root").join(within)
+    }
+
+    fn attach(&self, path: &Path, safe: bool) -> Result<(), String> {
+        let stream = UnixStream::connect(self.app().join("daemon.sock")).expect("connect");
+        Client::over(stream).attach(path, safe).expect("an answer").map(|_| ())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_and_then_is_not_loses_nothing() {
+    let disk = match SmallDisk::start() {
+        Ok(disk) => disk,
+        Err(why) => return skipped("a_disk_that_is_full_and_then_is_not_loses_nothing", &why),
+    };
+    let repo = disk.world.repo("a");
+    let wire = Wire::connect(&disk.app().join("daemon.sock"));
+    let session = wire.attach(repo.path());
+    session.bash("true");
+    disk.attach(&fresh_directory(&disk.world, "kept"), true).unwrap();
+    let (before, n_sessions) = (bytes(&disk.app()), n_listed(&wire));
+
+    let fill = disk.app().join("fill");
+    let mut file = std::fs::File::create(&fill).unwrap();
+    let full = std::io::copy(&mut std::io::repeat(b'x'), &mut file).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    drop(file);
+    for (name, safe) in [("b", true), ("c", false)] {
+        let path = fresh_directory(&disk.world, name);
+        let text = disk.attach(&path, safe).expect_err("no room");
+        assert!(text.starts_with("Disk is full: "), "{text}");
+        assert_eq!(n_listed(&wire), n_sessions, "memory is what is on disk");
+        assert!(bytes(&disk.app()) == before);
+        assert_eq!(session.bash("echo fine"), "fine\n\n[Exit code: 0]");
+    }
+
+    std::fs::remove_file(&fill).unwrap();
+    disk.attach(&disk.world.home().join("b"), true).expect("the first save after there is room");
+    assert_eq!(n_listed(&wire), n_sessions + 1);
+    assert_eq!(OnDisk::read(&disk.app()).sessions.len(), n_sessions + 1);
+}

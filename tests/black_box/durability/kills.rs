@@ -1,0 +1,84 @@
+//! The daemon is killed while it saves, two hundred times.
+
+use super::{Client, Kept, Ledger, Random, in_memory, restart};
+use crate::harness::Daemon;
+use nix::sys::signal::Signal;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// Two worlds side by side, each killed this often.
+const ROUNDS: usize = 100;
+
+/// Clients that attach at the same time: their changes share saves.
+const CLIENTS: usize = 3;
+
+/// Lets clients attach for a while, does `then`, and gives all that the clients heard.
+pub(super) fn attach_for(
+    time: Duration,
+    daemon: &Daemon,
+    round: usize,
+    then: impl FnOnce(),
+) -> Vec<Result<Kept, String>> {
+    std::thread::scope(|scope| {
+        let (heard, hearing) = channel();
+        for client in 0..CLIENTS {
+            let directories = daemon.home().join(format!("round-{round}/client-{client}"));
+            let (mut connection, heard) = (Client::connect(daemon), heard.clone());
+            // Every second time in safe mode: then both files change.
+            scope.spawn(move || {
+                for n in 0.. {
+                    let path = directories.join(n.to_string());
+                    std::fs::create_dir_all(&path).expect("a fresh directory");
+                    let Some(answer) = connection.attach(&path, n % 2 == 0) else { break };
+                    heard.send(answer).expect("tell the test");
+                }
+            });
+        }
+        drop(heard);
+        let moment = Instant::now() + time;
+        let mut all = Vec::new();
+        while let Ok(it) = hearing.recv_timeout(moment.saturating_duration_since(Instant::now())) {
+            all.push(it);
+        }
+        then();
+        all.extend(hearing);
+        all
+    })
+}
+
+fn kill_again_and_again(mut daemon: Daemon, mut random: Random, longest: Duration) -> usize {
+    let mut ledger = Ledger::default();
+    for round in 0..ROUNDS {
+        restart(&mut daemon);
+        ledger.assert_kept(&daemon);
+        let kill = || daemon.signal(Signal::SIGKILL);
+        let heard = attach_for(random.moment(longest), &daemon, round, kill);
+        assert_eq!(daemon.wait(), None);
+        ledger.0.extend(heard.into_iter().map(|answer| answer.expect("no refusal")));
+        // Nor had the next start to repair anything.
+        ledger.assert_on_disk(&daemon.app());
+    }
+    restart(&mut daemon);
+    ledger.assert_kept(&daemon);
+    assert!(!daemon.log().contains("recovered"), "{}", daemon.log());
+    ledger.0.len()
+}
+
+#[test]
+fn two_hundred_kills_while_saving_lose_nothing_that_was_acknowledged() {
+    let mut random = Random::seeded();
+    let seeds = [Random(random.next()), Random(random.next())];
+    let n_kept = std::thread::scope(|scope| {
+        let [on_disk, in_memory_seed] = seeds;
+        let on_disk = scope.spawn(move || {
+            kill_again_and_again(Daemon::absent(), on_disk, Duration::from_millis(80))
+        });
+        let in_memory = scope.spawn(move || {
+            let (daemon, _guard) = in_memory();
+            kill_again_and_again(daemon, in_memory_seed, Duration::from_millis(20))
+        });
+        [on_disk, in_memory].map(|world| world.join().expect("no loss"))
+    });
+    // Kills before the first save would show nothing.
+    assert!(n_kept.iter().all(|n| ROUNDS / 4 < *n), "{n_kept:?} attaches were acknowledged");
+}

@@ -1,0 +1,203 @@
+//! What was acknowledged is on disk, whatever happens to the daemon, its files and its disk: P-05, P-06,
+//! P-07, P-10 and P-11, broken for real.
+//!
+//! Faults of the system are injected by strace, mounts and limits. Where a machine does not allow that,
+//! the test says so past the test harness's capture and passes; with `QUACKD_REQUIRE_FAULTS=1` it fails.
+
+mod bad_files;
+mod descriptors;
+mod full_disk;
+mod kills;
+mod stop_races;
+mod strace;
+mod system_calls;
+
+use crate::harness::{Daemon, wait_for};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+const METADATA: &str = "metadata.json";
+const STATE: &str = "quackd-state.json";
+const FILES: [&str; 2] = [METADATA, STATE];
+
+/// Says that a test shows nothing here. Written to the descriptor itself, so that it is seen although
+/// the test passes.
+fn skipped(test: &str, why: &str) {
+    let required = std::env::var_os("QUACKD_REQUIRE_FAULTS").is_some_and(|value| value == "1");
+    assert!(!required, "{test}: {why}");
+    let line = format!("SKIPPED: {test}: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("write to stderr");
+}
+
+/// A client that was told that a session is kept, and in which mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Kept {
+    id: String,
+    safe: bool,
+}
+
+/// All that clients were told is kept.
+#[derive(Debug, Default)]
+struct Ledger(Vec<Kept>);
+
+impl Ledger {
+    /// The next start has to find it: in both files, or in what is loaded instead of them.
+    #[track_caller]
+    fn assert_kept(&self, daemon: &Daemon) {
+        let sessions = daemon.wire().request("sessions", json!({"all": true}));
+        let listed: Vec<&str> =
+            array(&sessions["sessions"]).iter().filter_map(|it| it["id"].as_str()).collect();
+        for Kept { id, .. } in &self.0 {
+            assert!(listed.contains(&id.as_str()), "{id} was acknowledged and is gone: {listed:?}");
+        }
+        self.assert_on_disk(&daemon.app());
+    }
+
+    /// Both files are whole and hold it.
+    #[track_caller]
+    fn assert_on_disk(&self, app: &Path) {
+        let on_disk = OnDisk::read(app);
+        for kept in &self.0 {
+            let found = on_disk.sessions.get(&kept.id);
+            assert_eq!(found, Some(&kept.safe), "{kept:?} was acknowledged");
+        }
+    }
+}
+
+/// The two files.
+#[derive(Debug, PartialEq)]
+struct OnDisk {
+    /// Every session, and whether it is safe.
+    sessions: BTreeMap<String, bool>,
+}
+
+impl OnDisk {
+    /// What the files hold. A file that does not exist holds nothing.
+    #[track_caller]
+    fn read(app: &Path) -> Self {
+        let parsed = |name: &str| match std::fs::read(app.join(name)) {
+            Ok(bytes) => serde_json::from_slice::<Value>(&bytes).expect("a whole file"),
+            Err(_) => json!({"sessions": []}),
+        };
+        let (metadata, state) = (parsed(METADATA), parsed(STATE));
+        let session = |it: &Value| {
+            let id = it["id"].as_str().expect("an id").to_owned();
+            let safe = state["sessions"][&id]["safeMode"] == true;
+            (id, safe)
+        };
+        Self { sessions: array(&metadata["sessions"]).iter().map(session).collect() }
+    }
+}
+
+fn array(value: &Value) -> &Vec<Value> {
+    value.as_array().expect("an array")
+}
+
+/// Starts the daemon again and waits until this one answers. To connect is not enough: a child that the
+/// one before was about to start when it was killed has its listening socket until it has executed.
+#[track_caller]
+fn restart(daemon: &mut Daemon) {
+    daemon.boot();
+    let (socket, pid) = (daemon.socket(), format!(r#""pid":{}"#, daemon.pid()));
+    wait_for("the daemon to answer", || {
+        let mut stream = UnixStream::connect(&socket).ok()?;
+        stream.write_all(b"{\"id\":\"p\",\"method\":\"ping\"}\n").ok()?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        line.contains(&pid).then_some(())
+    });
+}
+
+/// A world whose state directory is in memory, if there is such a place: its fsyncs cost nothing, so that
+/// a test of them comes to more of them.
+fn in_memory() -> (Daemon, TempDir) {
+    let daemon = Daemon::absent();
+    let guard = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let guard = guard.expect("a directory");
+    std::os::unix::fs::symlink(guard.path(), daemon.app()).expect("link the state directory");
+    (daemon, guard)
+}
+
+/// The bytes of both files.
+fn bytes(app: &Path) -> [Vec<u8>; 2] {
+    FILES.map(|name| std::fs::read(app.join(name)).unwrap_or_default())
+}
+
+/// A directory that nobody has attached to yet.
+#[track_caller]
+fn fresh_directory(daemon: &Daemon, name: &str) -> PathBuf {
+    let path = daemon.home().join(name);
+    std::fs::create_dir(&path).expect("a fresh directory");
+    path
+}
+
+/// A client that outlives its daemon.
+struct Client {
+    stream: UnixStream,
+    lines: Lines<BufReader<UnixStream>>,
+}
+
+impl Client {
+    #[track_caller]
+    fn connect(daemon: &Daemon) -> Self {
+        Self::over(UnixStream::connect(daemon.socket()).expect("connect to the daemon"))
+    }
+
+    fn over(stream: UnixStream) -> Self {
+        let lines = BufReader::new(stream.try_clone().expect("clone a socket")).lines();
+        Self { stream, lines }
+    }
+
+    /// Attaches, in safe mode or without naming it. `None`: the daemon closed instead of answering. The
+    /// error is the text of a refusal.
+    fn attach(&mut self, path: &Path, safe: bool) -> Option<Result<Kept, String>> {
+        let mut params = json!({"path": path});
+        if safe {
+            params["safeMode"] = json!(true);
+        }
+        let line = json!({"id": "a", "method": "attach", "params": params}).to_string() + "\n";
+        self.stream.write_all(line.as_bytes()).ok()?;
+        // Events come in between, and a reply that a kill cut off says nothing.
+        let mut replies = self.lines.by_ref().map_while(Result::ok);
+        let reply = replies.find(|line| line.contains(r#""id":"a""#))?;
+        let reply: Value = serde_json::from_str(&reply).ok()?;
+        Some(match reply["data"]["session"]["id"].as_str() {
+            Some(id) => Ok(Kept { id: id.to_owned(), safe }),
+            None => Err(reply["error"].as_str().expect("an error text").to_owned()),
+        })
+    }
+}
+
+/// Random numbers whose seed is told, so that a failure can be had again with `QUACKD_TEST_SEED`.
+struct Random(u64);
+
+impl Random {
+    #[expect(clippy::print_stderr, reason = "a failed test shows its seed")]
+    fn seeded() -> Self {
+        let given = std::env::var("QUACKD_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+        let now = SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_micros();
+        let seed = given.unwrap_or_else(|| u64::try_from(now).expect("a small number"));
+        eprintln!("QUACKD_TEST_SEED={seed}");
+        Self(seed)
+    }
+
+    /// The next number, by SplitMix64.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Between half a millisecond, which is before the first save, and `longest`.
+    fn moment(&mut self, longest: Duration) -> Duration {
+        let longest = u64::try_from(longest.as_micros()).expect("a small number");
+        Duration::from_micros(500 + self.next() % longest)
+    }
+}

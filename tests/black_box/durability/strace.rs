@@ -1,0 +1,83 @@
+//! Faults of system calls, injected by strace into the thread that saves and into no other.
+
+use super::FILES;
+use crate::harness::{Daemon, wait_for};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// A strace that watches what the daemon's thread `store` does to our files and their directory.
+///
+/// That thread alone: followed into a child that is just being started, strace can block for ever.
+pub(super) struct Strace {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Strace {
+    /// Attaches. `calls` are the system calls to watch and `faults` those to break, as strace's option
+    /// `-e inject=` has them: `rename,renameat2:error=EIO:when=2`.
+    ///
+    /// The error says why this machine does not allow it.
+    #[track_caller]
+    pub(super) fn attach(daemon: &Daemon, calls: &str, faults: &str) -> Result<Self, String> {
+        let app = daemon.app();
+        let log = daemon.home().join("strace.log");
+        #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
+        let mut command = Command::new("strace");
+        command.arg("-o").arg(&log).arg("-P").arg(&app);
+        // Paths are compared as they stand, so every name that a save uses is given.
+        for name in FILES {
+            for suffix in ["", ".tmp", ".bak", ".bak.tmp"] {
+                command.arg("-P").arg(app.join(format!("{name}{suffix}")));
+            }
+        }
+        command.args(["-e", &format!("trace={calls}"), "-e", &format!("inject={faults}")]);
+        command.args(["-p", &store_thread(daemon).to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("cannot start strace: {error}"))?;
+        let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("read what strace says");
+        if line.contains(" attached") {
+            return Ok(Self { child, log });
+        }
+        said.read_to_string(&mut line).expect("read what strace says");
+        child.wait().expect("wait for strace");
+        Err(line)
+    }
+
+    /// What was watched so far. A call that has not ended may be missing.
+    pub(super) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Lets the daemon go and gives all that was watched.
+    #[track_caller]
+    pub(super) fn detach(mut self) -> String {
+        let pid = i32::try_from(self.child.id()).expect("a pid");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGINT)
+            .expect("end strace");
+        wait_for("strace to end", || self.child.try_wait().expect("wait for strace"));
+        self.log()
+    }
+}
+
+impl Drop for Strace {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The id of the thread that saves.
+#[track_caller]
+fn store_thread(daemon: &Daemon) -> i32 {
+    let tasks = format!("/proc/{}/task", daemon.pid());
+    let mut found = std::fs::read_dir(tasks).expect("threads").filter_map(|task| {
+        let task = task.expect("a thread").path();
+        let name = std::fs::read_to_string(task.join("comm")).ok()?;
+        (name == "store\n").then(|| task.file_name()?.to_str()?.parse().ok())?
+    });
+    found.next().expect("a thread that saves")
+}

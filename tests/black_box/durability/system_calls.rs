@@ -1,0 +1,219 @@
+//! Each system call of a save fails, or is the last one; and each is slow.
+
+use super::strace::Strace;
+use super::{Client, Kept, Ledger, OnDisk, bytes, fresh_directory, restart, skipped};
+use crate::harness::Daemon;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// A system call of a save, under all its names, and how often it occurs in a save of one file that
+/// replaces another one.
+struct Call {
+    names: &'static str,
+    n_per_file: usize,
+}
+
+const CALLS: [Call; 4] = [
+    // The directory, and the new file.
+    Call { names: "openat,?openat2", n_per_file: 2 },
+    Call { names: "write,pwrite64,writev", n_per_file: 1 },
+    // The new file, and the directory.
+    Call { names: "fsync,fdatasync", n_per_file: 2 },
+    // The new file to its name; and, when all is done, the old one to that of the backup.
+    Call { names: "?rename,?renameat,renameat2", n_per_file: 2 },
+];
+
+/// The last step of a save: without it the backup is one generation older, which is no failure.
+const KEEP: &str = "renameat2";
+
+const FAULTS: [(&str, &str); 4] = [
+    ("signal=KILL", ""),
+    ("error=EIO", "Cannot write"),
+    ("error=ENOSPC", "Disk is full"),
+    ("error=EACCES", "No permission to write"),
+];
+
+/// What happens to a save.
+#[derive(Debug, PartialEq, Clone, Copy)]
+enum Fate {
+    /// The fault is before the last file is in place.
+    Refused,
+    /// The fault is after it.
+    Kept,
+    /// There is no such call: the fault never comes.
+    Untouched,
+}
+
+fn fate(call: &Call, k: usize, n_files: usize) -> Fate {
+    let last = if call.names.ends_with(KEEP) { n_files } else { call.n_per_file * n_files };
+    if k <= last {
+        Fate::Refused
+    } else if k <= call.n_per_file * n_files {
+        Fate::Kept
+    } else {
+        Fate::Untouched
+    }
+}
+
+/// A daemon whose two files have each a generation before, and what was acknowledged.
+struct World {
+    daemon: Daemon,
+    ledger: Ledger,
+    n_directories: usize,
+    /// Whether the sessions are safe: then both files change, and else the metadata alone.
+    safe: bool,
+}
+
+impl World {
+    fn new(safe: bool) -> Self {
+        let mut daemon = Daemon::absent();
+        restart(&mut daemon);
+        let mut world = Self { daemon, ledger: Ledger::default(), n_directories: 0, safe };
+        world.attach(true).expect("an answer").expect("a session");
+        world.attach(true).expect("an answer").expect("a session");
+        world
+    }
+
+    fn attach(&mut self, safe: bool) -> Option<Result<(), String>> {
+        self.n_directories += 1;
+        let path = fresh_directory(&self.daemon, &format!("d{}", self.n_directories));
+        let answer = Client::connect(&self.daemon).attach(&path, safe)?;
+        Some(answer.map(|kept| self.ledger.0.push(kept)))
+    }
+
+    fn n_files(&self) -> usize {
+        if self.safe { 2 } else { 1 }
+    }
+
+    /// Injects one fault into the save of one attach. Answers whether it came.
+    fn suffer(&mut self, call: &Call, k: usize, (fault, text): (&str, &str)) -> bool {
+        let cell = format!("{fault} at {} number {k} of {} files", call.names, self.n_files());
+        let before = (bytes(&self.daemon.app()), OnDisk::read(&self.daemon.app()));
+        let faults = format!("{}:{fault}:when={k}", call.names);
+        let strace = Strace::attach(&self.daemon, call.names, &faults).expect("a second strace");
+        let answer = self.attach(self.safe);
+        let fate = fate(call, k, self.n_files());
+        if fault == "signal=KILL" && fate != Fate::Untouched {
+            assert_eq!(answer, None, "{cell}");
+            self.rise_again(&cell);
+            return true;
+        }
+        let log = strace.detach();
+        assert_eq!(log.contains("(INJECTED)"), fate != Fate::Untouched, "{cell}: {log}");
+        let answer = answer.unwrap_or_else(|| panic!("{cell}: no answer"));
+        if fate == Fate::Refused {
+            let error = answer.expect_err(&cell);
+            assert!(error.contains(text), "{cell}: {error}");
+            // Memory and both files are what they were.
+            let after = (bytes(&self.daemon.app()), OnDisk::read(&self.daemon.app()));
+            assert!(after == before, "{cell}: the files have changed: {:?}", after.1);
+            let sessions = self.daemon.wire().request("sessions", json!({"all": true}));
+            let n_listed = super::array(&sessions["sessions"]).len();
+            assert_eq!(n_listed, before.1.sessions.len(), "{cell}");
+        } else {
+            answer.expect(&cell);
+        }
+        self.assert_nothing_is_left(&cell);
+        self.attach(self.safe).expect(&cell).expect("the first save after it");
+        self.ledger.assert_on_disk(&self.daemon.app());
+        fate != Fate::Untouched
+    }
+
+    /// The daemon was killed: the next one finds all that was acknowledged and repairs nothing.
+    fn rise_again(&mut self, cell: &str) {
+        assert_eq!(self.daemon.wait(), None, "{cell}");
+        let on_disk = OnDisk::read(&self.daemon.app());
+        restart(&mut self.daemon);
+        self.ledger.assert_kept(&self.daemon);
+        assert!(!self.daemon.log().contains("recovered"), "{cell}: {}", self.daemon.log());
+        for (id, safe) in on_disk.sessions {
+            let kept = Kept { id, safe };
+            if !self.ledger.0.contains(&kept) {
+                // Not acknowledged, but there: then it is as it was asked for.
+                assert_eq!(kept.safe, self.safe, "{cell}");
+                self.ledger.0.push(kept);
+            }
+        }
+        // The first save of a daemon writes both files, whatever has changed.
+        self.attach(true).expect(cell).expect("the first save after it");
+        self.assert_nothing_is_left(cell);
+    }
+
+    fn assert_nothing_is_left(&self, cell: &str) {
+        let names = std::fs::read_dir(self.daemon.app()).expect("the state directory");
+        let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+        let left = names.iter().find(|name| name.to_string_lossy().ends_with(".tmp"));
+        assert_eq!(left, None, "{cell}");
+    }
+}
+
+/// Every call, first to fourth, with every fault.
+fn every_cell(test: &str, safe: bool) {
+    let mut world = World::new(safe);
+    if let Err(why) = Strace::attach(&world.daemon, "fsync", "fsync:error=EIO:when=100") {
+        return skipped(test, &why);
+    }
+    let mut n_came = 0;
+    for call in &CALLS {
+        for k in 1..=4 {
+            for fault in FAULTS {
+                n_came += usize::from(world.suffer(call, k, fault));
+            }
+        }
+    }
+    let n_calls: usize = CALLS.iter().map(|call| call.n_per_file).sum();
+    // The others of the 64 are calls that a save does not make.
+    assert_eq!(n_came, n_calls * world.n_files() * FAULTS.len());
+}
+
+#[test]
+fn each_system_call_of_a_save_of_both_files_may_fail_or_be_the_last() {
+    every_cell("each_system_call_of_a_save_of_both_files_may_fail_or_be_the_last", true);
+}
+
+#[test]
+fn each_system_call_of_a_save_of_one_file_may_fail_or_be_the_last() {
+    every_cell("each_system_call_of_a_save_of_one_file_may_fail_or_be_the_last", false);
+}
+
+#[test]
+fn a_slow_disk_delays_those_who_wait_for_it_and_nobody_else() {
+    let mut daemon = Daemon::absent();
+    restart(&mut daemon);
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    session.bash("true");
+    let syncs = "fsync,fdatasync";
+    let strace = match Strace::attach(&daemon, syncs, &format!("{syncs}:delay_enter=300000")) {
+        Ok(strace) => strace,
+        Err(why) => {
+            return skipped("a_slow_disk_delays_those_who_wait_for_it_and_nobody_else", &why);
+        }
+    };
+    const N_ATTACHES: usize = 20;
+    let slow = daemon.wire();
+    let attaches: Vec<_> = (0..N_ATTACHES)
+        .map(|n| {
+            let path = fresh_directory(&daemon, &format!("d{n}"));
+            slow.begin("attach", &json!({"path": path, "safeMode": true}))
+        })
+        .collect();
+    let start = Instant::now();
+    let mut slowest = Duration::ZERO;
+    while start.elapsed() < Duration::from_secs(1) {
+        let asked = Instant::now();
+        wire.request("ping", json!({}));
+        slowest = slowest.max(asked.elapsed());
+    }
+    assert_eq!(session.bash("echo meanwhile"), "meanwhile\n\n[Exit code: 0]");
+    assert!(slowest < Duration::from_secs(1), "a ping took {slowest:?}");
+    for attach in attaches {
+        assert_eq!(attach.reply()["ok"], true);
+    }
+    let took = start.elapsed();
+    let log = strace.detach();
+    let n_syncs = log.matches("(DELAYED)").count();
+    // Two syncs for each file. The first save has the first attaches; those that came meanwhile share.
+    assert!((2..N_ATTACHES).contains(&n_syncs), "{n_syncs} syncs: {log}");
+    assert!(Duration::from_millis(600) < took, "took {took:?}: nothing was slow");
+}

@@ -1,0 +1,347 @@
+//! Following a session: what its followers are told, in which order, and what happens to those who do
+//! not read.
+
+use crate::harness::{Daemon, Session, Wire, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+fn names(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["event"].as_str().unwrap()).collect()
+}
+
+fn seqs(events: &[Value]) -> Vec<u64> {
+    events.iter().map(|event| event["seq"].as_u64().unwrap()).collect()
+}
+
+/// Follows a session on a connection of its own.
+fn follow(daemon: &Daemon, session: &Session<'_>, since: &Value) -> (Wire, Value) {
+    let wire = daemon.wire();
+    let mut params = json!({"sessionId": session.id});
+    if let Value::Object(since) = since {
+        params.as_object_mut().unwrap().extend(since.clone());
+    }
+    let data = wire.request("follow", params);
+    (wire, data)
+}
+
+fn delta(events: &[Value]) -> String {
+    events.iter().filter_map(|event| event["data"]["delta"].as_str()).collect()
+}
+
+#[test]
+fn follow_answers_with_what_upstream_answers_and_where_the_events_are() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    assert_eq!(wire.refused("follow", json!({})), "No active session. Run `duck` first.");
+    assert_eq!(wire.refused("follow", json!({"sessionId": "x"})), "Session not found: x");
+    let session = wire.attach(repo.path());
+    session.bash("true");
+    let history = daemon.app().join(format!("sessions/{}.jsonl", session.id));
+    let mut data = wire.request("follow", json!({}));
+    let worker = data["worker"].take();
+    assert_eq!(worker["state"], "ready");
+    assert_eq!(worker["restarts"], 0);
+    let epoch = data["epoch"].take();
+    assert!(!epoch.as_str().unwrap().is_empty());
+    assert_eq!(
+        data,
+        json!({
+            "sessionId": session.id, "sessionName": "duck-1", "workspacePath": session.path,
+            "isRunning": true, "sessionState": null,
+            "appHistoryFile": history, "appHistoryExists": false, "appHistorySizeBytes": 0,
+            "seq": 2, "epoch": null, "resync": false, "replayed": 0, "worker": null,
+        })
+    );
+    std::fs::create_dir(history.parent().unwrap()).unwrap();
+    std::fs::write(&history, "{}\n").unwrap();
+    let data = wire.request("follow", json!({}));
+    assert_eq!(
+        (&data["appHistoryExists"], &data["appHistorySizeBytes"]),
+        (&json!(true), &json!(3))
+    );
+}
+
+#[test]
+fn a_tool_call_is_told_from_its_start_over_its_output_to_its_end() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (follower, _) = follow(&daemon, &session, &Value::Null);
+    let command = format!("echo one; {}", daemon.gated("go", "echo two; exit 3"));
+    let params = json!({
+        "callId": "call-7", "toolName": "bash", "arguments": json!({"command": command}).to_string(),
+        "sessionId": session.id,
+    });
+    let call = wire.begin("voice_tool_call", &params);
+    let mut events = follower.events_until("tool_execution_update");
+    daemon.open_gate("go");
+    assert_eq!(call.text(), "one\ntwo\n\n[Exit code: 3]");
+    events.extend(follower.events_until("tool_execution_end"));
+    let expected_seqs: Vec<u64> = (1..).take(events.len()).collect();
+    assert_eq!(seqs(&events), expected_seqs);
+    for event in &events {
+        assert_eq!(event["sessionId"], session.id);
+        let data = &event["data"];
+        assert_eq!((&data["type"], &data["toolCallId"]), (&event["event"], &json!("call-7")));
+        assert_eq!(data["toolName"], "bash");
+    }
+    assert_eq!(events[0]["event"], "tool_execution_start");
+    assert_eq!(events[0]["data"]["args"], json!({"command": command}));
+    assert_eq!(
+        events[1]["data"]["partialResult"]["content"],
+        json!([{"type": "text", "text": "one\n"}])
+    );
+    assert_eq!(delta(&events), "one\ntwo\n");
+    let end = &events.last().unwrap()["data"];
+    assert_eq!((&end["isError"], &end["exitCode"]), (&json!(true), &json!(3)));
+    let text = json!([{"type": "text", "text": "one\ntwo\n\n[Exit code: 3]"}]);
+    assert_eq!(end["result"]["content"], text);
+    assert_eq!(end["result"]["details"]["sessionId"], session.id);
+}
+
+#[test]
+fn a_call_that_prints_nothing_for_long_has_a_start_and_an_end_only() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (follower, _) = follow(&daemon, &session, &Value::Null);
+    assert_eq!(session.call("read_file", json!("README.md")), "# A repository\n");
+    session.bash("echo quick");
+    let refused = session.call("dance", json!({}));
+    let events = [
+        follower.events_until("tool_execution_end"),
+        follower.events_until("tool_execution_end"),
+        follower.events_until("tool_execution_end"),
+    ]
+    .concat();
+    assert_eq!(names(&events), ["tool_execution_start", "tool_execution_end"].repeat(3));
+    assert_eq!(events[0]["data"]["args"], json!({"path": "README.md"}), "a shorthand is an object");
+    assert_eq!(events[5]["data"]["result"]["content"][0]["text"], refused);
+    assert_eq!(events[5]["data"]["isError"], true);
+}
+
+#[test]
+fn characters_that_are_printed_in_pieces_arrive_whole() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (follower, _) = follow(&daemon, &session, &Value::Null);
+    // The bytes of one character come on both sides of an update.
+    let command = format!("printf 'a\\xe2\\x82'; {}", daemon.gated("go", "printf '\\xacb'"));
+    let call = session.begin("bash", json!(command));
+    let mut events = follower.events_until("tool_execution_update");
+    assert_eq!(delta(&events), "a");
+    daemon.open_gate("go");
+    assert_eq!(call.text(), "a€b\n[Exit code: 0]");
+    events.extend(follower.events_until("tool_execution_end"));
+    assert_eq!(delta(&events), "a€b");
+}
+
+#[test]
+fn a_flood_is_shown_in_pieces_that_say_what_is_missing() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (follower, _) = follow(&daemon, &session, &Value::Null);
+    session.bash("head -c 200M /dev/zero | tr '\\0' x");
+    let events = follower.events_until("tool_execution_end");
+    let updates: Vec<&Value> = events
+        .iter()
+        .filter(|e| e["event"] == "tool_execution_update")
+        .map(|e| &e["data"])
+        .collect();
+    assert!(!updates.is_empty());
+    let (mut told, mut partial) = (0, String::new());
+    for update in updates {
+        let details = &update["partialResult"]["details"];
+        told += details["omittedBytes"].as_u64().unwrap();
+        told += u64::try_from(update["delta"].as_str().unwrap().len()).unwrap();
+        assert_eq!(details["totalBytes"], told, "nothing is missing without a word");
+        let text = update["partialResult"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with(&partial) && text.len() <= 16 * 1024, "it only grows");
+        partial = text.to_owned();
+    }
+    let end = &events.last().unwrap()["data"]["result"];
+    assert!(end["content"][0]["text"].as_str().unwrap().len() <= 16 * 1024);
+    assert_eq!(end["details"]["truncated"], true);
+}
+
+#[test]
+fn the_death_of_a_worker_is_told_with_its_cause() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (follower, data) = follow(&daemon, &session, &Value::Null);
+    let worker = wait_for("a worker", || {
+        wire.request("get_state", json!({"sessionId": session.id}))["worker"]["pid"].as_i64()
+    });
+    assert_eq!(data["sessionId"], session.id);
+    let call = session.begin("bash", json!("sleep 60"));
+    follower.events_until("tool_execution_start");
+    kill(Pid::from_raw(i32::try_from(worker).unwrap()), Signal::SIGKILL).unwrap();
+    let text = call.text();
+    let events = follower.events_until("extension_error");
+    assert_eq!(names(&events), ["tool_execution_end", "extension_error"]);
+    assert_eq!(events[0]["data"]["result"]["content"][0]["text"], text);
+    assert_eq!(events[0]["data"]["result"]["details"]["workerDied"], true);
+    assert_eq!(
+        events[1]["data"],
+        json!({
+            "type": "extension_error", "extensionPath": "daemon", "event": "process_death",
+            "error": "Worker for session \"duck-1\" died unexpectedly (signal 9)",
+            "signal": 9, "exitCode": null, "stderrTail": "",
+        })
+    );
+    let state = wire.request("get_state", json!({"sessionId": session.id}));
+    assert_eq!(state["worker"]["restarts"], 1);
+}
+
+#[test]
+fn who_comes_back_is_told_what_happened_meanwhile_or_that_it_is_lost() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (first, begun) = follow(&daemon, &session, &Value::Null);
+    session.bash("echo 1");
+    let seen = first.events_until("tool_execution_end");
+    drop(first);
+    session.bash("echo 2");
+    session.bash("echo 3");
+    let since = json!({"sinceSeq": seen.len(), "epoch": begun["epoch"]});
+    let (second, data) = follow(&daemon, &session, &since);
+    assert_eq!(
+        (&data["replayed"], &data["resync"], &data["seq"]),
+        (&json!(4), &json!(false), &json!(6))
+    );
+    session.bash("echo 4");
+    let events: Vec<Value> = (0..6).map(|_| second.event()).collect();
+    assert_eq!(seqs(&events), [3, 4, 5, 6, 7, 8]);
+
+    for since in [
+        json!({"sinceSeq": 2, "epoch": "another run"}),
+        json!({"sinceSeq": 99}),
+        json!({"sinceSeq": u64::MAX}),
+    ] {
+        let (_, data) = follow(&daemon, &session, &since);
+        assert_eq!((&data["resync"], &data["replayed"]), (&json!(true), &json!(0)), "{since}");
+    }
+    let (_, data) = follow(&daemon, &session, &json!({"sinceSeq": 8}));
+    assert_eq!((&data["resync"], &data["replayed"]), (&json!(false), &json!(0)));
+
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    daemon.boot();
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (_, data) = follow(&daemon, &session, &since);
+    assert_eq!(data["resync"], true, "numbers of another run mean nothing");
+}
+
+#[test]
+fn following_again_replaces_and_unfollowing_ends_it() {
+    let daemon = Daemon::start();
+    let (repo_a, repo_b) = (daemon.repo("a"), daemon.repo("b"));
+    let wire = daemon.wire();
+    let (a, b) = (wire.attach(repo_a.path()), wire.attach(repo_b.path()));
+    let follower = daemon.wire();
+    follower.request("follow", json!({"sessionId": a.id}));
+    follower.request("follow", json!({"sessionId": b.id}));
+    a.bash("true");
+    b.bash("true");
+    let events = follower.events_until("tool_execution_end");
+    assert!(events.iter().all(|event| event["sessionId"] == b.id), "{events:?}");
+    let reply = follower.reply("unfollow", json!({}));
+    assert_eq!((&reply["ok"], reply.get("data")), (&json!(true), None));
+    b.bash("true");
+    // The reply to a ping would come after an event.
+    follower.request("ping", json!({}));
+    assert!(follower.early_events().is_empty());
+}
+
+#[test]
+fn every_follower_sees_every_event_in_order_and_one_that_does_not_read_is_disconnected() {
+    const FOLLOWERS: usize = 100;
+    const CALLS: usize = 3000;
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    session.bash("true");
+    let (stopped, begun) = follow(&daemon, &session, &Value::Null);
+    let followers: Vec<Wire> =
+        (1..FOLLOWERS).map(|_| follow(&daemon, &session, &Value::Null).0).collect();
+    let first = begun["seq"].as_u64().unwrap() + 1;
+    let last = first + 2 * u64::try_from(CALLS).unwrap() - 1;
+    std::thread::scope(|scope| {
+        for follower in followers {
+            scope.spawn(move || {
+                for expected in first..=last {
+                    let event = follower.event();
+                    assert_eq!(event["seq"], expected, "in order, and none missing");
+                }
+            });
+        }
+        // As fast as one client can, several at a time.
+        let calls: BTreeSet<usize> = (0..CALLS).collect();
+        for batch in calls.into_iter().collect::<Vec<_>>().chunks(16) {
+            let pending: Vec<_> =
+                batch.iter().map(|_| session.begin("read_file", json!("README.md"))).collect();
+            for call in pending {
+                assert_eq!(call.text(), "# A repository\n");
+            }
+        }
+        // More than the ring and the sockets hold: the one that does not read is behind for good.
+        let text = "x".repeat(15_000);
+        repo.write("long", &text);
+        for _ in 0..400 {
+            assert_eq!(session.call("read_file", json!("long")).len(), 15_000);
+        }
+    });
+    let slow = wait_for("the slow one to be disconnected", || {
+        wire.request("quack.ps", json!({}))["supervisor"]["slowClients"].as_u64().filter(|n| 0 < *n)
+    });
+    assert_eq!(slow, 1, "and nobody else");
+    // What was on its way to it arrives, then the end.
+    stopped.drain();
+    let rss = wire.request("quack.ps", json!({}))["supervisor"]["rssKb"].as_u64().unwrap();
+    assert!(rss < 200 * 1024, "{rss} KiB");
+}
+
+#[test]
+fn a_deleted_session_says_goodbye_to_its_followers() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (follower, _) = follow(&daemon, &session, &Value::Null);
+    let call = session.begin("bash", json!("sleep 60"));
+    follower.events_until("tool_execution_start");
+    let begun = Instant::now();
+    let refused = wire.refused("quack.session_delete", json!({"sessionId": session.id}));
+    assert_eq!(refused, "Session is busy: 1 calls are running; end them with force");
+    let data =
+        wire.request("quack.session_delete", json!({"sessionId": session.id, "force": true}));
+    assert_eq!(data, json!({"session": {"id": session.id, "name": "duck-1"}, "callsEnded": 1}));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    let text = call.text();
+    assert_eq!(
+        text,
+        "Error: Session was deleted during bash. It may have run; it was not retried."
+    );
+    let events = follower.events_until("session_deleted");
+    assert_eq!(names(&events), ["tool_execution_end", "session_deleted"]);
+    let gone = wire.refused("follow", json!({"sessionId": session.id}));
+    assert_eq!(gone, format!("Session not found: {}", session.id));
+    assert!(!daemon.app().join("run").join(&session.id).exists());
+    assert_eq!(wire.request("sessions", json!({"all": true})), json!({"sessions": []}));
+}

@@ -1,0 +1,226 @@
+//! A web search provider on this machine, as good and as bad as a test wants it: real sockets and real HTTP/1.1,
+//! written by hand so that it can be wrong on purpose.
+//!
+//! Also used by the tests of `crates/egress`.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// How long the provider waits for a client, and a test for the provider.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Time between two pieces of [`Answer::Drips`].
+const DRIP: Duration = Duration::from_millis(20);
+
+/// What the provider does with one request.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    /// Writes these bytes and closes the connection.
+    Says(Vec<u8>),
+    /// Writes these bytes and waits for the next request on the same connection.
+    Keeps(Vec<u8>),
+    /// Writes the first bytes, then the others again and again, slowly, until the client goes.
+    Drips(Vec<u8>, Vec<u8>),
+    /// Writes these bytes and then nothing, until the client goes.
+    Hangs(Vec<u8>),
+    /// Breaks the connection without having read the whole request.
+    Resets,
+}
+
+/// What the provider has noticed.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    /// A whole request.
+    Request(Request),
+    /// A connection has ended, by either side.
+    Ended,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    /// Request line and headers, without the empty line.
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Request {
+    /// The value of a header, if it came exactly once.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        let mut values = lines.filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        let (_, value) = values.next()?;
+        values.next().is_none().then(|| value.trim())
+    }
+}
+
+/// A provider that runs until it is dropped.
+pub(crate) struct FakeExa {
+    address: SocketAddr,
+    seen: Receiver<Seen>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl FakeExa {
+    /// Starts a provider that gives these answers one after the other, and the last one from then on.
+    #[track_caller]
+    pub(crate) fn start(answers: &[Answer]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (noticed, seen) = channel();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let script = Arc::new(Script { answers: answers.to_vec(), n_given: AtomicUsize::new(0) });
+        let over = Arc::clone(&is_over);
+        std::thread::spawn(move || serve(&listener, &script, &noticed, &over));
+        Self { address, seen, is_over }
+    }
+
+    /// Where searches are to be posted.
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}/search", self.address)
+    }
+
+    /// What the provider notices next.
+    #[track_caller]
+    pub(crate) fn notices(&self) -> Seen {
+        self.seen.recv_timeout(PATIENCE).expect("the provider noticed nothing")
+    }
+
+    /// The next request.
+    #[track_caller]
+    pub(crate) fn request(&self) -> Request {
+        match self.notices() {
+            Seen::Request(request) => request,
+            Seen::Ended => panic!("the connection ended instead of a request"),
+        }
+    }
+
+    /// Waits until a connection has ended without another request.
+    #[track_caller]
+    pub(crate) fn connection_ends(&self) {
+        match self.notices() {
+            Seen::Ended => {}
+            Seen::Request(request) => panic!("a request came: {request:?}"),
+        }
+    }
+
+    /// Whether nobody has called since the last look.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.seen.try_recv().is_err()
+    }
+}
+
+impl Drop for FakeExa {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+/// An answer with a length, after which the connection ends.
+pub(crate) fn answer(status: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// What every connection shares.
+struct Script {
+    answers: Vec<Answer>,
+    n_given: AtomicUsize,
+}
+
+impl Script {
+    fn next(&self) -> Option<&Answer> {
+        let n = self.n_given.fetch_add(1, Ordering::SeqCst);
+        self.answers.get(n).or_else(|| self.answers.last())
+    }
+}
+
+/// One thread for each connection; each ends with its client.
+fn serve(
+    listener: &TcpListener,
+    script: &Arc<Script>,
+    noticed: &Sender<Seen>,
+    is_over: &AtomicBool,
+) {
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else { return };
+        if is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        let (script, noticed) = (Arc::clone(script), noticed.clone());
+        std::thread::spawn(move || {
+            // Whatever a client does to its connection, it is gone now; and a test that is over listens no more.
+            drop(converse(stream, &script, &noticed));
+            drop(noticed.send(Seen::Ended));
+        });
+    }
+}
+
+/// Answers requests until the client has gone, or the answer was to go first.
+fn converse(mut stream: TcpStream, script: &Script, noticed: &Sender<Seen>) -> io::Result<()> {
+    loop {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        if stream.peek(&mut [0])? == 0 {
+            return Ok(());
+        }
+        let Some(answer) = script.next() else { return Ok(()) };
+        if matches!(answer, Answer::Resets) {
+            // A connection that is closed with bytes still to be read is reset.
+            return Ok(());
+        }
+        let request = read_request(&mut stream)?;
+        drop(noticed.send(Seen::Request(request)));
+        match answer {
+            Answer::Says(bytes) => return stream.write_all(bytes),
+            Answer::Keeps(bytes) => stream.write_all(bytes)?,
+            Answer::Drips(first, then) => {
+                stream.write_all(first)?;
+                while !has_gone(&mut stream)? {
+                    stream.write_all(then)?;
+                }
+                return Ok(());
+            }
+            Answer::Hangs(bytes) => {
+                stream.write_all(bytes)?;
+                while !has_gone(&mut stream)? {}
+                return Ok(());
+            }
+            Answer::Resets => return Ok(()),
+        }
+    }
+}
+
+fn read_request(stream: &mut TcpStream) -> io::Result<Request> {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let mut request = Request { head: head.trim_end().to_owned(), body: String::new() };
+    let length = request.header("content-length").and_then(|length| length.parse().ok());
+    reader.take(length.unwrap_or(0)).read_to_string(&mut request.body)?;
+    Ok(request)
+}
+
+/// Waits a little for the client to close its connection.
+fn has_gone(stream: &mut TcpStream) -> io::Result<bool> {
+    stream.set_read_timeout(Some(DRIP))?;
+    match stream.read(&mut [0]) {
+        Ok(n_read) => Ok(n_read == 0),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,85 @@
+//! A verb that runs until it is told to stop, and what it has printed until now.
+
+use super::{PATIENCE, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+/// The running program; ended with its test.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Running {
+    /// Starts a verb that prints lines.
+    #[track_caller]
+    pub(crate) fn start(mut command: Command) -> Self {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("start a verb");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// The next line.
+    #[track_caller]
+    pub(crate) fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("a line in time")
+    }
+
+    /// The next lines, up to one that contains `part`.
+    #[track_caller]
+    pub(crate) fn lines_to(&self, part: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            lines.push(line.unwrap_or_else(|_| panic!("no line with {part:?} after {lines:#?}")));
+            if lines.last().is_some_and(|line| line.contains(part)) {
+                return lines;
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("signal a verb");
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"))
+    }
+
+    /// Waits for the end: the exit code, and what was printed to stderr.
+    #[track_caller]
+    pub(crate) fn wait(mut self) -> (Option<i32>, String) {
+        let status = wait_for("a verb to end", || self.child.try_wait().expect("wait"));
+        let mut stderr = String::new();
+        let pipe = self.child.stderr.as_mut().expect("a pipe");
+        pipe.read_to_string(&mut stderr).expect("read stderr");
+        (status.code(), stderr)
+    }
+
+    /// Presses Ctrl-C and waits for the end.
+    #[track_caller]
+    pub(crate) fn interrupt(self) -> (Option<i32>, String) {
+        self.signal(Signal::SIGINT);
+        self.wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

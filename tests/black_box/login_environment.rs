@@ -1,0 +1,134 @@
+//! A daemon that a service manager started, with next to no environment, finds what its user's shell finds.
+
+use crate::harness::{Daemon, Process, is_alive, wait_for};
+use nix::sys::signal::Signal;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const FOUND: &str = "quack\n\n[Exit code: 0]";
+
+/// Puts `hello-duck` into a directory of which only the user's start files know. They are those of whatever
+/// shell this machine's user has.
+fn world(start_file: &str) -> Daemon {
+    let world = Daemon::absent();
+    let tools = world.home().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    let tool = tools.join("hello-duck");
+    std::fs::write(&tool, "#!/bin/sh\necho quack\n").unwrap();
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_start_files(&world, start_file);
+    world
+}
+
+fn write_start_files(world: &Daemon, text: &str) {
+    for name in [".bash_profile", ".zprofile", ".profile"] {
+        std::fs::write(world.home().join(name), text).unwrap();
+    }
+}
+
+fn configure(world: &Daemon, text: &str) {
+    std::fs::create_dir_all(world.app()).unwrap();
+    std::fs::write(world.app().join("quackd.toml"), text).unwrap();
+}
+
+/// Starts the daemon as launchd would.
+fn boot(world: &mut Daemon) {
+    let home = format!("HOME={}", world.home().display());
+    let app = format!("RUBBER_DUCK_APP_SUPPORT={}", world.app().display());
+    let quack = env!("CARGO_BIN_EXE_quack");
+    world.boot_with("/usr/bin/env", &["-i", "PATH=/usr/bin:/bin", &home, &app, quack, "daemon"]);
+}
+
+fn stop(world: &mut Daemon) {
+    world.signal(Signal::SIGTERM);
+    assert_eq!(world.wait(), Some(0));
+}
+
+fn bash(world: &Daemon, command: &str) -> String {
+    let wire = world.wire();
+    wire.attach(world.repo("a").path()).bash(command)
+}
+
+fn kept(world: &Daemon) -> PathBuf {
+    world.app().join("login-environment.json")
+}
+
+#[test]
+fn the_first_command_finds_the_tools_of_the_login_shell_and_the_next_daemon_needs_no_shell() {
+    let mut world = world(
+        "echo noise; export OPENAI_API_KEY=secret-of-the-profile\n\
+         PATH=\"$HOME/tools:$PATH\"; export PATH\n",
+    );
+    boot(&mut world);
+    assert_eq!(bash(&world, "hello-duck"), FOUND);
+    assert!(!bash(&world, "env").contains("secret"));
+    let text = wait_for("the answer to be kept", || {
+        let text = std::fs::read_to_string(kept(&world)).ok()?;
+        text.ends_with('}').then_some(text)
+    });
+    assert!(text.contains("/tools:") && !text.contains("secret"), "{text}");
+    let mode = std::fs::metadata(kept(&world)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    stop(&mut world);
+
+    write_start_files(&world, "sleep 1000\n");
+    boot(&mut world);
+    assert_eq!(bash(&world, "hello-duck"), FOUND);
+    assert!(world.log().contains("using the login environment that was kept"));
+    stop(&mut world);
+
+    // A part of a file is no file.
+    std::fs::write(kept(&world), &text[..text.len() / 2]).unwrap();
+    write_start_files(&world, "PATH=\"$HOME/tools:$PATH\"; export PATH\n");
+    boot(&mut world);
+    assert_eq!(bash(&world, "hello-duck"), FOUND);
+}
+
+#[test]
+fn a_profile_that_hangs_delays_the_first_call_a_little_and_ends_with_the_daemon() {
+    let mut world =
+        world("trap '' TERM; setsid sleep 1000 & echo $! >>~/pids; echo $$ >>~/pids; sleep 1000\n");
+    boot(&mut world);
+    let asked = Instant::now();
+    assert_eq!(bash(&world, "echo quack"), FOUND);
+    assert!(asked.elapsed() < Duration::from_secs(6), "answered after {:?}", asked.elapsed());
+    let processes = wait_for("the profile to run", || {
+        let text = std::fs::read_to_string(world.home().join("pids")).ok()?;
+        let found = text.lines().filter_map(|pid| Process::find(pid.trim().parse().ok()?));
+        let found: Vec<_> = found.collect();
+        (found.len() == 2).then_some(found)
+    });
+    assert!(processes.iter().all(is_alive));
+    stop(&mut world);
+    wait_for("the profile to be gone", || (!processes.iter().any(is_alive)).then_some(()));
+}
+
+#[test]
+fn a_profile_that_is_slow_counts_as_soon_as_it_has_ended() {
+    let mut world =
+        world("until [ -e ~/go ]; do sleep 0.02; done; PATH=\"$HOME/tools:$PATH\"; export PATH\n");
+    boot(&mut world);
+    let (wire, repo) = (world.wire(), world.repo("a"));
+    let session = wire.attach(repo.path());
+    assert!(session.bash("hello-duck").contains("[Exit code: 127]"));
+    world.open_gate("go");
+    wait_for("the tools to be found", || (session.bash("hello-duck") == FOUND).then_some(()));
+}
+
+#[test]
+fn names_of_the_configuration_pass_but_for_the_daemons_own_keys() {
+    let mut world = world("export DUCK_SOUND=quack OTHER_SOUND=moo EXA_API_KEY=secret\n");
+    configure(&world, "[tools]\nenv = [\"DUCK_SOUND\", \"EXA_API_KEY\"]\n");
+    boot(&mut world);
+    assert_eq!(bash(&world, "echo $DUCK_SOUND$OTHER_SOUND$EXA_API_KEY"), FOUND);
+}
+
+#[test]
+fn a_login_shell_that_is_not_wanted_is_not_asked() {
+    let mut world = world("echo ran >>~/ran; PATH=\"$HOME/tools:$PATH\"; export PATH\n");
+    configure(&world, "[environment]\nlogin_shell = false\n");
+    boot(&mut world);
+    assert_eq!(bash(&world, "echo $PATH"), "/usr/bin:/bin\n\n[Exit code: 0]");
+    assert!(!world.home().join("ran").exists() && !kept(&world).exists());
+}

@@ -1,0 +1,137 @@
+//! `quack new`, `activate`, `delete`, `state` and `workspaces`.
+
+use crate::harness::{Daemon, wait_for};
+use nix::pty::openpty;
+use serde_json::json;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+#[test]
+fn a_session_is_made_chosen_looked_at_and_deleted() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let dir = repo.path().to_str().unwrap();
+    daemon.wire().attach(repo.path());
+
+    let made = daemon.quack(&["new", dir, "--name", "review", "--safe", "--json"]).json();
+    let id = made["session"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (&made["session"]["name"], &made["workspace"]["path"]),
+        (&json!("review"), &json!(dir))
+    );
+    let sessions = || daemon.wire().request("sessions", json!({"all": true}));
+    let active = |name: &str| {
+        let all = sessions();
+        let mut rows = all["sessions"].as_array().unwrap().iter();
+        rows.find(|row| row["name"] == name).unwrap()["isActive"] == true
+    };
+    assert!(active("duck-1") && !active("review"), "new ones are not active");
+    let shown = daemon.quack(&["activate", "review"]).ok();
+    assert_eq!(shown, format!("review  {dir}  is the active session.\n"));
+    assert!(active("review") && !active("duck-1"));
+    let made = daemon.quack(&["new", dir, "--activate"]).ok();
+    assert!(made.starts_with(&format!("duck-3  {dir}  ")), "{made}");
+    assert!(active("duck-3"));
+
+    let state = daemon.quack(&["state", "--session", "review", "--json"]).json();
+    assert_eq!(
+        (&state["sessionId"], &state["safeMode"], &state["worker"]["state"]),
+        (&json!(id), &json!(true), &json!("absent"))
+    );
+    let shown = daemon.quack(&["state", "-C", dir]).ok();
+    assert!(shown.starts_with("duck-1  ") && shown.contains("\nworker      "), "{shown}");
+
+    let deleted = daemon.quack(&["delete", "review", "--yes"]).ok();
+    assert_eq!(deleted, "Deleted review.\n");
+    assert_eq!(sessions()["sessions"].as_array().unwrap().len(), 2);
+    let gone = daemon.quack(&["delete", &id, "--yes"]);
+    assert_eq!(gone.code(), Some(1), "{gone:?}");
+    assert!(gone.stderr().contains("Session not found"), "{gone:?}");
+}
+
+#[test]
+fn workspaces_are_listed_with_their_sessions() {
+    let daemon = Daemon::start();
+    assert!(daemon.quack(&["workspaces"]).ok().starts_with("No workspaces yet."));
+    assert_eq!(daemon.quack(&["workspaces", "--json"]).json(), json!([]));
+    let (a, b) = (daemon.repo("a"), daemon.repo("b"));
+    let wire = daemon.wire();
+    wire.attach(a.path());
+    wire.attach(b.path()).bash("true");
+    daemon.quack(&["new", a.path().to_str().unwrap()]).ok();
+    let rows = daemon.quack(&["workspaces", "--json"]).json();
+    assert_eq!((&rows[0]["sessionCount"], &rows[1]["path"]), (&json!(2), &json!(b.path())));
+    let table = daemon.quack(&["workspaces"]).ok();
+    let cells: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(cells[0], ["WORKSPACE", "SESSIONS", "RUNNING", "LAST", "ACTIVE"], "{table}");
+    assert_eq!(cells[1][..2], [a.path().to_str().unwrap(), "2"], "{table}");
+    assert_eq!(cells[2][..4], [b.path().to_str().unwrap(), "◇", "1", "1"], "{table}");
+}
+
+#[test]
+fn who_looks_at_a_directory_makes_no_session_in_it() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let run = daemon.quack(&["state", "-C", repo.path().to_str().unwrap()]);
+    assert_eq!(run.code(), Some(1), "{run:?}");
+    assert!(run.stderr().contains("has no session"), "{run:?}");
+    assert_eq!(daemon.wire().request("sessions", json!({"all": true}))["sessions"], json!([]));
+}
+
+#[test]
+fn a_script_must_say_that_it_means_it_and_running_calls_need_force() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let refused = daemon.quack(&["delete", "duck-1"]);
+    assert_eq!((refused.code(), refused.stdout()), (Some(2), String::new()), "{refused:?}");
+    assert!(refused.stderr().contains("--yes"), "{refused:?}");
+    let call = session.begin("bash", json!({"command": "sleep 60"}));
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    let refused = daemon.quack(&["delete", "duck-1", "--yes"]);
+    assert_eq!(refused.code(), Some(1), "{refused:?}");
+    let deleted = daemon.quack(&["delete", "duck-1", "--force", "--json"]).json();
+    assert_eq!(
+        (&deleted["session"]["name"], &deleted["callsEnded"]),
+        (&json!("duck-1"), &json!(1))
+    );
+    assert!(!call.text().is_empty());
+}
+
+#[test]
+fn a_person_is_asked_and_may_say_no() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let repo = daemon.repo("a");
+    wire.attach(repo.path());
+    let answered = |answer: &str| {
+        let pty = openpty(None, None).unwrap();
+        let mut child = daemon
+            .command(&["delete", "duck-1", "--color", "never"])
+            .stdin(pty.slave.try_clone().unwrap())
+            .stderr(pty.slave)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut terminal = File::from(pty.master);
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"[y/N] ") {
+            let mut byte = [0];
+            assert_eq!(terminal.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&asked));
+            asked.push(byte[0]);
+        }
+        writeln!(terminal, "{answer}").unwrap();
+        let mut stdout = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        (String::from_utf8(asked).unwrap(), child.wait().unwrap().code(), stdout)
+    };
+    let question =
+        format!("Delete session duck-1 of {}? The files there stay. [y/N] ", repo.path().display());
+    assert_eq!(answered(""), (question.clone(), Some(1), String::new()));
+    assert_eq!(answered("no"), (question.clone(), Some(1), String::new()));
+    assert_eq!(wire.request("sessions", json!({}))["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(answered("y"), (question, Some(0), "Deleted duck-1.\n".to_owned()));
+    assert_eq!(wire.request("sessions", json!({"all": true}))["sessions"], json!([]));
+}

@@ -1,0 +1,111 @@
+//! The environment worker: asks the user's login shell for its environment, once, and ends.
+//!
+//! A daemon that launchd or systemd started has `PATH=/usr/bin:/bin` and knows none of the user's toolchains.
+//! Their shell does, but its start files are a program like any other: they print, hang, fork and exec.
+//! So the shell runs below a process of its own, which the supervisor starts exactly as it starts a
+//! session's worker: with a control channel as stdin, an empty environment, and a monitor above it that
+//! leaves nothing behind.
+//!
+//! In reading order:
+//! - [`shell`]: which shell, and how it is called;
+//! - [`capture`]: runs it with a deadline and takes its answer;
+//! - [`pipe`]: the way of the answer, apart from whatever the start files print;
+//! - [`variables`]: what of the answer was asked for.
+//!
+//! The process holds every secret of the user's profile for a moment. It writes none of it to disk, and
+//! only names that were asked for leave it.
+
+mod capture;
+mod pipe;
+mod shell;
+mod variables;
+
+pub use capture::{CaptureError, capture};
+pub use shell::Account;
+
+use futures_util::{SinkExt, StreamExt};
+use quackd_ipc::{frames, link};
+use quackd_process::{Role, become_session_leader, harden, set_process_name, split_off_monitor};
+use quackd_protocol::environment::{
+    CaptureRequest, FromEnvironmentWorker, TO_ENVIRONMENT_WORKER_TAGS, ToEnvironmentWorker,
+};
+use quackd_protocol::worker::EXIT_TERMINAL;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::time::timeout;
+use tokio_util::codec::Framed;
+
+/// The supervisor writes the request before it spawns.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Runs as the environment worker. Called by `quack login-environment` before anything else has happened
+/// in the process.
+///
+/// In the first process that enters (the supervisor's direct child) this never returns: it becomes the
+/// monitor.
+#[must_use]
+pub fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|info| {
+        complain(&format!("panic: {info}").replace('\n', " "));
+        std::process::abort();
+    }));
+    let served = enter().and_then(serve);
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("cannot capture the login environment: {error}"));
+            ExitCode::from(EXIT_TERMINAL)
+        }
+    }
+}
+
+/// What happens while the process has one thread, as in a session's worker.
+fn enter() -> io::Result<OwnedFd> {
+    split_off_monitor()?;
+    set_process_name("quack-login-env");
+    harden(Role::Worker)?;
+    // An interactive shell with a controlling terminal would stop itself, because it is not in the
+    // terminal's foreground.
+    become_session_leader();
+    link::take_control_channel()
+}
+
+fn serve(control: OwnedFd) -> io::Result<()> {
+    // May ask the network, and may hang there: then the supervisor closes the channel.
+    let account = Account::of_this_user_blocking();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(answer(control, account.as_ref()))
+}
+
+/// Reads the request, and writes the answer unless the supervisor is gone by then.
+async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
+    let mut channel = Framed::new(link::adopt(control)?, frames::codec());
+    let first = timeout(REQUEST_DEADLINE, channel.next()).await?;
+    let request = read(&first.ok_or(io::ErrorKind::UnexpectedEof)??)?;
+    let captured = tokio::select! {
+        captured = capture(&request, account) => captured,
+        // Nothing more is to come but the end. The monitor sees it too, where there is one.
+        _ = channel.next() => return Ok(()),
+    };
+    let frame = match captured {
+        Ok(environment) => FromEnvironmentWorker::Captured(environment),
+        Err(error) => FromEnvironmentWorker::Failed { text: error.to_string() },
+    };
+    channel.send(frames::encode(&frame).map_err(io::Error::other)?).await
+}
+
+fn read(body: &tokio_util::bytes::BytesMut) -> io::Result<CaptureRequest> {
+    match frames::decode(body, TO_ENVIRONMENT_WORKER_TAGS).map_err(io::Error::other)? {
+        frames::Decoded::Known(ToEnvironmentWorker::Capture(request)) => Ok(request),
+        frames::Decoded::Unknown(tag) => Err(io::Error::other(format!("a `{tag}` frame"))),
+    }
+}
+
+/// One line for the supervisor, which keeps the last lines of this process's stderr.
+fn complain(text: &str) {
+    use std::io::Write;
+    // There is nobody else to tell.
+    drop(writeln!(std::io::stderr(), "{text}"));
+}

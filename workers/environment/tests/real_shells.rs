@@ -1,0 +1,282 @@
+//! Real shells with start files that do what start files do: what is captured, how soon, and that nothing of
+//! them is left.
+//!
+//! The tests run one at a time: a shell that runs alone also ends orphans of unknown origin, which would be
+//! other tests' children.
+
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::tests_outside_test_module,
+    clippy::unwrap_used,
+    reason = "this file is a test target"
+)]
+
+use quackd_environment_worker::{Account, CaptureError, capture};
+use quackd_process::{Role, harden};
+use quackd_protocol::environment::{CaptureRequest, LoginEnvironment};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Makes this process what the environment worker is, and keeps other tests away.
+async fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    static HARDENED: OnceLock<()> = OnceLock::new();
+    let turn = TURN.lock().await;
+    HARDENED.get_or_init(|| harden(Role::Worker).unwrap());
+    turn
+}
+
+/// A user with a home of their own.
+struct Person {
+    home: TempDir,
+    run: TempDir,
+    account: Account,
+    deadline: Duration,
+}
+
+impl Person {
+    /// Someone whose shell reads `files` when it starts.
+    fn with(shell: &str, files: &[(&str, &str)]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = home.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let account =
+            Account { name: "duck".into(), home: home.path().to_owned(), shell: shell.into() };
+        let run = tempfile::tempdir().unwrap();
+        Self { home, run, account, deadline: Duration::from_secs(8) }
+    }
+
+    fn bash(profile: &str) -> Self {
+        Self::with("/bin/bash", &[(".bash_profile", profile)])
+    }
+
+    /// Too short for a profile that hangs.
+    fn impatient(mut self) -> Self {
+        self.deadline = Duration::from_millis(900);
+        self
+    }
+
+    async fn capture(&self) -> Result<LoginEnvironment, CaptureError> {
+        let request = CaptureRequest {
+            run_dir: self.run.path().display().to_string(),
+            base: [("PATH", "/usr/bin:/bin"), ("TERM", "dumb"), ("LANG", "C.UTF-8")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            names: ["PATH", "DUCK", "HOME", "SHELL"].map(str::to_owned).into(),
+            prefixes: vec!["LC_".to_owned()],
+            deadline_ms: u64::try_from(self.deadline.as_millis()).unwrap(),
+        };
+        let begin = Instant::now();
+        let captured = capture(&request, Some(&self.account)).await;
+        assert!(begin.elapsed() < self.deadline + Duration::from_secs(3), "{:?}", begin.elapsed());
+        let left: Vec<_> = fs::read_dir(self.run.path()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+        captured
+    }
+
+    /// The processes that the start files noted, one number a line.
+    fn noted(&self) -> Vec<PathBuf> {
+        let text = fs::read_to_string(self.home.path().join("pids")).unwrap();
+        text.lines().map(|pid| Path::new("/proc").join(pid.trim())).collect()
+    }
+
+    #[track_caller]
+    fn assert_gone(&self, n: usize) {
+        let noted = self.noted();
+        assert_eq!(noted.len(), n);
+        let left: Vec<_> = noted.iter().filter(|process| process.exists()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[track_caller]
+fn value<'a>(environment: &'a LoginEnvironment, name: &str) -> Option<&'a str> {
+    let found = environment.variables.iter().find(|(there, _)| there == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+fn text(result: Result<LoginEnvironment, CaptureError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn the_environment_is_what_the_profile_makes_it_and_only_what_was_asked_for() {
+    let _turn = alone().await;
+    let person = Person::bash(
+        "echo noise; echo more >&2; set -o noclobber; env() { echo tricked; }\n\
+         alias echo=false\n\
+         export PATH=\"$HOME/tools:$PATH\" LC_ALL=C OPENAI_API_KEY=secret\n\
+         export DUCK=$'two\\nlines\\nPATH=/not\\n'\n\
+         [ \"$QUACKD_CALL\" = login-environment ] || exit\n",
+    );
+    let environment = person.capture().await.unwrap();
+    let home = person.home.path().display().to_string();
+    assert_eq!((environment.shell.as_str(), environment.interactive), ("/bin/bash", true));
+    let names: Vec<&str> = environment.variables.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["DUCK", "HOME", "LC_ALL", "PATH", "SHELL"]);
+    assert!(value(&environment, "PATH").unwrap().starts_with(&format!("{home}/tools:")));
+    assert_eq!(value(&environment, "DUCK"), Some("two\nlines\nPATH=/not\n"));
+    assert_eq!(value(&environment, "HOME"), Some(home.as_str()));
+    assert_eq!(value(&environment, "SHELL"), Some("/bin/bash"));
+}
+
+#[tokio::test]
+async fn a_profile_that_fails_without_a_terminal_is_read_as_a_login_shells() {
+    let _turn = alone().await;
+    for failure in ["exit 3", "exec sleep 1000", "exec bash"] {
+        let profile = format!("export DUCK=$-\ncase $- in *i*) {failure};; esac\n");
+        let person = Person { deadline: Duration::from_secs(3), ..Person::bash(&profile) };
+        let environment = person.capture().await.unwrap();
+        assert!(!environment.interactive);
+        assert!(!value(&environment, "DUCK").unwrap().contains('i'), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn ten_megabytes_of_noise_are_read_past() {
+    let _turn = alone().await;
+    let person = Person::bash(
+        "head -c 10000000 /dev/zero; head -c 10000000 /dev/zero >&2\n\
+         exec >/dev/null 2>&1; export DUCK=quack\n",
+    );
+    let environment = person.capture().await.unwrap();
+    assert_eq!((value(&environment, "DUCK"), environment.interactive), (Some("quack"), true));
+}
+
+#[tokio::test]
+async fn a_profile_that_never_ends_is_ended_with_all_that_it_started() {
+    let _turn = alone().await;
+    for hang in
+        ["sleep 1000", "exec sleep 1000", "exec yes", "while :; do :; done", "exec cat /dev/zero"]
+    {
+        let person = Person::bash(&format!(
+            "trap '' TERM INT HUP; setsid sleep 1000 & echo $! >>~/pids; echo $$ >>~/pids; {hang}\n"
+        ))
+        .impatient();
+        let error = text(person.capture().await);
+        assert!(error.starts_with("`/bin/bash -l -i -c` was ended after 0."), "{error}");
+        assert!(error.contains("; `/bin/bash -l -c` was ended after 0."), "{error}");
+        person.assert_gone(4);
+    }
+}
+
+#[tokio::test]
+async fn what_a_profile_leaves_in_the_background_is_ended() {
+    let _turn = alone().await;
+    let person = Person::bash(
+        "(setsid sleep 1000 & echo $! >>~/pids); nohup sleep 1000 & echo $! >>~/pids\n\
+         (while :; do echo noise; sleep 0.01; done) & echo $! >>~/pids\nexport DUCK=quack\n",
+    );
+    let environment = person.capture().await.unwrap();
+    assert_eq!(value(&environment, "DUCK"), Some("quack"));
+    person.assert_gone(3);
+}
+
+#[tokio::test]
+async fn a_shell_that_has_answered_is_not_waited_for() {
+    let _turn = alone().await;
+    for trap in ["exit 1", "kill -9 $$", "trap \"\" TERM; sleep 1000"] {
+        let person = Person::bash(&format!("export DUCK=quack; trap '{trap}' EXIT\n"));
+        let begin = Instant::now();
+        let environment = person.capture().await.unwrap();
+        assert_eq!((value(&environment, "DUCK"), environment.interactive), (Some("quack"), true));
+        assert!(begin.elapsed() < Duration::from_secs(3), "{trap}: {:?}", begin.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_profile_that_exits_is_told_so() {
+    let _turn = alone().await;
+    let error = text(Person::bash("exit 5\n").capture().await);
+    assert_eq!(
+        error,
+        "`/bin/bash -l -i -c` ended (exit code 5) without telling its environment; \
+         `/bin/bash -l -c` ended (exit code 5) without telling its environment"
+    );
+}
+
+#[tokio::test]
+async fn an_environment_without_measure_is_refused() {
+    let _turn = alone().await;
+    let many = "for i in $(seq 5000); do export V$i=; done\n";
+    let large =
+        "x=$(head -c 100000 /dev/zero | tr '\\0' x); for i in $(seq 12); do export V$i=$x; done\n";
+    let wanted = "x=$(head -c 60000 /dev/zero | tr '\\0' x); export LC_A=$x LC_B=$x LC_C=$x\n";
+    for (profile, what) in [
+        (many, "an environment of more than 4096 variables"),
+        (large, "an environment of more than 1048576 bytes"),
+        (wanted, "variables of more than 131072 bytes"),
+    ] {
+        let error = text(Person::bash(profile).capture().await);
+        let expected = format!("`/bin/bash -l -i -c` told {what}; `/bin/bash -l -c` told {what}");
+        assert_eq!(error, expected);
+    }
+}
+
+/// A value that alone would make every command fail is left out, the rest stays.
+#[tokio::test]
+async fn a_value_that_no_command_could_take_is_left_out() {
+    let _turn = alone().await;
+    let profile = "DUCK=$(head -c 70000 /dev/zero | tr '\\0' x); export DUCK LC_ALL=C\n";
+    let environment = Person::bash(profile).capture().await.unwrap();
+    assert_eq!((value(&environment, "DUCK"), value(&environment, "LC_ALL")), (None, Some("C")));
+}
+
+/// Shells that are not installed are passed over.
+#[tokio::test]
+async fn every_shell_that_is_here_answers() {
+    let _turn = alone().await;
+    let path = std::env::var_os("PATH").unwrap();
+    let posix = "set -o noclobber; echo noise; DUCK=quack; export DUCK\n";
+    let mut n_asked = 0;
+    for (name, file, text, interactive) in [
+        ("bash", ".profile", posix, true),
+        ("sh", ".profile", posix, false),
+        ("zsh", ".zshrc", "setopt noclobber; echo noise; export DUCK=quack\n", true),
+        ("fish", ".config/fish/config.fish", "echo noise; set -x DUCK quack\n", true),
+        ("mksh", ".profile", posix, true),
+        ("tcsh", ".cshrc", "set noclobber; echo noise; setenv DUCK quack\n", false),
+    ] {
+        let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|it| it.exists());
+        let Some(shell) = found else { continue };
+        let person = Person::with(&shell.display().to_string(), &[(file, text)]);
+        let environment = person.capture().await.unwrap();
+        assert_eq!(value(&environment, "DUCK"), Some("quack"), "{name}");
+        assert_eq!(environment.interactive, interactive, "{name}");
+        n_asked += 1;
+    }
+    assert!(2 <= n_asked);
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_leaves_nothing() {
+    let _turn = alone().await;
+    let person =
+        Person::bash("setsid sleep 1000 & echo $! >>~/pids; echo $$ >>~/pids; sleep 1000\n");
+    let begin = Instant::now();
+    let is_noted = || {
+        fs::read_to_string(person.home.path().join("pids"))
+            .is_ok_and(|text| text.lines().count() == 2)
+    };
+    tokio::select! {
+        captured = person.capture() => panic!("{captured:?}"),
+        () = async {
+            while !is_noted() && begin.elapsed() < Duration::from_secs(5) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        } => {}
+    }
+    let noted = person.noted();
+    while noted.iter().any(|process| process.exists()) {
+        assert!(begin.elapsed() < Duration::from_secs(5), "{noted:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(fs::read_dir(person.run.path()).unwrap().count(), 0);
+}
