@@ -182,6 +182,14 @@ impl Calls {
         }
     }
 
+    /// The search of a call has ended.
+    pub(crate) fn searched(&mut self, id: &CallId) {
+        let call = self.sent_number(id).and_then(|number| self.calls.get_mut(&number));
+        if let Some(call) = call {
+            call.search = None;
+        }
+    }
+
     /// How many calls there are.
     pub(crate) fn len(&self) -> usize {
         self.calls.len()

@@ -181,10 +181,10 @@ fn run_locked(
         spawner,
         ready,
     };
-    let (done, actors_done) = sync_channel::<()>(1);
+    let (done, actors_done) = sync_channel::<Option<SocketFile>>(1);
     let actors = std::thread::Builder::new().name("actors".into()).spawn(move || {
-        let _done = done;
-        serve(parts);
+        // The other end is there until the process ends.
+        done.send(serve(parts)).ok();
     });
     system("start the actors' thread", actors)?;
     let bound = wait_for_start(&started)?;
@@ -194,10 +194,11 @@ fn run_locked(
     spawner::serve_blocking(&jobs, &children, &metrics);
     // A panic on that thread has ended the process already. What it still waits for after this time
     // hangs in the kernel, and ends with the process.
-    if actors_done.recv_timeout(ACTORS_END) == Err(RecvTimeoutError::Timeout) {
+    let file = actors_done.recv_timeout(ACTORS_END);
+    if file == Err(RecvTimeoutError::Timeout) {
         tracing::warn!("not waiting for what hangs in the kernel");
     }
-    bound.unlink_blocking();
+    file.ok().flatten().unwrap_or(bound).unlink_blocking();
     if let Err(error) = quackd_home::remove_pid_file_blocking(&home) {
         tracing::warn!(%error, "cannot remove the pid file");
     }
@@ -356,8 +357,8 @@ struct Parts {
     ready: SyncSender<Result<SocketFile, StartError>>,
 }
 
-/// The actors' thread: one arbiter for everything.
-fn serve(parts: Parts) {
+/// The actors' thread: one arbiter for everything. Gives the socket's file if it is another one now.
+fn serve(parts: Parts) -> Option<SocketFile> {
     let system = System::with_tokio_rt(|| {
         let built = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -366,10 +367,10 @@ fn serve(parts: Parts) {
         #[expect(clippy::panic, reason = "no runtime, no daemon: the hook reports it and aborts")]
         built.unwrap_or_else(|error| panic!("cannot build the runtime: {error}"))
     });
-    system.block_on(serve_until_stopped(parts));
+    system.block_on(serve_until_stopped(parts))
 }
 
-async fn serve_until_stopped(parts: Parts) {
+async fn serve_until_stopped(parts: Parts) -> Option<SocketFile> {
     let (stop, stopped) = mpsc::channel(1);
     // Before the first client can be answered: a signal must not find its default in force.
     let mut asked = StopSignals::new(stopped);
@@ -377,7 +378,7 @@ async fn serve_until_stopped(parts: Parts) {
         Ok(bound) => bound,
         Err(error) => {
             parts.ready.send(Err(error.into())).ok();
-            return;
+            return None;
         }
     };
     let Parts { snapshot, saving, spawner, ready, .. } = parts;
@@ -394,6 +395,7 @@ async fn serve_until_stopped(parts: Parts) {
         started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
         home: parts.home,
         socket: parts.socket,
+        socket_file: RefCell::new(None),
         started: Instant::now(),
         started_at: now_text(),
         login,
@@ -432,6 +434,7 @@ async fn serve_until_stopped(parts: Parts) {
     }
     listening.abort();
     spawner.stop();
+    services.socket_file.take()
 }
 
 async fn write_pid_file(services: &Services) {

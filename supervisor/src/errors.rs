@@ -22,7 +22,7 @@ pub(crate) enum MethodError {
     NoReference,
     #[error("Workspace not found for session: {0}")]
     WorkspaceNotFound(String),
-    #[error("Session is busy: {0} calls are running; end them with force")]
+    #[error("Session is busy: {}; end with force", running(*.0))]
     SessionBusy(usize),
     #[error("Session name must be 1 to {MAX_NAME_CHARS} printable characters")]
     BadName,
@@ -56,6 +56,10 @@ pub(crate) enum MethodError {
     ShuttingDown,
     #[error("Daemon or its disk is overloaded, try again")]
     Overloaded,
+}
+
+fn running(calls: usize) -> String {
+    if calls == 1 { "1 call is running".to_owned() } else { format!("{calls} calls are running") }
 }
 
 /// A library's error as a client reads it: with its causes, and a capital.
@@ -98,6 +102,8 @@ pub(crate) enum CallError {
     TooManyCalls,
     /// The call does not fit into a frame.
     TooLong,
+    /// No tool has a name as long as this.
+    UnknownTool,
     /// A client ended it before it was sent.
     Aborted,
     /// The daemon stops.
@@ -125,6 +131,7 @@ impl CallError {
             Self::TooManyCalls => {
                 "Error: Session is busy: too many calls are running, try again".to_owned()
             }
+            Self::UnknownTool => format!("Error: Unknown tool '{tool}'"),
             Self::TooLong => "Error: Tool arguments are too long".to_owned(),
             Self::Aborted => format!("Error: {tool} was aborted"),
             Self::ShuttingDown => "Error: Daemon is shutting down".to_owned(),

@@ -1,17 +1,21 @@
 //! Accepts clients: only its own user's, at most [`MAX_CLIENTS`], and never in a busy loop.
+//!
+//! A socket file that somebody deletes (a cleaner of temporary directories, for one) is made again: no
+//! client would find this daemon, and the lock would keep every other from starting.
 
 use crate::connection;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
 use actix::Addr;
-use quackd_ipc::listener::{BoundSocket, ClientStream, peer_is_owner};
+use quackd_ipc::listener::{BoundSocket, ClientStream, SocketFile, Standing, peer_is_owner};
 use quackd_protocol::limits::MAX_CLIENTS;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
+use tokio::time::MissedTickBehavior;
 
 /// First and longest pause after a failed accept, for example when descriptors are used up.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
@@ -22,17 +26,32 @@ const REFUSAL_LIMIT: Duration = Duration::from_millis(200);
 /// Refusals that are being written at the same time; beyond them a client is closed without a word.
 const MAX_REFUSALS: usize = 16;
 
+/// Pause between two looks at the socket file.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Accepts until it is dropped.
 pub(crate) async fn accept_clients(
     socket: BoundSocket,
     services: Rc<Services>,
     registry: Addr<Registry>,
 ) {
+    let mut socket = socket;
+    let mut looking = tokio::time::interval(LOOK_INTERVAL);
+    looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let room = Arc::new(Semaphore::new(MAX_CLIENTS));
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
     let mut pause = BACKOFF.0;
     loop {
-        let stream = match socket.accept().await {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            _ = looking.tick() => {
+                if let Some(anew) = bound_anew(socket.file(), &services).await {
+                    socket = anew;
+                }
+                continue;
+            }
+        };
+        let stream = match accepted {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, ?pause, "cannot accept a client");
@@ -62,6 +81,26 @@ pub(crate) async fn accept_clients(
             connection::serve(stream, services, registry).await;
             drop(place);
         });
+    }
+}
+
+/// The socket, made again where its file is gone.
+async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket> {
+    let looked = actix_rt::task::spawn_blocking(move || file.look_blocking());
+    let standing = tokio::time::timeout(LOOK_INTERVAL, looked).await.ok()?.ok()?;
+    if standing != Standing::Gone {
+        return None;
+    }
+    match BoundSocket::bind(&services.socket) {
+        Ok(socket) => {
+            tracing::warn!(socket = %services.socket.display(), "the socket file was deleted and is made again");
+            services.socket_file.replace(Some(socket.file()));
+            Some(socket)
+        }
+        Err(error) => {
+            tracing::error!(%error, "the socket file was deleted and cannot be made again");
+            None
+        }
     }
 }
 

@@ -5,7 +5,9 @@
 
 use crate::metrics::Metrics;
 use bytes::Bytes;
-use quackd_protocol::limits::{CLIENT_OUTBOX_BYTES, CLIENT_OUTBOX_MESSAGES, CLIENT_WRITE_TIMEOUT};
+use quackd_protocol::limits::{
+    CLIENT_EVENT_BYTES, CLIENT_OUTBOX_BYTES, CLIENT_OUTBOX_MESSAGES, CLIENT_WRITE_TIMEOUT,
+};
 use std::sync::Arc;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -20,6 +22,9 @@ const GATHER_BYTES: usize = 64 * 1024;
 pub(crate) struct Outbox {
     messages: mpsc::Sender<Waiting>,
     room: Arc<Semaphore>,
+    /// Events have little room of their own: what a client has not read of them stays in the session's
+    /// ring, which all its followers share.
+    event_room: Arc<Semaphore>,
     given_up: CancellationToken,
 }
 
@@ -52,17 +57,27 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
 ) -> (Outbox, impl Future<Output = WriteEnd>) {
     let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES);
     let room = Arc::new(Semaphore::new(CLIENT_OUTBOX_BYTES));
+    let event_room = Arc::new(Semaphore::new(CLIENT_EVENT_BYTES));
     let given_up = CancellationToken::new();
     let writing = write_until_given_up(writer, waiting, metrics, given_up.clone());
-    (Outbox { messages, room, given_up }, writing)
+    (Outbox { messages, room, event_room, given_up }, writing)
 }
 
 impl Outbox {
-    /// Queues one line, waiting for room.
+    /// Queues a reply, waiting for room.
     pub(crate) async fn send(&self, line: Bytes) -> Result<(), Gone> {
-        let n = u32::try_from(line.len().min(CLIENT_OUTBOX_BYTES)).unwrap_or(u32::MAX);
+        self.queue(line, &self.room, CLIENT_OUTBOX_BYTES).await
+    }
+
+    /// Queues an event, waiting for the little room that events have.
+    pub(crate) async fn send_event(&self, line: Bytes) -> Result<(), Gone> {
+        self.queue(line, &self.event_room, CLIENT_EVENT_BYTES).await
+    }
+
+    async fn queue(&self, line: Bytes, room: &Arc<Semaphore>, all: usize) -> Result<(), Gone> {
+        let n = u32::try_from(line.len().min(all)).unwrap_or(u32::MAX);
         let room = tokio::select! {
-            room = Arc::clone(&self.room).acquire_many_owned(n) => room.map_err(|_closed| Gone)?,
+            room = Arc::clone(room).acquire_many_owned(n) => room.map_err(|_closed| Gone)?,
             () = self.messages.closed() => return Err(Gone),
         };
         self.messages.send(Waiting { line, _room: room }).await.map_err(|_closed| Gone)

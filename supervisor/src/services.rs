@@ -8,6 +8,8 @@ use crate::spawner::Spawner;
 use quackd_config::Config;
 use quackd_egress::Egress;
 use quackd_home::Home;
+use quackd_ipc::listener::SocketFile;
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +23,8 @@ pub(crate) struct Services {
     pub(crate) home: Home,
     /// The socket that clients use.
     pub(crate) socket: PathBuf,
+    /// Its file, if it had to be made again.
+    pub(crate) socket_file: RefCell<Option<SocketFile>>,
     /// The directory in which the daemon was started: `attach` without a path means it.
     pub(crate) started_in: PathBuf,
     /// When the daemon started.

@@ -367,3 +367,22 @@ fn children_that_came_with_the_daemon_are_not_ended() {
     assert!(is_alive(&stranger));
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(stranger.pid), Signal::SIGKILL).unwrap();
 }
+
+#[test]
+fn a_socket_file_that_is_deleted_is_made_again() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    std::fs::remove_file(daemon.socket()).unwrap();
+    wait_for("the socket to be back", || daemon.socket().exists().then_some(()));
+    let mode = std::fs::metadata(daemon.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let sessions = daemon.wire().request("sessions", json!({"all": true}));
+    assert_eq!(sessions["sessions"][0]["id"], session.id, "the same daemon");
+    // Who was connected notices nothing.
+    assert_eq!(session.bash("echo still"), "still\n\n[Exit code: 0]");
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.wait(), Some(0));
+    assert!(!daemon.socket().exists(), "the new one is unlinked");
+}

@@ -328,7 +328,7 @@ fn a_deleted_session_says_goodbye_to_its_followers() {
     follower.events_until("tool_execution_start");
     let begun = Instant::now();
     let refused = wire.refused("quack.session_delete", json!({"sessionId": session.id}));
-    assert_eq!(refused, "Session is busy: 1 calls are running; end them with force");
+    assert_eq!(refused, "Session is busy: 1 call is running; end with force");
     let data =
         wire.request("quack.session_delete", json!({"sessionId": session.id, "force": true}));
     assert_eq!(data, json!({"session": {"id": session.id, "name": "duck-1"}, "callsEnded": 1}));
@@ -344,4 +344,51 @@ fn a_deleted_session_says_goodbye_to_its_followers() {
     assert_eq!(gone, format!("Session not found: {}", session.id));
     assert!(!daemon.app().join("run").join(&session.id).exists());
     assert_eq!(wire.request("sessions", json!({"all": true})), json!({"sessions": []}));
+}
+
+#[test]
+fn the_last_request_about_following_decides() {
+    let daemon = Daemon::start();
+    let (repo_a, repo_b) = (daemon.repo("a"), daemon.repo("b"));
+    let wire = daemon.wire();
+    let (a, b) = (wire.attach(repo_a.path()), wire.attach(repo_b.path()));
+    for round in 0..20 {
+        let client = daemon.wire();
+        let first = client.begin("follow", &json!({"sessionId": a.id}));
+        let second = client.begin("follow", &json!({"sessionId": b.id}));
+        assert_eq!(
+            (first.reply()["ok"].take(), second.reply()["ok"].take()),
+            (json!(true), json!(true))
+        );
+        a.bash("true");
+        b.bash("true");
+        assert_eq!(client.event()["sessionId"], b.id, "round {round}");
+        let first = client.begin("follow", &json!({"sessionId": a.id}));
+        let second = client.begin("unfollow", &json!({}));
+        assert_eq!(
+            (first.reply()["ok"].take(), second.reply()["ok"].take()),
+            (json!(true), json!(true))
+        );
+        a.bash("true");
+        client.request("ping", json!({}));
+        assert!(
+            client.early_events().iter().all(|event| event["sessionId"] == b.id),
+            "round {round}"
+        );
+    }
+}
+
+#[test]
+fn a_tool_name_without_end_costs_no_follower_its_place() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (follower, _) = follow(&daemon, &session, &Value::Null);
+    let name = "t".repeat(4_000_000);
+    let text = session.call(&name, json!({}));
+    assert_eq!(text, format!("Error: Unknown tool '{}'", "t".repeat(100)));
+    assert_eq!(session.call("dance", json!({})), "Error: Unknown tool 'dance'");
+    let events = follower.events_until("tool_execution_end");
+    assert_eq!(events[0]["data"]["toolName"], "dance", "what was refused at the door is no event");
 }

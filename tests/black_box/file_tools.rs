@@ -1,169 +1,43 @@
-//! write_file, edit_file and find_files through the daemon: texts, what is on the disk, and races.
+//! Races for files, through the daemon: two workers for one file, and a program that changes where a path leads
+//! while it is used.
+//!
+//! What the tools answer when nobody races is in `tool_tables`.
 
-use crate::harness::{Daemon, PATIENCE, Session};
+use crate::harness::{Daemon, PATIENCE, Session, Wire};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use serde_json::json;
-use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// Calls a tool with its arguments as text, as a voice client sends them.
+/// Another session in the same workspace, and so another worker.
 #[track_caller]
-fn check(session: &Session<'_>, tool: &str, arguments: &str, expected: &str) {
-    let params = json!({"toolName": tool, "arguments": arguments, "sessionId": session.id});
-    let data = session.wire.request("voice_tool_call", params);
-    let expected = expected.replace("WS", &session.path);
-    assert_eq!(data["result"].as_str().unwrap(), expected, "{tool} {arguments}");
+fn second_session<'a>(wire: &'a Wire, first: &Session<'_>) -> Session<'a> {
+    let data = wire.request("quack.session_new", json!({"path": first.path}));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let (id, name) = (text(&data["session"]["id"]), text(&data["session"]["name"]));
+    Session { wire, id, name, path: first.path.clone() }
 }
 
 #[test]
-fn write_file_texts_are_exact() {
-    let daemon = Daemon::start();
-    let repo = daemon.repo("a");
-    symlink("README.md", repo.path().join("link")).unwrap();
-    symlink("../escaped", repo.path().join("out")).unwrap();
-    let wire = daemon.wire();
-    let session = wire.attach(repo.path());
-    let escapes = "Error: Path escapes workspace root";
-    for (arguments, expected) in [
-        (r#"{"path":"n","content":"é"}"#, "Successfully wrote 2 bytes to n"),
-        (r#"{"file":"n","content":""}"#, "Successfully wrote 0 bytes to n"),
-        (r#"{"filepath":"x/y/n","content":"x"}"#, "Successfully wrote 1 bytes to x/y/n"),
-        (r#"{"file_path":"n","content":"x"}"#, "Successfully wrote 1 bytes to n"),
-        (r#"{"filename":"n","content":"x"}"#, "Successfully wrote 1 bytes to n"),
-        (r#"{"path":"link","content":"by link\n"}"#, "Successfully wrote 8 bytes to link"),
-        (r#""n""#, "Error: Tool arguments must be a JSON object"),
-        (r#"{"content":"x"}"#, "Error: Missing required parameter 'path'"),
-        (r#"{"path":"n","content":1}"#, "Error: Missing required parameter 'content'"),
-        (r#"{"path":"../n","content":"x"}"#, escapes),
-        (r#"{"path":"/tmp/quackd-test","content":"x"}"#, escapes),
-        (r#"{"path":"out","content":"x"}"#, escapes),
-        (
-            r#"{"path":"src","content":"x"}"#,
-            "Error: Failed to write file: Error: EISDIR: illegal operation on a directory, open 'WS/src'",
-        ),
-    ] {
-        check(&session, "write_file", arguments, expected);
-    }
-    assert_eq!((repo.read("n").as_str(), repo.read("x/y/n").as_str()), ("x", "x"));
-    assert_eq!(repo.read("README.md"), "by link\n");
-    assert!(fs::symlink_metadata(repo.path().join("link")).unwrap().is_symlink());
-    assert!(!daemon.home().join("../escaped").exists());
-}
-
-#[test]
-fn edit_file_texts_are_exact_and_edits_touch_nothing_else() {
-    let daemon = Daemon::start();
-    let repo = daemon.repo("a");
-    repo.write("f", b"\xef\xbb\xbfone\r\n\xfftwo two\n");
-    fs::set_permissions(repo.path().join("f"), fs::Permissions::from_mode(0o754)).unwrap();
-    let wire = daemon.wire();
-    let session = wire.attach(repo.path());
-    for (arguments, expected) in [
-        (r#"{"path":"f","old_text":"one","new_text":"$& $$"}"#, "Successfully edited f"),
-        (r#"{"path":"f","oldText":"\r\n","newText":"\n"}"#, "Successfully edited f"),
-        (r#"{"path":"f","find":" two","replace":""}"#, "Successfully edited f"),
-        (
-            r#"{"path":"f","old_text":"$","new_text":"x"}"#,
-            "Error: old_text found 3 times (ambiguous edit)",
-        ),
-        (r#"{"path":"f","old_text":"none","new_text":"x"}"#, "Error: old_text not found in file"),
-        (r#"{"path":"f","new_text":"x"}"#, "Error: Missing required parameter 'old_text'"),
-        (r#"{"path":"f","old_text":"x"}"#, "Error: Missing required parameter 'new_text'"),
-        (
-            r#"{"path":"none","old_text":"a","new_text":"b"}"#,
-            "Error: Failed to edit file: Error: ENOENT: no such file or directory, open 'WS/none'",
-        ),
-        (r#"{"path":"../f","old_text":"a","new_text":"b"}"#, "Error: Path escapes workspace root"),
-    ] {
-        check(&session, "edit_file", arguments, expected);
-    }
-    let path = repo.path().join("f");
-    assert_eq!(fs::read(&path).unwrap(), b"\xef\xbb\xbf$& $$\n\xfftwo\n");
-    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o7777, 0o754);
-}
-
-#[test]
-fn safe_mode_writes_nothing() {
-    let daemon = Daemon::start();
-    let repo = daemon.repo("a");
-    let wire = daemon.wire();
-    let session = wire.attach(repo.path());
-    for tool in ["write_file", "edit_file"] {
-        let arguments =
-            json!({"path": "README.md", "content": "x", "old_text": "A", "new_text": "x"});
-        let params = json!({
-            "toolName": tool, "arguments": arguments.to_string(), "sessionId": session.id, "safeMode": true,
-        });
-        let data = wire.request("voice_tool_call", params);
-        assert_eq!(data["result"], format!("Error: {tool} is disabled in safe mode"));
-    }
-    assert_eq!(repo.read("README.md"), "# A repository\n");
-}
-
-#[test]
-fn a_file_that_changed_since_it_was_read_is_not_overwritten() {
-    let daemon = Daemon::start();
-    let repo = daemon.repo("a");
-    let wire = daemon.wire();
-    let session = wire.attach(repo.path());
-    let write = r#"{"path":"README.md","content":"ours"}"#;
-    check(&session, "read_file", r#""README.md""#, "# A repository\n");
-    session.bash("echo more >> README.md");
-    let stale =
-        "Error: File changed since it was last read: 'README.md'. Read it again before writing.";
-    check(&session, "write_file", write, stale);
-    check(&session, "read_file", r#""README.md""#, "# A repository\nmore\n");
-    check(&session, "write_file", write, "Successfully wrote 4 bytes to README.md");
-}
-
-#[test]
-fn find_files_texts_are_exact() {
-    let daemon = Daemon::start();
-    let repo = daemon.repo("a");
-    for name in
-        ["src/lib.TS", "src/deep/a.tsx", ".env", ".build/x.ts", "node_modules/x.ts", "src-b/c.ts"]
-    {
-        repo.write(name, "");
-    }
-    symlink("/", repo.path().join("root")).unwrap();
-    symlink("..", repo.path().join("src/up")).unwrap();
-    let wire = daemon.wire();
-    let session = wire.attach(repo.path());
-    let everything = "README.md\nroot\nsrc-b/c.ts\nsrc/deep/a.tsx\nsrc/lib.TS\nsrc/main.rs\nsrc/up";
-    for (arguments, expected) in [
-        ("{}", everything),
-        (r#"{"pattern":"**/*"}"#, everything),
-        (r#""*.ts""#, "src-b/c.ts\nsrc/lib.TS"),
-        (r#"{"glob":"*.{ts,tsx}"}"#, "src-b/c.ts\nsrc/deep/a.tsx\nsrc/lib.TS"),
-        (r#"{"pattern":"deep/*","path":"src"}"#, "src/deep/a.tsx"),
-        (r#"{"pattern":"s*","include_directories":true}"#, "src\nsrc-b"),
-        (r#"{"pattern":".*","include_hidden":true}"#, ".env"),
-        (r#"{"pattern":"*.py"}"#, "No files found matching '*.py'"),
-        (r#"{"path":"none"}"#, "Error: Search path not found: 'none'"),
-        (r#"{"path":"README.md"}"#, "Error: Search path is not a directory: 'README.md'"),
-        (r#"{"path":"root"}"#, "Error: Path escapes workspace root"),
-    ] {
-        check(&session, "find_files", arguments, expected);
-    }
-    for n in 0..300 {
-        repo.write(&format!("many/{n:03}"), "");
-    }
-    let text = session.call("find_files", json!({"path": "many"}));
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!((lines.len(), lines[0], lines[199]), (201, "many/000", "many/199"));
-    assert_eq!(lines[200], "[Results truncated at 200 entries]");
-}
-
-#[test]
-fn two_workers_that_edit_one_file_lose_no_edit_and_tear_nothing() {
+fn two_workers_that_make_a_thousand_edits_to_one_file_lose_none_and_tear_nothing() {
     const N_EDITS: usize = 500;
-    let daemons = [Daemon::start(), Daemon::start()];
-    let repo = daemons[0].repo("a");
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
     repo.write("log", "BEGIN\nEND\n");
     let is_over = AtomicBool::new(false);
+    let wires = [daemon.wire(), daemon.wire()];
+    let first = wires[0].attach(repo.path());
+    let second = second_session(&wires[1], &first);
+    first.bash("true");
+    second.bash("true");
+    assert_ne!(first.pid("pid"), second.pid("pid"), "two workers");
+    let ids = [first.id, second.id];
     let n_reads = thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut n_reads = 0_u64;
@@ -174,18 +48,20 @@ fn two_workers_that_edit_one_file_lose_no_edit_and_tear_nothing() {
             }
             n_reads
         });
-        let editors: Vec<_> = daemons
+        let editors: Vec<_> = ids
             .iter()
             .zip(["left", "right"])
-            .map(|(daemon, who)| {
-                let repo = &repo;
+            .map(|(id, who)| {
+                let daemon = &daemon;
                 scope.spawn(move || {
                     let wire = daemon.wire();
-                    let session = wire.attach(repo.path());
                     for n in 0..N_EDITS {
                         let new = format!("{who} {n}\nEND");
                         let edit = json!({"path": "log", "old_text": "END", "new_text": new});
-                        assert_eq!(session.call("edit_file", edit), "Successfully edited log");
+                        let params =
+                            json!({"tool": "edit_file", "arguments": edit, "sessionId": id});
+                        let data = wire.request("quack.tool", params);
+                        assert_eq!(data["text"], "Successfully edited log");
                     }
                 })
             })
@@ -208,56 +84,150 @@ fn two_workers_that_edit_one_file_lose_no_edit_and_tear_nothing() {
     assert!(10 < n_turns && 0 < n_reads, "{n_turns} turns, {n_reads} reads");
 }
 
+/// Where the attacker finds what to attack. Its presence makes this program the attacker.
+const VICTIM: &str = "QUACKD_TEST_SWAP_IN";
+
+/// A process that swaps directories and links as fast as the kernel does it.
+struct Attacker(Child);
+
+impl Attacker {
+    /// Runs this test program again, in the other role.
+    #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
+    fn start(test: &str, directory: &Path) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env(VICTIM, directory);
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// What the attacker does until it is killed, or its parent was.
+fn attack(directory: &Path) {
+    let parent = std::os::unix::process::parent_id();
+    let swap = |a: &str, b: &str| {
+        let (a, b) = (directory.join(a), directory.join(b));
+        renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).unwrap();
+    };
+    let mut counter = File::create(directory.with_file_name("swaps")).unwrap();
+    while std::os::unix::process::parent_id() == parent {
+        for _ in 0..50 {
+            swap("work", "link");
+            swap("deep/work", "deep/link");
+            // Those who are attacked have to come to it as well, on a machine with few processors.
+            thread::yield_now();
+        }
+        // Its length is the count: there is no moment in which it is wrong.
+        counter.write_all(b".").unwrap();
+    }
+}
+
+/// Everything beneath a directory, with contents.
+fn listing(directory: &Path) -> Vec<(PathBuf, Option<String>)> {
+    let mut listing = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        listing.push((path.clone(), fs::read_to_string(&path).ok()));
+        if path.is_dir() {
+            listing.extend(self::listing(&path));
+        }
+    }
+    listing.sort();
+    listing
+}
+
+/// Calls until so many calls have done what they should and one was refused. Gives both numbers.
+#[track_caller]
+fn under_attack(n_wanted: usize, mut call: impl FnMut(usize) -> bool) -> (usize, usize) {
+    let (mut n_done, mut n_refused) = (0, 0);
+    let begin = Instant::now();
+    while n_done < n_wanted || n_refused == 0 {
+        match call(n_done + n_refused) {
+            true => n_done += 1,
+            false => n_refused += 1,
+        }
+        let limit = 3 * PATIENCE;
+        assert!(begin.elapsed() < limit, "{n_done} done, {n_refused} refused in {limit:?}");
+    }
+    (n_done, n_refused)
+}
+
 #[test]
-fn a_directory_that_is_swapped_for_a_link_leads_no_write_outside() {
-    const N_WRITES: usize = 300;
+fn a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside() {
+    const NAME: &str =
+        "file_tools::a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside";
+    const N_CALLS: usize = 300;
+    if let Some(directory) = std::env::var_os(VICTIM) {
+        return attack(Path::new(&directory));
+    }
     let daemon = Daemon::start();
     let (repo, outside) = (daemon.repo("a"), daemon.repo("outside"));
-    repo.write("work/file", "inside");
+    // One link by an absolute path, one by a relative one.
+    for (directory, target) in [("", outside.path()), ("deep/", Path::new("../../outside"))] {
+        repo.write(&format!("{directory}work/file"), "inside");
+        repo.write(&format!("{directory}work/log"), "END\n");
+        symlink(target, repo.path().join(format!("{directory}link"))).unwrap();
+    }
     outside.write("file", "secret");
-    symlink(outside.path(), repo.path().join("link")).unwrap();
-    let listing = || -> Vec<(String, Option<String>)> {
-        let entries = fs::read_dir(outside.path()).unwrap().map(Result::unwrap);
-        let mut listing: Vec<_> = entries
-            .map(|entry| {
-                let content = fs::read_to_string(entry.path()).ok();
-                (entry.file_name().into_string().unwrap(), content)
-            })
-            .collect();
-        listing.sort();
-        listing
-    };
-    let before = listing();
-    let (wire, is_over) = (daemon.wire(), AtomicBool::new(false));
+    outside.write("log", "secret END\n");
+    outside.write("secret-name", "secret");
+    let before = listing(outside.path());
+    let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    let (mut n_written, mut n_refused) = (0, 0);
-    let n_swaps = thread::scope(|scope| {
-        let attacker = scope.spawn(|| {
-            let (a, b) = (repo.path().join("work"), repo.path().join("link"));
-            let mut n_swaps = 0_u64;
-            while !is_over.load(Ordering::Relaxed) {
-                renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE).unwrap();
-                n_swaps += 1;
-            }
-            n_swaps
-        });
-        let begin = Instant::now();
-        while (n_written < N_WRITES || n_refused == 0) && begin.elapsed() < 3 * PATIENCE {
-            let n = n_written + n_refused;
-            let path = if n % 2 == 0 { "work/file".to_owned() } else { format!("work/{n}/new") };
-            let text = session.call("write_file", json!({"path": path, "content": "written"}));
-            // The file that is swapped away and back is another one than this session has seen.
-            match text.starts_with("Successfully wrote ") {
-                true => n_written += 1,
-                false => n_refused += 1,
-            }
-        }
-        is_over.store(true, Ordering::Relaxed);
-        attacker.join().unwrap()
+    let attacker = Attacker::start(NAME, repo.path());
+    let place = |n: usize| if n % 2 == 0 { "work" } else { "deep/work" };
+
+    let reads = under_attack(N_CALLS, |n| {
+        let text = session.call("read_file", json!({"path": format!("{}/file", place(n))}));
+        assert!(text == "inside" || text.starts_with("Error: "), "read {text}");
+        text == "inside"
     });
-    assert_eq!(listing(), before);
-    assert!(
-        N_WRITES <= n_written && 0 < n_refused && 100 < n_swaps,
-        "{n_written} written, {n_refused} refused, {n_swaps} swaps"
-    );
+    let edits = under_attack(N_CALLS, |n| {
+        let edit =
+            json!({"path": format!("{}/log", place(n)), "old_text": "END", "new_text": "x\nEND"});
+        session.call("edit_file", edit).starts_with("Successfully edited ")
+    });
+    let writes = under_attack(N_CALLS, |n| {
+        // A file that is there, a new one, and a new directory.
+        let name =
+            ["file".to_owned(), format!("new-{n}"), format!("new-dir-{n}/file")][n % 3].clone();
+        let write = json!({"path": format!("{}/{name}", place(n / 3)), "content": "inside"});
+        session.call("write_file", write).starts_with("Successfully wrote ")
+    });
+    let searches = under_attack(N_CALLS, |n| {
+        let text = match n % 4 < 2 {
+            true => session.call("grep_search", json!({"pattern": "secret", "path": place(n)})),
+            false => session.call("find_files", json!({"pattern": "secret*", "path": place(n)})),
+        };
+        let is_refused = text.starts_with("Error: ");
+        let is_nothing = |line: &str| {
+            ["No matches found", "No files found matching 'secret*'"].contains(&line)
+                || line.starts_with("[Warning")
+        };
+        assert!(is_refused || text.lines().all(is_nothing), "found {text}");
+        !is_refused
+    });
+    drop(attacker);
+
+    assert_eq!(listing(outside.path()), before);
+    // Every edit that was reported was made, once.
+    let n_edits: usize = ["", "deep/"]
+        .map(|directory| {
+            let logs = ["work", "link"].map(|name| repo.read(&format!("{directory}{name}/log")));
+            let ours: Vec<_> = logs.iter().filter(|log| !log.contains("secret")).collect();
+            assert_eq!(ours.len(), 1);
+            ours[0].matches("x\n").count()
+        })
+        .into_iter()
+        .sum();
+    assert_eq!(n_edits, edits.0);
+    // Without this the test would also pass if nobody swapped.
+    let n_swaps = 100 * fs::metadata(repo.path().with_file_name("swaps")).unwrap().len();
+    let told = format!("{reads:?} {edits:?} {writes:?} {searches:?} in {n_swaps} swaps");
+    assert!(1000 < n_swaps, "{told}");
 }

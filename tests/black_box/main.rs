@@ -30,6 +30,8 @@ mod logs_verb;
 mod methods;
 mod session_methods;
 mod session_verbs;
+mod tool_tables;
 mod tools;
+mod transcripts;
 mod web_search;
 mod worker_faults;

@@ -198,3 +198,20 @@ fn a_workspace_that_is_gone_fails_calls_and_not_the_worker() {
     assert_eq!(session.call("read_file", json!("README.md")), "# A repository\n");
     assert_eq!(session.pid("pid"), pid);
 }
+
+#[test]
+fn what_a_session_has_read_is_known_to_its_next_worker() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    assert_eq!(session.call("read_file", json!("README.md")), "# A repository\n");
+    signal(session.pid("pid"), Signal::SIGKILL);
+    wait_for("the death to be noticed", || (session.worker()["restarts"] == 1).then_some(()));
+    repo.write("README.md", "# Changed by somebody\n");
+    assert_eq!(
+        session.call("write_file", json!({"path": "README.md", "content": "x"})),
+        "Error: File changed since it was last read: 'README.md'. Read it again before writing."
+    );
+    assert_eq!(repo.read("README.md"), "# Changed by somebody\n");
+}

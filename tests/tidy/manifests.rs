@@ -48,6 +48,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         ],
     ),
     ("quackd", 4, &["*"]),
+    ("quackd-fuzz", 5, &["*"]),
 ];
 
 /// What must never be reachable from what, over any number of steps: who must not die runs no tool, and

@@ -116,12 +116,31 @@ impl BoundSocket {
     }
 }
 
+/// What stands where a socket was bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The socket.
+    Ours,
+    /// Nothing: somebody deleted it, and no client finds it any more.
+    Gone,
+    /// Something else, or nobody can tell.
+    Another,
+}
+
 impl SocketFile {
+    /// Looks whether the file is still there.
+    #[must_use]
+    pub fn look_blocking(&self) -> Standing {
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(found) if found.dev() == self.device && found.ino() == self.inode => Standing::Ours,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Standing::Gone,
+            Ok(_) | Err(_) => Standing::Another,
+        }
+    }
+
     /// Removes the file if it is still the one that was bound.
     pub fn unlink_blocking(&self) {
-        let ours = std::fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| found.dev() == self.device && found.ino() == self.inode);
-        if ours {
+        if self.look_blocking() == Standing::Ours {
             // Somebody else may remove it at the same moment; then there is nothing to do.
             drop(std::fs::remove_file(&self.path));
         }

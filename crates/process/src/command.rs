@@ -1,6 +1,6 @@
 //! What a caller of [`crate::run`] says and is told.
 
-use crate::{Captured, Exit, Live, Spilled};
+use crate::{Captured, Exit, Live, Spilled, Usage};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,9 @@ pub enum EndedBy {
 pub struct Finished {
     /// How the shell ended.
     pub exit: Exit,
+    /// What the shell used, with everything that it had waited for. What ran in the background is not in
+    /// it.
+    pub usage: Usage,
     /// Why it ended.
     pub ended_by: EndedBy,
     /// Its standard output.

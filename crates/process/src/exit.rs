@@ -1,6 +1,5 @@
 //! How a process ended. Used by every caller of this crate.
 
-use rustix::process::WaitIdStatus;
 use std::fmt;
 
 /// How a process ended. Displays as `exit code 3` or `signal 9`.
@@ -10,18 +9,6 @@ pub enum Exit {
     Code(i32),
     /// This signal ended it.
     Signal(i32),
-}
-
-impl Exit {
-    /// Reads the answer of a wait that asked for ended processes only.
-    pub(crate) fn from_wait(status: &WaitIdStatus) -> Self {
-        match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Self::Code(code),
-            (None, Some(signal)) => Self::Signal(signal),
-            // Neither cannot be: stops and continues are not waited for.
-            (None, None) => Self::Signal(0),
-        }
-    }
 }
 
 impl fmt::Display for Exit {

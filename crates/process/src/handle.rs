@@ -1,8 +1,9 @@
 //! The handle of a direct child. The supervisor watches workers with it, [`crate::run`] its shell.
 
-use crate::Exit;
+use crate::wait::reap;
+use crate::{Exit, Usage};
 use nix::sys::signal::Signal;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::Pid;
 use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +26,7 @@ struct Child {
     #[cfg(target_os = "linux")]
     pidfd: OwnedFd,
     /// Set once, by whoever reaped; every later caller gets the same answer.
-    exit: OnceLock<Exit>,
+    exit: OnceLock<(Exit, Usage)>,
 }
 
 impl ProcessHandle {
@@ -96,21 +97,18 @@ impl ProcessHandle {
     /// # Errors
     /// `ECHILD` if somebody else reaped it.
     pub fn try_reap(&self) -> io::Result<Option<Exit>> {
-        if let Some(exit) = self.child.exit.get() {
+        if let Some((exit, _)) = self.child.exit.get() {
             return Ok(Some(*exit));
         }
-        let status = waitid(self.wait_id(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
-        Ok(status.map(|status| *self.child.exit.get_or_init(|| Exit::from_wait(&status))))
+        // Until it is reaped, here, the number is this child's.
+        let reaped = reap(self.child.pid.as_raw_nonzero().get())?;
+        Ok(reaped.map(|reaped| self.child.exit.get_or_init(|| reaped).0))
     }
 
-    #[cfg(target_os = "linux")]
-    fn wait_id(&self) -> WaitId<'_> {
-        WaitId::PidFd(self.child.pidfd.as_fd())
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn wait_id(&self) -> WaitId<'_> {
-        WaitId::Pid(self.child.pid)
+    /// What the process used; `None` until it was reaped.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.child.exit.get().map(|(_, usage)| *usage)
     }
 }
 
@@ -166,13 +164,14 @@ impl ExitWatch {
     }
 
     pub(crate) async fn exited(&self) -> io::Result<()> {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
         use tokio::signal::unix::{SignalKind, signal};
 
         // Registered before the first look, so that no end falls between the two.
         let mut child_changed = signal(SignalKind::child())?;
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         while self.process.child.exit.get().is_none()
-            && waitid(self.process.wait_id(), look)?.is_none()
+            && waitid(WaitId::Pid(self.process.child.pid), look)?.is_none()
         {
             child_changed.recv().await;
         }

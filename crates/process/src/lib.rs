@@ -32,6 +32,7 @@ mod shell;
 mod spawn;
 mod spill;
 mod sweep;
+mod wait;
 
 pub use capture::{Captured, HEAD_BYTES, TAIL_BYTES};
 pub use command::{CALL_VARIABLE, Command, EndedBy, Finished, LaunchError, SpillTarget};
@@ -50,3 +51,4 @@ pub use spawn::{
 };
 pub use spill::Spilled;
 pub use sweep::{Sweep, sweep_strays_blocking};
+pub use wait::Usage;

@@ -73,12 +73,12 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     let end = Instant::now() + END_LIMIT;
     let n_killed = end_strays(&shell, &mut output, end).await;
     output.drain(DRAIN_QUIET, end).await;
-    let exit = shell.reap().map_err(LaunchError::StatusLost)?;
+    let (exit, usage) = shell.reap().map_err(LaunchError::StatusLost)?;
     let left = end.saturating_duration_since(Instant::now());
     let (stdout, stderr, spill) = output.finish(left.max(MIN_CLOSE_LIMIT)).await;
     let background_ended = if ended_by == EndedBy::Itself { n_killed } else { 0 };
     let duration = begin.elapsed();
-    Ok(Finished { exit, ended_by, stdout, stderr, background_ended, duration, spill })
+    Ok(Finished { exit, usage, ended_by, stdout, stderr, background_ended, duration, spill })
 }
 
 /// Reads the output until the shell has ended, or must be ended.

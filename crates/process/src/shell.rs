@@ -6,7 +6,7 @@ use crate::handle::ExitWatch;
 use crate::in_flight::{self, Place};
 use crate::lineage::{Lineage, has_variable, stat};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, Left, Sweeper, living_strays, send};
-use crate::{Command, Exit, LaunchError, ProcessHandle};
+use crate::{Command, Exit, LaunchError, ProcessHandle, Usage};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::io;
@@ -165,10 +165,11 @@ impl Shell {
     ///
     /// # Errors
     /// Somebody else reaped it.
-    pub(crate) fn reap(mut self) -> io::Result<Exit> {
+    pub(crate) fn reap(mut self) -> io::Result<(Exit, Usage)> {
         let exit = self.process.try_reap();
         self.is_reaped = !matches!(exit, Ok(None));
-        Ok(exit?.unwrap_or(Exit::Signal(nix::libc::SIGKILL)))
+        let usage = self.process.usage().unwrap_or_default();
+        Ok((exit?.unwrap_or(Exit::Signal(nix::libc::SIGKILL)), usage))
     }
 }
 

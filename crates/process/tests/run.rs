@@ -512,3 +512,14 @@ async fn a_short_command_costs_little_more_than_its_process() {
     eprintln!("bash -c true: {ours:?} with capture and sweep, {bare:?} without");
     assert!(ours < bare + Duration::from_millis(30));
 }
+
+#[tokio::test]
+async fn what_a_command_used_is_told() {
+    let _turn = alone().await;
+    let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; x=$(head -c 30000000 /dev/zero | tr '\\0' x)";
+    let finished = run(bash("usage", script)).await.unwrap();
+    let usage = finished.usage;
+    assert!(Duration::from_millis(10) < usage.user, "{usage:?}");
+    assert!(usage.user + usage.system < 20 * SECOND, "{usage:?}");
+    assert!(30_000 < usage.max_rss_kb && usage.max_rss_kb < 1_000_000, "{usage:?}");
+}

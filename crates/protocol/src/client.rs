@@ -285,6 +285,15 @@ pub struct ToolInfo {
     pub full_output_path: Option<String>,
     /// Processes that were ended with the call.
     pub background_ended: u32,
+    /// Processor time of a command in its own code, in milliseconds, with what it waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_ms: Option<u64>,
+    /// Processor time in the kernel for it, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_ms: Option<u64>,
+    /// The most memory that one of its processes had, in KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rss_kb: Option<u64>,
     /// Milliseconds from the call's arrival in the supervisor to its end.
     pub duration_ms: u64,
 }
@@ -303,6 +312,9 @@ impl ToolInfo {
             truncated: report.truncated,
             full_output_path: report.full_output_path.clone(),
             background_ended: report.background_ended,
+            user_ms: report.user_ms,
+            system_ms: report.system_ms,
+            max_rss_kb: report.max_rss_kb,
             duration_ms,
             ..Self::default()
         }

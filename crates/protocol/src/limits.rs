@@ -23,6 +23,10 @@ pub const CLIENT_OUTBOX_MESSAGES: usize = 1024;
 /// nothing while this many bytes wait is not read further either.
 pub const CLIENT_OUTBOX_BYTES: usize = 2 * MAX_LINE_BYTES;
 
+/// Bytes of events waiting to be written to one client; what it has not read beyond them stays in the
+/// session's ring. Some dozens of the longest fit, thousands of ordinary ones.
+pub const CLIENT_EVENT_BYTES: usize = 256 * 1024;
+
 /// A line that was begun must be complete after this long: half a line and silence must not hold a
 /// connection and its buffer for ever.
 pub const PARTIAL_LINE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,6 +45,12 @@ pub const OUTPUT_HALF_BYTES: usize = MAX_OUTPUT_BYTES / 2;
 /// Longest arguments of one tool call, in bytes of JSON text: a file of the largest size that is read,
 /// with its escapes.
 pub const MAX_ARGUMENTS_BYTES: usize = 2 * 1024 * 1024;
+
+/// Longest tool name that is looked up, in bytes.
+pub const MAX_TOOL_NAME_BYTES: usize = 200;
+
+/// Longest path that a worker may report, in bytes: the kernel's own limit.
+pub const MAX_PATH_BYTES: usize = 4096;
 
 /// Longest request id, in bytes of JSON text: it is echoed, and waits with its request.
 pub const MAX_ID_BYTES: usize = 64 * 1024;

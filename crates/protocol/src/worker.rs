@@ -194,6 +194,15 @@ pub struct ToolReport {
     pub full_output_path: Option<String>,
     /// Processes that were still running when the command ended, and were ended with it.
     pub background_ended: u32,
+    /// Processor time of a command in its own code, in milliseconds, with what it waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_ms: Option<u64>,
+    /// Processor time in the kernel for it, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_ms: Option<u64>,
+    /// The most memory that one of its processes had, in KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rss_kb: Option<u64>,
     /// Time from arrival to end inside the worker, in milliseconds.
     pub duration_ms: u64,
 }

@@ -1,11 +1,12 @@
 //! Which state of which file was seen, so that a later change by others can be noticed.
 
+use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
 /// A state of a file. Two equal ones are the same file with the same content, unless somebody changed
 /// it and set its size and time back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileVersion {
     file: FileId,
     len: u64,
@@ -14,7 +15,7 @@ pub struct FileVersion {
 }
 
 /// A file on this machine, as long as it is open or has a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileId {
     device: u64,
     inode: u64,

@@ -16,6 +16,9 @@ mod pattern;
 mod scan;
 mod walk;
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+
 pub use find::{FindError, FindRequest, Found, Warning, find};
 pub use glob::GlobError;
 pub use request::{Dialect, Outcome, Request, Row, SearchError, Skipped};

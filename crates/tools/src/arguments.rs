@@ -2,7 +2,7 @@
 //!
 //! Voice models send shorthands and near misses. The leniency here is part of the wire.
 
-use crate::javascript::trim;
+use crate::javascript::{trim, without_halves};
 use quackd_protocol::tools::main_parameter;
 use serde_json::{Map, Value};
 
@@ -20,9 +20,10 @@ pub(crate) enum ArgumentsError {
 }
 
 impl Arguments {
-    /// Reads an object, or a bare string as the tool's main parameter.
+    /// Reads an object, or a bare string as the tool's main parameter. Half a character, as JavaScript writes
+    /// it where it cuts a text, is read as U+FFFD.
     pub(crate) fn parse(tool: &str, json: &str) -> Result<Self, ArgumentsError> {
-        match serde_json::from_str(json).map_err(|_| ArgumentsError::NotJson)? {
+        match serde_json::from_str(&without_halves(json)).map_err(|_| ArgumentsError::NotJson)? {
             Value::Object(object) => Ok(Self(object)),
             text @ Value::String(_) => {
                 let name = main_parameter(tool).ok_or(ArgumentsError::NotAnObject)?;
@@ -30,6 +31,12 @@ impl Arguments {
             }
             _ => Err(ArgumentsError::NotAnObject),
         }
+    }
+
+    /// All of it as JSON text.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::Value::from(self.0.clone()).to_string()
     }
 
     /// The first of `names` whose value is a string with something in it, as it was given.
@@ -103,6 +110,8 @@ mod tests {
             ("bash", "ls", Err(NotJson)),
             ("bash", r#"{"command":"ls"} x"#, Err(NotJson)),
             ("bash", r#"{"command":}"#, Err(NotJson)),
+            ("bash", r#""a\ud83e""#, Ok("{\"command\":\"a\u{fffd}\"}")),
+            ("bash", r#""\ud83e\udd86""#, Ok(r#"{"command":"🦆"}"#)),
         ];
         for (tool, json, expected) in cases {
             assert_eq!(parse(tool, json), expected.map(str::to_owned), "{tool} {json}");

@@ -92,13 +92,14 @@ async fn show_while<T>(
 fn shell(line: &str) -> (OsString, Vec<OsString>) {
     let (program, options): (&str, &[&str]) =
         if cfg!(target_os = "macos") && Path::new("/bin/zsh").exists() {
-            ("/bin/zsh", &[])
+            ("/bin/zsh", &["-c"])
         } else if Path::new("/bin/bash").exists() {
-            ("/bin/bash", &["--noprofile", "--norc"])
+            // Without the last one a line that begins with a dash would be an option.
+            ("/bin/bash", &["--noprofile", "--norc", "-c", "--"])
         } else {
-            ("/bin/sh", &[])
+            ("/bin/sh", &["-c"])
         };
-    let args = options.iter().copied().chain(["-c", line]).map(OsString::from).collect();
+    let args = options.iter().copied().chain([line]).map(OsString::from).collect();
     (program.into(), args)
 }
 

@@ -69,8 +69,15 @@ fn report(finished: &Finished, truncated: bool) -> ToolReport {
         truncated,
         full_output_path: whole.map(|spilled| spilled.path.to_string_lossy().into_owned()),
         background_ended: finished.background_ended,
+        user_ms: Some(milliseconds(finished.usage.user)),
+        system_ms: Some(milliseconds(finished.usage.system)),
+        max_rss_kb: Some(finished.usage.max_rss_kb),
         duration_ms: 0,
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Both streams as one text.

@@ -28,6 +28,9 @@ mod web_search;
 mod write_failure;
 mod write_file;
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+
 pub use live::{Update, Watch};
 pub use output::Output;
 pub use toolbox::Toolbox;

@@ -85,7 +85,7 @@ fn is_allowed(words: &[String]) -> bool {
 /// Words are separated by spaces and tabs. `'` and `"` quote, a backslash takes the next character as
 /// it is except between `'`, and everything else is ordinary: there are no pipes, lists, redirections,
 /// variables or comments. `None` for an unfinished quote or escape, and for no words at all.
-fn split(line: &str) -> Option<Vec<String>> {
+pub(crate) fn split(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     // `None` between words: an empty pair of quotes is a word too.
     let mut word: Option<String> = None;

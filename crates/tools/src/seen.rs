@@ -1,18 +1,30 @@
 //! What this session has seen of its files: the state in which it last read or wrote each of them.
 //!
 //! A file that others changed since then is not overwritten: who writes it has not read what would be
-//! lost. Memory of the process only; after a restart every file counts as not seen.
+//! lost. Kept in the session's run directory, so that a worker that was idle for long, or died, leaves its
+//! successor as cautious as it was. Nothing durable: the daemon's next start begins anew, and where the
+//! file cannot be written the memory of the process has to do.
 
 use quackd_sandbox::FileVersion;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tokio::sync::Mutex;
 
 /// Files that are remembered; the one that was not read or written for longest is forgotten first.
 const MAX_FILES: usize = 4096;
 
+/// Lines of the kept file above which it is written anew, with one line per remembered file.
+const MAX_LINES: usize = 4 * MAX_FILES;
+
+/// Bytes of the kept file that are read. Commands of the session can write it too.
+const MAX_BYTES: u64 = 8 * 1024 * 1024;
+
 /// The files of a session that were read or written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SeenFiles(Mutex<Memory>);
 
 #[derive(Debug, Default)]
@@ -21,6 +33,7 @@ struct Memory {
     files: HashMap<PathBuf, Seen>,
     /// Counts up, so that the oldest entry is known.
     clock: u64,
+    journal: Journal,
 }
 
 #[derive(Debug)]
@@ -29,15 +42,41 @@ struct Seen {
     at: u64,
 }
 
+/// Where the memory is kept for the next worker.
+#[derive(Debug, Default)]
+enum Journal {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// There, and not read yet.
+    At(PathBuf),
+    /// There, and read.
+    Open { path: PathBuf, file: File, lines: usize },
+}
+
+/// One line of the file. A name that is not UTF-8 is not kept.
+#[derive(Serialize, Deserialize)]
+struct Line<'a>(std::borrow::Cow<'a, str>, FileVersion);
+
 impl SeenFiles {
+    /// Remembers what is kept at `path`, and keeps there what it remembers.
+    pub(crate) fn kept_at(path: PathBuf) -> Self {
+        Self(Mutex::new(Memory { journal: Journal::At(path), ..Memory::default() }))
+    }
+
     /// Remembers the state in which `name` was read or written. Not to be called from async code.
     pub(crate) fn remember_blocking(&self, name: PathBuf, version: FileVersion) {
-        self.0.blocking_lock().remember(name, version, MAX_FILES);
+        let mut memory = self.0.blocking_lock();
+        memory.read_journal();
+        memory.note(&name, version);
+        memory.remember(name, version, MAX_FILES);
     }
 
     /// The state in which `name` was last read or written. Not to be called from async code.
     pub(crate) fn version_blocking(&self, name: &Path) -> Option<FileVersion> {
-        self.0.blocking_lock().files.get(name).map(|seen| seen.version)
+        let mut memory = self.0.blocking_lock();
+        memory.read_journal();
+        memory.files.get(name).map(|seen| seen.version)
     }
 }
 
@@ -53,6 +92,80 @@ impl Memory {
             }
         }
     }
+
+    /// Takes over what the worker before this one has left, at the first use.
+    fn read_journal(&mut self) {
+        if !matches!(self.journal, Journal::At(_)) {
+            return;
+        }
+        let Journal::At(path) = std::mem::take(&mut self.journal) else { return };
+        let Ok(file) = open(&path) else { return };
+        let mut lines = 0;
+        let mut reader = BufReader::new((&file).take(MAX_BYTES));
+        let mut line = Vec::new();
+        while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
+            // A line that was cut off by a death is no line.
+            if let Ok(Line(name, version)) = serde_json::from_slice(&line) {
+                self.remember(PathBuf::from(&*name), version, MAX_FILES);
+            }
+            lines += 1;
+            line.clear();
+        }
+        self.journal = Journal::Open { path, file, lines };
+    }
+
+    /// Keeps one entry for the next worker. The first failure ends the keeping, not the session.
+    fn note(&mut self, name: &Path, version: FileVersion) {
+        let Journal::Open { path, file, lines } = &mut self.journal else { return };
+        *lines += 1;
+        let written = if *lines <= MAX_LINES {
+            write_line(file, name, version)
+        } else {
+            write_anew(path, &self.files).and_then(|(anew, n_lines)| {
+                (*file, *lines) = (anew, n_lines + 1);
+                write_line(file, name, version)
+            })
+        };
+        if written.is_err() {
+            self.journal = Journal::Off;
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // O_NONBLOCK: a FIFO of that name would make us wait.
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
+    let flags = i32::try_from(flags).unwrap_or(0);
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o600).custom_flags(flags);
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+fn write_line(mut file: &File, name: &Path, version: FileVersion) -> io::Result<()> {
+    let Some(name) = name.to_str() else { return Ok(()) };
+    let mut line = serde_json::to_vec(&Line(name.into(), version))?;
+    line.push(b'\n');
+    // In one call, so that only a full disk can cut it.
+    file.write_all(&line)
+}
+
+/// Replaces the file by one that holds the latest of each name, the oldest first.
+fn write_anew(path: &Path, files: &HashMap<PathBuf, Seen>) -> io::Result<(File, usize)> {
+    let staged = path.with_extension("new");
+    match std::fs::remove_file(&staged) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let anew = open(&staged)?;
+    let mut latest: Vec<(&PathBuf, &Seen)> = files.iter().collect();
+    latest.sort_by_key(|(_, seen)| seen.at);
+    for (name, seen) in &latest {
+        write_line(&anew, name, seen.version)?;
+    }
+    #[expect(clippy::disallowed_methods, reason = "nothing durable: after a crash it begins anew")]
+    std::fs::rename(&staged, path)?;
+    Ok((anew, latest.len()))
 }
 
 #[cfg(test)]
@@ -60,15 +173,20 @@ mod tests {
     use super::*;
     use quackd_sandbox::Root;
 
-    #[test]
-    fn the_oldest_is_forgotten_and_what_is_seen_again_is_young() {
+    /// Two states of one file.
+    fn versions() -> (FileVersion, FileVersion) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::open(dir.path()).unwrap();
         let version = |content: &str| {
             std::fs::write(dir.path().join("a"), content).unwrap();
             root.open_file("a").unwrap().version
         };
-        let (old, new) = (version("1"), version("22"));
+        (version("1"), version("22"))
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten_and_what_is_seen_again_is_young() {
+        let (old, new) = versions();
         let mut memory = Memory::default();
         for name in ["a", "b", "a", "c"] {
             memory.remember(name.into(), old, 2);
@@ -78,5 +196,59 @@ mod tests {
             memory.files.iter().map(|(name, seen)| (name, seen.version)).collect();
         left.sort_by_key(|(name, _)| *name);
         assert_eq!(left, [(&PathBuf::from("a"), old), (&PathBuf::from("c"), new)]);
+    }
+
+    #[test]
+    fn the_next_worker_knows_what_this_one_has_seen() {
+        let (old, new) = versions();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("seen.jsonl");
+        let first = SeenFiles::kept_at(path.clone());
+        first.remember_blocking("a".into(), old);
+        first.remember_blocking("b \"\n".into(), old);
+        first.remember_blocking("a".into(), new);
+        // Its last words were cut off.
+        let mut torn = OpenOptions::new().append(true).open(&path).unwrap();
+        torn.write_all(b"[\"a\",{\"fi").unwrap();
+        let second = SeenFiles::kept_at(path.clone());
+        assert_eq!(second.version_blocking(Path::new("a")), Some(new));
+        assert_eq!(second.version_blocking(Path::new("b \"\n")), Some(old));
+        assert_eq!(second.version_blocking(Path::new("c")), None);
+        let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_kept_file_stays_bounded() {
+        let (old, new) = versions();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("seen.jsonl");
+        let seen = SeenFiles::kept_at(path.clone());
+        for n in 0..=MAX_LINES {
+            seen.remember_blocking(format!("file {}", n % 10).into(), old);
+        }
+        seen.remember_blocking("last".into(), new);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.lines().count() < 20, "{}", text.lines().count());
+        let next = SeenFiles::kept_at(path);
+        assert_eq!(next.version_blocking(Path::new("file 3")), Some(old));
+        assert_eq!(next.version_blocking(Path::new("last")), Some(new));
+    }
+
+    #[test]
+    fn whatever_stands_in_its_place_is_not_waited_for_and_not_followed() {
+        let (old, _) = versions();
+        let dir = tempfile::tempdir().unwrap();
+        let [fifo, link, folder] = ["fifo", "link", "folder"].map(|name| dir.path().join(name));
+        let cwd = rustix::fs::CWD;
+        rustix::fs::mknodat(cwd, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("outside"), &link).unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        for path in [fifo, link, folder, dir.path().join("no/such")] {
+            let seen = SeenFiles::kept_at(path.clone());
+            seen.remember_blocking("a".into(), old);
+            assert_eq!(seen.version_blocking(Path::new("a")), Some(old), "{}", path.display());
+        }
+        assert!(!dir.path().join("outside").exists());
     }
 }

@@ -36,7 +36,8 @@ impl Toolbox {
         env: Vec<(String, String)>,
         safe_mode: bool,
     ) -> Self {
-        let (seen, root) = (Arc::default(), RefCell::new(None));
+        let seen = Arc::new(SeenFiles::kept_at(run_dir.join("seen.jsonl")));
+        let root = RefCell::new(None);
         let respect_ignore_files = false;
         let web = None;
         Self { workspace, run_dir, env, safe_mode, respect_ignore_files, seen, web, root }

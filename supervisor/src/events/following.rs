@@ -47,7 +47,7 @@ impl Events {
         let same_run = epoch.is_none_or(|epoch| epoch == self.epoch());
         if !feed.is_watched() {
             // What it holds was kept for somebody who did not come back.
-            *feed.ring.borrow_mut() = Ring::after(seq);
+            self.change(&feed, |ring| *ring = Ring::after(seq));
         }
         let next = since.and_then(|since| since.checked_add(1)).filter(|next| {
             same_run && *next <= seq.saturating_add(1) && feed.ring.borrow().reaches_back_to(*next)
@@ -97,7 +97,7 @@ async fn forward(feed: &Feed, mut next: u64, outbox: &Outbox) -> Result<(), Over
         }
         for line in lines {
             next = next.saturating_add(1);
-            let sent = outbox.send(line);
+            let sent = outbox.send_event(line);
             tokio::pin!(sent);
             loop {
                 tokio::select! {

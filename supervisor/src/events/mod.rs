@@ -96,16 +96,12 @@ impl Events {
     ) {
         let feed = self.feed(session);
         let seq = feed.last.borrow().saturating_add(1);
-        let mut ring = feed.ring.borrow_mut();
-        let before = ring.bytes();
         if feed.is_watched() {
             let line = EventLine { event, session_id: session, data: data(), seq };
-            ring.push(wire::event(&line));
+            self.change(&feed, |ring| ring.push(wire::event(&line)));
         } else {
-            *ring = Ring::after(seq);
+            self.change(&feed, |ring| *ring = Ring::after(seq));
         }
-        self.bytes.set(self.bytes.get().saturating_add(ring.bytes()).saturating_sub(before));
-        drop(ring);
         feed.published.set(Instant::now());
         feed.last.send_replace(seq);
         if RINGS_BYTES < self.bytes.get() {
@@ -116,9 +112,18 @@ impl Events {
     /// Forgets a session that was deleted. Its followers get what is there, and nothing more.
     pub(crate) fn forget(&self, session: &SessionId) {
         if let Some(feed) = self.feeds.borrow_mut().remove(session) {
+            // Those who follow still have it: what they have not read stays theirs, and counts no more.
             let freed = feed.ring.borrow().bytes();
             self.bytes.set(self.bytes.get().saturating_sub(freed));
         }
+    }
+
+    /// Changes a ring and keeps count of the bytes in all of them. There is no other way to change one.
+    fn change(&self, feed: &Feed, change: impl FnOnce(&mut Ring)) {
+        let mut ring = feed.ring.borrow_mut();
+        let before = ring.bytes();
+        change(&mut ring);
+        self.bytes.set(self.bytes.get().saturating_add(ring.bytes()).saturating_sub(before));
     }
 
     fn feed(&self, session: &SessionId) -> Rc<Feed> {
@@ -139,9 +144,61 @@ impl Events {
             if self.bytes.get() <= RINGS_BYTES / 4 * 3 {
                 return;
             }
-            let mut ring = feed.ring.borrow_mut();
-            self.bytes.set(self.bytes.get().saturating_sub(ring.bytes()));
-            ring.clear();
+            self.change(&feed, Ring::clear);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed_of(events: &Events, session: &SessionId) -> Rc<Feed> {
+        Rc::clone(&events.feeds.borrow()[session])
+    }
+
+    #[test]
+    fn what_nobody_watches_is_counted_and_not_kept() {
+        let events = Events::new("e".into());
+        let session = SessionId::from("s");
+        events.publish(&session, "x", || -> u8 { panic!("looked at") });
+        assert!(!events.is_watched(&session));
+        let follow = events.follow(&session, None, None);
+        assert_eq!((follow.seq, follow.resync, follow.replayed), (1, false, 0));
+        events.publish(&session, "x", || 7);
+        let lines = feed_of(&events, &session).ring.borrow().read(2, 1000).unwrap();
+        assert_eq!(lines, [&b"{\"event\":\"x\",\"sessionId\":\"s\",\"data\":7,\"seq\":2}\n"[..]]);
+        drop(follow);
+        assert!(events.is_watched(&session), "somebody may come back");
+    }
+
+    #[test]
+    fn the_count_of_bytes_is_that_of_the_rings_whatever_happens_to_them() {
+        let events = Events::new("e".into());
+        let total = |events: &Events| -> usize {
+            events.feeds.borrow().values().map(|feed| feed.ring.borrow().bytes()).sum()
+        };
+        let text = "x".repeat(100_000);
+        let sessions: Vec<SessionId> = (0..30).map(|n| SessionId(n.to_string())).collect();
+        let mut following = Vec::new();
+        for round in 0..20 {
+            for session in &sessions {
+                if round % 3 == 0 {
+                    following.push(events.follow(session, Some(round), None));
+                }
+                events.publish(session, "x", || &text);
+                assert!(events.bytes.get() <= RINGS_BYTES, "bounded over all sessions");
+            }
+            assert_eq!(events.bytes.get(), total(&events));
+            if round % 5 == 4 {
+                following.clear();
+                // As if everybody had been away for long.
+                for session in &sessions {
+                    feed_of(&events, session).left.set(None);
+                }
+            }
+        }
+        sessions.iter().for_each(|session| events.forget(session));
+        assert_eq!(events.bytes.get(), 0);
     }
 }

@@ -40,6 +40,10 @@ impl Ring {
 
     /// Adds the event after the last one, and drops the oldest ones that are beyond the bounds.
     pub(crate) fn push(&mut self, line: Bytes) {
+        debug_assert!(
+            line.len() <= RING_BYTES,
+            "everything in an event is bounded where it comes from"
+        );
         self.last = self.last.saturating_add(1);
         self.bytes += line.len();
         self.lines.push_back(line);

@@ -110,20 +110,15 @@ impl Events {
 /// The arguments of a call, for people: an object on one line, not longer than
 /// [`MAX_SHOWN_ARGUMENTS_BYTES`].
 pub(crate) fn shown_arguments(tool: &str, json: &str) -> Option<Box<RawValue>> {
-    let is_short = json.len() <= MAX_SHOWN_ARGUMENTS_BYTES;
-    let is_one_line = json.starts_with('{') && !json.contains(['\n', '\r']);
-    if is_short
-        && is_one_line
-        && let Ok(raw) = RawValue::from_string(json.to_owned())
-    {
-        return Some(raw);
-    }
     let only_size = || serde_json::json!({ "_bytes": json.len() });
+    // Also short ones are read as a whole: what is too deep or no text for some parser must not reach
+    // those who follow.
+    let read = || serde_json::from_str(json).unwrap_or_else(|_| json.into());
     let mut value = match json.len() <= MAX_LOOKED_AT_BYTES {
-        true => as_object(tool, serde_json::from_str(json).unwrap_or_else(|_| json.into())),
+        true => as_object(tool, read()),
         false => only_size(),
     };
-    if !is_short {
+    if MAX_SHOWN_ARGUMENTS_BYTES < json.len() {
         shorten(&mut value);
     }
     let raw = to_raw_value(&value).ok();
@@ -163,13 +158,22 @@ mod tests {
 
     #[test]
     fn arguments_are_shown_as_one_object_on_one_line() {
-        check("bash", r#"{"command":"ls",  "b":1}"#, r#"{"command":"ls",  "b":1}"#);
+        check("bash", r#"{"command":"ls",  "b":1}"#, r#"{"b":1,"command":"ls"}"#);
         check("bash", "{\n \"command\": \"ls\"\n}", r#"{"command":"ls"}"#);
         check("bash", r#""ls""#, r#"{"command":"ls"}"#);
         check("write_file", r#""x""#, r#"{"input":"x"}"#);
         check("bash", "[1]", r#"{"command":[1]}"#);
         check("bash", "not json\n", r#"{"command":"not json\n"}"#);
         check("bash", "{broken", r#"{"command":"{broken"}"#);
+    }
+
+    #[test]
+    fn what_some_parsers_choke_on_is_shown_as_text() {
+        check("bash", r#"{"a":"\ud800"}"#, r#"{"command":"{\"a\":\"\\ud800\"}"}"#);
+        check("bash", r#"{"a":1e999}"#, r#"{"command":"{\"a\":1e999}"}"#);
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(500), "]".repeat(500));
+        let shown = shown_arguments("bash", &deep).unwrap();
+        assert!(shown.get().starts_with(r#"{"command":"{\"a\":[["#), "{shown}");
     }
 
     #[test]

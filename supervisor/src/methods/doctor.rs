@@ -97,7 +97,7 @@ fn socket(services: &Services, on_disk: &OnDisk) -> Check {
         return fail(
             "socket",
             format!("Socket file missing: {path}"),
-            format!("somebody deleted it; `kill {pid}`, then `quack` starts a new daemon"),
+            format!("it is made again within some seconds; if not, `kill {pid}`, then `quack`"),
         );
     }
     match &on_disk.rival {
@@ -179,7 +179,7 @@ fn metadata(health: &Health, known: usize) -> Check {
             format!("the last change could not be saved: {why}"),
             "make room on the disk or mend its permissions; the next change tries again",
         ),
-        None => ok(NAME, format!("{known} sessions")),
+        None => ok(NAME, format!("{known} session{}", if known == 1 { "" } else { "s" })),
     }
 }
 

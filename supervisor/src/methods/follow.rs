@@ -18,6 +18,8 @@ pub(super) async fn follow(
     request: &mut Request,
     caller: &Caller,
 ) -> Result<FollowData, MethodError> {
+    // Before anything is waited for: requests are in order until here.
+    let turn = caller.take_turn();
     let FollowParams { session_id, since_seq, epoch } = params(request, "follow")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
@@ -27,11 +29,14 @@ pub(super) async fn follow(
     let history = history.map(|path| path.display().to_string()).unwrap_or_default();
     let size = size_of(history.clone()).await;
 
+    // It may have been deleted meanwhile.
+    let reference = Some(found.session_id.0.clone());
+    caller.registry.send(FindSession { reference, purpose: Purpose::Look }).await??;
     let events = &caller.services.events;
     // From here on nothing waits: what the answer says of the events is so when they begin to be kept.
     let Follow { following, seq, resync, replayed } =
         events.follow(&found.session_id, since_seq, epoch.as_deref());
-    drop(caller.following.borrow_mut().replace(following));
+    caller.set_following(turn, Some(following));
     Ok(FollowData {
         session_name: found.session_name,
         workspace_path: found.workspace_path,
@@ -56,5 +61,5 @@ async fn size_of(path: String) -> Option<u64> {
 }
 
 pub(super) fn unfollow(caller: &Caller) {
-    drop(caller.following.borrow_mut().take());
+    caller.set_following(caller.take_turn(), None);
 }

@@ -22,7 +22,7 @@ use actix::Addr;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Who asks, and what a method may use.
@@ -31,12 +31,28 @@ pub(crate) struct Caller {
     pub(crate) services: Rc<Services>,
     pub(crate) registry: Addr<Registry>,
     /// The session that this client follows. Following again replaces it.
-    pub(crate) following: RefCell<Option<Following>>,
+    following: RefCell<Option<Following>>,
+    /// Counts what the client has asked for about following. The last request decides, not the one
+    /// whose look-ups take longest.
+    turn: Cell<u64>,
 }
 
 impl Caller {
     pub(crate) fn new(services: Rc<Services>, registry: Addr<Registry>) -> Self {
-        Self { services, registry, following: RefCell::new(None) }
+        Self { services, registry, following: RefCell::new(None), turn: Cell::new(0) }
+    }
+
+    /// Another request about following has come.
+    pub(crate) fn take_turn(&self) -> u64 {
+        self.turn.set(self.turn.get() + 1);
+        self.turn.get()
+    }
+
+    /// Replaces what this client follows, unless a later request has decided already.
+    pub(crate) fn set_following(&self, turn: u64, following: Option<Following>) {
+        if turn == self.turn.get() {
+            drop(self.following.replace(following));
+        }
     }
 
     /// A reply is on its way: events that it announced may follow it.

@@ -12,7 +12,9 @@ use crate::wire::{self, Request, js_string, reference, truthy};
 use crate::worker_handle::{CallDone, CallTool};
 use bytes::Bytes;
 use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams};
-use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
+use quackd_protocol::limits::{
+    MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE, MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -158,7 +160,13 @@ async fn session_of_quack_tool(
 async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
     let started = Instant::now();
     let tool = wanted.tool.clone();
-    let is_too_long = MAX_ARGUMENTS_BYTES < wanted.arguments.len();
+    let refusal = match &wanted {
+        Wanted { tool, .. } if MAX_TOOL_NAME_BYTES < tool.len() => Some(CallError::UnknownTool),
+        Wanted { arguments, .. } if MAX_ARGUMENTS_BYTES < arguments.len() => {
+            Some(CallError::TooLong)
+        }
+        _ => None,
+    };
     let call = CallTool {
         deadline: deadline(&wanted, caller.services.config.tools.default_timeout.value),
         safe_mode: session.safe_mode || wanted.safe_mode,
@@ -166,9 +174,9 @@ async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
         client_id: wanted.client_id,
         arguments: wanted.arguments,
     };
-    let done = match is_too_long {
-        true => Err(CallError::TooLong),
-        false => session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown)),
+    let done = match refusal {
+        Some(refusal) => Err(refusal),
+        None => session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown)),
     };
     let info = tool_info(&session.session_id, &done, started.elapsed());
     match done {

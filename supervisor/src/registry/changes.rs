@@ -127,7 +127,7 @@ impl Handler<Crashed> for Registry {
             state.restarts = state.restarts.saturating_add(1);
         };
         if is_known && self.change_state(&session, count) && !self.draining {
-            // A failure is in the log, and the count goes with the next save.
+            // A failure is in the log, and loses the count.
             drop(self.save(ctx));
         }
     }

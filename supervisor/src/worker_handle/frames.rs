@@ -5,7 +5,8 @@ use crate::worker_handle::CallDone;
 use actix::prelude::*;
 use quackd_protocol::CallId;
 use quackd_protocol::limits::{
-    CREDIT_INTERVAL, MAX_SHOWN_JSON_BYTES, MAX_WEB_SEARCHES_PER_SESSION, UPDATE_CREDITS,
+    CREDIT_INTERVAL, MAX_PATH_BYTES, MAX_SHOWN_JSON_BYTES, MAX_WEB_SEARCHES_PER_SESSION,
+    UPDATE_CREDITS,
 };
 use quackd_protocol::worker::{
     FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolFinished, ToolUpdate, WebOutcome, WebSearch,
@@ -113,6 +114,10 @@ impl WorkerHandle {
         if !text.get().starts_with('"') || !is_shown {
             return self.condemn(Cause::Protocol("a result that is no text".into()), ctx);
         }
+        let path = report.full_output_path.as_deref().unwrap_or_default();
+        if MAX_PATH_BYTES < path.len() {
+            return self.condemn(Cause::Protocol("a result with an endless path".into()), ctx);
+        }
         if update.as_ref().is_some_and(|update| !is_update_of(update, &call_id)) {
             return self.condemn(Cause::Protocol("an update that is no text".into()), ctx);
         }
@@ -169,6 +174,7 @@ impl WorkerHandle {
             }
         };
         let search = ctx.spawn(searching.into_actor(self).map(move |outcome, handle, _| {
+            handle.calls.searched(&call_id);
             // The worker may be another one by now.
             let process = handle.process.as_ref().filter(|p| p.generation == generation);
             if let Some(process) = process

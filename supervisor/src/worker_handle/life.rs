@@ -1,7 +1,7 @@
 //! The worker's life: started when somebody wants it, watched until it has ended, started again if the
 //! state machine says so.
 
-use super::{Ending, WorkerHandle};
+use super::WorkerHandle;
 use crate::environment::Variables;
 use crate::errors::CallError;
 use crate::registry::Crashed;
@@ -222,7 +222,8 @@ impl WorkerHandle {
         ctx: &mut Context<Self>,
     ) {
         let (session, pid) = (self.session.clone(), process.monitor_pid());
-        if !crashed {
+        // Whoever ends the session kills what does not end by itself: that is no crash.
+        if !crashed || self.ending.is_some() {
             tracing::info!(%session, pid, "worker ended");
             return;
         }
@@ -231,14 +232,11 @@ impl WorkerHandle {
             registry.try_send(Crashed { session: session.clone() }).ok();
         }
         let (events, name) = (Rc::clone(&self.services.events), self.name.clone());
-        let is_deleted = self.ending == Some(Ending::Deleted);
         let cause = cause.to_string();
         ctx.spawn(actix::fut::wrap_future(async move {
             let stderr = process.last_words().await;
             tracing::warn!(%session, pid, cause, stderr, "worker died");
-            if !is_deleted {
-                events.process_died(&session, &name, &cause, exit, &stderr);
-            }
+            events.process_died(&session, &name, &cause, exit, &stderr);
         }));
     }
 

@@ -1,7 +1,7 @@
 //! Whatever stands where one of the two files should be, the daemon starts, says so, keeps it and serves
 //! the generation before. Prefixes and flipped bits of a file are tested in crates/store.
 
-use super::{Client, FILES, METADATA, STATE, array, fresh_directory, restart, skipped};
+use super::{Client, FILES, METADATA, STATE, array, fresh_directory, skipped};
 use crate::harness::{Daemon, Session, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -88,10 +88,9 @@ fn look(path: &Path) -> (FileType, bool, u64) {
 /// The line of the log that tells of a file.
 #[track_caller]
 fn told(daemon: &Daemon, file: &str, what: &str) -> String {
-    let quoted = format!("{file:?}");
     wait_for("the line in the log", || {
         let log = daemon.log();
-        let found = log.lines().find(|line| line.contains(what) && line.contains(&quoted));
+        let found = log.lines().find(|line| line.contains(what) && line.contains(file));
         found.map(ToOwned::to_owned)
     })
 }
@@ -129,7 +128,7 @@ fn assert_serves(daemon: &mut Daemon) {
     let id = answer.expect("an answer").expect("a session").id;
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
-    restart(daemon);
+    daemon.boot();
     assert!(listed(daemon).contains(&id));
 }
 
@@ -161,7 +160,7 @@ fn a_bad_file_is_kept_aside_and_the_generation_before_serves() {
             spoil(&path, &fs::read_to_string(&path).unwrap());
             // Shown only if it fails.
             print_case(file, what);
-            assert_recovers(&saved, daemon, file, restart);
+            assert_recovers(&saved, daemon, file, Daemon::boot);
         }
     }
 }
@@ -191,7 +190,7 @@ fn a_file_that_the_daemon_may_not_read_is_kept_aside() {
                 let quack = env!("CARGO_BIN_EXE_quack");
                 daemon.boot_with("setpriv", &[drop_rights[0], quack, "daemon"]);
             } else {
-                restart(daemon);
+                daemon.boot();
             }
         });
     }
@@ -205,7 +204,7 @@ fn a_file_of_a_newer_version_is_left_alone_and_nothing_is_changed() {
         let path = daemon.app().join(file);
         let newer = r#"{"version":999,"workspaces":{},"sessions":[],"future":true}"#;
         fs::write(&path, newer).unwrap();
-        restart(&mut daemon);
+        daemon.boot();
         told(&daemon, file, "newer version");
         daemon.wire().request("ping", json!({}));
         let directory = fresh_directory(&daemon, "new");
@@ -239,7 +238,7 @@ fn of_two_entries_with_one_id_the_first_counts_and_equal_names_are_nobodys_mista
         let twice = good.replace(&entry, &entry.replace(from, to));
         assert_ne!(good, twice);
         fs::write(&path, twice).unwrap();
-        restart(&mut daemon);
+        daemon.boot();
         told(&daemon, file, "left out an entry");
         assert!(listed(&daemon).contains(first));
         assert_safe(&daemon, first, &saved);
@@ -253,7 +252,7 @@ fn of_two_entries_with_one_id_the_first_counts_and_equal_names_are_nobodys_mista
     metadata["sessions"][1]["name"] = metadata["sessions"][0]["name"].clone();
     metadata["sessions"][1]["workspaceId"] = metadata["sessions"][0]["workspaceId"].clone();
     fs::write(&path, metadata.to_string()).unwrap();
-    restart(&mut daemon);
+    daemon.boot();
     assert_eq!(listed(&daemon), sorted([first, second]));
     let log = daemon.log();
     assert!(!log.contains("left out") && !log.contains("recovered"), "{log}");

@@ -1,6 +1,5 @@
 //! Descriptors run out, and are there again.
 
-use super::restart;
 use crate::harness::{Daemon, wait_for};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;
@@ -18,7 +17,7 @@ fn processor_time(daemon: &Daemon) -> Duration {
 #[test]
 fn two_hundred_clients_too_many_harm_nobody_and_are_served_when_there_is_room() {
     let mut daemon = Daemon::absent();
-    restart(&mut daemon);
+    daemon.boot();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     session.bash("true");
@@ -41,7 +40,7 @@ fn two_hundred_clients_too_many_harm_nobody_and_are_served_when_there_is_room() 
     });
     // With a hundred pings in it.
     let share = (processor_time(&daemon) - used).as_secs_f64() / start.elapsed().as_secs_f64();
-    assert!(share < 0.5, "{:.0} % of a processor while it cannot accept", 100.0 * share);
+    assert!(share < 0.2, "{:.0} % of a processor while it cannot accept", 100.0 * share);
 
     limit(1024);
     let lifted = Instant::now();

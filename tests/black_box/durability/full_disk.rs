@@ -1,6 +1,6 @@
 //! The disk takes no more, and takes again.
 
-use super::{Client, OnDisk, bytes, fresh_directory, restart, skipped};
+use super::{Client, OnDisk, bytes, fresh_directory, skipped};
 use crate::harness::{Daemon, Wire, wait_for};
 use rustix::process::{Resource, Rlimit, prlimit};
 use serde_json::json;
@@ -16,7 +16,7 @@ fn n_listed(wire: &Wire) -> usize {
 #[test]
 fn a_file_that_may_not_grow_costs_the_change_and_neither_file() {
     let mut daemon = Daemon::absent();
-    restart(&mut daemon);
+    daemon.boot();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     session.bash("true");

@@ -1,6 +1,6 @@
 //! The daemon is killed while it saves, two hundred times.
 
-use super::{Client, Kept, Ledger, Random, in_memory, restart};
+use super::{Client, Kept, Ledger, Random, in_memory};
 use crate::harness::Daemon;
 use nix::sys::signal::Signal;
 use std::sync::mpsc::channel;
@@ -49,7 +49,7 @@ pub(super) fn attach_for(
 fn kill_again_and_again(mut daemon: Daemon, mut random: Random, longest: Duration) -> usize {
     let mut ledger = Ledger::default();
     for round in 0..ROUNDS {
-        restart(&mut daemon);
+        daemon.boot();
         ledger.assert_kept(&daemon);
         let kill = || daemon.signal(Signal::SIGKILL);
         let heard = attach_for(random.moment(longest), &daemon, round, kill);
@@ -58,7 +58,7 @@ fn kill_again_and_again(mut daemon: Daemon, mut random: Random, longest: Duratio
         // Nor had the next start to repair anything.
         ledger.assert_on_disk(&daemon.app());
     }
-    restart(&mut daemon);
+    daemon.boot();
     ledger.assert_kept(&daemon);
     assert!(!daemon.log().contains("recovered"), "{}", daemon.log());
     ledger.0.len()

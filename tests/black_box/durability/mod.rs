@@ -12,7 +12,7 @@ mod stop_races;
 mod strace;
 mod system_calls;
 
-use crate::harness::{Daemon, wait_for};
+use crate::harness::Daemon;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -96,21 +96,6 @@ impl OnDisk {
 
 fn array(value: &Value) -> &Vec<Value> {
     value.as_array().expect("an array")
-}
-
-/// Starts the daemon again and waits until this one answers. To connect is not enough: a child that the
-/// one before was about to start when it was killed has its listening socket until it has executed.
-#[track_caller]
-fn restart(daemon: &mut Daemon) {
-    daemon.boot();
-    let (socket, pid) = (daemon.socket(), format!(r#""pid":{}"#, daemon.pid()));
-    wait_for("the daemon to answer", || {
-        let mut stream = UnixStream::connect(&socket).ok()?;
-        stream.write_all(b"{\"id\":\"p\",\"method\":\"ping\"}\n").ok()?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).ok()?;
-        line.contains(&pid).then_some(())
-    });
 }
 
 /// A world whose state directory is in memory, if there is such a place: its fsyncs cost nothing, so that

@@ -2,7 +2,7 @@
 
 use super::kills::attach_for;
 use super::strace::Strace;
-use super::{Client, Ledger, Random, fresh_directory, in_memory, restart, skipped};
+use super::{Client, Ledger, Random, fresh_directory, in_memory, skipped};
 use crate::harness::{Daemon, wait_for};
 use nix::sys::signal::Signal;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn a_stop_at_any_moment_keeps_what_was_acknowledged_and_refuses_the_rest() {
     let (mut daemon, _guard) = in_memory();
     let mut ledger = Ledger::default();
     for round in 0..ROUNDS {
-        restart(&mut daemon);
+        daemon.boot();
         ledger.assert_kept(&daemon);
         let stop = || {
             daemon.signal(Signal::SIGTERM);
@@ -50,7 +50,7 @@ fn a_stop_at_any_moment_keeps_what_was_acknowledged_and_refuses_the_rest() {
 fn a_stop_in_the_middle_of_a_save_waits_for_it_and_a_second_one_breaks_nothing() {
     for n_signals in [1, 2] {
         let mut daemon = Daemon::absent();
-        restart(&mut daemon);
+        daemon.boot();
         let mut ledger = Ledger::default();
         let path = fresh_directory(&daemon, "first");
         let first = Client::connect(&daemon).attach(&path, true);
@@ -87,7 +87,7 @@ fn a_stop_in_the_middle_of_a_save_waits_for_it_and_a_second_one_breaks_nothing()
         }
         assert_clean_stop(&mut daemon, &ledger);
         drop(strace);
-        restart(&mut daemon);
+        daemon.boot();
         ledger.assert_kept(&daemon);
         assert!(!daemon.log().contains("recovered"), "{}", daemon.log());
     }

@@ -1,7 +1,7 @@
 //! Each system call of a save fails, or is the last one; and each is slow.
 
 use super::strace::Strace;
-use super::{Client, Kept, Ledger, OnDisk, bytes, fresh_directory, restart, skipped};
+use super::{Client, Kept, Ledger, OnDisk, bytes, fresh_directory, skipped};
 use crate::harness::Daemon;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ struct World {
 impl World {
     fn new(safe: bool) -> Self {
         let mut daemon = Daemon::absent();
-        restart(&mut daemon);
+        daemon.boot();
         let mut world = Self { daemon, ledger: Ledger::default(), n_directories: 0, safe };
         world.attach(true).expect("an answer").expect("a session");
         world.attach(true).expect("an answer").expect("a session");
@@ -123,7 +123,7 @@ impl World {
     fn rise_again(&mut self, cell: &str) {
         assert_eq!(self.daemon.wait(), None, "{cell}");
         let on_disk = OnDisk::read(&self.daemon.app());
-        restart(&mut self.daemon);
+        self.daemon.boot();
         self.ledger.assert_kept(&self.daemon);
         assert!(!self.daemon.log().contains("recovered"), "{cell}: {}", self.daemon.log());
         for (id, safe) in on_disk.sessions {
@@ -179,7 +179,7 @@ fn each_system_call_of_a_save_of_one_file_may_fail_or_be_the_last() {
 #[test]
 fn a_slow_disk_delays_those_who_wait_for_it_and_nobody_else() {
     let mut daemon = Daemon::absent();
-    restart(&mut daemon);
+    daemon.boot();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     session.bash("true");

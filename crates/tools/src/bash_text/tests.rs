@@ -1,6 +1,7 @@
 //! The text of every kind of ending, without running anything.
 
 use super::*;
+use quackd_process::Usage;
 
 const KIB: usize = 1024;
 
@@ -14,6 +15,11 @@ fn captured(bytes: &[u8]) -> Captured {
 fn finished(stdout: &[u8], stderr: &[u8]) -> Finished {
     Finished {
         exit: Exit::Code(0),
+        usage: Usage {
+            user: Duration::from_millis(3),
+            system: Duration::from_micros(2600),
+            max_rss_kb: 4096,
+        },
         ended_by: EndedBy::Itself,
         stdout: captured(stdout),
         stderr: captured(stderr),
@@ -40,7 +46,13 @@ fn streams_are_joined_and_the_exit_code_is_last() {
     ];
     for (stdout, stderr, expected) in cases {
         let output = answer(finished(stdout, stderr));
-        let report = ToolReport { exit_code: Some(0), ..ToolReport::default() };
+        let report = ToolReport {
+            exit_code: Some(0),
+            user_ms: Some(3),
+            system_ms: Some(2),
+            max_rss_kb: Some(4096),
+            ..ToolReport::default()
+        };
         assert_eq!(output, Output { text: expected.into(), report, data: None, update: None });
     }
 }

@@ -1,0 +1,78 @@
+//! Reaping one direct child, and what it used. Used by [`crate::handle`].
+
+use crate::Exit;
+use nix::libc;
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// What a process used, with those of its descendants that it had waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time in its own code.
+    pub user: Duration,
+    /// Processor time in the kernel for it.
+    pub system: Duration,
+    /// The most memory that one of these processes had at a time, in KiB.
+    pub max_rss_kb: u64,
+}
+
+/// Reaps the child `pid` if it has ended; `None` while it runs. Never waits.
+///
+/// `pid` must be a child of this process that nobody else reaps: until it is reaped here, its number is its
+/// own.
+///
+/// # Errors
+/// `ECHILD` if somebody else reaped it.
+#[expect(unsafe_code, reason = "no safe wrapper gives the resources that a child used")]
+pub(crate) fn reap(pid: i32) -> io::Result<Option<(Exit, Usage)>> {
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers are to live values of the types that wait4 fills in.
+    let reaped = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) };
+    match reaped {
+        0 => Ok(None),
+        // It never waits, so it is never interrupted.
+        ..0 => Err(io::Error::last_os_error()),
+        _ => {
+            // SAFETY: a C struct of numbers, zeroed before and filled in by the call above.
+            let usage = unsafe { usage.assume_init() };
+            Ok(Some((exit_of(status), Usage::of(&usage))))
+        }
+    }
+}
+
+fn exit_of(status: i32) -> Exit {
+    if libc::WIFEXITED(status) {
+        Exit::Code(libc::WEXITSTATUS(status))
+    } else {
+        // Stops and continues are not waited for.
+        Exit::Signal(libc::WTERMSIG(status))
+    }
+}
+
+impl Usage {
+    fn of(usage: &libc::rusage) -> Self {
+        // Linux counts in KiB, macOS in bytes.
+        let unit = if cfg!(target_os = "macos") { 1024 } else { 1 };
+        let max_rss = u64::try_from(usage.ru_maxrss).unwrap_or(0) / unit;
+        Self { user: time(usage.ru_utime), system: time(usage.ru_stime), max_rss_kb: max_rss }
+    }
+}
+
+fn time(time: libc::timeval) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u32::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn somebody_elses_child_is_an_error() {
+        let error = reap(i32::MAX).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
+    }
+}

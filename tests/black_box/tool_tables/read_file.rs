@@ -1,0 +1,103 @@
+//! read_file: whole files, as text.
+
+use super::{Bench, Put, check, check_rows};
+use serde_json::json;
+
+#[test]
+fn read_file_keeps_its_contract() {
+    let setup = [
+        Put::File("f", b"content\n"),
+        Put::File("empty", b""),
+        Put::File("bom", b"\xef\xbb\xbfa\r\nb\r"),
+        Put::File("latin1", b"caf\xe9 \xf0\x9f\x98 \xff\xfe.\n"),
+        Put::File("nul", b"a\0b\n"),
+        Put::File("separators", "a\u{2028}b\u{2029}c".as_bytes()),
+        Put::File("with space", b"space\n"),
+        Put::File("-dash", b"dash\n"),
+        Put::File("~", b"tilde\n"),
+        Put::File("d/g", b"deep\n"),
+        Put::Sized("over", 1_048_577),
+        Put::Link("link", "f"),
+        Put::Link("dangling", "made/by/link"),
+        Put::Link("loop", "loop"),
+        Put::Fifo("fifo"),
+    ];
+    let missing = "Error: Missing required parameter 'path'";
+    let rows = [
+        // Every name of the parameter.
+        (r#"{"path":"f"}"#, "content\n"),
+        (r#"{"file":"f"}"#, "content\n"),
+        (r#"{"filepath":"f"}"#, "content\n"),
+        (r#"{"file_path":"f"}"#, "content\n"),
+        (r#"{"filename":"f"}"#, "content\n"),
+        (r#"{"name":"f"}"#, missing),
+        (r#"{"path":"  "}"#, missing),
+        // The whole content; what is no UTF-8 is replaced; byte order mark and carriage returns stay.
+        (r#"{"path":"empty"}"#, ""),
+        (r#"{"path":"bom"}"#, "\u{feff}a\r\nb\r"),
+        (r#"{"path":"latin1"}"#, "caf\u{fffd} \u{fffd} \u{fffd}\u{fffd}.\n"),
+        (r#"{"path":"nul"}"#, "a\0b\n"),
+        (r#"{"path":"separators"}"#, "a\u{2028}b\u{2029}c"),
+        (r#"{"path":"with space"}"#, "space\n"),
+        (r#"{"path":"-dash"}"#, "dash\n"),
+        (r#"{"path":"~"}"#, "tilde\n"),
+        (r#"{"path":"link"}"#, "content\n"),
+        // No such file, named as it was given.
+        (r#"{"path":"none"}"#, "Error: File not found at 'none'"),
+        (r#"{"path":"./x/../none"}"#, "Error: File not found at './x/../none'"),
+        (r#"{"path":"f/none"}"#, "Error: File not found at 'f/none'"),
+        (r#"{"path":"~/f"}"#, "Error: File not found at '~/f'"),
+        (r#"{"path":"{ws}/none"}"#, "Error: File not found at '{ws}/none'"),
+        (r#"{"path":"dangling"}"#, "Error: File not found at 'dangling'"),
+        (r#"{"path":"it's"}"#, "Error: File not found at 'it's'"),
+        // Too large. One byte less: see the test below.
+        (r#"{"path":"over"}"#, "Error: File exceeds 1MB limit (1048577 bytes)"),
+        // Other failures.
+        (
+            r#"{"path":"d"}"#,
+            "Error: Failed to read file: Error: EISDIR: illegal operation on a directory, read",
+        ),
+        (
+            r#"{"path":"."}"#,
+            "Error: Failed to read file: Error: EISDIR: illegal operation on a directory, read",
+        ),
+        // The Node daemon says that there is no such file, which sends the reader to look for one.
+        (
+            r#"{"path":"loop"}"#,
+            "Error: Failed to read file: Error: ELOOP: too many symbolic links encountered, open '{ws}/loop'",
+        ),
+        // The Node daemon waits for ever.
+        (r#"{"path":"fifo"}"#, "Error: Failed to read file: not a regular file (fifo)"),
+    ];
+    check(&setup, "read_file", &rows);
+}
+
+#[test]
+fn read_file_gives_a_mebibyte_and_is_not_cut_at_100_kilobytes() {
+    let setup = [Put::Sized("exact", 1_048_576), Put::Sized("middle", 102_401)];
+    let (exact, middle) = ("x".repeat(1_048_576), "x".repeat(102_401));
+    check(&setup, "read_file", &[("\"exact\"", &exact), ("\"middle\"", &middle)]);
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_said_to_be_so() {
+    let setup = [
+        Put::File("closed", b"x"),
+        Put::Mode("closed", 0o000),
+        Put::File("dir/f", b"x"),
+        Put::Mode("dir", 0o000),
+    ];
+    let denied = "Error: Failed to read file: Error: EACCES: permission denied, open '{ws}/closed'";
+    let below = "Error: Failed to read file: Error: EACCES: permission denied, open '{ws}/dir/f'";
+    let rows = [("read_file", "\"closed\"", denied), ("read_file", "\"dir/f\"", below)];
+    check_rows(&Bench::without_privilege(), &setup, &rows, false);
+}
+
+#[test]
+fn content_that_looks_like_an_error_is_none() {
+    let bench = Bench::new();
+    let place = bench.place(&[Put::File("f", b"Error: this is only content\n")]);
+    let data = bench.quack_tool(&place, "read_file", "\"f\"", false).unwrap();
+    assert_eq!(data["text"], "Error: this is only content\n");
+    assert_eq!(data["isError"], json!(false));
+}

@@ -1,0 +1,166 @@
+//! Safe mode of a call: what changes nothing is allowed, and a command is words and not a shell's line.
+
+use super::{Bench, Put, check_rows};
+use serde_json::json;
+
+const SETUP: [Put; 5] = [
+    Put::File("f", b"one\ntwo\n"),
+    Put::File("a b", b"space\n"),
+    Put::File("it's", b"quote\n"),
+    Put::File("back\\slash", b"backslash\n"),
+    Put::File("d/g", b"deep\n"),
+];
+
+const NOT_ALLOWED: &str = "Error: Command not allowed in safe mode";
+const SYNTAX: &str = "Error: Invalid command syntax in safe mode";
+
+/// Calls bash with command lines.
+#[track_caller]
+fn check_bash(rows: &[(&str, &str)]) {
+    let calls: Vec<String> =
+        rows.iter().map(|(line, _)| json!({"command": line}).to_string()).collect();
+    let rows = calls.iter().zip(rows).map(|(call, (_, text))| ("bash", call.as_str(), *text));
+    check_rows(&Bench::new(), &SETUP, &rows.collect::<Vec<_>>(), true);
+}
+
+#[test]
+fn tools_that_write_are_refused_first_and_others_are_not() {
+    let write = "Error: write_file is disabled in safe mode";
+    let edit = "Error: edit_file is disabled in safe mode";
+    let rows = [
+        ("write_file", r#"{"path":"f","content":"x"}"#, write),
+        ("write_file", "{}", write),
+        ("write_file", r#"{"path":"../f"}"#, write),
+        ("edit_file", r#"{"path":"f","old_text":"one","new_text":"1"}"#, edit),
+        ("edit_file", "{}", edit),
+        // What is checked before any tool stays before.
+        ("write_file", "[]", "Error: Tool arguments must be a JSON object"),
+        ("nonsense", "{}", "Error: Unknown tool 'nonsense'"),
+        ("bash", "{}", "Error: Missing required parameter 'command'"),
+        // web_search too is as always: see tests/black_box/web_search.rs.
+        ("read_file", "\"f\"", "one\ntwo\n"),
+        ("grep_search", "\"two\"", "f:2:two\n"),
+        ("find_files", "\"g\"", "d/g"),
+        ("web_search", "{}", "Error: Missing required parameter 'query'"),
+    ];
+    check_rows(&Bench::new(), &SETUP, &rows, true);
+}
+
+#[test]
+fn a_line_is_split_into_words_and_run_without_a_shell() {
+    check_bash(&[
+        // Spaces and tabs separate.
+        ("cat f", "one\ntwo\n\n[Exit code: 0]"),
+        (" \tcat\t  f ", "one\ntwo\n\n[Exit code: 0]"),
+        // Both quotes quote, also in the middle of a word, and an empty pair is a word.
+        ("cat 'a b'", "space\n\n[Exit code: 0]"),
+        ("cat \"a b\"", "space\n\n[Exit code: 0]"),
+        ("cat a' 'b", "space\n\n[Exit code: 0]"),
+        ("'cat' \"f\"", "one\ntwo\n\n[Exit code: 0]"),
+        ("cat \"it's\"", "quote\n\n[Exit code: 0]"),
+        ("grep -c '' f", "2\n\n[Exit code: 0]"),
+        // A backslash takes the next character as it is, except between single quotes.
+        ("cat a\\ b", "space\n\n[Exit code: 0]"),
+        ("cat it\\'s", "quote\n\n[Exit code: 0]"),
+        ("cat \"back\\\\slash\"", "backslash\n\n[Exit code: 0]"),
+        ("cat 'back\\slash'", "backslash\n\n[Exit code: 0]"),
+        // A newline is an ordinary character.
+        ("cat\nf", NOT_ALLOWED),
+        ("cat 'f\n'", "cat: 'f'$'\\n': No such file or directory\n\n[Exit code: 1]"),
+        // What is not finished.
+        ("cat 'f", SYNTAX),
+        ("cat \"f", SYNTAX),
+        ("cat \"f'", SYNTAX),
+        ("cat f\\", SYNTAX),
+        ("rm 'f", SYNTAX),
+        ("''", NOT_ALLOWED),
+        // What means something to a shell means nothing here.
+        (
+            "cat f && id",
+            "one\ntwo\n\ncat: '&&': No such file or directory\ncat: id: No such file or directory\n\n[Exit code: 1]",
+        ),
+        (
+            "cat f | id",
+            "one\ntwo\n\ncat: '|': No such file or directory\ncat: id: No such file or directory\n\n[Exit code: 1]",
+        ),
+        (
+            "cat f > new",
+            "one\ntwo\n\ncat: '>': No such file or directory\ncat: new: No such file or directory\n\n[Exit code: 1]",
+        ),
+        ("cat $(id)", "cat: '$(id)': No such file or directory\n\n[Exit code: 1]"),
+        ("cat `id`", "cat: '`id`': No such file or directory\n\n[Exit code: 1]"),
+        (
+            "cat $HOME *",
+            "cat: '$HOME': No such file or directory\ncat: '*': No such file or directory\n\n[Exit code: 1]",
+        ),
+        ("cat ~", "cat: '~': No such file or directory\n\n[Exit code: 1]"),
+        ("cat # f", "one\ntwo\n\ncat: '#': No such file or directory\n\n[Exit code: 1]"),
+        ("ls;", NOT_ALLOWED),
+        ("ls;id", NOT_ALLOWED),
+    ]);
+}
+
+#[test]
+fn only_what_the_list_names_is_run() {
+    check_bash(&[
+        ("grep -n two f", "2:two\n\n[Exit code: 0]"),
+        ("find . -name g", "./d/g\n\n[Exit code: 0]"),
+        ("ls d", "g\n\n[Exit code: 0]"),
+        ("head -n 1 f", "one\n\n[Exit code: 0]"),
+        ("tail -n 1 f", "two\n\n[Exit code: 0]"),
+        ("wc -l f", "2 f\n\n[Exit code: 0]"),
+        ("cat none", "cat: none: No such file or directory\n\n[Exit code: 1]"),
+        // The first word is compared as a whole, and a path is another word.
+        ("rm f", NOT_ALLOWED),
+        ("/bin/cat f", NOT_ALLOWED),
+        ("./cat f", NOT_ALLOWED),
+        ("CAT f", NOT_ALLOWED),
+        ("catf", NOT_ALLOWED),
+        ("'cat f'", NOT_ALLOWED),
+        ("env cat f", NOT_ALLOWED),
+        ("sh -c ls", NOT_ALLOWED),
+        ("bash -c ls", NOT_ALLOWED),
+        ("sudo ls", NOT_ALLOWED),
+        ("x=1 ls", NOT_ALLOWED),
+        // Two words where the list has two.
+        ("swift", NOT_ALLOWED),
+        ("swift build", NOT_ALLOWED),
+        ("xcodebuild build", NOT_ALLOWED),
+        ("npm", NOT_ALLOWED),
+        ("npm install", NOT_ALLOWED),
+        ("npm run test", NOT_ALLOWED),
+        ("npm 'test x'", NOT_ALLOWED),
+        // Listed programs that are told to run another one, or to write.
+        ("find . -delete", NOT_ALLOWED),
+        ("find . -exec id ;", NOT_ALLOWED),
+        ("find . -fprint new", NOT_ALLOWED),
+        ("git -c alias.x=!id x", NOT_ALLOWED),
+        ("git --config-env=alias.x=HOME x", NOT_ALLOWED),
+        ("git log --output=new", NOT_ALLOWED),
+        ("rg --pre id x", NOT_ALLOWED),
+        ("rg --pre=id x", NOT_ALLOWED),
+        // What is listed and not there.
+        ("xcodebuild test", "Error: Failed to launch process: spawn xcodebuild ENOENT"),
+    ]);
+}
+
+/// Whatever these programs say here, if they are there: they are not refused.
+#[test]
+fn everything_on_the_list_is_started() {
+    let bench = Bench::new();
+    let place = bench.place(&SETUP);
+    for line in [
+        "git --version",
+        "rg --version",
+        "swift test --help",
+        "npm test --help",
+        "pytest --version",
+    ] {
+        let call = json!({"command": line}).to_string();
+        let text = bench.voice(&place, "bash", &call, true);
+        let is_started = text.contains("\n[Exit code: ");
+        let is_missing = text.starts_with("Error: Failed to launch process: spawn ");
+        assert!((is_started || is_missing) && !text.contains("safe mode"), "{line}: {text}");
+    }
+    place.check_around();
+}

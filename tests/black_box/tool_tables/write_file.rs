@@ -1,0 +1,187 @@
+//! write_file: new content for one file, whole.
+
+use super::{After, Bench, Put, check_changes, check_rows};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+const SETUP: [Put; 9] = [
+    Put::File("f", b"old content\n"),
+    Put::File("script", b"#!/bin/sh\n"),
+    Put::Mode("script", 0o750),
+    Put::HardLink("second-name", "f"),
+    Put::Dir("d"),
+    Put::Link("link", "f"),
+    Put::Link("to-dir", "d"),
+    Put::Link("dangling", "made/by/link"),
+    Put::Fifo("fifo"),
+];
+
+const NO_PATH: &str = "Error: Missing required parameter 'path'";
+const NO_CONTENT: &str = "Error: Missing required parameter 'content'";
+const ESCAPES: &str = "Error: Path escapes workspace root";
+const OLD: After<'_> = ("f", Some("old content\n"));
+const X: After<'_> = ("n", Some("x"));
+const NOTHING: After<'_> = ("n", None);
+
+#[test]
+fn write_file_keeps_its_contract() {
+    let is_dir = "Error: Failed to write file: Error: EISDIR: illegal operation on a directory, open '{ws}/d'";
+    let rows: &[(&str, &str, After<'_>)] = &[
+        // Every name of the path, and only one of the content.
+        (r#"{"path":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
+        (r#"{"file":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
+        (r#"{"filepath":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
+        (r#"{"file_path":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
+        (r#"{"filename":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
+        (r#"{"path":"n","text":"x"}"#, NO_CONTENT, NOTHING),
+        (r#"{"path":"n","contents":"x"}"#, NO_CONTENT, NOTHING),
+        (r#"{"path":"n","content":5}"#, NO_CONTENT, NOTHING),
+        (r#"{"path":"n","content":null}"#, NO_CONTENT, NOTHING),
+        (r#"{"path":"n","content":["x"]}"#, NO_CONTENT, NOTHING),
+        (r#"{"path":"n"}"#, NO_CONTENT, NOTHING),
+        // Empty and blank content is content.
+        (r#"{"path":"f","content":""}"#, "Successfully wrote 0 bytes to f", ("f", Some(""))),
+        (r#"{"path":"f","content":" \n"}"#, "Successfully wrote 2 bytes to f", ("f", Some(" \n"))),
+        // Path, then content, then where it leads.
+        ("{}", NO_PATH, NOTHING),
+        (r#"{"content":"x"}"#, NO_PATH, NOTHING),
+        (r#"{"path":"../n"}"#, NO_CONTENT, NOTHING),
+        (r#"{"path":"../n","content":"x"}"#, ESCAPES, NOTHING),
+        // Bytes of UTF-8 are counted, and nothing in the content is changed.
+        (
+            r#"{"path":"n","content":"é🦆\r\n\u0000\ufeff\u2028"}"#,
+            "Successfully wrote 15 bytes to n",
+            ("n", Some("é🦆\r\n\0\u{feff}\u{2028}")),
+        ),
+        // The path is told as it was given; what is missing on the way is made.
+        (
+            r#"{"path":"./a/../b/c/n","content":"x"}"#,
+            "Successfully wrote 1 bytes to ./a/../b/c/n",
+            ("b/c/n", Some("x")),
+        ),
+        (r#"{"path":"{ws}/n","content":"x"}"#, "Successfully wrote 1 bytes to {ws}/n", X),
+        (
+            r#"{"path":"~/n","content":"x"}"#,
+            "Successfully wrote 1 bytes to ~/n",
+            ("~/n", Some("x")),
+        ),
+        (
+            r#"{"path":"d/n","content":"x"}"#,
+            "Successfully wrote 1 bytes to d/n",
+            ("d/n", Some("x")),
+        ),
+        (r#"{"path":"-n","content":"x"}"#, "Successfully wrote 1 bytes to -n", ("-n", Some("x"))),
+        // Through links, to where they lead, also where nothing is yet; never over them.
+        (
+            r#"{"path":"link","content":"x"}"#,
+            "Successfully wrote 1 bytes to link",
+            ("second-name", Some("x")),
+        ),
+        (
+            r#"{"path":"to-dir/n","content":"x"}"#,
+            "Successfully wrote 1 bytes to to-dir/n",
+            ("d/n", Some("x")),
+        ),
+        (
+            r#"{"path":"dangling","content":"x"}"#,
+            "Successfully wrote 1 bytes to dangling",
+            ("made/by/link", Some("x")),
+        ),
+        // What is shorter leaves nothing of what was there, and other names of a file stay its names.
+        (r#"{"path":"f","content":"x"}"#, "Successfully wrote 1 bytes to f", ("link", Some("x"))),
+        (
+            r#"{"path":"f","content":"x"}"#,
+            "Successfully wrote 1 bytes to f",
+            ("second-name", Some("x")),
+        ),
+        // Failures, in the words of Node.
+        (r#"{"path":"d","content":"x"}"#, is_dir, NOTHING),
+        (r#"{"path":"d/../d/","content":"x"}"#, &is_dir.replace("/d'", "/d/../d/'"), NOTHING),
+        (
+            r#"{"path":".","content":"x"}"#,
+            "Error: Failed to write file: Error: EISDIR: illegal operation on a directory, open '{ws}/.'",
+            NOTHING,
+        ),
+        // In Node's words the making of the directory fails, with EEXIST.
+        (
+            r#"{"path":"f/n","content":"x"}"#,
+            "Error: Failed to write file: Error: ENOTDIR: not a directory, open '{ws}/f/n'",
+            OLD,
+        ),
+        (
+            r#"{"path":"fifo","content":"x"}"#,
+            "Error: Failed to write file: not a regular file (fifo)",
+            OLD,
+        ),
+        ("\"n\"", "Error: Tool arguments must be a JSON object", NOTHING),
+    ];
+    check_changes(&SETUP, "write_file", rows);
+}
+
+/// As in the Node daemon. Our own method takes arguments as JSON, and there a half is refused with its line.
+#[test]
+fn half_a_character_is_written_as_a_replacement() {
+    let bench = Bench::new();
+    let place = bench.place(&SETUP);
+    let call = r#"{"path":"n","content":"half \ud83e"}"#;
+    let text = bench.voice(&place, "write_file", call, false);
+    assert_eq!(text, "Successfully wrote 8 bytes to n");
+    assert_eq!(place.get("n").as_deref(), Some("half \u{fffd}"));
+}
+
+#[test]
+fn a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own() {
+    let bench = Bench::new();
+    let place = bench.place(&SETUP);
+    let mode = |name: &str| {
+        let metadata = fs::symlink_metadata(place.base.join("ws").join(name)).unwrap();
+        (metadata.is_symlink(), metadata.permissions().mode() & 0o7777)
+    };
+    let umask = bench.voice(&place, "bash", "\"umask\"", false);
+    let umask = u32::from_str_radix(umask.lines().next().unwrap(), 8).unwrap();
+    bench.voice(&place, "write_file", r#"{"path":"new","content":"x"}"#, false);
+    bench.voice(&place, "write_file", r#"{"path":"script","content":"x"}"#, false);
+    bench.voice(&place, "write_file", r#"{"path":"link","content":"x"}"#, false);
+    assert_eq!((mode("new"), mode("script")), ((false, 0o666 & !umask), (false, 0o750)));
+    assert!(mode("link").0);
+}
+
+/// Not as in the Node daemon, which overwrites whatever is there: two agents would lose each other's work.
+#[test]
+fn a_file_that_others_changed_since_it_was_read_is_not_overwritten() {
+    let bench = Bench::new();
+    let place = bench.place(&SETUP);
+    let call = |tool, arguments| bench.voice(&place, tool, arguments, false);
+    let write = r#"{"path":"f","content":"ours"}"#;
+    let stale = "Error: File changed since it was last read: 'f'. Read it again before writing.";
+    assert_eq!(call("read_file", "\"f\""), "old content\n");
+    call("bash", "\"echo more >> link\"");
+    assert_eq!(call("write_file", write), stale);
+    assert_eq!(call("write_file", write), stale);
+    assert_eq!(call("read_file", "\"link\""), "old content\nmore\n");
+    assert_eq!(call("write_file", write), "Successfully wrote 4 bytes to f");
+    assert_eq!(call("write_file", write), "Successfully wrote 4 bytes to f");
+    assert_eq!(place.get("f").as_deref(), Some("ours"));
+}
+
+#[test]
+fn what_permissions_forbid_is_refused() {
+    let setup = [
+        Put::File("closed", b"x"),
+        Put::Mode("closed", 0o444),
+        Put::File("dir/f", b"x"),
+        Put::Mode("dir", 0o555),
+    ];
+    let denied = |name| {
+        format!(
+            "Error: Failed to write file: Error: EACCES: permission denied, open '{{ws}}/{name}'"
+        )
+    };
+    let (closed, new) = (denied("closed"), denied("dir/new"));
+    let rows = [
+        ("write_file", r#"{"path":"closed","content":"y"}"#, &*closed),
+        ("write_file", r#"{"path":"dir/new","content":"y"}"#, &*new),
+        ("read_file", "\"closed\"", "x"),
+    ];
+    check_rows(&Bench::without_privilege(), &setup, &rows, false);
+}

@@ -1,0 +1,220 @@
+//! The transcripts of docs/protocol.md and docs/tools.md, replayed against a real daemon: what is documented
+//! is what happens, and every method and every tool is documented.
+//!
+//! Each transcript has a world of its own: a daemon without a key, and a workspace `<repo>` with the files
+//! of the harness. Replies are found by their `id` and events come in their order, but the two are not
+//! compared with each other: the wire promises no order between them.
+
+mod block;
+mod pattern;
+
+use crate::harness::{Answer, Daemon, FakeExa, Wire, answer};
+use block::{Action, Block, Step, blocks};
+use pattern::Names;
+use quackd_protocol::tools::TOOLS;
+use serde_json::Value;
+use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
+
+const QUACK: &str = env!("CARGO_BIN_EXE_quack");
+
+/// The id of the request that shows whether anything is left.
+const LAST: &str = "nothing is left";
+
+#[track_caller]
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn the_protocol_is_as_documented() {
+    replay("docs/protocol.md");
+}
+
+#[test]
+fn the_tools_are_as_documented() {
+    replay("docs/tools.md");
+}
+
+#[test]
+fn every_method_has_a_transcript() {
+    let documented = words("docs/protocol.md", &["method"]);
+    let methods = methods(&read("supervisor/src/methods/mod.rs"));
+    assert!(methods.contains("ping") && 10 < methods.len(), "{methods:?}");
+    let missing: Vec<_> = methods.difference(&documented).collect();
+    assert!(missing.is_empty(), "docs/protocol.md has no transcript of {missing:?}");
+}
+
+#[test]
+fn every_tool_has_a_transcript() {
+    let documented = words("docs/tools.md", &["tool", "toolName"]);
+    let missing: Vec<_> = TOOLS.iter().filter(|tool| !documented.contains(**tool)).collect();
+    assert!(missing.is_empty(), "docs/tools.md has no transcript of {missing:?}");
+}
+
+/// The methods that `answer` knows: the texts before the arrows of its `match`.
+fn methods(source: &str) -> BTreeSet<String> {
+    let (_, answer) = source.split_once("async fn answer(").expect("the function");
+    let (answer, _) = answer.split_once("\n}\n").expect("its end");
+    let arms = answer.lines().filter_map(|line| line.split_once("=>")).map(|(arm, _)| arm);
+    arms.flat_map(|arm| arm.split('"').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+/// The values of some keys of what clients send in a document's transcripts.
+fn words(document: &str, keys: &[&str]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for step in blocks(&read(document)).iter().flat_map(|block| &block.steps) {
+        let Action::Send(line) = &step.action else { continue };
+        let line: Value = serde_json::from_str(line).unwrap_or_default();
+        for place in [&line, &line["params"]] {
+            let values = keys.iter().filter_map(|key| place[key].as_str());
+            found.extend(values.map(str::to_owned));
+        }
+    }
+    found
+}
+
+fn replay(document: &str) {
+    let blocks = blocks(&read(document));
+    assert!(!blocks.is_empty(), "{document} has no transcript");
+    let complaints: Vec<String> = blocks.iter().filter_map(|block| play(block).err()).collect();
+    let all: Vec<String> = complaints.iter().map(|what| format!("{document}:{what}")).collect();
+    assert!(all.is_empty(), "\n\n{}\n", all.join("\n\n"));
+}
+
+/// Plays one transcript in a fresh world. `Err` says at which line it is not as documented, and how.
+fn play(block: &Block) -> Result<(), String> {
+    let answers: Vec<Answer> =
+        block.steps.iter().filter_map(|step| provided(&step.action)).collect();
+    let provider = (!answers.is_empty()).then(|| FakeExa::start(&answers));
+    let mut daemon = Daemon::absent();
+    match &provider {
+        Some(exa) => {
+            let endpoint = format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint());
+            daemon.boot_with("env", &[&endpoint, QUACK, "daemon"]);
+        }
+        None => daemon.boot_with("env", &["-u", "EXA_API_KEY", QUACK, "daemon"]),
+    }
+    let repo = daemon.repo("repo");
+    let mut names = Names::default();
+    names.set("repo", repo.path().to_string_lossy());
+    names.set("state", daemon.app().to_string_lossy());
+    names.set("home", daemon.home().to_string_lossy());
+    let client = Client { wire: daemon.wire(), replies: VecDeque::new(), events: VecDeque::new() };
+    client.play(block, names, &|name, content| repo.write(name, content))
+}
+
+fn provided(action: &Action) -> Option<Answer> {
+    match action {
+        Action::Provider(status, body) => Some(Answer::Says(answer(status, body))),
+        _ => None,
+    }
+}
+
+/// The client of a transcript, and what it has received and not looked at.
+struct Client {
+    wire: Wire,
+    replies: VecDeque<Value>,
+    events: VecDeque<Value>,
+}
+
+impl Client {
+    fn play(
+        mut self,
+        block: &Block,
+        mut names: Names,
+        write: &dyn Fn(&str, &str),
+    ) -> Result<(), String> {
+        let mut is_closed = false;
+        for Step { line, action } in &block.steps {
+            match action {
+                Action::Send(text) => self.wire.write(format!("{}\n", names.fill(text)).as_bytes()),
+                Action::Files(files) => {
+                    files.iter().for_each(|(name, content)| write(name, content));
+                }
+                Action::Provider(..) => {}
+                Action::Closed => is_closed = true,
+                Action::Expect(text) => {
+                    let found = self.next(text).map_err(|why| format!("{line}: {why}"))?;
+                    names.compare(text, &found).map_err(|difference| {
+                        format!("{line}: {difference}\n  documented: {text}\n  found:      {found}")
+                    })?;
+                }
+            }
+        }
+        match self.rest(is_closed) {
+            Some(left) => Err(format!("{}: not documented: {left}", block.line)),
+            None => Ok(()),
+        }
+    }
+
+    /// The next event, or the reply with the id of the documented one.
+    fn next(&mut self, documented: &str) -> Result<Value, String> {
+        let is_event = documented.starts_with("{\"event\"");
+        let id = id_of(documented);
+        let is_wanted = |reply: &Value| reply.get("id") == id.as_ref();
+        loop {
+            let found = match is_event {
+                true => self.events.pop_front(),
+                false => {
+                    let at = self.replies.iter().position(is_wanted);
+                    at.and_then(|at| self.replies.remove(at))
+                }
+            };
+            match found {
+                Some(found) => return Ok(found),
+                None => self.receive().ok_or("the daemon closed the connection")?,
+            }
+        }
+    }
+
+    /// Takes one line from the daemon; `None` if it has closed.
+    fn receive(&mut self) -> Option<()> {
+        let line = self.wire.line()?;
+        let line: Value = serde_json::from_str(&line).expect("a line of JSON");
+        let queue = if line.get("event").is_some() { &mut self.events } else { &mut self.replies };
+        queue.push_back(line);
+        Some(())
+    }
+
+    /// What came and was not documented.
+    fn rest(mut self, is_closed: bool) -> Option<Value> {
+        if is_closed {
+            while self.receive().is_some() {}
+        } else {
+            self.wire.write(format!("{{\"id\":\"{LAST}\",\"method\":\"ping\"}}\n").as_bytes());
+            while self.replies.back().is_none_or(|reply| reply["id"] != LAST) {
+                self.receive().expect("closed instead of answering a ping");
+            }
+            self.replies.pop_back();
+        }
+        self.replies.pop_front().or_else(|| self.events.pop_front())
+    }
+}
+
+/// The id of a documented reply, which always comes first.
+fn id_of(documented: &str) -> Option<Value> {
+    let rest = documented.strip_prefix("{\"id\":")?;
+    serde_json::Deserializer::from_str(rest).into_iter().next()?.ok()
+}
+
+#[test]
+fn the_methods_are_found_in_the_source() {
+    let source = "fn x() {\n\"no\" => 1\n}\nasync fn answer(\n) {\n    match m {\n        \"a\" => 1,\n        \
+                  \"b\" | \"quack.c\" => {\n            2\n        }\n        unknown => \"d\",\n    }\n}\n\"e\" => 1\n";
+    let expected = ["a", "b", "quack.c"].map(str::to_owned);
+    assert_eq!(methods(source), expected.into());
+}
+
+/// A transcript that is not true must not pass.
+#[test]
+fn what_is_not_as_documented_is_told_with_its_line() {
+    let document = "```transcript\n> {\"id\":1,\"method\":\"nosuch\"}\n< {\"id\":1,\"ok\":true}\n```\n\
+                    ```transcript\n> {\"id\":1,\"method\":\"nosuch\"}\n```\n";
+    let [wrong, incomplete] = blocks(document).try_into().expect("two transcripts");
+    let told = play(&wrong).unwrap_err();
+    assert!(told.starts_with("3: the line.ok: not true, but false\n"), "{told}");
+    let told = play(&incomplete).unwrap_err();
+    assert!(told.starts_with("5: not documented: {"), "{told}");
+}
