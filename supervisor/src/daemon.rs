@@ -6,6 +6,7 @@
 //! metadata, unlink our socket, remove the pid file. A second signal skips the waiting.
 
 use crate::environment;
+use crate::errors::chain;
 use crate::events::Events;
 use crate::health::{Health, WebSearchHealth};
 use crate::listener::accept_clients;
@@ -328,17 +329,6 @@ fn providers(variable: impl Fn(&str) -> Option<OsString>) -> Vec<&'static str> {
         .filter(|(name, _)| variable(name).is_some_and(|key| !key.is_empty()))
         .map(|(_, provider)| provider)
         .collect()
-}
-
-/// An error with its causes, for the log.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 /// What moves to the actors' thread.

@@ -7,6 +7,7 @@
 //! The supervisor is a sub-reaper: when a monitor was killed, what it had below it becomes a child of
 //! this process. After each reaping, every child that is not a known monitor is ended.
 
+use crate::errors::chain;
 use crate::metrics::Metrics;
 use quackd_home::HomeError;
 use quackd_process::{
@@ -53,7 +54,7 @@ enum Job {
 /// Why there is no new worker process.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpawnFailure {
-    #[error("{0}")]
+    #[error(transparent)]
     Refused(#[from] SpawnError),
     #[error("too many live workers ({0})")]
     TooManyWorkers(usize),
@@ -69,10 +70,10 @@ impl SpawnFailure {
     /// What it means for the worker: an executable that cannot be run is not tried again.
     pub(crate) fn cause(&self) -> Cause {
         match self {
-            Self::Refused(error @ (SpawnError::Io(_) | SpawnError::Replaced)) => {
-                Cause::CannotExec(error.to_string())
-            }
-            other => Cause::CannotStart(other.to_string()),
+            Self::Refused(
+                error @ (SpawnError::Io(_) | SpawnError::Launcher { .. } | SpawnError::Replaced),
+            ) => Cause::CannotExec(chain(error)),
+            other => Cause::CannotStart(chain(other)),
         }
     }
 }

@@ -145,6 +145,23 @@ fn characters_that_are_printed_in_pieces_arrive_whole() {
 }
 
 #[test]
+fn control_characters_after_half_a_character_harm_nobody() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (follower, _) = follow(&daemon, &session, &Value::Null);
+    let half = "printf '\\360\\237\\230'";
+    let command = format!("{half}; {}", daemon.gated("go", "head -c 16384 /dev/zero; sleep 0.3"));
+    let call = session.begin("bash", json!(command));
+    follower.events_until("tool_execution_start");
+    daemon.open_gate("go");
+    assert!(call.text().ends_with("\n[Exit code: 0]"));
+    let events = follower.events_until("tool_execution_end");
+    assert!(names(&events).contains(&"tool_execution_update"));
+}
+
+#[test]
 fn a_flood_is_shown_in_pieces_that_say_what_is_missing() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");

@@ -180,7 +180,7 @@ fn a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     let attacker = Attacker::start(NAME, repo.path());
-    let place = |n: usize| if n % 2 == 0 { "work" } else { "deep/work" };
+    let place = |n: usize| if n.is_multiple_of(2) { "work" } else { "deep/work" };
 
     let reads = under_attack(N_CALLS, |n| {
         let text = session.call("read_file", json!({"path": format!("{}/file", place(n))}));

@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 /// Longest name that is compared, in bytes: comparing takes time and memory in proportion.
 const MAX_COMPARED_BYTES: usize = 64;
 
+/// Shortest beginning of a key that is taken for it.
+const MIN_BEGINNING_BYTES: usize = 3;
+
 /// The key or table that `unknown` is a slip of: at most a third of its characters differ, and at most
 /// three. A name that stands in the wrong table, or in none, finds its key too.
 pub(crate) fn nearest(unknown: &str) -> Option<&'static str> {
@@ -15,10 +18,18 @@ pub(crate) fn nearest(unknown: &str) -> Option<&'static str> {
     let unknown = unknown.to_lowercase();
     let tables: BTreeSet<&str> = keys().iter().map(|key| key.path().0).collect();
     let whole = tables.into_iter().chain(keys().iter().map(|key| key.name()));
-    closest(&unknown, whole.map(|name| (name, name))).or_else(|| {
-        let last = unknown.rsplit('.').next().unwrap_or(&unknown);
-        closest(last, keys().iter().map(|key| (key.path().1, key.name())))
-    })
+    closest(&unknown, whole.map(|name| (name, name)))
+        .or_else(|| {
+            let last = unknown.rsplit('.').next().unwrap_or(&unknown);
+            closest(last, keys().iter().map(|key| (key.path().1, key.name())))
+        })
+        .or_else(|| {
+            // The beginning of one key, and of no other.
+            let mut begins =
+                keys().iter().map(|key| key.name()).filter(|name| name.starts_with(&unknown));
+            let only = begins.next().filter(|_| MIN_BEGINNING_BYTES <= unknown.len());
+            only.filter(|_| begins.next().is_none())
+        })
 }
 
 /// The answer beside the candidate with the smallest distance, if that is small.
@@ -52,6 +63,7 @@ mod tests {
             ("worker.env", Some("tools.env")),
             ("idle_minutes", Some("worker.idle_minutes")),
             ("launcher", Some("worker.launcher")),
+            ("worker.idle", Some("worker.idle_minutes")),
             ("worker.nice", None),
             ("sandbox", None),
             ("x", None),

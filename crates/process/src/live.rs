@@ -1,10 +1,12 @@
 //! What a running command prints, for somebody who watches while it runs. Filled by [`crate::output`],
 //! taken from whenever the watcher is ready: the command never waits for it.
 
+use quackd_protocol::limits::MAX_SHOWN_BYTES;
 use tokio::sync::watch;
 
-/// Bytes kept for a watcher that is behind: the newest ones.
-pub const LIVE_BYTES: usize = 16 * 1024;
+/// Bytes kept for a watcher that is behind: the newest ones. With the up to three bytes of a character that
+/// the piece before ended in, they are what one update may hold.
+pub const LIVE_BYTES: usize = MAX_SHOWN_BYTES - 3;
 
 /// Both streams of one command in the order in which they were read. Clones share one buffer of at most
 /// [`LIVE_BYTES`].
@@ -90,11 +92,11 @@ mod tests {
         live.push(&long);
         live.push(b"end");
         let piece = live.take();
-        assert_eq!((piece.bytes.len(), piece.omitted, piece.total), (LIVE_BYTES, 7, 16_398));
+        assert_eq!((piece.bytes.len(), piece.omitted, piece.total), (LIVE_BYTES, 7, 16_395));
         assert!(piece.bytes.ends_with(b"xend"));
         live.push(&[long, b"tail".into()].concat());
         let piece = live.take();
-        assert_eq!((piece.bytes.len(), piece.omitted, piece.total), (LIVE_BYTES, 4, 32_786));
+        assert_eq!((piece.bytes.len(), piece.omitted, piece.total), (LIVE_BYTES, 4, 32_780));
     }
 
     #[tokio::test]

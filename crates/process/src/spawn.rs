@@ -35,6 +35,14 @@ pub enum SpawnError {
     /// The program's file was replaced since this process started: restart. Not on Linux.
     #[error("the program was replaced on disk; restart the daemon")]
     Replaced,
+    /// The launcher cannot be started: the configuration is wrong.
+    #[error("cannot start the launcher {program}")]
+    Launcher {
+        /// The launcher.
+        program: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// Anything else: it will not go away by itself.
     #[error("cannot start a process")]
     Io(#[source] io::Error),
@@ -78,7 +86,11 @@ pub fn spawn_launched_blocking(
     command.args(rest).arg(exe).args(args).current_dir("/");
     command.env_clear().envs(launcher.env.iter().map(|(name, value)| (name, value)));
     command.stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped());
-    started(command.spawn()?)
+    let spawned = command.spawn().map_err(|error| match SpawnError::from(error) {
+        SpawnError::Io(source) => SpawnError::Launcher { program: first.clone(), source },
+        other => other,
+    });
+    started(spawned?)
 }
 
 /// Starts `exe args…` as a worker: the given stdin (its control channel), stdout to `/dev/null`, stderr

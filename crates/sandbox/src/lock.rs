@@ -10,12 +10,15 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-/// Longest wait for a file that others replace: some hundred times what replacing one takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for a file that others replace: some thousand times what replacing one takes. The call's
+/// own deadline may come before.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-const FIRST_PAUSE: Duration = Duration::from_micros(200);
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
 
-const LONGEST_PAUSE: Duration = Duration::from_millis(4);
+/// Short, because who replaces a file again and again lets go of it for some tenths of a millisecond only:
+/// who looked less often would never find it free.
+const LONGEST_PAUSE: Duration = Duration::from_micros(300);
 
 /// Locks `file` until it is closed. Where the file system has no such locks, nothing is locked.
 ///

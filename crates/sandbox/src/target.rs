@@ -75,7 +75,7 @@ impl Root {
     /// Opens what an argument names as the target of a write. Symlinks are followed while they lead to a
     /// place beneath the root, also the last one, and also to a place where nothing is yet.
     ///
-    /// Blocks for at most two seconds while another worker writes the same file; `give_up` ends that.
+    /// Blocks for at most five seconds while another worker writes the same file; `give_up` ends that.
     ///
     /// # Errors
     /// Every variant of [`WriteError`] but `Changed` and `TooLarge`.

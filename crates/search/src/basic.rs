@@ -22,19 +22,20 @@ pub(crate) fn has_idioms(pattern: &str) -> bool {
 pub(crate) fn translate(pattern: &str) -> String {
     let mut rust = String::with_capacity(pattern.len() + 16);
     let mut rest = pattern.chars().peekable();
-    // At the beginning of an expression `^` is an anchor and `*` is text.
-    let mut at_start = true;
+    // At the beginning of an expression `^` is an anchor; there and behind the anchor `*` is text.
+    let (mut at_start, mut after_anchor) = (true, false);
     while let Some(c) = rest.next() {
         let was_at_start = std::mem::replace(&mut at_start, false);
+        let was_after_anchor = std::mem::replace(&mut after_anchor, false);
         match c {
             '\\' => at_start = escape(&mut rust, rest.next()),
             '[' => bracket(&mut rust, &mut rest),
             '^' if was_at_start => {
                 rust.push('^');
-                at_start = true;
+                after_anchor = true;
             }
             '$' if ends_here(&rest) => rust.push('$'),
-            '*' if !was_at_start => rust.push('*'),
+            '*' if !was_at_start && !was_after_anchor => rust.push('*'),
             '.' => rust.push('.'),
             _ => push_literal(&mut rust, c),
         }
@@ -137,6 +138,7 @@ mod tests {
             ("*a*", r"\*a*"),
             (r"\(*a\)\|*b", r"(\*a)|\*b"),
             ("^*a", r"^\*a"),
+            ("^^*a", r"^\^*a"),
             ("a^b$c$", r"a\^b\$c$"),
             (r"\(^a$\)", "(^a$)"),
             (r"a\.b\*c\[d\]\\", r"a\.b\*c\[d\]\\"),

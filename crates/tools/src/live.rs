@@ -122,6 +122,8 @@ fn unfinished(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_process::LIVE_BYTES;
+    use quackd_protocol::limits::MAX_SHOWN_JSON_BYTES;
 
     #[derive(Debug)]
     struct Nobody;
@@ -176,6 +178,19 @@ mod tests {
         let update = text.next(piece(&[b"x", long.as_bytes()].concat(), 0), false);
         assert_eq!(update.partial.len(), MAX_SHOWN_BYTES - 1);
         assert_eq!(text.next(piece(b"y", 0), false).partial, update.partial);
+    }
+
+    #[test]
+    fn no_output_makes_an_update_that_is_too_long_for_its_supervisor() {
+        for filling in [b"\0", b"\xff", b"\"", b"\x7f"] {
+            let mut text = text();
+            drop(text.next(piece(b"\xf0\x9f\x98", 0), false));
+            let update = text.next(piece(&filling.repeat(LIVE_BYTES), 0), true);
+            for shown in [update.delta, update.partial] {
+                let json = serde_json::to_string(&shown).unwrap();
+                assert!(json.len() <= MAX_SHOWN_JSON_BYTES, "{filling:?}: {}", json.len());
+            }
+        }
     }
 
     #[test]

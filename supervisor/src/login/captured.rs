@@ -35,7 +35,11 @@ impl Captured {
         captured_at: String,
         allowed: &Allowed,
     ) -> Option<Self> {
-        if MAX_SHELL_BYTES < environment.shell.len() || MAX_TIME_BYTES < captured_at.len() {
+        let is_plain = !(environment.shell.clone() + &captured_at).contains(char::is_control);
+        if !is_plain
+            || MAX_SHELL_BYTES < environment.shell.len()
+            || MAX_TIME_BYTES < captured_at.len()
+        {
             return None;
         }
         let variables = allowed.foreign(environment.variables)?;

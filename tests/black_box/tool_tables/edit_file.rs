@@ -58,87 +58,84 @@ fn edit_file_reads_its_parameters() {
     check_changes(&SETUP, "edit_file", rows);
 }
 
+const EDITS: &[(&str, &str, After<'_>)] = &[
+    (r#"{"path":"f","old_text":"three","new_text":"3"}"#, NOT_FOUND, SAME),
+    (r#"{"path":"f","old_text":"ONE","new_text":"1"}"#, NOT_FOUND, SAME),
+    (r#"{"path":"f","old_text":"o.e","new_text":"1"}"#, NOT_FOUND, SAME),
+    (
+        r#"{"path":"f","old_text":"two","new_text":"2"}"#,
+        "Error: old_text found 2 times (ambiguous edit)",
+        SAME,
+    ),
+    (
+        r#"{"path":"f","old_text":"\n","new_text":" "}"#,
+        "Error: old_text found 3 times (ambiguous edit)",
+        SAME,
+    ),
+    // Occurrences that overlap are one.
+    (
+        r#"{"path":"aaaa","old_text":"aaa","new_text":"b"}"#,
+        "Successfully edited aaaa",
+        ("aaaa", Some("ba")),
+    ),
+    (
+        r#"{"path":"aaaa","old_text":"aa","new_text":"b"}"#,
+        "Error: old_text found 2 times (ambiguous edit)",
+        ("aaaa", Some("aaaa")),
+    ),
+    // Text can be deleted, and white space is text: the Node daemon refuses both.
+    (r#"{"path":"f","old_text":"one\ntwo\n","new_text":""}"#, EDITED, ("f", Some("two\n"))),
+    (
+        r#"{"path":"f","old_text":"e\nt","new_text":"e\n\nt"}"#,
+        EDITED,
+        ("f", Some("one\n\ntwo\ntwo\n")),
+    ),
+    (r#"{"path":"f","old_text":"one\ntwo\ntwo\n","new_text":""}"#, EDITED, ("f", Some(""))),
+    (
+        r#"{"path":"crlf","old_text":"\r\nb","new_text":" "}"#,
+        "Successfully edited crlf",
+        ("crlf", Some("a \r\n")),
+    ),
+    // The new text is literal: the Node daemon expands these.
+    (
+        r#"{"path":"f","old_text":"one","new_text":"$& $$ $` $' $1 \\1"}"#,
+        EDITED,
+        ("f", Some("$& $$ $` $' $1 \\1\ntwo\ntwo\n")),
+    ),
+    // A newline does not stand for a carriage return before it.
+    (
+        r#"{"path":"crlf","old_text":"a\nb","new_text":"x"}"#,
+        NOT_FOUND,
+        ("crlf", Some("a\r\nb\r\n")),
+    ),
+    (r#"{"path":"link","old_text":"one","new_text":"1"}"#, "Successfully edited link", DONE),
+    (r#"{"path":"{ws}/f","old_text":"one","new_text":"1"}"#, "Successfully edited {ws}/f", DONE),
+    // Failures, in the words of Node. Nothing is made on the way.
+    (
+        r#"{"path":"none","old_text":"one","new_text":"1"}"#,
+        "Error: Failed to edit file: Error: ENOENT: no such file or directory, open '{ws}/none'",
+        ("none", None),
+    ),
+    (
+        r#"{"path":"a/none","old_text":"one","new_text":"1"}"#,
+        "Error: Failed to edit file: Error: ENOENT: no such file or directory, open '{ws}/a/none'",
+        ("a/none", None),
+    ),
+    (
+        r#"{"path":"dangling","old_text":"one","new_text":"1"}"#,
+        "Error: Failed to edit file: Error: ENOENT: no such file or directory, open '{ws}/dangling'",
+        ("none", None),
+    ),
+    (
+        r#"{"path":"d","old_text":"one","new_text":"1"}"#,
+        "Error: Failed to edit file: Error: EISDIR: illegal operation on a directory, read",
+        SAME,
+    ),
+];
+
 #[test]
 fn edit_file_replaces_the_one_occurrence_and_nothing_else() {
-    let rows: &[(&str, &str, After<'_>)] = &[
-        (r#"{"path":"f","old_text":"three","new_text":"3"}"#, NOT_FOUND, SAME),
-        (r#"{"path":"f","old_text":"ONE","new_text":"1"}"#, NOT_FOUND, SAME),
-        (r#"{"path":"f","old_text":"o.e","new_text":"1"}"#, NOT_FOUND, SAME),
-        (
-            r#"{"path":"f","old_text":"two","new_text":"2"}"#,
-            "Error: old_text found 2 times (ambiguous edit)",
-            SAME,
-        ),
-        (
-            r#"{"path":"f","old_text":"\n","new_text":" "}"#,
-            "Error: old_text found 3 times (ambiguous edit)",
-            SAME,
-        ),
-        // Occurrences that overlap are one.
-        (
-            r#"{"path":"aaaa","old_text":"aaa","new_text":"b"}"#,
-            "Successfully edited aaaa",
-            ("aaaa", Some("ba")),
-        ),
-        (
-            r#"{"path":"aaaa","old_text":"aa","new_text":"b"}"#,
-            "Error: old_text found 2 times (ambiguous edit)",
-            ("aaaa", Some("aaaa")),
-        ),
-        // Text can be deleted, and white space is text: the Node daemon refuses both.
-        (r#"{"path":"f","old_text":"one\ntwo\n","new_text":""}"#, EDITED, ("f", Some("two\n"))),
-        (
-            r#"{"path":"f","old_text":"e\nt","new_text":"e\n\nt"}"#,
-            EDITED,
-            ("f", Some("one\n\ntwo\ntwo\n")),
-        ),
-        (r#"{"path":"f","old_text":"one\ntwo\ntwo\n","new_text":""}"#, EDITED, ("f", Some(""))),
-        (
-            r#"{"path":"crlf","old_text":"\r\nb","new_text":" "}"#,
-            "Successfully edited crlf",
-            ("crlf", Some("a \r\n")),
-        ),
-        // The new text is literal: the Node daemon expands these.
-        (
-            r#"{"path":"f","old_text":"one","new_text":"$& $$ $` $' $1 \\1"}"#,
-            EDITED,
-            ("f", Some("$& $$ $` $' $1 \\1\ntwo\ntwo\n")),
-        ),
-        // A newline does not stand for a carriage return before it.
-        (
-            r#"{"path":"crlf","old_text":"a\nb","new_text":"x"}"#,
-            NOT_FOUND,
-            ("crlf", Some("a\r\nb\r\n")),
-        ),
-        (r#"{"path":"link","old_text":"one","new_text":"1"}"#, "Successfully edited link", DONE),
-        (
-            r#"{"path":"{ws}/f","old_text":"one","new_text":"1"}"#,
-            "Successfully edited {ws}/f",
-            DONE,
-        ),
-        // Failures, in the words of Node. Nothing is made on the way.
-        (
-            r#"{"path":"none","old_text":"one","new_text":"1"}"#,
-            "Error: Failed to edit file: Error: ENOENT: no such file or directory, open '{ws}/none'",
-            ("none", None),
-        ),
-        (
-            r#"{"path":"a/none","old_text":"one","new_text":"1"}"#,
-            "Error: Failed to edit file: Error: ENOENT: no such file or directory, open '{ws}/a/none'",
-            ("a/none", None),
-        ),
-        (
-            r#"{"path":"dangling","old_text":"one","new_text":"1"}"#,
-            "Error: Failed to edit file: Error: ENOENT: no such file or directory, open '{ws}/dangling'",
-            ("none", None),
-        ),
-        (
-            r#"{"path":"d","old_text":"one","new_text":"1"}"#,
-            "Error: Failed to edit file: Error: EISDIR: illegal operation on a directory, read",
-            SAME,
-        ),
-    ];
-    check_changes(&SETUP, "edit_file", rows);
+    check_changes(&SETUP, "edit_file", EDITS);
 }
 
 /// The Node daemon writes every byte that is no UTF-8 back as U+FFFD.

@@ -23,99 +23,99 @@ const OLD: After<'_> = ("f", Some("old content\n"));
 const X: After<'_> = ("n", Some("x"));
 const NOTHING: After<'_> = ("n", None);
 
+const ROWS: &[(&str, &str, After<'_>)] = &[
+    // Every name of the path, and only one of the content.
+    (r#"{"path":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
+    (r#"{"file":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
+    (r#"{"filepath":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
+    (r#"{"file_path":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
+    (r#"{"filename":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
+    (r#"{"path":"n","text":"x"}"#, NO_CONTENT, NOTHING),
+    (r#"{"path":"n","contents":"x"}"#, NO_CONTENT, NOTHING),
+    (r#"{"path":"n","content":5}"#, NO_CONTENT, NOTHING),
+    (r#"{"path":"n","content":null}"#, NO_CONTENT, NOTHING),
+    (r#"{"path":"n","content":["x"]}"#, NO_CONTENT, NOTHING),
+    (r#"{"path":"n"}"#, NO_CONTENT, NOTHING),
+    // Empty and blank content is content.
+    (r#"{"path":"f","content":""}"#, "Successfully wrote 0 bytes to f", ("f", Some(""))),
+    (r#"{"path":"f","content":" \n"}"#, "Successfully wrote 2 bytes to f", ("f", Some(" \n"))),
+    // Path, then content, then where it leads.
+    ("{}", NO_PATH, NOTHING),
+    (r#"{"content":"x"}"#, NO_PATH, NOTHING),
+    (r#"{"path":"../n"}"#, NO_CONTENT, NOTHING),
+    (r#"{"path":"../n","content":"x"}"#, ESCAPES, NOTHING),
+    // Bytes of UTF-8 are counted, and nothing in the content is changed.
+    (
+        r#"{"path":"n","content":"é🦆\r\n\u0000\ufeff\u2028"}"#,
+        "Successfully wrote 15 bytes to n",
+        ("n", Some("é🦆\r\n\0\u{feff}\u{2028}")),
+    ),
+    // The path is told as it was given; what is missing on the way is made.
+    (
+        r#"{"path":"./a/../b/c/n","content":"x"}"#,
+        "Successfully wrote 1 bytes to ./a/../b/c/n",
+        ("b/c/n", Some("x")),
+    ),
+    (r#"{"path":"{ws}/n","content":"x"}"#, "Successfully wrote 1 bytes to {ws}/n", X),
+    (r#"{"path":"~/n","content":"x"}"#, "Successfully wrote 1 bytes to ~/n", ("~/n", Some("x"))),
+    (r#"{"path":"d/n","content":"x"}"#, "Successfully wrote 1 bytes to d/n", ("d/n", Some("x"))),
+    (r#"{"path":"-n","content":"x"}"#, "Successfully wrote 1 bytes to -n", ("-n", Some("x"))),
+    // Through links, to where they lead, also where nothing is yet; never over them.
+    (
+        r#"{"path":"link","content":"x"}"#,
+        "Successfully wrote 1 bytes to link",
+        ("second-name", Some("x")),
+    ),
+    (
+        r#"{"path":"to-dir/n","content":"x"}"#,
+        "Successfully wrote 1 bytes to to-dir/n",
+        ("d/n", Some("x")),
+    ),
+    (
+        r#"{"path":"dangling","content":"x"}"#,
+        "Successfully wrote 1 bytes to dangling",
+        ("made/by/link", Some("x")),
+    ),
+    // What is shorter leaves nothing of what was there, and other names of a file stay its names.
+    (r#"{"path":"f","content":"x"}"#, "Successfully wrote 1 bytes to f", ("link", Some("x"))),
+    (
+        r#"{"path":"f","content":"x"}"#,
+        "Successfully wrote 1 bytes to f",
+        ("second-name", Some("x")),
+    ),
+    // Failures, in the words of Node.
+    (
+        r#"{"path":"d","content":"x"}"#,
+        "Error: Failed to write file: Error: EISDIR: illegal operation on a directory, open '{ws}/d'",
+        NOTHING,
+    ),
+    (
+        r#"{"path":"d/../d/","content":"x"}"#,
+        "Error: Failed to write file: Error: EISDIR: illegal operation on a directory, open '{ws}/d/../d/'",
+        NOTHING,
+    ),
+    (
+        r#"{"path":".","content":"x"}"#,
+        "Error: Failed to write file: Error: EISDIR: illegal operation on a directory, open '{ws}/.'",
+        NOTHING,
+    ),
+    // In Node's words the making of the directory fails, with EEXIST.
+    (
+        r#"{"path":"f/n","content":"x"}"#,
+        "Error: Failed to write file: Error: ENOTDIR: not a directory, open '{ws}/f/n'",
+        OLD,
+    ),
+    (
+        r#"{"path":"fifo","content":"x"}"#,
+        "Error: Failed to write file: not a regular file (fifo)",
+        OLD,
+    ),
+    ("\"n\"", "Error: Tool arguments must be a JSON object", NOTHING),
+];
+
 #[test]
 fn write_file_keeps_its_contract() {
-    let is_dir = "Error: Failed to write file: Error: EISDIR: illegal operation on a directory, open '{ws}/d'";
-    let rows: &[(&str, &str, After<'_>)] = &[
-        // Every name of the path, and only one of the content.
-        (r#"{"path":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
-        (r#"{"file":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
-        (r#"{"filepath":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
-        (r#"{"file_path":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
-        (r#"{"filename":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
-        (r#"{"path":"n","text":"x"}"#, NO_CONTENT, NOTHING),
-        (r#"{"path":"n","contents":"x"}"#, NO_CONTENT, NOTHING),
-        (r#"{"path":"n","content":5}"#, NO_CONTENT, NOTHING),
-        (r#"{"path":"n","content":null}"#, NO_CONTENT, NOTHING),
-        (r#"{"path":"n","content":["x"]}"#, NO_CONTENT, NOTHING),
-        (r#"{"path":"n"}"#, NO_CONTENT, NOTHING),
-        // Empty and blank content is content.
-        (r#"{"path":"f","content":""}"#, "Successfully wrote 0 bytes to f", ("f", Some(""))),
-        (r#"{"path":"f","content":" \n"}"#, "Successfully wrote 2 bytes to f", ("f", Some(" \n"))),
-        // Path, then content, then where it leads.
-        ("{}", NO_PATH, NOTHING),
-        (r#"{"content":"x"}"#, NO_PATH, NOTHING),
-        (r#"{"path":"../n"}"#, NO_CONTENT, NOTHING),
-        (r#"{"path":"../n","content":"x"}"#, ESCAPES, NOTHING),
-        // Bytes of UTF-8 are counted, and nothing in the content is changed.
-        (
-            r#"{"path":"n","content":"é🦆\r\n\u0000\ufeff\u2028"}"#,
-            "Successfully wrote 15 bytes to n",
-            ("n", Some("é🦆\r\n\0\u{feff}\u{2028}")),
-        ),
-        // The path is told as it was given; what is missing on the way is made.
-        (
-            r#"{"path":"./a/../b/c/n","content":"x"}"#,
-            "Successfully wrote 1 bytes to ./a/../b/c/n",
-            ("b/c/n", Some("x")),
-        ),
-        (r#"{"path":"{ws}/n","content":"x"}"#, "Successfully wrote 1 bytes to {ws}/n", X),
-        (
-            r#"{"path":"~/n","content":"x"}"#,
-            "Successfully wrote 1 bytes to ~/n",
-            ("~/n", Some("x")),
-        ),
-        (
-            r#"{"path":"d/n","content":"x"}"#,
-            "Successfully wrote 1 bytes to d/n",
-            ("d/n", Some("x")),
-        ),
-        (r#"{"path":"-n","content":"x"}"#, "Successfully wrote 1 bytes to -n", ("-n", Some("x"))),
-        // Through links, to where they lead, also where nothing is yet; never over them.
-        (
-            r#"{"path":"link","content":"x"}"#,
-            "Successfully wrote 1 bytes to link",
-            ("second-name", Some("x")),
-        ),
-        (
-            r#"{"path":"to-dir/n","content":"x"}"#,
-            "Successfully wrote 1 bytes to to-dir/n",
-            ("d/n", Some("x")),
-        ),
-        (
-            r#"{"path":"dangling","content":"x"}"#,
-            "Successfully wrote 1 bytes to dangling",
-            ("made/by/link", Some("x")),
-        ),
-        // What is shorter leaves nothing of what was there, and other names of a file stay its names.
-        (r#"{"path":"f","content":"x"}"#, "Successfully wrote 1 bytes to f", ("link", Some("x"))),
-        (
-            r#"{"path":"f","content":"x"}"#,
-            "Successfully wrote 1 bytes to f",
-            ("second-name", Some("x")),
-        ),
-        // Failures, in the words of Node.
-        (r#"{"path":"d","content":"x"}"#, is_dir, NOTHING),
-        (r#"{"path":"d/../d/","content":"x"}"#, &is_dir.replace("/d'", "/d/../d/'"), NOTHING),
-        (
-            r#"{"path":".","content":"x"}"#,
-            "Error: Failed to write file: Error: EISDIR: illegal operation on a directory, open '{ws}/.'",
-            NOTHING,
-        ),
-        // In Node's words the making of the directory fails, with EEXIST.
-        (
-            r#"{"path":"f/n","content":"x"}"#,
-            "Error: Failed to write file: Error: ENOTDIR: not a directory, open '{ws}/f/n'",
-            OLD,
-        ),
-        (
-            r#"{"path":"fifo","content":"x"}"#,
-            "Error: Failed to write file: not a regular file (fifo)",
-            OLD,
-        ),
-        ("\"n\"", "Error: Tool arguments must be a JSON object", NOTHING),
-    ];
-    check_changes(&SETUP, "write_file", rows);
+    check_changes(&SETUP, "write_file", ROWS);
 }
 
 /// As in the Node daemon. Our own method takes arguments as JSON, and there a half is refused with its line.

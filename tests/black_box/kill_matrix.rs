@@ -1,0 +1,133 @@
+//! Whatever a command starts, and however its call ends: nothing of it is left. Every way to get away from a
+//! shell, against every way to end.
+
+use crate::harness::{Daemon, Session, wait_for, wait_within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// What one row starts, with `MARK` in the argument list of each process that must not survive, and how
+/// many of them there are.
+const WAYS: &[(&str, usize, &str)] = &[
+    ("background", 1, "(exec -a MARK sleep 1000) &"),
+    ("own session", 1, "setsid bash -c 'exec -a MARK sleep 1000' &"),
+    ("double fork", 1, "( ( exec -a MARK sleep 1000 & ) & )"),
+    ("daemon", 1, "setsid bash -c '(exec -a MARK sleep 1000 </dev/null >/dev/null 2>&1) & exit' &"),
+    ("nohup", 1, "nohup bash -c 'exec -a MARK sleep 1000' >/dev/null 2>&1 &"),
+    ("disowned", 1, "bash -c 'exec -a MARK sleep 1000' & disown"),
+    ("ignores TERM", 1, "bash -c 'trap \"\" TERM INT HUP; while :; do sleep 0.05; done' MARK &"),
+    ("stopped", 1, "bash -c 'kill -STOP $$; sleep 1000' MARK &"),
+    ("stopped, own session", 1, "setsid bash -c 'kill -STOP $$; sleep 1000' MARK &"),
+    ("no environment", 1, "env -i setsid bash -c 'exec -a MARK sleep 1000' &"),
+    ("holds the pipes", 1, "setsid bash -c 'exec -a MARK sleep 1000' 0<&0 &"),
+    (
+        "tree of 200",
+        200,
+        "for i in {1..20}; do (for j in {1..10}; do (exec -a MARK sleep 1000) & done; wait) & done",
+    ),
+];
+
+/// How long anything may survive the end of its call, its worker or its supervisor.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// How a call ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Normally,
+    ByDeadline,
+    ByAbort,
+    WithWorker,
+    WithSupervisor,
+}
+
+/// Processes that still run with `mark` in their arguments. One that has ended and is not reaped has none.
+fn marked(mark: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").expect("list processes");
+    let is_marked = |entry: std::io::Result<std::fs::DirEntry>| {
+        let arguments = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;
+        // The shell of the call names it as well, inside of a longer argument.
+        arguments.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()).then_some(())
+    };
+    processes.filter_map(is_marked).count()
+}
+
+/// Runs one cell and gives the time until nothing was left.
+fn cell(daemon: &mut Daemon, way: &(&str, usize, &str), end: End, mark: &str) -> Duration {
+    let (name, n, script) = way;
+    let script = script.replace("MARK", mark);
+    let wire = daemon.wire();
+    // A session of its own: one whose workers keep dying is given up.
+    let repo = daemon.repo(mark);
+    let session: Session<'_> = wire.attach(repo.path());
+    let started =
+        format!("until [ $(grep -lszx -- {mark} /proc/[0-9]*/cmdline | wc -l) -ge {n} ]; do sleep 0.02; done");
+    let rest = if end == End::Normally { "true" } else { "sleep 1000" };
+    let command = format!("{script}\n{started}\n{rest}");
+    let timeout_ms = if end == End::ByDeadline { 1500 } else { 30_000 };
+    let call = session.begin("bash", json!({"command": command, "timeout_ms": timeout_ms}));
+    if !matches!(end, End::Normally | End::ByDeadline) {
+        wait_for("everything to run", || (*n <= marked(mark)).then_some(()));
+    }
+    let begin = Instant::now();
+    let text = match end {
+        End::Normally | End::ByDeadline => call.text(),
+        End::ByAbort => {
+            wire.request("abort", json!({"sessionId": session.id}));
+            call.text()
+        }
+        End::WithWorker => {
+            kill(Pid::from_raw(session.pid("pid")), Signal::SIGKILL).expect("kill the worker");
+            call.text()
+        }
+        End::WithSupervisor => {
+            daemon.signal(Signal::SIGKILL);
+            daemon.wait();
+            String::new()
+        }
+    };
+    let begin = if matches!(end, End::Normally | End::ByDeadline) { Instant::now() } else { begin };
+    let what = format!("nothing to be left of '{name}' ({end:?}): {text}");
+    wait_within(LIMIT, &what, || (marked(mark) == 0).then_some(()));
+    begin.elapsed()
+}
+
+fn column(end: End) {
+    let mut daemon = Daemon::start();
+    let mut slowest = Duration::ZERO;
+    for (n, way) in WAYS.iter().enumerate() {
+        let mark = format!("quackd-mark-{}-{end:?}-{n}", std::process::id());
+        slowest = slowest.max(cell(&mut daemon, way, end, &mark));
+        if end == End::WithSupervisor {
+            daemon.boot();
+        }
+    }
+    // For whoever runs it with `--nocapture`.
+    drop(writeln!(std::io::stderr(), "{end:?}: empty after {slowest:?} at most"));
+}
+
+#[test]
+fn nothing_survives_a_call_that_ends_normally() {
+    column(End::Normally);
+}
+
+#[test]
+fn nothing_survives_a_call_that_ends_by_its_deadline() {
+    column(End::ByDeadline);
+}
+
+#[test]
+fn nothing_survives_a_call_that_is_aborted() {
+    column(End::ByAbort);
+}
+
+#[test]
+fn nothing_survives_a_worker_that_is_killed() {
+    column(End::WithWorker);
+}
+
+#[test]
+fn nothing_survives_a_supervisor_that_is_killed() {
+    column(End::WithSupervisor);
+}
