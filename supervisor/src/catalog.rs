@@ -171,7 +171,7 @@ fn checked_name(name: String, taken: &HashSet<String>) -> Result<String, MethodE
     let is_plain = !name.trim().is_empty()
         && name.trim().len() == name.len()
         && name.chars().count() <= MAX_NAME_CHARS
-        && !name.chars().any(char::is_control);
+        && !name.chars().any(|c| c.is_control() || is_invisible(c));
     if !is_plain {
         return Err(MethodError::BadName);
     }
@@ -179,6 +179,15 @@ fn checked_name(name: String, taken: &HashSet<String>) -> Result<String, MethodE
         return Err(MethodError::NameTaken(name));
     }
     Ok(name)
+}
+
+/// Characters that nobody sees and that turn the direction of others: two names could look alike, or one
+/// like another.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    )
 }
 
 /// `duck-<n>`, counting on from how many there are; a number that a deleted session has left is not

@@ -85,7 +85,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, caller: Caller, outbox: Outbox) 
                     drop(slot);
                 });
                 // Its first step is taken before the next line is looked at: an `abort` that follows
-                // a call finds the call.
+                // a call finds the call, unless the call had to look for its session's directory first.
                 tokio::task::yield_now().await;
                 Ok(())
             }

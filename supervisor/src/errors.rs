@@ -116,8 +116,10 @@ pub(crate) enum CallError {
     ShuttingDown,
     /// The daemon stopped before the call had ended.
     CutShort,
-    /// The session was deleted before the call had ended, or while it waited.
+    /// The session was deleted before the call had ended.
     Deleted,
+    /// The session was deleted; the call was not sent.
+    SessionGone,
 }
 
 impl CallError {
@@ -141,6 +143,7 @@ impl CallError {
             Self::TooLong => "Error: Tool arguments are too long".to_owned(),
             Self::Aborted => format!("Error: {tool} was aborted"),
             Self::ShuttingDown => "Error: Daemon is shutting down".to_owned(),
+            Self::SessionGone => "Error: Session was deleted".to_owned(),
             Self::Deleted => {
                 format!(
                     "Error: Session was deleted during {tool}. It may have run; it was not retried."

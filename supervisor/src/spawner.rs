@@ -146,6 +146,8 @@ impl Spawner {
 pub(crate) fn serve_blocking(jobs: &Jobs, children: &Children, metrics: &Arc<Metrics>) {
     // Children that came with the program that became this daemon are not ours to end.
     let mut live = children_blocking();
+    // Those of them that serve a session, and are limited in number.
+    let mut workers = BTreeSet::new();
     let mut is_swept = true;
     loop {
         let job = match is_swept {
@@ -156,7 +158,13 @@ pub(crate) fn serve_blocking(jobs: &Jobs, children: &Children, metrics: &Arc<Met
             Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => is_swept = sweep(&live, metrics),
             Ok(Job::Spawn { verb, stdin, answer }) => {
-                let spawned = children.spawn(verb, stdin, &mut live);
+                let spawned = children.spawn(verb, stdin, workers.len());
+                if let Ok(child) = &spawned {
+                    live.insert(child.process.pid());
+                    if verb == WORKER {
+                        workers.insert(child.process.pid());
+                    }
+                }
                 // The actor that asked may be gone; then the worker sees its channel close and ends.
                 answer.send(spawned).ok();
             }
@@ -166,6 +174,7 @@ pub(crate) fn serve_blocking(jobs: &Jobs, children: &Children, metrics: &Arc<Met
                     None
                 });
                 live.remove(&process.pid());
+                workers.remove(&process.pid());
                 is_swept = sweep(&live, metrics);
                 answer.send(exit).ok();
             }
@@ -199,7 +208,7 @@ pub(crate) struct Children {
     pub(crate) exe: SelfExe,
     /// What workers are started through, if not directly.
     pub(crate) launcher: Option<Launcher>,
-    /// Most that may live at the same time.
+    /// Most workers that may live at the same time.
     pub(crate) max_live: usize,
 }
 
@@ -208,16 +217,17 @@ impl Children {
         &self,
         verb: &'static str,
         stdin: OwnedFd,
-        live: &mut BTreeSet<u32>,
+        n_workers: usize,
     ) -> Result<SpawnedWorker, SpawnFailure> {
-        if self.max_live <= live.len() {
+        if verb != WORKER {
+            return Ok(spawn_worker_blocking(&self.exe, &[verb], stdin)?);
+        }
+        if self.max_live <= n_workers {
             return Err(SpawnFailure::TooManyWorkers(self.max_live));
         }
-        let worker = match &self.launcher {
-            Some(launcher) if verb == WORKER => spawn_launched_blocking(launcher, &[verb], stdin)?,
-            _ => spawn_worker_blocking(&self.exe, &[verb], stdin)?,
-        };
-        live.insert(worker.process.pid());
-        Ok(worker)
+        Ok(match &self.launcher {
+            Some(launcher) => spawn_launched_blocking(launcher, &[verb], stdin)?,
+            None => spawn_worker_blocking(&self.exe, &[verb], stdin)?,
+        })
     }
 }

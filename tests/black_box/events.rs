@@ -112,7 +112,7 @@ fn a_call_that_prints_nothing_for_long_has_a_start_and_an_end_only() {
     let session = wire.attach(repo.path());
     let (follower, _) = follow(&daemon, &session, &Value::Null);
     assert_eq!(session.call("read_file", json!("README.md")), "# A repository\n");
-    session.bash("echo quick");
+    session.bash("true");
     let refused = session.call("dance", json!({}));
     let events = [
         follower.events_until("tool_execution_end"),
@@ -408,4 +408,30 @@ fn a_tool_name_without_end_costs_no_follower_its_place() {
     assert_eq!(session.call("dance", json!({})), "Error: Unknown tool 'dance'");
     let events = follower.events_until("tool_execution_end");
     assert_eq!(events[0]["data"]["toolName"], "dance", "what was refused at the door is no event");
+}
+
+#[test]
+fn a_call_that_prints_a_little_is_seen_beside_others_that_flood() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let (follower, _) = follow(&daemon, &session, &Value::Null);
+    let flood = "timeout -s KILL 3 cat /dev/zero; true";
+    let floods: Vec<_> = (0..12).map(|_| session.begin("bash", json!(flood))).collect();
+    let quiet =
+        session.begin("bash", json!("for i in 1 2 3 4 5 6; do echo quiet $i; sleep 0.4; done"));
+    let text = quiet.text();
+    let mut n_seen = 0;
+    loop {
+        let event = follower.event();
+        let is_quiet =
+            event["data"]["args"]["command"].as_str().is_some_and(|c| c.starts_with("for"));
+        n_seen += usize::from(is_quiet && event["event"] == "tool_execution_update");
+        if is_quiet && event["event"] == "tool_execution_end" {
+            break;
+        }
+    }
+    assert!(3 <= n_seen, "{n_seen} updates of {text}");
+    floods.into_iter().for_each(|flood| drop(flood.text()));
 }

@@ -61,8 +61,9 @@ fn cell(daemon: &mut Daemon, way: &(&str, usize, &str), end: End, mark: &str) ->
     // A session of its own: one whose workers keep dying is given up.
     let repo = daemon.repo(mark);
     let session: Session<'_> = wire.attach(repo.path());
-    let started =
-        format!("until [ $(grep -lszx -- {mark} /proc/[0-9]*/cmdline | wc -l) -ge {n} ]; do sleep 0.02; done");
+    let started = format!(
+        "until [ $(grep -lszx -- {mark} /proc/[0-9]*/cmdline | wc -l) -ge {n} ]; do sleep 0.02; done"
+    );
     let rest = if end == End::Normally { "true" } else { "sleep 1000" };
     let command = format!("{script}\n{started}\n{rest}");
     let timeout_ms = if end == End::ByDeadline { 1500 } else { 30_000 };

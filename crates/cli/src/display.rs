@@ -4,9 +4,15 @@
 
 use std::fmt::Write;
 
-/// `text` on one line and without control characters.
+/// `text` on one line, without control characters and what turns its direction.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || is_direction(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Characters that turn the direction of what stands after them: a line could be made to read as
+/// another one.
+pub(crate) fn is_direction(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The first line of `text`, plain, at most `max_chars` characters long.

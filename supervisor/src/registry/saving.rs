@@ -55,7 +55,9 @@ pub(super) async fn kept(saved: Option<Saved>) -> Result<(), MethodError> {
 impl Registry {
     /// Whether memory and disk differ, and could be made the same.
     pub(super) fn is_unsaved(&self) -> bool {
-        *self.metadata != *self.durable.metadata && matches!(self.saving_to, Saving::To(_))
+        let differs =
+            *self.metadata != *self.durable.metadata || *self.state != *self.durable.state;
+        differs && matches!(self.saving_to, Saving::To(_))
     }
 
     /// Waits for what was changed to be durable, or for a change of somebody else that is on its way.

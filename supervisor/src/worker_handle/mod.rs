@@ -172,7 +172,7 @@ impl Ending {
     pub(super) fn refusal(self) -> CallError {
         match self {
             Self::Shutdown => CallError::ShuttingDown,
-            Self::Deleted => CallError::Deleted,
+            Self::Deleted => CallError::SessionGone,
         }
     }
 

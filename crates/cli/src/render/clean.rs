@@ -1,6 +1,8 @@
 //! Text from a command or a model as a terminal may show it: nothing in it steers anything. Used by the
 //! renderer for everything that an event brings.
 
+use crate::display::is_direction;
+
 /// Longest escape sequence that is taken out as a whole; what is longer is not one.
 const MAX_SEQUENCE: usize = 64;
 
@@ -94,12 +96,6 @@ fn plain(c: char, out: &mut String) -> State {
         c => out.push(c),
     }
     State::Text
-}
-
-/// Characters that turn the direction of what stands after them: a line could be made to read as
-/// another one.
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -43,16 +43,20 @@ pub(crate) async fn state_of(client: &Client, session: String) -> Result<StateDa
 async fn existing(client: &Client, path: &str) -> anyhow::Result<String> {
     let data: WorkspacesData = client.request("workspaces", json!({}), REPLY_TIMEOUT).await?;
     let workspace = data.workspaces.iter().find(|workspace| workspace.path == path);
-    let session = workspace.and_then(first_session);
+    let session = workspace.and_then(preferred_session);
     session.ok_or_else(|| {
         let path = display::plain(path);
         anyhow::anyhow!("{path} has no session; `quack` or `quack new` makes one")
     })
 }
 
-/// The session that `attach` would give: the first that was made.
-fn first_session(workspace: &WorkspaceInfo) -> Option<String> {
-    workspace.sessions.first().map(|session| session.id.0.clone())
+/// The session that `attach` would give: the one that was last active, else the first.
+fn preferred_session(workspace: &WorkspaceInfo) -> Option<String> {
+    let last = workspace.last_active_session_id.as_ref();
+    let mut sessions = workspace.sessions.iter();
+    let session =
+        sessions.clone().find(|session| Some(&session.id) == last).or_else(|| sessions.next());
+    session.map(|session| session.id.0.clone())
 }
 
 fn lines(data: &StateData) -> String {

@@ -8,7 +8,7 @@ use crate::output::Output;
 use anyhow::Context;
 use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::limits::{
-    DEADLINE_GRACE, DEADLINE_SLACK, DEFAULT_TOOL_DEADLINE, MAX_LINE_BYTES, WORKER_READY_WAIT,
+    DEADLINE_GRACE, DEADLINE_SLACK, MAX_LINE_BYTES, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
 };
 use serde_json::Value;
 use std::io::Read;
@@ -38,7 +38,8 @@ pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit>
         timeout_ms: deadline_ms,
     };
     let daemon = start_and_connect(output).await?;
-    let patience = patience(args.timeout.unwrap_or(DEFAULT_TOOL_DEADLINE));
+    // The daemon's configuration may give more time than we know of.
+    let patience = patience(args.timeout.unwrap_or(MAX_TOOL_DEADLINE));
     let result: ToolResult = daemon.client.request("quack.tool", params, patience).await?;
     if output.is_json() {
         output.document(&result)?;

@@ -14,15 +14,17 @@ use quackd_protocol::client::{Check, CheckStatus, DoctorData, DoctorParams};
 use std::time::Duration;
 
 /// The order in which checks are shown. Those that are not named here come after them.
-const ORDER: [&str; 10] = [
+const ORDER: [&str; 12] = [
     "daemon",
     "socket",
     "config",
     "log",
     "metadata",
+    "state",
     "sandbox",
     "environment",
     "providers",
+    "web_search",
     "sessions",
     "remote",
 ];
