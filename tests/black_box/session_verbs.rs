@@ -40,7 +40,7 @@ fn a_session_is_made_chosen_looked_at_and_deleted() {
         (&json!(id), &json!(true), &json!("absent"))
     );
     let shown = daemon.quack(&["state", "-C", dir]).ok();
-    assert!(shown.starts_with("duck-1  ") && shown.contains("\nworker      "), "{shown}");
+    assert!(shown.starts_with("duck-3  ") && shown.contains("\nworker      "), "{shown}");
 
     let deleted = daemon.quack(&["delete", "review", "--yes"]).ok();
     assert_eq!(deleted, "Deleted review.\n");

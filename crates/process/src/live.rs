@@ -4,9 +4,11 @@
 use quackd_protocol::limits::MAX_SHOWN_BYTES;
 use tokio::sync::watch;
 
-/// Bytes kept for a watcher that is behind: the newest ones. With the up to three bytes of a character that
-/// the piece before ended in, they are what one update may hold.
-pub const LIVE_BYTES: usize = MAX_SHOWN_BYTES - 3;
+/// Bytes kept for a watcher that is behind: the newest ones. A person reads no faster, and with the up to
+/// three bytes of a character that the piece before ended in they fit into one update.
+pub const LIVE_BYTES: usize = 8 * 1024;
+
+const _: () = assert!(LIVE_BYTES + 3 <= MAX_SHOWN_BYTES, "one update holds what is kept");
 
 /// Both streams of one command in the order in which they were read. Clones share one buffer of at most
 /// [`LIVE_BYTES`].
@@ -92,11 +94,11 @@ mod tests {
         live.push(&long);
         live.push(b"end");
         let piece = live.take();
-        assert_eq!((piece.bytes.len(), piece.omitted, piece.total), (LIVE_BYTES, 7, 16_395));
+        assert_eq!((piece.bytes.len(), piece.omitted, piece.total), (LIVE_BYTES, 7, 8199));
         assert!(piece.bytes.ends_with(b"xend"));
         live.push(&[long, b"tail".into()].concat());
         let piece = live.take();
-        assert_eq!((piece.bytes.len(), piece.omitted, piece.total), (LIVE_BYTES, 4, 32_780));
+        assert_eq!((piece.bytes.len(), piece.omitted, piece.total), (LIVE_BYTES, 4, 16_395));
     }
 
     #[tokio::test]

@@ -214,8 +214,10 @@ pub struct ToolUpdate {
     pub call_id: CallId,
     /// What came since the last update, a JSON string.
     pub delta: Box<RawValue>,
-    /// The beginning of the whole output, a JSON string that only grows.
-    pub partial: Box<RawValue>,
+    /// The beginning of the whole output, a JSON string that only grows. Absent once it is full and was
+    /// said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Box<RawValue>>,
     /// Bytes of output until now.
     pub total_bytes: u64,
     /// Bytes that came since the last update and are not in `delta`.

@@ -24,7 +24,8 @@ pub struct Update {
     /// The newest text.
     pub delta: String,
     /// The beginning of the whole output; grows up to [`MAX_SHOWN_BYTES`] and never changes what it said.
-    pub partial: String,
+    /// `None` once it is full and was said.
+    pub partial: Option<String>,
     /// Bytes of output until now.
     pub total_bytes: u64,
     /// Bytes that came since the last update and are not in `delta`, before it.
@@ -89,28 +90,30 @@ impl LiveText {
             self.carry = bytes.split_off(bytes.len() - unfinished(&bytes));
         }
         let delta = String::from_utf8_lossy(&bytes).into_owned();
-        self.grow(&delta);
+        let has_grown = self.grow(&delta);
         Update {
             delta,
-            partial: self.partial.clone(),
+            partial: has_grown.then(|| self.partial.clone()),
             total_bytes: piece.total,
             omitted_bytes: omitted,
         }
     }
 
-    fn grow(&mut self, delta: &str) {
+    /// Returns whether there is anything new.
+    fn grow(&mut self, delta: &str) -> bool {
         if self.is_full {
-            return;
+            return false;
         }
         let room = MAX_SHOWN_BYTES - self.partial.len();
         let fits = delta.floor_char_boundary(room);
         self.partial.push_str(delta.get(..fits).unwrap_or_default());
         self.is_full = fits < delta.len();
+        fits != 0
     }
 }
 
 /// Bytes at the end that may be the beginning of a character.
-fn unfinished(bytes: &[u8]) -> usize {
+pub(crate) fn unfinished(bytes: &[u8]) -> usize {
     match bytes.utf8_chunks().last() {
         Some(last) if matches!(str::from_utf8(last.invalid()), Err(e) if e.error_len().is_none()) => {
             last.invalid().len()
@@ -167,17 +170,18 @@ mod tests {
     #[test]
     fn the_beginning_only_grows_and_stops_at_its_limit_or_at_a_gap() {
         let mut text = text();
-        assert_eq!(text.next(piece(b"one ", 0), false).partial, "one ");
-        assert_eq!(text.next(piece(b"two ", 0), false).partial, "one two ");
+        let partial = |update: Update| update.partial.unwrap();
+        assert_eq!(partial(text.next(piece(b"one ", 0), false)), "one ");
+        assert_eq!(partial(text.next(piece(b"two ", 0), false)), "one two ");
         let after_gap = text.next(piece(b"four", 5), false);
         assert_eq!((after_gap.delta.as_str(), after_gap.omitted_bytes), ("four", 5));
-        assert_eq!(after_gap.partial, "one two ");
+        assert_eq!(after_gap.partial, None, "nothing new");
 
         let mut text = self::text();
         let long = "é".repeat(MAX_SHOWN_BYTES);
         let update = text.next(piece(&[b"x", long.as_bytes()].concat(), 0), false);
-        assert_eq!(update.partial.len(), MAX_SHOWN_BYTES - 1);
-        assert_eq!(text.next(piece(b"y", 0), false).partial, update.partial);
+        assert_eq!(update.partial.unwrap().len(), MAX_SHOWN_BYTES - 1);
+        assert_eq!(text.next(piece(b"y", 0), false).partial, None);
     }
 
     #[test]
@@ -186,7 +190,7 @@ mod tests {
             let mut text = text();
             drop(text.next(piece(b"\xf0\x9f\x98", 0), false));
             let update = text.next(piece(&filling.repeat(LIVE_BYTES), 0), true);
-            for shown in [update.delta, update.partial] {
+            for shown in [update.delta, update.partial.unwrap()] {
                 let json = serde_json::to_string(&shown).unwrap();
                 assert!(json.len() <= MAX_SHOWN_JSON_BYTES, "{filling:?}: {}", json.len());
             }

@@ -58,7 +58,7 @@ impl Events {
             tool_name: &call.tool,
             args: call.arguments(),
             partial_result: ToolContent {
-                content: vec![TextBlock::new(&update.partial)],
+                content: update.partial.as_deref().map(TextBlock::new).into_iter().collect(),
                 details: UpdateDetails {
                     total_bytes: update.total_bytes,
                     omitted_bytes: update.omitted_bytes,

@@ -238,7 +238,9 @@ fn is_shown_text(text: &RawValue) -> bool {
 }
 
 fn is_update_of(update: &ToolUpdate, call_id: &CallId) -> bool {
-    update.call_id == *call_id && is_shown_text(&update.delta) && is_shown_text(&update.partial)
+    update.call_id == *call_id
+        && is_shown_text(&update.delta)
+        && update.partial.as_deref().is_none_or(is_shown_text)
 }
 
 /// The link has ended: the worker is gone, or broke the protocol.

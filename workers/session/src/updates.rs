@@ -90,7 +90,7 @@ pub(crate) fn frame(call_id: &CallId, update: Update) -> Option<ToolUpdate> {
     Some(ToolUpdate {
         call_id: call_id.clone(),
         delta: to_raw_value(&delta).ok()?,
-        partial: to_raw_value(&partial).ok()?,
+        partial: partial.map(|partial| to_raw_value(&partial)).transpose().ok()?,
         total_bytes,
         omitted_bytes,
     })

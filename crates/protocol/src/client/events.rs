@@ -128,7 +128,7 @@ pub struct ToolExecutionUpdate<'a> {
     /// As in the start.
     pub args: &'a RawValue,
     /// The beginning of the output: it grows with each update until it is full, and never changes
-    /// what it said. For clients that print what is new in it.
+    /// what it said; then it is left out. For clients that print what is new in it.
     pub partial_result: ToolContent<'a, UpdateDetails>,
     /// What came since the last update, as a JSON string. For clients that show everything.
     pub delta: &'a RawValue,
