@@ -16,10 +16,14 @@ fn the_state_directory_and_the_socket_are_private() {
     assert_eq!(mode(&daemon.app()), 0o700);
     assert_eq!(mode(&daemon.socket()), 0o600);
     for file in ["quackd.lock", "duck-daemon.log", "duck-daemon.pid"] {
+        // The last one is written when the first client may be there already.
+        wait_for(file, || daemon.app().join(file).exists().then_some(()));
         assert_eq!(mode(&daemon.app().join(file)) & 0o077, 0, "{file}");
     }
-    let pid = std::fs::read_to_string(daemon.app().join("duck-daemon.pid")).unwrap();
-    assert_eq!(pid, daemon.pid().to_string());
+    wait_for("its process id", || {
+        let pid = std::fs::read_to_string(daemon.app().join("duck-daemon.pid")).unwrap();
+        (pid == daemon.pid().to_string()).then_some(())
+    });
 }
 
 #[test]

@@ -431,10 +431,12 @@ fn a_call_that_prints_a_little_is_seen_beside_others_that_flood() {
     let mut n_seen = 0;
     loop {
         let event = follower.event();
-        let is_quiet =
-            event["data"]["args"]["command"].as_str().is_some_and(|c| c.starts_with("for"));
-        n_seen += usize::from(is_quiet && event["event"] == "tool_execution_update");
-        if is_quiet && event["event"] == "tool_execution_end" {
+        let data = &event["data"];
+        if data["delta"].as_str().is_some_and(|delta| delta.contains("quiet")) {
+            n_seen += 1;
+        }
+        let text = data["result"]["content"][0]["text"].as_str();
+        if text.is_some_and(|text| text.contains("quiet 6")) {
             break;
         }
     }
