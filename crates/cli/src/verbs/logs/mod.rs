@@ -1,6 +1,6 @@
 //! `quack logs`: the daemon's log for a person, or as it is for a script. Works without a daemon.
 //!
-//! [`tail`] reads the files, [`line`] makes a line readable.
+//! [`tail`] reads the files, [`mod@line`] makes a line readable.
 //!
 //! With `-f` the file is looked at five times a second. A watcher of the kernel's would need a directory
 //! watch for the rotation, an instance of which each user has few, and works on no network file system;
