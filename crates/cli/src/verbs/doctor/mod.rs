@@ -156,8 +156,8 @@ mod tests {
             ("socket", "/s"),
             ("config", "broken"),
             ("metadata", "mm"),
-            ("sessions", "1 running"),
             ("state", "/d"),
+            ("sessions", "1 running"),
             ("other", "o"),
         ];
         assert_eq!(shown, expected);
