@@ -110,6 +110,11 @@ mod tests {
             ("bash", "ls", Err(NotJson)),
             ("bash", r#"{"command":"ls"} x"#, Err(NotJson)),
             ("bash", r#"{"command":}"#, Err(NotJson)),
+            (
+                "bash",
+                r#"{"x":191110000000000000000000000012530737599811673130e38}"#,
+                Ok(r#"{"x":1.9111e+85}"#),
+            ),
             ("bash", r#""a\ud83e""#, Ok("{\"command\":\"a\u{fffd}\"}")),
             ("bash", r#""\ud83e\udd86""#, Ok(r#"{"command":"🦆"}"#)),
         ];
