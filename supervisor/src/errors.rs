@@ -2,6 +2,7 @@
 //!
 //! Texts that clients depend on stand in the protocol specification; the others are free.
 
+use crate::worker_handle::RunningWork;
 use quackd_home::WorkspaceError;
 use quackd_protocol::limits::MAX_NAME_CHARS;
 use quackd_store::StoreError;
@@ -23,7 +24,7 @@ pub(crate) enum MethodError {
     #[error("Workspace not found for session: {0}")]
     WorkspaceNotFound(String),
     #[error("Session is busy: {}; end with force", running(*.0))]
-    SessionBusy(usize),
+    SessionBusy(RunningWork),
     #[error("Session name must be 1 to {MAX_NAME_CHARS} printable characters")]
     BadName,
     #[error("A session of this name exists already in the workspace: {0}")]
@@ -58,8 +59,16 @@ pub(crate) enum MethodError {
     Overloaded,
 }
 
-fn running(calls: usize) -> String {
-    if calls == 1 { "1 call is running".to_owned() } else { format!("{calls} calls are running") }
+fn running(work: RunningWork) -> String {
+    let count = |n: usize, what: &str| match n {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        n => Some(format!("{n} {what}s")),
+    };
+    let parts = [count(work.calls, "call"), count(work.jobs, "background job")];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let verb = if work.calls + work.jobs == 1 { "is" } else { "are" };
+    format!("{} {verb} running", parts.join(" and "))
 }
 
 /// A library's error as a client reads it: with its causes, and a capital.

@@ -103,6 +103,12 @@ fn a_worker_that_says_more_than_it_may_is_ended() {
         (update, 9, "protocol error: an update without a credit"),
         (search, 1, "protocol error: a web search without a call"),
         (r#"{"pong":{"seq":77}}"#, 1, "protocol error: a pong without a ping"),
+        (r#"{"jobs":{"running":[]}}"#, 7, "protocol error: too many reports on jobs"),
+        (
+            r#"{"jobs":{"running":[{"id":"an-id-of-more-than-thirty-two-bytes","command":"x"}]}}"#,
+            1,
+            "protocol error: a job of too many words",
+        ),
         (r#"{"warning":{"text":"w"}}"#, 1001, "protocol error: too many warnings"),
         (
             r#"{"tool_finished":{"call_id":"5","text":"x"}}"#,

@@ -25,6 +25,7 @@ mod events;
 mod file_tools;
 mod follow_verb;
 mod hostile_workers;
+mod jobs;
 mod kill_matrix;
 mod login_environment;
 mod logs_verb;

@@ -54,6 +54,9 @@ pub struct SpillTarget {
     pub max_files: usize,
     /// Bytes of both streams together above which the file is written, at most 1 MiB.
     pub threshold: usize,
+    /// Whether each piece is written when it comes, for those who read the file meanwhile. Otherwise some are
+    /// gathered first.
+    pub at_once: bool,
 }
 
 /// What ended a command.
@@ -84,6 +87,11 @@ pub struct Finished {
     /// Processes that still ran when the shell had ended by itself, and were killed. Always 0 after a
     /// deadline or an abort, and outside Linux, where they are killed by group but cannot be counted.
     pub background_ended: u32,
+    /// Processes that ran when the command was stopped, its shell among them. 0 if it ended by itself, and
+    /// outside Linux.
+    pub stopped: u32,
+    /// Whether it is known that nothing is left. False if something hangs in the kernel, and outside Linux.
+    pub is_gone: bool,
     /// Time from the call to the end of the shell, its processes and its output.
     pub duration: Duration,
     /// The file with the whole output, if it was long and could be written.

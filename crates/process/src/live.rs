@@ -11,9 +11,12 @@ pub const LIVE_BYTES: usize = 8 * 1024;
 const _: () = assert!(LIVE_BYTES + 3 <= MAX_SHOWN_BYTES, "one update holds what is kept");
 
 /// Both streams of one command in the order in which they were read. Clones share one buffer of at most
-/// [`LIVE_BYTES`].
+/// [`LIVE_BYTES`], or as many as its maker says.
 #[derive(Debug, Clone)]
-pub struct Live(watch::Sender<Piece>);
+pub struct Live {
+    piece: watch::Sender<Piece>,
+    room: usize,
+}
 
 /// What came since the last look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,22 +31,29 @@ pub struct Piece {
 
 impl Default for Live {
     fn default() -> Self {
-        Self(watch::Sender::new(Piece::default()))
+        Self::with_room(LIVE_BYTES)
     }
 }
 
 impl Live {
+    /// Keeps up to `room` bytes for a watcher that is behind. Whoever takes between any two reads of the
+    /// command misses nothing if this is what a pipe holds, 64 KiB.
+    #[must_use]
+    pub fn with_room(room: usize) -> Self {
+        Self { piece: watch::Sender::new(Piece::default()), room }
+    }
+
     /// Waits until there is something to take.
     pub async fn changed(&self) {
         // Cannot end: the sender is `self`.
-        drop(self.0.subscribe().wait_for(|piece| !piece.bytes.is_empty()).await);
+        drop(self.piece.subscribe().wait_for(|piece| !piece.bytes.is_empty()).await);
     }
 
     /// Takes what came since the last time.
     #[must_use]
     pub fn take(&self) -> Piece {
         let mut taken = Piece::default();
-        self.0.send_if_modified(|piece| {
+        self.piece.send_if_modified(|piece| {
             taken = Piece {
                 bytes: std::mem::take(&mut piece.bytes),
                 omitted: std::mem::take(&mut piece.omitted),
@@ -56,15 +66,15 @@ impl Live {
 
     pub(crate) fn push(&self, chunk: &[u8]) {
         if !chunk.is_empty() {
-            self.0.send_modify(|piece| piece.push(chunk));
+            self.piece.send_modify(|piece| piece.push(chunk, self.room));
         }
     }
 }
 
 impl Piece {
-    fn push(&mut self, chunk: &[u8]) {
-        let newest = chunk.get(chunk.len().saturating_sub(LIVE_BYTES)..).unwrap_or_default();
-        let excess = (self.bytes.len() + newest.len()).saturating_sub(LIVE_BYTES);
+    fn push(&mut self, chunk: &[u8], room: usize) {
+        let newest = chunk.get(chunk.len().saturating_sub(room)..).unwrap_or_default();
+        let excess = (self.bytes.len() + newest.len()).saturating_sub(room);
         self.bytes.drain(..excess);
         self.bytes.extend_from_slice(newest);
         self.omitted = self.omitted.saturating_add(count(excess + chunk.len() - newest.len()));

@@ -51,6 +51,7 @@ const MIN_CLOSE_LIMIT: Duration = Duration::from_millis(200);
 /// Children that its main thread started in other ways are then taken for orphans: a worker starts
 /// processes only here.
 ///
+/// The command is launched, or fails to be, when the future is polled first, before that waits for anything.
 /// The future may be dropped at any time: everything is killed at once, and reaped in the background. Needs
 /// a tokio runtime with I/O and time.
 ///
@@ -65,20 +66,32 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     let mut output = Output::new(stdout, stderr, command.spill.clone(), command.live.clone())
         .map_err(|error| LaunchError::explain(error, Path::new(&command.program), &command.cwd))?;
     let ended_by = watch(&shell, &mut output, &command, begin).await;
-    if ended_by == EndedBy::Itself {
+    let stopped = if ended_by == EndedBy::Itself {
         settle(&shell, &mut output).await;
+        0
     } else {
-        stop(&shell, &mut output, &command, ended_by).await;
-    }
+        stop(&shell, &mut output, &command, ended_by).await
+    };
     let end = Instant::now() + END_LIMIT;
-    let n_killed = end_strays(&shell, &mut output, end).await;
+    let (n_killed, is_gone) = end_strays(&shell, &mut output, end).await;
     output.drain(DRAIN_QUIET, end).await;
     let (exit, usage) = shell.reap().map_err(LaunchError::StatusLost)?;
     let left = end.saturating_duration_since(Instant::now());
     let (stdout, stderr, spill) = output.finish(left.max(MIN_CLOSE_LIMIT)).await;
     let background_ended = if ended_by == EndedBy::Itself { n_killed } else { 0 };
     let duration = begin.elapsed();
-    Ok(Finished { exit, usage, ended_by, stdout, stderr, background_ended, duration, spill })
+    Ok(Finished {
+        exit,
+        usage,
+        ended_by,
+        stdout,
+        stderr,
+        background_ended,
+        stopped,
+        is_gone,
+        duration,
+        spill,
+    })
 }
 
 /// Reads the output until the shell has ended, or must be ended.
@@ -109,8 +122,9 @@ async fn settle(shell: &Shell, output: &mut Output) {
     }
 }
 
-/// Ends the command: TERM, the grace, KILL. The grace also belongs to what outlives the shell.
-async fn stop(shell: &Shell, output: &mut Output, command: &Command, ended_by: EndedBy) {
+/// Ends the command: TERM, the grace, KILL. The grace also belongs to what outlives the shell. Returns how
+/// many processes there were.
+async fn stop(shell: &Shell, output: &mut Output, command: &Command, ended_by: EndedBy) -> u32 {
     let now = Instant::now();
     let abort_grace = command.abort_grace.min(LONGEST);
     let (grace, mut may_hurry) = match ended_by {
@@ -120,7 +134,7 @@ async fn stop(shell: &Shell, output: &mut Output, command: &Command, ended_by: E
     let mut until = now + grace;
     let mut has_shell = true;
     output.hurry();
-    shell.terminate();
+    let n_found = shell.terminate();
     while has_shell || shell.has_strays() {
         tokio::select! {
             biased;
@@ -135,22 +149,25 @@ async fn stop(shell: &Shell, output: &mut Output, command: &Command, ended_by: E
         }
     }
     shell.kill();
+    n_found
 }
 
 /// Waits for the shell, which has ended or was killed, then kills and reaps what it left behind. Returns
-/// how many processes were still alive.
-async fn end_strays(shell: &Shell, output: &mut Output, end: Instant) -> u32 {
+/// how many processes were still alive, and whether it is known that none is left.
+async fn end_strays(shell: &Shell, output: &mut Output, end: Instant) -> (u32, bool) {
     // If it hangs in the kernel the answer goes out without it.
-    drop(timeout_at(end, shell.exited()).await);
+    let has_ended = timeout_at(end, shell.exited()).await.is_ok();
     shell.note_end();
     let mut sweeper = Sweeper::new(end.into_std());
     let mut pause = FIRST_PAUSE;
-    while shell.sweep(&mut sweeper) == Left::Dying && Instant::now() < end {
+    let mut left = shell.sweep(&mut sweeper);
+    while left == Left::Dying && Instant::now() < end {
         tokio::select! {
             () = sleep(pause) => (),
             () = output.pump(), if !output.is_at_end() => (),
         }
         pause = LONGEST_PAUSE.min(pause * 2);
+        left = shell.sweep(&mut sweeper);
     }
-    sweeper.n_killed()
+    (sweeper.n_killed(), has_ended && left == Left::Nothing && cfg!(target_os = "linux"))
 }

@@ -114,11 +114,14 @@ impl Shell {
         }
     }
 
-    /// Asks everything of this command to end, stopped processes too.
-    pub(crate) fn terminate(&self) {
-        signal_group(self.mark.group, Signal::SIGTERM);
+    /// Asks everything of this command to end, stopped processes too. Says how many processes it found.
+    pub(crate) fn terminate(&self) -> u32 {
+        // Looked for first: a process may end by TERM before it is counted.
         let escaped = Lineage::now().map(|lineage| lineage.descendants(&self.roots()));
         let mut escaped = escaped.unwrap_or_default();
+        escaped.retain(|one| stat(one.pid).is_ok_and(|stat| !stat.has_ended));
+        let n_found = u32::try_from(escaped.len()).unwrap_or(u32::MAX);
+        signal_group(self.mark.group, Signal::SIGTERM);
         escaped.retain(|one| stat(one.pid).is_ok_and(|stat| stat.group != self.mark.group));
         for member in &escaped {
             send(*member, Signal::SIGTERM);
@@ -127,6 +130,7 @@ impl Shell {
         for member in escaped {
             send(member, Signal::SIGCONT);
         }
+        n_found
     }
 
     /// Kills everything of this command at once. What it forks meanwhile is left to the sweep.

@@ -54,6 +54,8 @@ pub(crate) struct Writing {
     writer: JoinHandle<io::Result<()>>,
     written: Arc<AtomicU64>,
     gathered: Vec<u8>,
+    /// Gathered bytes that are handed over.
+    chunk_bytes: usize,
     /// Bytes that may still be accepted.
     room: u64,
     /// Nothing was left out until now. Once something was, nothing more is accepted: the file is
@@ -131,10 +133,20 @@ impl Writing {
         let (chunks, to_write) = mpsc::channel(CHUNKS_IN_FLIGHT);
         let written = Arc::new(AtomicU64::new(0));
         let path = target.dir.join(&target.name);
+        let chunk_bytes = if target.at_once { 1 } else { CHUNK_BYTES };
         let (target, progress, room) = (target.clone(), Arc::clone(&written), target.max_bytes);
         let writer =
             tokio::task::spawn_blocking(move || write_blocking(&target, to_write, &progress));
-        Self { path, chunks, writer, written, gathered: Vec::new(), room, complete: true }
+        Self {
+            path,
+            chunks,
+            writer,
+            written,
+            gathered: Vec::new(),
+            chunk_bytes,
+            room,
+            complete: true,
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -148,7 +160,7 @@ impl Writing {
     }
 
     fn is_due(&self) -> bool {
-        CHUNK_BYTES <= self.gathered.len()
+        self.chunk_bytes <= self.gathered.len()
     }
 
     fn give_up(&mut self) {
@@ -210,6 +222,7 @@ mod tests {
             max_bytes: 1_000_000,
             max_files: 3,
             threshold: 10,
+            at_once: false,
         }
     }
 
@@ -236,6 +249,24 @@ mod tests {
         let spilled = spill(target(dir.path(), "bash-1"), &[b"12345", b"67890", b"!", b"?"]).await;
         assert_eq!(spilled, Some(Spilled { path: path.clone(), bytes: 12, complete: true }));
         assert_eq!(fs::read(path).unwrap(), b"1234567890!?");
+    }
+
+    #[tokio::test]
+    async fn a_file_for_readers_has_every_piece_soon() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = SpillTarget { threshold: 0, at_once: true, ..target(dir.path(), "job-1") };
+        let mut spill = Spill::new(Some(target));
+        for (piece, whole) in [("a", "a"), ("bc", "abc")] {
+            spill.push(piece.as_bytes());
+            spill.make_room().await;
+            let until = std::time::Instant::now() + LIMIT;
+            let path = dir.path().join("job-1");
+            while fs::read_to_string(&path).unwrap_or_default() != whole {
+                assert!(std::time::Instant::now() < until, "no {whole} in time");
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(spill.finish(LIMIT).await.unwrap().bytes, 3);
     }
 
     #[tokio::test]

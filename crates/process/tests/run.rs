@@ -248,6 +248,7 @@ async fn a_flood_is_counted_in_bounded_memory() {
         max_bytes: SPILLED as u64,
         max_files: 8,
         threshold: 102_400,
+        at_once: false,
     });
     // Another task of the same thread must not starve meanwhile.
     let heartbeat = tokio::spawn(async {
@@ -298,6 +299,7 @@ async fn a_spill_file_holds_both_streams_in_their_order() {
         max_bytes: 1000,
         max_files: 8,
         threshold: 20,
+        at_once: false,
     });
     let spilled = run(command).await.unwrap().spill.unwrap();
     assert!(spilled.complete);

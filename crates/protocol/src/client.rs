@@ -415,6 +415,21 @@ pub struct WorkerInfo {
     pub last_death: Option<String>,
     /// Calls in flight.
     pub calls: Vec<CallInfo>,
+    /// Background jobs that run; absent if there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<RunningJob>,
+}
+
+/// One background job in [`WorkerInfo`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningJob {
+    /// The job's id in its session.
+    pub job_id: String,
+    /// The first line of its command.
+    pub command: String,
+    /// Milliseconds since it was started.
+    pub elapsed_ms: u64,
 }
 
 /// One call in flight in [`WorkerInfo`].

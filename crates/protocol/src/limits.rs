@@ -89,6 +89,43 @@ pub const MAX_SPILL_FILES: usize = 8;
 /// Longest search pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 64 * 1024;
 
+// --- background jobs ------------------------------------------------------------------------
+
+/// Jobs of one session that run at the same time; one more is refused.
+pub const MAX_JOBS_PER_SESSION: usize = 8;
+
+/// Jobs that have ended and can still be asked for; the oldest is forgotten first, with its file.
+pub const MAX_ENDED_JOBS: usize = 32;
+
+/// Running time of a job that names none, and the longest that one may ask for: whoever started it has
+/// certainly forgotten it.
+pub const MAX_JOB_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Newest bytes of a running job's output that are kept in memory: more than can be on its way to the
+/// job's file.
+pub const JOB_MEMORY_BYTES: usize = 1024 * 1024;
+
+/// The same for a job that has ended and whose file does not hold everything.
+pub const ENDED_JOB_MEMORY_BYTES: usize = MAX_OUTPUT_BYTES;
+
+/// Bytes that the files of ended jobs may have together; the oldest is deleted first. The newest fits
+/// always.
+pub const MAX_ENDED_JOBS_BYTES: u64 = 8 * MAX_SPILL_BYTES;
+
+/// Longest id of a job, in bytes.
+pub const MAX_JOB_ID_BYTES: usize = 32;
+
+/// Longest text that stands for a job's command in lists, in bytes.
+pub const MAX_JOB_COMMAND_BYTES: usize = 200;
+
+/// Reports on its jobs that a worker may send for each call that it was sent: a job begins by a call, and
+/// ends.
+pub const JOB_REPORTS_PER_CALL: u32 = 2;
+
+/// Reports that a worker may have saved up: for the ends of all running jobs, for what may begin and end
+/// by all calls in flight, and a few.
+pub const MAX_JOB_REPORTS: u32 = 80;
+
 // --- events ---------------------------------------------------------------------------------
 
 /// Events of one session that are kept for followers that come late or are behind.

@@ -24,7 +24,7 @@ pub const TO_WORKER_TAGS: &[&str] =
 
 /// Tags of [`FromWorker`].
 pub const FROM_WORKER_TAGS: &[&str] =
-    &["hello", "tool_finished", "pong", "warning", "tool_update", "web_search"];
+    &["hello", "tool_finished", "pong", "warning", "tool_update", "web_search", "jobs"];
 
 /// Supervisor to worker. Every variant names the reply it expects.
 #[derive(Debug, Serialize, Deserialize)]
@@ -125,6 +125,21 @@ pub enum FromWorker {
         /// What to search.
         search: WebSearch,
     },
+    /// The background jobs that run now. Sent when one has begun, before the answer of the call that
+    /// began it, and when one has ended: at most [`crate::limits::JOB_REPORTS_PER_CALL`] for each call.
+    Jobs {
+        /// All of them, at most [`crate::limits::MAX_JOBS_PER_SESSION`], oldest first.
+        running: Vec<JobInfo>,
+    },
+}
+
+/// A background job that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobInfo {
+    /// Unique within the worker, at most [`crate::limits::MAX_JOB_ID_BYTES`].
+    pub id: String,
+    /// The first line of its command, at most [`crate::limits::MAX_JOB_COMMAND_BYTES`].
+    pub command: String,
 }
 
 /// The worker's introduction.

@@ -1,24 +1,36 @@
-//! bash: one command line, run by a shell in the workspace, or in safe mode without one.
+//! bash: one command line, run by a shell in the workspace, or in safe mode without one. In the background it
+//! becomes a job ([`crate::jobs`]).
 
 use crate::arguments::Arguments;
 use crate::bash_text::{self, Ending};
 use crate::bounds::{Bounds, Cutoff};
 use crate::live::LiveText;
-use crate::{Call, Output, Toolbox, Update, safe_mode};
+use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
 use quackd_process::{Command, LaunchError, Live, SpillTarget};
 use quackd_protocol::limits;
 use quackd_sandbox::Root;
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
 
 const COMMAND: &[&str] = &["command", "cmd"];
 
 /// Where programs are looked for if the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What a call of bash means: a program and what it is started with.
+#[derive(Debug)]
+pub(crate) struct CommandLine {
+    pub(crate) line: String,
+    program: OsString,
+    args: Vec<OsString>,
+    cwd: PathBuf,
+    env: Vec<(String, String)>,
+}
 
 pub(crate) async fn bash(
     toolbox: &Toolbox,
@@ -27,49 +39,75 @@ pub(crate) async fn bash(
     arguments: &Arguments,
     bounds: &Bounds,
 ) -> Output {
-    let Some(line) = arguments.text(COMMAND) else {
-        return Output::error("Missing required parameter 'command'");
+    let command_line = match command_line(toolbox, call, &root, arguments, bounds).await {
+        Ok(command_line) => command_line,
+        Err(answer) => return answer,
     };
-    let cwd = root.path().to_path_buf();
-    let mut env = toolbox.env.clone();
-    let (program, args) = if toolbox.safe_mode || call.safe_mode {
-        let (program, args) = match safe_mode::parse(line) {
-            Ok(words) => words,
-            Err(error) => return Output::error(error),
-        };
-        let (path, workspace) = (toolbox.variable("PATH").map(str::to_owned), cwd.clone());
-        match bounds.run_blocking(move || path_outside(path.as_deref(), &workspace)).await {
-            Ok(path) => {
-                env.retain(|(name, _)| name != "PATH");
-                env.push(("PATH".to_owned(), path));
-            }
-            Err(cutoff) => return Output::cut_off("bash", bounds, cutoff),
-        }
-        (program.into(), args.into_iter().map(OsString::from).collect())
-    } else {
-        shell(line)
-    };
+    if arguments.is_true("background") {
+        return jobs::start(toolbox, call, command_line, arguments, bounds).await;
+    }
     let limit = requested_limit(arguments).map_or(bounds.limit, |limit| limit.min(bounds.limit));
     let spent = bounds.limit.saturating_sub(bounds.deadline.duration_since(Instant::now()));
     let live = call.watch.as_ref().map(|watch| LiveText::new(Live::default(), Rc::clone(watch)));
     let running = quackd_process::run(Command {
-        program,
-        args,
-        cwd,
-        env,
         deadline: limit.saturating_sub(spent),
-        grace: limits::DEADLINE_GRACE,
-        abort_grace: limits::ABORT_GRACE,
         cancel: bounds.cancel.clone(),
-        tag: call.call_id.clone(),
         spill: Some(spill_target(toolbox, &call.call_id)),
         live: live.as_ref().map(LiveText::source),
+        ..command_line.command(call.call_id.clone())
     });
     let (finished, update) = show_while(running, live).await;
     match finished {
         Ok(finished) => Output { update, ..bash_text::compose(&Ending { finished, limit }) },
         Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, Cutoff::Aborted),
-        Err(error) => launch_failed(&explain(&error)),
+        Err(error) => launch_failed(&error),
+    }
+}
+
+/// What is to be run, or the answer of a call that runs nothing.
+async fn command_line(
+    toolbox: &Toolbox,
+    call: &Call,
+    root: &Root,
+    arguments: &Arguments,
+    bounds: &Bounds,
+) -> Result<CommandLine, Output> {
+    let line = arguments
+        .text(COMMAND)
+        .ok_or_else(|| Output::error("Missing required parameter 'command'"))?
+        .to_owned();
+    let cwd = root.path().to_path_buf();
+    let mut env = toolbox.env.clone();
+    if !(toolbox.safe_mode || call.safe_mode) {
+        let (program, args) = shell(&line);
+        return Ok(CommandLine { line, program, args, cwd, env });
+    }
+    let (program, args) = safe_mode::parse(&line).map_err(Output::error)?;
+    let (path, workspace) = (toolbox.variable("PATH").map(str::to_owned), cwd.clone());
+    let path = bounds.run_blocking(move || path_outside(path.as_deref(), &workspace)).await;
+    let path = path.map_err(|cutoff| Output::cut_off("bash", bounds, cutoff))?;
+    env.retain(|(name, _)| name != "PATH");
+    env.push(("PATH".to_owned(), path));
+    let args = args.into_iter().map(OsString::from).collect();
+    Ok(CommandLine { line, program: program.into(), args, cwd, env })
+}
+
+impl CommandLine {
+    /// The command, with no deadline but the longest and nobody who sees its output.
+    pub(crate) fn command(self, tag: String) -> Command {
+        Command {
+            program: self.program,
+            args: self.args,
+            cwd: self.cwd,
+            env: self.env,
+            deadline: limits::MAX_JOB_TIME,
+            grace: limits::DEADLINE_GRACE,
+            abort_grace: limits::ABORT_GRACE,
+            cancel: CancellationToken::new(),
+            tag,
+            spill: None,
+            live: None,
+        }
     }
 }
 
@@ -131,11 +169,12 @@ fn spill_target(toolbox: &Toolbox, call_id: &str) -> SpillTarget {
         max_bytes: limits::MAX_SPILL_BYTES,
         max_files: limits::MAX_SPILL_FILES,
         threshold: limits::MAX_OUTPUT_BYTES,
+        at_once: false,
     }
 }
 
-fn launch_failed(reason: &str) -> Output {
-    Output::error(format_args!("Failed to launch process: {reason}"))
+pub(crate) fn launch_failed(error: &LaunchError) -> Output {
+    Output::error(format_args!("Failed to launch process: {}", explain(error)))
 }
 
 /// One line with the cause, in the words of the Node daemon where it has some.

@@ -29,7 +29,7 @@ pub(crate) fn compose(ending: &Ending) -> Output {
     Output { text, report: report(finished, truncated), data: None, update: None }
 }
 
-fn closing_lines(finished: &Finished, truncated: bool, limit: Duration) -> Vec<String> {
+pub(crate) fn closing_lines(finished: &Finished, truncated: bool, limit: Duration) -> Vec<String> {
     let mut lines = Vec::new();
     if truncated {
         lines.push(TRUNCATED.to_owned());
@@ -105,7 +105,7 @@ fn show(finished: &Finished) -> Shown {
 }
 
 /// Where the rest can be read.
-fn place(spill: Option<&Spilled>) -> String {
+pub(crate) fn place(spill: Option<&Spilled>) -> String {
     match spill {
         Some(Spilled { path, complete: true, .. }) => {
             format!("; full output: {}", path.display())

@@ -15,6 +15,7 @@ mod edit_file;
 mod find_files;
 mod grep_search;
 mod javascript;
+mod jobs;
 mod live;
 mod output;
 mod read_file;
@@ -31,6 +32,7 @@ mod write_file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
+pub use jobs::{JobReports, Jobs};
 pub use live::{Update, Watch};
 pub use output::Output;
 pub use toolbox::Toolbox;
@@ -83,6 +85,13 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         Err(error) => return Output::error(error),
     };
     let bounds = Bounds::new(arrived, call.deadline, call.cancel.clone());
+    // Jobs can be looked at and ended also when their workspace is gone.
+    match call.tool.as_str() {
+        "jobs" => return jobs::jobs(toolbox),
+        "job_output" => return jobs::job_output(toolbox, &arguments, &bounds).await,
+        "job_kill" => return jobs::job_kill(toolbox, &arguments, &bounds).await,
+        _ => (),
+    }
     let root = match toolbox.root(&bounds).await {
         Ok(Some(root)) => root,
         Ok(None) => return toolbox.not_accessible(),

@@ -5,7 +5,7 @@
 
 use crate::bounds::{Bounds, Cutoff};
 use crate::seen::SeenFiles;
-use crate::{Output, Web};
+use crate::{Jobs, Output, Web};
 use quackd_sandbox::Root;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -21,6 +21,7 @@ pub struct Toolbox {
     pub(crate) respect_ignore_files: bool,
     pub(crate) seen: Arc<SeenFiles>,
     pub(crate) web: Option<Web>,
+    pub(crate) jobs: Jobs,
     root: RefCell<Option<Arc<Root>>>,
 }
 
@@ -39,8 +40,8 @@ impl Toolbox {
         let seen = Arc::new(SeenFiles::kept_at(run_dir.join("seen.jsonl")));
         let root = RefCell::new(None);
         let respect_ignore_files = false;
-        let web = None;
-        Self { workspace, run_dir, env, safe_mode, respect_ignore_files, seen, web, root }
+        let (web, jobs) = (None, Jobs::kept_at(&run_dir));
+        Self { workspace, run_dir, env, safe_mode, respect_ignore_files, seen, web, jobs, root }
     }
 
     /// Gives `web_search` a way to the internet. Without one it answers that there is no key.
@@ -55,6 +56,12 @@ impl Toolbox {
     pub fn respecting_ignore_files(mut self, respect: bool) -> Self {
         self.respect_ignore_files = respect;
         self
+    }
+
+    /// The session's background jobs.
+    #[must_use]
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
     }
 
     /// The workspace as it is now; `None` if there is no such directory. It may come back.

@@ -207,12 +207,15 @@ fn deadline(wanted: &Wanted, default: Duration) -> Duration {
     #[serde(default)]
     struct Timeout {
         timeout_ms: Value,
+        background: Value,
     }
     let of_bash = || {
         if wanted.tool != "bash" || !wanted.arguments.trim_start().starts_with('{') {
             return None;
         }
-        serde_json::from_str::<Timeout>(&wanted.arguments).ok()?.timeout_ms.as_u64()
+        let asked = serde_json::from_str::<Timeout>(&wanted.arguments).ok()?;
+        // In the background it is the job's time: the call is answered at once.
+        if asked.background == Value::Bool(true) { None } else { asked.timeout_ms.as_u64() }
     };
     wanted
         .timeout_ms
@@ -246,6 +249,9 @@ mod tests {
         check("bash", r#"{"timeout_ms":1500}"#, Some(2000), Duration::from_secs(2));
         check("bash", r#"{"timeout_ms":"x"}"#, None, Duration::from_secs(30));
         check("bash", r#"{"timeout_ms":86400000}"#, None, Duration::from_secs(600));
+        let job = r#"{"timeout_ms":100,"background":true}"#;
+        check("bash", job, None, Duration::from_secs(30));
+        check("bash", job, Some(2000), Duration::from_secs(2));
         check("bash", "not json", None, Duration::from_secs(30));
         check("bash", "{}", Some(0), Duration::from_millis(100));
         check("grep_search", r#"{"timeout_ms":1500}"#, None, Duration::from_secs(30));

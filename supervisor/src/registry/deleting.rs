@@ -5,7 +5,7 @@ use super::saving::kept;
 use crate::catalog;
 use crate::errors::MethodError;
 use crate::services::Services;
-use crate::worker_handle::{CountCalls, Drain as DrainWorker, Ending, WorkerHandle};
+use crate::worker_handle::{CountWork, Drain as DrainWorker, Ending, RunningWork, WorkerHandle};
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachedSession, SessionDeleteData};
@@ -22,7 +22,7 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 #[rtype(result = "Result<SessionDeleteData, MethodError>")]
 pub(crate) struct DeleteSession {
     pub(crate) reference: String,
-    /// End its running calls.
+    /// End its running calls and background jobs.
     pub(crate) force: bool,
 }
 
@@ -42,18 +42,19 @@ impl Handler<DeleteSession> for Registry {
         let counted = handle.clone();
         let running = async move {
             match counted {
-                Some(handle) => handle.send(CountCalls).await.map_err(MethodError::from),
-                None => Ok(0),
+                Some(handle) => handle.send(CountWork).await.map_err(MethodError::from),
+                None => Ok(RunningWork::default()),
             }
         };
         let removal = running.into_actor(self).map(move |running, registry, ctx| {
-            let calls = running?;
-            if 0 < calls && !force {
-                return Err(MethodError::SessionBusy(calls));
+            let running = running?;
+            if !running.is_none() && !force {
+                return Err(MethodError::SessionBusy(running));
             }
             let session = registry.remove(&id)?;
             let saved = registry.save(ctx);
-            Ok((SessionDeleteData { session, calls_ended: calls }, saved))
+            let RunningWork { calls: calls_ended, jobs: jobs_ended } = running;
+            Ok((SessionDeleteData { session, calls_ended, jobs_ended }, saved))
         });
         Box::pin(
             removal

@@ -103,6 +103,7 @@ impl WorkerHandle {
     pub(super) fn send(&mut self, number: u64, ctx: &mut Context<Self>) {
         let was_busy = self.calls.any_sent();
         let Some((call, left)) = self.calls.send(number, Instant::now()) else { return };
+        self.jobs.call_sent();
         let offered = match &self.process {
             Some(process) => process.offer(&ToWorker::ToolCall(call)),
             None => Err(Refused::NotTaken),

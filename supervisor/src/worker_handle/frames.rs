@@ -1,6 +1,8 @@
 //! What the worker says: hello, results, pongs, its silence, and the end of its channel.
 
+use super::jobs::Jobs;
 use super::{HEARTBEAT, WorkerHandle};
+use crate::calls::Calls;
 use crate::worker_handle::CallDone;
 use actix::prelude::*;
 use quackd_protocol::CallId;
@@ -9,7 +11,8 @@ use quackd_protocol::limits::{
     UPDATE_CREDITS,
 };
 use quackd_protocol::worker::{
-    FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolFinished, ToolUpdate, WebOutcome, WebSearch,
+    FRAME_PROTOCOL, FromWorker, Hello, JobInfo, ToWorker, ToolFinished, ToolUpdate, WebOutcome,
+    WebSearch,
 };
 use quackd_supervision::{Action, Cause, Heartbeat, Hello as HelloMeans, State};
 use serde_json::value::RawValue;
@@ -49,8 +52,9 @@ impl Handler<FrameArrived> for WorkerHandle {
             FromWorker::ToolFinished(finished) => self.finished(finished, ctx),
             FromWorker::ToolUpdate(update) => self.printed(&update, ctx),
             FromWorker::WebSearch { call_id, search } => self.search_web(call_id, search, ctx),
-            // Every frame is an answer to one of ours, costs a credit or is one of a few warnings: a worker
-            // cannot keep the supervisor busy with anything else.
+            FromWorker::Jobs { running } => self.jobs_changed(running, ctx),
+            // Every frame is an answer to one of ours, costs a credit, is paid for by a call or is one of a few
+            // warnings: a worker cannot keep the supervisor busy with anything else.
             FromWorker::Pong { seq } if self.pinged.take() == Some(seq) => {
                 let due = self.heartbeat.on_pong(seq, Instant::now());
                 self.arm_heartbeat(due, ctx);
@@ -159,6 +163,17 @@ impl WorkerHandle {
         }
     }
 
+    /// A background job has begun or ended.
+    fn jobs_changed(&mut self, running: Vec<JobInfo>, ctx: &mut Context<Self>) {
+        let (had_any, now) = (self.jobs.any(), Instant::now());
+        if let Err(why) = self.jobs.report(running, now) {
+            return self.condemn(Cause::Protocol(why.into()), ctx);
+        }
+        if had_any && !self.jobs.any() {
+            self.idle_since = now;
+        }
+    }
+
     /// A call wants something from the web: the worker has no network and no key.
     fn search_web(&mut self, call_id: CallId, search: WebSearch, ctx: &mut Context<Self>) {
         if !self.calls.begin_search(&call_id) {
@@ -186,6 +201,11 @@ impl WorkerHandle {
         self.calls.searching(&id, search);
     }
 
+    /// Whether nothing would be lost with the worker.
+    pub(super) fn is_unused(&self) -> bool {
+        is_unused(&self.calls, &self.jobs)
+    }
+
     pub(super) fn arm_heartbeat(&mut self, due: Instant, ctx: &mut Context<Self>) {
         let wait = due.saturating_duration_since(Instant::now());
         let timer = ctx.run_later(wait, |handle, ctx| {
@@ -202,10 +222,9 @@ impl WorkerHandle {
             return;
         }
         let now = Instant::now();
-        if !self.calls.any_sent()
-            && self.services.config.worker.idle.value
-                <= now.saturating_duration_since(self.idle_since)
-        {
+        let idle_for = now.saturating_duration_since(self.idle_since);
+        let idle_limit = self.services.config.worker.idle.value;
+        if is_over(&self.calls, &self.jobs, idle_for, idle_limit) {
             tracing::info!(session = %self.session, "ending an idle worker");
             let order = self.worker.drain(now);
             return self.obey(order, ctx);
@@ -229,6 +248,17 @@ impl WorkerHandle {
         }
         self.arm_heartbeat(due, ctx);
     }
+}
+
+/// Whether no call runs in a worker, and no background job.
+fn is_unused(calls: &Calls, jobs: &Jobs) -> bool {
+    !calls.any_sent() && !jobs.any()
+}
+
+/// Whether a worker has been without use for as long as it may. However long a job runs without a call, it is
+/// not ended for that.
+fn is_over(calls: &Calls, jobs: &Jobs, idle_for: Duration, limit: Duration) -> bool {
+    is_unused(calls, jobs) && limit <= idle_for
 }
 
 /// Texts of a worker go to clients as they are. JSON that begins with a quotation mark is a string, and a
@@ -271,5 +301,34 @@ impl Handler<LinkClosed> for WorkerHandle {
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::NewCall;
+    use crate::events::ShownCall;
+
+    #[test]
+    fn a_worker_is_idle_without_a_call_and_without_a_job() {
+        let (mut calls, mut jobs, now) = (Calls::default(), Jobs::default(), Instant::now());
+        let limit = Duration::from_secs(60);
+        assert!(!is_over(&calls, &jobs, limit - Duration::from_millis(1), limit));
+        assert!(is_over(&calls, &jobs, limit, limit));
+
+        let job = JobInfo { id: "job-1".into(), command: "sleep".into() };
+        jobs.report(vec![job], now).unwrap();
+        assert!(!is_over(&calls, &jobs, limit * 100, limit));
+        jobs.report(Vec::new(), now).unwrap();
+        assert!(is_over(&calls, &jobs, limit, limit));
+
+        let shown = ShownCall { id: "c".into(), tool: "bash".into(), arguments: None };
+        let new = NewCall { shown, arguments: String::new(), safe_mode: false, deadline: limit };
+        let number = calls.next_number();
+        drop(calls.insert(number, new, now, SpawnHandle::default()));
+        assert!(is_over(&calls, &jobs, limit, limit), "it waits for another worker");
+        calls.send(number, now).unwrap();
+        assert!(!is_over(&calls, &jobs, limit * 100, limit));
     }
 }

@@ -100,6 +100,7 @@ impl WorkerHandle {
         self.generation += 1;
         self.warnings = 0;
         self.update_credits = UPDATE_CREDITS;
+        self.jobs.clear();
         let generation = self.generation;
         let services = Rc::clone(&self.services);
         // Known already, but for the first workers of a daemon that knows nothing of its user yet.
@@ -115,11 +116,12 @@ impl WorkerHandle {
     }
 
     /// Ends an idle worker whose commands would get an environment that is out of date; whoever wanted it
-    /// waits for the next one, some milliseconds.
+    /// waits for the next one, some milliseconds. A worker with background jobs keeps its environment as long
+    /// as they run.
     pub(super) fn replace_outdated(&mut self, ctx: &mut Context<Self>) {
         let is_ready = matches!(self.worker.state(), State::Ready { .. });
         let is_outdated = self.login_version != self.services.login.version();
-        if is_ready && is_outdated && !self.calls.any_sent() {
+        if is_ready && is_outdated && self.is_unused() {
             tracing::info!(session = %self.session, "replacing a worker: the login environment is a new one");
             let order = self.worker.drain(Instant::now());
             self.obey(order, ctx);
@@ -204,6 +206,7 @@ impl WorkerHandle {
             };
             self.answer(number, ctx, |_| Err(error));
         }
+        self.jobs.clear();
         if let Some(process) = self.process.take() {
             self.report_end(process, exit, crashed, &cause, ctx);
         }

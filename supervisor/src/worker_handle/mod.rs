@@ -1,7 +1,7 @@
 //! One session's worker as an actor: the only owner of the session's worker process.
 //!
 //! Owns: the worker's state machine, its heartbeat, its process and the table of unanswered calls.
-//! Receives: [`CallTool`], [`AbortCalls`], [`Wake`], [`Describe`], [`Drain`] (clients, through the
+//! Receives: [`CallTool`], [`AbortCalls`], [`Wake`], [`Describe`], [`CountWork`], [`Drain`] (clients, through the
 //! registry); [`FrameArrived`], [`LinkClosed`] (the link).
 //! Blocks on: nothing. Starting and reaping happen on the main thread.
 //! Mailbox: [`MAILBOX`] messages; a sender waits for room.
@@ -9,10 +9,12 @@
 //!
 //! Invariants: every call is answered exactly once, also when the worker dies. A call that was sent to
 //! a worker is never sent again. What to do when is decided by `quackd-supervision`, which is pure;
-//! this module only does it: [`calling`] the calls, [`life`] the process, [`frames`] what it says.
+//! this module only does it: [`calling`] the calls, [`life`] the process, [`frames`] what it says, [`jobs`] what
+//! runs there without a call.
 
 mod calling;
 mod frames;
+mod jobs;
 mod life;
 
 pub(crate) use calling::{AbortCalls, CallDone, CallTool};
@@ -69,6 +71,7 @@ pub(crate) struct WorkerHandle {
     warnings: u32,
     /// Updates that the worker may still send.
     update_credits: u32,
+    jobs: jobs::Jobs,
     /// Set once no more calls are taken.
     ending: Option<Ending>,
     drained: Vec<oneshot::Sender<()>>,
@@ -101,6 +104,7 @@ impl WorkerHandle {
             idle_since: now,
             warnings: 0,
             update_credits: UPDATE_CREDITS,
+            jobs: jobs::Jobs::default(),
             ending: None,
             drained: Vec::new(),
         }
@@ -145,6 +149,7 @@ impl Handler<Describe> for WorkerHandle {
             policy: hello.map(|hello| hello.sandbox.policy.clone()),
             last_death: self.worker.last_crash().map(Cause::to_string),
             calls: self.calls.describe(now),
+            jobs: self.jobs.describe(now),
         })
     }
 }
@@ -185,16 +190,31 @@ impl Ending {
     }
 }
 
-/// How many calls the session has that are not answered.
+/// What the end of the session would end with it.
 #[derive(Debug, Message)]
-#[rtype(result = "usize")]
-pub(crate) struct CountCalls;
+#[rtype(result = "RunningWork")]
+pub(crate) struct CountWork;
 
-impl Handler<CountCalls> for WorkerHandle {
-    type Result = usize;
+/// What runs in a session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RunningWork {
+    /// Calls that are not answered.
+    pub(crate) calls: usize,
+    /// Background jobs.
+    pub(crate) jobs: usize,
+}
 
-    fn handle(&mut self, _: CountCalls, _: &mut Self::Context) -> Self::Result {
-        self.calls.len()
+impl RunningWork {
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl Handler<CountWork> for WorkerHandle {
+    type Result = MessageResult<CountWork>;
+
+    fn handle(&mut self, _: CountWork, _: &mut Self::Context) -> Self::Result {
+        MessageResult(RunningWork { calls: self.calls.len(), jobs: self.jobs.count() })
     }
 }
 

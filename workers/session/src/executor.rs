@@ -8,6 +8,7 @@
 //!
 //! Invariant: every tool call is answered by exactly one `tool_finished`, unless the process dies.
 
+use crate::jobs::Reporter;
 use crate::link::{self, Outbox};
 use crate::stage0::Started;
 use crate::updates::{self, CallWatch, Credits};
@@ -66,6 +67,7 @@ async fn start(started: Started) -> std::io::Result<()> {
             .with_web(searches.web(outbox.clone())),
     );
     let executor = ToolExecutor {
+        jobs: Reporter::start(toolbox.jobs(), outbox.clone()),
         toolbox,
         outbox: outbox.clone(),
         in_flight: HashMap::new(),
@@ -91,12 +93,14 @@ pub(crate) struct ToolExecutor {
     in_flight: HashMap<CallId, CancellationToken>,
     credits: Credits,
     searches: Searches,
+    jobs: Reporter,
 }
 
 impl Actor for ToolExecutor {
     type Context = Context<Self>;
 
-    /// The futures of running calls are dropped with the actor, and each kills its command.
+    /// The futures of running calls are dropped with the actor, those of background jobs with the runtime, and
+    /// each kills its command.
     fn stopped(&mut self, _: &mut Self::Context) {
         System::current().stop();
     }
@@ -171,8 +175,11 @@ impl ToolExecutor {
         // The actor owns the future: when the actor ends, the call is dropped and its command killed.
         ctx.spawn(run.into_actor(self).map(|(id, output), executor, _| {
             executor.in_flight.remove(&id);
-            let outbox = executor.outbox.clone();
-            actix::spawn(async move { outbox.send(&finished(id, output)).await });
+            let (outbox, jobs) = (executor.outbox.clone(), executor.jobs.clone());
+            actix::spawn(async move {
+                jobs.report().await;
+                outbox.send(&finished(id, output)).await;
+            });
         }));
     }
 }

@@ -5,12 +5,14 @@
 //! - [`link`]: frames in, frames out.
 //! - [`executor`]: the actor that admits calls, keeps their cancel handles and answers each exactly once.
 //! - [`updates`]: what running calls print, as far as the supervisor wants to hear it.
+//! - [`jobs`]: which background jobs run.
 //! - [`web`]: searches that the supervisor makes for a call.
 //!
 //! The worker reads no configuration, no environment and no file of the supervisor. It holds no secret.
 //! It never links `quackd-store`: it cannot write metadata.
 
 mod executor;
+mod jobs;
 mod link;
 mod stage0;
 mod updates;

@@ -35,6 +35,17 @@ impl Outbox {
         }
     }
 
+    /// Queues what `frame` gives once there is room, if it is anything: it is made at the last moment.
+    pub(crate) async fn send_latest(&self, frame: impl FnOnce() -> Option<FromWorker>) {
+        // A queue without a reader is the end of the process.
+        let Ok(room) = self.0.reserve().await else { return };
+        match frame().map(|frame| frames::encode(&frame)) {
+            Some(Ok(body)) => room.send(body),
+            Some(Err(error)) => crate::complain(&format!("a frame was dropped: {error}")),
+            None => (),
+        }
+    }
+
     /// Whether [`Outbox::offer`] would queue a frame.
     pub(crate) fn has_room(&self) -> bool {
         0 < self.0.capacity()

@@ -38,9 +38,14 @@ pub(crate) async fn run(args: DeleteArgs, output: Output) -> anyhow::Result<Exit
         output.document(&data)?;
     } else {
         let name = display::plain(&data.session.name);
-        let ended = match data.calls_ended {
-            0 => String::new(),
-            n => format!(", and ended {}", display::count(n, "running call")),
+        let ended = [(data.calls_ended, "running call"), (data.jobs_ended, "background job")];
+        let ended: Vec<_> = ended.into_iter().filter(|(n, _)| 0 < *n).collect();
+        let ended = match ended.as_slice() {
+            [] => String::new(),
+            some => {
+                let counted = some.iter().map(|(n, what)| display::count(*n, what));
+                format!(", and ended {}", counted.collect::<Vec<_>>().join(" and "))
+            }
         };
         output.text(&format!("Deleted {name}{ended}.\n"))?;
     }

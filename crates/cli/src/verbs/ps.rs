@@ -1,4 +1,4 @@
-//! `quack ps`: the process tree, from the supervisor to the calls in flight.
+//! `quack ps`: the process tree, from the supervisor to the calls in flight and the background jobs.
 
 use crate::age::{local, span};
 use crate::connect::{REPLY_TIMEOUT, connect_only};
@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::output::{BOLD, DIM, Output, RED};
 use jiff::tz::TimeZone;
 use quackd_client::{Client, ClientError};
-use quackd_protocol::client::{CallInfo, PsData, SupervisorInfo, WorkerInfo};
+use quackd_protocol::client::{CallInfo, PsData, RunningJob, SupervisorInfo, WorkerInfo};
 use serde_json::json;
 use std::time::Duration;
 
@@ -51,6 +51,9 @@ pub(crate) fn tree(data: &PsData, home_dir: Option<&str>) -> String {
         }
         for call in &worker.calls {
             text.push_str(&format!("{rail} └─ {}\n", call_line(call)));
+        }
+        for job in &worker.jobs {
+            text.push_str(&format!("{rail} └─ {}\n", job_line(job)));
         }
     }
     text
@@ -106,6 +109,12 @@ fn call_line(call: &CallInfo) -> String {
     format!("{tool}  {elapsed} of {deadline}")
 }
 
+fn job_line(job: &RunningJob) -> String {
+    let id = display::plain(&job.job_id);
+    let elapsed = span(Duration::from_millis(job.elapsed_ms));
+    format!("{id}  {elapsed}  {}", display::first_line(&job.command, 60))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,7 +131,8 @@ mod tests {
                     "sessionId": "a", "sessionName": "duck-1", "workspacePath": "/home/ada/app",
                     "state": "busy", "pid": 102, "monitorPid": 101, "restarts": 1,
                     "tier": "unconfined", "policy": "full-access", "lastDeath": "signal 9",
-                    "calls": [{"callId": "c1", "tool": "bash", "elapsedMs": 1_250, "deadlineMs": 30_000}]
+                    "calls": [{"callId": "c1", "tool": "bash", "elapsedMs": 1_250, "deadlineMs": 30_000}],
+                    "jobs": [{"jobId": "job-2", "command": "npm run\u{1b} dev", "elapsedMs": 125_000}]
                 },
                 {
                     "sessionId": "b", "sessionName": "duck\n2", "workspacePath": "/srv/x",
@@ -134,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_goes_from_the_supervisor_to_the_calls_in_flight() {
+    fn the_tree_goes_from_the_supervisor_to_the_calls_in_flight_and_the_jobs() {
         let text = tree(&data(), Some("/home/ada"));
         assert_eq!(
             anstream::adapter::strip_str(&text).to_string(),
@@ -143,6 +153,7 @@ mod tests {
              │  monitor 101 → worker 102  1 crash\n\
              │  last worker: signal 9\n\
              │  └─ bash  1.2 s of 30.0 s\n\
+             │  └─ job-2  2m 5s  npm run\u{fffd} dev\n\
              └─ duck\u{fffd}2  /srv/x  absent\n   no process\n"
         );
     }

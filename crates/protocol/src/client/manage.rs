@@ -122,7 +122,7 @@ pub struct SessionDeleteParams {
     /// Session reference. Never the active session by default: what is deleted is named.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub session_id: Value,
-    /// True: end its running calls. Otherwise a session with running calls is not deleted.
+    /// True: end its running calls and background jobs. Otherwise a session that has any is not deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
 }
@@ -135,4 +135,11 @@ pub struct SessionDeleteData {
     pub session: AttachedSession,
     /// Running calls that were ended with it.
     pub calls_ended: usize,
+    /// Background jobs that were ended with it; absent if there was none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub jobs_ended: usize,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }

@@ -24,6 +24,8 @@ fn finished(stdout: &[u8], stderr: &[u8]) -> Finished {
         stdout: captured(stdout),
         stderr: captured(stderr),
         background_ended: 0,
+        stopped: 0,
+        is_gone: true,
         duration: Duration::ZERO,
         spill: None,
     }

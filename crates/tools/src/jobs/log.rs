@@ -1,0 +1,184 @@
+//! What a job has printed: its newest bytes in memory, all of it in a file, and how a reader with a cursor
+//! gets a stretch of it from the two.
+//!
+//! The file is written by `quackd-process` and holds a beginning of the output without holes, up to its
+//! limit. Both streams are in it in the order in which they were read, as in memory, so that positions in
+//! the two are the same.
+
+use quackd_process::Piece;
+use quackd_protocol::limits::{JOB_MEMORY_BYTES, MAX_SPILL_BYTES};
+use quackd_sandbox::Root;
+use std::collections::VecDeque;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+/// The newest bytes of an output, without holes.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    bytes: VecDeque<u8>,
+    /// Bytes that the output had until now: the position after the last byte.
+    pub(crate) total: u64,
+}
+
+/// Some bytes of an output, and where they are in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// Position of the first byte.
+    pub(crate) at: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Recent {
+    pub(crate) fn push(&mut self, piece: &Piece) {
+        if piece.omitted != 0 {
+            self.bytes.clear();
+        }
+        self.bytes.extend(&piece.bytes);
+        self.total = piece.total;
+        self.shrink_to(JOB_MEMORY_BYTES);
+    }
+
+    /// Keeps the newest `n` bytes.
+    pub(crate) fn shrink_to(&mut self, n: usize) {
+        self.bytes.drain(..self.bytes.len().saturating_sub(n));
+        if n < JOB_MEMORY_BYTES {
+            self.bytes.shrink_to_fit();
+        }
+    }
+
+    /// Up to `max` bytes from `position` on, or from the oldest byte after it that is here.
+    pub(crate) fn read(&self, position: u64, max: usize) -> Stretch {
+        let oldest = self.total.saturating_sub(count(self.bytes.len()));
+        let at = position.clamp(oldest, self.total);
+        let skipped = usize::try_from(at - oldest).unwrap_or(usize::MAX);
+        Stretch { at, bytes: self.bytes.iter().skip(skipped).take(max).copied().collect() }
+    }
+}
+
+/// A stretch from `position` on, of up to `max` bytes: from the file what memory does not have any more.
+/// It begins later if neither has what is at `position`.
+///
+/// `in_memory` is what memory has from there on; `in_file` bounds what is looked for in the file, which
+/// need not exist.
+pub(crate) fn read_blocking(
+    run_dir: &Path,
+    name: &str,
+    in_file: u64,
+    position: u64,
+    max: usize,
+    in_memory: Stretch,
+) -> Stretch {
+    if in_memory.at <= position {
+        return in_memory;
+    }
+    let in_file = in_file.min(MAX_SPILL_BYTES).saturating_sub(position);
+    let wanted = usize::try_from(in_file).unwrap_or(usize::MAX).min(max);
+    let mut bytes = read_file_blocking(run_dir, name, position, wanted).unwrap_or_default();
+    if bytes.is_empty() {
+        return in_memory;
+    }
+    let next = position + count(bytes.len());
+    if let Some(skipped) = next.checked_sub(in_memory.at) {
+        // The two meet or overlap.
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        let room = max - bytes.len();
+        bytes.extend(in_memory.bytes.iter().skip(skipped).take(room));
+    }
+    Stretch { at: position, bytes }
+}
+
+/// Reads a part of a file in the run directory, less at the file's end. Commands may write there too: what
+/// is no regular file, or leads elsewhere, is not opened.
+fn read_file_blocking(run_dir: &Path, name: &str, position: u64, wanted: usize) -> Option<Vec<u8>> {
+    let file = Root::open(run_dir).ok()?.open_file(name).ok()?.file;
+    let mut bytes = vec![0; wanted];
+    let mut n_read = 0;
+    while n_read < wanted {
+        match file.read_at(bytes.get_mut(n_read..)?, position + count(n_read)) {
+            Ok(0) | Err(_) => break,
+            Ok(n) => n_read += n,
+        }
+    }
+    bytes.truncate(n_read);
+    Some(bytes)
+}
+
+pub(crate) fn count(n_bytes: usize) -> u64 {
+    u64::try_from(n_bytes).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(bytes: &[u8], omitted: u64, total: u64) -> Piece {
+        Piece { bytes: bytes.into(), omitted, total }
+    }
+
+    fn stretch(at: u64, bytes: &[u8]) -> Stretch {
+        Stretch { at, bytes: bytes.into() }
+    }
+
+    #[test]
+    fn memory_holds_the_newest_bytes_without_holes() {
+        let mut recent = Recent::default();
+        assert_eq!(recent.read(0, 10), stretch(0, b""));
+        recent.push(&piece(b"one ", 0, 4));
+        recent.push(&piece(b"two", 0, 7));
+        assert_eq!(recent.read(0, 10), stretch(0, b"one two"));
+        assert_eq!(recent.read(2, 3), stretch(2, b"e t"));
+        assert_eq!(recent.read(7, 3), stretch(7, b""));
+        recent.push(&piece(b"four", 5, 16));
+        assert_eq!(recent.read(0, 10), stretch(12, b"four"));
+        let flood = vec![b'x'; JOB_MEMORY_BYTES];
+        recent.push(&piece(&flood, 0, 16 + count(JOB_MEMORY_BYTES)));
+        recent.push(&piece(b"end", 0, 19 + count(JOB_MEMORY_BYTES)));
+        assert_eq!(recent.read(0, 1), stretch(19, b"x"));
+        assert_eq!(recent.read(16 + count(JOB_MEMORY_BYTES), 9).bytes, b"end");
+        recent.shrink_to(2);
+        assert_eq!(recent.read(0, 9), stretch(17 + count(JOB_MEMORY_BYTES), b"nd"));
+    }
+
+    #[test]
+    fn a_stretch_comes_from_the_file_and_goes_on_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("job-1.log"), "0123456789").unwrap();
+        let read = |in_file, position, max, memory: (u64, &[u8])| {
+            let memory = stretch(memory.0, memory.1);
+            let at_most = |mut read: Stretch| {
+                read.bytes.truncate(max);
+                read
+            };
+            let name = "job-1.log";
+            at_most(read_blocking(dir.path(), name, in_file, position, max, memory))
+        };
+        // Memory alone, both, the file alone.
+        assert_eq!(read(u64::MAX, 8, 9, (8, b"89ab")), stretch(8, b"89ab"));
+        assert_eq!(read(u64::MAX, 2, 99, (8, b"89ab")), stretch(2, b"23456789ab"));
+        assert_eq!(read(u64::MAX, 2, 99, (10, b"ab")), stretch(2, b"23456789ab"));
+        assert_eq!(read(u64::MAX, 2, 3, (8, b"89ab")), stretch(2, b"234"));
+        // What is in neither is left out when it is its turn, and not before.
+        assert_eq!(read(u64::MAX, 2, 99, (20, b"xy")), stretch(2, b"23456789"));
+        assert_eq!(read(u64::MAX, 10, 99, (20, b"xy")), stretch(20, b"xy"));
+        // Bytes of the file that are no output.
+        assert_eq!(read(4, 2, 99, (20, b"xy")), stretch(2, b"23"));
+        assert_eq!(read(4, 4, 99, (20, b"xy")), stretch(20, b"xy"));
+        let missing = read_blocking(dir.path(), "job-2.log", 9, 0, 9, stretch(5, b"z"));
+        assert_eq!(missing, stretch(5, b"z"));
+    }
+
+    #[test]
+    fn a_fifo_or_a_link_in_the_place_of_the_file_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        std::fs::create_dir(&run).unwrap();
+        std::fs::write(dir.path().join("secret"), "secret").unwrap();
+        std::os::unix::fs::symlink("../secret", run.join("job-1.log")).unwrap();
+        let fifo = run.join("job-2.log");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        for name in ["job-1.log", "job-2.log"] {
+            assert_eq!(read_file_blocking(&run, name, 0, 9), None, "{name}");
+        }
+    }
+}

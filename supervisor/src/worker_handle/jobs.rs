@@ -1,0 +1,154 @@
+//! The background jobs of a session's worker, as it reports them.
+//!
+//! A worker is not believed: reports are bounded in number by the calls that it was sent, and in size.
+
+use quackd_protocol::client::RunningJob;
+use quackd_protocol::limits::{
+    JOB_REPORTS_PER_CALL, MAX_JOB_COMMAND_BYTES, MAX_JOB_ID_BYTES, MAX_JOB_REPORTS,
+    MAX_JOBS_PER_SESSION,
+};
+use quackd_protocol::worker::JobInfo;
+use std::time::Instant;
+
+/// Reports that a worker may send before its first call. It needs none.
+const FIRST_REPORTS: u32 = 4;
+
+/// The jobs of one worker process.
+#[derive(Debug)]
+pub(super) struct Jobs {
+    running: Vec<Job>,
+    /// Reports that the worker may still send.
+    reports_left: u32,
+}
+
+#[derive(Debug)]
+struct Job {
+    info: JobInfo,
+    since: Instant,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self { running: Vec::new(), reports_left: FIRST_REPORTS }
+    }
+}
+
+impl Jobs {
+    pub(super) fn count(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(super) fn any(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// A call was sent: a job may begin by it, and end some time.
+    pub(super) fn call_sent(&mut self) {
+        self.reports_left = MAX_JOB_REPORTS.min(self.reports_left + JOB_REPORTS_PER_CALL);
+    }
+
+    /// The worker says which jobs run.
+    ///
+    /// # Errors
+    /// What is wrong with that; such a worker is to be ended.
+    pub(super) fn report(
+        &mut self,
+        running: Vec<JobInfo>,
+        now: Instant,
+    ) -> Result<(), &'static str> {
+        let left = self.reports_left.checked_sub(1).ok_or("too many reports on jobs")?;
+        if MAX_JOBS_PER_SESSION < running.len() {
+            return Err("more jobs than there may be");
+        }
+        let is_long = |job: &JobInfo| {
+            MAX_JOB_ID_BYTES < job.id.len() || MAX_JOB_COMMAND_BYTES < job.command.len()
+        };
+        if running.iter().any(is_long) {
+            return Err("a job of too many words");
+        }
+        self.reports_left = left;
+        let since = |id: &str| self.running.iter().find(|job| job.info.id == id).map(|j| j.since);
+        let running = running.into_iter();
+        self.running =
+            running.map(|info| Job { since: since(&info.id).unwrap_or(now), info }).collect();
+        Ok(())
+    }
+
+    /// The worker is gone, and its jobs with it.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn describe(&self, now: Instant) -> Vec<RunningJob> {
+        let describe = |Job { info, since }: &Job| {
+            let elapsed = now.saturating_duration_since(*since).as_millis();
+            RunningJob {
+                job_id: info.id.clone(),
+                command: info.command.clone(),
+                elapsed_ms: u64::try_from(elapsed).unwrap_or(u64::MAX),
+            }
+        };
+        self.running.iter().map(describe).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn job(id: &str) -> JobInfo {
+        JobInfo { id: id.to_owned(), command: format!("run {id}") }
+    }
+
+    #[test]
+    fn a_job_is_as_old_as_the_first_report_of_it() {
+        let (mut jobs, start) = (Jobs::default(), Instant::now());
+        let later = start + Duration::from_secs(2);
+        assert_eq!(jobs.report(vec![job("job-1")], start), Ok(()));
+        assert_eq!(jobs.report(vec![job("job-1"), job("job-2")], later), Ok(()));
+        let running = |id: &str, elapsed_ms| RunningJob {
+            job_id: id.to_owned(),
+            command: format!("run {id}"),
+            elapsed_ms,
+        };
+        assert_eq!(jobs.describe(later), [running("job-1", 2000), running("job-2", 0)]);
+        assert_eq!(jobs.report(vec![job("job-2")], later), Ok(()));
+        assert_eq!((jobs.count(), jobs.any()), (1, true));
+        jobs.clear();
+        assert_eq!((jobs.count(), jobs.any()), (0, false));
+    }
+
+    #[test]
+    fn reports_are_paid_for_by_calls() {
+        let (mut jobs, now) = (Jobs::default(), Instant::now());
+        for _ in 0..FIRST_REPORTS {
+            assert_eq!(jobs.report(Vec::new(), now), Ok(()));
+        }
+        assert_eq!(jobs.report(Vec::new(), now), Err("too many reports on jobs"));
+        jobs.call_sent();
+        assert_eq!(jobs.report(vec![job("job-1")], now), Ok(()));
+        assert_eq!(jobs.report(Vec::new(), now), Ok(()));
+        assert_eq!(jobs.report(Vec::new(), now), Err("too many reports on jobs"));
+        for _ in 0..1000 {
+            jobs.call_sent();
+        }
+        for _ in 0..MAX_JOB_REPORTS {
+            assert_eq!(jobs.report(Vec::new(), now), Ok(()));
+        }
+        assert_eq!(jobs.report(Vec::new(), now), Err("too many reports on jobs"));
+    }
+
+    #[test]
+    fn reports_are_bounded_in_size() {
+        let now = Instant::now();
+        let report = |running| Jobs::default().report(running, now);
+        let eight: Vec<_> = (0..8).map(|n| job(&n.to_string())).collect();
+        assert_eq!(report(eight.clone()), Ok(()));
+        assert_eq!(report([eight, vec![job("9")]].concat()), Err("more jobs than there may be"));
+        let long = "x".repeat(MAX_JOB_ID_BYTES + 1);
+        assert_eq!(report(vec![job(&long)]), Err("a job of too many words"));
+        let long = JobInfo { command: "x".repeat(MAX_JOB_COMMAND_BYTES + 1), ..job("1") };
+        assert_eq!(report(vec![long]), Err("a job of too many words"));
+    }
+}
