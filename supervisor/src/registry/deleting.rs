@@ -38,8 +38,7 @@ impl Handler<DeleteSession> for Registry {
             return refuse(MethodError::SessionNotFound(reference));
         };
         let id = session.id.clone();
-        let handle = self.handles.get(&id).cloned();
-        let counted = handle.clone();
+        let counted = self.handles.get(&id).cloned();
         let running = async move {
             match counted {
                 Some(handle) => handle.send(CountWork).await.map_err(MethodError::from),
@@ -63,16 +62,16 @@ impl Handler<DeleteSession> for Registry {
                     async move {
                         let (data, saved) = removed?;
                         kept(Some(saved)).await?;
-                        Ok::<_, MethodError>((data, handle, services))
+                        Ok::<_, MethodError>((data, services))
                     }
                     .into_actor(registry)
                 })
                 .then(|deleted, registry, _| {
-                    if let Ok((data, ..)) = &deleted {
-                        registry.handles.remove(&data.session.id);
-                    }
+                    // The handle as it is now: the first call of the session may have come meanwhile.
+                    let id = deleted.as_ref().ok().map(|(data, _)| data.session.id.clone());
+                    let handle = id.and_then(|id| registry.handles.remove(&id));
                     async move {
-                        let (data, handle, services) = deleted?;
+                        let (data, services) = deleted?;
                         clear_away(&services, &data.session, handle).await;
                         Ok(data)
                     }

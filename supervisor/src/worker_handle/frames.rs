@@ -141,8 +141,7 @@ impl WorkerHandle {
             return self.condemn(Cause::Protocol("an update that is no text".into()), ctx);
         }
         if credit + 1 == UPDATE_CREDITS {
-            let generation = self.generation;
-            ctx.run_later(CREDIT_INTERVAL, move |handle, _| handle.give_credits(generation));
+            self.give_credits_later(ctx);
         }
         self.update_credits = credit;
         // The call may have been answered by us meanwhile.
@@ -151,15 +150,20 @@ impl WorkerHandle {
         }
     }
 
-    fn give_credits(&mut self, generation: u64) {
+    fn give_credits_later(&mut self, ctx: &mut Context<Self>) {
+        let generation = self.generation;
+        ctx.run_later(CREDIT_INTERVAL, move |handle, ctx| handle.give_credits(generation, ctx));
+    }
+
+    fn give_credits(&mut self, generation: u64, ctx: &mut Context<Self>) {
         let Some(process) = self.process.as_ref().filter(|p| p.generation == generation) else {
             return;
         };
         let n = UPDATE_CREDITS.saturating_sub(self.update_credits);
-        self.update_credits = UPDATE_CREDITS;
-        if process.offer(&ToWorker::Credit { n }).is_err() {
-            // It does not take its frames; its silence is counted elsewhere.
-            tracing::warn!(session = %self.session, "credits were not taken by their worker");
+        match process.offer(&ToWorker::Credit { n }) {
+            Ok(()) => self.update_credits = UPDATE_CREDITS,
+            // It does not take its frames now; without credits it would never show anything again.
+            Err(_full) => self.give_credits_later(ctx),
         }
     }
 
