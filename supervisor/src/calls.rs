@@ -4,6 +4,7 @@
 
 use crate::errors::CallError;
 use crate::events::ShownCall;
+use crate::places::Place;
 use crate::worker_handle::CallDone;
 use actix::SpawnHandle;
 use quackd_protocol::client::{CallInfo, ToolInfo};
@@ -33,6 +34,10 @@ struct Call {
     has_searched: bool,
     /// What waits for the search; of no use once the call has ended.
     search: Option<SpawnHandle>,
+    /// What waits for a place to run its command.
+    queued: Option<SpawnHandle>,
+    /// Held while its command runs.
+    place: Option<Place>,
     /// Present until the call is sent: an unsent call may go to the next worker, a sent one never.
     unsent: Option<Unsent>,
     since: Instant,
@@ -96,9 +101,18 @@ impl Calls {
         let (answer, answered) = oneshot::channel();
         let NewCall { shown, arguments, safe_mode, deadline } = new;
         let unsent = Some(Unsent { arguments, safe_mode });
-        let (has_searched, search) = (false, None);
-        let call =
-            Call { shown, has_searched, search, unsent, since: now, deadline, answer, timer };
+        let call = Call {
+            shown,
+            has_searched: false,
+            search: None,
+            queued: None,
+            place: None,
+            unsent,
+            since: now,
+            deadline,
+            answer,
+            timer,
+        };
         self.calls.insert(number, call);
         answered
     }
@@ -152,7 +166,41 @@ impl Calls {
         let result = result(call.deadline);
         tell(&call.shown, &result, call.since.elapsed());
         call.answer.send(result).ok();
-        [Some(call.timer), call.search].into_iter().flatten().collect()
+        [Some(call.timer), call.search, call.queued].into_iter().flatten().collect()
+    }
+
+    /// Whether an unsent call runs a command and has no place for it yet.
+    pub(crate) fn needs_place(&self, number: u64) -> bool {
+        self.calls.get(&number).is_some_and(|call| {
+            call.shown.tool == "bash" && call.unsent.is_some() && call.place.is_none()
+        })
+    }
+
+    /// Whether a call waits for a place.
+    pub(crate) fn is_queued(&self, number: u64) -> bool {
+        self.calls.get(&number).is_some_and(|call| call.queued.is_some())
+    }
+
+    /// Keeps what waits for a call's place.
+    pub(crate) fn queue(&mut self, number: u64, queued: SpawnHandle) {
+        if let Some(call) = self.calls.get_mut(&number) {
+            call.queued = Some(queued);
+        }
+    }
+
+    /// Gives a call its place. Of a call that was answered meanwhile it is dropped.
+    pub(crate) fn give_place(&mut self, number: u64, place: Place) {
+        if let Some(call) = self.calls.get_mut(&number) {
+            call.queued = None;
+            call.place = Some(place);
+        }
+    }
+
+    /// What is left of a call's deadline.
+    pub(crate) fn time_left(&self, number: u64, now: Instant) -> Duration {
+        let left =
+            |call: &Call| call.deadline.saturating_sub(now.saturating_duration_since(call.since));
+        self.calls.get(&number).map_or(Duration::ZERO, left)
     }
 
     /// What followers are told of a call that was sent.

@@ -5,6 +5,7 @@
 //! Stop: refuse new work, let calls finish up to the grace, end workers side by side, flush the
 //! metadata, unlink our socket, remove the pid file. A second signal skips the waiting.
 
+use crate::boot;
 use crate::environment;
 use crate::errors::chain;
 use crate::events::Events;
@@ -13,17 +14,21 @@ use crate::listener::accept_clients;
 use crate::log;
 use crate::login::{Captured, Login, LoginParts, load_cached_blocking};
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::registry::{Drain, Registry, Saving};
+use crate::repositories;
 use crate::services::{ConfigFile, Services, now_text};
 use crate::spawner::{self, Children, Spawner};
+use crate::spills::Spills;
 use actix::prelude::*;
-use quackd_config::{Config, ConfigError};
+use quackd_config::{Config, ConfigError, Origin};
 use quackd_egress::{Egress, EgressConfig, EgressError, Key};
 use quackd_home::{Home, HomeError, InstanceLock};
 use quackd_ipc::listener::{BindError, BoundSocket, SocketFile, clear_stale_blocking};
-use quackd_process::{Launcher, Role, SelfExe};
+use quackd_process::{CgroupBase, Launcher, Role, SelfExe};
 use quackd_protocol::limits::SHUTDOWN_GRACE;
-use quackd_store::{Duplicate, Origin, Paths, Snapshot, StoreError, Writer};
+use quackd_protocol::policy::{Policy, PolicyError};
+use quackd_store::{Duplicate, Origin as Loaded, Paths, Snapshot, StoreError, Writer};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -84,6 +89,15 @@ pub enum StartError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The configuration asks for a sandbox policy that must not be in force.
+    // The reason is part of the text, as with the other errors of the configuration.
+    #[error("{origin}: `sandbox.writable` is refused: {reason}")]
+    Policy {
+        /// Where the value comes from: the file and the line.
+        origin: Origin,
+        /// What is wrong with it.
+        reason: PolicyError,
+    },
     /// Nor where web searches shall go.
     #[error(transparent)]
     Egress(#[from] EgressError),
@@ -149,7 +163,7 @@ fn run_locked(
     (config, config_file): (Config, ConfigFile),
     _lock: &InstanceLock,
 ) -> Result<Ended, StartError> {
-    retire_run_dir(&home)?;
+    boot::retire_run_dir(&home)?;
     let endpoint = config.web_search.endpoint.value.clone();
     let key = Key::from_variables(|name| std::env::var_os(name))?;
     let web_search = WebSearchHealth { has_key: key.is_some(), endpoint: host_of(&endpoint) };
@@ -166,18 +180,19 @@ fn run_locked(
     }
     clear_stale_blocking(&socket.path)?;
     let metrics = Arc::<Metrics>::default();
+    let (cgroups, no_cgroups) = boot::cgroups(&config);
     let (spawner, jobs) = spawner::spawner();
     let (ready, started) = sync_channel(1);
     let parts = Parts {
         home: home.clone(),
         socket: socket.path,
+        cgroups: cgroups.clone(),
+        no_cgroups,
         login: load_cached_blocking(&home.login_environment()),
         config,
         config_file,
         egress,
         health,
-        snapshot,
-        saving,
         metrics: Arc::clone(&metrics),
         spawner,
         ready,
@@ -185,7 +200,7 @@ fn run_locked(
     let (done, actors_done) = sync_channel::<Option<SocketFile>>(1);
     let actors = std::thread::Builder::new().name("actors".into()).spawn(move || {
         // The other end is there until the process ends.
-        done.send(serve(parts)).ok();
+        done.send(serve(parts, snapshot, saving)).ok();
     });
     system("start the actors' thread", actors)?;
     let bound = wait_for_start(&started)?;
@@ -200,6 +215,9 @@ fn run_locked(
         tracing::warn!("not waiting for what hangs in the kernel");
     }
     file.ok().flatten().unwrap_or(bound).unlink_blocking();
+    // The last one to hold it ends what is in there, and removes it; a thread that hangs leaves that to
+    // the next daemon.
+    drop(cgroups);
     if let Err(error) = quackd_home::remove_pid_file_blocking(&home) {
         tracing::warn!(%error, "cannot remove the pid file");
     }
@@ -215,29 +233,6 @@ fn wait_for_start(
     })
 }
 
-/// Puts aside what sessions of the last run spilled, and deletes it while the daemon serves already.
-/// Workers of a daemon that was killed may still be ending: what they write goes with it.
-fn retire_run_dir(home: &Home) -> Result<(), StartError> {
-    const RETIRED: &str = "run.old-";
-    let retired = home.dir().join(format!("{RETIRED}{}", std::process::id()));
-    #[expect(clippy::disallowed_methods, reason = "nothing durable: if it fails, old spills stay")]
-    if let Err(error) = std::fs::rename(home.run_dir(), retired) {
-        tracing::warn!(%error, "cannot put the old run directory aside");
-    }
-    home.prepare_blocking()?;
-    let dir = home.dir().to_path_buf();
-    let delete = std::thread::Builder::new().name("retire".into()).spawn(move || {
-        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        for entry in entries.filter(|e| e.file_name().to_string_lossy().starts_with(RETIRED)) {
-            if let Err(error) = std::fs::remove_dir_all(entry.path()) {
-                tracing::warn!(%error, "cannot delete an old run directory");
-            }
-        }
-    });
-    // Without a thread the next start deletes it.
-    delete.map(drop).or(Ok(()))
-}
-
 /// Reads the configuration. A daemon that cannot do what it says does not start.
 fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     // What is not UTF-8 is no value of any key, and is said to be wrong.
@@ -247,7 +242,18 @@ fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     // Before it is read: a change that comes between is then seen as one.
     let modified = path.metadata().and_then(|found| found.modified()).ok();
     let config = quackd_config::load_blocking(&path, is_named, &variable)?;
+    let policy = Policy::resolve([config.sandbox.patch()]);
+    if let Err(reason) = policy.validate(&user_home(), home.dir()) {
+        // What can be wrong with the other values was refused with the file.
+        let origin = config.sandbox.writable.origin;
+        return Err(StartError::Policy { origin, reason });
+    }
     Ok((config, ConfigFile { path, modified }))
+}
+
+/// The user's home directory, which no worker may write as a whole.
+fn user_home() -> PathBuf {
+    std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
 /// What workers are started through. It gets what commands get: no key, but a PATH.
@@ -276,9 +282,11 @@ fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Saving, Health) 
     let (mut state, state_origin) = said("quackd-state.json", state);
     // What is ours about a session that does not exist any more. If the sessions are not all there, what
     // is said of them is kept: somebody may put the file back.
-    if matches!(metadata_origin, Ok(Origin::File | Origin::Fresh)) {
+    if matches!(metadata_origin, Ok(Loaded::File | Loaded::Fresh)) {
         let known: HashSet<_> = metadata.sessions.iter().map(|session| &session.id).collect();
         state.sessions.retain(|id, _| known.contains(id));
+        let known: HashSet<_> = metadata.workspaces.iter().map(|workspace| &workspace.id).collect();
+        state.workspaces.retain(|id, _| known.contains(id));
     }
     let snapshot = Snapshot { metadata: Arc::new(metadata), state: Arc::new(state) };
     let why =
@@ -303,8 +311,8 @@ fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Saving, Health) 
 /// Says in the log what a loaded file is worth.
 fn said<T: Default>(
     file: &str,
-    loaded: Result<(T, Origin, Vec<Duplicate>), StoreError>,
-) -> (T, Result<Origin, String>) {
+    loaded: Result<(T, Loaded, Vec<Duplicate>), StoreError>,
+) -> (T, Result<Loaded, String>) {
     let (content, origin, duplicates) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -313,7 +321,7 @@ fn said<T: Default>(
             return (T::default(), Err(why));
         }
     };
-    if !matches!(origin, Origin::Fresh | Origin::File) {
+    if !matches!(origin, Loaded::Fresh | Loaded::File) {
         tracing::error!(?origin, "{file} was recovered");
     }
     for duplicate in &duplicates {
@@ -337,18 +345,18 @@ struct Parts {
     socket: PathBuf,
     config: Config,
     config_file: ConfigFile,
+    cgroups: Option<Arc<CgroupBase>>,
+    no_cgroups: Option<String>,
     login: Option<Captured>,
     egress: Egress,
     health: Health,
-    snapshot: Snapshot,
-    saving: Saving,
     metrics: Arc<Metrics>,
     spawner: Spawner,
     ready: SyncSender<Result<SocketFile, StartError>>,
 }
 
 /// The actors' thread: one arbiter for everything. Gives the socket's file if it is another one now.
-fn serve(parts: Parts) -> Option<SocketFile> {
+fn serve(parts: Parts, loaded: Snapshot, saving: Saving) -> Option<SocketFile> {
     let system = System::with_tokio_rt(|| {
         let built = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -357,10 +365,10 @@ fn serve(parts: Parts) -> Option<SocketFile> {
         #[expect(clippy::panic, reason = "no runtime, no daemon: the hook reports it and aborts")]
         built.unwrap_or_else(|error| panic!("cannot build the runtime: {error}"))
     });
-    system.block_on(serve_until_stopped(parts))
+    system.block_on(serve_until_stopped(parts, loaded, saving))
 }
 
-async fn serve_until_stopped(parts: Parts) -> Option<SocketFile> {
+async fn serve_until_stopped(parts: Parts, loaded: Snapshot, saving: Saving) -> Option<SocketFile> {
     let (stop, stopped) = mpsc::channel(1);
     // Before the first client can be answered: a signal must not find its default in force.
     let mut asked = StopSignals::new(stopped);
@@ -371,40 +379,15 @@ async fn serve_until_stopped(parts: Parts) -> Option<SocketFile> {
             return None;
         }
     };
-    let Parts { snapshot, saving, spawner, ready, .. } = parts;
-    let login = Login::start(LoginParts {
-        login_shell: parts.config.environment.login_shell.value,
-        extra: parts.config.tools.env.value.clone(),
-        variables: std::env::vars_os().collect(),
-        cached: parts.login,
-        cache: parts.home.login_environment(),
-        run_dir: parts.home.run_dir(),
-        spawner: spawner.clone(),
-    });
-    let services = Rc::new(Services {
-        started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-        home: parts.home,
-        socket: parts.socket,
-        socket_file: RefCell::new(None),
-        started: Instant::now(),
-        started_at: now_text(),
-        login,
-        config: parts.config,
-        config_file: parts.config_file,
-        events: Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id()))),
-        egress: parts.egress,
-        health: parts.health,
-        metrics: parts.metrics,
-        lookups: Arc::new(Semaphore::new(LOOKUPS)),
-        spawner: spawner.clone(),
-        stop,
-    });
-    let registry = Registry::new(Rc::clone(&services), snapshot, saving).start();
+    let ready = parts.ready.clone();
+    let services = services(parts, stop);
+    let registry = Registry::new(Rc::clone(&services), loaded, saving).start();
     let file = bound.file();
     let listening = actix::spawn(accept_clients(bound, Rc::clone(&services), registry.clone()));
     write_pid_file(&services).await;
     tracing::info!(socket = %services.socket.display(), "daemon started");
     ready.send(Ok(file)).ok();
+    repositories::clean_soon(&services);
 
     asked.any().await;
     tracing::info!("shutting down");
@@ -423,8 +406,51 @@ async fn serve_until_stopped(parts: Parts) -> Option<SocketFile> {
         }
     }
     listening.abort();
-    spawner.stop();
+    services.spawner.stop();
     services.socket_file.take()
+}
+
+/// What connections, methods and handles share.
+fn services(parts: Parts, stop: mpsc::Sender<()>) -> Rc<Services> {
+    let login = Login::start(LoginParts {
+        login_shell: parts.config.environment.login_shell.value,
+        extra: parts.config.tools.env.value.clone(),
+        variables: std::env::vars_os().collect(),
+        cached: parts.login,
+        cache: parts.home.login_environment(),
+        run_dir: parts.home.run_dir(),
+        spawner: parts.spawner.clone(),
+    });
+    Rc::new(Services {
+        user_home: user_home(),
+        started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+        places: Places::new(parts.config.limits.commands.value, parts.config.limits.jobs.value),
+        spills: Spills::new(
+            parts.home.run_dir(),
+            u64::try_from(parts.config.limits.spill_mb.value)
+                .unwrap_or(u64::MAX)
+                .saturating_mul(1024 * 1024),
+            Arc::clone(&parts.metrics),
+        ),
+        home: parts.home,
+        socket: parts.socket,
+        socket_file: RefCell::new(None),
+        started: Instant::now(),
+        started_at: now_text(),
+        login,
+        config: parts.config,
+        config_file: parts.config_file,
+        events: Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id()))),
+        egress: parts.egress,
+        cgroups: parts.cgroups,
+        no_cgroups: parts.no_cgroups,
+        probe: RefCell::new(None),
+        health: parts.health,
+        metrics: parts.metrics,
+        lookups: Arc::new(Semaphore::new(LOOKUPS)),
+        spawner: parts.spawner,
+        stop,
+    })
 }
 
 async fn write_pid_file(services: &Services) {

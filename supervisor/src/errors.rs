@@ -2,9 +2,11 @@
 //!
 //! Texts that clients depend on stand in the protocol specification; the others are free.
 
+use crate::places::Fullness;
 use crate::worker_handle::RunningWork;
 use quackd_home::WorkspaceError;
-use quackd_protocol::limits::MAX_NAME_CHARS;
+use quackd_protocol::limits::{MAX_CALLS_PER_SESSION, MAX_NAME_CHARS};
+use quackd_protocol::policy::PolicyError;
 use quackd_store::StoreError;
 use quackd_supervision::Cause;
 
@@ -45,6 +47,12 @@ pub(crate) enum MethodError {
     PathNotText,
     #[error("Invalid parameters for {method}: {why}")]
     Params { method: &'static str, why: serde_json::Error },
+    #[error("{}", sentence(.0))]
+    Policy(PolicyError),
+    #[error("Path is too long")]
+    LongTarget,
+    #[error("Unknown action of quack.sandbox: {0}")]
+    SandboxAction(String),
     #[error("Too many sessions: {0} are known; delete some first")]
     TooManySessions(usize),
     #[error("{}", sentence(.0))]
@@ -115,8 +123,14 @@ pub(crate) enum CallError {
     NoAnswer { after_s: u64 },
     /// The session has as many calls as it may have.
     TooManyCalls,
+    /// No place for the command became free in time.
+    TooManyCommands(Fullness),
+    /// All sessions together have as many background jobs as they may have.
+    TooManyJobs { max: usize },
     /// The call does not fit into a frame.
     TooLong,
+    /// The workspace cannot be entered: no worker was started.
+    NoWorkspace(String),
     /// No tool has a name as long as this.
     UnknownTool,
     /// A client ended it before it was sent.
@@ -146,8 +160,20 @@ impl CallError {
                  It may have run; it was not retried."
             ),
             Self::TooManyCalls => {
-                "Error: Session is busy: too many calls are running, try again".to_owned()
+                format!(
+                    "Error: Session is busy: {MAX_CALLS_PER_SESSION} calls are running, and it may have \
+                     no more; try again when one has ended"
+                )
             }
+            Self::TooManyCommands(Fullness { running, own, max }) => format!(
+                "Error: Too many commands are running: {running} in all, {own} of them in this \
+                 session (limits.commands is {max}). It was not run, try again"
+            ),
+            Self::TooManyJobs { max } => format!(
+                "Error: {max} background jobs are running in all sessions, and there may be no \
+                 more (limits.jobs). It was not run; end one first"
+            ),
+            Self::NoWorkspace(path) => format!("Error: Workspace not accessible: '{path}'"),
             Self::UnknownTool => format!("Error: Unknown tool '{tool}'"),
             Self::TooLong => "Error: Tool arguments are too long".to_owned(),
             Self::Aborted => format!("Error: {tool} was aborted"),
@@ -172,6 +198,13 @@ impl CallError {
 
     /// True if the same call may succeed a little later.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self, Self::NotReady(_) | Self::NotResponding | Self::TooManyCalls)
+        matches!(
+            self,
+            Self::NotReady(_)
+                | Self::NotResponding
+                | Self::TooManyCalls
+                | Self::TooManyCommands(_)
+                | Self::TooManyJobs { .. }
+        )
     }
 }

@@ -6,6 +6,8 @@
 //! - [`registry`] knows workspaces and sessions ([`catalog`] is its pure part) and has one
 //!   [`worker_handle`] per session, which starts, watches and restarts that session's worker and keeps
 //!   its unanswered [`calls`]. [`worker_process`] is one such process, [`link`] its control channel.
+//! - [`places`] says how many commands run at the same time over all sessions, [`spills`] bounds what their
+//!   outputs take of the disk.
 //! - [`spawner`] is the main thread: every child is started and reaped there.
 //! - [`environment`] is what commands get, [`login`] asks the user's shell for its part of it.
 //!
@@ -15,6 +17,7 @@
 //!
 //! This library cannot name the tools: it does not link `quackd-tools`, `quackd-search` or the agent.
 
+mod boot;
 mod calls;
 mod catalog;
 mod connection;
@@ -30,10 +33,12 @@ mod login;
 mod methods;
 mod metrics;
 mod outbox;
+mod places;
 mod registry;
+mod repositories;
 mod services;
 mod spawner;
-
+mod spills;
 mod usage;
 mod wire;
 mod worker_handle;

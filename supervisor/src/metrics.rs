@@ -15,6 +15,10 @@ pub(crate) struct Metrics {
     pub(crate) bad_lines: Counter,
     /// Processes that had to be killed after the monitor above them was gone.
     pub(crate) strays_killed: Counter,
+    /// Processes of commands that could not be ended.
+    pub(crate) survivors: Counter,
+    /// Files with long outputs that were deleted because all of them had too many bytes.
+    pub(crate) spills_deleted: Counter,
     /// Answers for clients that had left.
     pub(crate) unread_answers: Counter,
 }

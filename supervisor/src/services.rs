@@ -4,11 +4,14 @@ use crate::events::Events;
 use crate::health::Health;
 use crate::login::Login;
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::spawner::Spawner;
+use crate::spills::Spills;
 use quackd_config::Config;
 use quackd_egress::Egress;
 use quackd_home::Home;
 use quackd_ipc::listener::SocketFile;
+use quackd_process::CgroupBase;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -27,6 +30,8 @@ pub(crate) struct Services {
     pub(crate) socket_file: RefCell<Option<SocketFile>>,
     /// The directory in which the daemon was started: `attach` without a path means it.
     pub(crate) started_in: PathBuf,
+    /// The home directory of whoever runs the daemon; `/` if it has none.
+    pub(crate) user_home: PathBuf,
     /// When the daemon started.
     pub(crate) started: Instant,
     /// The same as wall-clock time, for display.
@@ -41,10 +46,20 @@ pub(crate) struct Services {
     pub(crate) events: Rc<Events>,
     /// The way to the web.
     pub(crate) egress: Egress,
+    /// Where commands are kept together and counted; `None` where control groups cannot be had.
+    pub(crate) cgroups: Option<Arc<CgroupBase>>,
+    /// Why not.
+    pub(crate) no_cgroups: Option<String>,
+    /// What the first worker has found out about the system's means of confinement.
+    pub(crate) probe: RefCell<Option<serde_json::Value>>,
     /// What went wrong that a person should know.
     pub(crate) health: Health,
     /// Counters.
     pub(crate) metrics: Arc<Metrics>,
+    /// Places for commands, over all sessions.
+    pub(crate) places: Places,
+    /// The bound on what long outputs take of the disk.
+    pub(crate) spills: Spills,
     /// Places for directory look-ups: one on a dead mount holds its thread for ever.
     pub(crate) lookups: Arc<Semaphore>,
     /// Starts and reaps workers.

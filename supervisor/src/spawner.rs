@@ -64,6 +64,8 @@ pub(crate) enum SpawnFailure {
     Channel(std::io::Error),
     #[error("no run directory: {0}")]
     RunDir(HomeError),
+    #[error("the workspace cannot be entered: {0}")]
+    Workspace(std::io::Error),
 }
 
 impl SpawnFailure {
@@ -104,6 +106,14 @@ impl Spawner {
         stdin: OwnedFd,
     ) -> Result<SpawnedWorker, SpawnFailure> {
         self.spawn_as("login-environment", stdin).await
+    }
+
+    /// Starts the process that removes what killed monitors could not, in the same way.
+    pub(crate) async fn spawn_cleaning(
+        &self,
+        stdin: OwnedFd,
+    ) -> Result<SpawnedWorker, SpawnFailure> {
+        self.spawn_as("clean-repositories", stdin).await
     }
 
     async fn spawn_as(

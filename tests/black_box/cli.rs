@@ -119,7 +119,7 @@ fn sessions_and_ps_show_what_there_is() {
     for part in [
         "supervisor",
         "duck-1",
-        "unconfined",
+        "workspace-write",
         &daemon.pid().to_string(),
         &session.pid("pid").to_string(),
     ] {

@@ -47,6 +47,7 @@ fn with_a_daemon_its_checks_come_in_the_one_order() {
         "metadata",
         "state",
         "sandbox",
+        "processes",
         "environment",
         "providers",
         "web_search",

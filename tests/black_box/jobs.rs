@@ -130,7 +130,7 @@ fn a_killed_job_is_gone_with_everything_below_it_when_the_answer_comes() {
     let (_, processes) = start_family(&session);
     // It belongs to no call, so that the end of a call and an abort do not end it.
     assert_eq!(
-        session.bash("sleep 1004 & echo x"),
+        session.bash("sleep 1004 >/dev/null 2>&1 & echo x"),
         "x\n\n[1 background process was ended]\n[Exit code: 0]"
     );
     let slow = session.begin("bash", json!("echo begun > marker; sleep 1005"));
@@ -219,7 +219,7 @@ fn a_session_with_jobs_is_deleted_with_force_only() {
 fn a_worker_with_a_job_keeps_its_environment_until_the_job_has_ended() {
     let mut daemon = Daemon::absent();
     for name in [".bash_profile", ".zprofile", ".profile"] {
-        let text = "until [ -e ~/go ]; do sleep 0.02; done; export LANG=en_DUCK\n";
+        let text = "until [ -e ~/../gates/go ]; do sleep 0.02; done; export LANG=en_DUCK\n";
         std::fs::write(daemon.home().join(name), text).unwrap();
     }
     let home = format!("HOME={}", daemon.home().display());
@@ -307,7 +307,10 @@ fn eight_jobs_run_beside_calls_and_one_more_is_refused() {
     // What calls leave behind is ended with them, and nobody else's.
     let calls: Vec<_> = (0..10)
         .map(|n| {
-            session.begin("bash", json!(format!("setsid sleep 120{n} & sleep 1300 & echo {n}")))
+            session.begin(
+                "bash",
+                json!(format!("(setsid sleep 120{n} & sleep 1300 &) >/dev/null 2>&1; echo {n}")),
+            )
         })
         .collect();
     for (n, call) in calls.into_iter().enumerate() {

@@ -23,11 +23,23 @@ const WAYS: &[(&str, usize, &str)] = &[
     ("no environment", 1, "env -i setsid bash -c 'exec -a MARK sleep 1000' &"),
     ("holds the pipes", 1, "setsid bash -c 'exec -a MARK sleep 1000' 0<&0 &"),
     (
+        "nohup, disowned",
+        1,
+        "nohup setsid bash -c 'exec -a MARK sleep 1000' >/dev/null 2>&1 & disown -a",
+    ),
+    (
         "tree of 200",
         200,
         "for i in {1..20}; do (for j in {1..10}; do (exec -a MARK sleep 1000) & done; wait) & done",
     ),
 ];
+
+/// A fork bomb, which ignores TERM. A limit for each user holds it, and binds only those who are not root.
+const BOMB: (&str, usize, &str) = (
+    "fork bomb",
+    60,
+    "bash -c 'ulimit -u 150; trap \"\" TERM; b() { b | b & wait; }; b' MARK 2>/dev/null &",
+);
 
 /// How long anything may survive the end of its call, its worker or its supervisor.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -106,6 +118,64 @@ fn column(end: End) {
     }
     // For whoever runs it with `--nocapture`.
     drop(writeln!(std::io::stderr(), "{end:?}: empty after {slowest:?} at most"));
+}
+
+/// Runs one test of this file again as somebody who is not root: a user that nobody is, whose limit counts what
+/// is started here and nothing else. `setpriv` is a part of every Linux system.
+#[expect(clippy::disallowed_methods, reason = "a test starts itself")]
+fn run_unprivileged(test: &str) {
+    let id = 40_000 + std::process::id() % 20_000;
+    let program = std::env::current_exe().expect("the path of the tests");
+    let as_user = |args: &[&str]| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args([&format!("--reuid={id}"), &format!("--regid={id}")]);
+        command.args(["--clear-groups", "--"]).args(args).output().expect("run setpriv")
+    };
+    let path = program.to_str().expect("a path");
+    let may_run = [path, env!("CARGO_BIN_EXE_quack")].map(|path| as_user(&["test", "-x", path]));
+    if !may_run.iter().all(|output| output.status.success()) {
+        drop(writeln!(std::io::stderr(), "skipped {test}: other users may not run {path}"));
+        return;
+    }
+    let output = as_user(&[path, "--exact", test, "--nocapture"]);
+    drop(std::io::stderr().write_all(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}");
+}
+
+#[test]
+fn nothing_survives_of_a_fork_bomb_however_its_call_ends() {
+    if nix::unistd::geteuid().is_root() {
+        return run_unprivileged(
+            "kill_matrix::nothing_survives_of_a_fork_bomb_however_its_call_ends",
+        );
+    }
+    let mut daemon = Daemon::start();
+    let ends = [End::Normally, End::ByDeadline, End::ByAbort, End::WithWorker, End::WithSupervisor];
+    for end in ends {
+        let mark = format!("quackd-mark-{}-{end:?}-bomb", std::process::id());
+        let took = cell(&mut daemon, &BOMB, end, &mark);
+        drop(writeln!(std::io::stderr(), "fork bomb, {end:?}: empty after {took:?}"));
+    }
+}
+
+/// Where the kernel counts the processes of a session it refuses those above its limit; elsewhere a command that
+/// has more is ended.
+#[test]
+fn a_command_with_more_processes_than_it_may_have_is_told_so_and_leaves_none() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let mark = format!("quackd-mark-{}-many", std::process::id());
+    let command = format!("for i in {{1..700}}; do (exec -a {mark} sleep 1000) & done; wait");
+    let call = session.begin("bash", json!({"command": command, "timeout_ms": 20_000}));
+    let text = call.text();
+    let is_ended = text.ends_with(
+        "\n[Process limit of 512 exceeded; the command was ended]\n[Exit code: unknown]",
+    );
+    assert!(is_ended || text.contains("Resource temporarily unavailable"), "{text}");
+    assert_eq!(marked(&mark), 0);
+    assert_eq!(session.bash("echo back"), "back\n\n[Exit code: 0]");
 }
 
 #[test]

@@ -106,8 +106,9 @@ fn a_profile_that_hangs_delays_the_first_call_a_little_and_ends_with_the_daemon(
 
 #[test]
 fn a_profile_that_is_slow_counts_as_soon_as_it_has_ended() {
-    let mut world =
-        world("until [ -e ~/go ]; do sleep 0.02; done; PATH=\"$HOME/tools:$PATH\"; export PATH\n");
+    let mut world = world(
+        "until [ -e ~/../gates/go ]; do sleep 0.02; done; PATH=\"$HOME/tools:$PATH\"; export PATH\n",
+    );
     boot(&mut world);
     let (wire, repo) = (world.wire(), world.repo("a"));
     let session = wire.attach(repo.path());

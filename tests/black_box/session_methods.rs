@@ -87,9 +87,11 @@ fn the_state_of_a_session_names_its_worker() {
     let mut state = wire.request("get_state", json!({}));
     assert!(0 < state["worker"]["pid"].take().as_i64().unwrap());
     assert_eq!(state["isRunning"], true);
+    let tier = state["worker"]["tier"].take();
+    assert!(["A", "B", "D"].contains(&tier.as_str().unwrap()), "{tier}");
     assert_eq!(
         state["worker"],
-        json!({"state": "ready", "pid": null, "restarts": 0, "tier": "unconfined", "policy": "full-access"})
+        json!({"state": "ready", "pid": null, "restarts": 0, "tier": null, "policy": "read-only"})
     );
 }
 
@@ -215,6 +217,7 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
             "log",
             "metadata",
             "sandbox",
+            "processes",
             "environment",
             "providers",
             "web_search",
@@ -230,7 +233,8 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
     assert!(check("metadata")["hint"].as_str().unwrap().contains("metadata.json.corrupt-1"));
     assert_eq!(check("daemon")["status"], "ok");
     assert_eq!(check("web_search")["message"], "key found, asks api.exa.ai");
-    assert_eq!(check("sandbox")["status"], "warn");
+    assert_eq!(check("sandbox")["status"], "ok");
+    assert_eq!(check("processes")["status"], "ok");
 
     std::fs::write(daemon.app().join("quackd.toml"), "[log]\nlevel = \"debug\"\n").unwrap();
     assert_eq!(check("config")["status"], "warn");

@@ -194,9 +194,12 @@ fn a_workspace_that_is_gone_fails_calls_and_not_the_worker() {
     assert_eq!(session.bash("true"), gone);
     assert_eq!(session.call("read_file", json!({"path": "README.md"})), gone);
     assert_eq!(session.call("grep_search", json!({"pattern": "x"})), gone);
+    assert_eq!(session.worker()["restarts"], 0);
+    // What is there now is another directory: the worker that held the old one was replaced.
     daemon.repo("a");
     assert_eq!(session.call("read_file", json!("README.md")), "# A repository\n");
-    assert_eq!(session.pid("pid"), pid);
+    assert_ne!(session.pid("pid"), pid);
+    assert_eq!(session.worker()["restarts"], 0);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The command line as types. Read once by `main`; the verbs get their own part of it.
 
+pub(crate) mod sandbox;
+
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
@@ -83,6 +85,7 @@ pub(crate) enum Verb {
     Delete(DeleteArgs),
     State(StateArgs),
     Ps(PsArgs),
+    Sandbox(sandbox::SandboxArgs),
     Abort(AbortArgs),
     Doctor(DoctorArgs),
     Logs(LogsArgs),

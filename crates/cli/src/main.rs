@@ -23,6 +23,12 @@ fn main() -> ExitCode {
     // started: nothing that the other verbs need is set up for it.
     match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("worker") => return quackd_session_worker::main(),
+        #[cfg(target_os = "linux")]
+        Some("clean-repositories") => return quackd_session_worker::clean_repositories(),
+        #[cfg(target_os = "linux")]
+        Some("read-only") => {
+            return quackd_session_worker::read_only::main(std::env::args_os().skip(2));
+        }
         Some("login-environment") => return quackd_environment_worker::main(),
         _ => {}
     }
@@ -81,6 +87,7 @@ async fn dispatch(
         Some(Verb::Delete(args)) => verbs::delete::run(args, output).await,
         Some(Verb::State(args)) => verbs::state::run(args, output).await,
         Some(Verb::Ps(_)) => verbs::ps::run(output).await,
+        Some(Verb::Sandbox(args)) => verbs::sandbox::run(args, output).await,
         Some(Verb::Abort(args)) => verbs::abort::run(args, output).await,
         Some(Verb::Doctor(args)) => verbs::doctor::run(args, output).await,
         Some(Verb::Logs(args)) => verbs::logs::run(args, output).await,

@@ -2,10 +2,15 @@
 //! the text must be and what it is.
 
 use crate::error::excerpt;
+use quackd_protocol::policy::{MAX_ROOTS, Profile, path_problem};
 use std::net::IpAddr;
+use std::path::Path;
 
 /// Longest text that a value may be, in bytes. Paths have at most 4,096.
 const MAX_TEXT_BYTES: usize = 4096;
+
+/// What may be asked for in `sandbox.tier`.
+const TIERS: [&str; 5] = ["auto", "A", "B", "D", "unconfined"];
 
 /// What `tracing` calls its levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -80,6 +85,32 @@ fn host(authority: &str) -> Option<&str> {
     };
     let is_port = port.is_empty() || port.strip_prefix(':')?.parse::<u16>().is_ok();
     (is_host && is_port).then_some(host)
+}
+
+/// The name of a sandbox profile.
+pub(crate) fn profile(text: &str) -> Result<(), String> {
+    let names = || Profile::ALL.map(Profile::name).join(", ");
+    let wrong = |_| format!("must be one of {}, not `{}`", names(), excerpt(text));
+    text.parse::<Profile>().map(drop).map_err(wrong)
+}
+
+/// A tier of confinement.
+pub(crate) fn tier(text: &str) -> Result<(), String> {
+    if TIERS.contains(&text) {
+        return Ok(());
+    }
+    Err(format!("must be one of {}, not `{}`", TIERS.join(", "), excerpt(text)))
+}
+
+/// A path that a sandbox policy names.
+pub(crate) fn policy_path(index: usize, path: &str) -> Result<(), String> {
+    if MAX_ROOTS <= index {
+        return Err(format!("must have at most {MAX_ROOTS} paths"));
+    }
+    match path_problem(Path::new(path)) {
+        Some(problem) => Err(format!("must name usable paths, but `{}` {problem}", excerpt(path))),
+        None => Ok(()),
+    }
 }
 
 /// One word of an argument list; the first is the program.

@@ -2,8 +2,12 @@
 //! Read once by the supervisor at its start, and by `quack config`.
 
 use crate::{ConfigError, Entry, Setting, document, file, keys};
-use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_WORKERS, WORKER_IDLE_TTL};
-use std::path::Path;
+use quackd_protocol::limits::{
+    DEFAULT_TOOL_DEADLINE, MAX_COMMANDS, MAX_JOBS, MAX_PROCESSES, MAX_PROCESSES_PER_SESSION,
+    MAX_SPILLS_BYTES, MAX_WORKERS, WORKER_IDLE_TTL,
+};
+use quackd_protocol::policy::{PolicyPatch, Profile};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Every setting, checked. A verb that has a flag for one sets the flag's value afterwards.
@@ -13,6 +17,10 @@ pub struct Config {
     pub worker: WorkerSettings,
     /// `[tools]`
     pub tools: ToolSettings,
+    /// `[sandbox]`
+    pub sandbox: SandboxSettings,
+    /// `[limits]`
+    pub limits: LimitSettings,
     /// `[environment]`
     pub environment: EnvironmentSettings,
     /// `[log]`
@@ -41,6 +49,58 @@ pub struct ToolSettings {
     pub respect_ignore_files: Setting<bool>,
     /// Names of variables that commands get besides those that all get.
     pub env: Setting<Vec<String>>,
+}
+
+/// What workers may do, unless their workspace or session says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxSettings {
+    /// The name of a [`Profile`].
+    pub profile: Setting<String>,
+    /// Whether the machine's network may be used.
+    pub network: Setting<bool>,
+    /// Directories that may be written beside the workspace.
+    pub writable: Setting<Vec<String>>,
+    /// Files and directories that are not shown.
+    pub hidden: Setting<Vec<String>>,
+    /// The highest tier that is tried, or `auto`.
+    pub tier: Setting<String>,
+}
+
+impl SandboxSettings {
+    /// What is set here, as the lowest layer of every session's policy.
+    #[must_use]
+    pub fn patch(&self) -> PolicyPatch {
+        let paths = |setting: &Setting<Vec<String>>| {
+            let paths: Vec<PathBuf> = setting.value.iter().map(PathBuf::from).collect();
+            (!paths.is_empty()).then_some(paths)
+        };
+        PolicyPatch {
+            // Checked when it was read.
+            profile: self.profile.value.parse().ok(),
+            network: Some(self.network.value),
+            writable_roots: paths(&self.writable),
+            hidden: paths(&self.hidden),
+        }
+    }
+}
+
+/// What all sessions together, and the commands of one, may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// Commands that run at the same time, over all sessions.
+    pub commands: Setting<usize>,
+    /// Background jobs that run at the same time, over all sessions.
+    pub jobs: Setting<usize>,
+    /// Processes that the commands of one session may have.
+    pub processes: Setting<usize>,
+    /// Processes that the commands of all sessions may have, where the kernel counts them.
+    pub total_processes: Setting<usize>,
+    /// Processor time that each process of a command may use; zero for no limit.
+    pub cpu: Setting<Duration>,
+    /// Largest file that a command may write, in MiB; 0 for no limit.
+    pub file_mb: Setting<usize>,
+    /// What the files with long outputs of all sessions may have together, in MiB.
+    pub spill_mb: Setting<usize>,
 }
 
 /// Where the commands' environment comes from.
@@ -77,6 +137,22 @@ impl Default for Config {
                 respect_ignore_files: Setting::default_of(false),
                 env: Setting::default_of(Vec::new()),
             },
+            sandbox: SandboxSettings {
+                profile: Setting::default_of(Profile::default().name().to_owned()),
+                network: Setting::default_of(false),
+                writable: Setting::default_of(Vec::new()),
+                hidden: Setting::default_of(Vec::new()),
+                tier: Setting::default_of("auto".to_owned()),
+            },
+            limits: LimitSettings {
+                commands: Setting::default_of(MAX_COMMANDS),
+                jobs: Setting::default_of(MAX_JOBS),
+                processes: Setting::default_of(MAX_PROCESSES_PER_SESSION),
+                total_processes: Setting::default_of(MAX_PROCESSES),
+                cpu: Setting::default_of(Duration::ZERO),
+                file_mb: Setting::default_of(0),
+                spill_mb: Setting::default_of(mebibytes(MAX_SPILLS_BYTES)),
+            },
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
             web_search: WebSearchSettings {
@@ -84,6 +160,10 @@ impl Default for Config {
             },
         }
     }
+}
+
+fn mebibytes(bytes: u64) -> usize {
+    usize::try_from(bytes / (1024 * 1024)).unwrap_or(usize::MAX)
 }
 
 impl Config {

@@ -110,6 +110,84 @@ static KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "sandbox.profile",
+        about: "What workers may do to files, unless their workspace or session says otherwise.",
+        kind: Kind::Text {
+            field: field!(sandbox.profile),
+            values: "read-only, workspace-write, full-access",
+            variable: None,
+            check: check::profile,
+        },
+    },
+    Key {
+        name: "sandbox.network",
+        about: "Whether workers may use the network, unless their workspace or session says otherwise.",
+        kind: Kind::Switch { field: field!(sandbox.network) },
+    },
+    Key {
+        name: "sandbox.writable",
+        about: "Directories that workers may write beside their workspace.",
+        kind: Kind::Words {
+            field: field!(sandbox.writable),
+            values: "an array of absolute paths",
+            check: check::policy_path,
+        },
+    },
+    Key {
+        name: "sandbox.hidden",
+        about: "Files and directories that workers are not shown.",
+        kind: Kind::Words {
+            field: field!(sandbox.hidden),
+            values: "an array of absolute paths",
+            check: check::policy_path,
+        },
+    },
+    Key {
+        name: "sandbox.tier",
+        about: "The most confinement that is tried: `auto` for all that the system has, or a lower tier.",
+        kind: Kind::Text {
+            field: field!(sandbox.tier),
+            values: "auto, A, B, D, unconfined",
+            variable: Some("QUACKD_SANDBOX_TIER"),
+            check: check::tier,
+        },
+    },
+    Key {
+        name: "limits.commands",
+        about: "So many commands may run at the same time, over all sessions; more wait for a place.",
+        kind: Kind::Count { field: field!(limits.commands), min: 16, max: 1024 },
+    },
+    Key {
+        name: "limits.jobs",
+        about: "So many background jobs may run at the same time, over all sessions.",
+        kind: Kind::Count { field: field!(limits.jobs), min: 1, max: 1024 },
+    },
+    Key {
+        name: "limits.processes",
+        about: "So many processes may the commands of one session have.",
+        kind: Kind::Count { field: field!(limits.processes), min: 16, max: 100_000 },
+    },
+    Key {
+        name: "limits.total_processes",
+        about: "So many processes may the commands of all sessions have, where the kernel counts them.",
+        kind: Kind::Count { field: field!(limits.total_processes), min: 64, max: 1_000_000 },
+    },
+    Key {
+        name: "limits.cpu_minutes",
+        about: "So much processor time may each process of a command use; 0 for no limit.",
+        kind: Kind::Time { field: field!(limits.cpu), unit_s: 60, min: 0, max: 24 * 60 },
+    },
+    Key {
+        name: "limits.file_mb",
+        about: "So many MiB may a file have that a command writes; 0 for no limit.",
+        kind: Kind::Count { field: field!(limits.file_mb), min: 0, max: 1_048_576 },
+    },
+    Key {
+        name: "limits.spill_mb",
+        about: "So many MiB may the files with long outputs of all sessions have together; the oldest are deleted.",
+        kind: Kind::Count { field: field!(limits.spill_mb), min: 64, max: 1_048_576 },
+    },
+    Key {
         name: "environment.login_shell",
         about: "Commands get the environment of your login shell, such as its `PATH`.",
         kind: Kind::Switch { field: field!(environment.login_shell) },

@@ -65,7 +65,7 @@ mod tests {
             ("launcher", Some("worker.launcher")),
             ("worker.idle", Some("worker.idle_minutes")),
             ("worker.nice", None),
-            ("sandbox", None),
+            ("remote", None),
             ("x", None),
             ("", None),
         ] {

@@ -60,7 +60,9 @@ mod tests {
         "# everything\n[worker]\nidle_minutes = 1_0\nmax_live = 0x10\nlauncher = [\"nice\", \"-n\",\n  \"\"]\n\
          [tools]\ndefault_timeout_s = 600\nrespect_ignore_files = true\nenv = [\"OPENAI_API_KEY\"]\n\
          [environment]\nlogin_shell = false\n[log]\nlevel = \"debug\"\n[web_search]\n\
-         endpoint = \"http://localhost:1/\"\n"
+         endpoint = \"http://localhost:1/\"\n[limits]\ncommands = 16\njobs = 2\nprocesses = 100\n\
+         total_processes = 200\ncpu_minutes = 3\nfile_mb = 4\nspill_mb = 64\n\
+         [sandbox]\nprofile = \"read-only\"\nnetwork = true\nwritable = [\"/srv\"]\nhidden = [\"/etc/x\"]\ntier = \"D\"\n"
     }
 
     #[test]
@@ -82,7 +84,42 @@ mod tests {
         expected.environment.login_shell = setting(file, 12, false);
         expected.log.level = setting(file, 14, "debug".to_owned());
         expected.web_search.endpoint = setting(file, 16, "http://localhost:1/".to_owned());
+        expected.limits.commands = setting(file, 18, 16);
+        expected.limits.jobs = setting(file, 19, 2);
+        expected.limits.processes = setting(file, 20, 100);
+        expected.limits.total_processes = setting(file, 21, 200);
+        expected.limits.cpu = setting(file, 22, Duration::from_secs(180));
+        expected.limits.file_mb = setting(file, 23, 4);
+        expected.limits.spill_mb = setting(file, 24, 64);
+        expected.sandbox.profile = setting(file, 26, "read-only".to_owned());
+        expected.sandbox.network = setting(file, 27, true);
+        expected.sandbox.writable = setting(file, 28, vec!["/srv".to_owned()]);
+        expected.sandbox.hidden = setting(file, 29, vec!["/etc/x".to_owned()]);
+        expected.sandbox.tier = setting(file, 30, "D".to_owned());
         assert_eq!(config, expected);
+        let patch = config.sandbox.patch();
+        assert_eq!(patch.profile, Some(quackd_protocol::policy::Profile::ReadOnly));
+        assert_eq!(patch.writable_roots, Some(vec!["/srv".into()]));
+    }
+
+    #[test]
+    fn a_sandbox_that_cannot_be_is_refused() {
+        for (content, message) in [
+            (
+                "sandbox.profile = \"readonly\"",
+                "`sandbox.profile` must be one of read-only, workspace-write, full-access, not `readonly`",
+            ),
+            (
+                "sandbox.tier = \"C\"",
+                "`sandbox.tier` must be one of auto, A, B, D, unconfined, not `C`",
+            ),
+            (
+                "sandbox.writable = [\"srv\"]",
+                "`sandbox.writable` must name usable paths, but `srv` is not absolute",
+            ),
+        ] {
+            assert_eq!(error(content), format!("quackd.toml:1: {message}"));
+        }
     }
 
     #[test]
@@ -167,6 +204,8 @@ mod tests {
             ("worker.idle_minutes", 1, 1440),
             ("worker.max_live", 1, 1200),
             ("tools.default_timeout_s", 1, 600),
+            ("limits.commands", 16, 1024),
+            ("limits.spill_mb", 64, 1_048_576),
         ] {
             for good in [min, max] {
                 let config = load(format!("{key} = {good}\n")).unwrap();
@@ -252,8 +291,8 @@ mod tests {
                 "1: unknown key `idle_minutes`; did you mean `worker.idle_minutes`?",
             ),
             (
-                "[worker.limits]\nmemory = 5\n",
-                "1: unknown key `worker.limits`; docs/configuration.md has the list",
+                "[worker.colours]\nmemory = 5\n",
+                "1: unknown key `worker.colours`; docs/configuration.md has the list",
             ),
             (
                 "'worker.max_live' = 5\n",

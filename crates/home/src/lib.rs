@@ -11,6 +11,7 @@ mod lock;
 mod pid_file;
 mod private_dir;
 mod socket;
+mod spills;
 mod workspace;
 
 pub use error::HomeError;
@@ -19,4 +20,5 @@ pub use ids::{new_id, workspace_id};
 pub use lock::{InstanceLock, lock_blocking};
 pub use pid_file::{remove_pid_file_blocking, write_pid_file_blocking};
 pub use socket::SocketPath;
+pub use spills::{Trimmed, trim_spills_blocking};
 pub use workspace::{WorkspaceError, is_risky_workspace, resolve_workspace_blocking};

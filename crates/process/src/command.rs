@@ -1,9 +1,10 @@
 //! What a caller of [`crate::run`] says and is told.
 
-use crate::{Captured, Exit, Live, Spilled, Usage};
+use crate::{Captured, Exit, Group, Limits, Live, Spilled, Usage};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +39,11 @@ pub struct Command {
     pub spill: Option<SpillTarget>,
     /// Whoever wants to see the output while the command runs.
     pub live: Option<Live>,
+    /// What it may use.
+    pub limits: Limits,
+    /// The control group of this session, in which the command gets a place of its own; `None` where there
+    /// is none. Then descent and marks alone tell what is the command's.
+    pub group: Option<Arc<Group>>,
 }
 
 /// Where, and from what length on, the whole output is written to a file.
@@ -68,7 +74,25 @@ pub enum EndedBy {
     Deadline,
     /// Its caller.
     Abort,
+    /// It had more processes than [`Limits::processes`].
+    Processes,
 }
+
+/// A process that holds an output pipe of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number, as this process sees it.
+    pub pid: u32,
+    /// What it calls itself: at most [`HOLDER_BYTES`] of text without control characters. It is the
+    /// process's own word, and may be empty.
+    pub command: String,
+}
+
+/// Most processes that are named as holders of an output.
+pub const MAX_HOLDERS: usize = 8;
+
+/// Longest name of a holder, in bytes.
+pub const HOLDER_BYTES: usize = 60;
 
 /// A command that has ended, and everything that it started with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +116,16 @@ pub struct Finished {
     pub stopped: u32,
     /// Whether it is known that nothing is left. False if something hangs in the kernel, and outside Linux.
     pub is_gone: bool,
+    /// Processes that are known to be still there: they hang in the kernel, or run with credentials that
+    /// this process may not signal. 0 if `is_gone`.
+    pub survivors: u32,
+    /// Whether somebody still held an output pipe when the shell had ended by itself and the time to hand
+    /// on the last of it had passed; or, however it ended, when all of its processes were gone. What came
+    /// through it later is lost.
+    pub output_open: bool,
+    /// Who that was, as far as it is known: at most [`MAX_HOLDERS`] processes of this command, which have
+    /// been ended since. Linux only.
+    pub output_held_by: Vec<Holder>,
     /// Time from the call to the end of the shell, its processes and its output.
     pub duration: Duration,
     /// The file with the whole output, if it was long and could be written.

@@ -69,6 +69,16 @@ pub fn harden(role: Role) -> io::Result<()> {
     adopt_orphans()
 }
 
+/// What of [`harden`] is lost by a fork, or is different in the child: signals are let through again, and
+/// orphaned descendants become this process's children. Called by the worker once it is on its own.
+///
+/// # Errors
+/// As there.
+pub fn settle() -> io::Result<()> {
+    nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+    adopt_orphans()
+}
+
 /// Makes `/proc/PID/environ`, `mem` and the like of this process readable for root only.
 #[cfg(target_os = "linux")]
 fn hide_from_others() -> io::Result<()> {

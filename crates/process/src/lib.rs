@@ -1,10 +1,10 @@
 //! The subprocess manager: the only crate that starts, signals and reaps processes.
 //!
 //! Three callers:
-//! - the supervisor starts workers ([`spawn_worker_blocking`]), watches them through their
-//!   [`ProcessHandle`] and ends what a dead monitor left behind ([`sweep_strays_blocking`]);
-//! - the worker splits off its monitor ([`split_off_monitor`]), prepares itself ([`harden`]) and runs
-//!   commands ([`run`]);
+//! - the supervisor makes control groups ([`CgroupBase`]), starts workers ([`spawn_worker_blocking`]),
+//!   watches them through their [`ProcessHandle`] and ends what a dead monitor left behind ([`sweep_strays_blocking`]);
+//! - the worker splits off its monitor ([`split_off_monitor`]), prepares itself ([`harden`],
+//!   [`Limits::impose`]) and runs commands ([`run`]) in its session's control group ([`Group`]);
 //! - the command line starts the daemon ([`spawn_detached_blocking`]).
 //!
 //! Nothing here uses `pre_exec`, so that a spawn stays on the vfork-like path of the standard library
@@ -14,14 +14,20 @@
 //! sub-reaper (Linux, [`harden`]): whatever loses its parent below us becomes our child, so an empty
 //! list of children proves that nothing is left. Other systems have no such list; there only process
 //! groups are ended, and the results say that the rest is unknown.
+//!
+//! Where control groups can be had ([`CgroupBase`]) each command has one of its own besides: it tells whose an
+//! orphan is, it is ended as a whole, and the kernel counts what is in it.
 
 mod capture;
+mod cgroup;
 mod command;
 mod detached;
 mod exit;
 mod handle;
 mod harden;
+mod holders;
 mod in_flight;
+mod limits;
 mod lineage;
 mod live;
 mod monitor;
@@ -35,19 +41,29 @@ mod sweep;
 mod wait;
 
 pub use capture::{Captured, HEAD_BYTES, TAIL_BYTES};
-pub use command::{CALL_VARIABLE, Command, EndedBy, Finished, LaunchError, SpillTarget};
+pub use cgroup::{
+    CgroupBase, DEFAULT_TOTAL_PROCESSES, Group, Kind as CgroupKind, SessionEnd, SessionPaths,
+};
+pub use command::{
+    CALL_VARIABLE, Command, EndedBy, Finished, HOLDER_BYTES, Holder, LaunchError, MAX_HOLDERS,
+    SpillTarget,
+};
 pub use detached::{
     DetachedChild, become_session_leader, redirect_stderr_to_null, spawn_detached_blocking,
 };
 pub use exit::Exit;
 pub use handle::ProcessHandle;
-pub use harden::{Role, harden, set_process_name};
+pub use harden::{Role, harden, set_process_name, settle};
+pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};
 pub use live::{LIVE_BYTES, Live, Piece};
-pub use monitor::{die_with_parent, split_off_monitor};
+#[cfg(target_os = "linux")]
+pub use monitor::{Split, split_off_monitor_by};
+pub use monitor::{die_with_parent, split_off_monitor, split_off_monitor_of};
 pub use run::run;
 pub use self_exe::SelfExe;
 pub use spawn::{
-    Launcher, SpawnError, SpawnedWorker, spawn_launched_blocking, spawn_worker_blocking,
+    Launcher, SpawnError, SpawnedWorker, become_program, spawn_launched_blocking,
+    spawn_worker_blocking,
 };
 pub use spill::Spilled;
 pub use sweep::{Sweep, sweep_strays_blocking};

@@ -85,13 +85,20 @@ impl Lineage {
 
     /// `roots` and everything below them, parents before children.
     pub(crate) fn descendants(&self, roots: &[u32]) -> Vec<Member> {
+        self.descendants_up_to(roots, usize::MAX)
+    }
+
+    /// The same, but once there are `limit` the search ends.
+    pub(crate) fn descendants_up_to(&self, roots: &[u32], limit: usize) -> Vec<Member> {
         let this = std::process::id();
         let mut found: Vec<Member> =
             roots.iter().map(|&pid| Member { pid, parent: this }).collect();
         // A number may be reused while we read, which could close a circle.
         let mut seen: BTreeSet<u32> = roots.iter().copied().chain([this]).collect();
         let mut next = 0;
-        while let Some(&Member { pid: parent, .. }) = found.get(next) {
+        while let Some(&Member { pid: parent, .. }) = found.get(next)
+            && found.len() < limit
+        {
             next += 1;
             for pid in self.children(parent) {
                 if seen.insert(pid) {
@@ -133,6 +140,18 @@ pub(crate) fn stat(pid: u32) -> io::Result<Stat> {
     let mut line = [0; 512];
     let read = File::open(format!("/proc/{pid}/stat"))?.read(&mut line)?;
     line.get(..read).and_then(parse_stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// When the process started, in the kernel's ticks since boot: with its number that names one process for ever.
+///
+/// # Errors
+/// The process is gone.
+pub(crate) fn start_time(pid: u32) -> io::Result<u64> {
+    let mut line = [0; 512];
+    let read = File::open(format!("/proc/{pid}/stat"))?.read(&mut line)?;
+    let line = String::from_utf8_lossy(line.get(..read).unwrap_or_default()).into_owned();
+    let field = line.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
+    field.and_then(|field| field.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn parse_stat(line: &[u8]) -> Option<Stat> {

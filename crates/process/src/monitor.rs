@@ -14,7 +14,9 @@
 //! Outside Linux there is no monitor: a worker learns of the supervisor's end from its control channel.
 
 #[cfg(target_os = "linux")]
-pub use linux::{die_with_parent, split_off_monitor};
+pub use linux::{
+    Split, die_with_parent, split_off_monitor, split_off_monitor_by, split_off_monitor_of,
+};
 
 /// Does nothing here: the kernel offers no such request.
 ///
@@ -34,10 +36,22 @@ pub fn split_off_monitor() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Does nothing here: see the file's head.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn split_off_monitor_of(_: Option<&crate::SessionPaths>) -> std::io::Result<()> {
+    Ok(())
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     use crate::harden::adopt_orphans;
-    use crate::{Exit, ProcessHandle, set_process_name, sweep_strays_blocking};
+    use crate::{
+        Exit, ProcessHandle, SessionPaths, become_session_leader, set_process_name,
+        sweep_strays_blocking,
+    };
     use nix::libc;
     use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
     use nix::sys::signal::{raise, sigaction, sigprocmask};
@@ -46,15 +60,17 @@ mod linux {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getppid, pidfd_open, setrlimit};
     use std::collections::BTreeSet;
-    use std::convert::Infallible;
     use std::io;
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, OwnedFd};
     use std::time::Duration;
 
     /// Longest time that the end of a killed worker, and of everything below it, is waited for. What
     /// is left after that hangs inside the kernel; the supervisor adopts and sweeps it, and it must
     /// learn of the worker's end in time to fail its calls.
     const END_LIMIT: Duration = Duration::from_millis(700);
+
+    /// The part of it for a control group. All of its processes are killed at once, so it takes milliseconds.
+    const GROUP_LIMIT: Duration = Duration::from_millis(300);
 
     /// Forks: returns in the child, which is the worker from now on. The parent becomes the monitor
     /// and never returns from this function.
@@ -67,23 +83,26 @@ mod linux {
     /// # Errors
     /// This process has several threads, the supervisor is gone already, or a resource is missing.
     pub fn split_off_monitor() -> io::Result<()> {
+        split_off_monitor_of(None)
+    }
+
+    /// As [`split_off_monitor`], for a worker whose commands live in a control group: the monitor ends that
+    /// too, before it looks for other descendants.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn split_off_monitor_of(session: Option<&SessionPaths>) -> io::Result<()> {
         require_single_thread()?;
-        let supervisor = getppid();
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
-        if getppid() != supervisor {
-            return Err(io::Error::other("the supervisor ended"));
-        }
-        adopt_orphans()?;
+        let before = become_monitor()?;
         // The worker asks this handle whether the monitor still lives: unlike a parent's number it
         // also works from inside a new process namespace.
         let monitor = pidfd_open(getpid(), PidfdFlags::empty())?;
-        // From here on signals wait: the monitor takes SIGTERM from a descriptor, and what a terminal
-        // sends to the whole group is not for it.
-        let mut before = SigSet::empty();
-        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
         match fork_single_threaded()? {
             ForkResult::Child => {
                 die_with_parent()?;
+                // No terminal of whoever started the daemon is the worker's, or its commands': they can
+                // neither read it nor be stopped by it.
+                become_session_leader();
                 if is_ready(&monitor)? {
                     return Err(io::Error::other("the monitor ended"));
                 }
@@ -91,13 +110,69 @@ mod linux {
                 Ok(())
             }
             ForkResult::Parent { child } => {
-                let worker = child.as_raw().unsigned_abs();
+                close_from_3();
                 // A monitor that cannot watch must not leave a worker behind; its own end takes the
                 // worker with it.
-                let Err(_) = watch(worker);
-                end_process(libc::EXIT_FAILURE)
+                let exit = watch(child.as_raw().unsigned_abs(), None, session);
+                end_as(exit.unwrap_or(Exit::Code(libc::EXIT_FAILURE)))
             }
         }
+    }
+
+    /// As [`split_off_monitor_of`], for a worker that is made in another way: `split` forks, and its
+    /// child must see to it that it ends with this process and leads a session of its own. All signals are
+    /// blocked in it until [`crate::harden`].
+    ///
+    /// # Errors
+    /// As there, or of `split`.
+    pub fn split_off_monitor_by<C, E: FnOnce()>(
+        session: Option<&SessionPaths>,
+        split: impl FnOnce() -> io::Result<Split<C, E>>,
+    ) -> io::Result<C> {
+        require_single_thread()?;
+        let _before = become_monitor()?;
+        match split()? {
+            Split::Child(child) => Ok(child),
+            Split::Monitor { child, status, at_the_end } => {
+                let exit = watch(child, Some(status), session);
+                at_the_end();
+                end_as(exit.unwrap_or(Exit::Code(libc::EXIT_FAILURE)))
+            }
+        }
+    }
+
+    /// What this process is after it was split.
+    #[derive(Debug)]
+    pub enum Split<C, E> {
+        /// The new process.
+        Child(C),
+        /// This one, which becomes the monitor.
+        Monitor {
+            /// The new process, our child. Its end is the worker's.
+            child: u32,
+            /// Gives the worker's raw wait status as four bytes, least first, if the worker is not the
+            /// child itself.
+            status: OwnedFd,
+            /// What the monitor does last, when nothing of the worker is left. What it owns is held until
+            /// then.
+            at_the_end: E,
+        },
+    }
+
+    /// Makes this process one that its supervisor can end and that adopts orphans, and blocks all signals;
+    /// gives which were blocked before.
+    fn become_monitor() -> io::Result<SigSet> {
+        let supervisor = getppid();
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+        if getppid() != supervisor {
+            return Err(io::Error::other("the supervisor ended"));
+        }
+        adopt_orphans()?;
+        // From here on signals wait: the monitor takes SIGTERM from a descriptor, and what a terminal
+        // sends to the whole group is not for it.
+        let mut before = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
+        Ok(before)
     }
 
     /// Asks the kernel to kill this process when the thread that started it ends. The caller must
@@ -124,8 +199,11 @@ mod linux {
         Ok(unsafe { fork() }?)
     }
 
-    fn watch(worker: u32) -> io::Result<Infallible> {
-        close_from_3();
+    fn watch(
+        worker: u32,
+        status: Option<OwnedFd>,
+        session: Option<&SessionPaths>,
+    ) -> io::Result<Exit> {
         set_process_name("quack-monitor");
         // Ending by the worker's signal must not leave a core file of this process.
         setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
@@ -134,9 +212,22 @@ mod linux {
         worker.signal(Signal::SIGKILL)?;
         poll_once(&mut [PollFd::new(&worker, PollFlags::IN)], Some(END_LIMIT))?;
         let exit = worker.try_reap()?;
+        let exit = status.and_then(told_exit).or(exit);
+        if let Some(session) = session {
+            // What cannot be removed is left to the supervisor, and to its next start.
+            drop(session.end_blocking(GROUP_LIMIT));
+        }
         // Without the worker's status in hand it is still a child here, and swept with the rest.
         let _swept = sweep_strays_blocking(&BTreeSet::new(), END_LIMIT);
-        end_as(exit.unwrap_or(Exit::Signal(libc::SIGKILL)))
+        Ok(exit.unwrap_or(Exit::Signal(libc::SIGKILL)))
+    }
+
+    /// What was told of the worker's end by the process above it. Nothing if that was ended first.
+    fn told_exit(status: OwnedFd) -> Option<Exit> {
+        let mut raw = [0; 4];
+        // It has ended: there are four bytes, or the end.
+        let read = rustix::io::read(&status, &mut raw).ok()?;
+        (read == raw.len()).then(|| crate::wait::exit_of(i32::from_le_bytes(raw)))
     }
 
     /// Sleeps until the worker has ended, the supervisor's end of the control channel is closed, or

@@ -89,6 +89,12 @@ impl Output {
         self.stdout.pipe.is_none() && self.stderr.pipe.is_none()
     }
 
+    /// The pipes that are not at their end, by their numbers in the file system of pipes.
+    pub(crate) fn pipes(&self) -> Vec<u64> {
+        let open = [&self.stdout.pipe, &self.stderr.pipe].into_iter().flatten();
+        open.filter_map(|pipe| rustix::fs::fstat(pipe).ok()).map(|stat| stat.st_ino).collect()
+    }
+
     /// From now on output is rather left out of the spill file than the disk waited for.
     pub(crate) fn hurry(&mut self) {
         self.in_a_hurry = true;

@@ -6,7 +6,7 @@
 use crate::output::Output;
 use crate::shell::{Shell, reap_ended_orphans};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, Left, Sweeper};
-use crate::{Command, EndedBy, Finished, LaunchError};
+use crate::{Command, EndedBy, Finished, Holder, LaunchError};
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout_at};
@@ -16,6 +16,13 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often orphans that ended by themselves are reaped while a command runs.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the processes of a command are counted where the kernel does not do it. A machine of today
+/// starts a few thousand in that time.
+const COUNT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// It takes at most one part in so many of the time.
+const COUNT_SHARE: u32 = 20;
 
 /// How often the processes that TERM was sent to are looked at once the shell has ended.
 const GRACE_INTERVAL: Duration = Duration::from_millis(10);
@@ -37,6 +44,9 @@ const DRAIN_QUIET: Duration = Duration::from_millis(100);
 /// way. Only what hangs inside the kernel or runs with foreign credentials can use it up. With the grace
 /// it must stay below [`quackd_protocol::limits::DEADLINE_SLACK`].
 const END_LIMIT: Duration = Duration::from_secs(2);
+
+/// Survivors that are counted.
+const MAX_SURVIVORS: usize = 1024;
 
 /// Time that the spill file's disk gets at the least, also when the limit is used up.
 const MIN_CLOSE_LIMIT: Duration = Duration::from_millis(200);
@@ -66,15 +76,17 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     let mut output = Output::new(stdout, stderr, command.spill.clone(), command.live.clone())
         .map_err(|error| LaunchError::explain(error, Path::new(&command.program), &command.cwd))?;
     let ended_by = watch(&shell, &mut output, &command, begin).await;
-    let stopped = if ended_by == EndedBy::Itself {
-        settle(&shell, &mut output).await;
-        0
+    let (mut stopped, mut held) = (0, None);
+    if ended_by == EndedBy::Itself {
+        held = settle(&shell, &mut output).await;
     } else {
-        stop(&shell, &mut output, &command, ended_by).await
-    };
+        stopped = stop(&shell, &mut output, &command, ended_by).await;
+    }
     let end = Instant::now() + END_LIMIT;
-    let (n_killed, is_gone) = end_strays(&shell, &mut output, end).await;
+    let (n_killed, survivors) = end_strays(&shell, &mut output, end).await;
     output.drain(DRAIN_QUIET, end).await;
+    // Whoever holds it still is none of the command's: they are gone.
+    let output_open = held.is_some() || !output.is_at_end();
     let (exit, usage) = shell.reap().map_err(LaunchError::StatusLost)?;
     let left = end.saturating_duration_since(Instant::now());
     let (stdout, stderr, spill) = output.finish(left.max(MIN_CLOSE_LIMIT)).await;
@@ -88,7 +100,10 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
         stderr,
         background_ended,
         stopped,
-        is_gone,
+        is_gone: survivors == Some(0),
+        survivors: survivors.unwrap_or(0),
+        output_open,
+        output_held_by: held.unwrap_or_default(),
         duration,
         spill,
     })
@@ -99,6 +114,7 @@ async fn watch(shell: &Shell, output: &mut Output, command: &Command, begin: Ins
     let deadline = begin + command.deadline.min(LONGEST);
     let mut reaping = interval_at(begin + REAP_INTERVAL, REAP_INTERVAL);
     reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut next_count = begin + COUNT_INTERVAL;
     loop {
         tokio::select! {
             biased;
@@ -106,20 +122,33 @@ async fn watch(shell: &Shell, output: &mut Output, command: &Command, begin: Ins
             () = command.cancel.cancelled() => return EndedBy::Abort,
             () = sleep_until(deadline) => return EndedBy::Deadline,
             _ = reaping.tick() => reap_ended_orphans(),
+            () = sleep_until(next_count) => {
+                let counted = Instant::now();
+                if shell.exceeds(command.limits.processes) {
+                    return EndedBy::Processes;
+                }
+                // To count a large tree must not become the work of this process.
+                next_count = Instant::now() + COUNT_INTERVAL.max(counted.elapsed() * COUNT_SHARE);
+            }
             () = output.pump(), if !output.is_at_end() => (),
         }
     }
 }
 
-/// Lets background processes that only hand on output finish.
-async fn settle(shell: &Shell, output: &mut Output) {
+/// Lets background processes that only hand on output finish. If the output is still held after that, says by
+/// whom, as far as it is known.
+async fn settle(shell: &Shell, output: &mut Output) -> Option<Vec<Holder>> {
     if !output.is_at_end() && shell.has_strays() {
         output.drain(SETTLE_QUIET, Instant::now() + SETTLE_LIMIT).await;
+        if !output.is_at_end() {
+            return Some(shell.holders(&output.pipes()));
+        }
     }
     let until = Instant::now() + LEAVE_LIMIT;
     while output.is_at_end() && shell.has_strays() && Instant::now() < until {
         sleep(LEAVE_INTERVAL).await;
     }
+    None
 }
 
 /// Ends the command: TERM, the grace, KILL. The grace also belongs to what outlives the shell. Returns how
@@ -129,6 +158,8 @@ async fn stop(shell: &Shell, output: &mut Output, command: &Command, ended_by: E
     let abort_grace = command.abort_grace.min(LONGEST);
     let (grace, mut may_hurry) = match ended_by {
         EndedBy::Abort => (abort_grace, false),
+        // What forks without end gets no time for more.
+        EndedBy::Processes => (Duration::ZERO, false),
         EndedBy::Deadline | EndedBy::Itself => (command.grace.min(LONGEST), true),
     };
     let mut until = now + grace;
@@ -153,8 +184,8 @@ async fn stop(shell: &Shell, output: &mut Output, command: &Command, ended_by: E
 }
 
 /// Waits for the shell, which has ended or was killed, then kills and reaps what it left behind. Returns
-/// how many processes were still alive, and whether it is known that none is left.
-async fn end_strays(shell: &Shell, output: &mut Output, end: Instant) -> (u32, bool) {
+/// how many processes were still alive, and how many are left; `None` if that cannot be known.
+async fn end_strays(shell: &Shell, output: &mut Output, end: Instant) -> (u32, Option<u32>) {
     // If it hangs in the kernel the answer goes out without it.
     let has_ended = timeout_at(end, shell.exited()).await.is_ok();
     shell.note_end();
@@ -169,5 +200,12 @@ async fn end_strays(shell: &Shell, output: &mut Output, end: Instant) -> (u32, b
         pause = LONGEST_PAUSE.min(pause * 2);
         left = shell.sweep(&mut sweeper);
     }
-    (sweeper.n_killed(), has_ended && left == Left::Nothing && cfg!(target_os = "linux"))
+    let survivors = match left {
+        _ if !cfg!(target_os = "linux") => None,
+        Left::Unknown => None,
+        Left::Nothing if has_ended => Some(0),
+        // What is not there any more at this last look was only late.
+        Left::Nothing | Left::Dying => u32::try_from(shell.processes(MAX_SURVIVORS).len()).ok(),
+    };
+    (sweeper.n_killed(), survivors)
 }

@@ -12,7 +12,7 @@ pub struct SelfExe {
     path: PathBuf,
     /// Keeps the file, and with it the number in `path`. Close-on-exec is fine: the kernel resolves
     /// the path before it closes descriptors.
-    _file: std::fs::File,
+    file: std::fs::File,
 }
 
 #[cfg(target_os = "linux")]
@@ -26,13 +26,19 @@ impl SelfExe {
 
         let file = std::fs::File::open("/proc/self/exe")?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        Ok(Self { path, _file: file })
+        Ok(Self { path, file })
     }
 
     /// Where a child of this process finds the file. Means nothing in other processes.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The open file, for a filter that must allow it to be executed.
+    #[must_use]
+    pub fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.file)
     }
 
     /// The file cannot have been replaced: it is open.

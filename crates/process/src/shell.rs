@@ -1,19 +1,23 @@
 //! The process of one command, with all that it started: from its launch until nothing of it is left,
 //! also when the caller loses interest in between. Used by [`crate::run`].
 
+use crate::cgroup::Leaf;
 use crate::command::CALL_VARIABLE;
 use crate::handle::ExitWatch;
+use crate::holders::holders;
 use crate::in_flight::{self, Place};
 use crate::lineage::{Lineage, has_variable, stat};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, Left, Sweeper, living_strays, send};
-use crate::{Command, Exit, LaunchError, ProcessHandle, Usage};
+use crate::{Command, Exit, Holder, LaunchError, ProcessHandle, Usage};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a background task looks after a shell that was abandoned or does not die. What hangs in
@@ -22,6 +26,9 @@ const CLEANUP_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long one round of freezing and killing may look for newly forked processes.
 const FREEZE_LIMIT: Duration = Duration::from_secs(1);
+
+/// Processes that are asked whether they hold an output.
+const MAX_SUSPECTS: usize = 256;
 
 /// How eagerly the kernel ends a command when memory is short: before every worker.
 #[cfg(target_os = "linux")]
@@ -47,15 +54,32 @@ struct Mark {
     group: u32,
     /// `NAME=VALUE` in the environment of every descendant that did not remove it.
     variable: Vec<u8>,
+    /// The control group in which all of it was born.
+    leaf: Option<Arc<Leaf>>,
 }
 
 impl Mark {
-    /// Whether an orphan of ours is this command's. One without any mark goes to the last command
-    /// that runs: only then it is certain that nobody else misses it.
+    /// Whether an orphan of ours is this command's. Its control group says so, if it has one. One without
+    /// any mark goes to the last command that runs: only then it is certain that nobody else misses it.
     fn fits(&self, orphan: u32) -> bool {
+        let is_in_leaf = self.leaf.as_ref().and_then(|leaf| leaf.holds(orphan));
         in_flight::is_last(self.group)
-            || stat(orphan).is_ok_and(|stat| stat.group == self.group)
-            || has_variable(orphan, &self.variable)
+            || is_in_leaf.unwrap_or_else(|| {
+                stat(orphan).is_ok_and(|stat| stat.group == self.group)
+                    || has_variable(orphan, &self.variable)
+            })
+    }
+
+    /// One step of ending the command's orphans, for which the leaf is asked first: what is killed there
+    /// cannot have forked meanwhile.
+    fn sweep(&self, sweeper: &mut Sweeper) -> Left {
+        let in_leaf = self.leaf.as_ref().map_or(Ok(0), |leaf| leaf.kill(sweeper.killed()));
+        let left = sweeper.step(in_flight::contains, |pid| self.fits(pid));
+        match (in_leaf, left) {
+            (Ok(0), Ok(Left::Nothing)) => Left::Nothing,
+            (Err(_), Ok(Left::Nothing)) | (_, Err(_)) => Left::Unknown,
+            _ => Left::Dying,
+        }
     }
 }
 
@@ -69,10 +93,13 @@ impl Shell {
         let explain = |error| LaunchError::explain(error, program, cwd);
         let place = Place::reserve()
             .ok_or_else(|| LaunchError::TooManyProcesses(io::ErrorKind::QuotaExceeded.into()))?;
-        let mut child = spawn(command).map_err(explain)?;
+        // Without a leaf, for lack of descriptors for example, the marks serve.
+        let leaf = command.group.as_ref().and_then(|group| group.leaf().ok()).map(Arc::new);
+        let (mut child, leaf) = spawn_in(leaf, command).map_err(explain)?;
         place.hold(child.id());
         prefer_for_out_of_memory(child.id());
-        match Self::adopt(&mut child, place, command) {
+        command.limits.impose_on(child.id());
+        match Self::adopt(&mut child, place, command, leaf) {
             Ok(launched) => Ok(launched),
             Err(error) => {
                 // It had no time to start more than members of its group.
@@ -87,6 +114,7 @@ impl Shell {
         child: &mut Child,
         place: Place,
         command: &Command,
+        leaf: Option<Arc<Leaf>>,
     ) -> io::Result<(Self, OwnedFd, OwnedFd)> {
         let process = ProcessHandle::of_child(child.id())?;
         let watch = ExitWatch::new(&process)?;
@@ -94,7 +122,7 @@ impl Shell {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let variable = format!("{CALL_VARIABLE}={}", command.tag).into_bytes();
-        let mark = Mark { group: child.id(), variable };
+        let mark = Mark { group: child.id(), variable, leaf };
         let shell = Self { process, watch, mark, place: Some(place), is_reaped: false };
         Ok((shell, stdout.into(), stderr.into()))
     }
@@ -137,6 +165,9 @@ impl Shell {
     pub(crate) fn kill(&self) {
         // Without /proc or a free descriptor only the group can be killed.
         let mut sweeper = Sweeper::new(Instant::now() + FREEZE_LIMIT);
+        if let Some(leaf) = &self.mark.leaf {
+            drop(leaf.kill(sweeper.killed()));
+        }
         drop(sweeper.freeze_and_kill(&self.roots()));
         signal_group(self.mark.group, Signal::SIGKILL);
     }
@@ -160,9 +191,35 @@ impl Shell {
     /// One step of ending what the shell left behind. Without knowledge of orphans the group is all
     /// that can be ended.
     pub(crate) fn sweep(&self, sweeper: &mut Sweeper) -> Left {
-        let left = sweeper.step(in_flight::contains, |pid| self.mark.fits(pid));
+        let left = self.mark.sweep(sweeper);
         signal_group(self.mark.group, Signal::SIGKILL);
-        left.unwrap_or(Left::Nothing)
+        left
+    }
+
+    /// The processes of this command that run, as far as they are known: those below the shell and its
+    /// orphans, and those of the leaf. At most about `limit` are looked for.
+    pub(crate) fn processes(&self, limit: usize) -> BTreeSet<u32> {
+        let lineage = Lineage::now();
+        let members = lineage.map(|lineage| lineage.descendants_up_to(&self.roots(), limit));
+        let mut found: BTreeSet<u32> =
+            members.unwrap_or_default().into_iter().map(|member| member.pid).collect();
+        if let Some(leaf) = &self.mark.leaf {
+            found.extend(leaf.processes());
+        }
+        found.retain(|pid| stat(*pid).is_ok_and(|stat| !stat.has_ended));
+        found
+    }
+
+    /// Whether the command has more than `limit` processes and nobody else keeps it from that.
+    pub(crate) fn exceeds(&self, limit: u32) -> bool {
+        let is_counted = self.mark.leaf.as_ref().is_some_and(|leaf| leaf.is_counted());
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        !is_counted && limit < self.processes(limit.saturating_add(1)).len()
+    }
+
+    /// Which processes of this command hold one of these pipes.
+    pub(crate) fn holders(&self, pipes: &[u64]) -> Vec<Holder> {
+        holders(self.processes(MAX_SUSPECTS), pipes)
     }
 
     /// Reaps the shell, which has ended. If it hangs in the kernel it counts as killed.
@@ -210,10 +267,10 @@ impl Abandoned {
         let mut sweeper = Sweeper::new(until);
         let mut pause = FIRST_PAUSE;
         while Instant::now() < until {
-            let left = sweeper.step(in_flight::contains, |pid| self.mark.fits(pid));
+            let left = self.mark.sweep(&mut sweeper);
             // An error means that it is not there to be reaped any more.
             let is_gone = !matches!(self.process.try_reap(), Ok(None));
-            if is_gone && left.unwrap_or(Left::Nothing) == Left::Nothing {
+            if is_gone && left != Left::Dying {
                 return;
             }
             tokio::time::sleep(pause).await;
@@ -239,6 +296,20 @@ fn signal_group(group: u32, signal: Signal) {
 /// Reaps orphans that ended while commands run, so that a long command cannot fill the process table.
 pub(crate) fn reap_ended_orphans() {
     drop(living_strays(in_flight::contains, |_| false));
+}
+
+/// Starts the command from within its leaf, so that nothing of it was ever elsewhere. If it cannot be entered
+/// the command is started outside, where it is at least counted if that can be had.
+fn spawn_in(leaf: Option<Arc<Leaf>>, command: &Command) -> io::Result<(Child, Option<Arc<Leaf>>)> {
+    let started = leaf.as_ref().and_then(|leaf| {
+        let _inside = leaf.enter().ok()?;
+        Some(spawn(command))
+    });
+    if let Some(child) = started {
+        return Ok((child?, leaf));
+    }
+    let _inside = command.group.as_ref().and_then(|group| group.enter().ok());
+    Ok((spawn(command)?, None))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]

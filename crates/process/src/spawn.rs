@@ -1,6 +1,7 @@
 //! Starting workers. Called by the supervisor's main thread.
 
 use crate::{ProcessHandle, SelfExe};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -108,6 +109,13 @@ pub fn spawn_worker_blocking(
 ) -> Result<SpawnedWorker, SpawnError> {
     let mut command = program(exe, args)?;
     started(command.env_clear().stdin(stdin).spawn()?)
+}
+
+/// Becomes another program, looked for in `PATH`, with the same environment and descriptors. Returns why it
+/// could not.
+pub fn become_program(program: &OsStr, arguments: Vec<OsString>) -> io::Error {
+    #[expect(clippy::disallowed_methods, reason = "this crate is where programs are started")]
+    std::process::Command::new(program).args(arguments).exec()
 }
 
 fn started(mut child: Child) -> Result<SpawnedWorker, SpawnError> {

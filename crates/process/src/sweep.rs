@@ -61,6 +61,8 @@ pub(crate) enum Left {
     Nothing,
     /// Processes that were killed and are not reaped yet. Take another step after a pause.
     Dying,
+    /// It cannot be known.
+    Unknown,
 }
 
 /// One sweep in steps, so that a caller can wait in its own way between them.
@@ -75,7 +77,12 @@ impl Sweeper {
         Self { until, killed: BTreeSet::new() }
     }
 
-    /// Processes that were alive and were killed by this sweep.
+    /// Processes that were alive and were killed by this sweep, for whoever kills some in another way.
+    pub(crate) fn killed(&mut self) -> &mut BTreeSet<u32> {
+        &mut self.killed
+    }
+
+    /// How many these are.
     pub(crate) fn n_killed(&self) -> u32 {
         u32::try_from(self.killed.len()).unwrap_or(u32::MAX)
     }

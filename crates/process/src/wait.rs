@@ -42,7 +42,8 @@ pub(crate) fn reap(pid: i32) -> io::Result<Option<(Exit, Usage)>> {
     }
 }
 
-fn exit_of(status: i32) -> Exit {
+/// How a process ended, from its raw wait status.
+pub(crate) fn exit_of(status: i32) -> Exit {
     if libc::WIFEXITED(status) {
         Exit::Code(libc::WEXITSTATUS(status))
     } else {

@@ -16,8 +16,9 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use quackd_process::{
-    Exit, ProcessHandle, Role, SelfExe, become_session_leader, harden, redirect_stderr_to_null,
-    set_process_name, spawn_detached_blocking, spawn_worker_blocking, split_off_monitor,
+    CgroupBase, Command, Exit, Group, Limits, ProcessHandle, Role, SelfExe, SessionPaths,
+    become_session_leader, harden, redirect_stderr_to_null, set_process_name,
+    spawn_detached_blocking, spawn_worker_blocking, split_off_monitor, split_off_monitor_of,
     sweep_strays_blocking,
 };
 use std::collections::BTreeSet;
@@ -27,7 +28,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::panic::catch_unwind;
 use std::process::{Stdio, exit};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
 
 const TESTS: &[(&str, fn())] = &[
     ("the_workers_exit_code_is_the_monitors", the_workers_exit_code_is_the_monitors),
@@ -45,6 +48,12 @@ const TESTS: &[(&str, fn())] = &[
     ("a_process_with_threads_is_not_split", a_process_with_threads_is_not_split),
     ("a_monitor_is_small", a_monitor_is_small),
     ("a_worker_starts_with_nothing_but_its_channel", a_worker_starts_with_nothing_but_its_channel),
+    ("a_worker_leads_a_session_without_a_terminal", a_worker_leads_a_session_without_a_terminal),
+    ("a_worker_keeps_its_limits", a_worker_keeps_its_limits),
+    (
+        "a_killed_worker_takes_its_control_group_along",
+        a_killed_worker_takes_its_control_group_along,
+    ),
     ("a_daemon_is_started_in_a_session_of_its_own", a_daemon_is_started_in_a_session_of_its_own),
 ];
 
@@ -53,6 +62,7 @@ fn main() {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["worker", behaviour] => worker(behaviour),
+        ["grouped", paths] => grouped(paths),
         ["supervisor"] => supervisor(),
         ["daemon"] => daemon(),
         ["headless"] => headless(),
@@ -93,8 +103,10 @@ fn run_tests(args: &[&str]) {
 /// A worker with three descendants that do their best to stay: reports its own pid and theirs on the
 /// control channel, then does as told.
 fn worker(behaviour: &str) {
-    if behaviour == "bare" {
-        bare();
+    match behaviour {
+        "bare" => bare(),
+        "limited" => limited(),
+        _ => (),
     }
     split_off_monitor().unwrap();
     harden(Role::Worker).unwrap();
@@ -135,6 +147,74 @@ fn bare() {
     report(&format!("{env:?} {cwd:?} {arg0:?} {fds:?}"));
     exit(0);
 }
+
+/// Reports what limits it has, and what a write beyond them does.
+fn limited() {
+    harden(Role::Worker).unwrap();
+    let limits = Limits { open_files: Some(3), file_size: Some(1_000_000), ..Limits::default() };
+    limits.impose().unwrap();
+    // It cannot be undone by less strict ones.
+    Limits { file_size: Some(2_000_000), ..Limits::default() }.impose().unwrap();
+    let text = fs::read_to_string("/proc/self/limits").unwrap();
+    let values = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().skip(3).take(2).collect::<Vec<_>>().join(" ")
+    };
+    let mut file = tempfile::tempfile().unwrap();
+    let refused = file.write_all(&vec![0; 1_000_001]).unwrap_err().kind();
+    report(&format!("{} {} {refused:?}", values("Max open files"), values("Max file size")));
+    exit(0);
+}
+
+/// A worker with a command in a control group that does its best to stay; reports as others do, but its own
+/// number first.
+fn grouped(paths: &str) {
+    let paths: SessionPaths = serde_json::from_str(paths).unwrap();
+    split_off_monitor_of(Some(&paths)).unwrap();
+    harden(Role::Worker).unwrap();
+    let group = Group::open(&paths).unwrap();
+    hide_control_groups();
+    assert!(!paths.directory.exists());
+    let script = "trap '' TERM; f() { while :; do (env -i setsid sleep 60 &); done; }; f & f & f";
+    let command = Command {
+        program: "/bin/bash".into(),
+        args: vec!["-c".into(), script.into()],
+        cwd: "/".into(),
+        env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+        deadline: Duration::from_secs(60),
+        grace: Duration::ZERO,
+        abort_grace: Duration::ZERO,
+        cancel: CancellationToken::new(),
+        tag: "grouped".to_owned(),
+        spill: None,
+        live: None,
+        limits: Limits::default(),
+        group: Some(Arc::new(group)),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    report(&std::process::id().to_string());
+    drop(runtime.block_on(quackd_process::run(command)));
+}
+
+/// Does what confinement does: from now on no path leads to control groups.
+#[cfg(target_os = "linux")]
+fn hide_control_groups() {
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    use nix::sched::{CloneFlags, unshare};
+
+    if !rustix::process::getuid().is_root() {
+        unshare(CloneFlags::CLONE_NEWUSER).unwrap();
+    }
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    mount(Some("none"), "/sys", Some("tmpfs"), MsFlags::empty(), none)
+        .or_else(|_| umount2("/sys/fs/cgroup", MntFlags::MNT_DETACH))
+        .unwrap();
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hide_control_groups() {}
 
 /// A supervisor with one worker, whose report it hands on.
 fn supervisor() {
@@ -421,6 +501,50 @@ fn a_worker_starts_with_nothing_but_its_channel() {
     let mut text = String::new();
     fs::File::from(worker.stderr).read_to_string(&mut text).unwrap();
     assert_eq!(text, "");
+}
+
+fn a_worker_leads_a_session_without_a_terminal() {
+    let mut worker = Worker::start("wait");
+    let pids = worker.pids();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pids[4])).unwrap();
+    let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    // Group, session, terminal.
+    let own = pids[4].to_string();
+    assert_eq!(fields[2..5], [own.as_str(), own.as_str(), "0"]);
+    worker.process.signal(Signal::SIGTERM).unwrap();
+    assert_ended(&worker, &pids, Exit::Signal(9));
+}
+
+fn a_worker_keeps_its_limits() {
+    let mut worker = Worker::start("limited");
+    assert_eq!(worker.line(), "1024 1024 1000000 1000000 FileTooLarge");
+    assert_eq!(worker.end().0, Exit::Code(0));
+}
+
+fn a_killed_worker_takes_its_control_group_along() {
+    let base = match CgroupBase::open_blocking(1000) {
+        Ok(base) => base,
+        Err(error) => return println!("    not run: {error}"),
+    };
+    let limits = Limits { processes: 100, ..Limits::default() };
+    let paths = base.session_blocking("first", &limits).unwrap();
+    let mut worker = Worker::start_as(&["grouped", &serde_json::to_string(&paths).unwrap()]);
+    let pid = worker.line().parse().unwrap();
+    // The kind without a number of processes has a list of them.
+    let list = paths.directory.join("c-0");
+    let n_threads = || {
+        let read = |name| fs::read_to_string(list.join(name));
+        read("tasks").or_else(|_| read("cgroup.threads")).map_or(0, |list| list.lines().count())
+    };
+    wait_for("many processes", || 50 < n_threads());
+    send(pid, Signal::SIGKILL);
+    let (exit, took) = worker.end();
+    assert_eq!(exit, Exit::Signal(9));
+    assert!(!paths.directory.exists());
+    println!("    ended after {took:?}");
+    assert!(took < Duration::from_millis(600), "{took:?}");
+    // Again: there is nothing to end.
+    assert!(paths.end_blocking(Duration::ZERO).unwrap().removed);
 }
 
 fn a_daemon_is_started_in_a_session_of_its_own() {

@@ -12,7 +12,8 @@
 #![expect(clippy::print_stderr, reason = "figures for people")]
 
 use quackd_process::{
-    CALL_VARIABLE, Command, EndedBy, Exit, Finished, LaunchError, Role, SpillTarget, harden, run,
+    CALL_VARIABLE, Command, EndedBy, Exit, Finished, LaunchError, Limits, MAX_HOLDERS, Role,
+    SpillTarget, harden, run,
 };
 use std::fs;
 use std::path::Path;
@@ -45,6 +46,8 @@ fn bash(tag: &str, script: &str) -> Command {
         tag: unique(tag),
         spill: None,
         live: None,
+        limits: Limits::default(),
+        group: None,
     }
 }
 
@@ -524,4 +527,97 @@ async fn what_a_command_used_is_told() {
     assert!(Duration::from_millis(10) < usage.user, "{usage:?}");
     assert!(usage.user + usage.system < 20 * SECOND, "{usage:?}");
     assert!(30_000 < usage.max_rss_kb && usage.max_rss_kb < 1_000_000, "{usage:?}");
+}
+
+#[tokio::test]
+async fn who_holds_the_output_of_a_finished_command_is_named() {
+    let _turn = alone().await;
+    let script = "sleep 61 & (setsid bash -c \"exec -a $'duck\\e[31m' sleep 62\" & echo $!); \
+        sleep 63 >/dev/null 2>&1 &";
+    let finished = run(bash("holders", script)).await.unwrap();
+    assert_eq!((finished.output_open, finished.background_ended), (true, 3));
+    let mut names: Vec<_> =
+        finished.output_held_by.iter().map(|holder| holder.command.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["duck\u{fffd}[31m 62", "sleep 61"]);
+    let printed = pids(&finished);
+    assert!(finished.output_held_by.iter().any(|holder| printed.contains(&holder.pid)));
+
+    let many = run(bash("holders", "for i in {1..20}; do sleep 60 & done")).await.unwrap();
+    assert_eq!((many.output_open, many.output_held_by.len()), (true, MAX_HOLDERS));
+    for script in ["sleep 60 >/dev/null 2>&1 &", "(sleep 0.02; echo x) &", "exec > >(cat); echo x"]
+    {
+        let finished = run(bash("holders", script)).await.unwrap();
+        assert!(!finished.output_open, "{script}");
+        assert_eq!(finished.output_held_by, [], "{script}");
+    }
+}
+
+/// Runs as a user of its own, whose processes are limited for the case that the test fails. As an ordinary
+/// user it runs as that one, with as many more.
+#[tokio::test]
+async fn endless_forking_ends_where_nobody_counts_but_we() {
+    let _turn = alone().await;
+    let bomb = "b() { b | b & }; trap '' TERM; b; sleep 60; sleep 60";
+    let mut command = bash("uncounted", "");
+    if rustix::process::getuid().is_root() {
+        command.program = "/usr/bin/setpriv".into();
+        command.args = ["--reuid=54321", "--regid=54321", "--clear-groups", "bash", "-c"]
+            .map(Into::into)
+            .into();
+        command.args.push(format!("ulimit -u 400; {bomb}").into());
+    } else {
+        command.args[1] = format!("ulimit -u $(($(ps -Lu $EUID | wc -l) + 400)); {bomb}").into();
+    }
+    command.limits.processes = 100;
+    command.grace = 20 * SECOND;
+    let finished = run(command).await.unwrap();
+    assert_eq!((finished.ended_by, finished.exit), (EndedBy::Processes, Exit::Signal(9)));
+    assert!(100 < finished.stopped, "{}", finished.stopped);
+    assert_eq!((finished.is_gone, finished.survivors), (true, 0));
+    assert_eq!(tagged("uncounted"), Vec::<u32>::new());
+    eprintln!("{} processes, all over after {:?}", finished.stopped, finished.duration);
+    // Less than the grace: it is given none.
+    assert!(finished.duration < 10 * SECOND, "{:?}", finished.duration);
+
+    let mut many = bash("counted", "for i in {1..20}; do sleep 0.6 & done; wait");
+    many.limits.processes = 21;
+    assert_eq!(run(many).await.unwrap().ended_by, EndedBy::Itself);
+}
+
+#[tokio::test]
+async fn processor_time_is_limited() {
+    let _turn = alone().await;
+    let mut command = bash("busy", "while :; do :; done");
+    command.limits.cpu = Some(SECOND / 2);
+    let finished = run(command).await.unwrap();
+    assert_eq!((finished.ended_by, finished.exit), (EndedBy::Itself, Exit::Signal(24)));
+    assert!(finished.usage.user + finished.usage.system < 2 * SECOND, "{:?}", finished.usage);
+    // Who catches the first signal is ended by the second.
+    let mut command = bash("busy", "trap '' XCPU; while :; do :; done");
+    command.limits.cpu = Some(SECOND);
+    assert_eq!(run(command).await.unwrap().exit, Exit::Signal(9));
+}
+
+/// Prints how much longer a command takes to start from a large process. The bound is loose: this is no
+/// benchmark.
+#[tokio::test]
+async fn a_large_worker_starts_commands_as_fast_as_a_small_one() {
+    const ROUNDS: usize = 100;
+    const LARGE: usize = 200 * 1024 * 1024;
+
+    let _turn = alone().await;
+    let mut medians = Vec::new();
+    for resident in [0, LARGE] {
+        let memory = vec![1_u8; resident];
+        let mut durations = Vec::new();
+        for _ in 0..ROUNDS {
+            durations.push(run(bash("size", "true")).await.unwrap().duration);
+        }
+        assert!(memory.iter().step_by(4096).all(|byte| *byte == 1));
+        durations.sort();
+        medians.push(durations[ROUNDS / 2]);
+    }
+    eprintln!("bash -c true: {:?} from a small process, {:?} with 200 MB", medians[0], medians[1]);
+    assert!(medians[1] < medians[0] + Duration::from_millis(30));
 }

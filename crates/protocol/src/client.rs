@@ -4,20 +4,27 @@
 //! `{"id","ok":true,"data"?}` or `{"id","ok":false,"error"}`. Parameter types here are lenient where
 //! upstream's daemon is: a missing `params` is an empty object, unknown keys are ignored.
 
+mod audit;
 mod doctor;
 mod events;
 mod manage;
 
+pub use audit::{
+    AuditChange, AuditCommand, AuditFile, AuditReport, AuditRepository, ExplainLayer, ExplainPath,
+    ExplainReport, PathAccess, RepositoryKind, RepositoryState, WorkerSaid, WorkerSays,
+};
 pub use doctor::{Check, CheckStatus, ConfigData, ConfigSetting, DoctorData, DoctorParams};
 pub use events::{
     EventLine, FollowData, FollowParams, ProcessDeath, TextBlock, ToolContent, ToolExecutionEnd,
     ToolExecutionStart, ToolExecutionUpdate, UpdateDetails,
 };
 pub use manage::{
-    ActivateData, ActivatedSession, SessionDeleteData, SessionDeleteParams, SessionNewParams,
-    StateData, WorkerState, WorkspaceInfo, WorkspaceSession, WorkspacesData,
+    ActivateData, ActivatedSession, DenialsData, PolicyLayers, PolicyScope, SandboxData,
+    SandboxParams, SessionDeleteData, SessionDeleteParams, SessionNewParams, StateData,
+    TimedDenial, WorkerState, WorkspaceInfo, WorkspaceSession, WorkspacesData,
 };
 
+use crate::denial::Denial;
 use crate::worker::ToolReport;
 use crate::{SessionId, WorkspaceId};
 use serde::{Deserialize, Serialize};
@@ -285,6 +292,21 @@ pub struct ToolInfo {
     pub full_output_path: Option<String>,
     /// Processes that were ended with the call.
     pub background_ended: u32,
+    /// The command's output was still held open when its shell had ended by itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub output_open: bool,
+    /// Processes that held it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub background_pids: Vec<u32>,
+    /// Processes of the command that could not be ended.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub survivors: u32,
+    /// What the confinement refused, as far as it was noticed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
+    /// Files that later programs run or obey, and that are not as they were, each as one line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub audit: Vec<String>,
     /// Processor time of a command in its own code, in milliseconds, with what it waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_ms: Option<u64>,
@@ -312,6 +334,11 @@ impl ToolInfo {
             truncated: report.truncated,
             full_output_path: report.full_output_path.clone(),
             background_ended: report.background_ended,
+            output_open: report.output_open,
+            background_pids: report.background_pids.clone(),
+            survivors: report.survivors,
+            denials: report.denials.clone(),
+            audit: report.audit.clone(),
             user_ms: report.user_ms,
             system_ms: report.system_ms,
             max_rss_kb: report.max_rss_kb,
@@ -319,6 +346,10 @@ impl ToolInfo {
             ..Self::default()
         }
     }
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// Parameters of methods that take a session reference only (`abort`).
@@ -379,6 +410,12 @@ pub struct SupervisorInfo {
     pub slow_clients: u64,
     /// Stray processes that had to be killed after a worker was gone.
     pub strays_killed: u64,
+    /// Processes of commands that could not be ended.
+    #[serde(default)]
+    pub survivors: u64,
+    /// Files with long outputs that were deleted because all of them had too many bytes.
+    #[serde(default)]
+    pub spills_deleted: u64,
 }
 
 /// One worker in [`PsData`].

@@ -9,10 +9,12 @@
 //! Every bound that either side keeps stands in [`limits`], with its reason.
 
 pub mod client;
+pub mod denial;
 pub mod environment;
 pub mod ids;
 pub mod limits;
 pub mod metadata;
+pub mod policy;
 pub mod state;
 pub mod tools;
 pub mod worker;

@@ -86,6 +86,25 @@ pub const MAX_SPILL_BYTES: u64 = 64 * 1024 * 1024;
 /// Spill files kept per session; the oldest is deleted first.
 pub const MAX_SPILL_FILES: usize = 8;
 
+/// Commands of all sessions that run at the same time; more wait for a place. Each holds about ten
+/// descriptors and up to half a mebibyte of output in its worker.
+pub const MAX_COMMANDS: usize = 256;
+
+/// Places for commands that a session has in any case, however many the others take.
+pub const COMMANDS_PER_SESSION_ANYWAY: usize = 4;
+
+/// How long a command waits for a place, within half of its deadline; then it is refused.
+pub const COMMAND_PLACE_WAIT: Duration = Duration::from_secs(10);
+
+/// Processes that the commands of one session may have at the same time.
+pub const MAX_PROCESSES_PER_SESSION: usize = 512;
+
+/// Processes that the commands of all sessions may have at the same time, where the kernel counts them.
+pub const MAX_PROCESSES: usize = 4096;
+
+/// Bytes that the spill files of all sessions may have together; the oldest are deleted first.
+pub const MAX_SPILLS_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+
 /// Longest search pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 64 * 1024;
 
@@ -93,6 +112,9 @@ pub const MAX_PATTERN_BYTES: usize = 64 * 1024;
 
 /// Jobs of one session that run at the same time; one more is refused.
 pub const MAX_JOBS_PER_SESSION: usize = 8;
+
+/// Jobs of all sessions that run at the same time; one more is refused.
+pub const MAX_JOBS: usize = 128;
 
 /// Jobs that have ended and can still be asked for; the oldest is forgotten first, with its file.
 pub const MAX_ENDED_JOBS: usize = 32;

@@ -1,7 +1,8 @@
 //! The shape of `quackd-state.json`: what is ours about a session. The metadata's other writer drops
 //! keys that it does not know, so nothing of ours lives only there.
 
-use crate::SessionId;
+use crate::policy::PolicyPatch;
+use crate::{SessionId, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -18,6 +19,9 @@ pub struct DaemonState {
     /// dropped at the next start.
     #[serde(default)]
     pub sessions: BTreeMap<SessionId, SessionState>,
+    /// By workspace id, as the sessions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workspaces: BTreeMap<WorkspaceId, WorkspaceState>,
     /// Keys of a program that knows more.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -25,8 +29,25 @@ pub struct DaemonState {
 
 impl Default for DaemonState {
     fn default() -> Self {
-        Self { version: STATE_VERSION, sessions: BTreeMap::new(), other: Map::new() }
+        Self {
+            version: STATE_VERSION,
+            sessions: BTreeMap::new(),
+            workspaces: BTreeMap::new(),
+            other: Map::new(),
+        }
     }
+}
+
+/// What is ours about one workspace.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkspaceState {
+    /// What the sandbox policy of its sessions has that the configuration has not.
+    #[serde(skip_serializing_if = "PolicyPatch::is_empty")]
+    pub policy: PolicyPatch,
+    /// Keys of a program that knows more.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
 }
 
 /// What is ours about one session.
@@ -36,9 +57,9 @@ pub struct SessionState {
     /// Only what changes nothing is allowed.
     #[serde(skip_serializing_if = "is_false")]
     pub safe_mode: bool,
-    /// Name of the sandbox policy, if it is not the default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<String>,
+    /// What its sandbox policy has that its workspace's has not.
+    #[serde(skip_serializing_if = "PolicyPatch::is_empty")]
+    pub policy: PolicyPatch,
     /// Who runs the session's turns, if it is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,

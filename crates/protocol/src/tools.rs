@@ -15,6 +15,18 @@ pub const TOOLS: &[&str] = &[
     "web_search",
 ];
 
+/// What only the supervisor itself asks of a worker, for `quack.sandbox`: no client can call it as a tool.
+pub const AUDIT: &str = "quack_audit";
+
+/// See [`AUDIT`]. Its parameter is `path`.
+pub const EXPLAIN: &str = "quack_explain";
+
+/// True for what looks like a tool to a worker and is none to a client.
+#[must_use]
+pub fn is_internal(tool: &str) -> bool {
+    tool == AUDIT || tool == EXPLAIN
+}
+
 /// The parameter that a bare string stands for; `None` for tools that take an object only.
 #[must_use]
 pub fn main_parameter(tool: &str) -> Option<&'static str> {

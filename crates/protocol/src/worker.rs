@@ -8,9 +8,14 @@
 //! Order: the supervisor writes [`ToWorker::Start`] first; the worker reads it in stage 0, confines
 //! itself and answers [`FromWorker::Hello`] before anything else.
 
+use crate::denial::Denial;
+use crate::policy::{Policy, Profile};
 use crate::{CallId, SessionId};
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
+use std::marker::PhantomData;
 
 /// Version of these frames. The supervisor refuses a worker with another number, naming both.
 pub const FRAME_PROTOCOL: u32 = 1;
@@ -23,15 +28,23 @@ pub const TO_WORKER_TAGS: &[&str] =
     &["start", "tool_call", "cancel", "ping", "shutdown", "credit", "web_done"];
 
 /// Tags of [`FromWorker`].
-pub const FROM_WORKER_TAGS: &[&str] =
-    &["hello", "tool_finished", "pong", "warning", "tool_update", "web_search", "jobs"];
+pub const FROM_WORKER_TAGS: &[&str] = &[
+    "hello",
+    "cannot_start",
+    "tool_finished",
+    "pong",
+    "warning",
+    "tool_update",
+    "web_search",
+    "jobs",
+];
 
 /// Supervisor to worker. Every variant names the reply it expects.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToWorker {
     /// All that the worker is told about its session. First frame; answered by [`FromWorker::Hello`].
-    Start(Start),
+    Start(Box<Start>),
     /// Run one tool. Answered by exactly one [`FromWorker::ToolFinished`] with the same id.
     ToolCall(ToolCall),
     /// Stop one call. It still ends with its [`FromWorker::ToolFinished`]; a call that already
@@ -79,6 +92,47 @@ pub struct Start {
     /// True if `grep_search` leaves out what ignore files name.
     #[serde(default)]
     pub respect_ignore_files: bool,
+    /// What each command may use.
+    #[serde(default)]
+    pub limits: CommandLimits,
+    /// What the worker confines itself to.
+    pub sandbox: SandboxStart,
+}
+
+/// What a worker needs to know in order to confine itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SandboxStart {
+    /// What it may do.
+    pub policy: Policy,
+    /// The tier that a person asked for; the best that the system has if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// What an earlier worker has found out about the system; tried again if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Value>,
+    /// The user's home directory. Most of it is not shown.
+    pub home: String,
+    /// The daemon's state directory, of which nothing but the run directory is shown.
+    pub state_dir: String,
+    /// The control group that was made for the session's commands, as `quackd-process` describes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<Value>,
+}
+
+/// What the commands of one session may use. Nothing is limited that is not named.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommandLimits {
+    /// Processes at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// Largest file that is written, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
+    /// Processor time of each process, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<u64>,
 }
 
 /// One tool call.
@@ -100,6 +154,11 @@ pub struct ToolCall {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromWorker {
+    /// In the place of [`FromWorker::Hello`]: it ends, and starting it again cannot help.
+    CannotStart {
+        /// Why, one line for a person.
+        reason: String,
+    },
     /// The worker is confined and ready. First frame.
     Hello(Hello),
     /// A call has ended. Sent exactly once for each [`ToWorker::ToolCall`].
@@ -155,13 +214,39 @@ pub struct Hello {
     pub sandbox: SandboxReport,
 }
 
+/// The tier of a worker that is not confined.
+pub const UNCONFINED: &str = "unconfined";
+
 /// What confinement is in force, as `ps` and `doctor` show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxReport {
     /// The tier. `unconfined` until the worker confines itself.
     pub tier: String,
-    /// The policy's name.
+    /// The profile's name.
     pub policy: String,
+    /// Whether the machine's network may be used.
+    #[serde(default)]
+    pub network: bool,
+    /// What could not be confined as it should, each a sentence for a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
+    pub notes: Vec<String>,
+    /// What the system can do, as the worker has found out; for the workers after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Value>,
+}
+
+impl SandboxReport {
+    /// The report of a worker that nothing confines.
+    #[must_use]
+    pub fn unconfined() -> Self {
+        Self {
+            tier: UNCONFINED.to_owned(),
+            policy: Profile::FullAccess.name().to_owned(),
+            network: true,
+            notes: Vec::new(),
+            probe: None,
+        }
+    }
 }
 
 /// The end of one call.
@@ -209,6 +294,25 @@ pub struct ToolReport {
     pub full_output_path: Option<String>,
     /// Processes that were still running when the command ended, and were ended with it.
     pub background_ended: u32,
+    /// The command's output was still held open when its shell had ended by itself: what came later is lost.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub output_open: bool,
+    /// Processes that held it, at most [`MAX_LISTED`]; more are not read. They have ended.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
+    pub background_pids: Vec<u32>,
+    /// Processes of the command that could not be ended.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub survivors: u32,
+    /// The workspace that the worker holds was deleted: another worker would see what is there now.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub workspace_gone: bool,
+    /// What the confinement refused, as far as it was noticed, at most [`MAX_LISTED`].
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
+    pub denials: Vec<Denial>,
+    /// Files that later programs run or obey, and that are not as they were when they were last looked at, at
+    /// most [`MAX_LISTED`], each a line of at most [`crate::denial::MAX_TARGET_BYTES`].
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
+    pub audit: Vec<String>,
     /// Processor time of a command in its own code, in milliseconds, with what it waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_ms: Option<u64>,
@@ -220,6 +324,40 @@ pub struct ToolReport {
     pub max_rss_kb: Option<u64>,
     /// Time from arrival to end inside the worker, in milliseconds.
     pub duration_ms: u64,
+}
+
+/// Most processes, and most denials, that a [`ToolReport`] names.
+pub const MAX_LISTED: usize = 8;
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// Reads the first elements of a list, at most [`MAX_LISTED`].
+fn first_few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct First<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for First<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut first = Vec::new();
+            while first.len() < MAX_LISTED {
+                let Some(element) = list.next_element()? else { return Ok(first) };
+                first.push(element);
+            }
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(first)
+        }
+    }
+
+    deserializer.deserialize_seq(First(PhantomData))
 }
 
 /// What a running call has printed.
@@ -286,4 +424,24 @@ pub enum WebOutcome {
         /// Why, without the key and without the address's secrets.
         reason: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_report_does_not_know_is_not_written_and_what_is_too_much_is_not_read() {
+        let plain = serde_json::to_value(ToolReport::default()).unwrap();
+        for key in ["output_open", "background_pids", "survivors"] {
+            assert_eq!(plain.get(key), None);
+        }
+        let read = |text: &str| serde_json::from_str::<ToolReport>(text);
+        assert_eq!(read("{}").unwrap(), ToolReport::default());
+        let many = format!("{{\"background_pids\":{:?}}}", (1..=9_000).collect::<Vec<u32>>());
+        assert_eq!(read(&many).unwrap().background_pids, (1..=8).collect::<Vec<u32>>());
+        for wrong in ["{\"background_pids\":7}", "{\"background_pids\":[-1]}"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 }

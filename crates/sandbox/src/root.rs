@@ -250,8 +250,13 @@ fn identity(metadata: &fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
+/// Which directory a path names. One that was deleted is none, also where a mount still holds it.
 fn identity_at(path: &Path) -> io::Result<(u64, u64)> {
-    Ok(identity(&fs::metadata(path)?))
+    let metadata = fs::metadata(path)?;
+    if metadata.nlink() == 0 {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(identity(&metadata))
 }
 
 // They make FIFOs and know Linux' error numbers.

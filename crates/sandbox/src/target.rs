@@ -155,12 +155,16 @@ impl Target {
     /// Gives the name its new content: after a crash it has the old or the new one, and mode, owner and
     /// attributes stay. The target then holds the new file, still locked.
     ///
-    /// A file with several names, or one whose owner cannot be kept, is written in place instead, so that
-    /// its names stay names of one file; a copy of the old content lies beside it until that is done.
+    /// Of a file with several names only this one gets the new content and becomes a file of its own: the
+    /// others may be outside the root.
+    ///
+    /// A file whose owner cannot be kept is written in place instead, if it has no other name; a copy of the
+    /// old content lies beside it until that is done.
     ///
     /// # Errors
     /// [`WriteError::Changed`] if the name no longer has the state of [`Target::version`];
-    /// [`WriteError::GivenUp`]; [`WriteError::Io`]. The old content is there then.
+    /// [`WriteError::GivenUp`]; [`WriteError::Io`], also for a file with several names whose owner cannot be
+    /// kept. The old content is there then.
     pub fn replace(
         &mut self,
         content: &[u8],
@@ -168,17 +172,15 @@ impl Target {
     ) -> Result<FileVersion, WriteError> {
         let file = match &self.existing {
             None => self.put_new(content, give_up)?,
-            Some(existing) if existing.n_links <= 1 => {
-                let staged = Staged::create(&self.parent, PRIVATE).map_err(open_failed)?;
-                if staged.dress_as(&existing.file).is_ok() {
-                    self.put_over(staged, content, give_up)?
-                } else {
-                    self.put_into(staged, existing, content, give_up)?
-                }
-            }
             Some(existing) => {
-                let copy = Staged::create(&self.parent, PRIVATE).map_err(open_failed)?;
-                self.put_into(copy, existing, content, give_up)?
+                let staged = Staged::create(&self.parent, PRIVATE).map_err(open_failed)?;
+                match staged.dress_as(&existing.file) {
+                    Ok(()) => self.put_over(staged, content, give_up)?,
+                    Err(_) if existing.n_links <= 1 => {
+                        self.put_into(staged, existing, content, give_up)?
+                    }
+                    Err(error) => return Err(rename_failed(error)),
+                }
             }
         };
         let existing = Existing::of(file)?;
@@ -214,8 +216,7 @@ impl Target {
         Ok(replaced)
     }
 
-    /// Writes into the file itself. A link to a file outside the root may be among its names; who could
-    /// make that link could already write to the file.
+    /// Writes into the file itself, which has one name: another one could be outside the root.
     fn put_into(
         &self,
         mut copy: Staged<'_>,
@@ -235,7 +236,7 @@ impl Target {
         };
         self.check_unchanged(give_up)?;
         let metadata = file.metadata().map_err(open_failed)?;
-        if FileVersion::of(&metadata) != existing.version {
+        if FileVersion::of(&metadata) != existing.version || 1 < metadata.nlink() {
             return Err(WriteError::Changed);
         }
         let written = overwrite(&mut file, &mut io::Cursor::new(content));

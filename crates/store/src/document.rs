@@ -2,10 +2,10 @@
 //! them is the same. Used by the loader and by [`crate::Files`].
 
 use crate::validate::{Duplicate, Duplicates};
-use quackd_protocol::SessionId;
 use quackd_protocol::limits::{MAX_METADATA_BYTES, MAX_STATE_BYTES};
 use quackd_protocol::metadata::{METADATA_VERSION, Metadata};
-use quackd_protocol::state::{DaemonState, STATE_VERSION, SessionState};
+use quackd_protocol::state::{DaemonState, STATE_VERSION, SessionState, WorkspaceState};
+use quackd_protocol::{SessionId, WorkspaceId};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -45,9 +45,9 @@ impl Document for DaemonState {
     const MAX_BYTES: u64 = MAX_STATE_BYTES;
 
     fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)> {
-        let File { version, sessions, other } = serde_json::from_slice(bytes)?;
+        let File { version, sessions, workspaces, other } = serde_json::from_slice(bytes)?;
         let Entries { sessions, duplicates } = sessions;
-        Ok((Self { version, sessions, other }, duplicates))
+        Ok((Self { version, sessions, workspaces, other }, duplicates))
     }
 }
 
@@ -57,6 +57,8 @@ impl Document for DaemonState {
 struct File {
     version: u64,
     sessions: Entries,
+    #[serde(default)]
+    workspaces: BTreeMap<WorkspaceId, WorkspaceState>,
     #[serde(flatten)]
     other: Map<String, Value>,
 }
@@ -144,7 +146,9 @@ mod tests {
   "sessions": {
     "B1F7": {
       "safeMode": true,
-      "policy": "read-only",
+      "policy": {
+        "profile": "read-only"
+      },
       "engine": "pi",
       "model": "m",
       "restarts": 3,
@@ -153,6 +157,16 @@ mod tests {
       ]
     },
     "B1F8": {}
+  },
+  "workspaces": {
+    "w1": {
+      "policy": {
+        "network": true,
+        "writableRoots": [
+          "/srv/cache"
+        ]
+      }
+    }
   },
   "futureKey": 18446744073709551615
 }"#;

@@ -4,7 +4,8 @@
 mod tests {
     use proptest::prelude::*;
     use quackd_protocol::metadata::{Metadata, Session, Workspace};
-    use quackd_protocol::state::{DaemonState, SessionState};
+    use quackd_protocol::policy::PolicyPatch;
+    use quackd_protocol::state::{DaemonState, SessionState, WorkspaceState};
     use quackd_store::{Files, Origin, Paths, Snapshot, load_blocking, load_state_blocking};
     use serde_json::{Map, Value};
 
@@ -79,11 +80,11 @@ mod tests {
     prop_compose! {
         fn entry()(
             safe_mode in any::<bool>(),
-            texts in any::<[Option<String>; 3]>(),
+            (network, engine, model) in any::<(Option<bool>, Option<String>, Option<String>)>(),
             restarts in any::<u64>(),
             other in other(),
         ) -> SessionState {
-            let [policy, engine, model] = texts;
+            let policy = PolicyPatch { network, ..PolicyPatch::default() };
             SessionState { safe_mode, policy, engine, model, restarts, other }
         }
     }
@@ -91,10 +92,14 @@ mod tests {
     prop_compose! {
         fn state()(
             sessions in prop::collection::btree_map(any::<String>(), entry(), 0..4),
+            workspaces in prop::collection::btree_map(any::<String>(), entry(), 0..4),
             other in other(),
         ) -> DaemonState {
+            let workspace = |entry: SessionState| WorkspaceState { policy: entry.policy, other: entry.other };
+            let workspaces = workspaces.into_iter().map(|(id, entry)| (id.as_str().into(), workspace(entry)));
+            let workspaces = workspaces.collect();
             let sessions = sessions.into_iter().map(|(id, entry)| (id.as_str().into(), entry));
-            DaemonState { sessions: sessions.collect(), other, ..DaemonState::default() }
+            DaemonState { sessions: sessions.collect(), workspaces, other, ..DaemonState::default() }
         }
     }
 

@@ -38,6 +38,9 @@ pub enum Cause {
     CannotStart(String),
     /// Its executable cannot be run, which another attempt would not change.
     CannotExec(String),
+    /// It said that it cannot do what its session needs, which another attempt would not change. One short
+    /// line; more than 300 characters are not shown.
+    Refused(String),
     /// It speaks another version of the frame protocol.
     VersionMismatch {
         /// The supervisor's version.
@@ -62,9 +65,10 @@ impl Cause {
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::ExitCode(code) => *code == EXIT_TERMINAL,
-            Self::CannotExec(_) | Self::VersionMismatch { .. } | Self::TooManyRestarts { .. } => {
-                true
-            }
+            Self::CannotExec(_)
+            | Self::Refused(_)
+            | Self::VersionMismatch { .. }
+            | Self::TooManyRestarts { .. } => true,
             Self::Signal(_)
             | Self::OutOfMemory
             | Self::NotResponding
@@ -97,6 +101,7 @@ impl fmt::Display for Cause {
             Self::CannotStart(text) | Self::CannotExec(text) => {
                 write!(f, "cannot start process: {text:.200}")
             }
+            Self::Refused(text) => write!(f, "cannot start: {text:.300}"),
             Self::VersionMismatch { ours, theirs } => {
                 write!(f, "version mismatch: worker speaks protocol {theirs}, supervisor {ours}")
             }
@@ -132,6 +137,7 @@ mod tests {
                 false,
             ),
             (Cause::CannotExec("not found".to_owned()), "cannot start process: not found", true),
+            (Cause::Refused("no namespaces".to_owned()), "cannot start: no namespaces", true),
             (
                 Cause::VersionMismatch { ours: 1, theirs: 2 },
                 "version mismatch: worker speaks protocol 2, supervisor 1",

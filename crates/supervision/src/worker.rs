@@ -134,6 +134,15 @@ impl Worker {
         self.back_off(now + self.spec.backoff.delay(0, random), cause, waiting)
     }
 
+    /// What it was started for cannot be had, and nobody waits for it any more: there is no process, no crash
+    /// and no delay.
+    pub fn on_not_started(&mut self, now: Instant) -> AfterExit {
+        match self.state {
+            State::Starting { .. } | State::Draining { .. } => self.rest(now, false),
+            _ => AfterExit::Stay,
+        }
+    }
+
     /// The worker said hello, in our version of the protocol.
     pub fn on_hello(&mut self, now: Instant) -> Hello {
         match self.state {

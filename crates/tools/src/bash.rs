@@ -4,9 +4,10 @@
 use crate::arguments::Arguments;
 use crate::bash_text::{self, Ending};
 use crate::bounds::{Bounds, Cutoff};
+use crate::denied::Finder;
 use crate::live::LiveText;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
-use quackd_process::{Command, LaunchError, Live, SpillTarget};
+use quackd_process::{Command, Group, LaunchError, Limits, Live, SpillTarget};
 use quackd_protocol::limits;
 use quackd_sandbox::Root;
 use std::ffi::OsString;
@@ -30,6 +31,8 @@ pub(crate) struct CommandLine {
     args: Vec<OsString>,
     cwd: PathBuf,
     env: Vec<(String, String)>,
+    limits: Limits,
+    group: Option<Arc<Group>>,
 }
 
 pub(crate) async fn bash(
@@ -39,12 +42,16 @@ pub(crate) async fn bash(
     arguments: &Arguments,
     bounds: &Bounds,
 ) -> Output {
+    if let Some(refused) = toolbox.confinement.refuse_unconfined("bash") {
+        return refused;
+    }
     let command_line = match command_line(toolbox, call, &root, arguments, bounds).await {
         Ok(command_line) => command_line,
         Err(answer) => return answer,
     };
+    let finder = Finder::new(&toolbox.confinement, root.path()).watching(&toolbox.watched);
     if arguments.is_true("background") {
-        return jobs::start(toolbox, call, command_line, arguments, bounds).await;
+        return jobs::start(toolbox, call, command_line, finder, arguments, bounds).await;
     }
     let limit = requested_limit(arguments).map_or(bounds.limit, |limit| limit.min(bounds.limit));
     let spent = bounds.limit.saturating_sub(bounds.deadline.duration_since(Instant::now()));
@@ -58,7 +65,16 @@ pub(crate) async fn bash(
     });
     let (finished, update) = show_while(running, live).await;
     match finished {
-        Ok(finished) => Output { update, ..bash_text::compose(&Ending { finished, limit }) },
+        Ok(finished) => {
+            let processes = toolbox.limits.processes;
+            let denials = finder.find(&finished).await;
+            let told = finder.look_at_watched().await;
+            let denied = told.after(finder.explain(&denials));
+            let ending = Ending { finished, limit, processes, denials, denied };
+            let mut output = Output { update, ..bash_text::compose(ending) };
+            output.report.audit = told.list;
+            output
+        }
         Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, Cutoff::Aborted),
         Err(error) => launch_failed(&error),
     }
@@ -78,18 +94,32 @@ async fn command_line(
         .to_owned();
     let cwd = root.path().to_path_buf();
     let mut env = toolbox.env.clone();
+    let (limits, group) = (toolbox.limits.clone(), toolbox.group.clone());
     if !(toolbox.safe_mode || call.safe_mode) {
         let (program, args) = shell(&line);
-        return Ok(CommandLine { line, program, args, cwd, env });
+        let (program, args) = toolbox.confined(program, args);
+        return Ok(CommandLine { line, program, args, cwd, env, limits, group });
     }
     let (program, args) = safe_mode::parse(&line).map_err(Output::error)?;
     let (path, workspace) = (toolbox.variable("PATH").map(str::to_owned), cwd.clone());
-    let path = bounds.run_blocking(move || path_outside(path.as_deref(), &workspace)).await;
-    let path = path.map_err(|cutoff| Output::cut_off("bash", bounds, cutoff))?;
+    // The program that starts it would say in other words that it is not there.
+    let wanted = toolbox.must_keep_from_writing().then(|| program.clone());
+    let look = move || {
+        let path = path_outside(path.as_deref(), &workspace);
+        let is_there = wanted.is_none_or(|wanted| is_in_path(&wanted, &path));
+        (path, is_there)
+    };
+    let looked = bounds.run_blocking(look).await;
+    let (path, is_there) = looked.map_err(|cutoff| Output::cut_off("bash", bounds, cutoff))?;
+    if !is_there {
+        let source = io::ErrorKind::NotFound.into();
+        return Err(launch_failed(&LaunchError::Program { path: program.into(), source }));
+    }
     env.retain(|(name, _)| name != "PATH");
     env.push(("PATH".to_owned(), path));
     let args = args.into_iter().map(OsString::from).collect();
-    Ok(CommandLine { line, program: program.into(), args, cwd, env })
+    let (program, args) = toolbox.kept_from_writing(program.into(), args);
+    Ok(CommandLine { line, program, args, cwd, env, limits, group })
 }
 
 impl CommandLine {
@@ -107,6 +137,8 @@ impl CommandLine {
             tag,
             spill: None,
             live: None,
+            limits: self.limits,
+            group: self.group,
         }
     }
 }
@@ -154,6 +186,14 @@ fn path_outside(path: Option<&str>, workspace: &Path) -> String {
     if kept.is_empty() { DEFAULT_PATH.to_owned() } else { kept.join(":") }
 }
 
+/// Whether a program is where the system would look for it.
+fn is_in_path(program: &str, path: &str) -> bool {
+    if program.contains('/') {
+        return Path::new(program).exists();
+    }
+    path.split(':').any(|directory| Path::new(directory).join(program).exists())
+}
+
 /// A caller may ask for less time than the call has, never for more.
 fn requested_limit(arguments: &Arguments) -> Option<Duration> {
     let limit = Duration::from_millis(arguments.number("timeout_ms")?);
@@ -183,9 +223,42 @@ fn explain(error: &LaunchError) -> String {
         LaunchError::Program { path, source } if source.kind() == io::ErrorKind::NotFound => {
             format!("spawn {} ENOENT", path.display())
         }
+        LaunchError::TooManyProcesses(cause) => format!(
+            "no more processes can be started now: {cause}. Wait for running calls, or end background jobs \
+             with job_kill"
+        ),
+        LaunchError::TooManyFiles(cause) => format!(
+            "no more files can be opened now: {cause}. Wait for running calls, or end background jobs with \
+             job_kill"
+        ),
+        LaunchError::TooLong => {
+            "the command is too long: the system takes 128 KiB. Write it to a file \
+                                 and run that"
+                .to_owned()
+        }
         other => match std::error::Error::source(other) {
             Some(cause) => format!("{other}: {cause}"),
             None => other.to_string(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_the_system_is_told_with_what_to_do() {
+        let cause = || io::Error::from_raw_os_error(11);
+        let told = |error: LaunchError| launch_failed(&error).text;
+        let processes = told(LaunchError::TooManyProcesses(cause()));
+        assert!(processes.starts_with(
+            "Error: Failed to launch process: no more processes can be started now: "
+        ));
+        let files = told(LaunchError::TooManyFiles(cause()));
+        for text in [processes, files] {
+            assert!(text.ends_with("Wait for running calls, or end background jobs with job_kill"));
+        }
+        assert!(told(LaunchError::TooLong).ends_with("Write it to a file and run that"));
     }
 }

@@ -3,11 +3,21 @@
 
 use crate::Output;
 use crate::bounds::seconds;
-use crate::truncate::{self, TRUNCATED};
-use quackd_process::{Captured, EndedBy, Exit, Finished, Spilled};
+use crate::plain;
+use crate::truncate::TRUNCATED;
+use quackd_process::{Captured, EndedBy, Exit, Finished, Holder, Spilled, TAIL_BYTES};
+use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::{MAX_OUTPUT_BYTES, OUTPUT_HALF_BYTES};
-use quackd_protocol::worker::ToolReport;
+use quackd_protocol::worker::{MAX_LISTED, ToolReport};
 use std::time::Duration;
+
+/// Most holders of an output that a text names.
+const MAX_NAMED: usize = 3;
+
+const _: () = assert!(
+    OUTPUT_HALF_BYTES + plain::MAX_SEQUENCE + 4 <= TAIL_BYTES,
+    "behind the lead is enough to show"
+);
 
 /// A command that has ended.
 #[derive(Debug)]
@@ -15,21 +25,35 @@ pub(crate) struct Ending {
     pub(crate) finished: Finished,
     /// The time that it was given.
     pub(crate) limit: Duration,
+    /// Processes that it could have at the same time.
+    pub(crate) processes: u32,
+    /// What is likely to have been denied to it.
+    pub(crate) denials: Vec<Denial>,
+    /// The line about that.
+    pub(crate) denied: Option<String>,
 }
 
 /// Writes the answer. The order of the lines at its end is part of the wire; the exit code is always
 /// the last one.
-pub(crate) fn compose(ending: &Ending) -> Output {
-    let Ending { finished, limit } = ending;
-    let Shown { mut text, truncated } = show(finished);
-    for line in closing_lines(finished, truncated, *limit) {
+pub(crate) fn compose(ending: Ending) -> Output {
+    let Ending { finished, limit, processes, denials, denied } = ending;
+    let Shown { mut text, truncated } = show(&finished);
+    for line in closing_lines(&finished, truncated, limit, processes, denied) {
         text.push('\n');
         text.push_str(&line);
     }
-    Output { text, report: report(finished, truncated), data: None, update: None }
+    let report = ToolReport { denials, ..report(&finished, truncated) };
+    Output { text, report, data: None, update: None }
 }
 
-pub(crate) fn closing_lines(finished: &Finished, truncated: bool, limit: Duration) -> Vec<String> {
+/// The lines that say how a command ended.
+pub(crate) fn closing_lines(
+    finished: &Finished,
+    truncated: bool,
+    limit: Duration,
+    processes: u32,
+    denied: Option<String>,
+) -> Vec<String> {
     let mut lines = Vec::new();
     if truncated {
         lines.push(TRUNCATED.to_owned());
@@ -41,17 +65,45 @@ pub(crate) fn closing_lines(finished: &Finished, truncated: bool, limit: Duratio
             lines.push(format!("[Process timed out after {limit} and was terminated]"));
         }
         EndedBy::Abort => lines.push("[Process aborted]".to_owned()),
+        EndedBy::Processes => {
+            lines.push(format!("[Process limit of {processes} exceeded; the command was ended]"));
+        }
+    }
+    if finished.output_open {
+        lines.push(open_line(&finished.output_held_by));
     }
     match finished.background_ended {
         0 => (),
         1 => lines.push("[1 background process was ended]".to_owned()),
         n => lines.push(format!("[{n} background processes were ended]")),
     }
+    match finished.survivors {
+        0 => (),
+        1 => lines.push("[1 process could not be ended]".to_owned()),
+        n => lines.push(format!("[{n} processes could not be ended]")),
+    }
+    lines.extend(denied);
     lines.push(match finished.exit {
         Exit::Code(code) => format!("[Exit code: {code}]"),
         Exit::Signal(_) => "[Exit code: unknown]".to_owned(),
     });
     lines
+}
+
+/// Who held the output open when the shell had ended, by the first of them: what they printed later is lost.
+fn open_line(holders: &[Holder]) -> String {
+    let name = |Holder { pid, command }: &Holder| match command.as_str() {
+        "" => format!("pid {pid}"),
+        command => format!("{command} (pid {pid})"),
+    };
+    let named: Vec<String> = holders.iter().take(MAX_NAMED).map(name).collect();
+    match (named.is_empty(), holders.len() - named.len()) {
+        (true, _) => "[Output was still held open]".to_owned(),
+        (false, 0) => format!("[Output was still held open by: {}]", named.join(", ")),
+        (false, n) => {
+            format!("[Output was still held open by: {}, and {n} more]", named.join(", "))
+        }
+    }
 }
 
 fn report(finished: &Finished, truncated: bool) -> ToolReport {
@@ -60,6 +112,7 @@ fn report(finished: &Finished, truncated: bool) -> ToolReport {
         Exit::Signal(signal) => (None, Some(signal)),
     };
     let whole = finished.spill.as_ref().filter(|spilled| truncated && spilled.complete);
+    let holders = finished.output_held_by.iter().take(MAX_LISTED);
     ToolReport {
         is_error: exit_code != Some(0) || finished.ended_by != EndedBy::Itself,
         exit_code,
@@ -69,10 +122,13 @@ fn report(finished: &Finished, truncated: bool) -> ToolReport {
         truncated,
         full_output_path: whole.map(|spilled| spilled.path.to_string_lossy().into_owned()),
         background_ended: finished.background_ended,
+        output_open: finished.output_open,
+        background_pids: holders.map(|holder| holder.pid).collect(),
+        survivors: finished.survivors,
         user_ms: Some(milliseconds(finished.usage.user)),
         system_ms: Some(milliseconds(finished.usage.system)),
         max_rss_kb: Some(finished.usage.max_rss_kb),
-        duration_ms: 0,
+        ..ToolReport::default()
     }
 }
 
@@ -88,15 +144,20 @@ struct Shown {
 
 fn show(finished: &Finished) -> Shown {
     let joined = Joined::new(&finished.stdout, &finished.stderr);
-    if joined.is_whole() {
-        let text = String::from_utf8_lossy(&joined.front);
+    let (head, tail) = if joined.is_whole() {
+        let text = plain::head(&joined.front, usize::MAX).text;
         if text.len() <= MAX_OUTPUT_BYTES {
-            return Shown { text: text.into_owned(), truncated: false };
+            return Shown { text, truncated: false };
         }
-    }
-    let end = if joined.is_whole() { &joined.front } else { &joined.back };
-    let head = truncate::head(&joined.front, OUTPUT_HALF_BYTES);
-    let tail = truncate::tail(end, OUTPUT_HALF_BYTES);
+        let tail = plain::tail(&joined.front, 0, OUTPUT_HALF_BYTES);
+        (plain::head(&joined.front, OUTPUT_HALF_BYTES), tail)
+    } else {
+        // What is between the two may cut a sequence or a character.
+        let n_front = joined.front.len() - plain::unfinished(&joined.front);
+        let front = joined.front.get(..n_front).unwrap_or_default();
+        let tail = plain::tail(&joined.back, plain::MAX_SEQUENCE, OUTPUT_HALF_BYTES);
+        (plain::head(front, OUTPUT_HALF_BYTES), tail)
+    };
     let n_shown = u64::try_from(head.n_bytes + tail.n_bytes).unwrap_or(u64::MAX);
     let n_omitted = joined.total.saturating_sub(n_shown);
     let place = place(finished.spill.as_ref());

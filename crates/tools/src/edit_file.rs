@@ -8,8 +8,8 @@ use crate::bounds::{Bounds, CancelOnDrop};
 use crate::read_file::PATH;
 use crate::seen::SeenFiles;
 use crate::write_failure::{MAX_EDITED_BYTES, WriteFailure};
-use crate::write_file::MAX_ATTEMPTS;
-use crate::{Call, Output, Toolbox};
+use crate::write_file::{MAX_ATTEMPTS, open_unprotected};
+use crate::{Call, Confinement, Output, Toolbox};
 use memchr::memmem;
 use quackd_sandbox::{Purpose, Root, WriteError};
 use std::sync::Arc;
@@ -27,6 +27,9 @@ pub(crate) async fn edit_file(
     if toolbox.safe_mode || call.safe_mode {
         return Output::error("edit_file is disabled in safe mode");
     }
+    if let Some(refused) = toolbox.confinement.refuse_unconfined("edit_file") {
+        return refused;
+    }
     let Some(path) = arguments.text(PATH) else {
         return Output::error("Missing required parameter 'path'");
     };
@@ -39,37 +42,47 @@ pub(crate) async fn edit_file(
     let Some(new) = first(NEW_TEXT) else {
         return Output::error("Missing required parameter 'new_text'");
     };
-    let (path, old, new) = (path.to_owned(), old.to_owned(), new.to_owned());
-    let seen = Arc::clone(&toolbox.seen);
+    if let Some(refused) = toolbox.confinement.refuse_read_only(path) {
+        return refused;
+    }
+    let replacement = Replacement { old: old.to_owned(), new: new.to_owned() };
+    let path = path.to_owned();
+    let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     // What is given up must not be written a moment later.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
     let edited = bounds
         .run_blocking(move || {
-            edit_blocking(&root, &seen, &path, old.as_bytes(), new.as_bytes(), &give_up)
+            edit_blocking(&root, &seen, &confinement, &path, &replacement, &give_up)
         })
         .await;
     match edited {
         Ok(Ok(text)) => Output::success(text),
-        Ok(Err(failure)) => failure.output("edit_file", bounds),
+        Ok(Err(failure)) => failure.output("edit_file", bounds, &toolbox.confinement),
         Err(cutoff) => Output::cut_off("edit_file", bounds, cutoff),
     }
+}
+
+/// What is replaced by what.
+struct Replacement {
+    old: String,
+    new: String,
 }
 
 fn edit_blocking(
     root: &Root,
     seen: &SeenFiles,
+    confinement: &Confinement,
     path: &str,
-    old: &[u8],
-    new: &[u8],
+    Replacement { old, new }: &Replacement,
     give_up: &dyn Fn() -> bool,
 ) -> Result<String, WriteFailure> {
     let named = |error| WriteFailure::of(error, "edit", root, path);
     let mut attempt = 1;
     loop {
-        let mut target = root.open_target(path, Purpose::Edit, give_up).map_err(named)?;
+        let mut target = open_unprotected(root, confinement, path, Purpose::Edit, give_up)?;
         let content = target.read(MAX_EDITED_BYTES).map_err(named)?;
-        let edited = replace_once(&content, old, new)?;
+        let edited = replace_once(&content, old.as_bytes(), new.as_bytes())?;
         match target.replace(&edited, give_up) {
             Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
             Err(error) => return Err(named(error)),

@@ -11,6 +11,8 @@ mod arguments;
 mod bash;
 mod bash_text;
 mod bounds;
+mod confinement;
+mod denied;
 mod edit_file;
 mod find_files;
 mod grep_search;
@@ -18,11 +20,15 @@ mod javascript;
 mod jobs;
 mod live;
 mod output;
+mod plain;
 mod read_file;
+mod refused_by_system;
 mod safe_mode;
+mod sandbox_tools;
 mod seen;
 mod system_words;
 mod truncate;
+mod watched;
 mod web;
 mod web_results;
 mod web_search;
@@ -32,6 +38,7 @@ mod write_file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
+pub use confinement::Confinement;
 pub use jobs::{JobReports, Jobs};
 pub use live::{Update, Watch};
 pub use output::Output;
@@ -40,6 +47,7 @@ pub use web::Web;
 
 use crate::arguments::Arguments;
 use crate::bounds::Bounds;
+use quackd_protocol::tools;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -105,6 +113,8 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         "write_file" => write_file::write_file(toolbox, call, root, &arguments, &bounds).await,
         "edit_file" => edit_file::edit_file(toolbox, call, root, &arguments, &bounds).await,
         "web_search" => web_search::web_search(toolbox, call, &arguments, &bounds).await,
+        tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, &bounds).await,
+        tools::EXPLAIN => sandbox_tools::quack_explain(toolbox, root, &arguments, &bounds).await,
         unknown => Output::error(format!("Unknown tool '{unknown}'")),
     }
 }

@@ -2,9 +2,11 @@
 
 use crate::arguments::Arguments;
 use crate::bounds::Bounds;
+use crate::refused_by_system::{Wanted, denial_blocking};
 use crate::seen::SeenFiles;
 use crate::system_words::system_words;
 use crate::{Output, Toolbox};
+use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::MAX_FILE_BYTES;
 use quackd_sandbox::{OpenFile, PathError, Root};
 use std::io::Read as _;
@@ -27,7 +29,7 @@ pub(crate) async fn read_file(
     let read = bounds.run_blocking(move || read_blocking(&root, &run_dir, &seen, &path)).await;
     match read {
         Ok(Ok(text)) => Output::success(text),
-        Ok(Err(error)) => Output::error(error),
+        Ok(Err(error)) => toolbox.confinement.failure(&error, error.denial()),
         Err(cutoff) => Output::cut_off("read_file", bounds, cutoff),
     }
 }
@@ -43,8 +45,17 @@ enum ReadError {
     TooLarge(u64),
     #[error("Failed to read file: Error: EISDIR: illegal operation on a directory, read")]
     IsDirectory,
-    #[error("Failed to read file: {0}")]
-    Failed(String),
+    #[error("Failed to read file: {reason}")]
+    Failed { reason: String, denial: Option<Denial> },
+}
+
+impl ReadError {
+    fn denial(&self) -> Option<Denial> {
+        match self {
+            Self::Failed { denial, .. } => denial.clone(),
+            _ => None,
+        }
+    }
 }
 
 fn read_blocking(
@@ -61,7 +72,10 @@ fn read_blocking(
     let mut content = Vec::new();
     // One byte more than allowed shows that the file has grown since it was opened.
     let read = file.by_ref().take(MAX_FILE_BYTES + 1).read_to_end(&mut content);
-    read.map_err(|error| ReadError::Failed(format!("Error: {}", system_words(&error, "read"))))?;
+    read.map_err(|error| ReadError::Failed {
+        reason: format!("Error: {}", system_words(&error, "read")),
+        denial: None,
+    })?;
     if MAX_FILE_BYTES < content.len().try_into().unwrap_or(u64::MAX) {
         let len = file.metadata().map_or(0, |metadata| metadata.len());
         return Err(ReadError::TooLarge(len.max(MAX_FILE_BYTES + 1)));
@@ -93,8 +107,10 @@ fn name(error: PathError, root: &Root, path: &str) -> ReadError {
         PathError::Io(error) => {
             let absolute: PathBuf = root.path().join(path);
             let call = format!("open '{}'", absolute.display());
-            ReadError::Failed(format!("Error: {}", system_words(&error, &call)))
+            let name = root.real_name(path).unwrap_or_else(|_| PathBuf::from(path));
+            let denial = denial_blocking(&error, root.path(), &name, Wanted::Read);
+            ReadError::Failed { reason: format!("Error: {}", system_words(&error, &call)), denial }
         }
-        other => ReadError::Failed(other.to_string()),
+        other => ReadError::Failed { reason: other.to_string(), denial: None },
     }
 }

@@ -5,6 +5,8 @@
 //! profile of the session's sandbox. Options that make a listed program run another one, or write,
 //! are refused here all the same, so that the caller is told early.
 
+mod git;
+
 /// Commands that are allowed, by their first word or words.
 const ALLOWED: &[&[&str]] = &[
     &["git"],
@@ -31,17 +33,6 @@ const REFUSED: &[(&str, &[&str])] = &[
             "-fprintf",
         ],
     ),
-    (
-        "git",
-        &[
-            "-c",
-            "--config-env",
-            "--exec-path",
-            "--output",
-            "--upload-pack",
-            "--open-files-in-pager",
-        ],
-    ),
     ("rg", &["--pre", "--hostname-bin"]),
 ];
 
@@ -55,12 +46,14 @@ pub(crate) enum SafeModeError {
 }
 
 /// Splits a command line and checks it: the program's name, which has no slash in it, and its
-/// arguments.
+/// arguments, for git with options that keep it from running other programs.
 pub(crate) fn parse(line: &str) -> Result<(String, Vec<String>), SafeModeError> {
     let words = split(line).ok_or(SafeModeError::Syntax)?;
     if !is_allowed(&words) {
         return Err(SafeModeError::NotAllowed);
     }
+    let is_git = words.first().is_some_and(|word| word == "git");
+    let words = if is_git { git::hardened(words) } else { words };
     let mut words = words.into_iter();
     let program = words.next().ok_or(SafeModeError::Syntax)?;
     Ok((program, words.collect()))
@@ -73,7 +66,9 @@ fn is_allowed(words: &[String]) -> bool {
     });
     let refused =
         REFUSED.iter().find(|(program, _)| words.first().is_some_and(|word| word == program));
+    let is_git = words.first().is_some_and(|word| word == "git");
     is_listed
+        && !(is_git && git::is_refused(words))
         && refused.is_none_or(|(_, refused)| {
             !words.iter().any(|word| {
                 let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);

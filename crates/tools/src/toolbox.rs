@@ -5,9 +5,15 @@
 
 use crate::bounds::{Bounds, Cutoff};
 use crate::seen::SeenFiles;
-use crate::{Jobs, Output, Web};
+use crate::watched::Watched;
+use crate::{Confinement, Jobs, Output, Web};
+use quackd_process::{Group, Limits};
+use quackd_protocol::policy::Profile;
+use quackd_protocol::worker::{SandboxReport, ToolReport};
 use quackd_sandbox::Root;
+use quackd_sandbox::audit::Known;
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,6 +28,15 @@ pub struct Toolbox {
     pub(crate) seen: Arc<SeenFiles>,
     pub(crate) web: Option<Web>,
     pub(crate) jobs: Jobs,
+    /// What keeps a command from writing; see [`Toolbox::with_read_only_words`].
+    read_only_words: Vec<OsString>,
+    /// See [`Toolbox::with_command_words`].
+    command_words: Vec<OsString>,
+    pub(crate) limits: Limits,
+    pub(crate) group: Option<Arc<Group>>,
+    pub(crate) confinement: Arc<Confinement>,
+    pub(crate) sandbox: SandboxReport,
+    pub(crate) watched: Watched,
     root: RefCell<Option<Arc<Root>>>,
 }
 
@@ -41,13 +56,108 @@ impl Toolbox {
         let root = RefCell::new(None);
         let respect_ignore_files = false;
         let (web, jobs) = (None, Jobs::kept_at(&run_dir));
-        Self { workspace, run_dir, env, safe_mode, respect_ignore_files, seen, web, jobs, root }
+        let (limits, group) = (Limits::default(), None);
+        let confinement = Arc::default();
+        let (read_only_words, command_words) = (Vec::new(), Vec::new());
+        let (sandbox, watched) = (SandboxReport::unconfined(), Watched::default());
+        Self {
+            workspace,
+            run_dir,
+            env,
+            safe_mode,
+            respect_ignore_files,
+            seen,
+            web,
+            jobs,
+            read_only_words,
+            command_words,
+            limits,
+            group,
+            confinement,
+            sandbox,
+            watched,
+            root,
+        }
     }
 
     /// Gives `web_search` a way to the internet. Without one it answers that there is no key.
     #[must_use]
     pub fn with_web(mut self, web: Web) -> Self {
         self.web = Some(web);
+        self
+    }
+
+    /// Says what each command may use. Without it commands have the usual limits ([`Limits::default`]).
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Gives commands the session's control group, in which each has a place of its own.
+    #[must_use]
+    pub fn with_group(mut self, group: Option<Arc<Group>>) -> Self {
+        self.group = group;
+        self
+    }
+
+    /// Says what the session may do and whether the kernel sees to it. Without it everything is allowed.
+    #[must_use]
+    pub fn with_confinement(mut self, confinement: Confinement) -> Self {
+        self.confinement = Arc::new(confinement);
+        self
+    }
+
+    /// Says which words stand before every command's: a program that confines it and then becomes it. Not where
+    /// the worker itself is confined.
+    #[must_use]
+    pub fn with_command_words(mut self, words: Vec<OsString>) -> Self {
+        self.command_words = words;
+        self
+    }
+
+    /// A program and its arguments, started as all are.
+    pub(crate) fn confined(
+        &self,
+        program: OsString,
+        args: Vec<OsString>,
+    ) -> (OsString, Vec<OsString>) {
+        after(&self.command_words, program, args)
+    }
+
+    /// Says which words before a command's keep it from writing, for safe mode of a single call. Without them
+    /// the list of what is allowed is all there is.
+    #[must_use]
+    pub fn with_read_only_words(mut self, words: Vec<OsString>) -> Self {
+        self.read_only_words = words;
+        self
+    }
+
+    /// A program and its arguments, started so that it changes nothing. Where nothing can be written anyway
+    /// nothing more is needed.
+    pub(crate) fn kept_from_writing(
+        &self,
+        program: OsString,
+        args: Vec<OsString>,
+    ) -> (OsString, Vec<OsString>) {
+        match self.must_keep_from_writing() {
+            true => after(&self.read_only_words, program, args),
+            false => self.confined(program, args),
+        }
+    }
+
+    /// Whether a command of safe mode is started by another program.
+    pub(crate) fn must_keep_from_writing(&self) -> bool {
+        let is_read_only = self.confinement.policy.profile == Profile::ReadOnly;
+        !self.read_only_words.is_empty() && !is_read_only
+    }
+
+    /// Says what is in force, and what the start has found out about the workspace's repositories. Without
+    /// it they are looked for when the workspace is opened first.
+    #[must_use]
+    pub fn with_sandbox(mut self, report: SandboxReport, known: Option<Known>) -> Self {
+        self.sandbox = report;
+        self.watched.knowing(known);
         self
     }
 
@@ -67,11 +177,15 @@ impl Toolbox {
     /// The workspace as it is now; `None` if there is no such directory. It may come back.
     pub(crate) async fn root(&self, bounds: &Bounds) -> Result<Option<Arc<Root>>, Cutoff> {
         let cached = self.root.borrow().clone();
-        let workspace = self.workspace.clone();
+        let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
         let current = bounds
             .run_blocking(move || match cached {
                 Some(root) if !root.is_stale() => Some(root),
-                Some(_) | None => Root::open(&workspace).ok().map(Arc::new),
+                Some(_) | None => {
+                    let root = Root::open(&workspace).ok().map(Arc::new)?;
+                    watched.begin_blocking(&root);
+                    Some(root)
+                }
             })
             .await?;
         self.root.borrow_mut().clone_from(&current);
@@ -79,11 +193,25 @@ impl Toolbox {
     }
 
     pub(crate) fn not_accessible(&self) -> Output {
-        Output::error(format_args!("Workspace not accessible: '{}'", self.workspace.display()))
+        let answer =
+            Output::error(format_args!("Workspace not accessible: '{}'", self.workspace.display()));
+        let report = ToolReport { workspace_gone: true, ..answer.report };
+        Output { report, ..answer }
     }
 
     /// The value of an environment variable of commands. The last one of a name counts.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.env.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// A command with other words before it.
+fn after(words: &[OsString], program: OsString, args: Vec<OsString>) -> (OsString, Vec<OsString>) {
+    match words.split_first() {
+        Some((first, rest)) => {
+            let args = rest.iter().cloned().chain([program]).chain(args);
+            (first.clone(), args.collect())
+        }
+        None => (program, args),
     }
 }

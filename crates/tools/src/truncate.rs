@@ -14,48 +14,90 @@ pub(crate) struct Part {
     pub(crate) n_bytes: usize,
 }
 
+/// Some bytes of an output that are shown, and where they are in it. What is between two runs is not shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run<'a> {
+    pub(crate) at: usize,
+    pub(crate) bytes: &'a [u8],
+}
+
 /// As much of the beginning as fits into `max_text` bytes of text.
 pub(crate) fn head(bytes: &[u8], max_text: usize) -> Part {
-    let mut part = Part { text: String::new(), n_bytes: 0 };
-    for chunk in bytes.utf8_chunks() {
-        let room = max_text - part.text.len();
-        let valid = chunk.valid();
-        let (kept, left_out) = valid.split_at(valid.floor_char_boundary(room));
-        part.text.push_str(kept);
-        part.n_bytes += kept.len();
-        let is_full = max_text - part.text.len() < char::REPLACEMENT_CHARACTER.len_utf8();
-        if !left_out.is_empty() || (is_full && !chunk.invalid().is_empty()) {
-            break;
-        }
-        if !chunk.invalid().is_empty() {
-            part.text.push(char::REPLACEMENT_CHARACTER);
-            part.n_bytes += chunk.invalid().len();
-        }
-    }
-    part
+    head_of([Run { at: 0, bytes }], bytes.len(), max_text)
 }
 
 /// As much of the end as fits into `max_text` bytes of text.
 pub(crate) fn tail(bytes: &[u8], max_text: usize) -> Part {
-    let decoded = String::from_utf8_lossy(bytes);
-    let mut skip = decoded.len().saturating_sub(max_text);
-    let mut part = Part { text: String::new(), n_bytes: 0 };
-    for chunk in bytes.utf8_chunks() {
-        let valid = chunk.valid();
-        let (_, kept) = valid.split_at(valid.ceil_char_boundary(skip));
-        part.text.push_str(kept);
-        part.n_bytes += kept.len();
-        skip = skip.saturating_sub(valid.len());
-        if chunk.invalid().is_empty() {
-            continue;
+    tail_of(&[Run { at: 0, bytes }], bytes.len(), max_text)
+}
+
+/// The same of the runs of `n_bytes` bytes. What is hidden before the cut counts as shown.
+pub(crate) fn head_of<'a>(
+    runs: impl IntoIterator<Item = Run<'a>>,
+    n_bytes: usize,
+    max_text: usize,
+) -> Part {
+    let mut text = String::new();
+    for Run { at, bytes } in runs {
+        let mut n_shown = at;
+        for chunk in bytes.utf8_chunks() {
+            let room = max_text - text.len();
+            let valid = chunk.valid();
+            let (kept, left_out) = valid.split_at(valid.floor_char_boundary(room));
+            text.push_str(kept);
+            n_shown += kept.len();
+            let is_full = max_text - text.len() < char::REPLACEMENT_CHARACTER.len_utf8();
+            if !left_out.is_empty() || (is_full && !chunk.invalid().is_empty()) {
+                return Part { text, n_bytes: n_shown };
+            }
+            if !chunk.invalid().is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+                n_shown += chunk.invalid().len();
+            }
         }
-        if skip == 0 {
-            part.text.push(char::REPLACEMENT_CHARACTER);
-            part.n_bytes += chunk.invalid().len();
-        }
-        skip = skip.saturating_sub(char::REPLACEMENT_CHARACTER.len_utf8());
     }
-    part
+    Part { text, n_bytes }
+}
+
+/// The same of the runs of `n_bytes` bytes. What is hidden after the cut counts as shown.
+pub(crate) fn tail_of(runs: &[Run<'_>], n_bytes: usize, max_text: usize) -> Part {
+    let text_bytes: usize = runs.iter().map(|run| text_bytes(run.bytes)).sum();
+    let mut skip = text_bytes.saturating_sub(max_text);
+    let mut text = String::new();
+    let mut begin = if skip == 0 { runs.first().map(|run| run.at) } else { None };
+    for Run { at, bytes } in runs {
+        let mut next = *at;
+        for chunk in bytes.utf8_chunks() {
+            let valid = chunk.valid();
+            let (left_out, kept) = valid.split_at(valid.ceil_char_boundary(skip));
+            if !kept.is_empty() {
+                begin.get_or_insert(next + left_out.len());
+                text.push_str(kept);
+            }
+            skip = skip.saturating_sub(valid.len());
+            next += valid.len();
+            if chunk.invalid().is_empty() {
+                continue;
+            }
+            if skip == 0 {
+                begin.get_or_insert(next);
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+            skip = skip.saturating_sub(char::REPLACEMENT_CHARACTER.len_utf8());
+            next += chunk.invalid().len();
+        }
+    }
+    Part { text, n_bytes: begin.map_or(0, |begin| n_bytes - begin) }
+}
+
+/// Length of the text that bytes are shown as.
+fn text_bytes(bytes: &[u8]) -> usize {
+    let of_chunk = |chunk: std::str::Utf8Chunk<'_>| {
+        let replaced =
+            if chunk.invalid().is_empty() { 0 } else { char::REPLACEMENT_CHARACTER.len_utf8() };
+        chunk.valid().len() + replaced
+    };
+    bytes.utf8_chunks().map(of_chunk).sum()
 }
 
 #[cfg(test)]

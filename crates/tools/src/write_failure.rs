@@ -1,11 +1,14 @@
 //! Why a file was not written, as the caller of write_file and edit_file is told.
 
-use crate::Output;
 use crate::bounds::{Bounds, Cutoff};
+use crate::refused_by_system::{Wanted, denial_blocking};
 use crate::system_words::system_words;
-use quackd_sandbox::{PathError, Root, WriteError};
+use crate::{Confinement, Output};
+use quackd_protocol::denial::{Denial, DenialKind};
+use quackd_sandbox::{PathError, Root, Rule, WriteError};
 use rustix::io::Errno;
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// Largest file that is edited, in bytes: it is held in memory twice.
 pub(crate) const MAX_EDITED_BYTES: u64 = 16 * 1024 * 1024;
@@ -23,8 +26,14 @@ pub(crate) enum WriteFailure {
     NoOccurrence,
     #[error("old_text found {0} times (ambiguous edit)")]
     Ambiguous(usize),
+    #[error("'{}' is protected: it {}", name.display(), rule.reason())]
+    Protected {
+        /// The real place, relative to the workspace.
+        name: PathBuf,
+        rule: Rule,
+    },
     #[error("Failed to {verb} file: {reason}")]
-    Failed { verb: &'static str, reason: String },
+    Failed { verb: &'static str, reason: String, denial: Option<Denial> },
     #[error("nobody waits for it any more")]
     GivenUp,
 }
@@ -32,13 +41,17 @@ pub(crate) enum WriteFailure {
 impl WriteFailure {
     /// Names an error of writing or editing what `path` names.
     pub(crate) fn of(error: WriteError, verb: &'static str, root: &Root, path: &str) -> Self {
-        let failed = |source: &io::Error, call: &str| {
+        let words = |source: &io::Error, call: &str, denial: Option<Denial>| {
             let absolute = root.path().join(path);
             let call = match call {
                 "open" => format!("open '{}'", absolute.display()),
                 call => call.to_owned(),
             };
-            Self::Failed { verb, reason: format!("Error: {}", system_words(source, &call)) }
+            Self::Failed { verb, reason: format!("Error: {}", system_words(source, &call)), denial }
+        };
+        let failed = |source: &io::Error, call: &str| {
+            let name = root.real_name(path).unwrap_or_else(|_| PathBuf::from(path));
+            words(source, call, denial_blocking(source, root.path(), &name, Wanted::Write))
         };
         match error {
             WriteError::Path(PathError::Escapes) => Self::Escapes,
@@ -51,17 +64,32 @@ impl WriteFailure {
             WriteError::Path(PathError::Io(source)) => failed(&source, "open"),
             WriteError::Changed => Self::Stale(path.to_owned()),
             WriteError::TooLarge { len } => Self::TooLarge(len),
-            WriteError::Locked => failed(&Errno::BUSY.into(), "open"),
+            // Nobody has denied it.
+            WriteError::Locked => words(&Errno::BUSY.into(), "open", None),
             WriteError::GivenUp => Self::GivenUp,
             WriteError::Io { call, source } => failed(&source, call),
-            other => Self::Failed { verb, reason: other.to_string() },
+            other => Self::Failed { verb, reason: other.to_string(), denial: None },
+        }
+    }
+
+    /// Refuses names by which a later program would run code. `name` is relative to the workspace, with every
+    /// link resolved.
+    pub(crate) fn check(name: &Path, confinement: &Confinement) -> Result<(), Self> {
+        match confinement.protects(name) {
+            Some(rule) => Err(Self::Protected { name: name.to_path_buf(), rule }),
+            None => Ok(()),
         }
     }
 
     /// The answer.
-    pub(crate) fn output(&self, tool: &str, bounds: &Bounds) -> Output {
+    pub(crate) fn output(&self, tool: &str, bounds: &Bounds, confinement: &Confinement) -> Output {
         match self {
             Self::GivenUp => Output::cut_off(tool, bounds, Cutoff::TimedOut),
+            Self::Protected { name, .. } => {
+                let name = name.to_string_lossy();
+                confinement.output(self, Denial::new(DenialKind::Protected, Some(&name), false))
+            }
+            Self::Failed { denial, .. } => confinement.failure(self, denial.clone()),
             failure => Output::error(failure),
         }
     }

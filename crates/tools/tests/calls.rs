@@ -159,8 +159,26 @@ mod tests {
     #[tokio::test]
     async fn background_processes_end_with_their_call() {
         let bench = Bench::new().await;
-        let text = bench.text("bash", json!("sleep 61 & sleep 62 & echo hi")).await;
+        let quiet = json!("(sleep 61 & sleep 62 &) >/dev/null 2>&1; echo hi");
+        let text = bench.text("bash", quiet).await;
         assert_eq!(text, "hi\n\n[2 background processes were ended]\n[Exit code: 0]");
+    }
+
+    #[tokio::test]
+    async fn who_holds_the_output_open_is_named() {
+        let bench = Bench::new().await;
+        let output = bench.run(Bench::call("bash", json!("sleep 61 & echo $!"))).await;
+        let (pid, rest) = output.text.split_once('\n').unwrap();
+        let expected = format!(
+            "\n[Output was still held open by: sleep 61 (pid {pid})]\n\
+             [1 background process was ended]\n[Exit code: 0]"
+        );
+        assert_eq!(rest, expected);
+        assert!(output.report.output_open && !output.report.is_error);
+        assert_eq!(output.report.background_pids, [pid.parse::<u32>().unwrap()]);
+        // Who hands on the last of it in time is not named.
+        let text = bench.text("bash", json!("exec > >(sed s/a/b/); echo a")).await;
+        assert_eq!(text, "b\n\n[Exit code: 0]");
     }
 
     #[tokio::test]

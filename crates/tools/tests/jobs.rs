@@ -357,7 +357,9 @@ mod tests {
         assert_eq!(running[0], JobInfo { id: "job-1".into(), command: "sleep 60".into() });
         assert_eq!(reports.take(), None, "told once");
         // What a call leaves is ended with it, and what belongs to jobs is not.
-        let text = bench.text("bash", json!("setsid sleep 61 & sleep 62 & echo done")).await;
+        let text =
+            bench.text("bash", json!("(setsid sleep 61 & sleep 62 &) >/dev/null 2>&1; echo done"));
+        let text = text.await;
         assert_eq!(text, "done\n\n[2 background processes were ended]\n[Exit code: 0]");
         bench.text("job_kill", json!("job-5")).await;
         assert_eq!(reports.take().unwrap().len(), 7);

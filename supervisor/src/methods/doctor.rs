@@ -11,7 +11,9 @@ use crate::services::Services;
 use crate::wire::Request;
 use quackd_protocol::client::{Check, CheckStatus, DoctorData, DoctorParams, WorkerInfo};
 use quackd_protocol::environment::{LoginSource, LoginState};
+use quackd_protocol::worker::UNCONFINED;
 use quackd_store::Origin;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -43,6 +45,7 @@ pub(super) async fn doctor(
     let (workers, known) = listed.unwrap_or_default();
     checks.push(metadata(&services.health, known));
     checks.push(sandbox(&workers));
+    checks.push(processes(services));
     checks.push(environment(services));
     checks.push(providers(&services.health));
     checks.push(web_search(&services.health));
@@ -184,17 +187,67 @@ fn metadata(health: &Health, known: usize) -> Check {
 }
 
 fn sandbox(workers: &[WorkerInfo]) -> Check {
-    let tiers: std::collections::BTreeSet<&str> =
-        workers.iter().filter_map(|worker| worker.tier.as_deref()).collect();
-    let tiers = match tiers.is_empty() {
-        true => "unconfined".to_owned(),
-        false => tiers.into_iter().collect::<Vec<_>>().join(", "),
+    const NAME: &str = "sandbox";
+    let mut tiers: BTreeMap<&str, usize> = BTreeMap::new();
+    for tier in workers.iter().filter_map(|worker| worker.tier.as_deref()) {
+        *tiers.entry(tier).or_default() += 1;
+    }
+    let shown: Vec<String> = tiers.iter().map(|(tier, n)| format!("{n} in tier {tier}")).collect();
+    let shown = shown.join(", ");
+    let unconfined = |worker: &&WorkerInfo| worker.tier.as_deref() == Some(UNCONFINED);
+    let has_all_rights = |worker: &WorkerInfo| worker.policy.as_deref() == Some("full-access");
+    let unconfined: Vec<&WorkerInfo> = workers.iter().filter(unconfined).collect();
+    if tiers.is_empty() {
+        return ok(NAME, "no worker runs; `quack sandbox show` says what one would get".to_owned());
+    }
+    if !unconfined.iter().all(|worker| has_all_rights(worker)) {
+        return fail(
+            NAME,
+            format!("{shown}: this system cannot confine commands, so they are refused"),
+            "`quack sandbox show` says why; `quack sandbox set full-access` runs them unconfined",
+        );
+    }
+    if !unconfined.is_empty() {
+        return warn(
+            NAME,
+            format!("{shown}: what is unconfined runs with all your rights"),
+            "somebody has set full-access; `quack sandbox show` says where",
+        );
+    }
+    if tiers.contains_key("D") {
+        return warn(
+            NAME,
+            format!("{shown}: without namespaces, so some things stay visible"),
+            "docs/security.md says what tier D does not hold",
+        );
+    }
+    ok(NAME, shown)
+}
+
+fn processes(services: &Services) -> Check {
+    const NAME: &str = "processes";
+    let metrics = &services.metrics;
+    let (survivors, strays) = (metrics.survivors.get(), metrics.strays_killed.get());
+    let ended = match strays {
+        0 => String::new(),
+        n => format!("; {n} had to be ended after their worker was gone"),
     };
-    warn(
-        "sandbox",
-        format!("{tiers}: tools run with all your rights"),
-        "point it at work that you trust; `--safe` only allows what changes nothing",
-    )
+    let kept = match (&services.cgroups, &services.no_cgroups) {
+        (Some(base), _) => match base.total() {
+            Some(total) => format!("control groups, at most {total} processes"),
+            None => "control groups, processes are not counted".to_owned(),
+        },
+        (None, Some(why)) => format!("no control groups ({why})"),
+        (None, None) => "no control groups".to_owned(),
+    };
+    match survivors {
+        0 => ok(NAME, format!("nothing survived its command{ended}; {kept}")),
+        n => warn(
+            NAME,
+            format!("{n} processes of commands could not be ended{ended}"),
+            "they hang in the kernel or have other rights; `quack logs` says of which session, `ps` which",
+        ),
+    }
 }
 
 fn environment(services: &Services) -> Check {

@@ -8,6 +8,7 @@ mod follow;
 mod manage;
 mod ping;
 mod ps;
+mod sandbox;
 mod sessions;
 mod state;
 mod tool;
@@ -72,6 +73,7 @@ pub(crate) fn waits(request: &Request) -> bool {
             | "doctor"
             | "follow"
             | "quack.ps"
+            | "quack.sandbox"
             | "quack.session_delete"
             | "quack.session_new"
             | "quack.tool"
@@ -101,6 +103,7 @@ pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
         "quack.ps" => reply(request, ps::ps(caller).await),
         "quack.session_new" => answered(request, caller, manage::session_new).await,
         "quack.session_delete" => answered(request, caller, manage::session_delete).await,
+        "quack.sandbox" => answered(request, caller, sandbox::sandbox).await,
         "quack.config" => reply(request, Ok(config::config(caller))),
         "quack.shutdown" => {
             // A full queue means that somebody asked already.

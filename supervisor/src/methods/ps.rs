@@ -29,6 +29,8 @@ pub(super) async fn ps(caller: &Caller) -> Result<PsData, MethodError> {
         open_files: usage.open_files,
         slow_clients: services.metrics.slow_clients.get(),
         strays_killed: services.metrics.strays_killed.get(),
+        survivors: services.metrics.survivors.get(),
+        spills_deleted: services.metrics.spills_deleted.get(),
     };
     Ok(PsData { supervisor, workers })
 }

@@ -15,6 +15,7 @@ use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParam
 use quackd_protocol::limits::{
     MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE, MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
 };
+use quackd_protocol::tools::is_internal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -161,14 +162,22 @@ async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
     let started = Instant::now();
     let tool = wanted.tool.clone();
     let refusal = match &wanted {
-        Wanted { tool, .. } if MAX_TOOL_NAME_BYTES < tool.len() => Some(CallError::UnknownTool),
+        Wanted { tool, .. } if MAX_TOOL_NAME_BYTES < tool.len() || is_internal(tool) => {
+            Some(CallError::UnknownTool)
+        }
         Wanted { arguments, .. } if MAX_ARGUMENTS_BYTES < arguments.len() => {
             Some(CallError::TooLong)
         }
         _ => None,
     };
+    let of_bash = match refusal {
+        Some(_) => OfBash::default(),
+        None => of_bash(&wanted),
+    };
+    let default = caller.services.config.tools.default_timeout.value;
     let call = CallTool {
-        deadline: deadline(&wanted, caller.services.config.tools.default_timeout.value),
+        deadline: deadline(&wanted, &of_bash, default),
+        background: of_bash.background,
         safe_mode: session.safe_mode || wanted.safe_mode,
         tool: wanted.tool,
         client_id: wanted.client_id,
@@ -201,25 +210,35 @@ fn shown(tool: &str) -> String {
     tool.chars().take(100).collect()
 }
 
-/// The call's deadline: the method's own parameter, else bash's `timeout_ms` argument, else the default.
-fn deadline(wanted: &Wanted, default: Duration) -> Duration {
+/// What the supervisor reads in the arguments of `bash`; everything else is the worker's.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct OfBash {
+    timeout_ms: Option<u64>,
+    background: bool,
+}
+
+fn of_bash(wanted: &Wanted) -> OfBash {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Timeout {
+    struct Read {
         timeout_ms: Value,
         background: Value,
     }
-    let of_bash = || {
-        if wanted.tool != "bash" || !wanted.arguments.trim_start().starts_with('{') {
-            return None;
-        }
-        let asked = serde_json::from_str::<Timeout>(&wanted.arguments).ok()?;
-        // In the background it is the job's time: the call is answered at once.
-        if asked.background == Value::Bool(true) { None } else { asked.timeout_ms.as_u64() }
-    };
+    if wanted.tool != "bash" || !wanted.arguments.trim_start().starts_with('{') {
+        return OfBash::default();
+    }
+    let Read { timeout_ms, background } =
+        serde_json::from_str(&wanted.arguments).unwrap_or_default();
+    OfBash { timeout_ms: timeout_ms.as_u64(), background: background == Value::Bool(true) }
+}
+
+/// The call's deadline: the method's own parameter, else bash's `timeout_ms` argument, else the default.
+fn deadline(wanted: &Wanted, of_bash: &OfBash, default: Duration) -> Duration {
+    // In the background it is the job's time: the call is answered at once.
+    let asked = of_bash.timeout_ms.filter(|_| !of_bash.background);
     wanted
         .timeout_ms
-        .or_else(of_bash)
+        .or(asked)
         .map_or(default, Duration::from_millis)
         .clamp(MIN_TOOL_DEADLINE, MAX_TOOL_DEADLINE)
 }
@@ -239,7 +258,7 @@ mod tests {
                 safe_mode: false,
             };
             assert_eq!(
-                deadline(&wanted, Duration::from_secs(30)),
+                deadline(&wanted, &of_bash(&wanted), Duration::from_secs(30)),
                 expected,
                 "{tool} {arguments} {timeout_ms:?}"
             );

@@ -81,6 +81,7 @@ impl Registry {
         // safe must not be unsafe for a moment.
         if let Some(safe_mode) = safe_mode {
             changed |= self.change_state(&data.session.id, |state| state.safe_mode = safe_mode);
+            self.tell_policy(&data.session.id);
         }
         let saved = self.keep(changed, ctx);
         Box::pin(async move { kept(saved).await.map(|()| data) })

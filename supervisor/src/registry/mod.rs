@@ -14,6 +14,7 @@
 mod changes;
 mod deleting;
 mod lookups;
+mod policies;
 mod saving;
 
 pub(crate) use changes::{Activate, Attach, Crashed, NewSession};
@@ -21,6 +22,7 @@ pub(crate) use deleting::DeleteSession;
 pub(crate) use lookups::{
     FindSession, FoundSession, ListSessions, ListWorkers, ListWorkspaces, Purpose,
 };
+pub(crate) use policies::{FindPolicy, FoundPolicy, PolicyChange};
 pub(crate) use saving::Saving;
 
 use crate::catalog;
@@ -81,13 +83,14 @@ impl Registry {
         workspace: &str,
         ctx: &Context<Self>,
     ) -> Addr<WorkerHandle> {
+        let policy = self.policy_of(session).policy;
         let services = &self.services;
         self.handles
             .entry(session.id.clone())
             .or_insert_with(|| {
                 let registry = ctx.address().downgrade();
                 let services = Rc::clone(services);
-                WorkerHandle::new(session, workspace.to_owned(), services, registry).start()
+                WorkerHandle::new(session, workspace.to_owned(), policy, services, registry).start()
             })
             .clone()
     }

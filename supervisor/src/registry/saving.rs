@@ -140,6 +140,7 @@ impl Registry {
                 self.services.health.save_failed.replace(Some(why));
                 self.metadata = Arc::clone(&self.durable.metadata);
                 self.state = Arc::clone(&self.durable.state);
+                self.tell_policies(None);
                 answer(waiting, &result);
                 answer(next, &result);
             }

@@ -4,9 +4,10 @@ use super::WorkerHandle;
 use crate::calls::{CallResult, NewCall, call_id};
 use crate::errors::CallError;
 use crate::events::{ShownCall, shown_arguments};
+use crate::places::{Asked, Place};
 use crate::worker_process::Refused;
 use actix::prelude::*;
-use quackd_protocol::limits::{DEADLINE_SLACK, WORKER_READY_WAIT};
+use quackd_protocol::limits::{COMMAND_PLACE_WAIT, DEADLINE_SLACK, WORKER_READY_WAIT};
 use quackd_protocol::worker::{ToWorker, ToolReport, ToolUpdate};
 use quackd_supervision::{Cause, Demand, Demander, State};
 use serde_json::value::RawValue;
@@ -25,6 +26,8 @@ pub(crate) struct CallTool {
     pub(crate) arguments: String,
     pub(crate) safe_mode: bool,
     pub(crate) deadline: Duration,
+    /// It starts a background job.
+    pub(crate) background: bool,
 }
 
 /// A tool's answer.
@@ -76,7 +79,10 @@ impl WorkerHandle {
             }
             _ => {}
         }
-        let CallTool { tool, client_id, arguments, safe_mode, deadline } = msg;
+        let CallTool { tool, client_id, arguments, safe_mode, deadline, background } = msg;
+        if background && let Some(max) = self.services.places.full_of_jobs() {
+            return Err(CallError::TooManyJobs { max });
+        }
         let number = self.calls.next_number();
         let events = Rc::clone(&self.services.events);
         let shown = ShownCall {
@@ -93,14 +99,74 @@ impl WorkerHandle {
         let new = NewCall { shown, arguments, safe_mode, deadline };
         let answered = self.calls.insert(number, new, now, timer);
         match demand {
+            // It waits for the worker with the new policy.
+            Demand::Use if self.has_other_policy() => {}
             Demand::Use => self.send(number, ctx),
             other => self.follow(other, ctx),
         }
         Ok(answered)
     }
 
-    /// Gives a call to the worker. From here on it may have run.
+    /// Gives a call to the worker, which is ready, once there is a place for its command.
     pub(super) fn send(&mut self, number: u64, ctx: &mut Context<Self>) {
+        if self.calls.is_queued(number) {
+            return;
+        }
+        if !self.calls.needs_place(number) {
+            return self.send_now(number, ctx);
+        }
+        match self.services.places.ask(&self.session) {
+            Asked::Given(place) => {
+                self.calls.give_place(number, place);
+                self.send_now(number, ctx);
+            }
+            Asked::Queued(queued) => {
+                let queued = queued.into_actor(self).map(move |place, handle, ctx| {
+                    // The table lives as long as the daemon.
+                    if let Ok(place) = place {
+                        handle.place_given(number, place, ctx);
+                    }
+                });
+                let queued = ctx.spawn(queued);
+                self.calls.queue(number, queued);
+                let left = self.calls.time_left(number, Instant::now());
+                let wait = COMMAND_PLACE_WAIT.min(left / 2);
+                let timer = ctx.run_later(wait, move |handle, ctx| handle.no_place(number, ctx));
+                self.replace_timer(number, timer, ctx);
+            }
+        }
+    }
+
+    fn place_given(&mut self, number: u64, place: Place, ctx: &mut Context<Self>) {
+        self.calls.give_place(number, place);
+        // The worker may have ended meanwhile, and nobody wanted another one.
+        match self.worker.on_demand(Instant::now(), Demander::Call) {
+            Demand::Use if !self.has_other_policy() => self.send_now(number, ctx),
+            Demand::Refuse(cause) => self.answer(number, ctx, |_| Err(CallError::Failed(cause))),
+            other => {
+                let left = self.calls.time_left(number, Instant::now());
+                let wait = WORKER_READY_WAIT.min(left);
+                let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
+                self.replace_timer(number, timer, ctx);
+                self.follow(other, ctx);
+            }
+        }
+    }
+
+    /// No place for its command became free in time.
+    fn no_place(&mut self, number: u64, ctx: &mut Context<Self>) {
+        let fullness = self.services.places.fullness(&self.session);
+        self.answer(number, ctx, |_| Err(CallError::TooManyCommands(fullness)));
+    }
+
+    fn replace_timer(&mut self, number: u64, timer: SpawnHandle, ctx: &mut Context<Self>) {
+        if let Some(old) = self.calls.set_timer(number, timer) {
+            ctx.cancel_future(old);
+        }
+    }
+
+    /// Gives a call to the worker. From here on it may have run.
+    fn send_now(&mut self, number: u64, ctx: &mut Context<Self>) {
         let was_busy = self.calls.any_sent();
         let Some((call, left)) = self.calls.send(number, Instant::now()) else { return };
         self.jobs.call_sent();
@@ -119,9 +185,7 @@ impl WorkerHandle {
         let timer = ctx.run_later(left + DEADLINE_SLACK, move |handle, ctx| {
             handle.no_answer(number, ctx);
         });
-        if let Some(old) = self.calls.set_timer(number, timer) {
-            ctx.cancel_future(old);
-        }
+        self.replace_timer(number, timer, ctx);
         if !was_busy {
             let due = self.heartbeat.on_busy(Instant::now());
             self.arm_heartbeat(due, ctx);
@@ -150,6 +214,9 @@ impl WorkerHandle {
                 self.arm_heartbeat(due, ctx);
             }
             self.end_if_drained(ctx);
+            if self.is_stale || self.has_other_policy() {
+                self.replace_outdated(ctx);
+            }
         }
     }
 
@@ -160,6 +227,9 @@ impl WorkerHandle {
             | State::Failed { cause, .. }
             | State::Draining { cause: Some(cause), .. } => cause.to_string(),
             State::Draining { cause: None, .. } => "the last one is ending".to_owned(),
+            _ if self.has_other_policy() => {
+                "its sandbox policy was changed, and something still runs in it".to_owned()
+            }
             _ => match self.worker.last_crash() {
                 Some(cause) => cause.to_string(),
                 None => "it is starting".to_owned(),

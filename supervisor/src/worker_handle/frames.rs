@@ -25,6 +25,12 @@ const CLOSED_GRACE: Duration = Duration::from_millis(500);
 /// Longest version, tier or policy name that a worker may say: they are logged and shown.
 const MAX_WORD_BYTES: usize = 64;
 
+/// Longest note about a worker's confinement, in characters.
+const MAX_NOTE_CHARS: usize = 300;
+
+/// Longest form of what a worker found out about the system, in bytes.
+const MAX_PROBE_BYTES: usize = 2048;
+
 /// Warnings that one worker process may send. There is no reason for more than a handful.
 const MAX_WARNINGS: u32 = 1000;
 
@@ -46,6 +52,10 @@ impl Handler<FrameArrived> for WorkerHandle {
         };
         match frame {
             FromWorker::Hello(hello) => self.hello(hello, ctx),
+            FromWorker::CannotStart { reason } if process.hello.is_none() => {
+                let reason = reason.chars().filter(|c| !c.is_control()).take(MAX_NOTE_CHARS);
+                self.condemn(Cause::Refused(reason.collect()), ctx);
+            }
             _ if process.hello.is_none() => {
                 self.condemn(Cause::Protocol("the first frame was no hello".into()), ctx);
             }
@@ -58,6 +68,9 @@ impl Handler<FrameArrived> for WorkerHandle {
             FromWorker::Pong { seq } if self.pinged.take() == Some(seq) => {
                 let due = self.heartbeat.on_pong(seq, Instant::now());
                 self.arm_heartbeat(due, ctx);
+            }
+            FromWorker::CannotStart { .. } => {
+                self.condemn(Cause::Protocol("it has started already".into()), ctx);
             }
             FromWorker::Pong { .. } => {
                 self.condemn(Cause::Protocol("a pong without a ping".into()), ctx);
@@ -75,7 +88,7 @@ impl Handler<FrameArrived> for WorkerHandle {
 }
 
 impl WorkerHandle {
-    pub(super) fn hello(&mut self, hello: Hello, ctx: &mut Context<Self>) {
+    pub(super) fn hello(&mut self, mut hello: Hello, ctx: &mut Context<Self>) {
         if hello.proto != FRAME_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: FRAME_PROTOCOL, theirs: hello.proto };
             return self.condemn(cause, ctx);
@@ -83,6 +96,15 @@ impl WorkerHandle {
         let words = [&hello.version, &hello.sandbox.tier, &hello.sandbox.policy];
         if words.iter().any(|word| MAX_WORD_BYTES < word.len()) {
             return self.condemn(Cause::Protocol("a hello of too many words".into()), ctx);
+        }
+        for note in &mut hello.sandbox.notes {
+            *note = note.chars().take(MAX_NOTE_CHARS).collect();
+        }
+        // Said before the worker has touched anything of its session's.
+        if let Some(probe) = hello.sandbox.probe.take()
+            && probe.to_string().len() <= MAX_PROBE_BYTES
+        {
+            self.services.probe.replace(Some(probe));
         }
         let now = Instant::now();
         match self.worker.on_hello(now) {
@@ -102,13 +124,17 @@ impl WorkerHandle {
         let due = self.heartbeat.next_wakeup();
         self.arm_heartbeat(due, ctx);
         self.arm_life(ctx);
+        // The policy may have been changed while it started.
+        if self.has_other_policy() {
+            return self.replace_outdated(ctx);
+        }
         for number in self.calls.unsent() {
             self.send(number, ctx);
         }
     }
 
     pub(super) fn finished(&mut self, finished: ToolFinished, ctx: &mut Context<Self>) {
-        let ToolFinished { call_id, text, shown, update, report, data } = finished;
+        let ToolFinished { call_id, text, shown, update, mut report, data } = finished;
         let Some(number) = self.calls.sent_number(&call_id) else {
             // A call that we answered ourselves has condemned its worker already, so that this is an
             // answer to nothing, or a second one.
@@ -129,6 +155,8 @@ impl WorkerHandle {
         if data.as_ref().is_some_and(|data| data.get().contains(['\n', '\r'])) {
             return self.condemn(Cause::Protocol("a result of several lines".into()), ctx);
         }
+        let tool = self.calls.shown(&call_id).map(|call| call.tool.clone()).unwrap_or_default();
+        self.note_report(&tool, &mut report);
         self.answer(number, ctx, |_| Ok(CallDone { text, shown, update, report, data }));
     }
 
@@ -173,8 +201,13 @@ impl WorkerHandle {
         if let Err(why) = self.jobs.report(running, now) {
             return self.condemn(Cause::Protocol(why.into()), ctx);
         }
+        self.services.spills.may_have_grown();
+        self.services.places.set_jobs(&self.session, self.jobs.count());
         if had_any && !self.jobs.any() {
             self.idle_since = now;
+            if self.has_other_policy() {
+                self.replace_outdated(ctx);
+            }
         }
     }
 

@@ -5,21 +5,31 @@ use super::WorkerHandle;
 use crate::environment::Variables;
 use crate::errors::CallError;
 use crate::registry::Crashed;
+use crate::repositories;
 use crate::services::Services;
 use crate::spawner::SpawnFailure;
 use crate::worker_process::WorkerProcess;
 use actix::prelude::*;
-use quackd_process::{Exit as ProcessExit, SpawnedWorker};
+use quackd_config::LimitSettings;
+use quackd_process::{Exit as ProcessExit, Limits, SessionPaths, SpawnedWorker};
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
-use quackd_protocol::worker::{FRAME_PROTOCOL, Start, ToWorker};
+use quackd_protocol::worker::{CommandLimits, FRAME_PROTOCOL, SandboxStart, Start, ToWorker};
 use quackd_supervision::{AfterExit, Cause, Demand, Demander, Exit, Load, Order, State};
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a worker waits for the user's login environment: less than a call waits for its worker. One
 /// that started without is replaced when the answer is there ([`WorkerHandle::replace_outdated`]).
-const LOGIN_LIMIT: Duration = Duration::from_millis(1500);
+const LOGIN_LIMIT: Duration = Duration::from_millis(1000);
+
+/// Longest part of a session's id in the name of its control group.
+const MAX_CGROUP_NAME: usize = 48;
+
+/// How long the end of a control group may take; it is looked at on the blocking pool.
+const CGROUP_LIMIT: Duration = Duration::from_secs(1);
 
 /// Our own disk may hang too.
 const RUN_DIR_LIMIT: Duration = Duration::from_secs(5);
@@ -100,7 +110,7 @@ impl WorkerHandle {
         self.generation += 1;
         self.warnings = 0;
         self.update_credits = UPDATE_CREDITS;
-        self.jobs.clear();
+        self.forget_jobs();
         let generation = self.generation;
         let services = Rc::clone(&self.services);
         // Known already, but for the first workers of a daemon that knows nothing of its user yet.
@@ -115,46 +125,97 @@ impl WorkerHandle {
         self.arm_life(ctx);
     }
 
-    /// Ends an idle worker whose commands would get an environment that is out of date; whoever wanted it
-    /// waits for the next one, some milliseconds. A worker with background jobs keeps its environment as long
-    /// as they run.
-    pub(super) fn replace_outdated(&mut self, ctx: &mut Context<Self>) {
-        let is_ready = matches!(self.worker.state(), State::Ready { .. });
-        let is_outdated = self.login_version != self.services.login.version();
-        if is_ready && is_outdated && self.is_unused() {
-            tracing::info!(session = %self.session, "replacing a worker: the login environment is a new one");
-            let order = self.worker.drain(Instant::now());
-            self.obey(order, ctx);
-        }
+    fn start_process(&mut self, generation: u64, env: Variables, ctx: &mut Context<Self>) {
+        let workspace = PathBuf::from(&self.workspace);
+        let making = make_place(Rc::clone(&self.services), self.session.clone(), workspace);
+        ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
+            match (made, handle.ending) {
+                (Ok(cgroup), None) => handle.spawn_process(generation, env, cgroup, ctx),
+                (Ok(cgroup), Some(_)) => {
+                    handle.cgroup = cgroup;
+                    handle.spawn_failed(SpawnFailure::Unavailable, ctx);
+                }
+                (Err(SpawnFailure::Workspace(error)), _) => handle.no_workspace(&error, ctx),
+                (Err(failure), _) => handle.spawn_failed(failure, ctx),
+            }
+        }));
     }
 
-    fn start_process(&mut self, generation: u64, env: Variables, ctx: &mut Context<Self>) {
-        let session = self.session.clone();
+    fn spawn_process(
+        &mut self,
+        generation: u64,
+        env: Variables,
+        cgroup: Option<SessionPaths>,
+        ctx: &mut Context<Self>,
+    ) {
         let services = Rc::clone(&self.services);
-        let run_dir = services.home.session_run_dir(session.as_str());
-        let start = ToWorker::Start(Start {
+        let run_dir = services.home.session_run_dir(self.session.as_str());
+        // Paths and numbers: there is always a JSON form of them.
+        let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
+        self.cgroup = cgroup;
+        self.given_policy = Some(self.policy.clone());
+        self.is_stale = false;
+        let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
-            session_id: session.clone(),
+            session_id: self.session.clone(),
             workspace: self.workspace.clone(),
             run_dir: run_dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
             env,
             safe_mode: false,
             respect_ignore_files: services.config.tools.respect_ignore_files.value,
-        });
+            limits: command_limits(&services.config.limits),
+            sandbox: SandboxStart {
+                policy: self.policy.clone(),
+                probe: services.probe.borrow().clone(),
+                tier: asked_tier(&services.config.sandbox.tier.value),
+                home: services.user_home.display().to_string(),
+                state_dir: services.home.dir().display().to_string(),
+                cgroup: cgroup_for_worker,
+            },
+        }));
         match WorkerProcess::prepare(generation, start, ctx.address()) {
             Err(error) => self.spawn_failed(SpawnFailure::Channel(error), ctx),
             Ok((process, far_end)) => {
                 self.process = Some(process);
-                let spawning = async move {
-                    make_run_dir(&services, session).await?;
-                    services.spawner.spawn(far_end).await
-                };
+                let spawning = async move { services.spawner.spawn(far_end).await };
                 ctx.spawn(spawning.into_actor(self).map(|result, handle, ctx| match result {
                     Ok(worker) => handle.spawned(worker, ctx),
                     Err(failure) => handle.spawn_failed(failure, ctx),
                 }));
             }
         }
+    }
+
+    /// There is no directory to work in. Who waits is told so; who comes next has it looked for again.
+    fn no_workspace(&mut self, error: &std::io::Error, ctx: &mut Context<Self>) {
+        tracing::warn!(session = %self.session, workspace = self.workspace, %error, "no worker is started: the workspace cannot be entered");
+        for number in self.calls.unsent() {
+            let workspace = self.workspace.clone();
+            self.answer(number, ctx, |_| Err(CallError::NoWorkspace(workspace)));
+        }
+        let after = self.worker.on_not_started(Instant::now());
+        self.after_exit(after, ctx);
+    }
+
+    /// Ends what is left in the control group of the last worker, and removes it. Usually its monitor has.
+    fn end_cgroup(&mut self, ctx: &mut Context<Self>) {
+        let Some(cgroup) = self.cgroup.take() else { return };
+        let (session, metrics) = (self.session.clone(), Arc::clone(&self.services.metrics));
+        let end = move || cgroup.end_blocking(CGROUP_LIMIT);
+        ctx.spawn(actix::fut::wrap_future(async move {
+            match actix_rt::task::spawn_blocking(end).await {
+                Ok(Ok(end)) => {
+                    metrics.strays_killed.add(end.killed.into());
+                    metrics.survivors.add(end.survivors.into());
+                    if end.killed != 0 || !end.removed {
+                        tracing::warn!(%session, ?end, "ended what was left in a control group");
+                    }
+                }
+                Ok(Err(error)) => tracing::warn!(%session, %error, "cannot end a control group"),
+                // The daemon ends, and its control groups with it.
+                Err(_) => {}
+            }
+        }));
     }
 
     pub(super) fn spawned(&mut self, worker: SpawnedWorker, ctx: &mut Context<Self>) {
@@ -173,10 +234,16 @@ impl WorkerHandle {
     pub(super) fn spawn_failed(&mut self, failure: SpawnFailure, ctx: &mut Context<Self>) {
         tracing::error!(session = %self.session, error = %failure, "cannot start a worker");
         self.process = None;
+        self.end_cgroup(ctx);
         let cause = failure.cause();
         let waiting = self.calls.any_unsent();
         let after = self.worker.on_spawn_failed(Instant::now(), cause, waiting, random());
         self.after_exit(after, ctx);
+    }
+
+    fn forget_jobs(&mut self) {
+        self.jobs.clear();
+        self.services.places.set_jobs(&self.session, 0);
     }
 
     pub(super) fn load(&self) -> Load {
@@ -206,7 +273,11 @@ impl WorkerHandle {
             };
             self.answer(number, ctx, |_| Err(error));
         }
-        self.jobs.clear();
+        self.forget_jobs();
+        self.end_cgroup(ctx);
+        if crashed {
+            repositories::clean_soon(&self.services);
+        }
         if let Some(process) = self.process.take() {
             self.report_end(process, exit, crashed, &cause, ctx);
         }
@@ -265,16 +336,57 @@ impl WorkerHandle {
     }
 }
 
-async fn make_run_dir(services: &Services, session: SessionId) -> Result<(), SpawnFailure> {
+fn asked_tier(setting: &str) -> Option<String> {
+    (setting != "auto").then(|| setting.to_owned())
+}
+
+fn command_limits(limits: &LimitSettings) -> CommandLimits {
+    let number = |n: usize| u64::try_from(n).ok().filter(|n| *n != 0);
+    CommandLimits {
+        processes: number(limits.processes.value),
+        file_bytes: number(limits.file_mb.value).map(|mb| mb.saturating_mul(1024 * 1024)),
+        cpu_s: Some(limits.cpu.value.as_secs()).filter(|seconds| *seconds != 0),
+    }
+}
+
+/// Makes what a worker must find: its run directory, and a control group for its commands where that can
+/// be had.
+async fn make_place(
+    services: Rc<Services>,
+    session: SessionId,
+    workspace: PathBuf,
+) -> Result<Option<SessionPaths>, SpawnFailure> {
+    // A workspace on a dead mount holds its thread for ever.
+    let place = Arc::clone(&services.lookups).acquire_owned();
+    let place = tokio::time::timeout(RUN_DIR_LIMIT, place).await;
+    let Ok(Ok(place)) = place else { return Err(SpawnFailure::Unavailable) };
     let home = services.home.clone();
-    let made = actix_rt::task::spawn_blocking(move || {
-        home.prepare_session_run_dir_blocking(session.as_str())
-    });
-    match tokio::time::timeout(RUN_DIR_LIMIT, made).await {
-        Ok(Ok(Ok(_path))) => Ok(()),
-        Ok(Ok(Err(error))) => Err(SpawnFailure::RunDir(error)),
+    let cgroups = services.cgroups.clone();
+    let limits = Limits {
+        processes: u32::try_from(services.config.limits.processes.value).unwrap_or(u32::MAX),
+        ..Limits::default()
+    };
+    let make = move || {
+        let _place = place;
+        drop(workspace.read_dir().map_err(SpawnFailure::Workspace)?);
+        let made = home.prepare_session_run_dir_blocking(session.as_str());
+        drop(made.map_err(SpawnFailure::RunDir)?);
+        let name: String = session.as_str().chars().map(plain).take(MAX_CGROUP_NAME).collect();
+        let made = cgroups.map(|cgroups| cgroups.session_blocking(&name, &limits));
+        Ok(made.and_then(|made| {
+            made.inspect_err(|error| tracing::warn!(%session, %error, "no control group")).ok()
+        }))
+    };
+    match tokio::time::timeout(RUN_DIR_LIMIT, actix_rt::task::spawn_blocking(make)).await {
+        Ok(Ok(Ok(cgroup))) => Ok(cgroup),
+        Ok(Ok(Err(failure))) => Err(failure),
         Ok(Err(_)) | Err(_) => Err(SpawnFailure::Unavailable),
     }
+}
+
+/// What may be in the name of a control group.
+fn plain(c: char) -> char {
+    if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }
 }
 
 /// A number that differs from worker to worker, for jitter only.

@@ -13,13 +13,17 @@
 //! runs there without a call.
 
 mod calling;
+mod denials;
 mod frames;
 mod jobs;
 mod life;
+mod policy;
 
 pub(crate) use calling::{AbortCalls, CallDone, CallTool};
+pub(crate) use denials::ListDenials;
 pub(crate) use frames::{FrameArrived, LinkClosed};
 pub(crate) use life::Wake;
+pub(crate) use policy::{InForce, ReportPolicy, UsePolicy};
 
 use crate::calls::Calls;
 use crate::errors::CallError;
@@ -28,12 +32,14 @@ use crate::services::Services;
 use crate::worker_process::WorkerProcess;
 use actix::WeakAddr;
 use actix::prelude::*;
+use quackd_process::SessionPaths;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::WorkerInfo;
 use quackd_protocol::limits::{
     HEARTBEAT_BUSY, HEARTBEAT_IDLE, HEARTBEAT_KILL, HEARTBEAT_MISSED, UPDATE_CREDITS,
 };
 use quackd_protocol::metadata::Session;
+use quackd_protocol::policy::Policy;
 use quackd_supervision::{Cause, Heartbeat, HeartbeatSpec, SESSION_WORKER, State, Worker};
 use std::rc::Rc;
 use std::time::Instant;
@@ -58,7 +64,15 @@ pub(crate) struct WorkerHandle {
     registry: WeakAddr<Registry>,
     worker: Worker,
     process: Option<WorkerProcess>,
+    /// Where the commands of that process live.
+    cgroup: Option<SessionPaths>,
     generation: u64,
+    /// What the next worker is confined to.
+    policy: Policy,
+    /// What the worker that there is was given.
+    given_policy: Option<Policy>,
+    /// The worker's workspace is not what its path leads to any more.
+    is_stale: bool,
     /// Which of the login environments the worker was given.
     login_version: u64,
     calls: Calls,
@@ -72,6 +86,7 @@ pub(crate) struct WorkerHandle {
     /// Updates that the worker may still send.
     update_credits: u32,
     jobs: jobs::Jobs,
+    denials: denials::Denials,
     /// Set once no more calls are taken.
     ending: Option<Ending>,
     drained: Vec<oneshot::Sender<()>>,
@@ -82,6 +97,7 @@ impl WorkerHandle {
     pub(crate) fn new(
         session: &Session,
         workspace: String,
+        policy: Policy,
         services: Rc<Services>,
         registry: WeakAddr<Registry>,
     ) -> Self {
@@ -94,7 +110,11 @@ impl WorkerHandle {
             registry,
             worker: Worker::new(SESSION_WORKER),
             process: None,
+            cgroup: None,
             generation: 0,
+            policy,
+            given_policy: None,
+            is_stale: false,
             login_version: 0,
             calls: Calls::default(),
             heartbeat: Heartbeat::new(HEARTBEAT, now),
@@ -105,6 +125,7 @@ impl WorkerHandle {
             warnings: 0,
             update_credits: UPDATE_CREDITS,
             jobs: jobs::Jobs::default(),
+            denials: denials::Denials::default(),
             ending: None,
             drained: Vec::new(),
         }

@@ -26,6 +26,7 @@ impl Daemon {
         // Short, so that the socket's path fits.
         let world = tempfile::Builder::new().prefix("q").tempdir_in("/tmp").expect("a directory");
         std::fs::create_dir(world.path().join("home")).expect("a home");
+        std::fs::create_dir(world.path().join("gates")).expect("a directory for gates");
         Self { world, child: None }
     }
 
@@ -93,7 +94,10 @@ impl Daemon {
     fn program(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).current_dir(self.world.path()).env_clear();
-        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        // Directories of PATH are shown to confined commands: that is how they see gates.
+        let path = std::env::var("PATH").unwrap_or_default();
+        let gates = self.world.path().join("gates");
+        command.env("PATH", format!("{path}:{}", gates.display()));
         command.env("HOME", self.home()).env("RUBBER_DUCK_APP_SUPPORT", self.app());
         command.env("EXA_API_KEY", "secret-of-the-daemon").env("TERM", "xterm-256color");
         // As from a shell: the first worker does not wait for a login shell.
@@ -134,7 +138,7 @@ impl Daemon {
     }
 
     fn gate(&self, name: &str) -> PathBuf {
-        self.home().join(name)
+        self.world.path().join("gates").join(name)
     }
 
     /// Waits until the daemon has ended and gives its exit code, `None` for a signal.

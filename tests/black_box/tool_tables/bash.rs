@@ -60,7 +60,17 @@ fn bash_tells_both_streams_and_the_exit_code() {
         ),
         // Output is bytes; what is no UTF-8 is replaced, and everything else stays.
         (r#""printf 'a\\377b\\302'""#, "a\u{fffd}b\u{fffd}\n[Exit code: 0]"),
-        (r#""printf 'a\\0b\\r\\n\\033[1m'""#, "a\0b\r\n\u{1b}[1m\n[Exit code: 0]"),
+        // What only steers a terminal is left out, and control characters but for line ends and tabs.
+        (r#""printf 'a\\0b\\r\\n\\033[1m\\tc\\a\\b'""#, "ab\r\n\tc\n[Exit code: 0]"),
+        (r#""printf '\\033[31mred\\033[0m \\033]0;title\\007x\\033(B'""#, "red x\n[Exit code: 0]"),
+        (r#""printf '\\033]8;;http://a/\\033\\134link' >&2; exit 2""#, "link\n[Exit code: 2]"),
+        // What begins like a sequence and is none hides nothing.
+        (r#""printf '\\033]0;title\\nline\\n'""#, "0;title\nline\n\n[Exit code: 0]"),
+        (r#""printf '\\033]0;title'; printf err >&2""#, "0;title\nerr\n[Exit code: 0]"),
+        // Parts of characters are not put together, neither across a sequence nor across the streams.
+        (r#""printf '\\342\\202\\033[m\\254'""#, "\u{fffd}\u{fffd}\n[Exit code: 0]"),
+        (r#""printf '\\342\\202'; printf '\\254' >&2""#, "\u{fffd}\n\u{fffd}\n[Exit code: 0]"),
+        (r#""printf '\\355\\240\\200'""#, "\u{fffd}\u{fffd}\u{fffd}\n[Exit code: 0]"),
         (r#""printf '\\342\\200\\250'""#, "\u{2028}\n[Exit code: 0]"),
         (r#""printf '\\357\\273\\277x'""#, "\u{feff}x\n[Exit code: 0]"),
     ];
@@ -90,13 +100,37 @@ fn bash_is_the_shell_that_callers_expect() {
         ("\"cat\"", "\n[Exit code: 0]"),
         ("\"read x; echo $?\"", "1\n\n[Exit code: 0]"),
         // The call ends when the shell ends, not when the last holder of its pipes does.
-        ("\"sleep 61 & echo hi\"", "hi\n\n[1 background process was ended]\n[Exit code: 0]"),
         (
-            "\"sleep 61 & sleep 62 & exit 4\"",
+            "\"sleep 61 >/dev/null 2>&1 & echo hi\"",
+            "hi\n\n[1 background process was ended]\n[Exit code: 0]",
+        ),
+        (
+            "\"(sleep 61 & sleep 62 &) >/dev/null 2>&1; exit 4\"",
             "\n[2 background processes were ended]\n[Exit code: 4]",
         ),
     ];
     check(&SETUP, "bash", &rows);
+}
+
+#[test]
+fn who_holds_the_output_is_named_before_it_is_ended() {
+    let bench = Bench::new();
+    let place = bench.place(&[]);
+    let data = bench.quack_tool(&place, "bash", r#""sleep 61 & echo $!""#, false).unwrap();
+    let text = data["text"].as_str().unwrap();
+    let pid = text.split_once('\n').unwrap().0;
+    let expected = format!(
+        "{pid}\n\n[Output was still held open by: sleep 61 (pid {pid})]\n\
+         [1 background process was ended]\n[Exit code: 0]"
+    );
+    assert_eq!(text, expected);
+    assert_eq!((&data["isError"], &data["backgroundEnded"]), (&json!(false), &json!(1)));
+
+    let five = r#""for i in 1 2 3 4 5; do sleep 6$i & done""#;
+    let text = bench.voice(&place, "bash", five, false);
+    assert!(text.starts_with("\n[Output was still held open by: sleep 61 (pid "), "{text}");
+    let end = "), and 2 more]\n[5 background processes were ended]\n[Exit code: 0]";
+    assert!(text.ends_with(end), "{text}");
 }
 
 /// The Node daemon keeps the first 102,400 bytes only; what matters is often at the end.

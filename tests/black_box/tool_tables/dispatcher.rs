@@ -92,6 +92,10 @@ fn arguments_are_checked_before_the_workspace_and_the_workspace_before_the_name(
     let gone = "Error: Workspace not accessible: '{ws}'";
     let bench = Bench::new();
     let place = bench.place(&[]);
+    assert_eq!(
+        bench.voice(&place, "read_file", r#"{"path":"x"}"#, false),
+        "Error: File not found at 'x'"
+    );
     fs::remove_dir(place.base.join("ws")).unwrap();
     let check = |tool, arguments, expected| {
         assert_eq!(bench.voice(&place, tool, arguments, false), expected, "{tool} {arguments}");
@@ -99,9 +103,10 @@ fn arguments_are_checked_before_the_workspace_and_the_workspace_before_the_name(
             assert_eq!(data["text"], expected, "{tool} {arguments}");
         }
     };
+    // A worker that runs looks at the arguments first. None is started without a workspace.
+    assert_eq!(bench.voice(&place, "nonsense", "{", false), INVALID);
+    assert_eq!(bench.voice(&place, "bash", "[]", false), NO_OBJECT);
     for is_file in [false, true] {
-        check("nonsense", "{", INVALID);
-        check("bash", "[]", NO_OBJECT);
         for tool in ["nonsense", "read_file", "write_file", "edit_file", "bash", "grep_search"] {
             check(tool, "{}", gone);
         }

@@ -96,7 +96,7 @@ fn find_files_leaves_out_what_is_hidden_or_in_the_three_directories() {
             "No files found matching '{.git,.build,node_modules}'",
         ),
         // Unless the search begins there.
-        (r#"{"path":".git"}"#, ".git/config"),
+        (r#"{"path":".git","pattern":"config"}"#, ".git/config"),
         (r#"{"path":"src/node_modules"}"#, "src/node_modules/x.ts"),
         (r#"{"path":".github"}"#, ".github/ci.yml"),
         // Directories when they are asked for, each before what is in it.

@@ -3,7 +3,7 @@
 use crate::pipe::Pipe;
 use crate::shell::{Account, Attempt, PIPE_VARIABLE, attempts, choose};
 use crate::variables::{Unusable, wanted};
-use quackd_process::{Command, EndedBy, Finished, LaunchError, run};
+use quackd_process::{Command, EndedBy, Finished, LaunchError, Limits, run};
 use quackd_protocol::environment::{
     CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment, MAX_CAPTURE_BYTES,
 };
@@ -130,6 +130,8 @@ async fn ask(
         tag: TAG.to_owned(),
         spill: None,
         live: None,
+        limits: Limits::default(),
+        group: None,
     };
     let mut running = pin!(run(command));
     let answered = tokio::select! {
@@ -162,7 +164,7 @@ async fn ask(
 fn how(finished: &Finished) -> String {
     match finished.ended_by {
         EndedBy::Itself => format!("ended ({})", finished.exit),
-        EndedBy::Deadline | EndedBy::Abort => {
+        EndedBy::Deadline | EndedBy::Abort | EndedBy::Processes => {
             format!("was ended after {:.1} s", finished.duration.as_secs_f32())
         }
     }

@@ -8,6 +8,7 @@
 //!
 //! Invariant: every tool call is answered by exactly one `tool_finished`, unless the process dies.
 
+use crate::confinement::ReadOnly;
 use crate::jobs::Reporter;
 use crate::link::{self, Outbox};
 use crate::stage0::Started;
@@ -21,7 +22,7 @@ use quackd_protocol::worker::{
     FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolCall, ToolFinished, ToolReport,
 };
 use quackd_protocol::{CallId, VERSION};
-use quackd_tools::{Call, Output, Toolbox, Watch};
+use quackd_tools::{Call, Confinement, Output, Toolbox, Watch};
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::process::ExitCode;
@@ -55,15 +56,26 @@ pub(crate) fn serve(started: Started) -> ExitCode {
 }
 
 async fn start(started: Started) -> std::io::Result<()> {
-    let Started { control, start, sandbox } = started;
+    let Started { control, start, confined, limits, group } = started;
     let (reading, writing) = tokio::io::split(adopt(control)?);
     let outbox = link::start_writer(writing);
-    let toolbox =
-        Toolbox::new(start.workspace.into(), start.run_dir.into(), start.env, start.safe_mode);
+    let env = environment(start.env, confined.env);
+    let toolbox = Toolbox::new(start.workspace.into(), start.run_dir.into(), env, start.safe_mode);
     let searches = Searches::default();
     let toolbox = Rc::new(
         toolbox
             .respecting_ignore_files(start.respect_ignore_files)
+            .with_confinement(Confinement {
+                policy: start.sandbox.policy,
+                is_confined: confined.is_confined,
+            })
+            .with_command_words(confined.command_words)
+            .with_read_only_words(
+                confined.read_only.as_ref().map(ReadOnly::words).unwrap_or_default(),
+            )
+            .with_sandbox(confined.report.clone(), confined.known)
+            .with_limits(limits)
+            .with_group(group)
             .with_web(searches.web(outbox.clone())),
     );
     let executor = ToolExecutor {
@@ -73,17 +85,30 @@ async fn start(started: Started) -> std::io::Result<()> {
         in_flight: HashMap::new(),
         credits: Credits::default(),
         searches,
+        _read_only: confined.read_only,
     }
     .start();
     let hello = Hello {
         proto: FRAME_PROTOCOL,
         version: VERSION.to_owned(),
-        pid: std::process::id(),
-        sandbox,
+        pid: confined.pid,
+        sandbox: confined.report,
     };
     outbox.send(&FromWorker::Hello(hello)).await;
     actix::spawn(link::read_into(reading, executor));
     Ok(())
+}
+
+/// What commands get: what the supervisor said, and what is different inside of the confinement.
+fn environment(
+    given: Vec<(String, String)>,
+    inside: Vec<(&'static str, String)>,
+) -> Vec<(String, String)> {
+    let is_outside = |(name, _): &(String, String)| !inside.iter().any(|(other, _)| other == name);
+    let kept: Vec<_> = given.into_iter().filter(is_outside).collect();
+    kept.into_iter()
+        .chain(inside.into_iter().map(|(name, value)| (name.to_owned(), value)))
+        .collect()
 }
 
 /// See the module's documentation.
@@ -94,6 +119,8 @@ pub(crate) struct ToolExecutor {
     credits: Credits,
     searches: Searches,
     jobs: Reporter,
+    /// Keeps open what commands of safe mode are started by.
+    _read_only: Option<ReadOnly>,
 }
 
 impl Actor for ToolExecutor {
@@ -146,7 +173,10 @@ impl ToolExecutor {
         if MAX_CALLS_PER_SESSION <= self.in_flight.len()
             || self.in_flight.contains_key(&call.call_id)
         {
-            let refusal = Output::error("Session is busy: too many calls are running");
+            let refusal = Output::error(format_args!(
+                "Session is busy: {MAX_CALLS_PER_SESSION} calls are running, and it may have no more; \
+                 try again when one has ended"
+            ));
             actix::spawn(async move { outbox.send(&finished(call.call_id, refusal)).await });
             return;
         }

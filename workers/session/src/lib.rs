@@ -1,7 +1,8 @@
 //! The session worker: one process per session, the only place where tools run.
 //!
 //! In reading order:
-//! - [`stage0`]: single-threaded start: limits, the monitor process, the first frame, confinement.
+//! - [`stage0`]: single-threaded start: the first frame, the monitor process, limits.
+//! - [`confinement`]: which tier, and entering it.
 //! - [`link`]: frames in, frames out.
 //! - [`executor`]: the actor that admits calls, keeps their cancel handles and answers each exactly once.
 //! - [`updates`]: what running calls print, as far as the supervisor wants to hear it.
@@ -11,9 +12,13 @@
 //! The worker reads no configuration, no environment and no file of the supervisor. It holds no secret.
 //! It never links `quackd-store`: it cannot write metadata.
 
+#[cfg_attr(not(target_os = "linux"), path = "confinement_elsewhere.rs")]
+mod confinement;
 mod executor;
 mod jobs;
 mod link;
+#[cfg(target_os = "linux")]
+pub mod read_only;
 mod stage0;
 mod updates;
 mod web;
@@ -32,8 +37,32 @@ pub fn main() -> ExitCode {
     match stage0::enter() {
         Ok(started) => executor::serve(started),
         Err(error) => {
+            stage0::refuse(&error);
             complain(&format!("worker cannot start: {error}"));
             ExitCode::from(EXIT_TERMINAL)
+        }
+    }
+}
+
+/// Removes what monitors that were killed have left in repositories, and ends. Called by
+/// `quack clean-repositories`; the only input is the path of the registry, on stdin.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn clean_repositories() -> ExitCode {
+    use std::io::Read;
+    use std::os::unix::ffi::OsStringExt;
+
+    const MAX_PATH: u64 = 4096;
+    abort_on_panic();
+    let mut path = Vec::new();
+    let read = std::io::stdin().take(MAX_PATH).read_to_end(&mut path);
+    let path = std::path::PathBuf::from(std::ffi::OsString::from_vec(path));
+    let cleaned = read.and_then(|_| quackd_sandbox::confine::git::clean_blocking(&path));
+    match cleaned {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("cannot clean repositories: {error}"));
+            ExitCode::FAILURE
         }
     }
 }

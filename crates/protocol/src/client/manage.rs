@@ -2,6 +2,9 @@
 //! `quack.session_new`, `quack.session_delete`.
 
 use super::{AttachedSession, AttachedWorkspace};
+use crate::denial::Denial;
+use crate::policy::{Policy, PolicyPatch};
+use crate::worker::SandboxReport;
 use crate::{SessionId, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -113,6 +116,110 @@ pub struct SessionNewParams {
     /// True: the session only allows what does not change anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_mode: Option<bool>,
+}
+
+/// `quack.sandbox` parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SandboxParams {
+    /// `show` (also if absent), `set`, `denials`, `audit` or `explain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// Session reference; the active session if neither this nor `path` is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Directory: its session is found or made, and does not become the active one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// `explain`: the path that is asked about, absolute or relative to the workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// `set`: for whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<PolicyScope>,
+    /// `set`: forget first what was set before for the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset: Option<bool>,
+    /// `set`: what is different from now on.
+    #[serde(flatten)]
+    pub patch: PolicyPatch,
+}
+
+/// `quack.sandbox` data of `denials`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DenialsData {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its name.
+    pub session_name: String,
+    /// How many were noticed since the daemon started.
+    pub total: u64,
+    /// The last of them, oldest first.
+    pub denials: Vec<TimedDenial>,
+}
+
+/// One line of [`DenialsData`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedDenial {
+    /// When the call ended, ISO 8601 UTC.
+    pub at: String,
+    /// The tool that was called.
+    pub tool: String,
+    /// What was refused.
+    #[serde(flatten)]
+    pub denial: Denial,
+}
+
+/// For whom a policy is set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyScope {
+    /// One session.
+    #[default]
+    Session,
+    /// Every session of its workspace, unless it says otherwise itself.
+    Workspace,
+}
+
+/// What a policy is made of, the weakest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyLayers {
+    /// `[sandbox]` in the configuration.
+    pub configuration: PolicyPatch,
+    /// What is set for the workspace.
+    pub workspace: PolicyPatch,
+    /// What is set for the session.
+    pub session: PolicyPatch,
+    /// Safe mode: the profile is `read-only` whatever the others say.
+    pub safe_mode: bool,
+}
+
+/// `quack.sandbox` data of `show` and `set`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxData {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its name.
+    pub session_name: String,
+    /// Its workspace.
+    pub workspace_path: String,
+    /// What is wanted.
+    pub policy: Policy,
+    /// Where that comes from.
+    pub layers: PolicyLayers,
+    /// What its worker has in force; null without a worker.
+    pub in_force: Option<SandboxReport>,
+    /// True: the worker still has an older policy, until nothing runs in it.
+    pub outdated: bool,
+    /// Calls that run in a worker with an older policy.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub calls_running: usize,
+    /// Background jobs that do.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub jobs_running: usize,
 }
 
 /// `quack.session_delete` parameters.

@@ -182,19 +182,27 @@ fn a_replaced_file_keeps_its_mode_and_attributes_and_a_new_one_has_those_of_the_
 }
 
 #[test]
-fn a_replaced_file_is_a_new_file_and_one_with_several_names_stays_one() {
+fn a_replaced_file_is_a_new_file_and_its_other_names_keep_the_old_one() {
     let tree = Tree::new();
     let root = tree.root();
     let reader = File::open(tree.ws("a")).unwrap();
     put(&root, "a", "new").unwrap();
     assert_eq!(io::read_to_string(reader).unwrap(), "old", "readers keep what they opened");
 
-    fs::hard_link(tree.ws("a"), tree.ws("sub/second")).unwrap();
+    // One name is beneath the root, the other outside.
+    let outside = tree.base.join("outside/secret");
+    fs::set_permissions(&outside, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::hard_link(&outside, tree.ws("sub/second")).unwrap();
     for content in ["longer than before", "short", ""] {
         let version = put(&root, "sub/second", content).unwrap();
-        assert_eq!((tree.read("a").as_str(), tree.read("sub/second").as_str()), (content, content));
-        assert_eq!(root.open_file("a").unwrap().version, version);
+        assert_eq!(tree.read("sub/second"), content);
+        assert_eq!(root.open_file("sub/second").unwrap().version, version);
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "secret");
     }
+    let links = |path: &Path| fs::metadata(path).unwrap().nlink();
+    assert_eq!((links(&outside), links(&tree.ws("sub/second"))), (1, 1));
+    let mode = fs::metadata(tree.ws("sub/second")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
     assert_eq!(tree.left_over(), [""; 0]);
 }
 
@@ -316,4 +324,39 @@ fn a_file_that_may_not_be_written_is_not_replaced() {
     put(&tree.root(), "a", "unread").unwrap();
     fs::set_permissions(tree.ws("a"), fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(tree.read("a"), "unread");
+}
+
+/// Only root can make files of others; the rest of the test is done without that right.
+#[test]
+fn a_file_of_somebody_else_is_written_in_place_unless_it_has_another_name() {
+    let tree = Tree::new();
+    if std::os::unix::fs::chown(tree.ws("a"), Some(1234), Some(1234)).is_err() {
+        return;
+    }
+    fs::set_permissions(tree.ws("a"), fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(&tree.base, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(tree.base.join("ws"), fs::Permissions::from_mode(0o777)).unwrap();
+    let inode = |name: &str| fs::metadata(tree.ws(name)).unwrap().ino();
+    let before = inode("a");
+    // Rights belong to threads: this one gives its own up.
+    let as_user = |work: &(dyn Fn() + Sync)| {
+        thread::scope(|scope| {
+            let worked = scope.spawn(|| {
+                let user = rustix::process::Uid::from_raw(5678);
+                rustix::thread::set_thread_uid(user).unwrap();
+                work();
+            });
+            worked.join().unwrap();
+        });
+    };
+    as_user(&|| assert!(put(&tree.root(), "a", "in place").is_ok()));
+    assert_eq!((tree.read("a").as_str(), inode("a")), ("in place", before));
+
+    fs::hard_link(tree.ws("a"), tree.base.join("outside/second")).unwrap();
+    as_user(&|| {
+        let refused = put(&tree.root(), "a", "new");
+        assert!(matches!(refused, Err(WriteError::Io { call: "rename", .. })), "{refused:?}");
+    });
+    assert_eq!(tree.read("a"), "in place");
+    assert_eq!(tree.left_over(), [""; 0]);
 }

@@ -26,13 +26,22 @@ fn finished(stdout: &[u8], stderr: &[u8]) -> Finished {
         background_ended: 0,
         stopped: 0,
         is_gone: true,
+        survivors: 0,
+        output_open: false,
+        output_held_by: Vec::new(),
         duration: Duration::ZERO,
         spill: None,
     }
 }
 
 fn answer(finished: Finished) -> Output {
-    compose(&Ending { finished, limit: Duration::from_secs(30) })
+    compose(Ending {
+        finished,
+        limit: Duration::from_secs(30),
+        processes: 512,
+        denials: Vec::new(),
+        denied: None,
+    })
 }
 
 #[test]
@@ -77,6 +86,12 @@ fn every_ending_has_its_lines_in_order() {
             "x\n[Process timed out after 30s and was terminated]\n[Exit code: 0]",
         ),
         (Exit::Signal(15), EndedBy::Abort, 0, "x\n[Process aborted]\n[Exit code: unknown]"),
+        (
+            Exit::Signal(9),
+            EndedBy::Processes,
+            0,
+            "x\n[Process limit of 512 exceeded; the command was ended]\n[Exit code: unknown]",
+        ),
         (Exit::Code(0), EndedBy::Itself, 1, "x\n[1 background process was ended]\n[Exit code: 0]"),
         (
             Exit::Code(0),
@@ -173,4 +188,97 @@ fn the_place_of_the_rest_is_told() {
     let marker = "\n[... 97600 bytes omitted; first 70 bytes of the output: /run/s/bash-1.log]\n";
     assert!(part.text.contains(marker));
     assert_eq!(part.report.full_output_path, None);
+}
+
+#[test]
+fn who_held_the_output_and_who_could_not_be_ended_is_told() {
+    let holders = |n: u32| -> Vec<Holder> {
+        (1..=n).map(|pid| Holder { pid, command: format!("p{pid}") }).collect()
+    };
+    let cases: [(Vec<Holder>, &str); 4] = [
+        (vec![], "[Output was still held open]"),
+        (holders(1), "[Output was still held open by: p1 (pid 1)]"),
+        (
+            vec![Holder { pid: 7, command: String::new() }, Holder { pid: 8, command: "a".into() }],
+            "[Output was still held open by: pid 7, a (pid 8)]",
+        ),
+        (
+            holders(8),
+            "[Output was still held open by: p1 (pid 1), p2 (pid 2), p3 (pid 3), and 5 more]",
+        ),
+    ];
+    for (output_held_by, line) in cases {
+        let pids: Vec<u32> = output_held_by.iter().map(|holder| holder.pid).collect();
+        let open = Finished {
+            output_open: true,
+            output_held_by,
+            background_ended: 2,
+            ..finished(b"x", b"")
+        };
+        let output = answer(open);
+        assert_eq!(
+            output.text,
+            format!("x\n{line}\n[2 background processes were ended]\n[Exit code: 0]")
+        );
+        assert!(output.report.output_open && !output.report.is_error);
+        assert_eq!(output.report.background_pids, pids);
+    }
+    for (survivors, line) in
+        [(1, "[1 process could not be ended]"), (3, "[3 processes could not be ended]")]
+    {
+        let output = answer(Finished { survivors, background_ended: 1, ..finished(b"x", b"") });
+        let expected = format!("x\n[1 background process was ended]\n{line}\n[Exit code: 0]");
+        assert_eq!((output.text, output.report.survivors), (expected, survivors));
+    }
+}
+
+#[test]
+fn text_is_the_same_wherever_its_bytes_were_read() {
+    let bytes =
+        b"a\xe2\x82\xac\xff\xe2\x82(\xf0\x9f\x98\x80\xed\xa0\x80\x1b[31mred\x1b]0;t\x07\xf0\x9f";
+    let expected = "a€\u{fffd}\u{fffd}(😀\u{fffd}\u{fffd}\u{fffd}red\u{fffd}\n[Exit code: 0]";
+    for cut in 0..=bytes.len() {
+        let (head, tail) = (bytes[..cut].to_vec(), bytes[cut..].to_vec());
+        let stdout = Captured { head, tail, total: bytes.len() as u64 };
+        assert_eq!(answer(Finished { stdout, ..finished(b"", b"") }).text, expected, "{cut}");
+    }
+}
+
+#[test]
+fn nothing_of_what_the_cut_tears_is_left() {
+    for unit in ["\x1b[38;5;196mé", "\x1b]8;;http://localhost/a/long/link\x1b\\€", "🦆\x1b[0m"]
+    {
+        let letter = unit.chars().find(|c| !c.is_ascii()).unwrap();
+        for phase in 0..unit.len() {
+            let bytes = format!("{}{}", "x".repeat(phase), unit.repeat(20_000));
+            let output = answer(finished(bytes.as_bytes(), b""));
+            let (front, back) = output.text.split_once("\n[... ").unwrap();
+            let (_, back) = back.split_once(" bytes omitted]\n").unwrap();
+            let (back, _) = back.split_once("\n[Output truncated").unwrap();
+            for shown in [front.trim_start_matches('x'), back] {
+                assert!(
+                    1000 < shown.len() && shown.chars().all(|c| c == letter),
+                    "{unit:?} {phase}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_short_without_its_colours_is_whole_and_counts_are_of_what_was_printed() {
+    let coloured = "\x1b[31mx\x1b[0m".repeat(12_000);
+    let output = answer(finished(coloured.as_bytes(), b""));
+    assert_eq!(output.text, format!("{}\n[Exit code: 0]", "x".repeat(12_000)));
+    assert!(!output.report.truncated);
+
+    let longer = "\x1b[31mx\x1b[0m".repeat(30_000);
+    let output = answer(finished(longer.as_bytes(), b""));
+    let (front, back) = output.text.split_once("\n[... ").unwrap();
+    let (omitted, _) = back.split_once(" bytes").unwrap();
+    // All but what was not kept, and what is before the tail to tell where a sequence ends.
+    let kept = 64 * KIB + 60 * KIB;
+    let omitted: usize = omitted.parse().unwrap();
+    assert!((longer.len() - kept..longer.len() - kept + 20).contains(&omitted), "{omitted}");
+    assert_eq!(front.len(), (64 * KIB).div_ceil(10));
 }

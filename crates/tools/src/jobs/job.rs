@@ -2,7 +2,9 @@
 
 use super::log::{Recent, Stretch, count};
 use super::{FILE_PREFIX, FILE_SUFFIX};
+use crate::denied::Finder;
 use quackd_process::{Captured, Command, Finished, LaunchError, Live, SpillTarget, Spilled};
+use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::{
     DEADLINE_GRACE, ENDED_JOB_MEMORY_BYTES, MAX_JOB_COMMAND_BYTES, MAX_SPILL_BYTES,
 };
@@ -30,6 +32,8 @@ pub(crate) struct Job {
     pub(crate) started: Instant,
     /// Its running time, at most.
     pub(crate) limit: Duration,
+    /// Its processes at the same time, at most.
+    pub(crate) processes: u32,
     /// Where its whole output goes.
     pub(crate) file: PathBuf,
     live: Live,
@@ -49,6 +53,12 @@ pub(crate) struct Ended {
     pub(crate) at: Instant,
     /// How it ended, without its output; `None` if nobody knows.
     pub(crate) finished: Option<Finished>,
+    /// What is likely to have been denied to it, until that was told.
+    denials: Vec<Denial>,
+    /// The line about that.
+    pub(crate) denied: Option<String>,
+    /// What it made of the watched files, until that was told.
+    audit: Vec<String>,
 }
 
 /// A job as it is at one moment.
@@ -83,6 +93,7 @@ impl Job {
             command: first_line(line),
             started: Instant::now(),
             limit: command.deadline,
+            processes: command.limits.processes,
             file: run_dir.join(&name),
             live: Live::with_room(LIVE_ROOM),
             cancel: command.cancel.clone(),
@@ -115,20 +126,28 @@ impl Job {
     }
 
     /// Stays with the job until it has ended and takes what it prints.
-    pub(super) async fn attend(&self, mut running: Running) {
+    pub(super) async fn attend(&self, mut running: Running, finder: &Finder) {
         let finished = tokio::select! {
             biased;
             finished = &mut running => finished,
             never = self.collect() => match never {},
         };
         self.take();
+        let denials = match &finished {
+            Ok(finished) => finder.find(finished).await,
+            Err(_) => Vec::new(),
+        };
+        let told = finder.look_at_watched().await;
+        let denied = told.after(finder.explain(&denials));
         let finished = finished.ok().map(|finished| Finished {
             stdout: Captured::default(),
             stderr: Captured::default(),
             ..finished
         });
         let spilled = finished.as_ref().and_then(|finished| finished.spill.clone());
-        self.state.send_modify(|state| state.end(finished));
+        self.state.send_modify(|state| {
+            state.end(Ended { audit: told.list, ..Ended::now(finished, denials, denied) });
+        });
         // Not before: whoever reads the output of a running job takes all of the file for output. Not waited
         // for: a disk that hangs must not keep the end from being told.
         if let Some(spilled) = spilled {
@@ -199,6 +218,28 @@ impl Job {
         state.end.as_ref().and_then(Ended::spilled).map_or(0, |spilled| spilled.bytes)
     }
 
+    /// What is likely to have been denied to it, once: the supervisor counts what it is told.
+    pub(super) fn take_denials(&self) -> Vec<Denial> {
+        let mut denials = Vec::new();
+        self.state.send_if_modified(|state| {
+            denials =
+                state.end.as_mut().map(|end| std::mem::take(&mut end.denials)).unwrap_or_default();
+            false
+        });
+        denials
+    }
+
+    /// What became of the watched files at its end, once.
+    pub(super) fn take_audit(&self) -> Vec<String> {
+        let mut audit = Vec::new();
+        self.state.send_if_modified(|state| {
+            audit =
+                state.end.as_mut().map(|end| std::mem::take(&mut end.audit)).unwrap_or_default();
+            false
+        });
+        audit
+    }
+
     /// Gives the file away; the job has none from now on.
     pub(super) fn forget_file(&self) -> Option<PathBuf> {
         let mut file = None;
@@ -212,8 +253,7 @@ impl Job {
 }
 
 impl State {
-    fn end(&mut self, finished: Option<Finished>) {
-        let end = Ended { at: Instant::now(), finished };
+    fn end(&mut self, end: Ended) {
         let is_in_file = end.spilled().is_some_and(|spilled| spilled.complete);
         self.recent.shrink_to(if is_in_file { 0 } else { ENDED_JOB_MEMORY_BYTES });
         self.end = Some(end);
@@ -221,6 +261,10 @@ impl State {
 }
 
 impl Ended {
+    fn now(finished: Option<Finished>, denials: Vec<Denial>, denied: Option<String>) -> Self {
+        Self { at: Instant::now(), finished, denials, denied, audit: Vec::new() }
+    }
+
     /// Its file, if there was anything to write and it could be written.
     pub(crate) fn spilled(&self) -> Option<&Spilled> {
         self.finished.as_ref()?.spill.as_ref()
@@ -264,6 +308,7 @@ mod tests {
                 command: String::new(),
                 started: Instant::now(),
                 limit: Duration::ZERO,
+                processes: 0,
                 file: path.clone(),
                 live: Live::default(),
                 cancel: CancellationToken::new(),
@@ -278,10 +323,14 @@ mod tests {
                 background_ended: 0,
                 stopped: 0,
                 is_gone: true,
+                survivors: 0,
+                output_open: false,
+                output_held_by: Vec::new(),
                 duration: Duration::ZERO,
                 spill: Some(Spilled { path, bytes, complete: true }),
             };
-            job.state.send_modify(|state| state.end(Some(finished)));
+            let end = Ended::now(Some(finished), Vec::new(), None);
+            job.state.send_modify(|state| state.end(end));
             job
         }
     }

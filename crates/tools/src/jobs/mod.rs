@@ -15,6 +15,7 @@ mod tools;
 pub(crate) use tools::{job_kill, job_output, jobs, start};
 
 use crate::bounds::{Bounds, Cutoff};
+use crate::denied::Finder;
 use job::Job;
 use quackd_process::Command;
 use quackd_protocol::limits::{MAX_ENDED_JOBS, MAX_ENDED_JOBS_BYTES, MAX_JOBS_PER_SESSION};
@@ -93,6 +94,7 @@ impl Jobs {
         &self,
         line: &str,
         command: Command,
+        finder: Finder,
     ) -> Result<Arc<Job>, quackd_process::LaunchError> {
         let number = self.table.borrow().last + 1;
         let (job, running) = Job::launch(number, line, &self.run_dir, command)?;
@@ -104,7 +106,7 @@ impl Jobs {
         let (jobs, attended) = (self.clone(), Arc::clone(&job));
         // Dropped with the runtime when the worker ends, and the command is killed then.
         tokio::spawn(async move {
-            attended.attend(running).await;
+            attended.attend(running, &finder).await;
             jobs.forget_oldest();
         });
         Ok(job)

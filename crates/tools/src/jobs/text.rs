@@ -68,6 +68,8 @@ pub(super) fn output(job: &Job, page: &Page) -> Output {
     let report = ToolReport {
         truncated,
         full_output_path: whole.map(|spilled| spilled.path.to_string_lossy().into_owned()),
+        denials: job.take_denials(),
+        audit: job.take_audit(),
         ..ToolReport::default()
     };
     Output { data: Some(data.into()), report, ..Output::success(text) }
@@ -82,7 +84,12 @@ pub(super) fn killed(job: &Job, was_running: bool) -> Output {
     };
     push_closing(&mut text, job, end.as_ref());
     let data = facts(job, end.as_ref(), total);
-    Output { data: Some(data.into()), ..Output::success(text) }
+    let report = ToolReport {
+        denials: job.take_denials(),
+        audit: job.take_audit(),
+        ..ToolReport::default()
+    };
+    Output { data: Some(data.into()), report, ..Output::success(text) }
 }
 
 /// How many processes a job that was killed had, and whether they are gone.
@@ -102,7 +109,9 @@ fn ended_with_it(end: Option<&Ended>) -> String {
 fn push_closing(text: &mut String, job: &Job, end: Option<&Ended>) {
     let lines = match end {
         None => vec!["[Job running]".to_owned()],
-        Some(Ended { finished: Some(finished), .. }) => closing_lines(finished, false, job.limit),
+        Some(Ended { finished: Some(finished), denied, .. }) => {
+            closing_lines(finished, false, job.limit, job.processes, denied.clone())
+        }
         Some(Ended { finished: None, .. }) => vec!["[Exit code: unknown]".to_owned()],
     };
     for line in lines {
@@ -132,6 +141,7 @@ fn outcome(end: &Ended) -> String {
         EndedBy::Itself => finished.exit.to_string(),
         EndedBy::Deadline => "timed out".to_owned(),
         EndedBy::Abort => "ended by job_kill".to_owned(),
+        EndedBy::Processes => "too many processes".to_owned(),
     }
 }
 

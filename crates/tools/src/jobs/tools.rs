@@ -6,8 +6,8 @@ use super::{FILE_SUFFIX, FindError, text};
 use crate::arguments::Arguments;
 use crate::bash::{CommandLine, launch_failed};
 use crate::bounds::{Bounds, Cutoff};
-use crate::live::unfinished;
-use crate::{Call, Output, Toolbox, truncate};
+use crate::denied::Finder;
+use crate::{Call, Output, Toolbox, plain};
 use quackd_process::{Command, LaunchError};
 use quackd_protocol::limits::{
     MAX_JOB_TIME, MAX_JOBS_PER_SESSION, MAX_OUTPUT_BYTES, MIN_TOOL_DEADLINE,
@@ -24,6 +24,7 @@ pub(crate) async fn start(
     toolbox: &Toolbox,
     call: &Call,
     command_line: CommandLine,
+    finder: Finder,
     arguments: &Arguments,
     bounds: &Bounds,
 ) -> Output {
@@ -45,7 +46,7 @@ pub(crate) async fn start(
         deadline: limit.clamp(MIN_TOOL_DEADLINE, MAX_JOB_TIME),
         ..command_line.command(call.call_id.clone())
     };
-    match toolbox.jobs.start(&line, command) {
+    match toolbox.jobs.start(&line, command, finder) {
         Ok(job) => text::started(&job),
         Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, Cutoff::Aborted),
         Err(error) => launch_failed(&error),
@@ -87,15 +88,14 @@ pub(crate) async fn job_output(
     };
     let until = Instant::now().checked_add(wait).unwrap_or(bounds.deadline).min(bounds.deadline);
     loop {
-        let seen = job.look(cursor, MAX_OUTPUT_BYTES);
-        let total = seen.total;
+        let (total, _) = job.glance();
         if let Some(cursor) = cursor.filter(|cursor| total < *cursor) {
             return Output::error(format_args!(
                 "Cursor {cursor} is beyond the output of '{}', which has {total} bytes",
                 job.id
             ));
         }
-        let page = match page(toolbox, &job, seen, cursor.is_none(), bounds).await {
+        let page = match page(toolbox, &job, cursor, bounds).await {
             Ok(page) => page,
             Err(cutoff) => return Output::cut_off("job_output", bounds, cutoff),
         };
@@ -108,7 +108,7 @@ pub(crate) async fn job_output(
             () = bounds.cancel.cancelled() => {
                 return Output::cut_off("job_output", bounds, Cutoff::Aborted);
             }
-            () = job.more_than(total) => (),
+            () = job.more_than(page.total) => (),
             () = tokio::time::sleep_until(until.into()) => (),
         }
     }
@@ -128,47 +128,49 @@ pub(super) struct Page {
     pub(super) end: Option<Ended>,
 }
 
+/// The page at a cursor, or the last one. It begins and ends between characters and escape sequences, so that
+/// pages that follow each other are what one page would be.
 async fn page(
     toolbox: &Toolbox,
     job: &Job,
-    seen: Seen,
-    is_last_part: bool,
+    cursor: Option<u64>,
     bounds: &Bounds,
 ) -> Result<Page, Cutoff> {
-    let Seen { position, in_memory, total, end } = seen;
+    // The last page begins where we choose: what is before it tells whether that is inside of a sequence.
+    let lead = if cursor.is_none() { plain::MAX_SEQUENCE } else { 0 };
+    let max = MAX_OUTPUT_BYTES + lead;
+    let Seen { position, in_memory, total, end } = job.look(cursor, max);
     let in_file = end.as_ref().map_or(u64::MAX, |end| end.spilled().map_or(0, |file| file.bytes));
     let stretch = if in_memory.at <= position {
         in_memory
     } else {
         let (run_dir, name) = (toolbox.run_dir.clone(), format!("{}{FILE_SUFFIX}", job.id));
-        let read = move || {
-            log::read_blocking(&run_dir, &name, in_file, position, MAX_OUTPUT_BYTES, in_memory)
-        };
+        let read = move || log::read_blocking(&run_dir, &name, in_file, position, max, in_memory);
         bounds.run_blocking(read).await?
     };
-    let missing = stretch.at - position;
-    let stretch = whole_characters(stretch, total, end.is_none(), is_last_part);
-    let part = truncate::head(&stretch.bytes, MAX_OUTPUT_BYTES);
-    let before = if is_last_part { stretch.at - missing } else { 0 };
+    let asked = cursor.unwrap_or_else(|| total.saturating_sub(count(MAX_OUTPUT_BYTES)));
+    let missing = stretch.at.saturating_sub(asked);
+    let stretch = whole_at_end(beginning_at(stretch, asked), total, end.is_none());
+    let before = if cursor.is_none() { stretch.at - missing } else { 0 };
+    let part = plain::head(&stretch.bytes, MAX_OUTPUT_BYTES);
     let next = stretch.at + count(part.n_bytes);
     Ok(Page { before, missing, text: part.text, next, total, end })
 }
 
-/// Leaves the rest of a character at the beginning out, if the beginning was our choice, and at the end a
-/// character of which more may come.
-fn whole_characters(
-    Stretch { mut at, mut bytes }: Stretch,
-    total: u64,
-    is_running: bool,
-    is_last_part: bool,
-) -> Stretch {
-    if is_last_part && 0 < at {
-        let is_rest = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
-        let rest = bytes.iter().take(3).take_while(is_rest).count();
-        bytes.drain(..rest);
-        at += count(rest);
+/// Leaves out what is before `asked`, and the rest of a character or a sequence that begins there.
+fn beginning_at(Stretch { at, mut bytes }: Stretch, asked: u64) -> Stretch {
+    let lead = usize::try_from(asked.saturating_sub(at)).unwrap_or(usize::MAX);
+    if lead == 0 {
+        return Stretch { at, bytes };
     }
-    let begun = unfinished(&bytes);
+    let begin = plain::begin_after(&bytes, lead);
+    bytes.drain(..begin);
+    Stretch { at: at + count(begin), bytes }
+}
+
+/// Leaves out a character or a sequence at the end of which more may come.
+fn whole_at_end(Stretch { at, mut bytes }: Stretch, total: u64, is_running: bool) -> Stretch {
+    let begun = plain::unfinished(&bytes);
     let reaches_end = at + count(bytes.len()) == total;
     // Before a gap nothing more comes, and there must be something to go on with.
     if if reaches_end { is_running } else { begun < bytes.len() } {
@@ -220,24 +222,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_is_not_torn_and_never_holds_up_the_rest() {
-        let whole = |at, bytes: &[u8], total, is_running, is_last_part| {
-            let stretch = Stretch { at, bytes: bytes.into() };
-            let Stretch { at, bytes } = whole_characters(stretch, total, is_running, is_last_part);
+    fn what_is_begun_waits_for_its_end_and_never_holds_up_the_rest() {
+        let whole = |at, bytes: &[u8], total, is_running| {
+            whole_at_end(Stretch { at, bytes: bytes.into() }, total, is_running).bytes
+        };
+        for (begun, n) in [(b"a\xe2\x82".as_slice(), 1), (b"a\x1b[31", 1), (b"a\x1b]0;t\x1b", 1)] {
+            let (given, total) = (begun.to_vec(), count(begun.len()));
+            // More of it may come.
+            assert_eq!(whole(0, begun, total, true), given[..n]);
+            assert_eq!(whole(0, &begun[n..], total - 1, true), b"");
+            // Nothing comes any more.
+            assert_eq!(whole(0, begun, total, false), given);
+            // The rest is on the next page, or in a gap.
+            assert_eq!(whole(0, begun, 99, false), given[..n]);
+            assert_eq!(whole(0, &begun[n..], 99, true), given[n..]);
+        }
+    }
+
+    #[test]
+    fn the_last_page_begins_with_a_whole_character() {
+        let begin = |bytes: &[u8], asked| {
+            let Stretch { at, bytes } = beginning_at(Stretch { at: 5, bytes: bytes.into() }, asked);
             (at, bytes)
         };
-        let (begun, rest) = (b"a\xe2\x82".as_slice(), b"\x82\xacb".as_slice());
-        // More of it may come.
-        assert_eq!(whole(0, begun, 3, true, false), (0, b"a".to_vec()));
-        assert_eq!(whole(0, b"\xe2\x82", 2, true, false), (0, b"".to_vec()));
-        // Nothing comes any more.
-        assert_eq!(whole(0, begun, 3, false, false), (0, begun.to_vec()));
-        // The rest is on the next page, or in a gap.
-        assert_eq!(whole(0, begun, 9, false, false), (0, b"a".to_vec()));
-        assert_eq!(whole(0, b"\xe2\x82", 9, true, false), (0, b"\xe2\x82".to_vec()));
-        // A cursor is taken at its word.
-        assert_eq!(whole(5, rest, 8, true, false), (5, rest.to_vec()));
-        assert_eq!(whole(5, rest, 8, true, true), (7, b"b".to_vec()));
-        assert_eq!(whole(0, rest, 3, true, true), (0, rest.to_vec()));
+        let euro = "€b".as_bytes();
+        // A cursor, and a gap before it, are taken at their word.
+        assert_eq!(begin(&euro[1..], 5), (5, euro[1..].to_vec()));
+        assert_eq!(begin(&euro[1..], 2), (5, euro[1..].to_vec()));
+        assert_eq!(begin(euro, 6), (8, b"b".to_vec()));
+        assert_eq!(begin(b"a\x1b[31mb", 7), (11, b"b".to_vec()));
+        assert_eq!(begin(b"a\x1b[31m", 7), (11, b"".to_vec()));
     }
 }

@@ -14,7 +14,7 @@ use quackd_protocol::client::{Check, CheckStatus, DoctorData, DoctorParams};
 use std::time::Duration;
 
 /// The order in which checks are shown. Those that are not named here come after them.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 13] = [
     "daemon",
     "socket",
     "config",
@@ -22,6 +22,7 @@ const ORDER: [&str; 12] = [
     "metadata",
     "state",
     "sandbox",
+    "processes",
     "environment",
     "providers",
     "web_search",

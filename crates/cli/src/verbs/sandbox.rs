@@ -1,0 +1,219 @@
+//! `quack sandbox`: what a session's worker may do.
+
+use crate::args::WhichArgs;
+use crate::args::sandbox::{OnOff, SandboxArgs, SandboxExplainArgs, SandboxSetArgs, SandboxVerb};
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::directory;
+use crate::display::{self, count, plain};
+use crate::exit::{Exit, Fault};
+use crate::output::{BOLD, DIM, Output};
+use quackd_protocol::client::{
+    AuditReport, DenialsData, ExplainReport, PolicyScope, SandboxData, SandboxParams, TimedDenial,
+    WorkerSaid,
+};
+use quackd_protocol::policy::{Policy, PolicyPatch};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest wait for what a worker says: it may look at every file of a workspace, and has 30 s.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Runs the verb.
+pub(crate) async fn run(args: SandboxArgs, output: Output) -> anyhow::Result<Exit> {
+    let params = match args.verb {
+        SandboxVerb::Denials(args) => return denials(args.which, output).await,
+        SandboxVerb::Audit(args) => return audit(args.which, output).await,
+        SandboxVerb::Explain(args) => return explain(args, output).await,
+        SandboxVerb::Show(args) => asked(args.which, SandboxParams::default())?,
+        SandboxVerb::Set(args) => change(args)?,
+    };
+    let daemon = start_and_connect(output).await?;
+    let data: SandboxData = daemon.client.request("quack.sandbox", params, REPLY_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&lines(&data))?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn denials(which: WhichArgs, output: Output) -> anyhow::Result<Exit> {
+    let params = SandboxParams { action: Some("denials".to_owned()), ..SandboxParams::default() };
+    let params = asked(which, params)?;
+    let daemon = start_and_connect(output).await?;
+    let data: DenialsData = daemon.client.request("quack.sandbox", params, REPLY_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else if data.denials.is_empty() {
+        output.note("nothing was refused since the daemon started");
+    } else {
+        let line = |TimedDenial { at, tool, denial }: &TimedDenial| {
+            let likely = if denial.likely { "  (probably)" } else { "" };
+            let what = plain(&denial.to_string());
+            format!("{DIM}{}{DIM:#}  {}  {what}{likely}\n", plain(at), plain(tool))
+        };
+        output.text(&data.denials.iter().map(line).collect::<String>())?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn audit(which: WhichArgs, output: Output) -> anyhow::Result<Exit> {
+    let params = SandboxParams { action: Some("audit".to_owned()), ..SandboxParams::default() };
+    let said: WorkerSaid<AuditReport> = ask(asked(which, params)?, output).await?;
+    let is_clean = said.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
+    show(&said, output)?;
+    Ok(if is_clean { Exit::Ok } else { Exit::Failed })
+}
+
+async fn explain(args: SandboxExplainArgs, output: Output) -> anyhow::Result<Exit> {
+    // By its spelling: what it leads to is for the worker to see.
+    let absolute = |path| std::path::absolute(path).map(|path| path.to_string_lossy().into_owned());
+    let target = args.path.map(absolute).transpose()?;
+    let action = Some("explain".to_owned());
+    let params = asked(args.which, SandboxParams { action, target, ..SandboxParams::default() })?;
+    let said: WorkerSaid<ExplainReport> = ask(params, output).await?;
+    show(&said, output)?;
+    Ok(if said.report.is_some() { Exit::Ok } else { Exit::Failed })
+}
+
+async fn ask<T: DeserializeOwned>(
+    params: SandboxParams,
+    output: Output,
+) -> anyhow::Result<WorkerSaid<T>> {
+    let daemon = start_and_connect(output).await?;
+    Ok(daemon.client.request("quack.sandbox", params, WORKER_TIMEOUT).await?)
+}
+
+/// Shows what a worker said, or why it said nothing.
+fn show<T: Serialize>(said: &WorkerSaid<T>, output: Output) -> anyhow::Result<()> {
+    let text = said.text.lines().map(|line| plain(line) + "\n").collect::<String>();
+    if output.is_json() {
+        output.document(said)?;
+    } else if said.report.is_some() {
+        output.text(&text)?;
+    } else {
+        output.failure(plain(said.text.strip_prefix("Error: ").unwrap_or(&said.text)).as_str());
+    }
+    Ok(())
+}
+
+/// `params` for the session that is meant.
+fn asked(which: WhichArgs, params: SandboxParams) -> anyhow::Result<SandboxParams> {
+    let path = match which.session {
+        Some(_) => None,
+        None => Some(directory::workspace(which.dir.as_deref(), true)?),
+    };
+    Ok(SandboxParams { session_id: which.session, path, ..params })
+}
+
+fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
+    if args.is_empty() {
+        return Err(Fault::usage("say what to change: a profile, or an option; see --help").into());
+    }
+    let paths = |paths: Vec<PathBuf>| -> anyhow::Result<Option<Vec<PathBuf>>> {
+        let paths = paths.iter().map(|path| absolute(path)).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok((!paths.is_empty()).then_some(paths))
+    };
+    let patch = PolicyPatch {
+        profile: args.profile,
+        network: args.network.map(|network| network == OnOff::On),
+        writable_roots: paths(args.writable)?,
+        hidden: paths(args.hidden)?,
+    };
+    let params = SandboxParams {
+        action: Some("set".to_owned()),
+        scope: args.workspace.then_some(PolicyScope::Workspace),
+        reset: args.reset.then_some(true),
+        patch,
+        ..SandboxParams::default()
+    };
+    asked(args.which, params)
+}
+
+/// A path as the kernel finds it: the worker sees no links that lead there.
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    let found = std::fs::canonicalize(path);
+    found.map_err(|error| Fault::usage(format!("{}: {error}", path.display())).into())
+}
+
+fn lines(data: &SandboxData) -> String {
+    let home = std::env::var("HOME").ok();
+    let name = plain(&data.session_name);
+    let path = display::path(&data.workspace_path, home.as_deref());
+    let id = plain(data.session_id.as_str());
+    let mut text = format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n");
+    let mut row = |name: &str, value: &str| text.push_str(&format!("{name:<15}{value}\n"));
+    let layers = &data.layers;
+    let origin = |has: fn(&PolicyPatch) -> bool| match () {
+        () if has(&layers.session) => "set for the session",
+        () if has(&layers.workspace) => "set for the workspace",
+        () => "configuration",
+    };
+    let of_profile = match layers.safe_mode {
+        true => "safe mode",
+        false => origin(|patch| patch.profile.is_some()),
+    };
+    let Policy { profile, network, writable_roots, hidden } = &data.policy;
+    row("profile", &format!("{profile}  {DIM}{of_profile}{DIM:#}"));
+    let on = if *network { "on" } else { "off" };
+    row("network", &format!("{on}  {DIM}{}{DIM:#}", origin(|patch| patch.network.is_some())));
+    for path in writable_roots {
+        let origin = origin(|patch| patch.writable_roots.is_some());
+        row("writable", &format!("{}  {DIM}{origin}{DIM:#}", plain(&path.to_string_lossy())));
+    }
+    for path in hidden {
+        row("hidden", &plain(&path.to_string_lossy()));
+    }
+    match &data.in_force {
+        None => row("in force", "nothing: no worker runs"),
+        Some(report) => {
+            row("in force", &format!("tier {}, {}", plain(&report.tier), plain(&report.policy)));
+        }
+    }
+    if data.outdated {
+        let (calls, jobs) = (data.calls_running, data.jobs_running);
+        let running = match (calls, jobs) {
+            (0, 0) => "it is being replaced".to_owned(),
+            (calls, 0) => format!("waits for {}", count(calls, "call")),
+            (0, jobs) => format!("waits for {}", count(jobs, "background job")),
+            (calls, jobs) => {
+                format!("waits for {} and {}", count(calls, "call"), count(jobs, "background job"))
+            }
+        };
+        row("", &format!("the worker still has an older policy: {running}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_policy_is_shown_with_where_it_comes_from() {
+        let data: SandboxData = serde_json::from_value(json!({
+            "sessionId": "abc", "sessionName": "duck-1", "workspacePath": "/src/app",
+            "policy": {"profile": "read-only", "network": true, "writableRoots": ["/srv/x"],
+                "hidden": ["/srv/x/keys"]},
+            "layers": {"configuration": {"profile": "workspace-write", "network": false},
+                "workspace": {"network": true, "hidden": ["/srv/x/keys"]},
+                "session": {"profile": "read-only", "writableRoots": ["/srv/x"]}, "safeMode": false},
+            "inForce": {"tier": "B", "policy": "workspace-write"}, "outdated": true, "jobsRunning": 1,
+        }))
+        .unwrap();
+        let text = anstream::adapter::strip_str(&lines(&data)).to_string();
+        assert_eq!(
+            text,
+            "duck-1  /src/app  abc\n\
+             profile        read-only  set for the session\n\
+             network        on  set for the workspace\n\
+             writable       /srv/x  set for the session\n\
+             hidden         /srv/x/keys\n\
+             in force       tier B, workspace-write\n\
+             \x20              the worker still has an older policy: waits for 1 background job\n"
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Who holds the output of a command whose shell has ended. Asked by [`crate::shell`] before they are ended, so
+//! that the answer can name them.
+
+use crate::command::{HOLDER_BYTES, Holder, MAX_HOLDERS};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Descriptors that are looked at in all: a few milliseconds.
+const MAX_LOOKS: usize = 4096;
+
+/// Those of `suspects` that have one of these pipes open, the first [`MAX_HOLDERS`] of them.
+pub(crate) fn holders(suspects: impl IntoIterator<Item = u32>, pipes: &[u64]) -> Vec<Holder> {
+    let links: Vec<String> = pipes.iter().map(|inode| format!("pipe:[{inode}]")).collect();
+    let mut looks = MAX_LOOKS;
+    let mut holds = |pid: u32| {
+        let Ok(descriptors) = Path::new(&format!("/proc/{pid}/fd")).read_dir() else {
+            return false;
+        };
+        descriptors.flatten().any(|descriptor| {
+            looks = looks.saturating_sub(1);
+            let is_allowed = looks != 0;
+            let link = std::fs::read_link(descriptor.path()).unwrap_or_default();
+            is_allowed && links.iter().any(|wanted| link.as_os_str() == wanted.as_str())
+        })
+    };
+    let holders = suspects.into_iter().filter(|pid| holds(*pid));
+    holders.map(|pid| Holder { pid, command: command_of(pid) }).take(MAX_HOLDERS).collect()
+}
+
+/// What a process calls itself: its command line, or its name if it has none.
+fn command_of(pid: u32) -> String {
+    let mut line = first_bytes(&format!("/proc/{pid}/cmdline"));
+    if line.iter().all(|byte| matches!(byte, 0 | b' ')) {
+        line = first_bytes(&format!("/proc/{pid}/comm"));
+    }
+    shown(&line)
+}
+
+/// Enough that what is cut off is cut off by [`shown`].
+fn first_bytes(path: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(HOLDER_BYTES).unwrap_or(u64::MAX).saturating_mul(2);
+    drop(File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)));
+    bytes
+}
+
+/// Text of one line. Words are separated by zero bytes in `/proc/PID/cmdline`.
+fn shown(bytes: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(bytes)
+        .chars()
+        .map(|character| match character {
+            '\0' | '\n' => ' ',
+            control if control.is_control() => char::REPLACEMENT_CHARACTER,
+            other => other,
+        })
+        .collect();
+    let text = text.trim();
+    let mut end = HOLDER_BYTES.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_short_line_whatever_the_process_says() {
+        assert_eq!(shown(b"sleep\x0060\0"), "sleep 60");
+        assert_eq!(shown(b"a\x1b[31m\x07b\nc\xff"), "a\u{fffd}[31m\u{fffd}b c\u{fffd}");
+        assert_eq!(shown(b"\0\0 \n"), "");
+        let long = shown("é".repeat(HOLDER_BYTES).as_bytes());
+        assert_eq!(long, "é".repeat(HOLDER_BYTES / 2));
+        assert_eq!(shown(format!("x{long}").as_bytes()).len(), HOLDER_BYTES - 1);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_who_has_the_pipe_open_holds_it() {
+        let this = std::process::id();
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let inode = rustix::fs::fstat(&writer).unwrap().st_ino;
+        let found = holders([this, u32::MAX], &[1, inode]);
+        assert_eq!(found.iter().map(|holder| holder.pid).collect::<Vec<_>>(), [this]);
+        assert!(!found[0].command.is_empty());
+        assert_eq!(holders([this], &[1]), []);
+        assert_eq!(holders([u32::MAX], &[inode]), []);
+    }
+}

@@ -1,0 +1,140 @@
+//! What a worker's confinement refused, as far as it was noticed, and how that is told.
+//!
+//! Owns: the type, its bounds and its one line. Made by `crates/tools`, counted and listed by the
+//! supervisor, which believes none of it: a worker says what it wants. It is information for people.
+
+use crate::policy::{Policy, Profile};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Longest name of what was denied, in bytes.
+pub const MAX_TARGET_BYTES: usize = 256;
+
+/// What was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DenialKind {
+    /// Writing outside of what may be written.
+    Write,
+    /// Writing a name by which a later program would run code.
+    Protected,
+    /// Reading what is not shown.
+    Read,
+    /// Using the network.
+    Network,
+    /// A system call that no tool needs.
+    SystemCall,
+    /// Running commands or writing at all: there is no confinement on this system.
+    Unconfined,
+}
+
+/// Something that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Denial {
+    /// What was tried.
+    pub kind: DenialKind,
+    /// The path or address, if it is known; at most [`MAX_TARGET_BYTES`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// True if this was concluded from what a program printed, and may be wrong.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub likely: bool,
+}
+
+impl Denial {
+    /// A denial with its target cut to what may be told: one line of at most [`MAX_TARGET_BYTES`].
+    #[must_use]
+    pub fn new(kind: DenialKind, target: Option<&str>, likely: bool) -> Self {
+        Self { kind, target: target.map(one_line), likely }
+    }
+
+    /// One line: what was denied under `policy`, and how a person can allow it.
+    #[must_use]
+    pub fn explain(&self, policy: &Policy) -> String {
+        let was = if self.likely { "was probably" } else { "was" };
+        let network = if policy.network { "on" } else { "off" };
+        let profile = policy.profile;
+        let allow = self.kind.allowed_by(profile);
+        format!("[Sandbox: {self} {was} denied ({profile}, network {network}). {allow}]")
+    }
+}
+
+/// `text` without control characters, cut to [`MAX_TARGET_BYTES`] at a character.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let mut plain = String::new();
+    for c in text.chars() {
+        let c = if c.is_control() { '\u{fffd}' } else { c };
+        if MAX_TARGET_BYTES < plain.len() + c.len_utf8() {
+            break;
+        }
+        plain.push(c);
+    }
+    plain
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            DenialKind::Write | DenialKind::Protected => "writing",
+            DenialKind::Read => "reading",
+            DenialKind::Network => "the network",
+            DenialKind::SystemCall => "a system call",
+            DenialKind::Unconfined => "running unconfined",
+        };
+        match (&self.target, self.kind) {
+            (Some(target), DenialKind::Network) => write!(f, "{what} ({target})"),
+            (Some(target), _) => write!(f, "{what} {target}"),
+            (None, _) => f.write_str(what),
+        }
+    }
+}
+
+impl DenialKind {
+    /// How a person can allow it, as a sentence.
+    fn allowed_by(self, profile: Profile) -> &'static str {
+        match (self, profile) {
+            (Self::Write, Profile::ReadOnly) => {
+                "A person can allow it: quack sandbox set workspace-write"
+            }
+            (Self::Write, _) => "A person can allow it: quack sandbox set --writable DIR",
+            (Self::Protected, _) => {
+                "Later programs of yours would run what stands there; a person can write it by hand"
+            }
+            (Self::Read, _) => "A person can allow it: quack sandbox set --writable DIR",
+            (Self::Network, _) => "A person can allow it: quack sandbox set --network on",
+            (Self::SystemCall, _) => "Only quack sandbox set full-access allows it",
+            (Self::Unconfined, _) => {
+                "A person can allow it: quack sandbox set full-access, without any confinement"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_is_one_line_that_says_how_to_allow_it() {
+        let policy = Policy::default();
+        let write = Denial::new(DenialKind::Write, Some("/etc/hosts\n[Exit code: 0]"), true);
+        assert_eq!(
+            write.explain(&policy),
+            "[Sandbox: writing /etc/hosts\u{fffd}[Exit code: 0] was probably denied \
+             (workspace-write, network off). A person can allow it: quack sandbox set --writable DIR]"
+        );
+        let network = Denial::new(DenialKind::Network, None, false);
+        assert_eq!(
+            network.explain(&policy),
+            "[Sandbox: the network was denied (workspace-write, network off). A person can allow \
+             it: quack sandbox set --network on]"
+        );
+    }
+
+    #[test]
+    fn a_target_is_cut_at_a_character() {
+        let target = Denial::new(DenialKind::Read, Some(&"ä".repeat(200)), false).target.unwrap();
+        assert_eq!(target.len(), MAX_TARGET_BYTES);
+    }
+}

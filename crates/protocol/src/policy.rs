@@ -1,0 +1,333 @@
+//! What a session's worker may do, as data: profile, network, extra roots.
+//!
+//! Owns: the type, how layers of settings become one policy, and which values are refused. Nothing
+//! here touches the system. Called by the configuration and the supervisor (resolving and showing it) and by
+//! the worker's stage 0 (`quackd-sandbox`, which turns it into what the kernel enforces).
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+/// Most roots of one kind in a policy. Each costs a mount in every worker.
+pub const MAX_ROOTS: usize = 64;
+
+/// Longest path in a policy, in bytes: the kernel's limit for one.
+pub const MAX_PATH_BYTES: usize = 4096;
+
+/// What a worker and its commands may do to files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// Read the workspace; write nothing but private temporary files.
+    ReadOnly,
+    /// Write the workspace and the extra roots, but for the names that make later programs run code.
+    #[default]
+    WorkspaceWrite,
+    /// Whatever the user may: no confinement at all.
+    FullAccess,
+}
+
+impl Profile {
+    /// Every profile, from the narrowest to the widest.
+    pub const ALL: [Self; 3] = [Self::ReadOnly, Self::WorkspaceWrite, Self::FullAccess];
+
+    /// The name in settings and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read-only",
+            Self::WorkspaceWrite => "workspace-write",
+            Self::FullAccess => "full-access",
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Profile {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|profile| profile.name() == text);
+        known.ok_or_else(|| PolicyError::Profile { given: text.chars().take(64).collect() })
+    }
+}
+
+/// What a session's worker may do. It holds for the whole life of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Policy {
+    /// What may be done to files.
+    pub profile: Profile,
+    /// True if the machine's network may be used. Without, there is only a loopback of the worker's own.
+    pub network: bool,
+    /// Directories that may be written beside the workspace: absolute, normalised, existing.
+    pub writable_roots: Vec<PathBuf>,
+    /// Files and directories that are empty inside, wherever they would be visible.
+    pub hidden: Vec<PathBuf>,
+}
+
+/// One layer of settings: what is `None` is left as the layers below have it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PolicyPatch {
+    /// See [`Policy::profile`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// See [`Policy::network`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<bool>,
+    /// Replaces [`Policy::writable_roots`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writable_roots: Option<Vec<PathBuf>>,
+    /// Added to [`Policy::hidden`]: a narrower layer cannot show what a wider one hides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<Vec<PathBuf>>,
+}
+
+impl PolicyPatch {
+    /// This layer with `above` on top of it, as one layer.
+    #[must_use]
+    pub fn merge(self, above: Self) -> Self {
+        let hidden = match (self.hidden, above.hidden) {
+            (Some(mut below), Some(above)) => {
+                add_new(&mut below, above);
+                Some(below)
+            }
+            (below, above) => above.or(below),
+        };
+        Self {
+            profile: above.profile.or(self.profile),
+            network: above.network.or(self.network),
+            writable_roots: above.writable_roots.or(self.writable_roots),
+            hidden,
+        }
+    }
+
+    /// Whether nothing is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn add_new(to: &mut Vec<PathBuf>, from: Vec<PathBuf>) {
+    for path in from {
+        if !to.contains(&path) {
+            to.push(path);
+        }
+    }
+}
+
+/// Why a policy is refused. Each text is one line for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// No profile has this name.
+    #[error("{given:?} is no profile: read-only, workspace-write or full-access")]
+    Profile {
+        /// What was given, cut to 64 characters.
+        given: String,
+    },
+    /// A list is too long.
+    #[error("too many {list} paths: {count}, and {MAX_ROOTS} are allowed")]
+    TooMany {
+        /// `writable` or `hidden`.
+        list: &'static str,
+        /// How many there are.
+        count: usize,
+    },
+    /// A path cannot be used.
+    #[error("{list} path {path:?} {reason}")]
+    Path {
+        /// `writable` or `hidden`.
+        list: &'static str,
+        /// The path, lossily.
+        path: String,
+        /// What is wrong, to be read after the path.
+        reason: &'static str,
+    },
+}
+
+impl Policy {
+    /// What the layers give, the narrowest last: defaults, then each patch on top of those before it.
+    #[must_use]
+    pub fn resolve(layers: impl IntoIterator<Item = PolicyPatch>) -> Self {
+        let patch = layers.into_iter().fold(PolicyPatch::default(), PolicyPatch::merge);
+        Self {
+            profile: patch.profile.unwrap_or_default(),
+            network: patch.network.unwrap_or_default(),
+            writable_roots: patch.writable_roots.unwrap_or_default(),
+            hidden: patch.hidden.unwrap_or_default(),
+        }
+    }
+
+    /// Refuses what must not be in force. `home` is the user's home, `state_dir` the daemon's: a
+    /// writable root may not be `/`, home or above it, nor hold or lie in the state directory.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self, home: &Path, state_dir: &Path) -> Result<(), PolicyError> {
+        check_list("writable", &self.writable_roots)?;
+        check_list("hidden", &self.hidden)?;
+        for root in &self.writable_roots {
+            let refuse = |reason| Err(path_error("writable", root, reason));
+            if home.starts_with(root) {
+                return refuse("is the home directory or above it; name a directory beneath it");
+            }
+            if state_dir.starts_with(root) || root.starts_with(state_dir) {
+                return refuse("holds or lies in the daemon's own state directory");
+            }
+        }
+        Ok(())
+    }
+
+    /// True if a worker may change the workspace.
+    #[must_use]
+    pub fn may_write(&self) -> bool {
+        self.profile != Profile::ReadOnly
+    }
+}
+
+impl fmt::Display for Policy {
+    /// One line: `workspace-write, network off, 1 extra root`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let network = if self.network { "on" } else { "off" };
+        write!(f, "{}, network {network}", self.profile)?;
+        match self.writable_roots.len() {
+            0 => {}
+            1 => f.write_str(", 1 extra root")?,
+            n => write!(f, ", {n} extra roots")?,
+        }
+        match self.hidden.len() {
+            0 => Ok(()),
+            n => write!(f, ", {n} hidden"),
+        }
+    }
+}
+
+fn check_list(list: &'static str, paths: &[PathBuf]) -> Result<(), PolicyError> {
+    if MAX_ROOTS < paths.len() {
+        return Err(PolicyError::TooMany { list, count: paths.len() });
+    }
+    for path in paths {
+        if let Some(reason) = path_problem(path) {
+            return Err(path_error(list, path, reason));
+        }
+    }
+    Ok(())
+}
+
+fn path_error(list: &'static str, path: &Path, reason: &'static str) -> PolicyError {
+    let path = path.to_string_lossy().chars().take(200).collect();
+    PolicyError::Path { list, path, reason }
+}
+
+/// What makes a path unfit for a policy or a plan, if anything.
+#[must_use]
+pub fn path_problem(path: &Path) -> Option<&'static str> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if bytes.contains(&0) {
+        return Some("has a NUL byte");
+    }
+    if MAX_PATH_BYTES <= bytes.len() {
+        return Some("is too long");
+    }
+    if !path.is_absolute() {
+        return Some("is not absolute");
+    }
+    if path.parent().is_none() {
+        return Some("is the root of the file system");
+    }
+    // `components` drops `.` and double slashes by itself.
+    if path.components().any(|one| matches!(one, Component::ParentDir)) {
+        return Some("has a `..`");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_root(root: &str) -> Policy {
+        Policy { writable_roots: vec![root.into()], ..Policy::default() }
+    }
+
+    fn check(policy: &Policy) -> Result<(), PolicyError> {
+        policy.validate(Path::new("/home/u"), Path::new("/home/u/.local/state/quackd"))
+    }
+
+    #[test]
+    fn the_default_writes_the_workspace_and_has_no_network() {
+        let policy = Policy::resolve([]);
+        assert_eq!(policy, Policy::default());
+        assert_eq!(policy.to_string(), "workspace-write, network off");
+        assert_eq!(check(&policy), Ok(()));
+    }
+
+    #[test]
+    fn a_narrower_layer_wins_and_cannot_unhide() {
+        let file = PolicyPatch {
+            network: Some(true),
+            hidden: Some(vec!["/a".into()]),
+            ..PolicyPatch::default()
+        };
+        let session = PolicyPatch {
+            profile: Some(Profile::ReadOnly),
+            network: Some(false),
+            hidden: Some(vec!["/b".into(), "/a".into()]),
+            ..PolicyPatch::default()
+        };
+        let policy = Policy::resolve([file, PolicyPatch::default(), session]);
+        assert_eq!(policy.profile, Profile::ReadOnly);
+        assert!(!policy.network && !policy.may_write());
+        assert_eq!(policy.hidden, [PathBuf::from("/a"), PathBuf::from("/b")]);
+        assert_eq!(policy.to_string(), "read-only, network off, 2 hidden");
+    }
+
+    #[test]
+    fn profiles_have_names_and_others_are_refused_by_a_sentence() {
+        for profile in Profile::ALL {
+            assert_eq!(profile.name().parse(), Ok(profile));
+        }
+        let error = "readonly".parse::<Profile>().unwrap_err();
+        let text = "\"readonly\" is no profile: read-only, workspace-write or full-access";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn roots_that_would_open_everything_are_refused() {
+        let refused = [
+            "/",
+            "relative",
+            "/home",
+            "/home/u",
+            "/home/u/.local/state",
+            "/home/u/.local/state/quackd/run",
+            "/srv/../home/u",
+            "/a\0b",
+        ];
+        for root in refused {
+            assert!(check(&with_root(root)).is_err(), "{root:?} was accepted");
+        }
+        for root in ["/home/u/work", "/home/u2", "/srv/data"] {
+            assert_eq!(check(&with_root(root)), Ok(()), "{root}");
+        }
+    }
+
+    #[test]
+    fn lists_are_bounded() {
+        let many = (0..=MAX_ROOTS).map(|n| PathBuf::from(format!("/r/{n}"))).collect();
+        let policy = Policy { hidden: many, ..Policy::default() };
+        assert_eq!(check(&policy), Err(PolicyError::TooMany { list: "hidden", count: 65 }));
+        let long =
+            Policy { hidden: vec![format!("/{}", "x".repeat(4096)).into()], ..Policy::default() };
+        assert!(check(&long).is_err());
+    }
+}

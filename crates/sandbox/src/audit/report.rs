@@ -1,0 +1,108 @@
+//! The audit itself: every repository of a workspace, compared with what it was. Called when a person asks.
+
+use super::plain::plain;
+use super::repository::{self, Base, Place, Shape};
+use super::snapshot::{Known, Snapshot};
+use super::{Budget, Report};
+use crate::confine::git::Walk;
+use quackd_protocol::client::{AuditRepository, RepositoryState};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Most repositories of each kind that are looked for. One more, and the audit is not complete.
+const MAX_REPOSITORIES: usize = 4096;
+
+/// Most repositories that are listed.
+const MAX_LISTED: usize = 64;
+
+/// Entries between two looks at the clock.
+const STEP: u64 = 2000;
+
+/// Longest path that is told, in characters.
+const MAX_PATH: usize = 240;
+
+/// Looks at every repository beneath the open directory `root`, whose canonical path is `path`, and at the
+/// watched names, and compares them with `before`. Without that, everything that makes git run something is
+/// found.
+///
+/// # Errors
+/// The directory cannot be looked into. What beneath it cannot is told by [`Report::complete`].
+pub fn audit_blocking(
+    root: impl AsFd,
+    path: &Path,
+    before: Option<&Snapshot>,
+    budget: Budget,
+) -> io::Result<Report> {
+    let mut walk = Walk::new(&root)?.for_up_to(MAX_REPOSITORIES);
+    let mut is_late = false;
+    let mut left = budget.entries;
+    while 0 < left && !is_late && !walk.step(STEP) {
+        left = left.saturating_sub(STEP);
+        is_late = budget.until <= Instant::now();
+    }
+    let found = walk.finish();
+    let places = Known::from(&found).into_places();
+    let listed: BTreeSet<PathBuf> = places.iter().map(|place| place.at.clone()).collect();
+    let base = Base { handle: root.as_fd(), path };
+    let mut repositories = Vec::new();
+    let (mut dangerous, mut is_whole) = (0, found.complete && !found.has_more_bare);
+    for place in &places {
+        if budget.until <= Instant::now() {
+            is_whole = false;
+            break;
+        }
+        let commands = repository::commands(base, place, &|at| listed.contains(at));
+        let state = state(base, place, before);
+        let is_news = state != RepositoryState::Same;
+        let is_bare = place.shape == Shape::Bare;
+        // A directory that is not called `.git` and makes git run something is never ordinary.
+        dangerous += usize::from(!commands.is_empty() && (is_news || is_bare));
+        let is_harmless = commands.is_empty();
+        if is_harmless && matches!(state, RepositoryState::Same | RepositoryState::Unknown) {
+            continue;
+        }
+        repositories.push(AuditRepository {
+            path: plain(&shown(&place.at), MAX_PATH),
+            kind: place.shape.told(),
+            state,
+            commands,
+        });
+    }
+    repositories.sort_by_cached_key(|one| {
+        (one.commands.is_empty(), one.state == RepositoryState::Same, one.path.clone())
+    });
+    let not_listed = repositories.len().saturating_sub(MAX_LISTED);
+    repositories.truncate(MAX_LISTED);
+    let files = match before {
+        Some(before) => before.changes_blocking(&root)?,
+        None => Vec::new(),
+    };
+    Ok(Report {
+        found: files.len() + dangerous,
+        complete: is_whole && before.is_some(),
+        entries: found.entries,
+        files,
+        repositories,
+        not_listed,
+    })
+}
+
+fn state(base: Base<'_>, place: &Place, before: Option<&Snapshot>) -> RepositoryState {
+    let Some(before) = before else { return RepositoryState::Unknown };
+    match before.of(place) {
+        Some(stamps) if *stamps == repository::stamps(base, place) => RepositoryState::Same,
+        Some(_) => RepositoryState::Changed,
+        None if before.is_complete() => RepositoryState::New,
+        None => RepositoryState::Unknown,
+    }
+}
+
+fn shown(path: &Path) -> String {
+    if path.as_os_str().is_empty() { ".".to_owned() } else { path.to_string_lossy().into_owned() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! Audits of trees that were made for them.
+
+use super::*;
+use quackd_protocol::client::RepositoryKind;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::Duration;
+
+struct World(tempfile::TempDir);
+
+impl World {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        fs::canonicalize(self.0.path()).unwrap()
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn git(&self, at: &str, config: &str) {
+        for directory in ["objects", "refs", "hooks"] {
+            fs::create_dir_all(self.path().join(at).join(directory)).unwrap();
+        }
+        self.write(&format!("{at}/HEAD"), "ref: refs/heads/main\n");
+        self.write(&format!("{at}/config"), config);
+    }
+
+    fn hook(&self, path: &str) {
+        self.write(path, "#!/bin/sh\n");
+        fs::set_permissions(self.path().join(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn begin(&self) -> Snapshot {
+        let root = fs::File::open(self.path()).unwrap();
+        Snapshot::take_blocking(&root, &self.path(), None).unwrap()
+    }
+
+    fn audit(&self, before: Option<&Snapshot>) -> Report {
+        let until = Instant::now() + Duration::from_secs(20);
+        let root = fs::File::open(self.path()).unwrap();
+        audit_blocking(&root, &self.path(), before, Budget { entries: 100_000, until }).unwrap()
+    }
+}
+
+/// `path state: file key=value`, one line each.
+fn told(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    for one in &report.repositories {
+        let head = format!("{} {:?}", one.path, one.state);
+        if one.commands.is_empty() {
+            lines.push(head.clone());
+        }
+        for command in &one.commands {
+            lines.push(format!("{head}: {} {}={}", command.file, command.key, command.value));
+        }
+    }
+    lines
+}
+
+const PLAIN: &str = "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = https://h/r\n";
+
+#[test]
+fn what_was_there_is_no_news_and_what_came_is() {
+    let world = World::new();
+    world.git(".git", "[core]\nhooksPath = .husky\n");
+    world.hook(".git/hooks/pre-commit");
+    let start = world.begin();
+    let report = world.audit(Some(&start));
+    assert_eq!((report.found, report.complete), (0, true));
+    let known =
+        [".git Same: .git/config core.hooksPath=.husky", ".git Same: .git/hooks/pre-commit hook="];
+    assert_eq!(told(&report), known);
+    // What a commit does.
+    world.write(".git/objects/ab/cd", "x");
+    world.write(".git/refs/heads/main", "x");
+    world.write(".git/index", "x");
+    assert_eq!(world.audit(Some(&start)), Report { entries: report.entries, ..report.clone() });
+    world.git("x/.git", "[core]\nfsmonitor = evil\n");
+    world.git("y/.git", PLAIN);
+    let report = world.audit(Some(&start));
+    assert_eq!(report.found, 1);
+    assert_eq!(told(&report)[0], "x/.git New: x/.git/config core.fsmonitor=evil");
+    assert_eq!(told(&report)[3], "y/.git New");
+}
+
+#[test]
+fn a_repository_that_is_changed_is_found_also_by_hooks_and_a_waiting_rebase() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.git(&format!("{name}/.git"), PLAIN);
+    }
+    let start = world.begin();
+    world.hook("a/.git/hooks/pre-commit");
+    world.write("a/.git/hooks/pre-push.sample", "x");
+    world.write("b/.git/rebase-merge/git-rebase-todo", "pick 1 a\nexec rm -rf ~\nx  second\n");
+    // Made to be pinned, or not executable: nothing of it counts.
+    world.write("c/.git/commondir", ".\n");
+    world.write("c/.git/config.worktree", "");
+    world.write("c/.git/hooks/README", "x");
+    let report = world.audit(Some(&start));
+    assert_eq!(report.found, 2);
+    let expected = [
+        "a/.git Changed: a/.git/hooks/pre-commit hook=",
+        "b/.git Changed: b/.git/rebase-merge/git-rebase-todo exec=rm -rf ~",
+        "b/.git Changed: b/.git/rebase-merge/git-rebase-todo exec=second",
+    ];
+    assert_eq!(told(&report), expected);
+}
+
+#[test]
+fn a_directory_that_git_takes_for_a_repository_is_found_whenever_it_came() {
+    let world = World::new();
+    world.git("docs/old", "[core]\nfsmonitor=evil\n");
+    world.git("plain", PLAIN);
+    let start = world.begin();
+    world.git("docs/new", "[diff]\nexternal=evil\n");
+    // Without the directories, by a file that says where they are.
+    world.write("short/HEAD", "ref: refs/heads/main\n");
+    world.write("short/commondir", "../docs/elsewhere\n");
+    world.write("docs/elsewhere/config", "[alias]\nx=!evil\n");
+    let report = world.audit(Some(&start));
+    assert_eq!(report.found, 3);
+    let expected = [
+        "docs/new New: docs/new/config diff.external=evil",
+        "short New: short/commondir commondir=../docs/elsewhere",
+        "short New: docs/elsewhere/config alias.x=!evil",
+        "docs/old Same: docs/old/config core.fsmonitor=evil",
+    ];
+    assert_eq!(told(&report), expected);
+    assert!(report.repositories.iter().all(|one| one.kind == RepositoryKind::Bare));
+}
+
+#[test]
+fn a_git_file_is_followed_inside_and_told_if_it_leads_out() {
+    let world = World::new();
+    world.git(".git", "[core]\npager=mine\n");
+    let start = world.begin();
+    // As `git worktree add` does it.
+    world.write(".git/worktrees/w/commondir", "../..\n");
+    world.write(".git/worktrees/w/gitdir", "x");
+    world.write("w/.git", &format!("gitdir: {}/.git/worktrees/w\n", world.path().display()));
+    assert_eq!(world.audit(Some(&start)).found, 0);
+    world.write("out/.git", "gitdir: /somewhere/else\n");
+    world.write("in/.git", "gitdir: ../store\n");
+    world.write("store/config", "[core]\nsshCommand=evil\n");
+    let report = world.audit(Some(&start));
+    assert_eq!(report.found, 2);
+    let lines = told(&report);
+    assert!(lines.contains(&"out/.git New: out/.git gitdir=/somewhere/else".to_owned()));
+    assert!(lines.contains(&"in/.git New: store/config core.sshCommand=evil".to_owned()));
+}
+
+#[test]
+fn nothing_is_hidden_by_a_link_or_by_its_size() {
+    let world = World::new();
+    let start = world.begin();
+    world.git("a/.git", "");
+    fs::remove_file(world.path().join("a/.git/config")).unwrap();
+    symlink("../../settings", world.path().join("a/.git/config")).unwrap();
+    let padding = "# x\n".repeat(70_000);
+    world.git("b/.git", &format!("{padding}[core]\nfsmonitor=evil\n"));
+    let padding = "[a]\nb\n".repeat(5000);
+    world.git("c/.git", &format!("{padding}[core]\nfsmonitor=evil\n"));
+    symlink("a/.git", world.path().join("d.git")).unwrap();
+    fs::create_dir(world.path().join("d")).unwrap();
+    symlink("../a/.git", world.path().join("d/.git")).unwrap();
+    let report = world.audit(Some(&start));
+    let mut lines = told(&report);
+    lines.sort();
+    let expected = [
+        "a/.git New: a/.git/config link=is a link, which is not followed here, and git follows it",
+        "b/.git New: b/.git/config size=is too large to be read here, and git reads it",
+        "c/.git New: c/.git/config settings=has more settings than are read",
+        "d/.git New: d/.git link=is no file and no directory",
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(report.found, 4);
+}
+
+#[test]
+fn what_is_told_is_bounded_and_steers_nothing() {
+    let world = World::new();
+    let start = world.begin();
+    let many = "[core]\npager = \"\u{1b}[31mx\"\n".repeat(500);
+    world.git("a\u{1b}b/.git", &many);
+    for n in 0..200 {
+        world.git(&format!("many/{n}/.git"), PLAIN);
+    }
+    let report = world.audit(Some(&start));
+    assert_eq!((report.repositories.len(), report.not_listed), (MAX_LISTED, 137));
+    let first = &report.repositories[0];
+    assert_eq!(first.path, "a\u{fffd}b/.git");
+    assert_eq!(first.commands.len(), 33);
+    assert_eq!(first.commands[0].value, "\u{fffd}[31mx");
+    assert_eq!(first.commands[32].value, "468 more");
+}
+
+#[test]
+fn an_audit_that_could_not_see_all_says_so() {
+    let world = World::new();
+    for n in 0..50 {
+        world.write(&format!("d{n}/e/f"), "");
+    }
+    let start = world.begin();
+    let root = fs::File::open(world.path()).unwrap();
+    let report = |entries, until| {
+        let budget = Budget { entries, until };
+        audit_blocking(&root, &world.path(), Some(&start), budget).unwrap()
+    };
+    let later = Instant::now() + Duration::from_secs(20);
+    assert!(report(100_000, later).complete);
+    assert!(!report(0, later).complete);
+    // Without a memory nothing can be called as it was.
+    assert!(!world.audit(None).complete);
+    world.git(".git", "[core]\npager=mine\n");
+    assert_eq!(world.audit(None).found, 1);
+}

@@ -1,0 +1,314 @@
+//! One repository: what git would run or read there, and the state of the files that say so. Called by
+//! `snapshot` and `report`.
+//!
+//! What cannot be read is told like a setting: whoever hides something by a link, by its size or by rights has
+//! something to look at.
+
+use super::plain::plain;
+use super::settings;
+use super::stamp::Stamp;
+use crate::confine::git::beneath::{self, Node};
+use crate::confine::git::config;
+use crate::confine::git::{NodeKind, open_directory};
+use quackd_protocol::client::{AuditCommand, RepositoryKind};
+use rustix::fs::{Access, AtFlags, Dir, accessat};
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Most findings of one repository.
+const MAX_COMMANDS: usize = 32;
+
+/// Most entries of a directory of hooks that are looked at.
+const MAX_HOOKS: usize = 256;
+
+/// Largest file that is read, in bytes; as [`beneath::read`].
+const MAX_FILE: u64 = 256 * 1024;
+
+/// Settings of one file at which reading stops; as in [`config`].
+const MAX_SETTINGS: usize = 4096;
+
+/// Longest value and path that are told, in characters.
+const MAX_VALUE: usize = 160;
+const MAX_PATH: usize = 240;
+
+/// Files of a repository that say what git runs, besides its hooks.
+const FILES: [&str; 5] =
+    ["config", "config.worktree", "commondir", "rebase-merge/git-rebase-todo", "sequencer/todo"];
+
+/// Where a repository is and what makes it one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// Beneath the workspace: of the `.git`, or of the directory that looks like one.
+    pub(super) at: PathBuf,
+    pub(super) shape: Shape,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Shape {
+    Directory,
+    File,
+    Other,
+    Bare,
+}
+
+impl From<NodeKind> for Shape {
+    fn from(kind: NodeKind) -> Self {
+        match kind {
+            NodeKind::Directory => Self::Directory,
+            NodeKind::File => Self::File,
+            NodeKind::Other => Self::Other,
+        }
+    }
+}
+
+impl Shape {
+    pub(super) fn told(self) -> RepositoryKind {
+        match self {
+            Self::Directory => RepositoryKind::Git,
+            Self::File => RepositoryKind::GitFile,
+            Self::Other => RepositoryKind::Other,
+            Self::Bare => RepositoryKind::Bare,
+        }
+    }
+}
+
+/// A tree that repositories are in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Base<'a> {
+    pub(super) handle: BorrowedFd<'a>,
+    /// Where it is, canonical.
+    pub(super) path: &'a Path,
+}
+
+/// The state of everything that [`commands`] reads: two that are equal would be told in the same way.
+pub(super) fn stamps(base: Base<'_>, place: &Place) -> Vec<(PathBuf, Stamp)> {
+    let mut stamps = Vec::new();
+    let itself = Stamp::beneath(base.handle, or_dot(&place.at));
+    match place.shape {
+        Shape::Directory | Shape::Bare => {
+            stamps.extend(itself.map(|stamp| (place.at.clone(), stamp.identity())));
+            directory_stamps(base, &place.at, &mut stamps);
+        }
+        Shape::Other => stamps.extend(itself.map(|stamp| (place.at.clone(), stamp))),
+        Shape::File => {
+            stamps.extend(itself.map(|stamp| (place.at.clone(), stamp)));
+            if let Some(inside) = gitdir(base, &place.at).and_then(|(_, inside)| inside) {
+                directory_stamps(base, &inside, &mut stamps);
+            }
+        }
+    }
+    stamps
+}
+
+fn directory_stamps(base: Base<'_>, at: &Path, stamps: &mut Vec<(PathBuf, Stamp)>) {
+    for name in FILES {
+        let path = at.join(name);
+        // What is made so that it can be pinned means nothing: it comes and goes with workers.
+        let least = if name == "commondir" { 3 } else { 1 };
+        let stamp = Stamp::beneath(base.handle, &path);
+        stamps.extend(
+            stamp.filter(|stamp| least <= stamp.size() || stamp.is_directory()).map(|s| (path, s)),
+        );
+    }
+    for hook in hooks(base, at).0 {
+        let path = at.join("hooks").join(hook);
+        let stamp = Stamp::beneath(base.handle, &path);
+        stamps.extend(stamp.map(|stamp| (path, stamp)));
+    }
+}
+
+/// What git would run or read in a repository. `is_listed` says which others are told by themselves.
+pub(super) fn commands(
+    base: Base<'_>,
+    place: &Place,
+    is_listed: &dyn Fn(&Path) -> bool,
+) -> Vec<AuditCommand> {
+    let mut found = Finding { found: Vec::new(), left_out: 0 };
+    match place.shape {
+        Shape::Directory => found.directory(base, &place.at, is_listed),
+        Shape::Bare => found.directory(base, &place.at, is_listed),
+        Shape::Other => found.add(&place.at, "link", "is no file and no directory"),
+        Shape::File => match gitdir(base, &place.at) {
+            Some((_, Some(inside))) if is_listed(&inside) => {}
+            Some((_, Some(inside))) => found.directory(base, &inside, is_listed),
+            Some((value, None)) => found.add(&place.at, "gitdir", &value),
+            None => found.add(&place.at, "gitdir", "cannot be read"),
+        },
+    }
+    found.finish()
+}
+
+/// What has been found in one repository so far.
+struct Finding {
+    found: Vec<AuditCommand>,
+    left_out: usize,
+}
+
+impl Finding {
+    fn add(&mut self, file: &Path, key: &str, value: &str) {
+        if self.found.len() == MAX_COMMANDS {
+            self.left_out += 1;
+            return;
+        }
+        self.found.push(AuditCommand {
+            file: plain(&file.to_string_lossy(), MAX_PATH),
+            key: plain(key, MAX_VALUE),
+            value: plain(value, MAX_VALUE),
+        });
+    }
+
+    fn finish(mut self) -> Vec<AuditCommand> {
+        if self.left_out != 0 {
+            let value = format!("{} more", self.left_out);
+            self.found.push(AuditCommand { file: String::new(), key: "…".to_owned(), value });
+        }
+        self.found
+    }
+
+    fn directory(&mut self, base: Base<'_>, at: &Path, is_listed: &dyn Fn(&Path) -> bool) {
+        self.settings(base, &at.join("config"));
+        self.settings(base, &at.join("config.worktree"));
+        self.hooks(base, at);
+        for todo in ["rebase-merge/git-rebase-todo", "sequencer/todo"] {
+            self.todo(base, &at.join(todo));
+        }
+        let common = at.join("commondir");
+        let Some(value) = self.text(base, &common) else { return };
+        let value = value.trim_end_matches(['\n', '\r']);
+        match inside(base.path, at, value) {
+            // Its own, as the placeholder says it.
+            Some(own) if own == at => {}
+            // A linked worktree of a repository that is told by itself.
+            Some(other) if is_listed(&other) => {}
+            Some(other) => {
+                self.add(&common, "commondir", value);
+                self.settings(base, &other.join("config"));
+                self.hooks(base, &other);
+            }
+            None => self.add(&common, "commondir", value),
+        }
+    }
+
+    fn settings(&mut self, base: Base<'_>, file: &Path) {
+        let Some(text) = self.text(base, file) else { return };
+        let entries = config::parse(&text);
+        for entry in &entries {
+            if let Some(name) = settings::dangerous(entry) {
+                self.add(file, &name, entry.value.as_deref().unwrap_or_default());
+            }
+        }
+        if MAX_SETTINGS <= entries.len() {
+            self.add(file, "settings", "has more settings than are read");
+        }
+    }
+
+    /// The text of a file, if there is one. What cannot be read is told.
+    fn text(&mut self, base: Base<'_>, file: &Path) -> Option<String> {
+        match beneath::node_at(base.handle, file) {
+            Ok(Node::Missing) => return None,
+            Ok(Node::File) => {}
+            Ok(Node::Directory) => return None,
+            Ok(Node::Other) => {
+                self.add(file, "link", "is a link, which is not followed here, and git follows it");
+                return None;
+            }
+            Err(_) => {
+                self.add(file, "unreadable", "cannot be looked at");
+                return None;
+            }
+        }
+        let size = Stamp::beneath(base.handle, file).map_or(0, Stamp::size);
+        if MAX_FILE <= size {
+            self.add(file, "size", "is too large to be read here, and git reads it");
+        }
+        let text = beneath::read(base.handle, file);
+        if text.is_err() {
+            self.add(file, "unreadable", "cannot be read");
+        }
+        text.ok()
+    }
+
+    fn hooks(&mut self, base: Base<'_>, at: &Path) {
+        let directory = at.join("hooks");
+        if beneath::node_at(base.handle, &directory) == Ok(Node::Other) {
+            self.add(
+                &directory,
+                "link",
+                "is a link, which is not followed here, and git follows it",
+            );
+            return;
+        }
+        let (hooks, is_whole) = hooks(base, at);
+        for hook in hooks {
+            self.add(&directory.join(hook), "hook", "");
+        }
+        if !is_whole {
+            self.add(&directory, "hooks", "has more files than are looked at");
+        }
+    }
+
+    /// The commands of a rebase that waits to be continued.
+    fn todo(&mut self, base: Base<'_>, file: &Path) {
+        let Some(text) = self.text(base, file) else { return };
+        for line in text.lines() {
+            let line = line.trim_start();
+            let command = ["exec", "x"].iter().find_map(|word| line.strip_prefix(word));
+            if let Some(command) = command.filter(|rest| rest.starts_with([' ', '\t'])) {
+                self.add(file, "exec", command.trim());
+            }
+        }
+    }
+}
+
+/// Names of the hooks that git would run, and whether all were looked at. Samples and files that cannot be
+/// executed are none.
+fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
+    let mut names = Vec::new();
+    let Ok(directory) = open_directory(base.handle, &at.join("hooks")) else {
+        return (names, true);
+    };
+    let Ok(entries) = Dir::read_from(&directory) else { return (names, false) };
+    for (n, entry) in entries.enumerate() {
+        let Ok(entry) = entry else { return (names, false) };
+        if n == MAX_HOOKS {
+            return (names, false);
+        }
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name.as_bytes().ends_with(b".sample") || name == "." || name == ".." {
+            continue;
+        }
+        let is_hook = match beneath::node(&directory, name) {
+            Ok(Node::File) => accessat(&directory, name, Access::EXEC_OK, AtFlags::EACCESS).is_ok(),
+            Ok(Node::Other) | Err(_) => true,
+            Ok(Node::Directory | Node::Missing) => false,
+        };
+        if is_hook {
+            names.push(PathBuf::from(name));
+        }
+    }
+    names.sort();
+    (names, true)
+}
+
+/// What a `.git` file says, and where that is beneath the workspace.
+fn gitdir(base: Base<'_>, at: &Path) -> Option<(String, Option<PathBuf>)> {
+    let text = beneath::read(base.handle, at).ok()?;
+    let value = text.strip_prefix("gitdir:")?.trim();
+    let from = at.parent().unwrap_or_else(|| Path::new(""));
+    Some((value.to_owned(), inside(base.path, from, value)))
+}
+
+/// Where a path leads beneath the workspace, by its text.
+fn inside(base_path: &Path, from: &Path, value: &str) -> Option<PathBuf> {
+    if value.is_empty() {
+        return None;
+    }
+    let absolute = beneath::normalise(&base_path.join(from).join(value))?;
+    absolute.strip_prefix(base_path).ok().map(Path::to_path_buf)
+}
+
+fn or_dot(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}

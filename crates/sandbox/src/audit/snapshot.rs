@@ -1,0 +1,102 @@
+//! What is remembered of a workspace when a worker begins. Taken before the first tool runs; compared
+//! afterwards.
+
+use super::Change;
+use super::names::Names;
+use super::repository::{self, Base, Place, Shape};
+use super::stamp::Stamp;
+use crate::confine::git::{Found, Walk};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// Entries that are looked at for repositories if nobody has done it.
+const WALK_ENTRIES: u64 = 50_000;
+
+/// What the worker's own start has found out about repositories, so that nobody walks twice.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Known {
+    places: Vec<Place>,
+    is_complete: bool,
+}
+
+impl Known {
+    pub(super) fn into_places(self) -> Vec<Place> {
+        self.places
+    }
+}
+
+impl From<&Found> for Known {
+    fn from(found: &Found) -> Self {
+        let named = found.repositories.iter();
+        let named = named.map(|(at, kind)| Place { at: at.clone(), shape: (*kind).into() });
+        let bare = found.bare.iter().map(|at| Place { at: at.clone(), shape: Shape::Bare });
+        Self {
+            places: named.chain(bare).collect(),
+            is_complete: found.complete && !found.has_more_bare,
+        }
+    }
+}
+
+/// What is in force of a repository: see [`repository::stamps`].
+type Stamps = Vec<(PathBuf, Stamp)>;
+
+/// A workspace as it was when its worker began.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Snapshot {
+    names: Names,
+    repositories: BTreeMap<Place, Stamps>,
+    /// Whether every repository of that time is known.
+    is_complete: bool,
+}
+
+impl Snapshot {
+    /// Remembers what is beneath the open directory `root`, whose canonical path is `path`. Without `known`
+    /// the tree is walked, up to a limit.
+    ///
+    /// # Errors
+    /// The directory cannot be looked into.
+    pub fn take_blocking(root: impl AsFd, path: &Path, known: Option<Known>) -> io::Result<Self> {
+        let known = match known {
+            Some(known) => known,
+            None => {
+                let mut walk = Walk::new(&root)?;
+                walk.step(WALK_ENTRIES);
+                Known::from(&walk.finish())
+            }
+        };
+        let base = Base { handle: root.as_fd(), path };
+        let stamped = |place: Place| {
+            let stamps = repository::stamps(base, &place);
+            (place, stamps)
+        };
+        Ok(Self {
+            names: Names::look_blocking(&root)?,
+            repositories: known.places.into_iter().map(stamped).collect(),
+            is_complete: known.is_complete,
+        })
+    }
+
+    /// The watched names of that time.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// What became of the watched names since then. Costs some dozens of system calls.
+    ///
+    /// # Errors
+    /// The directory cannot be looked into.
+    pub fn changes_blocking(&self, root: impl AsFd) -> io::Result<Vec<Change>> {
+        Ok(self.names.changes(&Names::look_blocking(root)?))
+    }
+
+    pub(super) fn of(&self, place: &Place) -> Option<&Stamps> {
+        self.repositories.get(place)
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+}

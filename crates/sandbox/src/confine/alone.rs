@@ -1,0 +1,141 @@
+//! The file rules of tier D, where Landlock alone decides. Rules only ever add rights, so that whatever must
+//! not be written has to be left out of every directory that is granted. Called by stage 0.
+
+use super::error::{ConfineError, Step};
+use super::facts::{Facts, SystemDirectory};
+use super::git::Found;
+use super::landlock::{FileRights, FileRule};
+use quackd_protocol::policy::Policy;
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Most rules: a workspace with many repositories needs one for each directory beside them.
+const MAX_RULES: usize = 10_000;
+
+/// Devices that may be used.
+const DEVICES: [&str; 8] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+];
+
+/// What may be read and written without namespaces. No `.git` that `found` names can be written, and no name can
+/// be made or removed in a directory that holds one: only what is in its other directories, and the content of
+/// its files.
+///
+/// # Errors
+/// Something cannot be opened; the walk was not complete; something in a granted directory is to be hidden; or
+/// there are too many rules.
+pub fn rules_alone_blocking(
+    policy: &Policy,
+    facts: &Facts,
+    workspace: BorrowedFd<'_>,
+    found: &Found,
+) -> Result<Vec<FileRule>, ConfineError> {
+    let written = policy.writable_roots.iter().chain(std::iter::once(&facts.places.workspace));
+    if let Some(hidden) = policy.hidden.iter().find(|h| written.clone().any(|w| h.starts_with(w))) {
+        let text = "rules only add rights: nothing in the workspace can be hidden in tier D";
+        return Err(std::io::Error::other(text)).step_on("hide", hidden);
+    }
+    let mut rules = Vec::new();
+    let mut push = |path: &Path, rights| -> Result<(), ConfineError> {
+        rules.extend(FileRule::open(path, rights)?);
+        Ok(())
+    };
+    for one in &facts.system {
+        if let SystemDirectory::Directory(path) = one {
+            push(path, FileRights::Read)?;
+        }
+    }
+    for path in ["/proc", "/sys/devices/system/cpu"] {
+        push(Path::new(path), FileRights::Read)?;
+    }
+    let shown = facts.shown.iter().map(|one| &one.from);
+    for path in shown.chain(&facts.caches).chain(&facts.resolver) {
+        push(path, FileRights::Read)?;
+    }
+    for device in DEVICES {
+        push(Path::new(device), FileRights::Write)?;
+    }
+    push(&facts.places.run_dir, FileRights::Write)?;
+    let rights = if policy.may_write() { FileRights::Write } else { FileRights::Read };
+    for root in &policy.writable_roots {
+        push(root, rights)?;
+    }
+    if !policy.may_write() {
+        rules.push(open(workspace, Path::new("."), FileRights::Read)?);
+        return Ok(rules);
+    }
+    if !found.complete {
+        let text = "it is too large to find every repository in it, which tier D needs";
+        return Err(ConfineError::new("grant the workspace", text));
+    }
+    grant(workspace, Path::new(""), found, &mut rules)?;
+    Ok(rules)
+}
+
+/// Grants a directory, or, if a repository is beneath it, what is beside that.
+fn grant(
+    workspace: BorrowedFd<'_>,
+    at: &Path,
+    found: &Found,
+    rules: &mut Vec<FileRule>,
+) -> Result<(), ConfineError> {
+    if MAX_RULES < rules.len() {
+        return Err(ConfineError::new("grant the workspace", "it needs too many rules"));
+    }
+    let here = if at.as_os_str().is_empty() { Path::new(".") } else { at };
+    if !found.repositories.iter().any(|(git, _)| git.starts_with(at)) {
+        rules.push(open(workspace, here, FileRights::Write)?);
+        return Ok(());
+    }
+    let directory = open(workspace, here, FileRights::Read)?;
+    for (name, kind) in list(workspace, here)? {
+        if name == Path::new(".git") {
+            continue;
+        }
+        let child = at.join(name);
+        match kind {
+            FileType::Directory => grant(workspace, &child, found, rules)?,
+            FileType::RegularFile => rules.push(open(workspace, &child, FileRights::Write)?),
+            _ => {}
+        }
+    }
+    rules.push(directory);
+    Ok(())
+}
+
+fn list(workspace: BorrowedFd<'_>, at: &Path) -> Result<Vec<(PathBuf, FileType)>, ConfineError> {
+    let read = || {
+        let directory = super::git::open_directory(workspace, at)?;
+        let mut entries = Vec::new();
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                entries.push((PathBuf::from(name), entry.file_type()));
+            }
+        }
+        Ok::<_, rustix::io::Errno>(entries)
+    };
+    read().step_on("list a directory", at)
+}
+
+fn open(
+    workspace: BorrowedFd<'_>,
+    at: &Path,
+    rights: FileRights,
+) -> Result<FileRule, ConfineError> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let what = openat2(workspace.as_fd(), at, flags, Mode::empty(), resolve);
+    Ok(FileRule { what: what.step_on("open for a Landlock rule", at)?, rights })
+}

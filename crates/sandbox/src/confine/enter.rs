@@ -1,0 +1,120 @@
+//! Entering confinement: the order of steps after the split, and tier D, which has no split.
+//! Called by stage 0, while the process has one thread. After any error the process must end.
+
+use super::error::{ConfineError, Step};
+use super::landlock::{self, FileRights, FileRule, Rules};
+use super::limits::Limits;
+use super::loopback;
+use super::mounts;
+use super::plan::Plan;
+use super::privilege;
+use super::seccomp::{self, Sockets};
+use super::spawn::{self, Init};
+use super::sys;
+use nix::unistd::ForkResult;
+use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// A worker in its confinement.
+#[derive(Debug)]
+pub struct Entered {
+    /// The worker's process number as the host sees it; `None` without namespaces, where it has but one.
+    pub host_pid: Option<u32>,
+}
+
+impl Init {
+    /// Builds the plan's world and confines this process, for good: identity, loopback, mounts, limits,
+    /// capabilities, Landlock, system calls. Then forks: returns in the child, which is the worker. Process
+    /// 1 reaps and never returns from here.
+    ///
+    /// `extra` are files and directories that the second layer shall allow beside the plan's. They must be
+    /// reachable by a descriptor that the worker holds.
+    ///
+    /// # Errors
+    /// A step failed. Returned in process 1, which must end then.
+    pub fn enter(self, plan: &Plan, extra: Vec<FileRule>) -> Result<Entered, ConfineError> {
+        if self.network != plan.network {
+            return Err(ConfineError::new("enter", "the plan is for another network"));
+        }
+        // Signals to the whole group of a terminal are not for what is inside.
+        setsid().step("start a session")?;
+        spawn::map_identity(plan.uid, plan.gid)?;
+        if !self.network {
+            loopback::bring_up()?;
+        }
+        let filter = seccomp::build(Sockets::Usual)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let outside = openat(CWD, "/proc", flags, Mode::empty()).step("hold the host's /proc")?;
+        mounts::build(plan, self.workspace)?;
+        privilege::apply_limits(&plan.limits)?;
+        privilege::drop_capabilities()?;
+        privilege::forbid_new_rights()?;
+        let mut files = rules_of(plan)?;
+        files.extend(extra);
+        landlock::apply(Rules { files, forbid_tcp: false })?;
+        seccomp::apply(&filter)?;
+        match sys::fork_once().step("start the worker")? {
+            ForkResult::Child => {
+                drop(self.status);
+                become_worker(outside)
+            }
+            ForkResult::Parent { child } => {
+                drop(outside);
+                spawn::reap_until_end(child.as_raw(), &self.status)
+            }
+        }
+    }
+}
+
+fn become_worker(outside: OwnedFd) -> Result<Entered, ConfineError> {
+    set_parent_process_death_signal(Some(Signal::KILL)).step("ask to end with process 1")?;
+    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != 1) {
+        return Err(ConfineError::new("look at process 1", "it ended"));
+    }
+    let number = readlinkat(&outside, "self", Vec::new()).step("read the host's number")?;
+    let host_pid = number.to_str().ok().and_then(|number| number.parse().ok());
+    Ok(Entered { host_pid })
+}
+
+/// Reading everywhere: what is not to be read is not there. Writing where the plan says so.
+fn rules_of(plan: &Plan) -> Result<Vec<FileRule>, ConfineError> {
+    let mut rules = Vec::new();
+    let mut push = |path: &Path, rights| -> Result<(), ConfineError> {
+        rules.extend(FileRule::open(path, rights)?);
+        Ok(())
+    };
+    push(Path::new("/"), FileRights::Read)?;
+    for kernel in ["/dev", "/proc"] {
+        push(Path::new(kernel), FileRights::Write)?;
+    }
+    for writable in plan.writable() {
+        push(writable, FileRights::Write)?;
+    }
+    Ok(rules)
+}
+
+/// Confines this process without namespaces (tier D): the file rules, limits, system calls. With the network
+/// off there are no sockets but connected pairs; with it on there are no Unix sockets but pairs, because
+/// Landlock does not decide which of them may be reached by name. Not for user 0.
+///
+/// # Errors
+/// A step failed, or this is user 0. The process must end then.
+pub fn enter_alone(
+    limits: &Limits,
+    network: bool,
+    files: Vec<FileRule>,
+) -> Result<Entered, ConfineError> {
+    sys::require_single_thread().step("enter")?;
+    if rustix::process::geteuid().is_root() {
+        return Err(ConfineError::new("enter", "Landlock alone does not hold user 0"));
+    }
+    let filter = seccomp::build(if network { Sockets::Internet } else { Sockets::PairsOnly })?;
+    privilege::apply_limits(limits)?;
+    privilege::drop_held()?;
+    privilege::forbid_new_rights()?;
+    landlock::apply(Rules { files, forbid_tcp: !network })?;
+    seccomp::apply(&filter)?;
+    Ok(Entered { host_pid: None })
+}

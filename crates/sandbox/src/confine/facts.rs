@@ -1,0 +1,206 @@
+//! What is where on this machine: everything that a plan needs to know and that takes the disk to find out.
+//! Gathered by stage 0 before namespaces exist; the plan itself is pure.
+
+use super::git;
+use super::toolchains::{
+    CACHES, CREDENTIALS, SYSTEM_DIRECTORIES, SYSTEM_SECRETS, TOOLCHAINS, Toolchain,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Most directories of `PATH` that are looked at.
+const MAX_PATH_DIRECTORIES: usize = 64;
+
+/// Largest settings file that is looked into, in bytes.
+const MAX_SETTINGS: u64 = 1024 * 1024;
+
+/// Where a session lives. All paths are absolute and canonical.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// The workspace.
+    pub workspace: PathBuf,
+    /// The session's own run directory: the worker writes long outputs there.
+    pub run_dir: PathBuf,
+    /// The daemon's state directory, which is never shown.
+    pub state_dir: PathBuf,
+    /// The user's home.
+    pub home: PathBuf,
+}
+
+/// A directory at the root of the file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SystemDirectory {
+    /// A real one.
+    Directory(PathBuf),
+    /// A link, as `/bin` to `usr/bin`.
+    Link {
+        /// Its name.
+        at: PathBuf,
+        /// Where it leads, as written.
+        to: PathBuf,
+    },
+}
+
+/// Something outside the workspace that is shown read-only at its own path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// Where it is seen.
+    pub at: PathBuf,
+    /// The same without links.
+    pub from: PathBuf,
+    /// True for a directory.
+    pub is_directory: bool,
+}
+
+/// What is where on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Where the session lives.
+    pub places: Places,
+    /// The user's number.
+    pub uid: u32,
+    /// The user's group.
+    pub gid: u32,
+    /// What of the system's directories exists.
+    pub system: Vec<SystemDirectory>,
+    /// Secrets of the system, and of shown toolchains, that exist.
+    pub secrets: Vec<PathBuf>,
+    /// Toolchains and directories of `PATH`.
+    pub shown: Vec<Shown>,
+    /// Caches of packages that exist.
+    pub caches: Vec<PathBuf>,
+    /// The file that `/etc/resolv.conf` leads to, if it is outside `/etc`.
+    pub resolver: Option<PathBuf>,
+    /// The user's name and mail for git.
+    pub identity: git::Identity,
+}
+
+impl Facts {
+    /// Looks at the machine for a session in `places` whose commands have this `PATH`. What cannot be
+    /// read is taken for absent.
+    #[must_use]
+    pub fn gather_blocking(places: Places, path: &str) -> Self {
+        let home = places.home.clone();
+        let shown = shown(&places, path);
+        let mut secrets: Vec<PathBuf> =
+            SYSTEM_SECRETS.iter().map(PathBuf::from).filter(|path| exists(path)).collect();
+        secrets.extend(host_keys());
+        secrets.extend(credentials_in(&shown));
+        Self {
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            system: SYSTEM_DIRECTORIES.iter().filter_map(|path| system(Path::new(path))).collect(),
+            secrets,
+            shown,
+            caches: CACHES
+                .iter()
+                .map(|cache| home.join(cache))
+                .filter(|c| is_directory(c))
+                .collect(),
+            resolver: fs::canonicalize("/etc/resolv.conf").ok().filter(|p| !p.starts_with("/etc")),
+            identity: git::Identity::of_home_blocking(&home),
+            places,
+        }
+    }
+}
+
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// True for a directory that is not a link.
+fn is_directory(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
+}
+
+fn system(path: &Path) -> Option<SystemDirectory> {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    if metadata.is_dir() {
+        return Some(SystemDirectory::Directory(path.to_path_buf()));
+    }
+    let to = fs::read_link(path).ok()?;
+    Some(SystemDirectory::Link { at: path.to_path_buf(), to })
+}
+
+fn host_keys() -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir("/etc/ssh") else { return Vec::new() };
+    let keys = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let name = entry.file_name();
+        let name = name.to_str()?;
+        (name.starts_with("ssh_host_") && name.ends_with("_key")).then(|| entry.path())
+    });
+    keys.take(64).collect()
+}
+
+fn shown(places: &Places, path: &str) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    for directory in path.split(':').take(MAX_PATH_DIRECTORIES).map(Path::new) {
+        if !directory.is_absolute() || is_system(directory) || !may_show(places, directory) {
+            continue;
+        }
+        let toolchain = directory.strip_prefix(&places.home).ok().and_then(toolchain_of);
+        match toolchain {
+            Some(toolchain) => {
+                for part in toolchain.shown {
+                    push(&mut shown, places, &places.home.join(part));
+                }
+            }
+            None => push(&mut shown, places, directory),
+        }
+    }
+    shown
+}
+
+fn push(shown: &mut Vec<Shown>, places: &Places, at: &Path) {
+    if shown.iter().any(|one: &Shown| one.at == at) {
+        return;
+    }
+    let Ok(from) = fs::canonicalize(at) else { return };
+    if !may_show(places, &from) || from == places.home {
+        return;
+    }
+    let Ok(metadata) = fs::metadata(&from) else { return };
+    let is_directory = metadata.is_dir();
+    if is_directory || metadata.is_file() && !has_token(&from, metadata.len()) {
+        shown.push(Shown { at: at.to_path_buf(), from, is_directory });
+    }
+}
+
+fn toolchain_of(beneath_home: &Path) -> Option<&'static Toolchain> {
+    TOOLCHAINS.iter().find(|toolchain| beneath_home.starts_with(toolchain.root))
+}
+
+fn is_system(path: &Path) -> bool {
+    SYSTEM_DIRECTORIES.iter().any(|system| path.starts_with(system))
+}
+
+/// False for what would show more than programs: a directory above the home, the workspace or the daemon's
+/// state, or one inside what is mounted anyway.
+fn may_show(places: &Places, path: &Path) -> bool {
+    let Places { workspace, run_dir, state_dir, home } = places;
+    let is_above =
+        [workspace, run_dir, state_dir, home].iter().any(|place| place.starts_with(path));
+    let is_private = [workspace, run_dir, state_dir].iter().any(|place| path.starts_with(place));
+    let is_kernel = ["/proc", "/sys", "/dev"].iter().any(|kernel| path.starts_with(kernel));
+    !is_above && !is_private && !is_kernel && path.parent().is_some()
+}
+
+/// True if a settings file holds a token, or cannot be read to see that it does not.
+fn has_token(path: &Path, length: u64) -> bool {
+    if MAX_SETTINGS < length {
+        return true;
+    }
+    let Ok(text) = fs::read_to_string(path) else { return true };
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    is_toml
+        && text.lines().map(str::trim_start).any(|line| {
+            ["token", "secret", "password", "http.proxy"].iter().any(|key| line.contains(key))
+        })
+}
+
+fn credentials_in(shown: &[Shown]) -> Vec<PathBuf> {
+    let directories = shown.iter().filter(|one| one.is_directory);
+    let files = directories.flat_map(|one| CREDENTIALS.iter().map(|name| one.at.join(name)));
+    files.filter(|file| exists(file)).collect()
+}

@@ -1,0 +1,315 @@
+//! What of a workspace's repositories is pinned, and how: so that a commit works and no file that makes a later
+//! git run code can be written, made, replaced or moved away. Called by stage 0 with what a walk found.
+//!
+//! | in every `.git` | |
+//! |---|---|
+//! | the node itself and every directory above it | cannot be renamed or removed |
+//! | `hooks`, `config`, `config.worktree`, `commondir`, `info/attributes`, `objects/info/alternates` | read-only, made if missing |
+//! | the same in `modules/*`; `gitdir` and `commondir` in `worktrees/*` | read-only |
+//! | what `include.path`, `includeIf.*.path` and `core.hooksPath` name | read-only if it exists |
+//!
+//! Where one of these is a link, which nothing can be mounted on, the whole `.git` is read-only.
+
+use super::beneath::{self, Node};
+use super::elsewhere::{self, Elsewhere};
+use super::leads;
+use super::placeholder::{Placeholders, Shape};
+use super::walk::{Found, NodeKind};
+use crate::confine::plan::Pin;
+use rustix::fs::Dir;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Most pins of one worker.
+const MAX_PINS: usize = 4096;
+
+/// Most submodules, and most linked worktrees, of one repository.
+const MAX_CHILDREN: usize = 128;
+
+/// How deep the names of submodules may be: `modules/a/b/c`.
+const MAX_MODULE_DEPTH: usize = 4;
+
+/// Directories that lead to protected names: pinned themselves, or their whole could be moved away.
+const PARENTS: [&str; 3] = ["info", "objects", "objects/info"];
+
+/// Protected names of a repository.
+const NAMES: [(&str, Shape); 6] = [
+    ("hooks", Shape::Directory),
+    ("config", Shape::EmptyFile),
+    ("config.worktree", Shape::EmptyFile),
+    ("commondir", Shape::CommonDir),
+    ("info/attributes", Shape::EmptyFile),
+    ("objects/info/alternates", Shape::EmptyFile),
+];
+
+/// What protects the repositories of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Protection {
+    /// For [`crate::confine::Plan::pins`], a directory before what is beneath it.
+    pub pins: Vec<Pin>,
+    /// Repositories outside the workspace that belong to it: to be mounted writable at their own path.
+    pub repositories: Vec<PathBuf>,
+    /// What could not be protected, or only by forbidding more. To be shown to the user.
+    pub troubles: Vec<Trouble>,
+}
+
+/// Something that could not be protected as it should.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// What is the matter, to be read after the path.
+    pub what: &'static str,
+}
+
+/// Plans the protection of what `found` says, beneath an open directory `workspace` with the canonical path
+/// `path`, and makes what is missing. Not for a read-only workspace, which needs none.
+///
+/// # Errors
+/// A placeholder or its record cannot be made, or a repository not be looked into: then a name would stay
+/// open, and the worker must not start.
+pub fn protect_blocking(
+    workspace: impl AsFd,
+    path: &Path,
+    found: &Found,
+    placeholders: &mut Placeholders,
+) -> io::Result<Protection> {
+    let base = Base { handle: workspace.as_fd(), path };
+    let mut builder = Builder { placeholders, pins: BTreeMap::new(), rest: Protection::default() };
+    for (at, kind) in &found.repositories {
+        builder.pin_above(base, at);
+        match kind {
+            NodeKind::Directory => builder.git_directory(base, at)?,
+            NodeKind::File => builder.git_file(base, at)?,
+            NodeKind::Other => builder.trouble(base, at, "is a link and cannot be pinned"),
+        }
+    }
+    if !found.complete {
+        builder.trouble(base, Path::new(""), "is too large to find every repository in it");
+    }
+    builder.finish()
+}
+
+/// A tree that repositories are in.
+#[derive(Clone, Copy)]
+struct Base<'a> {
+    handle: BorrowedFd<'a>,
+    path: &'a Path,
+}
+
+struct Builder<'a> {
+    placeholders: &'a mut Placeholders,
+    /// True for read-only.
+    pins: BTreeMap<PathBuf, bool>,
+    rest: Protection,
+}
+
+impl Builder<'_> {
+    fn finish(mut self) -> io::Result<Protection> {
+        if MAX_PINS < self.pins.len() {
+            return Err(io::Error::other("the workspace's repositories need too many mounts"));
+        }
+        let pins = self.pins.into_iter();
+        self.rest.pins = pins.map(|(at, read_only)| Pin { at, read_only }).collect();
+        Ok(self.rest)
+    }
+
+    fn trouble(&mut self, base: Base<'_>, at: &Path, what: &'static str) {
+        self.rest.troubles.push(Trouble { path: base.path.join(at), what });
+    }
+
+    fn pin(&mut self, base: Base<'_>, at: &Path, read_only: bool) {
+        let path = if at.as_os_str().is_empty() { base.path.into() } else { base.path.join(at) };
+        *self.pins.entry(path).or_default() |= read_only;
+    }
+
+    /// Pins the directories between the base and `at`.
+    fn pin_above(&mut self, base: Base<'_>, at: &Path) {
+        for above in at.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+            self.pin(base, above, false);
+        }
+    }
+
+    /// A repository, with all that it leads to.
+    fn git_directory(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
+        let git = beneath::open_directory(base.handle, at)?;
+        self.pin(base, at, false);
+        if !self.names(base, at, &git)? {
+            self.pin(base, at, true);
+            self.trouble(base, at, "has links in place of protected names and is read-only");
+            return Ok(());
+        }
+        let worktree = at.parent().unwrap_or(at);
+        for lead in leads::leads(base.handle, base.path, at, worktree) {
+            self.lead(base, &lead)?;
+        }
+        self.modules(base, &at.join("modules"), MAX_MODULE_DEPTH)?;
+        self.worktrees(base, &at.join("worktrees"))
+    }
+
+    /// Pins the protected names of a repository. False if that is impossible.
+    fn names(&mut self, base: Base<'_>, at: &Path, git: &OwnedFd) -> io::Result<bool> {
+        let path = base.path.join(at);
+        self.placeholders.join(git, &path)?;
+        for parent in PARENTS {
+            if !self.one_name(base, at, git, parent, Shape::Directory, false)? {
+                return Ok(false);
+            }
+        }
+        for (name, shape) in NAMES {
+            if !self.one_name(base, at, git, name, shape, true)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn one_name(
+        &mut self,
+        base: Base<'_>,
+        at: &Path,
+        git: &OwnedFd,
+        name: &str,
+        shape: Shape,
+        read_only: bool,
+    ) -> io::Result<bool> {
+        let name = Path::new(name);
+        let mut node = beneath::node_at(git, name)?;
+        if node == Node::Missing {
+            self.placeholders.make(git, &base.path.join(at), name, shape)?;
+            node = beneath::node_at(git, name)?;
+        }
+        let fits = matches!(node, Node::Directory) == (shape == Shape::Directory);
+        if node == Node::Other || !fits {
+            return Ok(false);
+        }
+        self.pin(base, &at.join(name), read_only);
+        Ok(true)
+    }
+
+    /// A file or directory that a repository's configuration names.
+    fn lead(&mut self, base: Base<'_>, lead: &Path) -> io::Result<()> {
+        match beneath::node_at(base.handle, lead)? {
+            Node::Directory | Node::File => {
+                self.pin_above(base, lead);
+                self.pin(base, lead, true);
+            }
+            Node::Missing => {
+                self.trouble(
+                    base,
+                    lead,
+                    "is named by git's configuration, does not exist and can be made",
+                );
+            }
+            Node::Other => {
+                self.trouble(base, lead, "is named by git's configuration and reached by a link");
+            }
+        }
+        Ok(())
+    }
+
+    /// Submodules' repositories: directories at any depth of `modules` that look like one.
+    fn modules(&mut self, base: Base<'_>, at: &Path, depth: usize) -> io::Result<()> {
+        let Some(names) = self.children(base, at)? else { return Ok(()) };
+        self.pin(base, at, false);
+        for name in names {
+            let child = at.join(&name);
+            let is_repository = ["HEAD", "config", "hooks", "objects"].iter().any(|mark| {
+                beneath::node_at(base.handle, &child.join(mark)).is_ok_and(|n| n != Node::Missing)
+            });
+            if is_repository {
+                self.git_directory(base, &child)?;
+            } else if depth == 0 {
+                self.trouble(base, &child, "is too deep for a submodule and not protected");
+            } else {
+                self.modules(base, &child, depth - 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Linked worktrees' own directories: what says where the repository and its settings are.
+    fn worktrees(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
+        let Some(names) = self.children(base, at)? else { return Ok(()) };
+        self.pin(base, at, false);
+        for name in names {
+            let child = at.join(&name);
+            let git = beneath::open_directory(base.handle, &child)?;
+            self.pin(base, &child, false);
+            self.placeholders.join(&git, &base.path.join(&child))?;
+            for (name, make) in [("gitdir", false), ("commondir", false), ("config.worktree", true)]
+            {
+                let is_missing = beneath::node_at(&git, Path::new(name))? == Node::Missing;
+                let can_be = make || !is_missing;
+                if can_be && !self.one_name(base, &child, &git, name, Shape::EmptyFile, true)? {
+                    self.pin(base, &child, true);
+                    self.trouble(
+                        base,
+                        &child,
+                        "has links in place of protected names and is read-only",
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Names of the directories in a directory; `None` if there is no such directory.
+    fn children(&mut self, base: Base<'_>, at: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        match beneath::node_at(base.handle, at)? {
+            Node::Directory => {}
+            Node::Missing => return Ok(None),
+            Node::File | Node::Other => {
+                self.trouble(base, at, "is not a directory and cannot be pinned");
+                return Ok(None);
+            }
+        }
+        let directory = beneath::open_directory(base.handle, at)?;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&directory)? {
+            let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+            if name == "." || name == ".." || beneath::node(&directory, &name)? != Node::Directory {
+                continue;
+            }
+            if names.len() == MAX_CHILDREN {
+                self.trouble(base, at, "has more directories than are protected");
+                break;
+            }
+            names.push(PathBuf::from(name));
+        }
+        Ok(Some(names))
+    }
+
+    /// A `.git` that is a file.
+    fn git_file(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
+        self.pin(base, at, true);
+        match elsewhere::follow(base.handle, base.path, at) {
+            Elsewhere::Inside(git) => {
+                // Most are beneath a `.git` that is protected anyway.
+                if !self.pins.contains_key(&base.path.join(&git)) {
+                    self.pin_above(base, &git);
+                    self.git_directory(base, &git)?;
+                }
+            }
+            Elsewhere::Outside(common) => {
+                if self.rest.repositories.contains(&common) {
+                    return Ok(());
+                }
+                let handle = std::fs::File::open(&common)?;
+                let outside = Base { handle: handle.as_fd(), path: &common };
+                self.git_directory(outside, Path::new(""))?;
+                self.rest.repositories.push(common.clone());
+            }
+            Elsewhere::Nowhere => self.trouble(
+                base,
+                at,
+                "leads to a repository that does not lead back; git does not work there",
+            ),
+        }
+        Ok(())
+    }
+}

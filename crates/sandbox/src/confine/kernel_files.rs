@@ -1,0 +1,87 @@
+//! `/proc` and `/dev` of a worker: fresh, small, and nothing in them that changes or tells of the machine.
+//! Called by `mounts`.
+
+use super::error::{ConfineError, Step};
+use super::mounts::{Empty, clone_tree, new_file_system};
+use super::sys::{self, MountAttributes};
+use super::tree::{Kind, NewRoot};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::path::Path;
+
+/// Files of `/proc` that are empty inside: memory and keys of the kernel and of other users, and a button
+/// that restarts the machine.
+const HIDDEN: &[&str] = &[
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/key-users",
+    "/proc/kmsg",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+    "/proc/vmallocinfo",
+    "/proc/slabinfo",
+    "/proc/latency_stats",
+    "/proc/acpi",
+    "/proc/scsi",
+];
+
+/// Parts of `/proc` that nobody may change.
+const READ_ONLY: &[&str] = &["/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/driver"];
+
+/// Devices that programs expect, and that tell and change nothing.
+const DEVICES: &[&str] =
+    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// Links of `/dev`, as every system has them.
+const LINKS: &[(&str, &str)] = &[
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+    ("/dev/ptmx", "pts/ptmx"),
+];
+
+/// Mounts a `/proc` of the new namespace of processes. Files there that belong to the machine can be written
+/// by user 0 even without a capability, so user 0 gets all of it read-only.
+pub(crate) fn mount_proc(root: &NewRoot, empty: &Empty, uid: u32) -> Result<(), ConfineError> {
+    let is_root = uid == 0;
+    let attributes = if is_root { MountAttributes::READ_ONLY } else { MountAttributes::WRITABLE };
+    let proc = new_file_system("proc", &[], attributes)?;
+    root.place(&proc, Path::new("/proc"), Kind::Directory)?;
+    for hidden in HIDDEN {
+        empty.cover(root, Path::new(hidden))?;
+    }
+    if is_root {
+        return Ok(());
+    }
+    for path in READ_ONLY.iter().map(Path::new) {
+        if let Some((target, _)) = root.find(path)? {
+            let copy = clone_tree(&target, "").step_on("limit", path)?;
+            sys::set_attributes(&copy, MountAttributes::READ_ONLY, true).step_on("limit", path)?;
+            root.place_on(&copy, &target, path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Mounts a `/dev` with few devices, terminals of its own and private shared memory.
+pub(crate) fn mount_dev(root: &NewRoot, store: &NewRoot) -> Result<(), ConfineError> {
+    let dev = store.make_private("dev", 0o755)?;
+    root.place(&dev, Path::new("/dev"), Kind::Directory)?;
+    for device in DEVICES.iter().map(Path::new) {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let host = openat(CWD, device, flags, Mode::empty()).step_on("open a device", device)?;
+        let tree = clone_tree(&host, "").step_on("show a device", device)?;
+        sys::set_attributes(&tree, MountAttributes::DEVICE, false).step_on("limit", device)?;
+        root.place(&tree, device, Kind::File)?;
+    }
+    for (at, to) in LINKS {
+        root.link(Path::new(at), Path::new(to))?;
+    }
+    let options = [("ptmxmode", "0666"), ("mode", "0600")];
+    let terminals = new_file_system("devpts", &options, MountAttributes::TERMINALS)?;
+    root.place(&terminals, Path::new("/dev/pts"), Kind::Directory)?;
+    let shared = store.make_private("shm", 0o1777)?;
+    root.place(&shared, Path::new("/dev/shm"), Kind::Directory)?;
+    sys::set_attributes(&dev, MountAttributes::READ_ONLY, false).step("limit /dev")
+}

@@ -1,0 +1,114 @@
+//! Landlock: which files, sockets and processes the kernel lets this process and its children reach,
+//! whatever their view of the file system is. The second layer inside namespaces, the only one for files
+//! in tier D. Called by `enter`.
+
+use super::error::{ConfineError, Step};
+use super::sys;
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// The newest version whose rights this file was written for. On an older kernel the rights that it
+/// lacks are left out; the least that is accepted is checked when the tier is chosen.
+const KNOWN: ABI = ABI::V9;
+
+/// What may be done with a file, or with everything beneath a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileRights {
+    /// Read, list and run programs.
+    Read,
+    /// Everything.
+    Write,
+    /// List this directory; no more. For directories that lead to others.
+    List,
+}
+
+impl FileRights {
+    fn bits(self) -> BitFlags<AccessFs> {
+        match self {
+            Self::Read => AccessFs::from_read(KNOWN),
+            Self::Write => AccessFs::from_all(KNOWN),
+            Self::List => AccessFs::ReadDir.into(),
+        }
+    }
+}
+
+/// A file or directory and what may be done with it.
+#[derive(Debug)]
+pub struct FileRule {
+    /// Held open, so that no name can be swapped between the check and the rule.
+    pub what: OwnedFd,
+    /// What may be done.
+    pub rights: FileRights,
+}
+
+impl FileRule {
+    /// Opens `path` without following a link in its last name. `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The system refuses for another reason.
+    pub fn open(path: &Path, rights: FileRights) -> Result<Option<Self>, ConfineError> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+            Ok(what) => Ok(Some(Self { what, rights })),
+            Err(errno) if sys::is_missing(errno) => Ok(None),
+            Err(errno) => Err(errno).step_on("open for a Landlock rule", path),
+        }
+    }
+}
+
+/// Everything that the kernel shall enforce.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// Files; what no rule names cannot be opened.
+    pub(crate) files: Vec<FileRule>,
+    /// True to forbid TCP altogether. Inside a network namespace of its own a worker keeps its loopback.
+    pub(crate) forbid_tcp: bool,
+}
+
+/// Applies the rules to this thread and its children, for good, together with both scopes: no signals to,
+/// and no abstract sockets of, processes outside. Sets `no_new_privs`.
+pub(crate) fn apply(rules: Rules) -> Result<(), ConfineError> {
+    let status = restrict(rules).step("restrict by Landlock")?;
+    match status {
+        RulesetStatus::NotEnforced => {
+            Err(ConfineError::new("restrict by Landlock", "the kernel does not enforce it"))
+        }
+        RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
+    }
+}
+
+fn restrict(rules: Rules) -> Result<RulesetStatus, std::io::Error> {
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))
+        .and_then(|ruleset| ruleset.scope(Scope::from_all(KNOWN)))
+        .map_err(std::io::Error::other)?;
+    if rules.forbid_tcp {
+        ruleset =
+            ruleset.handle_access(AccessNet::from_all(KNOWN)).map_err(std::io::Error::other)?;
+    }
+    let mut created = ruleset.create().map_err(std::io::Error::other)?;
+    for rule in rules.files {
+        created = add(created, &rule)?;
+    }
+    Ok(created.restrict_self().map_err(std::io::Error::other)?.ruleset)
+}
+
+fn add(created: RulesetCreated, rule: &FileRule) -> Result<RulesetCreated, std::io::Error> {
+    let mode = fstat(&rule.what)?.st_mode;
+    let bits = if FileType::from_raw_mode(mode) == FileType::Directory {
+        rule.rights.bits()
+    } else {
+        // The kernel refuses rights that make no sense for a file.
+        rule.rights.bits() & AccessFs::from_file(KNOWN)
+    };
+    if bits.is_empty() {
+        return Ok(created);
+    }
+    created.add_rule(PathBeneath::new(rule.what.as_fd(), bits)).map_err(std::io::Error::other)
+}

@@ -1,0 +1,234 @@
+//! Carrying out a plan: a fresh tree, put together from handles, becomes the root. Called by `enter` in
+//! process 1 of new namespaces, which alone may mount there.
+//!
+//! Every source is opened before the first change, without following links, and every target is opened
+//! beneath the new root, so that no name is looked up twice.
+
+use super::error::{ConfineError, Step};
+use super::kernel_files;
+use super::layer;
+use super::plan::{Mount, Pin, Plan};
+use super::sys::{self, MountAttributes};
+use super::tree::{Kind, NewRoot};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change,
+    open_tree, unmount,
+};
+use rustix::process::{chdir, fchdir, pivot_root};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// Most bytes that a worker can hold in its private directories and layers. They are memory.
+const PRIVATE_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+
+/// Most files in them.
+const PRIVATE_FILES: u64 = 400_000;
+
+/// Bounds of the root itself, which holds directories and links only.
+const ROOT_BYTES: &str = "16m";
+const ROOT_FILES: u64 = 20_000;
+
+/// Device and inode of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DirectoryId {
+    device: u64,
+    inode: u64,
+}
+
+impl DirectoryId {
+    /// Reads it from an open directory.
+    pub(crate) fn of(directory: impl AsFd) -> io::Result<Self> {
+        let stat = fstat(directory)?;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+    }
+}
+
+/// A source that waits for its place.
+struct Source<'p> {
+    at: &'p Path,
+    tree: OwnedFd,
+    kind: Kind,
+}
+
+/// Builds the plan's tree and makes it the root; the working directory is the workspace afterwards. Before, it
+/// must be the workspace as `expected` identifies it: the one directory that follows a process into a new
+/// mount namespace without being looked up again.
+pub(crate) fn build(plan: &Plan, expected: DirectoryId) -> Result<(), ConfineError> {
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", flags).step("make mounts private")?;
+    let sources = open_sources(plan, expected)?;
+    // Private files cover the old workspace, whose tree is held already: a place that is certain to exist.
+    // They leave with the old root; what is bound from them stays.
+    let store = NewRoot::attach(tmpfs(&PRIVATE_BYTES.to_string(), PRIVATE_FILES)?, CWD, ".")?;
+    let root = NewRoot::attach_beneath(&store, tmpfs(ROOT_BYTES, ROOT_FILES)?, "root")?;
+    let mut sources = sources.into_iter().peekable();
+    // The fixed parts of the kernel come first: what a plan mounts may lie beneath them.
+    let empty = Empty::make(&store)?;
+    kernel_files::mount_proc(&root, &empty, plan.uid)?;
+    kernel_files::mount_dev(&root, &store)?;
+    for (number, (at, mount)) in plan.mounts.iter().enumerate() {
+        match mount {
+            Mount::Bind { .. } | Mount::Workspace { .. } => {
+                if let Some(source) = sources.next_if(|source| source.at == at) {
+                    root.place(&source.tree, at, source.kind)?;
+                }
+            }
+            Mount::Private { mode } => {
+                let directory = store.make_private(&format!("{number}"), *mode)?;
+                root.place(&directory, at, Kind::Directory)?;
+            }
+            Mount::Layer { from } => layer::mount(&root, &store, from, at, number)?,
+            Mount::Link { to } => root.link(at, to)?,
+            Mount::File { content } => root.file(at, content)?,
+            Mount::Empty => empty.cover(&root, at)?,
+        }
+    }
+    for pin in &plan.pins {
+        pin_down(&root, pin)?;
+    }
+    enter(root, &plan.workspace)
+}
+
+fn open_sources<'p>(
+    plan: &'p Plan,
+    expected: DirectoryId,
+) -> Result<Vec<Source<'p>>, ConfineError> {
+    let mut sources = Vec::new();
+    for (at, mount) in &plan.mounts {
+        let (tree, kind, writable) = match mount {
+            Mount::Workspace { writable } => {
+                let tree = clone_tree(CWD, ".").step_on("take the workspace", at)?;
+                let found = DirectoryId::of(&tree).step_on("look at the workspace", at)?;
+                if found != expected {
+                    return Err(ConfineError::new(
+                        "take the workspace",
+                        "it was replaced meanwhile",
+                    ));
+                }
+                (tree, Kind::Directory, *writable)
+            }
+            Mount::Bind { from, writable, is_directory, required } => {
+                let kind = if *is_directory { Kind::Directory } else { Kind::File };
+                match open_source(from, kind).and_then(|source| clone_tree(&source, "")) {
+                    Ok(tree) => (tree, kind, *writable),
+                    Err(errno) if !*required && may_be_left_out(errno) => continue,
+                    Err(errno) => return Err(errno).step_on("open what is to be shown", from),
+                }
+            }
+            _ => continue,
+        };
+        let attributes =
+            if writable { MountAttributes::WRITABLE } else { MountAttributes::READ_ONLY };
+        sys::set_attributes(&tree, attributes, true).step_on("limit a mount", at)?;
+        sources.push(Source { at, tree, kind });
+    }
+    Ok(sources)
+}
+
+/// What is shown for convenience and not to be had for this user is absent.
+fn may_be_left_out(errno: Errno) -> bool {
+    sys::is_missing(errno) || matches!(errno, Errno::ACCESS | Errno::PERM | Errno::LOOP)
+}
+
+/// Opens a path that has no links: one on it means that somebody swapped a directory.
+fn open_source(path: &Path, kind: Kind) -> Result<OwnedFd, Errno> {
+    let mut flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    if kind == Kind::Directory {
+        flags |= OFlags::DIRECTORY;
+    }
+    openat2(
+        CWD,
+        path,
+        flags,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+}
+
+/// A detached copy of the mounts at a directory or file and beneath it.
+pub(crate) fn clone_tree(at: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(at, path, flags)
+}
+
+/// A new file system in memory.
+fn tmpfs(size: &str, files: u64) -> Result<OwnedFd, ConfineError> {
+    let options = [("size", size), ("nr_inodes", &files.to_string()), ("mode", "0755")];
+    new_file_system("tmpfs", &options, MountAttributes::WRITABLE)
+}
+
+/// A new, detached mount of a file system that needs no device. An option without a value is a flag.
+pub(crate) fn new_file_system(
+    name: &'static str,
+    options: &[(&str, &str)],
+    attributes: MountAttributes,
+) -> Result<OwnedFd, ConfineError> {
+    let step = "make a file system";
+    let path = Path::new(name);
+    let context = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC).step_on(step, path)?;
+    for (key, value) in options {
+        let set = if value.is_empty() {
+            fsconfig_set_flag(&context, *key)
+        } else {
+            fsconfig_set_string(&context, *key, *value)
+        };
+        set.step_on("configure a file system", path)?;
+    }
+    fsconfig_create(&context).step_on(step, path)?;
+    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
+    let mount = mount.step_on("mount a file system", path)?;
+    sys::set_attributes(&mount, attributes, false).step_on("limit a mount", path)?;
+    Ok(mount)
+}
+
+/// An empty file and an empty directory to put over others.
+pub(crate) struct Empty {
+    file: OwnedFd,
+    directory: OwnedFd,
+}
+
+impl Empty {
+    fn make(store: &NewRoot) -> Result<Self, ConfineError> {
+        let file = store.make(Path::new("empty.f"), Kind::File)?;
+        let directory = store.make(Path::new("empty.d"), Kind::Directory)?;
+        Ok(Self { file, directory })
+    }
+
+    /// Covers what is at `at`; nothing if there is nothing.
+    pub(crate) fn cover(&self, root: &NewRoot, at: &Path) -> Result<(), ConfineError> {
+        let Some((target, kind)) = root.find(at)? else { return Ok(()) };
+        let what = if kind == Kind::Directory { &self.directory } else { &self.file };
+        let copy = clone_tree(what, "").step_on("hide", at)?;
+        sys::set_attributes(&copy, MountAttributes::MASK, false).step_on("hide", at)?;
+        root.place_on(&copy, &target, at)
+    }
+}
+
+fn pin_down(root: &NewRoot, pin: &Pin) -> Result<(), ConfineError> {
+    let target = root.open_exactly(&pin.at)?;
+    let copy = clone_tree(&target, "").step_on("pin", &pin.at)?;
+    if pin.read_only {
+        sys::set_attributes(&copy, MountAttributes::READ_ONLY, true).step_on("pin", &pin.at)?;
+    }
+    root.place_on(&copy, &target, &pin.at)
+}
+
+/// Makes the new tree the root and lets go of the old one.
+fn enter(root: NewRoot, workspace: &Path) -> Result<(), ConfineError> {
+    fchdir(root.handle()).step("enter the new root")?;
+    // The old root comes to lie upon the new one, and is taken away from there.
+    pivot_root(".", ".").step("change the root")?;
+    unmount(".", UnmountFlags::DETACH).step("leave the old root")?;
+    let read_only = MountAttributes::READ_ONLY;
+    sys::set_attributes(root.handle(), read_only, false).step("make the root read-only")?;
+    drop(root);
+    chdir("/").step("enter the new root")?;
+    chdir(workspace).step_on("enter the workspace", workspace)
+}

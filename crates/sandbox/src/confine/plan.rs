@@ -1,0 +1,309 @@
+//! The plan of a worker's file system: from the policy and the facts to a list of mounts, in order. Pure, so
+//! that what is shown and what is not can be tested without any rights. Carried out by `mounts`.
+//!
+//! Nothing of the host is shown unless a line here says so.
+
+use super::facts::{Facts, Places, SystemDirectory};
+use super::git;
+use super::limits::Limits;
+use quackd_protocol::policy::{Policy, Profile};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Most layers for package caches: each is a file system of its own.
+const MAX_CACHES: usize = 16;
+
+/// What is mounted or made at one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mount {
+    /// What is there on the host, found at `from`, with everything beneath it.
+    Bind {
+        /// Path on the host, without links.
+        from: PathBuf,
+        /// False to forbid every change.
+        writable: bool,
+        /// True for a directory.
+        is_directory: bool,
+        /// False to leave it out if it is gone meanwhile.
+        required: bool,
+    },
+    /// The workspace, from a held directory.
+    Workspace {
+        /// False to forbid every change.
+        writable: bool,
+    },
+    /// An empty directory of the worker's own.
+    Private {
+        /// Permission bits.
+        mode: u32,
+    },
+    /// The host's directory with a private layer for changes. Read-only where the kernel has no layers.
+    Layer {
+        /// Path on the host.
+        from: PathBuf,
+    },
+    /// A symbolic link.
+    Link {
+        /// Where it leads.
+        to: PathBuf,
+    },
+    /// A small file of the worker's own.
+    File {
+        /// What is in it.
+        content: String,
+    },
+    /// Something empty and read-only in the place of whatever is there, if anything is.
+    Empty,
+}
+
+/// A path that is mounted upon itself after all else, so that it cannot be renamed, replaced or removed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pin {
+    /// Path inside, which is that on the host.
+    pub at: PathBuf,
+    /// True to forbid changes too.
+    pub read_only: bool,
+}
+
+/// How a worker's world is built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// What is mounted where; a directory comes before what is beneath it.
+    pub mounts: BTreeMap<PathBuf, Mount>,
+    /// What is pinned, in this order.
+    pub pins: Vec<Pin>,
+    /// Where the worker starts, and its workspace.
+    pub workspace: PathBuf,
+    /// The home inside, for the environment of commands.
+    pub home: PathBuf,
+    /// True if the machine's network stays.
+    pub network: bool,
+    /// Limits of processes and files; none at first.
+    pub limits: Limits,
+    /// The user's number, inside as outside.
+    pub uid: u32,
+    /// The user's group, inside as outside.
+    pub gid: u32,
+}
+
+/// Why there is no plan, as a sentence for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The profile confines nothing.
+    #[error("full-access has no confinement to plan")]
+    FullAccess,
+    /// The workspace would show what must be hidden.
+    #[error("the workspace {workspace} {reason}; choose a directory beneath it, or full-access")]
+    Workspace {
+        /// The workspace.
+        workspace: String,
+        /// What is wrong, to be read after it.
+        reason: &'static str,
+    },
+}
+
+impl Plan {
+    /// Plans the world of one worker.
+    ///
+    /// # Errors
+    /// The policy does not confine, or the workspace is the root, the home or above it, a directory of
+    /// the system, or holds the daemon's state.
+    pub fn new(policy: &Policy, facts: &Facts) -> Result<Self, PlanError> {
+        if policy.profile == Profile::FullAccess {
+            return Err(PlanError::FullAccess);
+        }
+        check_workspace(&facts.places, &policy.hidden)?;
+        let mut plan = Self {
+            mounts: BTreeMap::new(),
+            pins: Vec::new(),
+            workspace: facts.places.workspace.clone(),
+            home: home_inside(&facts.places.home),
+            network: policy.network,
+            limits: Limits::default(),
+            uid: facts.uid,
+            gid: facts.gid,
+        };
+        plan.add_system(facts);
+        plan.add_home(facts);
+        plan.add_session(policy, &facts.places);
+        plan.hide(policy, facts);
+        Ok(plan)
+    }
+
+    /// Adds what protects the workspace's repositories: their pins, and those that lie elsewhere. A pin in
+    /// what is hidden or not shown is left out.
+    pub fn protect(&mut self, protection: &git::Protection) {
+        for repository in &protection.repositories {
+            let mount = Mount::Bind {
+                from: repository.clone(),
+                writable: true,
+                is_directory: true,
+                required: true,
+            };
+            self.mounts.entry(repository.clone()).or_insert(mount);
+        }
+        let pins = protection.pins.iter().filter(|pin| self.shows(&pin.at)).cloned().collect();
+        self.pins = pins;
+    }
+
+    /// Directories that may be written, for the second layer.
+    pub fn writable(&self) -> impl Iterator<Item = &Path> {
+        self.mounts.iter().filter(|(_, mount)| mount.is_writable()).map(|(at, _)| at.as_path())
+    }
+
+    /// True if something is mounted at `path` itself or above it that shows what is there on the host.
+    #[must_use]
+    pub fn shows(&self, path: &Path) -> bool {
+        let nearest = path.ancestors().find_map(|ancestor| self.mounts.get(ancestor));
+        nearest.is_some_and(Mount::is_of_the_host)
+    }
+
+    fn add(&mut self, at: impl Into<PathBuf>, mount: Mount) {
+        self.mounts.insert(at.into(), mount);
+    }
+
+    fn add_system(&mut self, facts: &Facts) {
+        for one in &facts.system {
+            match one {
+                SystemDirectory::Directory(path) => self.add(path, shown(path)),
+                SystemDirectory::Link { at, to } => self.add(at, Mount::Link { to: to.clone() }),
+            }
+        }
+        for (at, mode) in [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/run", 0o755)] {
+            self.add(at, Mount::Private { mode });
+        }
+        self.add("/var/run", Mount::Link { to: "/run".into() });
+        self.add("/var/lock", Mount::Link { to: "/run/lock".into() });
+        self.add("/run/lock", Mount::Private { mode: 0o1777 });
+        let cpus = "/sys/devices/system/cpu";
+        self.add(
+            cpus,
+            Mount::Bind { from: cpus.into(), writable: false, is_directory: true, required: false },
+        );
+        if let Some(resolver) = facts.resolver.as_ref().filter(|_| self.network) {
+            self.add(resolver, file(resolver));
+        }
+    }
+
+    fn add_home(&mut self, facts: &Facts) {
+        let home = self.home.clone();
+        self.add(&home, Mount::Private { mode: 0o700 });
+        for one in &facts.shown {
+            let mount = Mount::Bind {
+                from: one.from.clone(),
+                writable: false,
+                is_directory: one.is_directory,
+                required: false,
+            };
+            self.add(&one.at, mount);
+        }
+        for cache in facts.caches.iter().take(MAX_CACHES) {
+            self.add(cache, Mount::Layer { from: cache.clone() });
+        }
+        if let Some(content) = facts.identity.to_config() {
+            self.add(home.join(".gitconfig"), Mount::File { content });
+        }
+    }
+
+    fn add_session(&mut self, policy: &Policy, places: &Places) {
+        let writable = policy.may_write();
+        for root in &policy.writable_roots {
+            let mount =
+                Mount::Bind { from: root.clone(), writable, is_directory: true, required: true };
+            self.add(root, mount);
+        }
+        self.add(&places.workspace, Mount::Workspace { writable });
+        let run_dir = Mount::Bind {
+            from: places.run_dir.clone(),
+            writable: true,
+            is_directory: true,
+            required: true,
+        };
+        self.add(&places.run_dir, run_dir);
+    }
+
+    /// Last, so that it covers what the others show.
+    fn hide(&mut self, policy: &Policy, facts: &Facts) {
+        let state = std::iter::once(&facts.places.state_dir);
+        for path in state.chain(&facts.secrets).chain(&policy.hidden) {
+            if !self.shows(path) {
+                continue;
+            }
+            let holds_others = self.mounts.keys().any(|at| at != path && at.starts_with(path));
+            let mount = if holds_others { Mount::Private { mode: 0o700 } } else { Mount::Empty };
+            self.add(path, mount);
+        }
+    }
+}
+
+impl Mount {
+    fn is_writable(&self) -> bool {
+        match self {
+            Self::Bind { writable, .. } | Self::Workspace { writable } => *writable,
+            Self::Private { .. } | Self::Layer { .. } => true,
+            Self::Link { .. } | Self::File { .. } | Self::Empty => false,
+        }
+    }
+
+    fn is_of_the_host(&self) -> bool {
+        matches!(self, Self::Bind { .. } | Self::Workspace { .. } | Self::Layer { .. })
+    }
+}
+
+fn shown(path: &Path) -> Mount {
+    let from = path.to_path_buf();
+    Mount::Bind { from, writable: false, is_directory: true, required: true }
+}
+
+fn file(path: &Path) -> Mount {
+    let from = path.to_path_buf();
+    Mount::Bind { from, writable: false, is_directory: false, required: false }
+}
+
+/// A home that is the root of the file system, as services have it, cannot be a directory of its own.
+fn home_inside(home: &Path) -> PathBuf {
+    if home.parent().is_some() { home.to_path_buf() } else { PathBuf::from("/tmp/home") }
+}
+
+fn check_workspace(places: &Places, hidden: &[PathBuf]) -> Result<(), PlanError> {
+    let Places { workspace, run_dir, state_dir, home } = places;
+    let refuse = |reason| {
+        let workspace = workspace.display().to_string();
+        Err(PlanError::Workspace { workspace, reason })
+    };
+    if workspace.parent().is_none() {
+        return refuse("is the root of the file system");
+    }
+    if home == workspace {
+        return refuse("is the home directory, which holds keys");
+    }
+    if home.starts_with(workspace) {
+        return refuse("is above the home directory, which holds keys");
+    }
+    if state_dir.starts_with(workspace) || run_dir.starts_with(workspace) {
+        return refuse("holds the daemon's own files");
+    }
+    if workspace.starts_with(state_dir) {
+        return refuse("lies in the daemon's own directory");
+    }
+    if hidden.iter().any(|hidden| workspace.starts_with(hidden)) {
+        return refuse("is hidden by the policy");
+    }
+    let kernel = ["/proc", "/sys", "/dev", "/run/user"];
+    if kernel
+        .iter()
+        .any(|place| workspace.starts_with(place) || Path::new(place).starts_with(workspace))
+    {
+        return refuse("belongs to the system");
+    }
+    let system =
+        ["/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/var", "/home", "/tmp"];
+    if system.iter().any(|place| Path::new(place) == workspace) {
+        return refuse("belongs to the system");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

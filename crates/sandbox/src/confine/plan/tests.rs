@@ -1,0 +1,175 @@
+//! What a plan shows and what not, without any rights.
+
+use super::super::facts::Shown;
+use super::*;
+
+fn facts() -> Facts {
+    Facts {
+        places: Places {
+            workspace: "/home/u/work/ws".into(),
+            run_dir: "/home/u/.local/state/quackd/run/s1".into(),
+            state_dir: "/home/u/.local/state/quackd".into(),
+            home: "/home/u".into(),
+        },
+        uid: 1000,
+        gid: 1000,
+        system: vec![
+            SystemDirectory::Directory("/usr".into()),
+            SystemDirectory::Directory("/etc".into()),
+            SystemDirectory::Directory("/opt".into()),
+            SystemDirectory::Link { at: "/bin".into(), to: "usr/bin".into() },
+        ],
+        secrets: vec!["/etc/shadow".into(), "/home/u/.pyenv/.npmrc".into()],
+        shown: vec![Shown {
+            at: "/home/u/.pyenv".into(),
+            from: "/home/u/.pyenv".into(),
+            is_directory: true,
+        }],
+        caches: vec!["/home/u/.cargo/registry".into()],
+        resolver: Some("/run/systemd/resolve/stub-resolv.conf".into()),
+        identity: git::Identity { name: Some("n".into()), email: None },
+    }
+}
+
+fn plan(policy: &Policy) -> Plan {
+    Plan::new(policy, &facts()).unwrap()
+}
+
+fn mount<'p>(plan: &'p Plan, at: &str) -> Option<&'p Mount> {
+    plan.mounts.get(Path::new(at))
+}
+
+#[test]
+fn only_what_is_named_is_shown() {
+    let plan = plan(&Policy::default());
+    for shown in ["/usr/bin/env", "/etc/passwd", "/home/u/work/ws/x", "/home/u/.pyenv/shims"] {
+        assert!(plan.shows(Path::new(shown)), "{shown}");
+    }
+    for hidden in [
+        "/etc/shadow",
+        "/home/u/.ssh/id",
+        "/home/u/work/other",
+        "/home/u/.pyenv/.npmrc",
+        "/home/u/.local/state/quackd/run/s2",
+        "/var/lib",
+        "/run/user/1000/bus",
+        "/root",
+        "/tmp/x",
+        "/",
+    ] {
+        assert!(!plan.shows(Path::new(hidden)), "{hidden}");
+    }
+    assert_eq!(mount(&plan, "/etc/shadow"), Some(&Mount::Empty));
+    assert_eq!(mount(&plan, "/bin"), Some(&Mount::Link { to: "usr/bin".into() }));
+    let config = Mount::File { content: "[user]\n\tname = \"n\"\n".into() };
+    assert_eq!(mount(&plan, "/home/u/.gitconfig"), Some(&config));
+}
+
+#[test]
+fn a_directory_comes_before_what_is_in_it() {
+    let plan = plan(&Policy::default());
+    let order: Vec<_> = plan.mounts.keys().collect();
+    for (place, at) in order.iter().enumerate() {
+        assert!(!order[..place].iter().any(|before| before.starts_with(at)), "{at:?}");
+    }
+}
+
+#[test]
+fn read_only_leaves_nothing_of_the_user_writable() {
+    let policy = Policy {
+        profile: Profile::ReadOnly,
+        writable_roots: vec!["/srv/data".into()],
+        ..Policy::default()
+    };
+    let plan = plan(&policy);
+    let writable: Vec<_> = plan.writable().filter(|at| plan.mounts[*at].is_of_the_host()).collect();
+    assert_eq!(
+        writable,
+        [
+            // Changes of a cache go to its private layer.
+            Path::new("/home/u/.cargo/registry"),
+            Path::new("/home/u/.local/state/quackd/run/s1"),
+        ]
+    );
+}
+
+#[test]
+fn the_network_brings_the_names_of_the_resolver() {
+    let resolver = "/run/systemd/resolve/stub-resolv.conf";
+    assert_eq!(mount(&plan(&Policy::default()), resolver), None);
+    let on = plan(&Policy { network: true, ..Policy::default() });
+    assert!(on.network && mount(&on, resolver).is_some());
+}
+
+#[test]
+fn what_is_hidden_covers_what_is_shown_and_keeps_what_is_beneath() {
+    let mut facts = facts();
+    facts.places.state_dir = "/opt/quackd".into();
+    facts.places.run_dir = "/opt/quackd/run/s1".into();
+    let policy = Policy {
+        hidden: vec!["/home/u/work/ws/.env".into(), "/home/u/absent".into()],
+        ..Policy::default()
+    };
+    let plan = Plan::new(&policy, &facts).unwrap();
+    assert_eq!(mount(&plan, "/opt/quackd"), Some(&Mount::Private { mode: 0o700 }));
+    assert!(
+        plan.shows(Path::new("/opt/quackd/run/s1/x")) && !plan.shows(Path::new("/opt/quackd/x"))
+    );
+    assert_eq!(mount(&plan, "/home/u/work/ws/.env"), Some(&Mount::Empty));
+    assert_eq!(mount(&plan, "/home/u/absent"), None);
+}
+
+#[test]
+fn pins_in_what_is_hidden_are_left_out() {
+    let policy = Policy { hidden: vec!["/home/u/work/ws/private".into()], ..Policy::default() };
+    let mut plan = plan(&policy);
+    let pin = |at: &str| Pin { at: at.into(), read_only: true };
+    let protection = git::Protection {
+        pins: vec![pin("/home/u/work/ws/.git/config"), pin("/home/u/work/ws/private/.git/config")],
+        repositories: vec!["/home/u/work/main/.git".into()],
+        troubles: Vec::new(),
+    };
+    plan.protect(&protection);
+    assert_eq!(plan.pins, [pin("/home/u/work/ws/.git/config")]);
+    assert!(plan.shows(Path::new("/home/u/work/main/.git/HEAD")));
+    assert!(!plan.shows(Path::new("/home/u/work/main/secret")));
+}
+
+#[test]
+fn places_that_hold_too_much_are_no_workspaces() {
+    let refused = [
+        "/",
+        "/home",
+        "/home/u",
+        "/home/u/.local",
+        "/home/u/.local/state/quackd",
+        "/home/u/.local/state/quackd/run/s1",
+        "/proc/1",
+        "/usr",
+        "/etc",
+        "/tmp",
+        "/run",
+        "/sys/x",
+    ];
+    for workspace in refused {
+        let mut facts = facts();
+        facts.places.workspace = workspace.into();
+        let refused = Plan::new(&Policy::default(), &facts);
+        assert!(matches!(refused, Err(PlanError::Workspace { .. })), "{workspace}");
+    }
+    for workspace in ["/srv/ws", "/tmp/x", "/opt/x", "/usr/src/x", "/home/u/a", "/home/v"] {
+        let mut facts = facts();
+        facts.places.workspace = workspace.into();
+        assert!(Plan::new(&Policy::default(), &facts).is_ok(), "{workspace}");
+    }
+    let full = Policy { profile: Profile::FullAccess, ..Policy::default() };
+    assert_eq!(Plan::new(&full, &facts()), Err(PlanError::FullAccess));
+}
+
+#[test]
+fn a_workspace_that_is_hidden_is_refused() {
+    for hidden in ["/home/u/work/ws", "/home/u/work"] {
+        let policy = Policy { hidden: vec![hidden.into()], ..Policy::default() };
+        assert!(Plan::new(&policy, &facts()).is_err(), "{hidden}");
+    }
+}

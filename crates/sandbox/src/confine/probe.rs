@@ -1,0 +1,93 @@
+//! What works on this system for this user, found by trying it in a process that ends at once. Called by
+//! `doctor` and by stage 0, while the process has one thread.
+
+use super::error::{ConfineError, Step};
+use super::mounts::new_file_system;
+use super::spawn;
+use super::sys::{self, MountAttributes};
+use super::tier::Probe;
+use nix::libc;
+use rustix::fs::CWD;
+use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+
+/// Longest text that the trying process sends, in bytes.
+const MAX_TEXT: u64 = 1024;
+
+/// What it sends if all went well: with and without layers for caches.
+const WITH_LAYERS: &str = "1";
+const WITHOUT_LAYERS: &str = "0";
+
+/// The version of Landlock that the kernel has, 0 without.
+#[must_use]
+pub fn landlock_version() -> i32 {
+    sys::landlock_version()
+}
+
+/// Tries what can be tried.
+///
+/// # Errors
+/// This process has several threads, or cannot start another one.
+pub fn probe_blocking() -> Result<Probe, ConfineError> {
+    sys::require_single_thread().step("probe")?;
+    let uid = rustix::process::geteuid();
+    let mut probe = Probe {
+        landlock_abi: sys::landlock_version(),
+        seccomp: sys::has_seccomp_filters(),
+        is_root: uid.is_root(),
+        ..Probe::default()
+    };
+    match try_namespaces(uid.as_raw(), rustix::process::getegid().as_raw()) {
+        Ok(text) if text == WITH_LAYERS => probe.overlay = true,
+        Ok(text) if text == WITHOUT_LAYERS => {}
+        Ok(text) => probe.namespaces_fail = Some(text),
+        Err(error) => probe.namespaces_fail = Some(error.to_string()),
+    }
+    Ok(probe)
+}
+
+fn try_namespaces(uid: u32, gid: u32) -> Result<String, ConfineError> {
+    let (from_child, to_parent) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
+    match sys::clone_into(spawn::namespaces(false)).step("make namespaces")? {
+        Some(child) => {
+            drop(to_parent);
+            let text = read_text(from_child);
+            // The only child that this function has made; others keep theirs.
+            let _status = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(child), None);
+            text
+        }
+        None => {
+            let text = match try_inside(uid, gid) {
+                Ok(true) => WITH_LAYERS.to_owned(),
+                Ok(false) => WITHOUT_LAYERS.to_owned(),
+                Err(error) => error.to_string(),
+            };
+            let _written = rustix::io::write(&to_parent, text.as_bytes());
+            sys::end_process(libc::EXIT_SUCCESS)
+        }
+    }
+}
+
+fn read_text(from: OwnedFd) -> Result<String, ConfineError> {
+    let mut text = String::new();
+    let read = std::fs::File::from(from).take(MAX_TEXT).read_to_string(&mut text);
+    read.step("read the result")?;
+    if text.is_empty() {
+        return Err(ConfineError::new("try namespaces", "the process that tried was killed"));
+    }
+    Ok(text)
+}
+
+/// True if layers work too.
+fn try_inside(uid: u32, gid: u32) -> Result<bool, ConfineError> {
+    spawn::map_identity(uid, gid)?;
+    super::loopback::bring_up()?;
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", flags).step("make mounts private")?;
+    // Refused where the host's own /proc is covered in part, as in some containers.
+    let _proc = new_file_system("proc", &[], MountAttributes::READ_ONLY)?;
+    let _usr = super::mounts::clone_tree(CWD, "/usr").step("copy a mount")?;
+    Ok(super::layer::works())
+}

@@ -1,0 +1,299 @@
+//! The filter of system calls: what a worker and its commands never need and what has let processes out
+//! of sandboxes before. Everything else is allowed. Built and applied by `enter` before threads exist.
+//!
+//! Forbidden calls fail with EPERM, as if the user lacked the right; `clone3` and the calls of the x32
+//! machine fail with ENOSYS, so that programs fall back (a filter cannot look into `clone3`'s flags);
+//! calls of another machine (32-bit ones) end the process.
+
+use super::error::{ConfineError, Step};
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, sock_filter,
+};
+use std::collections::BTreeMap;
+use std::io;
+
+/// What the filter does about sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sockets {
+    /// Unix, Internet and routing sockets: where they lead is decided by a network namespace and by what
+    /// is mounted.
+    Usual,
+    /// Neither Internet nor Unix sockets; pairs of connected Unix sockets stay. For tier D with the
+    /// network off: nothing but this filter stands between a command and the user's sockets.
+    PairsOnly,
+    /// Internet and routing sockets and pairs of Unix ones. For tier D with the network on.
+    Internet,
+}
+
+/// Numbers from here on belong to the x32 machine.
+const X32: u32 = 0x4000_0000;
+
+/// Values of `personality` that change nothing but names: Linux, with the machine's 32-bit name, with an old
+/// kernel version (`UNAME26`), both; and the question what is in force.
+const PERSONALITIES: [u64; 5] = [0, 8, 0x20000, 0x20008, 0xffff_ffff];
+
+/// System calls that no libc crate names yet.
+const OPEN_TREE_ATTR: i64 = 467;
+const FCHMODAT2: i64 = 452;
+const SETXATTRAT: i64 = 463;
+const REMOVEXATTRAT: i64 = 466;
+const FILE_SETATTR: i64 = 469;
+
+/// Forbidden whatever their arguments are. All machines.
+const FORBIDDEN: &[i64] = &[
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    // Keys of the user.
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    // Wide interfaces of the kernel.
+    libc::SYS_userfaultfd,
+    libc::SYS_perf_event_open,
+    libc::SYS_bpf,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Namespaces and mounts.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    // The machine.
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_reboot,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_syslog,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_nfsservctl,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    // Placement of memory.
+    libc::SYS_mbind,
+    libc::SYS_set_mempolicy,
+    libc::SYS_set_mempolicy_home_node,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+];
+
+#[cfg(target_arch = "x86_64")]
+const FORBIDDEN_HERE: &[i64] = &[
+    libc::SYS_kexec_file_load,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_uselib,
+    libc::SYS__sysctl,
+];
+
+#[cfg(not(target_arch = "x86_64"))]
+const FORBIDDEN_HERE: &[i64] = &[];
+
+/// Kinds of namespaces that `clone` could make.
+const NEW_NAMESPACES: [libc::c_int; 7] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+];
+
+/// Requests that type into, or change the discipline of, a terminal: injection into the user's shell.
+const TERMINAL_REQUESTS: [u64; 3] = [0x5412, 0x541C, 0x5423];
+
+/// The whole filter for this machine.
+pub(crate) fn build(sockets: Sockets) -> Result<BpfProgram, ConfineError> {
+    let rules = rules(sockets).step("build the system call filter")?;
+    let compiled = target()
+        .and_then(|target| {
+            let forbidden = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+            SeccompFilter::new(rules, SeccompAction::Allow, forbidden, target)
+        })
+        .and_then(BpfProgram::try_from)
+        .map_err(io::Error::other)
+        .step("build the system call filter")?;
+    let mut program = prefix();
+    program.extend(compiled);
+    Ok(program)
+}
+
+/// Calls that change what a file is besides its content, which Landlock does not decide. All machines.
+const ATTRIBUTES: &[i64] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+];
+
+#[cfg(target_arch = "x86_64")]
+const ATTRIBUTES_HERE: &[i64] = &[
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+];
+
+#[cfg(not(target_arch = "x86_64"))]
+const ATTRIBUTES_HERE: &[i64] = &[];
+
+/// A filter that keeps a command from changing the attributes of files.
+pub(crate) fn build_for_attributes() -> Result<BpfProgram, ConfineError> {
+    let forbidden = ATTRIBUTES.iter().chain(ATTRIBUTES_HERE);
+    let rules: Rules = forbidden.map(|number| (*number, Vec::new())).collect();
+    target()
+        .and_then(|target| {
+            let forbidden = SeccompAction::Errno(libc::EROFS.unsigned_abs());
+            SeccompFilter::new(rules, SeccompAction::Allow, forbidden, target)
+        })
+        .and_then(BpfProgram::try_from)
+        .map_err(io::Error::other)
+        .step("build the system call filter")
+}
+
+/// Applies a filter to this thread and its children, for good.
+pub(crate) fn apply(program: &BpfProgram) -> Result<(), ConfineError> {
+    let applied = seccompiler::apply_filter(program);
+    applied.map_err(io::Error::other).step("filter system calls")
+}
+
+fn target() -> Result<TargetArch, seccompiler::BackendError> {
+    TargetArch::try_from(std::env::consts::ARCH)
+}
+
+/// ENOSYS for `clone3` and for x32. Stands before the check of the machine, which the compiled part
+/// begins with: for a foreign machine's call it can only refuse more.
+fn prefix() -> BpfProgram {
+    let load_number = sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
+    let is_x32 = sock_filter { code: 0x35, jt: 1, jf: 0, k: X32 };
+    let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or(X32);
+    let is_not_clone3 = sock_filter { code: 0x15, jt: 0, jf: 1, k: clone3 };
+    let no_such_call = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    let refuse = sock_filter { code: 0x06, jt: 0, jf: 0, k: no_such_call };
+    vec![load_number, is_x32, is_not_clone3, refuse]
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn rules(sockets: Sockets) -> io::Result<Rules> {
+    let mut rules: Rules =
+        FORBIDDEN.iter().chain(FORBIDDEN_HERE).map(|number| (*number, Vec::new())).collect();
+    let clone = NEW_NAMESPACES.iter().map(|flag| {
+        let flag = u64::from(flag.unsigned_abs());
+        rule(&[(0, SeccompCmpOp::MaskedEq(flag), flag)])
+    });
+    rules.insert(libc::SYS_clone, clone.collect::<io::Result<_>>()?);
+    let ioctl = TERMINAL_REQUESTS.iter().map(|number| rule(&[(1, SeccompCmpOp::Eq, *number)]));
+    rules.insert(libc::SYS_ioctl, ioctl.collect::<io::Result<_>>()?);
+    rules.insert(libc::SYS_personality, vec![none_of(0, &PERSONALITIES)?]);
+    rules.insert(libc::SYS_socket, socket(sockets)?);
+    let unix = number(libc::AF_UNIX);
+    rules.insert(libc::SYS_socketpair, vec![none_of(0, &[unix])?]);
+    Ok(rules)
+}
+
+fn socket(sockets: Sockets) -> io::Result<Vec<SeccompRule>> {
+    let (unix, v4, v6, netlink) = (
+        number(libc::AF_UNIX),
+        number(libc::AF_INET),
+        number(libc::AF_INET6),
+        number(libc::AF_NETLINK),
+    );
+    let families: &[u64] = match sockets {
+        Sockets::Usual => &[unix, v4, v6, netlink],
+        Sockets::PairsOnly => &[netlink],
+        Sockets::Internet => &[v4, v6, netlink],
+    };
+    let mptcp = number(libc::IPPROTO_MPTCP);
+    let route = number(libc::NETLINK_ROUTE);
+    Ok(vec![
+        none_of(0, families)?,
+        rule(&[(0, SeccompCmpOp::Eq, netlink), (2, SeccompCmpOp::Ne, route)])?,
+        rule(&[(0, SeccompCmpOp::Eq, v4), (2, SeccompCmpOp::Eq, mptcp)])?,
+        rule(&[(0, SeccompCmpOp::Eq, v6), (2, SeccompCmpOp::Eq, mptcp)])?,
+    ])
+}
+
+fn number(constant: libc::c_int) -> u64 {
+    u64::from(constant.unsigned_abs())
+}
+
+/// Matches if the argument has none of the values.
+fn none_of(argument: u8, values: &[u64]) -> io::Result<SeccompRule> {
+    let conditions: Vec<_> =
+        values.iter().map(|value| (argument, SeccompCmpOp::Ne, *value)).collect();
+    rule(&conditions)
+}
+
+/// Matches if all conditions hold. Only the lower 32 bits of an argument count, as for the kernel.
+fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> io::Result<SeccompRule> {
+    let conditions = conditions.iter().map(|(argument, operator, value)| {
+        SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, operator.clone(), *value)
+    });
+    conditions.collect::<Result<Vec<_>, _>>().and_then(SeccompRule::new).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_can_be_built_for_every_use_and_is_short_enough_for_the_kernel() {
+        for sockets in [Sockets::Usual, Sockets::PairsOnly, Sockets::Internet] {
+            let program = build(sockets).unwrap();
+            assert!(150 < program.len() && program.len() < 4096, "{}", program.len());
+        }
+    }
+
+    #[test]
+    fn the_prefix_jumps_to_the_refusal_and_past_it() {
+        let prefix = prefix();
+        // x32 jumps over the next test onto the refusal, clone3 falls through to it, others pass it.
+        assert_eq!((prefix[1].jt, prefix[1].jf), (1, 0));
+        assert_eq!((prefix[2].jt, prefix[2].jf), (0, 1));
+        assert_eq!(prefix[3].code, 0x06);
+        assert_eq!(prefix.len(), 4);
+    }
+}

@@ -1,0 +1,150 @@
+//! The few system calls that have no safe form in the crates that we use. Nothing else in `confine` is
+//! unsafe. Called by the other files of this folder.
+
+use nix::libc;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+/// Attributes of a mount: a bit is set, none is taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MountAttributes(u64);
+
+impl MountAttributes {
+    /// No set-id programs, no devices.
+    pub(crate) const WRITABLE: Self = Self(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV);
+    /// As before, and nothing can be changed.
+    pub(crate) const READ_ONLY: Self = Self(Self::WRITABLE.0 | libc::MOUNT_ATTR_RDONLY);
+    /// A device node: it can be written, but not its mode or owner, which are the host's.
+    pub(crate) const DEVICE: Self =
+        Self(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_RDONLY);
+    /// Terminals of the worker's own.
+    pub(crate) const TERMINALS: Self = Self(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC);
+    /// As `READ_ONLY`, and no programs.
+    pub(crate) const MASK: Self = Self(Self::READ_ONLY.0 | libc::MOUNT_ATTR_NOEXEC);
+}
+
+/// Sets attributes of a mount, and of those beneath it if `recursive` (`mount_setattr(2)`, Linux 5.12).
+#[expect(unsafe_code, reason = "mount_setattr(2) has no safe form")]
+pub(crate) fn set_attributes(
+    mount: impl AsFd,
+    attributes: MountAttributes,
+    recursive: bool,
+) -> io::Result<()> {
+    let attr =
+        libc::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the descriptor is open for the call, the path is an empty C string, and the size is that
+    // of the structure, which the kernel only reads.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attr,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Forks into new namespaces: the child's number in the parent, `None` in the child. The caller must
+/// have one thread.
+#[expect(unsafe_code, reason = "clone(2) has no safe form")]
+#[expect(clippy::cast_possible_truncation, reason = "the kernel's process numbers have 22 bits")]
+pub(crate) fn clone_into(namespaces: libc::c_int) -> io::Result<Option<i32>> {
+    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
+    let none: libc::c_long = 0;
+    // SAFETY: without CLONE_VM and with no stack this is fork(2): the child has a copy of the memory
+    // and goes on at the same place. The caller made sure that no other thread can hold a lock. All
+    // five arguments but the flags are zero, so that their order, which differs between machines, does
+    // not matter.
+    let answer = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) };
+    match answer {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        pid => Ok(Some(pid as i32)),
+    }
+}
+
+/// Forks: true in the child. The caller must have one thread.
+#[expect(unsafe_code, reason = "fork(2) has no safe form")]
+pub(crate) fn fork_once() -> io::Result<nix::unistd::ForkResult> {
+    // SAFETY: the caller made sure that this is the only thread, so that no lock can be held by a
+    // thread that the child lacks.
+    Ok(unsafe { nix::unistd::fork() }?)
+}
+
+/// Closes every descriptor from `first` to `last`, whoever owns them. Only for a process that never
+/// returns to their owners.
+#[expect(unsafe_code, reason = "closing what others own has no safe form")]
+pub(crate) fn close_between(first: RawFd, last: Option<RawFd>) -> io::Result<()> {
+    let number = |fd: RawFd| libc::c_uint::try_from(fd).unwrap_or(libc::c_uint::MAX);
+    let last = last.map_or(libc::c_uint::MAX, number);
+    if last < number(first) {
+        return Ok(());
+    }
+    // SAFETY: the caller never returns to the owners and drops none of them.
+    let answer = unsafe { libc::close_range(number(first), last, 0) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Ends this process without running the exit handlers of the program that it split from.
+#[expect(unsafe_code, reason = "_exit(2) has no safe form")]
+pub(crate) fn end_process(code: i32) -> ! {
+    // SAFETY: the call takes a number and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Waits for any child to end: its number and its raw status.
+#[expect(unsafe_code, reason = "the raw status of wait(2) has no safe form")]
+pub(crate) fn wait_for_any() -> io::Result<(i32, i32)> {
+    let mut status: libc::c_int = 0;
+    // SAFETY: the pointer is to a number that outlives the call.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok((pid, status)) }
+}
+
+/// Version of Landlock, 0 without (`landlock_create_ruleset(2)`).
+#[expect(
+    unsafe_code,
+    reason = "landlock_create_ruleset(2) has no safe form that tells the version"
+)]
+pub(crate) fn landlock_version() -> i32 {
+    const VERSION_FLAG: libc::c_uint = 1;
+    // SAFETY: with this flag the call reads no memory.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            VERSION_FLAG,
+        )
+    };
+    i32::try_from(answer).unwrap_or(0).max(0)
+}
+
+/// True if the kernel can filter system calls by a program (`seccomp(2)`).
+#[expect(unsafe_code, reason = "seccomp(2) has no safe form")]
+pub(crate) fn has_seccomp_filters() -> bool {
+    let errno = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the pointer is to a number that outlives the call.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const errno)
+    };
+    answer == 0
+}
+
+/// Refuses a process with several threads: a fork would copy locks that nobody releases.
+pub(crate) fn require_single_thread() -> io::Result<()> {
+    if std::fs::read_dir("/proc/self/task")?.count() == 1 {
+        return Ok(());
+    }
+    Err(io::Error::other("a process with several threads cannot be split"))
+}
+
+/// True if the error says that the name does not exist.
+pub(crate) fn is_missing(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::NOTDIR)
+}

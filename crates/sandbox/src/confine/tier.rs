@@ -1,0 +1,255 @@
+//! Which layers of confinement a worker runs under, and how that is chosen. Pure: what the system can do
+//! is told by [`Probe`].
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Least Landlock that a second layer inside namespaces must offer: all file rights up to truncate.
+pub const LANDLOCK_WITH_NAMESPACES: i32 = 3;
+
+/// Least Landlock that may stand alone: TCP too.
+pub const LANDLOCK_ALONE: i32 = 4;
+
+/// Layers of confinement. Tier C of the design (another program's namespaces) does not exist here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Tier {
+    /// Namespaces, Landlock, seccomp, and a control group.
+    A,
+    /// As A without a control group.
+    B,
+    /// Landlock and seccomp only: no private view of the file system, no namespace of processes.
+    D,
+    /// macOS Seatbelt.
+    M,
+    /// Nothing.
+    #[serde(rename = "unconfined")]
+    Unconfined,
+}
+
+impl Tier {
+    /// The name in reports and in `QUACKD_SANDBOX_TIER`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+            Self::D => "D",
+            Self::M => "M",
+            Self::Unconfined => "unconfined",
+        }
+    }
+
+    /// True if the worker lives in namespaces of its own.
+    #[must_use]
+    pub fn has_namespaces(self) -> bool {
+        matches!(self, Self::A | Self::B)
+    }
+
+    /// Smaller holds more.
+    fn rank(self) -> u8 {
+        match self {
+            Self::A => 0,
+            Self::B => 1,
+            Self::D | Self::M => 2,
+            Self::Unconfined => 3,
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Tier {
+    type Err = Refusal;
+
+    /// Reads a name; `0` is another one for `unconfined`.
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        match text {
+            "A" | "a" => Ok(Self::A),
+            "B" | "b" => Ok(Self::B),
+            "D" | "d" => Ok(Self::D),
+            "M" | "m" => Ok(Self::M),
+            "0" | "unconfined" => Ok(Self::Unconfined),
+            _ => Err(Refusal::UnknownTier { given: text.chars().take(32).collect() }),
+        }
+    }
+}
+
+/// What works on this system for this user, found by trying.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Probe {
+    /// `None` if namespaces of all needed kinds can be made and a fresh `/proc` mounted in them; else
+    /// the step that failed and why.
+    pub namespaces_fail: Option<String>,
+    /// Version of Landlock, 0 without.
+    pub landlock_abi: i32,
+    /// True if system calls can be filtered.
+    pub seccomp: bool,
+    /// True if package caches can be written to a private layer.
+    pub overlay: bool,
+    /// True for user 0.
+    pub is_root: bool,
+    /// True on macOS with its sandbox program.
+    pub seatbelt: bool,
+}
+
+/// Why no worker may start, as a sentence for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Not a name of a tier.
+    #[error("{given:?} is no tier: A, B, D, M or unconfined")]
+    UnknownTier {
+        /// What was given, cut to 32 characters.
+        given: String,
+    },
+    /// A tier was asked for that this system does not have, or that holds more than it can.
+    #[error("tier {asked} was asked for, but {why}")]
+    Unavailable {
+        /// The tier.
+        asked: Tier,
+        /// What is missing.
+        why: String,
+    },
+    /// Nothing that confines works here.
+    #[error("commands cannot be confined here: {why}; a person can allow full-access instead")]
+    Nothing {
+        /// What is missing.
+        why: String,
+    },
+}
+
+/// Chooses the tier for a worker that is to be confined. `has_cgroup` says that a control group of its
+/// own awaits it; `asked` is a tier that a person asked for, which may only be a lower one than the
+/// system has. [`Tier::Unconfined`] is never chosen unless it was asked for.
+///
+/// # Errors
+/// Nothing usable works here, or not what was asked for.
+pub fn choose(probe: &Probe, has_cgroup: bool, asked: Option<Tier>) -> Result<Tier, Refusal> {
+    let best = best(probe, has_cgroup);
+    let Some(asked) = asked else {
+        return best.map_err(|why| Refusal::Nothing { why });
+    };
+    let unavailable = |why: String| Err(Refusal::Unavailable { asked, why });
+    match (asked, &best) {
+        (Tier::Unconfined, _) => Ok(asked),
+        (Tier::A | Tier::B, Ok(best)) if best.has_namespaces() => {
+            if asked.rank() < best.rank() {
+                return unavailable("there is no control group".into());
+            }
+            Ok(asked)
+        }
+        (Tier::A | Tier::B, _) => unavailable(namespaces_problem(probe).unwrap_or_default()),
+        (Tier::D, _) => match landlock_alone_problem(probe) {
+            None => Ok(asked),
+            Some(why) => unavailable(why),
+        },
+        (Tier::M, _) if probe.seatbelt => Ok(asked),
+        (Tier::M, _) => unavailable("this is not macOS".into()),
+    }
+}
+
+fn best(probe: &Probe, has_cgroup: bool) -> Result<Tier, String> {
+    if probe.seatbelt {
+        return Ok(Tier::M);
+    }
+    let Some(no_namespaces) = namespaces_problem(probe) else {
+        return Ok(if has_cgroup { Tier::A } else { Tier::B });
+    };
+    match landlock_alone_problem(probe) {
+        None => Ok(Tier::D),
+        Some(why) => Err(format!("{no_namespaces}; without namespaces, {why}")),
+    }
+}
+
+fn namespaces_problem(probe: &Probe) -> Option<String> {
+    if let Some(why) = &probe.namespaces_fail {
+        return Some(format!("namespaces do not work ({why})"));
+    }
+    if !probe.seccomp {
+        return Some("system calls cannot be filtered".into());
+    }
+    landlock_problem(probe, LANDLOCK_WITH_NAMESPACES)
+}
+
+fn landlock_alone_problem(probe: &Probe) -> Option<String> {
+    if probe.is_root {
+        return Some("Landlock alone does not hold user 0".into());
+    }
+    if !probe.seccomp {
+        return Some("system calls cannot be filtered".into());
+    }
+    landlock_problem(probe, LANDLOCK_ALONE)
+}
+
+fn landlock_problem(probe: &Probe, least: i32) -> Option<String> {
+    match probe.landlock_abi {
+        abi if least <= abi => None,
+        0 => Some("the kernel has no Landlock".into()),
+        abi => Some(format!("the kernel's Landlock is version {abi}, {least} is needed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Probe {
+        Probe { landlock_abi: 7, seccomp: true, overlay: true, ..Probe::default() }
+    }
+
+    fn without_namespaces() -> Probe {
+        Probe { namespaces_fail: Some("clone: EPERM".into()), ..all() }
+    }
+
+    #[test]
+    fn the_best_that_works_is_chosen() {
+        assert_eq!(choose(&all(), true, None), Ok(Tier::A));
+        assert_eq!(choose(&all(), false, None), Ok(Tier::B));
+        assert_eq!(choose(&without_namespaces(), true, None), Ok(Tier::D));
+        let mac = Probe { seatbelt: true, ..Probe::default() };
+        assert_eq!(choose(&mac, false, None), Ok(Tier::M));
+    }
+
+    #[test]
+    fn nothing_is_never_chosen_unless_it_was_asked_for() {
+        let refusal = choose(&Probe::default(), true, None).unwrap_err();
+        let text = "commands cannot be confined here: system calls cannot be filtered; without \
+                    namespaces, system calls cannot be filtered; a person can allow full-access instead";
+        assert_eq!(refusal.to_string(), text);
+        assert_eq!(choose(&Probe::default(), true, Some(Tier::Unconfined)), Ok(Tier::Unconfined));
+    }
+
+    #[test]
+    fn landlock_alone_is_refused_for_root() {
+        let root = Probe { is_root: true, ..without_namespaces() };
+        assert!(choose(&root, true, None).is_err());
+        let asked = choose(&Probe { is_root: true, ..all() }, true, Some(Tier::D));
+        assert!(asked.unwrap_err().to_string().contains("user 0"));
+        assert_eq!(choose(&Probe { is_root: true, ..all() }, true, None), Ok(Tier::A));
+    }
+
+    #[test]
+    fn a_lower_tier_may_be_asked_for_and_a_higher_one_is_refused() {
+        assert_eq!(choose(&all(), true, Some(Tier::B)), Ok(Tier::B));
+        assert_eq!(choose(&all(), true, Some(Tier::D)), Ok(Tier::D));
+        assert!(choose(&all(), false, Some(Tier::A)).is_err());
+        assert!(choose(&without_namespaces(), true, Some(Tier::B)).is_err());
+        assert!(choose(&all(), true, Some(Tier::M)).is_err());
+        let old = Probe { landlock_abi: 3, ..all() };
+        assert_eq!(choose(&old, false, None), Ok(Tier::B));
+        assert!(choose(&old, false, Some(Tier::D)).is_err());
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for tier in [Tier::A, Tier::B, Tier::D, Tier::M, Tier::Unconfined] {
+            assert_eq!(tier.name().parse(), Ok(tier));
+        }
+        assert!("C".parse::<Tier>().is_err());
+    }
+}

@@ -1,0 +1,160 @@
+//! Which directories of a home belong to a toolchain, and which are caches of packages. Tables only: what
+//! exists is found by `facts`.
+//!
+//! A toolchain is shown when `PATH` leads into it. What is not named here stays out: a home is full of
+//! keys and tokens, and a table of what is safe ages better than one of what is not.
+
+/// A toolchain beneath the home directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Toolchain {
+    /// Shown if a directory of `PATH` is this one or beneath it.
+    pub(crate) root: &'static str,
+    /// What is shown then, read-only.
+    pub(crate) shown: &'static [&'static str],
+}
+
+const fn whole(root: &'static str, shown: &'static [&'static str]) -> Toolchain {
+    Toolchain { root, shown }
+}
+
+/// Every toolchain that is known. A directory of `PATH` in none of them is shown alone.
+pub(crate) const TOOLCHAINS: &[Toolchain] = &[
+    whole(".cargo", &[".cargo/bin", ".cargo/env", ".cargo/config.toml", ".rustup"]),
+    whole(".rustup", &[".rustup"]),
+    whole(".pyenv", &[".pyenv"]),
+    whole(".rbenv", &[".rbenv"]),
+    whole(".nodenv", &[".nodenv"]),
+    whole(".goenv", &[".goenv"]),
+    whole(".jenv", &[".jenv"]),
+    whole(".asdf", &[".asdf", ".tool-versions"]),
+    whole(".nvm", &[".nvm/versions", ".nvm/alias", ".nvm/nvm.sh"]),
+    whole(".volta", &[".volta"]),
+    whole(".fnm", &[".fnm"]),
+    whole("n", &["n"]),
+    whole(".npm-global", &[".npm-global/bin", ".npm-global/lib"]),
+    whole(".bun", &[".bun/bin", ".bun/install/global"]),
+    whole(".deno", &[".deno/bin"]),
+    whole(".sdkman", &[".sdkman/candidates"]),
+    whole(".ghcup", &[".ghcup"]),
+    whole(".cabal", &[".cabal/bin"]),
+    whole(".opam", &[".opam"]),
+    whole(".elan", &[".elan"]),
+    whole(".juliaup", &[".juliaup", ".julia/juliaup"]),
+    whole(".dotnet", &[".dotnet"]),
+    whole(".poetry", &[".poetry"]),
+    whole(".swiftly", &[".swiftly"]),
+    whole(".local/share/swiftly", &[".local/share/swiftly"]),
+    whole("go", &["go/bin"]),
+    whole("sdk", &["sdk"]),
+    whole("miniconda3", &["miniconda3"]),
+    whole("anaconda3", &["anaconda3"]),
+    whole("miniforge3", &["miniforge3"]),
+    whole("mambaforge", &["mambaforge"]),
+    whole(".local/share/mise", &[".local/share/mise"]),
+    whole(".local/share/pnpm", &[".local/share/pnpm"]),
+    whole(".local/share/fnm", &[".local/share/fnm"]),
+    whole(".nix-profile", &[".nix-profile", ".local/state/nix/profiles"]),
+    whole(
+        ".local/bin",
+        &[
+            ".local/bin",
+            ".local/lib",
+            ".local/pipx",
+            ".local/share/pipx",
+            ".local/share/uv",
+            ".local/share/mise",
+            ".local/share/fnm",
+            ".local/share/pnpm",
+        ],
+    ),
+];
+
+/// Caches of packages: read from the user's, written to a private layer that ends with the worker.
+pub(crate) const CACHES: &[&str] = &[
+    ".cargo/registry",
+    ".cargo/git",
+    ".npm/_cacache",
+    ".cache/pip",
+    ".cache/uv",
+    ".cache/go-build",
+    "go/pkg/mod",
+    ".cache/yarn",
+    ".yarn/berry/cache",
+    ".cache/pnpm",
+    ".cache/node",
+    ".cache/node-gyp",
+    ".cache/deno",
+    ".bun/install/cache",
+    ".m2/repository",
+    ".gradle/caches",
+    ".gradle/wrapper",
+    ".nuget/packages",
+    ".pub-cache/hosted",
+    ".cache/ms-playwright",
+];
+
+/// Files that hold tokens: never shown, and empty where they lie at the top of a toolchain.
+pub(crate) const CREDENTIALS: &[&str] = &[
+    "credentials",
+    "credentials.toml",
+    ".credentials.toml",
+    ".npmrc",
+    ".netrc",
+    ".pypirc",
+    ".condarc",
+    ".yarnrc.yml",
+    "auth.json",
+    "token",
+];
+
+/// Files and directories of `/etc` and `/usr` that are empty inside: passwords, keys and rules that user 0
+/// could read.
+pub(crate) const SYSTEM_SECRETS: &[&str] = &[
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/security/opasswd",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/krb5.keytab",
+    "/etc/wireguard",
+    "/etc/openvpn",
+    "/etc/ipsec.secrets",
+    "/etc/ipsec.d",
+    "/etc/ppp",
+    "/etc/NetworkManager/system-connections",
+    "/etc/netplan",
+    "/etc/wpa_supplicant",
+    "/etc/letsencrypt",
+    "/etc/docker",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/credstore",
+    "/etc/credstore.encrypted",
+    "/etc/crypttab",
+    "/etc/exports",
+    "/etc/samba",
+    "/etc/mysql/debian.cnf",
+    "/etc/aliases.db",
+];
+
+/// Directories at the root of the file system that hold programs and their settings.
+pub(crate) const SYSTEM_DIRECTORIES: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/etc",
+    "/nix",
+    "/gnu",
+    "/snap",
+    "/home/linuxbrew/.linuxbrew",
+    "/run/current-system",
+];

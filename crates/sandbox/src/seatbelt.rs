@@ -1,0 +1,270 @@
+//! The macOS profile: the same policy as text for `/usr/bin/sandbox-exec`. Pure. Type-checked and tested as
+//! text; it has not been run on a Mac.
+//!
+//! No path stands in the text: each is a parameter, so that no name of a directory can be read as a rule. The
+//! last rule that matches wins, so that what is forbidden again stands at the end.
+
+use quackd_protocol::policy::{Policy, Profile};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// The program that applies a profile.
+pub const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
+
+/// Where things are: absolute paths with every link resolved (`/private/tmp`, not `/tmp`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MacPlaces {
+    /// The workspace.
+    pub workspace: PathBuf,
+    /// The session's run directory.
+    pub run_dir: PathBuf,
+    /// The daemon's state directory.
+    pub state_dir: PathBuf,
+    /// The user's home.
+    pub home: PathBuf,
+    /// The session's own directory for temporary files.
+    pub temporary: PathBuf,
+    /// Directories of `PATH` and toolchains in the home, shown read-only.
+    pub toolchains: Vec<PathBuf>,
+    /// `.git`s in the workspace, as found by a walk.
+    pub repositories: Vec<PathBuf>,
+}
+
+/// A profile with its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seatbelt {
+    /// The text, for `-p`.
+    pub text: String,
+    /// Names and values, for `-D NAME=VALUE`.
+    pub parameters: Vec<(String, PathBuf)>,
+}
+
+/// What every program needs, whatever the policy. Order matters.
+const BASE: &str = "\
+(version 1)
+(deny default)
+(allow process-exec process-fork)
+(allow signal (target same-sandbox))
+(allow process-info* (target same-sandbox))
+(allow sysctl-read)
+(allow pseudo-tty)
+(allow file-read* file-write* file-ioctl (literal \"/dev/ptmx\") (regex #\"^/dev/ttys[0-9]+$\"))
+(allow file-read* file-write-data (literal \"/dev/null\") (literal \"/dev/zero\") (literal \"/dev/tty\"))
+(allow file-read* (literal \"/dev/random\") (literal \"/dev/urandom\") (subpath \"/dev/fd\"))
+(allow file-read-metadata)
+(allow file-read* (literal \"/\") (subpath \"/usr\") (subpath \"/bin\") (subpath \"/sbin\")
+  (subpath \"/System\") (subpath \"/Library/Developer\") (subpath \"/Library/Frameworks\")
+  (subpath \"/Applications/Xcode.app\") (subpath \"/opt\") (subpath \"/nix\")
+  (subpath \"/private/etc\") (subpath \"/private/var/db/timezone\") (subpath \"/private/var/select\"))
+(deny file-read* (literal \"/private/etc/master.passwd\") (subpath \"/private/etc/sudoers.d\")
+  (literal \"/private/etc/sudoers\") (regex #\"^/private/etc/ssh/ssh_host_.*_key$\"))
+(allow mach-lookup (global-name \"com.apple.system.opendirectoryd.libinfo\")
+  (global-name \"com.apple.cfprefsd.daemon\") (global-name \"com.apple.cfprefsd.agent\"))
+(allow user-preference-read)
+";
+
+/// Names in a repository that must not change.
+const GIT_NAMES: [&str; 8] = [
+    "hooks",
+    "config",
+    "config.worktree",
+    "commondir",
+    "info",
+    "objects/info/alternates",
+    "modules",
+    "worktrees",
+];
+
+impl Seatbelt {
+    /// The profile of a policy; `None` for full access, which has none.
+    #[must_use]
+    pub fn new(policy: &Policy, places: &MacPlaces) -> Option<Self> {
+        if policy.profile == Profile::FullAccess {
+            return None;
+        }
+        let mut profile = Self { text: BASE.to_owned(), parameters: Vec::new() };
+        for toolchain in &places.toolchains {
+            profile.rule("allow file-read*", "subpath", "TOOLS", toolchain);
+        }
+        profile.rule("allow file-read*", "subpath", "WORKSPACE", &places.workspace);
+        for (name, path) in [("RUN", &places.run_dir), ("TEMPORARY", &places.temporary)] {
+            profile.rule("allow file-read* file-write*", "subpath", name, path);
+        }
+        if policy.may_write() {
+            profile.rule("allow file-write*", "subpath", "WRITE", &places.workspace);
+            for root in &policy.writable_roots {
+                profile.rule("allow file-read* file-write*", "subpath", "ROOT", root);
+            }
+            profile.protect(places);
+        } else {
+            for root in &policy.writable_roots {
+                profile.rule("allow file-read*", "subpath", "ROOT", root);
+            }
+        }
+        profile.hide(policy, places);
+        if policy.network {
+            profile.text.push_str("(allow network*)\n(allow system-socket)\n");
+            profile.text.push_str("(allow mach-lookup (global-name \"com.apple.trustd\"))\n");
+            profile.text.push_str("(deny network-outbound (remote unix-socket))\n");
+        }
+        Some(profile)
+    }
+
+    /// The arguments of [`SANDBOX_EXEC`] before the program's own.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["-p".into(), self.text.clone().into()];
+        for (name, value) in &self.parameters {
+            let mut definition = OsString::from(name);
+            definition.push("=");
+            definition.push(value);
+            arguments.extend(["-D".into(), definition]);
+        }
+        arguments.push("--".into());
+        arguments
+    }
+
+    /// Adds a rule about a path, which becomes a parameter.
+    fn rule(&mut self, action: &str, matcher: &str, name: &str, path: &Path) {
+        let name = format!("{name}_{}", self.parameters.len());
+        // Writing to a string cannot fail.
+        let _written = writeln!(self.text, "({action} ({matcher} (param \"{name}\")))");
+        self.parameters.push((name, path.to_path_buf()));
+    }
+
+    /// Creating and unlinking are forbidden on the names, and on what is above them, or a rename would get
+    /// around it.
+    fn protect(&mut self, places: &MacPlaces) {
+        for git in &places.repositories {
+            for name in GIT_NAMES {
+                self.rule("deny file-write*", "subpath", "GIT", &git.join(name));
+            }
+            let above = git.ancestors().take_while(|above| *above != places.workspace);
+            for directory in above {
+                self.rule("deny file-write-create file-write-unlink", "literal", "PIN", directory);
+            }
+        }
+        self.rule("deny file-write-unlink", "literal", "PIN", &places.workspace);
+    }
+
+    fn hide(&mut self, policy: &Policy, places: &MacPlaces) {
+        let state = &places.state_dir;
+        self.rule("deny file-read* file-write*", "subpath", "STATE", state);
+        if places.run_dir.starts_with(state) {
+            self.rule("allow file-read* file-write*", "subpath", "RUN", &places.run_dir);
+        }
+        for hidden in &policy.hidden {
+            self.rule("deny file-read* file-write*", "subpath", "HIDDEN", hidden);
+        }
+        for secret in
+            [".ssh", ".aws", ".gnupg", ".netrc", "Library/Keychains", ".config/gh", ".docker"]
+        {
+            self.rule("deny file-read*", "subpath", "SECRET", &places.home.join(secret));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> MacPlaces {
+        MacPlaces {
+            workspace: "/Users/u/w".into(),
+            run_dir: "/Users/u/state/run/s1".into(),
+            state_dir: "/Users/u/state".into(),
+            home: "/Users/u".into(),
+            temporary: "/private/var/folders/x/T/s1".into(),
+            toolchains: vec!["/Users/u/.cargo/bin".into()],
+            repositories: vec!["/Users/u/w/.git".into(), "/Users/u/w/a/b/.git".into()],
+        }
+    }
+
+    fn is_balanced(text: &str) -> bool {
+        let mut depth = 0_i32;
+        let mut is_string = false;
+        for one in text.chars() {
+            match one {
+                '"' => is_string = !is_string,
+                '(' if !is_string => depth += 1,
+                ')' if !is_string => depth -= 1,
+                _ => {}
+            }
+            if depth < 0 {
+                return false;
+            }
+        }
+        depth == 0 && !is_string
+    }
+
+    /// The rules about a path, in order, as action and matcher.
+    fn rules(profile: &Seatbelt, path: &str) -> Vec<String> {
+        let names: Vec<_> =
+            profile.parameters.iter().filter(|(_, value)| value == Path::new(path)).collect();
+        let lines = profile.text.lines().filter(|line| {
+            names.iter().any(|(name, _)| line.contains(&format!("(param \"{name}\")")))
+        });
+        lines.map(|line| line.split(" (param").next().unwrap_or_default().to_owned()).collect()
+    }
+
+    #[test]
+    fn no_path_is_text_so_that_none_can_be_a_rule() {
+        let mut places = places();
+        places.workspace = "/w\")(allow default)(deny file-read* (subpath \"/x".into();
+        let profile = Seatbelt::new(&Policy::default(), &places).unwrap();
+        assert!(!profile.text.contains("allow default") && is_balanced(&profile.text));
+        let policy = Policy { hidden: vec!["/h\"".into()], ..Policy::default() };
+        let other = Seatbelt::new(&policy, &places).unwrap();
+        assert!(is_balanced(&other.text) && !other.text.contains("/h"));
+        for (name, _) in &other.parameters {
+            assert!(
+                name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+            );
+        }
+    }
+
+    #[test]
+    fn protected_names_are_forbidden_after_the_workspace_is_allowed() {
+        let profile = Seatbelt::new(&Policy::default(), &places()).unwrap();
+        let at = |text: &str| profile.text.find(text).unwrap();
+        let names: Vec<_> = profile.parameters.iter().map(|(name, _)| name.clone()).collect();
+        let write = names.iter().find(|name| name.starts_with("WRITE")).unwrap();
+        let git = names.iter().find(|name| name.starts_with("GIT")).unwrap();
+        assert!(at(&format!("\"{write}\"")) < at(&format!("\"{git}\"")));
+        assert_eq!(rules(&profile, "/Users/u/w/.git/hooks"), ["(deny file-write* (subpath"]);
+        let pin = "(deny file-write-create file-write-unlink (literal";
+        for path in ["/Users/u/w/.git", "/Users/u/w/a/b/.git", "/Users/u/w/a/b", "/Users/u/w/a"] {
+            assert!(rules(&profile, path).contains(&pin.to_owned()), "{path}");
+        }
+        assert!(rules(&profile, "/Users/u").is_empty());
+    }
+
+    #[test]
+    fn read_only_writes_no_workspace_and_full_access_has_no_profile() {
+        let policy = |profile| Policy { profile, ..Policy::default() };
+        let read_only = Seatbelt::new(&policy(Profile::ReadOnly), &places()).unwrap();
+        assert_eq!(rules(&read_only, "/Users/u/w"), ["(allow file-read* (subpath"]);
+        assert_eq!(Seatbelt::new(&policy(Profile::FullAccess), &places()), None);
+    }
+
+    #[test]
+    fn there_is_no_network_rule_unless_the_network_is_on() {
+        let off = Seatbelt::new(&Policy::default(), &places()).unwrap();
+        assert!(!off.text.contains("network") && !off.text.contains("system-socket"));
+        let on = Policy { network: true, ..Policy::default() };
+        assert!(Seatbelt::new(&on, &places()).unwrap().text.contains("(allow network*)"));
+    }
+
+    #[test]
+    fn the_state_is_hidden_but_for_the_run_directory() {
+        let profile = Seatbelt::new(&Policy::default(), &places()).unwrap();
+        assert_eq!(rules(&profile, "/Users/u/state"), ["(deny file-read* file-write* (subpath"]);
+        let run = rules(&profile, "/Users/u/state/run/s1");
+        assert_eq!(run.last().unwrap(), "(allow file-read* file-write* (subpath");
+        let arguments = profile.arguments();
+        assert_eq!(arguments.first().unwrap(), "-p");
+        assert_eq!(arguments.last().unwrap(), "--");
+        assert_eq!(arguments.len(), 3 + 2 * profile.parameters.len());
+    }
+}

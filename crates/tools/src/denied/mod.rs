@@ -1,0 +1,210 @@
+//! What the kernel refused to a command, read from what the command printed.
+//!
+//! Owns: which part of the output is looked at, and which of the found texts count. A guess from well-known texts:
+//! everything found is marked as likely. Called by `bash` and by jobs, for commands that failed in a confined
+//! worker; [`phrases`] has the texts, [`names`] reads paths and hosts out of a line.
+
+mod names;
+mod phrases;
+
+use crate::Confinement;
+use crate::refused_by_system::{Wanted, is_mounted_read_only_blocking, is_ordinary_blocking};
+use crate::watched::{Told, Watched};
+use phrases::{Cause, Hit};
+use quackd_process::{Captured, Exit, Finished};
+use quackd_protocol::denial::{Denial, DenialKind};
+use quackd_protocol::policy::Profile;
+use quackd_protocol::worker::MAX_LISTED;
+use quackd_sandbox::protected_name;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of each end of each stream that are looked at.
+const MAX_END_BYTES: usize = 32 * 1024;
+
+/// How long permissions of files may take that the output names: they may be on a file system that is dead.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What a shell exits with if it found a program and could not run it.
+const NOT_EXECUTABLE: i32 = 126;
+
+/// Finds what was denied to the commands of one session.
+#[derive(Debug, Clone)]
+pub(crate) struct Finder {
+    confinement: Arc<Confinement>,
+    workspace: PathBuf,
+    watched: Watched,
+}
+
+impl Finder {
+    pub(crate) fn new(confinement: &Arc<Confinement>, workspace: &Path) -> Self {
+        Self {
+            confinement: Arc::clone(confinement),
+            workspace: workspace.to_path_buf(),
+            watched: Watched::default(),
+        }
+    }
+
+    /// The same, which also tells what became of the watched files.
+    pub(crate) fn watching(self, watched: &Watched) -> Self {
+        Self { watched: watched.clone(), ..self }
+    }
+
+    /// What became of the files that later programs run or obey: told at the end of a command, too.
+    pub(crate) async fn look_at_watched(&self) -> Told {
+        self.watched.look(&self.confinement).await
+    }
+
+    /// What is likely to have been denied to a command, at most [`MAX_LISTED`]. Nothing if it succeeded, is not
+    /// confined, or it cannot be told soon.
+    pub(crate) async fn find(&self, finished: &Finished) -> Vec<Denial> {
+        if !self.confinement.is_enforced() || finished.exit == Exit::Code(0) {
+            return Vec::new();
+        }
+        let (finder, exit) = (self.clone(), finished.exit);
+        // What programs complain about is in stderr; in stdout may be what they read.
+        let text = [ends(&finished.stderr), ends(&finished.stdout)].join(&b'\n');
+        let finding = tokio::task::spawn_blocking(move || {
+            finder.find_blocking(&String::from_utf8_lossy(&text), exit)
+        });
+        match tokio::time::timeout(PATIENCE, finding).await {
+            Ok(Ok(found)) => found,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The line for an answer text.
+    pub(crate) fn explain(&self, denials: &[Denial]) -> Option<String> {
+        denials.first().map(|denial| denial.explain(&self.confinement.policy))
+    }
+
+    fn find_blocking(&self, text: &str, exit: Exit) -> Vec<Denial> {
+        let mut found: Vec<Denial> = Vec::new();
+        for hit in phrases::hits(text) {
+            let Some(denial) = self.judge_blocking(&hit, exit) else { continue };
+            // The same without a name says nothing more, whichever comes first.
+            let is_known = |known: &Denial| {
+                known.kind == denial.kind
+                    && (denial.target.is_none() || known.target == denial.target)
+            };
+            if found.iter().any(is_known) {
+                continue;
+            }
+            match found.iter_mut().find(|known| known.kind == denial.kind && known.target.is_none())
+            {
+                Some(known) => *known = denial,
+                None => found.push(denial),
+            }
+            if MAX_LISTED <= found.len() {
+                break;
+            }
+        }
+        found
+    }
+
+    fn judge_blocking(&self, hit: &Hit<'_>, exit: Exit) -> Option<Denial> {
+        match hit.cause {
+            Cause::Network => self.network(hit),
+            Cause::NoRight if hit.is_about_login() => None,
+            Cause::NoRight | Cause::NotPermitted if hit.is_about_sockets() => self.network(hit),
+            Cause::NoRight => {
+                let name = self.name(hit);
+                let path = name.as_deref().map(Path::new);
+                let wanted = if hit.is_reading() { Wanted::Read } else { Wanted::Write };
+                if path.is_some_and(|path| self.is_ordinary_blocking(path, wanted, exit)) {
+                    return None;
+                }
+                let kind = match wanted {
+                    Wanted::Read => DenialKind::Read,
+                    Wanted::Write => self.writing_blocking(path),
+                };
+                Some(Denial::new(kind, name.as_deref(), true))
+            }
+            Cause::NotPermitted if hit.is_about_owners() => None,
+            Cause::NotPermitted => {
+                let name = self.name(hit).filter(|_| hit.is_writing());
+                let Some(name) = name else { return Some(denial(DenialKind::SystemCall, None)) };
+                let path = Path::new(&name);
+                if is_ordinary_blocking(&self.workspace.join(path), Wanted::Write) {
+                    return None;
+                }
+                Some(denial(self.writing_blocking(Some(path)), Some(&name)))
+            }
+            Cause::ReadOnly => {
+                let name = self.name(hit);
+                Some(denial(self.writing_blocking(name.as_deref().map(Path::new)), name.as_deref()))
+            }
+            // Only what is pinned is a mount, and only protected names are pinned.
+            Cause::Busy => {
+                let name = self.name(hit).filter(|name| self.is_protected(Path::new(name)))?;
+                Some(denial(DenialKind::Protected, Some(&name)))
+            }
+            Cause::SystemCall => Some(denial(DenialKind::SystemCall, None)),
+        }
+    }
+
+    fn network(&self, hit: &Hit<'_>) -> Option<Denial> {
+        let host = names::host(hit.line);
+        let is_near = host.is_some_and(names::is_loopback);
+        let is_denied = !self.confinement.policy.network && !is_near;
+        is_denied.then(|| denial(DenialKind::Network, host))
+    }
+
+    /// The name that a line complains about: one that is protected, if there is one.
+    fn name(&self, hit: &Hit<'_>) -> Option<String> {
+        let names = names::candidates(hit);
+        let protected = names.iter().find(|name| self.is_protected(Path::new(name)));
+        protected.or_else(|| names.first()).cloned()
+    }
+
+    fn writing_blocking(&self, path: Option<&Path>) -> DenialKind {
+        let is_pinned = path.is_some_and(|path| {
+            // The workspace may be written but for what is protected, for example by git's own settings.
+            path.starts_with(&self.workspace)
+                || self.is_protected(path)
+                || (path.is_relative() && is_mounted_read_only_blocking(&self.workspace.join(path)))
+        });
+        match self.confinement.policy.profile {
+            Profile::WorkspaceWrite if is_pinned => DenialKind::Protected,
+            _ => DenialKind::Write,
+        }
+    }
+
+    /// A relative name is taken for one in the workspace: most commands stay there.
+    fn is_protected(&self, path: &Path) -> bool {
+        let beneath = path.strip_prefix(&self.workspace).ok();
+        let beneath = beneath.or_else(|| path.is_relative().then_some(path));
+        beneath.is_some_and(|path| protected_name(path).is_some())
+    }
+
+    /// Whether "Permission denied" is what it would be without confinement too.
+    fn is_ordinary_blocking(&self, path: &Path, wanted: Wanted, exit: Exit) -> bool {
+        let is_in_workspace = path.is_relative() || path.starts_with(&self.workspace);
+        let may_write = self.confinement.policy.may_write();
+        // Everything in the workspace may be run: this file is not executable.
+        let is_no_program = exit == Exit::Code(NOT_EXECUTABLE) && is_in_workspace;
+        let is_ours = path.starts_with(&self.workspace) && may_write && !self.is_protected(path);
+        is_no_program || is_ours || is_ordinary_blocking(&self.workspace.join(path), wanted)
+    }
+}
+
+fn denial(kind: DenialKind, target: Option<&str>) -> Denial {
+    Denial::new(kind, target, true)
+}
+
+/// The two ends of a stream, with a line end where something is left out.
+fn ends(stream: &Captured) -> Vec<u8> {
+    let gap: &[u8] = if stream.is_whole() { b"" } else { b"\n" };
+    let kept = [&*stream.head, gap, &stream.tail].concat();
+    match (kept.get(..MAX_END_BYTES), kept.len().checked_sub(2 * MAX_END_BYTES)) {
+        (Some(head), Some(skipped)) => {
+            let tail = kept.get(MAX_END_BYTES + skipped..).unwrap_or_default();
+            [head, b"\n", tail].concat()
+        }
+        _ => kept,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! Output of a command as it is shown: without what only steers a terminal.
+//!
+//! Left out are escape sequences, and every control character but line end, carriage return and tab. The
+//! bytes stay in the files of long outputs, and every count is of bytes as they were printed.
+//! Nothing can hide much: a sequence is one line and at most [`MAX_SEQUENCE`] bytes, or it is none, and then
+//! only its beginning is left out. That also bounds how far back a cut in the output can matter.
+//!
+//! Called by [`crate::bash_text`] and [`crate::jobs`]. Those who follow a session get what is printed as it
+//! is, piece by piece; who shows it on a terminal cleans it for that terminal.
+
+use crate::live;
+use crate::truncate::{self, Part, Run};
+use anstyle_parse::state::{State, state_change};
+
+/// Longest escape sequence that is taken for one, in bytes: links and titles of windows are shorter, pictures
+/// are longer.
+pub(crate) const MAX_SEQUENCE: usize = 4096;
+
+const ESCAPE: u8 = 0x1b;
+const BELL: u8 = 0x07;
+const CANCEL: u8 = 0x18;
+const SUBSTITUTE: u8 = 0x1a;
+
+/// Bytes of an escape and of what says which kind of sequence follows.
+const INTRODUCER: usize = 2;
+
+/// As much of the beginning as fits into `max_text` bytes of text.
+pub(crate) fn head(bytes: &[u8], max_text: usize) -> Part {
+    truncate::head_of(runs(bytes), bytes.len(), max_text)
+}
+
+/// As much of the end as fits into `max_text` bytes of text, and nothing of the first `lead` bytes.
+///
+/// Bytes that begin in the middle of an output may begin inside of a sequence: with a lead of
+/// [`MAX_SEQUENCE`] nothing of it is shown.
+pub(crate) fn tail(bytes: &[u8], lead: usize, max_text: usize) -> Part {
+    let runs: Vec<Run<'_>> = runs(bytes).filter_map(|run| run.after(lead)).collect();
+    truncate::tail_of(&runs, bytes.len(), max_text)
+}
+
+/// Where the first character or sequence begins that is not before `lead`.
+pub(crate) fn begin_after(bytes: &[u8], lead: usize) -> usize {
+    runs(bytes).find_map(|run| run.after(lead)).map_or(bytes.len(), |run| run.at)
+}
+
+/// Bytes at the end that may be the beginning of a character or of a sequence.
+pub(crate) fn unfinished(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    let mut last = 0;
+    while let Some(step) = step(rest) {
+        match step {
+            Step::Begun { .. } => return rest.len(),
+            Step::Shown(n) => last = live::unfinished(rest.get(..n).unwrap_or_default()),
+            Step::Hidden(_) => last = 0,
+        }
+        rest = rest.get(step.len()..).unwrap_or_default();
+    }
+    last
+}
+
+/// What an output begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// So many bytes of text.
+    Shown(usize),
+    /// So many bytes that are not shown.
+    Hidden(usize),
+    /// All of it is the beginning of a sequence. Without its end only so many bytes are not shown.
+    Begun { hidden: usize },
+}
+
+impl Step {
+    fn len(self) -> usize {
+        match self {
+            Self::Shown(n) | Self::Hidden(n) | Self::Begun { hidden: n } => n,
+        }
+    }
+}
+
+/// The parts of an output that are shown, in order.
+fn runs(bytes: &[u8]) -> impl Iterator<Item = Run<'_>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let rest = bytes.get(at..)?;
+            let step = step(rest)?;
+            let run = Run { at, bytes: rest.get(..step.len())? };
+            at += step.len();
+            if matches!(step, Step::Shown(_)) {
+                return Some(run);
+            }
+        }
+    })
+}
+
+/// `None` at the end. Every step is longer than nothing.
+fn step(bytes: &[u8]) -> Option<Step> {
+    let (first, rest) = bytes.split_first()?;
+    let step = match hidden_control(bytes) {
+        Some(_) if *first == ESCAPE => sequence(bytes),
+        Some(n) => Step::Hidden(n),
+        None => {
+            let is_end =
+                |at: &usize| bytes.get(*at..).is_some_and(|at| hidden_control(at).is_some());
+            let n = (1..=rest.len()).find(is_end).unwrap_or(bytes.len());
+            Step::Shown(n)
+        }
+    };
+    Some(step)
+}
+
+/// Bytes of a control character that is not shown, if there is one. U+0080 to U+009F are such, but begin no
+/// sequence: in texts they come from a wrong decoding.
+fn hidden_control(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [b'\n' | b'\r' | b'\t', ..] => None,
+        [0..=0x1f | 0x7f, ..] => Some(1),
+        [0xc2, 0x80..=0x9f, ..] => Some(2),
+        _ => None,
+    }
+}
+
+/// What begins with an escape.
+fn sequence(bytes: &[u8]) -> Step {
+    let mut state = State::Escape;
+    for (at, byte) in bytes.iter().copied().enumerate().take(MAX_SEQUENCE).skip(1) {
+        let next = match state {
+            State::OscString | State::SosPmApcString | State::DcsEntry => match byte {
+                // A line is never hidden.
+                b'\n' => return Step::Hidden(INTRODUCER),
+                BELL if state == State::OscString => State::Ground,
+                CANCEL | SUBSTITUTE => State::Ground,
+                ESCAPE => match bytes.get(at + 1) {
+                    Some(b'\\') => return Step::Hidden(at + 2),
+                    // Another sequence ends this one.
+                    Some(_) => return Step::Hidden(at),
+                    None => break,
+                },
+                _ => state,
+            },
+            // Nothing of these is in the middle of any other sequence.
+            _ if byte < b' ' || !byte.is_ascii() => return Step::Hidden(at),
+            _ => state_change(state, byte).0,
+        };
+        match next {
+            State::Ground => return Step::Hidden(at + 1),
+            State::Anywhere => (),
+            // All of them end in the same way.
+            State::DcsParam | State::DcsIntermediate | State::DcsIgnore | State::DcsPassthrough => {
+                state = State::DcsEntry;
+            }
+            next => state = next,
+        }
+    }
+    if MAX_SEQUENCE <= bytes.len() {
+        return Step::Hidden(INTRODUCER);
+    }
+    let is_string = matches!(state, State::OscString | State::SosPmApcString | State::DcsEntry);
+    Step::Begun { hidden: if is_string { INTRODUCER } else { bytes.len() } }
+}
+
+impl<'a> Run<'a> {
+    /// What of it is not before `lead`, without the rest of a character.
+    fn after(self, lead: usize) -> Option<Self> {
+        let skip = lead.saturating_sub(self.at);
+        let rest = self.bytes.get(skip..)?;
+        let is_rest = |byte: &&u8| 0 < skip && **byte & 0b1100_0000 == 0b1000_0000;
+        let n_rest = rest.iter().take(3).take_while(is_rest).count();
+        let bytes = rest.get(n_rest..)?;
+        (!bytes.is_empty()).then_some(Self { at: self.at + skip + n_rest, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &[u8]) -> String {
+        head(bytes, usize::MAX).text
+    }
+
+    #[test]
+    fn what_only_steers_a_terminal_is_left_out_and_everything_else_stays() {
+        let cases: [(&[u8], &str); 24] = [
+            ("plain äöü 漢\tx\r\n".as_bytes(), "plain äöü 漢\tx\r\n"),
+            (b"\x1b[31mred\x1b[0m \x1b[38;5;200mpink\x1b[m", "red pink"),
+            (b"\x1b[2J\x1b[H\x1b[?25lgone\x1b[1 q\x1b[>0;1c", "gone"),
+            // Titles and links, ended by a bell or as they should be.
+            (b"\x1b]0;title\x07x\x1b]8;;http://a/\xc3\xa9\x1b\\link\x1b]8;;\x1b\\", "xlink"),
+            (b"\x1bP1$r0m\x1b\\a\x1b_app\x1b\\b\x1b^pm\x1b\\c\x1bXsos\x1b\\d", "abcd"),
+            // A bell ends titles only.
+            (b"\x1bPq#0\x07;2\x1b\\a", "a"),
+            (b"\x1b(B\x1b)0\x1b=\x1b>\x1b7\x1b8\x1bM\x1bca", "a"),
+            (b"a\0b\x07c\x08d\x0be\x0cf\x7fg\x18h", "abcdefgh"),
+            ("a\u{85}b\u{9b}31mc\u{a0}d".as_bytes(), "ab31mc\u{a0}d"),
+            // Another one, a control character and what is no ASCII end a sequence.
+            (b"\x1b[31\x1b[1ma", "a"),
+            (b"\x1b[31\na\x1b[3\tb", "\na\tb"),
+            ("\x1b[3é\x1bé".as_bytes(), "éé"),
+            (b"\x1b]0;t\x1b[1ma", "a"),
+            (b"\x1b]0;t\x18a\x1bPx\x1aa", "aa"),
+            (b"\x1b\x1b\x1b[1ma", "a"),
+            (b"\x1b\na", "\na"),
+            // A line is never hidden.
+            (b"\x1b]0;title\nnext\x07", "0;title\nnext"),
+            (b"\x1bP1\nnext", "1\nnext"),
+            // Without an end.
+            (b"a\x1b[31", "a"),
+            (b"a\x1b", "a"),
+            (b"a\x1b]0;title", "a0;title"),
+            // What is no text is replaced, and not put together around a sequence.
+            (b"\xe2\x82\x1b[1m\xac", "\u{fffd}\u{fffd}"),
+            (b"\xc2\x1b[1m\x9b\xff", "\u{fffd}\u{fffd}\u{fffd}"),
+            (b"", ""),
+        ];
+        for (given, shown) in cases {
+            assert_eq!(text(given), shown, "{given:?}");
+            assert_eq!(tail(given, 0, usize::MAX).text, shown, "{given:?}");
+            assert_eq!(head(given, usize::MAX).n_bytes, given.len(), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_sequence_is_shown_but_for_its_beginning() {
+        for (begin, end) in [("\x1b[", "m"), ("\x1b]", "\x07"), ("\x1bP", "\x1b\\")] {
+            let body = |n: usize| "1;".repeat(MAX_SEQUENCE).get(..n).unwrap().to_owned();
+            let n = MAX_SEQUENCE - begin.len() - end.len();
+            assert_eq!(text(format!("{begin}{}{end}x", body(n)).as_bytes()), "x", "{begin:?}");
+            let longer = body(MAX_SEQUENCE);
+            let shown = text(format!("{begin}{longer}{end}x").as_bytes());
+            assert!(shown.starts_with(&longer) && shown.ends_with('x'), "{begin:?}");
+        }
+    }
+
+    /// Both ends of a text in all lengths, with everything in it that can be torn.
+    const PIECES: &[u8] =
+        b"a\x1b[1;31mb\xc3\xa9\x1b]0;t\xe2\x82\xac\x07c\xf0\x9f\xa6\x86\xff\x1b(Bd\x1bP1q\x1b\\e\n\xc2\x9bf";
+
+    #[test]
+    fn two_pieces_are_the_whole_wherever_it_is_cut() {
+        let whole = text(PIECES);
+        for cut in 0..=PIECES.len() {
+            let (first, _) = PIECES.split_at(cut);
+            let (first, rest) = PIECES.split_at(cut - unfinished(first));
+            assert_eq!(text(first) + &text(rest), whole, "cut at {cut}");
+        }
+        for max in 0..=whole.len() {
+            let (first, last) = (head(PIECES, max), tail(PIECES, 0, max));
+            assert_eq!(first.text, whole.get(..whole.floor_char_boundary(max)).unwrap());
+            let begin = whole.ceil_char_boundary(whole.len() - max);
+            assert_eq!(last.text, whole.get(begin..).unwrap());
+            // The counts are of what was printed: the rest shows the rest.
+            assert_eq!(first.text + &text(&PIECES[first.n_bytes..]), whole, "{max}");
+            assert_eq!(text(&PIECES[..PIECES.len() - last.n_bytes]) + &last.text, whole, "{max}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_sequence_is_left_behind_a_lead() {
+        let titles = format!("\x1b]0;{}\x07é", "t".repeat(MAX_SEQUENCE - 5)).repeat(3);
+        for begin in 0..=MAX_SEQUENCE + 1 {
+            let bytes = &titles.as_bytes()[begin..];
+            let shown = tail(bytes, MAX_SEQUENCE, usize::MAX);
+            assert!(shown.text.chars().all(|c| c == 'é'), "from {begin}");
+            let from = begin_after(bytes, MAX_SEQUENCE);
+            assert!(MAX_SEQUENCE <= from && text(&bytes[from..]) == shown.text, "from {begin}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! An audit's report as text.
+
+use quackd_protocol::client::{AuditReport, AuditRepository, RepositoryKind, RepositoryState};
+
+/// The text. What needs a look comes first, and what was so before last.
+pub(super) fn text(report: &AuditReport) -> String {
+    let (known, news): (Vec<_>, Vec<_>) =
+        report.repositories.iter().partition(|one| !needs_a_look(one));
+    let (fresh, known): (Vec<_>, Vec<_>) =
+        known.into_iter().partition(|one| one.commands.is_empty());
+    let mut lines = vec![match report.found {
+        0 => "Nothing was made or changed here that later programs would run".to_owned(),
+        1 => "1 thing to look at before this workspace is trusted:".to_owned(),
+        n => format!("{n} things to look at before this workspace is trusted:"),
+    }];
+    for file in &report.files {
+        lines.push(format!("{} was {}: it {}", file.path, file.change.name(), file.why));
+    }
+    for one in news {
+        repository(one, &mut lines);
+    }
+    if !fresh.is_empty() {
+        lines.push("Repositories that run nothing:".to_owned());
+        fresh.iter().for_each(|one| repository(one, &mut lines));
+    }
+    if !known.is_empty() {
+        lines.push("As it was when the worker began:".to_owned());
+        known.iter().for_each(|one| repository(one, &mut lines));
+    }
+    if report.not_listed != 0 {
+        lines.push(format!("[{} more repositories are not listed]", report.not_listed));
+    }
+    if !report.complete {
+        let entries = report.entries;
+        lines.push(format!("[Not complete: not all could be looked at, only {entries} entries]"));
+    }
+    lines.join("\n")
+}
+
+fn needs_a_look(one: &AuditRepository) -> bool {
+    let is_news = one.state != RepositoryState::Same || one.kind == RepositoryKind::Bare;
+    is_news && !one.commands.is_empty()
+}
+
+fn repository(one: &AuditRepository, lines: &mut Vec<String>) {
+    let state = match one.state {
+        RepositoryState::New => " is new",
+        RepositoryState::Changed => " was changed",
+        RepositoryState::Unknown => " may be new",
+        RepositoryState::Same => "",
+    };
+    let kind = match one.kind {
+        RepositoryKind::Bare => " (a directory that git takes for a repository)",
+        RepositoryKind::Git | RepositoryKind::GitFile | RepositoryKind::Other => "",
+    };
+    lines.push(format!("{}{state}{kind}", one.path));
+    for command in &one.commands {
+        let value = match command.value.as_str() {
+            "" => String::new(),
+            value => format!(" = {value}"),
+        };
+        lines.push(format!("  {}  {}{value}", command.file, command.key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_protocol::client::{AuditChange, AuditCommand, AuditFile};
+
+    fn one(path: &str, state: RepositoryState, keys: &[&str]) -> AuditRepository {
+        let command = |key: &&str| AuditCommand {
+            file: format!("{path}/config"),
+            key: (*key).to_owned(),
+            value: "evil".to_owned(),
+        };
+        let commands = keys.iter().map(command).collect();
+        AuditRepository { path: path.to_owned(), kind: RepositoryKind::Git, state, commands }
+    }
+
+    #[test]
+    fn what_needs_a_look_comes_first() {
+        let file = AuditFile {
+            path: ".envrc".into(),
+            change: AuditChange::Made,
+            why: "is run when a shell or a tool starts".into(),
+        };
+        let report = AuditReport {
+            found: 2,
+            complete: true,
+            entries: 10,
+            files: vec![file],
+            repositories: vec![
+                one("x/.git", RepositoryState::New, &["core.fsmonitor"]),
+                one(".git", RepositoryState::Same, &["core.pager"]),
+                one("y/.git", RepositoryState::New, &[]),
+            ],
+            not_listed: 0,
+        };
+        assert_eq!(
+            text(&report),
+            "2 things to look at before this workspace is trusted:\n\
+             .envrc was made: it is run when a shell or a tool starts\n\
+             x/.git is new\n  x/.git/config  core.fsmonitor = evil\n\
+             Repositories that run nothing:\ny/.git is new\n\
+             As it was when the worker began:\n.git\n  .git/config  core.pager = evil"
+        );
+        let nothing = AuditReport { complete: true, ..AuditReport::default() };
+        assert_eq!(
+            text(&nothing),
+            "Nothing was made or changed here that later programs would run"
+        );
+        assert!(text(&AuditReport::default()).ends_with("only 0 entries]"));
+    }
+}

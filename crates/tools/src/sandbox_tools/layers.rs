@@ -1,0 +1,168 @@
+//! What holds a session, layer by layer, in words. Pure: the tier says which layers there are.
+
+use crate::Confinement;
+use quackd_protocol::client::{ExplainLayer, ExplainReport};
+use quackd_protocol::policy::{Policy, Profile};
+
+/// Names of tiers, as a worker reports them.
+pub(super) const ALONE: &str = "D";
+
+/// The layers of a tier, the outermost first.
+pub(super) fn layers(confinement: &Confinement, tier: &str) -> Vec<ExplainLayer> {
+    let policy = &confinement.policy;
+    if !confinement.is_confined {
+        return vec![unconfined(policy)];
+    }
+    let mut layers = vec![files(policy, tier), protected(policy, tier), network(policy, tier)];
+    if tier == ALONE {
+        layers.push(layer(
+            "processes",
+            "other processes can be seen, and cannot be signalled where the kernel knows how",
+            None,
+        ));
+    } else {
+        layers.push(layer("processes", "the session sees and ends its own processes only", None));
+    }
+    if tier == "A" {
+        let holds = "a control group counts them, and ends all of them together";
+        layers.push(layer("limits", holds, Some("[limits] in the configuration")));
+    } else {
+        let holds = "processes, file sizes and open files are limited for each process";
+        layers.push(layer("limits", holds, Some("[limits] in the configuration")));
+    }
+    let holds = "a filter refuses what no tool needs; no program gains rights";
+    layers.push(layer("system calls", holds, Some("only quack sandbox set full-access")));
+    layers
+}
+
+fn unconfined(policy: &Policy) -> ExplainLayer {
+    match policy.profile {
+        Profile::FullAccess => layer(
+            "none",
+            "the session may do whatever you may",
+            Some("quack sandbox set workspace-write"),
+        ),
+        Profile::ReadOnly | Profile::WorkspaceWrite => layer(
+            "tools",
+            "this system has no confinement: commands and writing are refused, reading and searching work",
+            Some("quack sandbox set full-access, without any confinement"),
+        ),
+    }
+}
+
+fn files(policy: &Policy, tier: &str) -> ExplainLayer {
+    let workspace = match policy.profile {
+        Profile::ReadOnly => "the workspace can be read",
+        Profile::WorkspaceWrite | Profile::FullAccess => "the workspace can be written",
+    };
+    let roots = match policy.writable_roots.len() {
+        0 => String::new(),
+        1 => ", and 1 directory beside it".to_owned(),
+        n => format!(", and {n} directories beside it"),
+    };
+    let rest = if tier == ALONE {
+        "the system and toolchains can be read, other files cannot be opened, and their names be seen"
+    } else {
+        "the system and toolchains can be read, nothing else of the machine is there; the home and /tmp are \
+         private and go with the worker"
+    };
+    let change = match policy.profile {
+        Profile::ReadOnly => "quack sandbox set workspace-write",
+        Profile::WorkspaceWrite | Profile::FullAccess => {
+            "quack sandbox set --writable DIR, --hide PATH, or read-only"
+        }
+    };
+    layer("files", &format!("{workspace}{roots}; {rest}"), Some(change))
+}
+
+fn protected(policy: &Policy, tier: &str) -> ExplainLayer {
+    let holds = match (policy.profile, tier) {
+        (Profile::ReadOnly, _) => "nothing is written, so that nothing needs protection",
+        (_, ALONE) => {
+            "no repository that was there when the worker began can be written, and no name made beside its \
+             .git; the file tools refuse other names that later programs run or obey, and what commands write \
+             there is audited"
+        }
+        _ => {
+            "git's hooks and settings are pinned; the file tools refuse other names that later programs run or \
+             obey, and what commands write there is audited"
+        }
+    };
+    layer("protected names", holds, Some("write them by hand; quack sandbox audit shows them"))
+}
+
+fn network(policy: &Policy, tier: &str) -> ExplainLayer {
+    match (policy.network, tier) {
+        (true, _) => layer(
+            "network",
+            "on: everything that you can reach",
+            Some("quack sandbox set --network off"),
+        ),
+        (false, ALONE) => layer(
+            "network",
+            "off: no socket of the internet can be made",
+            Some("quack sandbox set --network on"),
+        ),
+        (false, _) => layer(
+            "network",
+            "off: only the session's own loopback",
+            Some("quack sandbox set --network on"),
+        ),
+    }
+}
+
+fn layer(name: &str, holds: &str, change: Option<&str>) -> ExplainLayer {
+    let change = change.map(str::to_owned);
+    ExplainLayer { name: name.to_owned(), holds: holds.to_owned(), change }
+}
+
+/// The answer as text.
+pub(super) fn text(report: &ExplainReport) -> String {
+    let mut lines = vec![head(report)];
+    for ExplainLayer { name, holds, change } in &report.layers {
+        lines.push(format!("{name}: {holds}"));
+        if let Some(change) = change {
+            lines.push(format!("  to change it: {change}"));
+        }
+    }
+    for note in &report.notes {
+        lines.push(format!("note: {note}"));
+    }
+    lines.join("\n")
+}
+
+/// What is in force, on one line.
+pub(super) fn head(report: &ExplainReport) -> String {
+    let network = if report.network { "on" } else { "off" };
+    format!("{}, network {network}, tier {}", report.profile, report.tier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(profile: Profile, is_confined: bool, tier: &str) -> Vec<String> {
+        let policy = Policy { profile, ..Policy::default() };
+        let layers = layers(&Confinement { policy, is_confined }, tier);
+        layers.into_iter().map(|layer| format!("{}: {}", layer.name, layer.holds)).collect()
+    }
+
+    #[test]
+    fn a_tier_is_told_by_what_it_holds() {
+        let a = names(Profile::WorkspaceWrite, true, "A");
+        assert_eq!(a.len(), 6);
+        assert!(a[1].contains("pinned") && a[4].contains("control group"), "{a:?}");
+        let d = names(Profile::WorkspaceWrite, true, "D");
+        assert!(!d[1].contains("pinned") && !d[4].contains("control group"), "{d:?}");
+        let read_only = names(Profile::ReadOnly, true, "B");
+        assert!(read_only[0].starts_with("files: the workspace can be read;"), "{read_only:?}");
+    }
+
+    #[test]
+    fn without_confinement_nothing_is_claimed() {
+        let full = names(Profile::FullAccess, false, "unconfined");
+        assert_eq!(full, ["none: the session may do whatever you may"]);
+        let refused = names(Profile::WorkspaceWrite, false, "unconfined");
+        assert!(refused[0].contains("are refused") && refused.len() == 1, "{refused:?}");
+    }
+}

@@ -1,0 +1,283 @@
+//! What a session may do with one path, and why: from the policy, from what is mounted there, and, where nothing
+//! is mounted, from whether it can be opened. Nothing is written to find out.
+
+use super::layers::{ALONE, head};
+use super::mounts::{self, Mount, Shows};
+use crate::Confinement;
+use quackd_protocol::client::{ExplainPath, ExplainReport, PathAccess};
+use quackd_protocol::policy::Profile;
+use quackd_sandbox::audit::plain;
+use quackd_sandbox::{Root, protected_name};
+use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// Longest path that is told, in characters.
+const MAX_SHOWN: usize = 1000;
+
+/// Most components of a path: each may cost a system call.
+const MAX_COMPONENTS: usize = 256;
+
+const WRITABLE: &str = "quack sandbox set --writable DIR";
+
+/// What is asked.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) confinement: Arc<Confinement>,
+    pub(super) tier: String,
+    pub(super) run_dir: PathBuf,
+    /// As the client gave it.
+    pub(super) target: String,
+}
+
+/// What may be done, why, and how a person can allow more.
+type Verdict = (PathAccess, String, Option<String>);
+
+impl Question {
+    /// The answer.
+    pub(super) fn answer_blocking(&self, root: &Root) -> ExplainPath {
+        let path = normalise(&root.path().join(&self.target));
+        let (real, exists) = real_blocking(&path);
+        let (access, why, change) = self.judge_blocking(root, &path, &real, exists);
+        let shown = |path: &Path| plain(&path.to_string_lossy(), MAX_SHOWN);
+        let leads_to = (real != path).then(|| shown(&real));
+        ExplainPath { path: shown(&path), leads_to, access, why, change }
+    }
+
+    fn judge_blocking(&self, root: &Root, path: &Path, real: &Path, exists: bool) -> Verdict {
+        let policy = &self.confinement.policy;
+        let in_workspace = real.strip_prefix(root.path()).ok();
+        if !self.confinement.is_confined {
+            return self.unconfined_blocking(in_workspace.is_some(), real, exists);
+        }
+        let is_beneath = |hidden: &PathBuf| path.starts_with(hidden) || real.starts_with(hidden);
+        if let Some(hidden) = policy.hidden.iter().find(|hidden| is_beneath(hidden)) {
+            let why = format!("the policy hides {}", shown(hidden));
+            return told(
+                PathAccess::Hidden,
+                why,
+                Some("quack sandbox show says where that is set"),
+            );
+        }
+        let table = if self.tier == ALONE { Vec::new() } else { mounts::table_blocking() };
+        let mount = mounts::of(&table, real);
+        let is_pinned = exists && mount.is_some_and(|mount| mount.is_read_only);
+        if let Some(name) = in_workspace {
+            return self.in_workspace(name, is_pinned);
+        }
+        if real.starts_with(&self.run_dir) {
+            let why = "it is the session's own directory, which has its long outputs".to_owned();
+            return told(PathAccess::ReadWrite, why, None);
+        }
+        if let Some(beside) = policy.writable_roots.iter().find(|beside| real.starts_with(beside)) {
+            let why = format!("the policy names {} beside the workspace", shown(beside));
+            return match policy.profile {
+                Profile::ReadOnly => read_only(why),
+                Profile::WorkspaceWrite | Profile::FullAccess => {
+                    told(PathAccess::ReadWrite, why, None)
+                }
+            };
+        }
+        match mount {
+            Some(mount) => elsewhere(mount, exists),
+            None => alone_blocking(real, exists),
+        }
+    }
+
+    fn in_workspace(&self, name: &Path, is_pinned: bool) -> Verdict {
+        if self.confinement.policy.profile == Profile::ReadOnly {
+            return read_only("it is in the workspace".to_owned());
+        }
+        let rule = protected_name(name);
+        match (rule, is_pinned) {
+            (Some(rule), true) => told(
+                PathAccess::ReadOnly,
+                format!("it is a protected name, which {}, and is pinned", rule.reason()),
+                Some("write it by hand"),
+            ),
+            (None, true) => told(
+                PathAccess::ReadOnly,
+                "git's configuration names it, so that it is pinned".to_owned(),
+                Some("write it by hand"),
+            ),
+            (Some(rule), false) if self.tier == ALONE && is_in_git(name) => told(
+                PathAccess::ReadOnly,
+                format!(
+                    "it is a protected name, which {}; no repository that was there can be written in this tier",
+                    rule.reason()
+                ),
+                Some("write it by hand"),
+            ),
+            (Some(rule), false) => told(
+                PathAccess::Protected,
+                format!(
+                    "it is a protected name, which {}: the file tools refuse to write it; what commands write \
+                     there is told and audited",
+                    rule.reason()
+                ),
+                Some("write it by hand"),
+            ),
+            (None, false) if self.tier == ALONE && is_in_git(name) => told(
+                PathAccess::ReadOnly,
+                "no repository that was there when the worker began can be written in this tier"
+                    .to_owned(),
+                Some("a system with namespaces: quack doctor says what is missing"),
+            ),
+            (None, false) => told(PathAccess::ReadWrite, "it is in the workspace".to_owned(), None),
+        }
+    }
+
+    fn unconfined_blocking(&self, in_workspace: bool, real: &Path, exists: bool) -> Verdict {
+        if self.confinement.has_limits() {
+            let why = "there is no confinement on this system: commands and writing are refused";
+            let access = if in_workspace { PathAccess::ReadOnly } else { PathAccess::NotReadable };
+            return told(access, why.to_owned(), Some("quack sandbox set full-access"));
+        }
+        let why = "the session may do whatever you may".to_owned();
+        let access = match exists {
+            false => PathAccess::Missing,
+            true if accessat(CWD, real, Access::WRITE_OK, AtFlags::EACCESS).is_ok() => {
+                PathAccess::ReadWrite
+            }
+            true if accessat(CWD, real, Access::READ_OK, AtFlags::EACCESS).is_ok() => {
+                PathAccess::ReadOnly
+            }
+            true => PathAccess::NotReadable,
+        };
+        told(access, why, None)
+    }
+}
+
+/// What is outside of everything that the policy names.
+fn elsewhere(mount: &Mount, exists: bool) -> Verdict {
+    match (mount.shows, mount.is_read_only, exists) {
+        (Shows::Empty, ..) => told(
+            PathAccess::Hidden,
+            "it holds secrets of the machine; something empty is in its place".to_owned(),
+            Some("only quack sandbox set full-access"),
+        ),
+        (Shows::Own, _, true) => told(
+            PathAccess::ReadWrite,
+            format!(
+                "{} is the worker's own, and goes with it; nothing of the machine is there",
+                shown(&mount.at)
+            ),
+            None,
+        ),
+        (Shows::Own | Shows::Frame, _, false) => told(
+            PathAccess::NotShown,
+            "nothing of the machine is shown there, whether it exists or not".to_owned(),
+            Some(WRITABLE),
+        ),
+        (Shows::Frame, _, true) => told(
+            PathAccess::NotShown,
+            "it is only on the way to what is shown; nothing else is in it".to_owned(),
+            Some(WRITABLE),
+        ),
+        (Shows::Layer, ..) => told(
+            PathAccess::ReadWrite,
+            format!("{} is a cache: changes are private and go with the worker", shown(&mount.at)),
+            None,
+        ),
+        (Shows::Machine | Shows::Kernel, _, false) => {
+            told(PathAccess::Missing, "it would be shown, and is not there".to_owned(), None)
+        }
+        (Shows::Kernel, ..) => {
+            told(PathAccess::ReadOnly, "it is the kernel's own".to_owned(), None)
+        }
+        (Shows::Machine, ..) => told(
+            PathAccess::ReadOnly,
+            format!("{} is shown for programs to work, and is not written", shown(&mount.at)),
+            Some(WRITABLE),
+        ),
+    }
+}
+
+/// Without namespaces all names are there; what matters is what can be opened.
+fn alone_blocking(real: &Path, exists: bool) -> Verdict {
+    if !exists {
+        return told(PathAccess::Missing, "it is not there".to_owned(), None);
+    }
+    // Nothing else can be opened without doing something.
+    let is_plain = std::fs::metadata(real).is_ok_and(|it| it.is_file() || it.is_dir());
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
+    let can_be_read =
+        is_plain && OpenOptions::new().read(true).custom_flags(flags).open(real).is_ok();
+    if can_be_read {
+        let why = "it is shown for programs to work, and is not written".to_owned();
+        return told(PathAccess::ReadOnly, why, Some(WRITABLE));
+    }
+    let why = "it is outside of what the session may open; its name can be seen in this tier";
+    told(PathAccess::NotReadable, why.to_owned(), Some(WRITABLE))
+}
+
+fn read_only(why: String) -> Verdict {
+    let change = "quack sandbox set workspace-write, and no safe mode";
+    told(PathAccess::ReadOnly, format!("{why}, and the profile is read-only"), Some(change))
+}
+
+fn told(access: PathAccess, why: String, change: Option<&str>) -> Verdict {
+    (access, why, change.map(str::to_owned))
+}
+
+fn shown(path: &Path) -> String {
+    plain(&path.to_string_lossy(), MAX_SHOWN)
+}
+
+fn is_in_git(name: &Path) -> bool {
+    name.components().any(|one| one.as_os_str() == ".git")
+}
+
+/// `path` without `.` and `..`, by its text.
+fn normalise(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components().take(MAX_COMPONENTS) {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// Where a path leads, and whether anything is there. Of what is not there, where it would be.
+fn real_blocking(path: &Path) -> (PathBuf, bool) {
+    for (n, ancestor) in path.ancestors().enumerate() {
+        if let Ok(found) = std::fs::canonicalize(ancestor) {
+            let rest = path.strip_prefix(ancestor).unwrap_or_else(|_| Path::new(""));
+            // Joining nothing would add a slash.
+            return if n == 0 { (found, true) } else { (found.join(rest), false) };
+        }
+    }
+    (path.to_path_buf(), false)
+}
+
+/// The answer as text.
+pub(super) fn text(report: &ExplainReport) -> String {
+    let Some(found) = &report.path else { return head(report) };
+    let access = match found.access {
+        PathAccess::ReadWrite => "read and written",
+        PathAccess::Protected => "read, and written by commands only",
+        PathAccess::ReadOnly => "read only",
+        PathAccess::Hidden => "hidden",
+        PathAccess::NotShown => "not shown",
+        PathAccess::NotReadable => "not readable",
+        PathAccess::Missing => "not there",
+    };
+    let mut lines = vec![format!("{}: {access}", found.path)];
+    if let Some(leads_to) = &found.leads_to {
+        lines.push(format!("it leads to {leads_to}"));
+    }
+    lines.push(format!("why: {}", found.why));
+    if let Some(change) = &found.change {
+        lines.push(format!("to change it: {change}"));
+    }
+    lines.push(format!("({})", head(report)));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests;

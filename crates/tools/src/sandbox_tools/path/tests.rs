@@ -1,0 +1,119 @@
+//! What is told of paths in made-up sessions. What is mounted is tried with real workers elsewhere.
+
+use super::*;
+use quackd_protocol::policy::Policy;
+use std::fs;
+
+struct World {
+    tree: tempfile::TempDir,
+    policy: Policy,
+    tier: &'static str,
+    is_confined: bool,
+}
+
+impl World {
+    fn new(profile: Profile, tier: &'static str) -> Self {
+        let tree = tempfile::tempdir().unwrap();
+        for directory in ["ws/.git", "ws/src", "beside", "run"] {
+            fs::create_dir_all(tree.path().join(directory)).unwrap();
+        }
+        let policy = Policy { profile, ..Policy::default() };
+        Self { tree, policy, tier, is_confined: profile != Profile::FullAccess }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        fs::canonicalize(self.tree.path()).unwrap().join(path)
+    }
+
+    fn ask(&self, target: &str) -> ExplainPath {
+        let question = Question {
+            confinement: Arc::new(Confinement {
+                policy: self.policy.clone(),
+                is_confined: self.is_confined,
+            }),
+            tier: self.tier.to_owned(),
+            run_dir: self.at("run"),
+            target: target.to_owned(),
+        };
+        question.answer_blocking(&Root::open(&self.at("ws")).unwrap())
+    }
+
+    fn access(&self, target: &str) -> PathAccess {
+        self.ask(target).access
+    }
+}
+
+#[test]
+fn the_workspace_is_written_but_for_what_is_protected() {
+    let mut world = World::new(Profile::WorkspaceWrite, ALONE);
+    let beside = world.at("beside");
+    world.policy.writable_roots = vec![beside.clone()];
+    assert_eq!(world.access("src/new.rs"), PathAccess::ReadWrite);
+    assert_eq!(world.access("."), PathAccess::ReadWrite);
+    assert_eq!(world.access(".envrc"), PathAccess::Protected);
+    assert_eq!(world.access("a/../.git/hooks/pre-commit"), PathAccess::ReadOnly);
+    assert_eq!(world.access(".git/index"), PathAccess::ReadOnly);
+    assert_eq!(world.access(&beside.join("x").display().to_string()), PathAccess::ReadWrite);
+    assert_eq!(world.access("../run/bash-1.log"), PathAccess::ReadWrite);
+    assert_eq!(world.access("../nothing"), PathAccess::Missing);
+    let envrc = world.ask(".envrc");
+    assert!(envrc.why.contains("is run when a shell or a tool starts"), "{envrc:?}");
+}
+
+#[test]
+fn a_link_is_told_by_where_it_leads() {
+    let world = World::new(Profile::WorkspaceWrite, ALONE);
+    std::os::unix::fs::symlink(".git", world.at("ws/link")).unwrap();
+    let found = world.ask("link/hooks/x");
+    assert_eq!(found.access, PathAccess::ReadOnly);
+    assert_eq!(found.leads_to, Some(world.at("ws/.git/hooks/x").display().to_string()));
+}
+
+#[test]
+fn what_is_hidden_is_told_before_anything_else() {
+    let mut world = World::new(Profile::WorkspaceWrite, "B");
+    world.policy.hidden = vec![world.at("ws/src")];
+    let found = world.ask("src/main.rs");
+    assert_eq!(found.access, PathAccess::Hidden);
+    assert!(found.why.contains("ws/src"), "{found:?}");
+}
+
+#[test]
+fn read_only_is_read_only_everywhere() {
+    let mut world = World::new(Profile::ReadOnly, ALONE);
+    world.policy.writable_roots = vec![world.at("beside")];
+    for path in ["src", ".envrc", "../beside/x"] {
+        let found = world.ask(path);
+        assert_eq!(found.access, PathAccess::ReadOnly, "{path}");
+        assert!(found.change.unwrap().contains("workspace-write"));
+    }
+}
+
+#[test]
+fn without_confinement_it_is_said() {
+    let full = World::new(Profile::FullAccess, "unconfined");
+    assert_eq!(full.access(".envrc"), PathAccess::Missing);
+    assert_eq!(full.access("src"), PathAccess::ReadWrite);
+    let mut none = World::new(Profile::WorkspaceWrite, "unconfined");
+    none.is_confined = false;
+    assert_eq!(none.access("src"), PathAccess::ReadOnly);
+    assert_eq!(none.access("../beside"), PathAccess::NotReadable);
+}
+
+#[test]
+fn the_text_says_what_why_and_how() {
+    let world = World::new(Profile::WorkspaceWrite, ALONE);
+    let report = ExplainReport {
+        profile: "workspace-write".into(),
+        tier: "D".into(),
+        path: Some(world.ask(".envrc")),
+        ..ExplainReport::default()
+    };
+    let text = text(&report);
+    assert!(
+        text.contains("ws/.envrc: read, and written by commands only\nwhy: it is a protected name")
+    );
+    assert!(
+        text.ends_with("to change it: write it by hand\n(workspace-write, network off, tier D)")
+    );
+}

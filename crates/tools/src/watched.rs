@@ -1,0 +1,194 @@
+//! What became of the files that later programs run or obey: remembered when the workspace is opened first, and
+//! looked at after every command that could write.
+//!
+//! Owns: the memory of the workspace as it was before the first tool ran ([`Snapshot`]), what was told of it
+//! already, and the line about it. Called by [`crate::Toolbox`], `bash`, background jobs and the audit.
+
+use crate::Confinement;
+use quackd_protocol::client::{AuditChange, AuditFile};
+use quackd_protocol::denial::one_line;
+use quackd_protocol::worker::MAX_LISTED;
+use quackd_sandbox::Root;
+use quackd_sandbox::audit::{Known, Names, Snapshot};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long the look may take: the workspace may be on a file system that is dead.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What is remembered of one session's workspace. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watched(Arc<watch::Sender<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// What the worker's start has found out, until it is used.
+    known: Option<Known>,
+    begun: Option<Begun>,
+}
+
+#[derive(Debug, Clone)]
+struct Begun {
+    root: Arc<File>,
+    snapshot: Arc<Snapshot>,
+    /// The names as they were when they were looked at last.
+    told: Names,
+}
+
+/// What a command has changed, as it is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Told {
+    /// For [`quackd_protocol::worker::ToolReport::audit`].
+    pub(crate) list: Vec<String>,
+    /// The line of an answer text.
+    pub(crate) line: Option<String>,
+}
+
+impl Watched {
+    /// Takes over what the worker's start has found out about repositories.
+    pub(crate) fn knowing(&self, known: Option<Known>) {
+        self.0.send_if_modified(|state| {
+            state.known = known;
+            false
+        });
+    }
+
+    /// Remembers the workspace, once. Returns before any tool runs in it.
+    pub(crate) fn begin_blocking(&self, root: &Root) {
+        if self.0.borrow().begun.is_some() {
+            return;
+        }
+        let known = self.0.borrow().known.clone();
+        // Without a memory nothing is told; an audit then takes everything for new.
+        let Ok(handle) = root.open_directory(Path::new("")) else { return };
+        let Ok(snapshot) = Snapshot::take_blocking(&handle, root.path(), known) else { return };
+        let told = snapshot.names().clone();
+        let begun = Begun { root: Arc::new(handle), snapshot: Arc::new(snapshot), told };
+        self.0.send_if_modified(|state| {
+            // Another call may have been as fast; the first one counts.
+            state.begun.get_or_insert(begun);
+            state.known = None;
+            false
+        });
+    }
+
+    /// The workspace as it was, if it is remembered.
+    pub(crate) fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.0.borrow().begun.as_ref().map(|begun| Arc::clone(&begun.snapshot))
+    }
+
+    /// What became of the names since the last look. Each change is told once. Nothing if it cannot be seen
+    /// soon, or if nothing may be written.
+    pub(crate) async fn look(&self, confinement: &Confinement) -> Told {
+        if !confinement.policy.may_write() {
+            return Told::default();
+        }
+        let this = self.clone();
+        let look = tokio::task::spawn_blocking(move || this.look_blocking());
+        match tokio::time::timeout(PATIENCE, look).await {
+            Ok(Ok(changes)) => Told::of(&changes),
+            _ => Told::default(),
+        }
+    }
+
+    fn look_blocking(&self) -> Vec<AuditFile> {
+        let root = self.0.borrow().begun.as_ref().map(|begun| Arc::clone(&begun.root));
+        let Some(root) = root else { return Vec::new() };
+        // Outside of the lock: it may take for ever.
+        let Ok(now) = Names::look_blocking(&root) else { return Vec::new() };
+        let mut changes = Vec::new();
+        self.0.send_if_modified(|state| {
+            if let Some(begun) = &mut state.begun {
+                changes = begun.told.changes(&now);
+                begun.told = now;
+            }
+            false
+        });
+        changes
+    }
+}
+
+impl Told {
+    fn of(changes: &[AuditFile]) -> Self {
+        let words = |one: &AuditFile| one_line(&format!("{} was {}", one.path, one.change.name()));
+        let list: Vec<String> = changes.iter().take(MAX_LISTED).map(words).collect();
+        let line = changes.first().map(|first| {
+            let more = match changes.len() {
+                1 => String::new(),
+                n => format!(", and {} more", n - 1),
+            };
+            let what = match first.change {
+                AuditChange::Removed => "programs of yours obeyed what stood there",
+                AuditChange::Made | AuditChange::Changed => {
+                    "programs of yours may run what stands there"
+                }
+            };
+            let first = words(first);
+            format!("[Sandbox: {first}{more}; {what}. quack sandbox audit shows it]")
+        });
+        Self { list, line }
+    }
+
+    /// The line about denials, if there is one, and then this one.
+    pub(crate) fn after(&self, denied: Option<String>) -> Option<String> {
+        match (denied, &self.line) {
+            (Some(denied), Some(line)) => Some(format!("{denied}\n{line}")),
+            (denied, line) => denied.or_else(|| line.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn begun(at: &Path) -> Watched {
+        let watched = Watched::default();
+        watched.begin_blocking(&Root::open(at).unwrap());
+        watched
+    }
+
+    #[tokio::test]
+    async fn each_change_is_told_once_and_the_first_memory_stays() {
+        let tree = tempfile::tempdir().unwrap();
+        let watched = begun(tree.path());
+        let all = Confinement::default();
+        assert_eq!(watched.look(&all).await, Told::default());
+        fs::write(tree.path().join(".envrc"), "x").unwrap();
+        let told = watched.look(&all).await;
+        assert_eq!(told.list, [".envrc was made"]);
+        assert_eq!(
+            told.after(Some("[a]".into())).unwrap(),
+            "[a]\n[Sandbox: .envrc was made; programs of yours may run what stands there. \
+             quack sandbox audit shows it]"
+        );
+        assert_eq!(watched.look(&all).await, Told::default());
+        // What was there when it began is not forgotten by that, nor by another call.
+        watched.begin_blocking(&Root::open(tree.path()).unwrap());
+        let root = fs::File::open(tree.path()).unwrap();
+        assert_eq!(watched.snapshot().unwrap().changes_blocking(&root).unwrap().len(), 1);
+        fs::remove_file(tree.path().join(".envrc")).unwrap();
+        fs::write(tree.path().join(".npmrc"), "x").unwrap();
+        assert_eq!(
+            watched.look(&all).await.line.unwrap(),
+            "[Sandbox: .envrc was removed, and 1 more; programs of yours obeyed what stood there. \
+             quack sandbox audit shows it]"
+        );
+    }
+
+    #[tokio::test]
+    async fn nothing_is_looked_at_where_nothing_may_be_written_and_nothing_without_a_memory() {
+        let tree = tempfile::tempdir().unwrap();
+        let watched = begun(tree.path());
+        fs::write(tree.path().join(".envrc"), "x").unwrap();
+        let mut read_only = Confinement::default();
+        read_only.policy.profile = quackd_protocol::policy::Profile::ReadOnly;
+        assert_eq!(watched.look(&read_only).await, Told::default());
+        assert_eq!(Watched::default().look(&Confinement::default()).await, Told::default());
+    }
+}

@@ -1,0 +1,164 @@
+//! The sandbox policy of a session: what the configuration, its workspace and the session itself say,
+//! and changing the latter two.
+//!
+//! A change is in force for every worker that starts from then on; the one that runs is replaced when
+//! nothing runs in it any more ([`crate::worker_handle`]).
+
+use super::Registry;
+use super::saving::kept;
+use crate::errors::MethodError;
+use crate::worker_handle::{UsePolicy, WorkerHandle};
+use actix::prelude::*;
+use quackd_protocol::client::{PolicyLayers, PolicyScope};
+use quackd_protocol::metadata::Session;
+use quackd_protocol::policy::{Policy, PolicyPatch, Profile};
+use quackd_protocol::state::WorkspaceState;
+use quackd_protocol::{SessionId, WorkspaceId};
+use std::sync::Arc;
+
+/// What is to be different about a session's policy, or its workspace's.
+#[derive(Debug)]
+pub(crate) struct PolicyChange {
+    pub(crate) scope: PolicyScope,
+    /// Forget what was set before.
+    pub(crate) reset: bool,
+    /// What is set.
+    pub(crate) patch: PolicyPatch,
+}
+
+/// A session's policy, after a change if there is one.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<FoundPolicy, MethodError>")]
+pub(crate) struct FindPolicy {
+    pub(crate) session: SessionId,
+    pub(crate) change: Option<PolicyChange>,
+}
+
+/// See [`FindPolicy`].
+#[derive(Debug)]
+pub(crate) struct FoundPolicy {
+    pub(crate) policy: Policy,
+    pub(crate) layers: PolicyLayers,
+}
+
+impl Handler<FindPolicy> for Registry {
+    type Result = ResponseFuture<Result<FoundPolicy, MethodError>>;
+
+    fn handle(&mut self, msg: FindPolicy, ctx: &mut Self::Context) -> Self::Result {
+        let FindPolicy { session, change } = msg;
+        match self.find_policy(&session, change, ctx) {
+            Ok((found, saved)) => Box::pin(async move { kept(saved).await.map(|()| found) }),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+}
+
+impl Registry {
+    fn find_policy(
+        &mut self,
+        session: &SessionId,
+        change: Option<PolicyChange>,
+        ctx: &mut Context<Self>,
+    ) -> Result<(FoundPolicy, Option<super::saving::Saved>), MethodError> {
+        let session = self
+            .metadata
+            .sessions
+            .iter()
+            .find(|known| known.id == *session)
+            .cloned()
+            .ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
+        let Some(change) = change else {
+            return Ok((self.policy_of(&session), None));
+        };
+        if self.draining {
+            return Err(MethodError::ShuttingDown);
+        }
+        let before = Arc::clone(&self.state);
+        let changed = match change.scope {
+            PolicyScope::Session => self.change_state(&session.id, |state| {
+                state.policy = apply(std::mem::take(&mut state.policy), change.reset, change.patch);
+            }),
+            PolicyScope::Workspace => {
+                self.change_workspace_policy(&session.workspace_id, change.reset, change.patch)
+            }
+        };
+        let found = self.policy_of(&session);
+        let home = self.services.user_home.as_path();
+        if let Err(error) = found.policy.validate(home, self.services.home.dir()) {
+            self.state = before;
+            return Err(MethodError::Policy(error));
+        }
+        // In force at once, also while the change is on its way to the disk: what is narrowed must not
+        // be wide for a moment. If the save fails the workers are told again.
+        self.tell_policies(Some(&session.workspace_id));
+        Ok((found, self.keep(changed, ctx)))
+    }
+
+    fn change_workspace_policy(
+        &mut self,
+        workspace: &WorkspaceId,
+        reset: bool,
+        patch: PolicyPatch,
+    ) -> bool {
+        let workspaces = &mut Arc::make_mut(&mut self.state).workspaces;
+        let mut state = workspaces.remove(workspace).unwrap_or_default();
+        let before = state.clone();
+        state.policy = apply(std::mem::take(&mut state.policy), reset, patch);
+        let changed = state != before;
+        if state != WorkspaceState::default() {
+            workspaces.insert(workspace.clone(), state);
+        }
+        changed
+    }
+
+    /// What is in force for a session, and why.
+    pub(super) fn policy_of(&self, session: &Session) -> FoundPolicy {
+        let state = self.state_of(&session.id);
+        let workspace = self.state.workspaces.get(&session.workspace_id);
+        let layers = PolicyLayers {
+            configuration: self.services.config.sandbox.patch(),
+            workspace: workspace.map(|state| state.policy.clone()).unwrap_or_default(),
+            session: state.policy,
+            safe_mode: state.safe_mode,
+        };
+        let PolicyLayers { configuration, workspace, session, safe_mode } = layers.clone();
+        let mut policy = Policy::resolve([configuration, workspace, session]);
+        if safe_mode {
+            policy.profile = Profile::ReadOnly;
+        }
+        FoundPolicy { policy, layers }
+    }
+
+    /// Tells the handles of a workspace's sessions, or of all, what is in force now.
+    pub(super) fn tell_policies(&self, workspace: Option<&WorkspaceId>) {
+        let concerned = |session: &&Session| workspace.is_none_or(|id| session.workspace_id == *id);
+        for session in self.metadata.sessions.iter().filter(concerned) {
+            if let Some(handle) = self.handles.get(&session.id) {
+                tell(handle, self.policy_of(session).policy);
+            }
+        }
+    }
+
+    /// The same for one session.
+    pub(super) fn tell_policy(&self, session: &SessionId) {
+        let known = self.metadata.sessions.iter().find(|known| known.id == *session);
+        if let (Some(session), Some(handle)) = (known, self.handles.get(session)) {
+            tell(handle, self.policy_of(session).policy);
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it must arrive; there is one for each change")]
+fn tell(handle: &Addr<WorkerHandle>, policy: Policy) {
+    handle.do_send(UsePolicy(policy));
+}
+
+fn apply(before: PolicyPatch, reset: bool, patch: PolicyPatch) -> PolicyPatch {
+    let below = if reset { PolicyPatch::default() } else { before };
+    PolicyPatch {
+        profile: patch.profile.or(below.profile),
+        network: patch.network.or(below.network),
+        writable_roots: patch.writable_roots.or(below.writable_roots),
+        hidden: patch.hidden.or(below.hidden),
+    }
+}

@@ -1,0 +1,101 @@
+//! What the confinement of the session's workers refused, as they tell it: counted, and the last ones
+//! kept. For people only; nothing is decided by it.
+
+use super::WorkerHandle;
+use crate::services::now_text;
+use actix::prelude::*;
+use quackd_protocol::client::{DenialsData, TimedDenial};
+use quackd_protocol::denial::{Denial, one_line};
+use quackd_protocol::worker::{MAX_LISTED, ToolReport};
+use std::collections::VecDeque;
+
+/// Denials of one session that are kept.
+const KEPT: usize = 64;
+
+/// Most processes that one call can have left, for the count: a worker may say any number.
+const MAX_SURVIVORS: u32 = 10_000;
+
+/// Longest name of a tool that is kept, in characters.
+const MAX_TOOL_CHARS: usize = 100;
+
+/// The denials of one session.
+#[derive(Debug, Default)]
+pub(super) struct Denials {
+    total: u64,
+    last: VecDeque<TimedDenial>,
+}
+
+impl Denials {
+    fn note(&mut self, tool: &str, denials: &[Denial]) {
+        for denial in denials.iter().take(MAX_LISTED) {
+            self.total = self.total.saturating_add(1);
+            if KEPT <= self.last.len() {
+                self.last.pop_front();
+            }
+            self.last.push_back(TimedDenial {
+                at: now_text(),
+                tool: tool.chars().take(MAX_TOOL_CHARS).collect(),
+                // Made anew: what a worker wrote may be longer than it should.
+                denial: Denial::new(denial.kind, denial.target.as_deref(), denial.likely),
+            });
+        }
+    }
+}
+
+impl WorkerHandle {
+    /// Takes note of what a call reports besides its answer.
+    pub(super) fn note_report(&mut self, tool: &str, report: &mut ToolReport) {
+        for denial in &mut report.denials {
+            *denial = Denial::new(denial.kind, denial.target.as_deref(), denial.likely);
+        }
+        for line in &mut report.audit {
+            *line = one_line(line);
+        }
+        self.denials.note(tool, &report.denials);
+        if report.survivors != 0 {
+            self.services.metrics.survivors.add(report.survivors.min(MAX_SURVIVORS).into());
+            tracing::warn!(session = %self.session, tool, left = report.survivors, "a command left processes that could not be ended");
+        }
+        self.is_stale |= report.workspace_gone;
+        if report.truncated {
+            self.services.spills.may_have_grown();
+        }
+    }
+}
+
+/// What was refused in this session.
+#[derive(Debug, Message)]
+#[rtype(result = "DenialsData")]
+pub(crate) struct ListDenials;
+
+impl Handler<ListDenials> for WorkerHandle {
+    type Result = MessageResult<ListDenials>;
+
+    fn handle(&mut self, _: ListDenials, _: &mut Self::Context) -> Self::Result {
+        MessageResult(DenialsData {
+            session_id: self.session.clone(),
+            session_name: self.name.clone(),
+            total: self.denials.total,
+            denials: self.denials.last.iter().cloned().collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_protocol::denial::DenialKind;
+
+    #[test]
+    fn the_last_ones_are_kept_and_all_are_counted() {
+        let mut denials = Denials::default();
+        let of = |n: usize| Denial::new(DenialKind::Write, Some(&format!("/{n}")), false);
+        for n in 0..100 {
+            denials.note("bash", &[of(n)]);
+        }
+        assert_eq!((denials.total, denials.last.len()), (100, KEPT));
+        assert_eq!(denials.last.back().unwrap().denial, of(99));
+        denials.note("bash", &(0..1000).map(of).collect::<Vec<_>>());
+        assert_eq!(denials.total, 108);
+    }
+}

@@ -1,0 +1,85 @@
+//! Confinement: the corpus in every tier that this machine has, and exactly the cases that are written down get
+//! out.
+
+use super::corpus;
+use super::modes::{ALONE, Mode, Reading, User, best_tier, no_landlock};
+use super::{Row, Verdict, run_corpus};
+use std::collections::BTreeMap;
+
+/// What got out: the id of a case with the predicates that became true.
+fn escaped(rows: &[Row]) -> BTreeMap<&str, String> {
+    let kinds = |row| match row {
+        &Row { ref case, verdict: Verdict::Violated(ref kinds), .. } => {
+            Some((&*case.id, kinds.join(",")))
+        }
+        _ => None,
+    };
+    rows.iter().filter_map(kinds).collect()
+}
+
+#[track_caller]
+fn assert_escaped(rows: &[Row], allowed: &[(&str, &str, &str)]) {
+    let has_run = |id| {
+        let mut rows = rows.iter().filter(|row| !matches!(row.verdict, Verdict::LeftOut(_)));
+        rows.any(|row| row.case.id == id)
+    };
+    let allowed = allowed.iter().filter(|(id, _, _)| has_run(*id));
+    let allowed: BTreeMap<&str, String> =
+        allowed.map(|(id, kinds, _)| (*id, (*kinds).to_owned())).collect();
+    assert_eq!(escaped(rows), allowed, "left: what got out; right: what may");
+}
+
+fn in_namespaces(user: User, reading: Reading) {
+    let tier = match best_tier(user) {
+        Ok(tier) => tier,
+        Err(why) => return skipped(&why),
+    };
+    let mode = Mode { reading, ..Mode::confined(user, tier) };
+    let is_wanted = |case: &corpus::Case| reading == Reading::Profile || case.is_read_only();
+    assert_escaped(&run_corpus(&mode, is_wanted), corpus::NOT_BY_THE_KERNEL);
+}
+
+fn alone(reading: Reading) {
+    if let Some(why) = no_landlock() {
+        return skipped(&why);
+    }
+    let mode = Mode { reading, ..Mode::confined(User::Ordinary, ALONE) };
+    let is_wanted = |case: &corpus::Case| reading == Reading::Profile || case.is_read_only();
+    // The list of safe mode lets nothing through that this tier would not hold.
+    let allowed = match reading {
+        Reading::Profile => corpus::exceptions_alone(),
+        _ => Vec::new(),
+    };
+    assert_escaped(&run_corpus(&mode, is_wanted), &allowed);
+}
+
+#[expect(clippy::print_stderr, reason = "whoever reads the result has to know")]
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
+#[test]
+fn nothing_gets_out_of_namespaces_as_an_ordinary_user() {
+    in_namespaces(User::Ordinary, Reading::Profile);
+}
+
+#[test]
+fn nothing_gets_out_of_namespaces_as_root() {
+    in_namespaces(User::Root, Reading::Profile);
+}
+
+#[test]
+fn what_gets_out_without_namespaces_is_written_down() {
+    alone(Reading::Profile);
+}
+
+#[test]
+fn a_session_in_safe_mode_only_reads_in_namespaces() {
+    in_namespaces(User::Ordinary, Reading::SafeSession);
+    in_namespaces(User::Root, Reading::SafeSession);
+}
+
+#[test]
+fn a_session_in_safe_mode_only_reads_without_namespaces() {
+    alone(Reading::SafeSession);
+}

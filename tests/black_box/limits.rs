@@ -1,0 +1,127 @@
+//! What all sessions share: places for commands, background jobs, and what long outputs take of the disk.
+//! Who is refused is told why, and nobody who asks for little waits for those who ask for much.
+
+use crate::harness::{Daemon, Session, wait_for};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A running daemon with a configuration.
+fn configured(content: &str) -> Daemon {
+    let mut daemon = Daemon::absent();
+    std::fs::create_dir(daemon.app()).unwrap();
+    std::fs::write(daemon.app().join("quackd.toml"), content).unwrap();
+    daemon.boot();
+    daemon
+}
+
+/// Calls of a session that were sent to its worker or wait.
+fn calls(session: &Session<'_>) -> usize {
+    session.worker()["calls"].as_array().map_or(0, Vec::len)
+}
+
+/// Names in a directory.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn who_asks_for_little_does_not_wait_for_who_asks_for_much() {
+    let daemon = configured("[limits]\ncommands = 16\n");
+    let (wire, other) = (daemon.wire(), daemon.wire());
+    let (a, b) = (daemon.repo("a"), daemon.repo("b"));
+    let (greedy, modest) = (wire.attach(a.path()), other.attach(b.path()));
+    // Of sixteen places one session gets twelve; the rest of its calls wait.
+    let command = format!("echo x >> ran; {}", daemon.gated("go", "echo done"));
+    let many: Vec<_> = (0..20).map(|_| greedy.begin("bash", json!({"command": command}))).collect();
+    let ran = || std::fs::read_to_string(a.path().join("ran")).unwrap_or_default().len() / 2;
+    wait_for("twelve of them to run", || (ran() == 12).then_some(()));
+    assert_eq!(calls(&greedy), 20);
+    assert_eq!(modest.bash("echo mine"), "mine\n\n[Exit code: 0]");
+    assert_eq!(ran(), 12);
+    // File tools need no place.
+    assert_eq!(greedy.call("read_file", json!("ran")).len(), 24);
+    daemon.open_gate("go");
+    for call in many {
+        assert_eq!(call.text(), "done\n\n[Exit code: 0]");
+    }
+    assert_eq!(ran(), 20);
+}
+
+#[test]
+fn a_command_without_a_place_says_so_in_time_and_does_not_run() {
+    let daemon = configured("[limits]\ncommands = 16\n");
+    let (wire, other) = (daemon.wire(), daemon.wire());
+    let (repo, second) = (daemon.repo("a"), daemon.repo("b"));
+    let (session, free) = (wire.attach(repo.path()), other.attach(second.path()));
+    let command = format!("echo x >> ran; {}", daemon.gated("go", "true"));
+    let many: Vec<_> =
+        (0..12).map(|_| session.begin("bash", json!({"command": command}))).collect();
+    let ran = || std::fs::read_to_string(repo.path().join("ran")).unwrap_or_default().len() / 2;
+    wait_for("twelve of them to run", || (ran() == 12).then_some(()));
+
+    let params = |command: &str| {
+        json!({
+            "sessionId": session.id, "tool": "bash", "timeoutMs": 400,
+            "arguments": {"command": command},
+        })
+    };
+    let refused: Value = wire.request("quack.tool", params("touch never"));
+    assert_eq!(
+        refused["text"],
+        "Error: Too many commands are running: 12 in all, 12 of them in this session \
+         (limits.commands is 16). It was not run, try again"
+    );
+    assert_eq!((&refused["isError"], &refused["busy"]), (&json!(true), &json!(true)));
+    // One that waits can be aborted, and leaves no trace in the queue.
+    let waiting = session.begin("bash", json!({"command": "touch never"}));
+    wait_for("it to wait", || (calls(&session) == 13).then_some(()));
+    other.request("abort", json!({"sessionId": session.id}));
+    assert_eq!(waiting.text(), "Error: bash was aborted");
+    for call in many {
+        assert!(call.text().contains("[Process aborted]"));
+    }
+    assert_eq!(free.bash("echo free"), "free\n\n[Exit code: 0]");
+    assert_eq!(session.bash("echo free"), "free\n\n[Exit code: 0]");
+    assert!(!repo.path().join("never").exists());
+}
+
+#[test]
+fn background_jobs_are_counted_over_all_sessions() {
+    let daemon = configured("[limits]\njobs = 2\n");
+    let wire = daemon.wire();
+    let (a, b) = (daemon.repo("a"), daemon.repo("b"));
+    let (a, b) = (wire.attach(a.path()), wire.attach(b.path()));
+    let job = json!({"command": "sleep 1004", "background": true});
+    for session in [&a, &b] {
+        assert!(session.call("bash", job.clone()).starts_with("Started background job job-1"));
+    }
+    assert_eq!(
+        a.call("bash", job.clone()),
+        "Error: 2 background jobs are running in all sessions, and there may be no more \
+         (limits.jobs). It was not run; end one first"
+    );
+    assert_eq!(a.bash("echo foreground"), "foreground\n\n[Exit code: 0]");
+    b.call("job_kill", json!("job-1"));
+    wait_for("a job's place", || a.call("bash", job.clone()).starts_with("Started").then_some(()));
+}
+
+#[test]
+fn old_outputs_are_deleted_when_all_of_them_are_too_long() {
+    let daemon = configured("[limits]\nspill_mb = 64\n");
+    let wire = daemon.wire();
+    let repos = ["a", "b", "c"].map(|name| daemon.repo(name));
+    let sessions = repos.each_ref().map(|repo| wire.attach(repo.path()));
+    let run = |session: &Session<'_>| daemon.app().join("run").join(&session.id);
+    // 30 MiB each: the third is one too many.
+    for session in &sessions {
+        let text = session.bash("head -c 31457280 /dev/zero | tr '\\0' x");
+        assert!(text.contains("; full output: "), "{}", &text[text.len() - 200..]);
+    }
+    wait_for("the oldest output to be deleted", || {
+        names(&run(&sessions[0])).is_empty().then_some(())
+    });
+    for session in &sessions[1..] {
+        assert_eq!(names(&run(session)).len(), 1);
+    }
+}

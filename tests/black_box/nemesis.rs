@@ -1,0 +1,256 @@
+//! Many commands in many sessions while somebody kills and stops workers: every call is answered once, none is
+//! run twice, and in the end everything is as it was.
+//!
+//! Ten seconds, or `QUACKD_NEMESIS_SECONDS`. The seed is printed; `QUACKD_NEMESIS_SEED` repeats it, as far as
+//! threads can be repeated.
+
+use crate::harness::{Daemon, Process, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SESSIONS: usize = 8;
+
+/// Commands of one session at the same time.
+const SIDE_BY_SIDE: usize = 8;
+
+/// What the daemon may hold more than at the start: a connection that is just being closed.
+const SPARE_DESCRIPTORS: usize = 2;
+
+/// What it may have grown by. Its table of processes and its buffers were as full before, but for luck.
+const SPARE_KIB: u64 = 16 * 1024;
+
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn say(line: &str) {
+    drop(writeln!(std::io::stderr(), "nemesis: {line}"));
+}
+
+/// Chance that can be repeated (xorshift).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+/// How the calls of one caller were answered.
+#[derive(Default)]
+struct Told {
+    /// Those that were said to have run.
+    done: BTreeSet<String>,
+    /// Those that may have run.
+    unknown: BTreeSet<String>,
+    /// Those that were said not to have run.
+    refused: BTreeSet<String>,
+}
+
+/// Calls one after the other until the time is over.
+fn call_on(daemon: &Daemon, repo: &Path, caller: &str, until: Instant, mut chance: Chance) -> Told {
+    let wire = daemon.wire();
+    let session = wire.attach(repo);
+    let mut told = Told::default();
+    for n in 0_u64.. {
+        if until <= Instant::now() {
+            break;
+        }
+        let line = format!("{caller}-{n}");
+        let pause = chance.below(150);
+        let command = match chance.below(4) {
+            0 => format!("echo {line} >> ran; setsid sleep 300 & sleep 0.{pause:03}; echo done"),
+            1 => format!("echo {line} >> ran; head -c 300000 /dev/zero >&2; echo done"),
+            _ => format!("echo {line} >> ran; sleep 0.{pause:03}; echo done"),
+        };
+        // The wire fails the test if a call is answered twice.
+        let text = session.bash(&command);
+        if text.starts_with("done\n") {
+            assert!(text.ends_with("\n[Exit code: 0]"), "{command}: {text}");
+            told.done.insert(line);
+        } else if text.starts_with("Error: Worker died during bash (") {
+            told.unknown.insert(line);
+        } else if text.starts_with("Error: Session worker failed ") {
+            told.refused.insert(line);
+            // It is given up until somebody asks for it.
+            wire.attach(repo);
+        } else if text.starts_with("Error: Session worker ")
+            || text == "Error: Worker not responding"
+        {
+            told.refused.insert(line);
+        } else {
+            panic!("{command}: {text}");
+        }
+    }
+    // Whatever came after the last answer.
+    assert!(wire.early_events().is_empty());
+    told
+}
+
+/// Kills and stops workers until the time is over. Gives how many it killed and stopped.
+fn strike(daemon: &Daemon, over: &Receiver<()>, mut chance: Chance) -> (u32, u32) {
+    let wire = daemon.wire();
+    let (mut killed, mut stopped) = (0, 0);
+    let mut asleep: Option<Pid> = None;
+    loop {
+        let pause = Duration::from_millis(50 + chance.below(350));
+        if over.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+        if let Some(pid) = asleep.take() {
+            // It may have died meanwhile.
+            let _gone = kill(pid, Signal::SIGCONT);
+        }
+        let workers = wire.request("quack.ps", json!({}))["workers"].take();
+        let pids: Vec<i32> = workers.as_array().unwrap().iter().filter_map(pid_of).collect();
+        let Ok(n) = u64::try_from(pids.len()) else { continue };
+        if n == 0 {
+            continue;
+        }
+        let pid = pids[usize::try_from(chance.below(n)).unwrap()];
+        // The number may be another process's by now.
+        if Process::find(pid).is_none_or(|process| process.name != "quack-worker") {
+            continue;
+        }
+        let pid = Pid::from_raw(pid);
+        if chance.below(2) == 0 {
+            killed += u32::from(kill(pid, Signal::SIGKILL).is_ok());
+        } else if kill(pid, Signal::SIGSTOP).is_ok() {
+            stopped += 1;
+            asleep = Some(pid);
+        }
+    }
+    if let Some(pid) = asleep {
+        let _gone = kill(pid, Signal::SIGCONT);
+    }
+    (killed, stopped)
+}
+
+fn pid_of(worker: &Value) -> Option<i32> {
+    i32::try_from(worker["pid"].as_i64()?).ok()
+}
+
+/// Has a worker for each session, and no connection.
+fn calm(daemon: &Daemon, repos: &[PathBuf]) {
+    for repo in repos {
+        let wire = daemon.wire();
+        let session = wire.attach(repo);
+        wait_for("the session to answer", || {
+            (session.bash("echo back") == "back\n\n[Exit code: 0]").then_some(())
+        });
+    }
+}
+
+/// Descriptors of the daemon. It is not to be looked into by its own user, who must believe what it says.
+fn n_descriptors(daemon: &Daemon) -> usize {
+    match std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())) {
+        Ok(entries) => entries.count(),
+        Err(_) => {
+            let ps = daemon.wire().request("quack.ps", json!({}));
+            usize::try_from(ps["supervisor"]["openFiles"].as_u64().unwrap()).unwrap()
+        }
+    }
+}
+
+fn resident_kib(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim_matches([' ', '\t', 'k', 'B']).parse().unwrap()
+}
+
+/// Processes below the daemon that are neither workers nor monitors.
+fn strays(daemon: &Daemon) -> Vec<Process> {
+    let is_ours = |process: &Process| process.name.starts_with("quack-");
+    daemon.descendants().into_iter().filter(|process| !is_ours(process)).collect()
+}
+
+#[test]
+fn under_a_nemesis_every_call_is_answered_once_and_no_command_runs_twice() {
+    let seconds = number_from("QUACKD_NEMESIS_SECONDS").unwrap_or(10);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
+    let seed = number_from("QUACKD_NEMESIS_SEED").unwrap_or_else(|| u64::from(now)).max(1);
+    say(&format!("{seconds} s, seed {seed}"));
+    let daemon = Daemon::start();
+    let repos = (0..SESSIONS).map(|n| daemon.repo(&format!("r{n}")).path().to_owned());
+    let repos: Vec<PathBuf> = repos.collect();
+    // As many connections and calls as later, so that what is measured is not the first use of anything.
+    run(&daemon, &repos, Duration::from_secs(1), seed, false);
+    calm(&daemon, &repos);
+    wait_for("the warm-up to be over", || strays(&daemon).is_empty().then_some(()));
+    let before = (n_descriptors(&daemon), resident_kib(daemon.pid()));
+
+    run(&daemon, &repos, Duration::from_secs(seconds), seed, true);
+    calm(&daemon, &repos);
+    wait_for("nothing to be left of any command", || strays(&daemon).is_empty().then_some(()));
+    wait_for("the descriptors to be closed", || {
+        (n_descriptors(&daemon) <= before.0 + SPARE_DESCRIPTORS).then_some(())
+    });
+    let after = (n_descriptors(&daemon), resident_kib(daemon.pid()));
+    say(&format!(
+        "descriptors {} to {}, resident {} to {} KiB",
+        before.0, after.0, before.1, after.1
+    ));
+    assert!(after.1 < before.1 + SPARE_KIB, "grew from {} to {} KiB", before.1, after.1);
+}
+
+/// Calls from all sides, with or without a nemesis, and looks at what has run.
+fn run(daemon: &Daemon, repos: &[PathBuf], time: Duration, seed: u64, with_nemesis: bool) {
+    for repo in repos {
+        std::fs::write(repo.join("ran"), "").unwrap();
+    }
+    let until = Instant::now() + time;
+    let (end, over) = channel();
+    let (told, struck) = thread::scope(|scope| {
+        let nemesis = with_nemesis.then(|| {
+            let chance = Chance(seed);
+            scope.spawn(move || strike(daemon, &over, chance))
+        });
+        let mut callers = Vec::new();
+        for (s, repo) in repos.iter().enumerate() {
+            for c in 0..SIDE_BY_SIDE {
+                let name = format!("s{s}c{c}");
+                let n = u64::try_from(s * SIDE_BY_SIDE + c + 2).unwrap();
+                let chance = Chance(seed.wrapping_mul(n).max(1));
+                let calls = move || call_on(daemon, repo, &name, until, chance);
+                callers.push((s, scope.spawn(calls)));
+            }
+        }
+        let mut told: BTreeMap<usize, Vec<Told>> = BTreeMap::new();
+        for (s, caller) in callers {
+            told.entry(s).or_default().push(caller.join().unwrap());
+        }
+        drop(end);
+        (told, nemesis.map(|nemesis| nemesis.join().unwrap()))
+    });
+    let (mut done, mut unknown, mut refused) = (0, 0, 0);
+    for (s, repo) in repos.iter().enumerate() {
+        let ran = std::fs::read_to_string(repo.join("ran")).unwrap();
+        let lines: Vec<&str> = ran.lines().collect();
+        let once: BTreeSet<&str> = lines.iter().copied().collect();
+        assert_eq!(once.len(), lines.len(), "a command of session {s} has run twice");
+        for told in &told[&s] {
+            let not_run = told.done.iter().find(|line| !once.contains(line.as_str()));
+            assert_eq!(not_run, None, "said to have run, and did not");
+            let has_run = told.refused.iter().find(|line| once.contains(line.as_str()));
+            assert_eq!(has_run, None, "said not to have run, and did");
+            done += told.done.len();
+            unknown += told.unknown.len();
+            refused += told.refused.len();
+        }
+    }
+    say(&format!(
+        "{done} calls done, {unknown} lost with a worker, {refused} refused; {struck:?} killed and stopped"
+    ));
+    assert!(SESSIONS * SIDE_BY_SIDE <= done, "{done} calls done");
+    assert!(!with_nemesis || 0 < unknown, "the nemesis has hit nothing");
+}

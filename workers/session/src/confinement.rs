@@ -1,0 +1,390 @@
+//! Confining this worker, while it is one thread of one process: which tier, and entering it.
+//! Called by [`crate::stage0`], between the first frame and the runtime.
+//!
+//! In tiers A and B the process that the supervisor started becomes the monitor, and the worker is the
+//! child of process 1 of namespaces of its own. In tier D the worker confines itself. Where nothing can
+//! be had the worker starts all the same and its tools refuse whatever could do harm, unless a person has
+//! allowed `full-access`.
+
+use crate::stage0::StartError;
+use quackd_process::{
+    Group, SelfExe, SessionPaths, Split, split_off_monitor_by, split_off_monitor_of,
+};
+use quackd_protocol::policy::{Policy, Profile};
+use quackd_protocol::worker::{SandboxReport, Start, UNCONFINED};
+use quackd_sandbox::audit::Known;
+use quackd_sandbox::confine::{
+    self, Entered, Facts, FileRights, FileRule, Init, LANDLOCK_WITH_NAMESPACES, Limits, Pin,
+    Places, Plan, Probe, Side, Tier, git,
+};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Entries of the workspace that are looked at for repositories before the worker starts. A tree that is
+/// larger is said to be protected in part.
+const WALK_ENTRIES: u64 = 200_000;
+
+/// Troubles that are told.
+const MAX_NOTES: usize = 8;
+
+/// A worker that is as confined as it will be.
+#[derive(Debug)]
+pub(crate) struct Confined {
+    /// What is in force.
+    pub(crate) report: SandboxReport,
+    /// Whether anything is.
+    pub(crate) is_confined: bool,
+    /// The worker's number as the supervisor's side of the machine sees it.
+    pub(crate) pid: u32,
+    /// What commands get differently than the supervisor said.
+    pub(crate) env: Vec<(&'static str, String)>,
+    /// What stands before every command.
+    pub(crate) command_words: Vec<OsString>,
+    /// How a command of a single call is kept from writing; `None` where the kernel cannot.
+    pub(crate) read_only: Option<ReadOnly>,
+    /// Where repositories were before any tool ran; `None` if nobody looked.
+    pub(crate) known: Option<Known>,
+}
+
+/// The program that gives up writing before it becomes a command ([`crate::read_only`]), and the directories of
+/// the worker's own in which it may write all the same.
+#[derive(Debug)]
+pub(crate) struct ReadOnly {
+    pub(crate) exe: SelfExe,
+    pub(crate) private: Vec<PathBuf>,
+}
+
+impl ReadOnly {
+    /// What stands before the words of a command that must not write.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let mut words = vec![self.exe.path().into(), "read-only".into()];
+        for directory in &self.private {
+            words.extend(["--private".into(), directory.into()]);
+        }
+        words.push("--".into());
+        words
+    }
+}
+
+/// Splits off the monitor and confines the worker. Returns in the worker; the monitor and process 1 never
+/// return.
+///
+/// # Errors
+/// A step failed, or what was asked for cannot be had. None of it is mended by trying again.
+pub(crate) fn enter(
+    start: &Start,
+    cgroup: Option<&SessionPaths>,
+    group: Option<&Group>,
+) -> Result<Confined, StartError> {
+    let order = &start.sandbox;
+    // Opened now: later it has no name.
+    let exe = SelfExe::open()
+        .map_err(|source| StartError::System { step: "cannot open our own executable", source })?;
+    if order.policy.profile == Profile::FullAccess {
+        let read_only = (LANDLOCK_WITH_NAMESPACES <= confine::landlock_version())
+            .then(|| ReadOnly { exe, private: Vec::new() });
+        return Ok(Confined { read_only, ..unconfined(start, cgroup, Vec::new())? });
+    }
+    let known: Option<Probe> =
+        order.probe.clone().and_then(|probe| serde_json::from_value(probe).ok());
+    let probe = match known {
+        Some(probe) => probe,
+        None => confine::probe_blocking().map_err(confining)?,
+    };
+    let asked = order.tier.as_deref().map(str::parse).transpose().map_err(refused)?;
+    let tier = match confine::choose(&probe, group.is_some(), asked) {
+        Ok(tier) => tier,
+        // Not what was asked for is an error; nothing at all leaves the tools that only look.
+        Err(refusal) if asked.is_some() => return Err(refused(refusal)),
+        Err(refusal) => return unconfined(start, cgroup, vec![refusal.to_string()]),
+    };
+    let world = World::look_blocking(start)?;
+    let mut confined = match tier {
+        Tier::A | Tier::B => world.enter_namespaces(start, cgroup, group, exe)?,
+        Tier::D => world.enter_alone(start, cgroup, group, exe)?,
+        Tier::M | Tier::Unconfined => return unconfined(start, cgroup, Vec::new()),
+    };
+    confined.report.tier = tier.name().to_owned();
+    confined.report.probe = serde_json::to_value(&probe).ok();
+    Ok(confined)
+}
+
+fn unconfined(
+    start: &Start,
+    cgroup: Option<&SessionPaths>,
+    notes: Vec<String>,
+) -> Result<Confined, StartError> {
+    split_off_monitor_of(cgroup)
+        .map_err(|source| StartError::System { step: "cannot start the monitor", source })?;
+    Ok(Confined {
+        report: SandboxReport {
+            tier: UNCONFINED.to_owned(),
+            policy: start.sandbox.policy.profile.name().to_owned(),
+            network: true,
+            notes,
+            probe: None,
+        },
+        is_confined: false,
+        pid: std::process::id(),
+        env: Vec::new(),
+        command_words: Vec::new(),
+        read_only: None,
+        known: None,
+    })
+}
+
+/// What is there to be confined to.
+struct World {
+    workspace: OwnedFd,
+    facts: Facts,
+    plan: Plan,
+    found: git::Found,
+    policy: Policy,
+    notes: Vec<String>,
+}
+
+impl World {
+    fn look_blocking(start: &Start) -> Result<Self, StartError> {
+        let order = &start.sandbox;
+        let places = Places {
+            workspace: PathBuf::from(&start.workspace),
+            run_dir: PathBuf::from(&start.run_dir),
+            state_dir: PathBuf::from(&order.state_dir),
+            home: PathBuf::from(&order.home),
+        };
+        let workspace = open_directory(&places.workspace)
+            .map_err(|source| StartError::System { step: "cannot open the workspace", source })?;
+        let path = start.env.iter().find(|(name, _)| name == "PATH");
+        let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
+        let facts = Facts::gather_blocking(places, path);
+        let (policy, notes) = without_missing_roots(order.policy.clone());
+        // A workspace that must not be one is refused before it is looked through.
+        let plan = Plan::new(&policy, &facts).map_err(refused)?;
+        let found = repositories(&workspace)
+            .map_err(|source| StartError::System { step: "cannot read the workspace", source })?;
+        Ok(Self { workspace, facts, plan, found, policy, notes })
+    }
+
+    fn enter_namespaces(
+        self,
+        start: &Start,
+        cgroup: Option<&SessionPaths>,
+        group: Option<&Group>,
+        exe: SelfExe,
+    ) -> Result<Confined, StartError> {
+        let Self { workspace, facts, mut plan, found, policy, mut notes } = self;
+        let known = Some(Known::from(&found));
+        plan.limits = limits(start, group);
+        let registry = facts.places.state_dir.join(PLACEHOLDERS);
+        let placeholders = policy.may_write().then(|| {
+            let mut trees = vec![Tree { handle: &workspace, path: &facts.places.workspace, found }];
+            let roots: Vec<_> =
+                policy.writable_roots.iter().map(|root| (root, open_directory(root))).collect();
+            for (root, opened) in &roots {
+                let Ok(handle) = opened else { continue };
+                match repositories(handle) {
+                    Ok(found) => trees.push(Tree { handle, path: root, found }),
+                    Err(error) => {
+                        notes.push(format!("{} cannot be looked through: {error}", root.display()));
+                    }
+                }
+            }
+            let (more, placeholders) = protect(&mut plan, &trees, &registry);
+            notes.extend(more);
+            placeholders
+        });
+        notes.truncate(MAX_NOTES);
+        let extra = beyond_the_plan(group, &exe)?;
+        // What was made in the repositories stays as long as this is not dropped, and goes after that.
+        let at_the_end = move || {
+            drop(placeholders);
+            drop(git::clean_blocking(&registry));
+        };
+        let split = || -> io::Result<Split<Init, _>> {
+            Ok(match confine::split(workspace.as_fd(), plan.network).map_err(io::Error::other)? {
+                Side::Init(init) => Split::Child(init),
+                Side::Monitor(monitor) => {
+                    Split::Monitor { child: monitor.init, status: monitor.status, at_the_end }
+                }
+            })
+        };
+        let init = split_off_monitor_by(cgroup, split)
+            .map_err(|source| StartError::System { step: "cannot split the process", source })?;
+        drop(workspace);
+        let home = plan.home.display().to_string();
+        let Entered { host_pid } = init.enter(&plan, extra).map_err(confining)?;
+        Ok(Confined {
+            report: report(start, notes),
+            is_confined: true,
+            pid: host_pid.unwrap_or_else(std::process::id),
+            env: vec![("HOME", home), ("TMPDIR", "/tmp".to_owned())],
+            command_words: Vec::new(),
+            read_only: Some(ReadOnly { exe, private: vec!["/tmp".into(), "/var/tmp".into()] }),
+            known,
+        })
+    }
+
+    fn enter_alone(
+        self,
+        start: &Start,
+        cgroup: Option<&SessionPaths>,
+        group: Option<&Group>,
+        exe: SelfExe,
+    ) -> Result<Confined, StartError> {
+        let Self { workspace, facts, found, policy, notes, .. } = self;
+        let tmp = facts.places.run_dir.join("tmp");
+        private_directory(&tmp)
+            .map_err(|source| StartError::System { step: "cannot make a directory", source })?;
+        let mut rules = confine::rules_alone_blocking(&policy, &facts, workspace.as_fd(), &found)
+            .map_err(confining)?;
+        rules.extend(beyond_the_plan(group, &exe)?);
+        split_off_monitor_of(cgroup)
+            .map_err(|source| StartError::System { step: "cannot start the monitor", source })?;
+        // The kernel would count all that the user has: the number of processes is left to the watchdog.
+        confine::enter_alone(&Limits::default(), policy.network, rules).map_err(confining)?;
+        Ok(Confined {
+            report: report(start, notes),
+            is_confined: true,
+            pid: std::process::id(),
+            env: vec![
+                ("TMPDIR", tmp.display().to_string()),
+                // It is there and cannot be read, on which git gives up.
+                ("GIT_CONFIG_GLOBAL", "/dev/null".to_owned()),
+            ],
+            command_words: Vec::new(),
+            read_only: Some(ReadOnly { exe, private: vec![tmp] }),
+            known: Some(Known::from(&found)),
+        })
+    }
+}
+
+/// A directory that may be written, and the repositories in it.
+struct Tree<'a> {
+    handle: &'a OwnedFd,
+    path: &'a Path,
+    found: git::Found,
+}
+
+fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(openat(CWD, path, flags, Mode::empty())?)
+}
+
+fn repositories(directory: &OwnedFd) -> io::Result<git::Found> {
+    let mut walk = git::Walk::new(directory)?;
+    walk.step(WALK_ENTRIES);
+    Ok(walk.finish())
+}
+
+/// A policy without the directories that are not there; they are told.
+fn without_missing_roots(mut policy: Policy) -> (Policy, Vec<String>) {
+    let mut notes = Vec::new();
+    policy.writable_roots.retain(|root| {
+        let is_there = root.is_dir();
+        if !is_there {
+            notes.push(format!("{} is no directory and cannot be written", root.display()));
+        }
+        is_there
+    });
+    notes.truncate(MAX_NOTES);
+    (policy, notes)
+}
+
+/// Adds to the plan what protects the repositories in what may be written. Gives what could not be protected
+/// as it should, and what holds the names that were made in them.
+fn protect(
+    plan: &mut Plan,
+    trees: &[Tree<'_>],
+    registry: &Path,
+) -> (Vec<String>, Option<git::Placeholders>) {
+    // What a monitor that was killed could not remove. If it cannot be done now, then later.
+    drop(git::clean_blocking(registry));
+    let protected = git::Placeholders::open_blocking(registry).and_then(|mut placeholders| {
+        let mut all = git::Protection::default();
+        for Tree { handle, path, found } in trees {
+            let one = git::protect_blocking(handle, path, found, &mut placeholders)?;
+            all.pins.extend(one.pins);
+            all.repositories.extend(one.repositories);
+            all.troubles.extend(one.troubles);
+        }
+        Ok((all, placeholders))
+    });
+    match protected {
+        Ok((protection, placeholders)) => {
+            plan.protect(&protection);
+            (notes_of(&protection.troubles), Some(placeholders))
+        }
+        // A full disk, for example. Then no name in them can be made or changed.
+        Err(error) => {
+            let repositories = trees
+                .iter()
+                .flat_map(|tree| tree.found.repositories.iter().map(|(at, _)| tree.path.join(at)));
+            plan.pins = repositories.map(|at| Pin { at, read_only: true }).collect();
+            (vec![format!("repositories are read-only as a whole: {error}")], None)
+        }
+    }
+}
+
+/// Beneath the state directory: what was made in repositories for the time of a worker.
+const PLACEHOLDERS: &str = "placeholders";
+
+fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
+    let policy = &start.sandbox.policy;
+    SandboxReport {
+        tier: String::new(),
+        policy: policy.profile.name().to_owned(),
+        network: policy.network,
+        notes,
+        probe: None,
+    }
+}
+
+/// Where no control group counts processes the kernel counts those of the user in the new namespace, or,
+/// without one, all that the user has: then it is left to the watchdog.
+fn limits(start: &Start, group: Option<&Group>) -> Limits {
+    let is_counted = group.is_some_and(|group| group.processes().is_some());
+    let has_own_count = !is_counted && !rustix::process::getuid().is_root();
+    let processes = start.limits.processes.filter(|_| has_own_count);
+    Limits { processes, ..Limits::default() }
+}
+
+/// What the worker itself goes on using by descriptor: the control group of its commands, and its own program.
+fn beyond_the_plan(group: Option<&Group>, exe: &SelfExe) -> Result<Vec<FileRule>, StartError> {
+    let mut rules = Vec::new();
+    let what = exe
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|source| StartError::System { step: "cannot hold our own executable", source })?;
+    rules.push(FileRule { what, rights: FileRights::Read });
+    for directory in group.into_iter().flat_map(Group::directories) {
+        let what = directory
+            .try_clone_to_owned()
+            .map_err(|source| StartError::System { step: "cannot hold a control group", source })?;
+        rules.push(FileRule { what, rights: FileRights::Write });
+    }
+    Ok(rules)
+}
+
+fn notes_of(troubles: &[git::Trouble]) -> Vec<String> {
+    let note = |trouble: &git::Trouble| format!("{} {}", trouble.path.display(), trouble.what);
+    troubles.iter().take(MAX_NOTES).map(note).collect()
+}
+
+fn private_directory(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn confining(error: confine::ConfineError) -> StartError {
+    StartError::Confinement(error.to_string())
+}
+
+fn refused(error: impl std::fmt::Display) -> StartError {
+    StartError::Confinement(error.to_string())
+}
