@@ -35,6 +35,7 @@ mod logs_verb;
 mod methods;
 mod nemesis;
 mod ordinary_work;
+mod pins;
 mod sandbox;
 mod session_methods;
 mod session_verbs;

@@ -342,7 +342,10 @@ fn a_home_and_the_root_are_no_workspaces_and_the_refusal_says_how_to_go_on() {
                 workspace.display()
             );
             assert!(text.starts_with(&start), "{text}");
-            for part in [reason, "choose a directory beneath it, or full-access"] {
+            for part in [
+                reason,
+                "choose a directory beneath it, or allow everything with `quack sandbox set full-access`",
+            ] {
                 assert!(text.contains(part), "{part}: {text}");
             }
         }

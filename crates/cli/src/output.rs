@@ -4,10 +4,12 @@
 //! dropped in silence, and the exit code stays that of the verb. It ends a verb that would print for ever.
 
 use crate::args::{Color, OutputArgs};
+use crate::render::clean;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 /// Longest answer to a question that is read, in bytes.
@@ -54,11 +56,13 @@ impl Output {
         unless_closed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
     }
 
-    /// Prints a tool's answer, or a text for a program, byte by byte. A person gets a last newline if it
-    /// has none.
+    /// Prints a tool's answer, or a text for a program, byte by byte. On a terminal a file's content must not
+    /// steer it: control characters are shown as such, and a last newline is added if there is none.
     pub(crate) fn answer(self, text: &str) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
-        let last = if stdout.is_terminal() && !text.ends_with('\n') { "\n" } else { "" };
+        let is_terminal = stdout.is_terminal();
+        let text = if is_terminal { Cow::from(clean(text)) } else { Cow::from(text) };
+        let last = if is_terminal && !text.ends_with('\n') { "\n" } else { "" };
         let written = stdout
             .write_all(text.as_bytes())
             .and_then(|()| stdout.write_all(last.as_bytes()))

@@ -111,11 +111,15 @@ pub fn spawn_worker_blocking(
     started(command.env_clear().stdin(stdin).spawn()?)
 }
 
-/// Becomes another program, looked for in `PATH`, with the same environment and descriptors. Returns why it
-/// could not.
-pub fn become_program(program: &OsStr, arguments: Vec<OsString>) -> io::Error {
+/// Becomes another program, looked for in `PATH`, with the same descriptors and environment but for what `env`
+/// sets. Returns why it could not.
+pub fn become_program<'a>(
+    program: &OsStr,
+    arguments: Vec<OsString>,
+    env: impl IntoIterator<Item = (&'a str, &'a OsStr)>,
+) -> io::Error {
     #[expect(clippy::disallowed_methods, reason = "this crate is where programs are started")]
-    std::process::Command::new(program).args(arguments).exec()
+    std::process::Command::new(program).args(arguments).envs(env).exec()
 }
 
 fn started(mut child: Child) -> Result<SpawnedWorker, SpawnError> {

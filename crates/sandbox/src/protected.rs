@@ -74,6 +74,7 @@ const ANYWHERE: &[(&str, Rule)] = &[
 
 /// What an audit looks at besides, at the top of a workspace: ordinary work writes these, so that the file tools
 /// may, and later programs run what stands there all the same.
+#[cfg(target_os = "linux")]
 const LOOKED_AT: &[(&str, Rule)] = &[
     (".pre-commit-config.yaml", Rule::Hooks),
     ("lefthook.yml", Rule::Hooks),

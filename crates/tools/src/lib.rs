@@ -105,6 +105,11 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         Ok(None) => return toolbox.not_accessible(),
         Err(cutoff) => return Output::cut_off(&call.tool, &bounds, cutoff),
     };
+    match toolbox.bare_name(&bounds).await {
+        Ok(None) => (),
+        Ok(Some(answer)) => return answer,
+        Err(cutoff) => return Output::cut_off(&call.tool, &bounds, cutoff),
+    }
     match call.tool.as_str() {
         "read_file" => read_file::read_file(toolbox, root, &arguments, &bounds).await,
         "bash" => bash::bash(toolbox, call, root, &arguments, &bounds).await,

@@ -30,6 +30,8 @@ pub struct Toolbox {
     pub(crate) jobs: Jobs,
     /// What keeps a command from writing; see [`Toolbox::with_read_only_words`].
     read_only_words: Vec<OsString>,
+    /// See [`Toolbox::with_pins`].
+    pins: Arc<[PathBuf]>,
     /// See [`Toolbox::with_command_words`].
     command_words: Vec<OsString>,
     pub(crate) limits: Limits,
@@ -71,6 +73,7 @@ impl Toolbox {
             jobs,
             read_only_words,
             command_words,
+            pins: Arc::new([]),
             limits,
             group,
             confinement,
@@ -106,6 +109,32 @@ impl Toolbox {
     pub fn with_confinement(mut self, confinement: Confinement) -> Self {
         self.confinement = Arc::new(confinement);
         self
+    }
+
+    /// Says upon which names something is mounted that protects them. A call is not run when one of them is bare.
+    #[must_use]
+    pub fn with_pins(mut self, pins: Vec<PathBuf>) -> Self {
+        self.pins = pins.into();
+        self
+    }
+
+    /// The answer of a call that was not run because a protected name is not protected any more; another worker
+    /// protects it again.
+    pub(crate) async fn bare_name(&self, bounds: &Bounds) -> Result<Option<Output>, Cutoff> {
+        let pins = Arc::clone(&self.pins);
+        if pins.is_empty() {
+            return Ok(None);
+        }
+        let bare = bounds.run_blocking(move || first_bare_blocking(&pins)).await?;
+        Ok(bare.map(|name| {
+            let answer = Output::error(format_args!(
+                "'{}' was replaced outside of the session and has to be protected anew. The call was \
+                 not run, try again",
+                name.display()
+            ));
+            let report = ToolReport { workspace_gone: true, ..answer.report };
+            Output { report, ..answer }
+        }))
     }
 
     /// Says which words stand before every command's: a program that confines it and then becomes it. Not where
@@ -214,4 +243,14 @@ fn after(words: &[OsString], program: OsString, args: Vec<OsString>) -> (OsStrin
         }
         None => (program, args),
     }
+}
+
+#[cfg(target_os = "linux")]
+fn first_bare_blocking(pins: &[PathBuf]) -> Option<PathBuf> {
+    quackd_sandbox::confine::first_unpinned_blocking(pins).map(std::path::Path::to_owned)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn first_bare_blocking(_: &[PathBuf]) -> Option<PathBuf> {
+    None
 }

@@ -100,12 +100,7 @@ impl WorkerHandle {
         for note in &mut hello.sandbox.notes {
             *note = note.chars().take(MAX_NOTE_CHARS).collect();
         }
-        // Said before the worker has touched anything of its session's.
-        if let Some(probe) = hello.sandbox.probe.take()
-            && probe.to_string().len() <= MAX_PROBE_BYTES
-        {
-            self.services.probe.replace(Some(probe));
-        }
+        let probe = hello.sandbox.probe.take();
         let now = Instant::now();
         match self.worker.on_hello(now) {
             HelloMeans::Ready => {}
@@ -113,6 +108,13 @@ impl WorkerHandle {
             HelloMeans::Unexpected => {
                 return self.condemn(Cause::Protocol("a second hello".into()), ctx);
             }
+        }
+        // Said before the worker has run anything of its session's, and only once in the daemon's life.
+        let is_known = self.services.probe.borrow().is_some();
+        if let Some(probe) =
+            probe.filter(|probe| !is_known && probe.to_string().len() <= MAX_PROBE_BYTES)
+        {
+            self.services.probe.replace(Some(probe));
         }
         tracing::info!(session = %self.session, pid = hello.pid, tier = hello.sandbox.tier, "worker ready");
         if let Some(process) = &mut self.process {

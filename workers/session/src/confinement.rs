@@ -17,7 +17,7 @@ use quackd_sandbox::confine::{
     self, Entered, Facts, FileRights, FileRule, Init, LANDLOCK_WITH_NAMESPACES, Limits, Pin,
     Places, Plan, Probe, Side, Tier, git,
 };
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,6 +41,8 @@ pub(crate) struct Confined {
     pub(crate) pid: u32,
     /// What commands get differently than the supervisor said.
     pub(crate) env: Vec<(&'static str, String)>,
+    /// Names upon which something is mounted that protects or hides them.
+    pub(crate) pins: Vec<PathBuf>,
     /// What stands before every command.
     pub(crate) command_words: Vec<OsString>,
     /// How a command of a single call is kept from writing; `None` where the kernel cannot.
@@ -130,6 +132,7 @@ fn unconfined(
         is_confined: false,
         pid: std::process::id(),
         env: Vec::new(),
+        pins: Vec::new(),
         command_words: Vec::new(),
         read_only: None,
         known: None,
@@ -196,6 +199,7 @@ impl World {
             notes.extend(more);
             placeholders
         });
+        pin_above_hidden(&mut plan, &policy, &facts.places.workspace, &mut notes);
         notes.truncate(MAX_NOTES);
         let extra = beyond_the_plan(group, &exe)?;
         // What was made in the repositories stays as long as this is not dropped, and goes after that.
@@ -215,14 +219,22 @@ impl World {
             .map_err(|source| StartError::System { step: "cannot split the process", source })?;
         drop(workspace);
         let home = plan.home.display().to_string();
+        let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
+        let mut pins: Vec<PathBuf> =
+            plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect();
         let Entered { host_pid } = init.enter(&plan, extra).map_err(confining)?;
+        // Where nothing could be mounted from the start there is nothing to miss.
+        while let Some(bare) = confine::first_unpinned_blocking(&pins).map(Path::to_owned) {
+            pins.retain(|pin| *pin != bare);
+        }
         Ok(Confined {
             report: report(start, notes),
             is_confined: true,
             pid: host_pid.unwrap_or_else(std::process::id),
             env: vec![("HOME", home), ("TMPDIR", "/tmp".to_owned())],
+            pins,
             command_words: Vec::new(),
-            read_only: Some(ReadOnly { exe, private: vec!["/tmp".into(), "/var/tmp".into()] }),
+            read_only: Some(ReadOnly { exe, private: private_of_safe_mode() }),
             known,
         })
     }
@@ -244,7 +256,7 @@ impl World {
         split_off_monitor_of(cgroup)
             .map_err(|source| StartError::System { step: "cannot start the monitor", source })?;
         // The kernel would count all that the user has: the number of processes is left to the watchdog.
-        confine::enter_alone(&Limits::default(), policy.network, rules).map_err(confining)?;
+        confine::enter_alone(&Limits::default(), &policy, rules).map_err(confining)?;
         Ok(Confined {
             report: report(start, notes),
             is_confined: true,
@@ -254,6 +266,7 @@ impl World {
                 // It is there and cannot be read, on which git gives up.
                 ("GIT_CONFIG_GLOBAL", "/dev/null".to_owned()),
             ],
+            pins: Vec::new(),
             command_words: Vec::new(),
             read_only: Some(ReadOnly { exe, private: vec![tmp] }),
             known: Some(Known::from(&found)),
@@ -268,9 +281,12 @@ struct Tree<'a> {
     found: git::Found,
 }
 
+/// Opens a directory by its canonical path. A link anywhere in it was put there since, by whoever may: what
+/// it leads to is not what was asked for.
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    Ok(openat(CWD, path, flags, Mode::empty())?)
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(CWD, path, flags, Mode::empty(), resolve)?)
 }
 
 fn repositories(directory: &OwnedFd) -> io::Result<git::Found> {
@@ -326,6 +342,31 @@ fn protect(
             (vec![format!("repositories are read-only as a whole: {error}")], None)
         }
     }
+}
+
+/// The directory in which commands of safe mode may write: of the worker's own, and nothing is mounted beneath
+/// it, as a workspace may be beneath `/tmp`. Without it they may write nowhere.
+fn private_of_safe_mode() -> Vec<PathBuf> {
+    let path = PathBuf::from("/tmp/.quack-safe-mode");
+    private_directory(&path).map(|()| path).into_iter().collect()
+}
+
+/// What is hidden stays where it is hidden: the directories above it, as far as they could be moved away, are
+/// pinned.
+fn pin_above_hidden(plan: &mut Plan, policy: &Policy, workspace: &Path, notes: &mut Vec<String>) {
+    let writable = || policy.writable_roots.iter().map(PathBuf::as_path).chain([workspace]);
+    for hidden in policy.hidden.iter().filter(|_| policy.may_write()) {
+        let Some(root) = writable().find(|root| hidden.starts_with(root)) else { continue };
+        if hidden.symlink_metadata().is_err() {
+            notes.push(format!("{} is not there and will not be hidden", hidden.display()));
+        }
+        let above = hidden.ancestors().skip(1).take_while(|above| *above != root);
+        let pins = above.filter(|above| above.is_dir());
+        plan.pins.extend(pins.map(|at| Pin { at: at.to_owned(), read_only: false }));
+    }
+    // A directory before what is beneath it, and of two for one path the stricter one.
+    plan.pins.sort_unstable_by(|a, b| a.at.cmp(&b.at).then(b.read_only.cmp(&a.read_only)));
+    plan.pins.dedup_by(|later, earlier| later.at == earlier.at);
 }
 
 /// Beneath the state directory: what was made in repositories for the time of a worker.

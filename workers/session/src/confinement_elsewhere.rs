@@ -23,6 +23,8 @@ pub(crate) struct Confined {
     pub(crate) pid: u32,
     /// What commands get differently than the supervisor said.
     pub(crate) env: Vec<(&'static str, String)>,
+    /// Names upon which something is mounted; nothing is here.
+    pub(crate) pins: Vec<PathBuf>,
     /// What stands before every command.
     pub(crate) command_words: Vec<OsString>,
     /// What keeps a command of a single call from writing.
@@ -82,6 +84,7 @@ pub(crate) fn enter(
             true => vec![("TMPDIR", places.temporary.display().to_string())],
             false => Vec::new(),
         },
+        pins: Vec::new(),
         command_words,
         read_only: (!read_only.is_empty()).then_some(ReadOnly(read_only)),
         known: None,

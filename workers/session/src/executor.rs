@@ -69,6 +69,7 @@ async fn start(started: Started) -> std::io::Result<()> {
                 policy: start.sandbox.policy,
                 is_confined: confined.is_confined,
             })
+            .with_pins(confined.pins)
             .with_command_words(confined.command_words)
             .with_read_only_words(
                 confined.read_only.as_ref().map(ReadOnly::words).unwrap_or_default(),

@@ -27,7 +27,9 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(CANNOT_EXECUTE);
     }
     let program = command.remove(0);
-    let error = quackd_process::become_program(&program, command);
+    // What it may write to is where temporary files go.
+    let env = private.first().map(|first| ("TMPDIR", first.as_os_str()));
+    let error = quackd_process::become_program(&program, command, env);
     let shown = program.to_string_lossy();
     match error.kind() {
         io::ErrorKind::NotFound => {

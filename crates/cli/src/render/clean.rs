@@ -58,7 +58,7 @@ impl Cleaner {
 }
 
 /// A whole text, cleaned.
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut cleaner = Cleaner::default();
     cleaner.feed(text, &mut out);

@@ -10,6 +10,7 @@
 
 mod calls;
 mod clean;
+pub(crate) use clean::clean;
 mod ending;
 mod event;
 mod messages;

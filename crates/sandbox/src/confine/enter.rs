@@ -12,6 +12,7 @@ use super::seccomp::{self, Sockets};
 use super::spawn::{self, Init};
 use super::sys;
 use nix::unistd::ForkResult;
+use quackd_protocol::policy::Policy;
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
 use std::os::fd::OwnedFd;
@@ -103,9 +104,10 @@ fn rules_of(plan: &Plan) -> Result<Vec<FileRule>, ConfineError> {
 /// A step failed, or this is user 0. The process must end then.
 pub fn enter_alone(
     limits: &Limits,
-    network: bool,
+    policy: &Policy,
     files: Vec<FileRule>,
 ) -> Result<Entered, ConfineError> {
+    let network = policy.network;
     sys::require_single_thread().step("enter")?;
     if rustix::process::geteuid().is_root() {
         return Err(ConfineError::new("enter", "Landlock alone does not hold user 0"));
@@ -116,5 +118,9 @@ pub fn enter_alone(
     privilege::forbid_new_rights()?;
     landlock::apply(Rules { files, forbid_tcp: !network })?;
     seccomp::apply(&filter)?;
+    if !policy.may_write() {
+        // Landlock decides about content and names only.
+        seccomp::apply(&seccomp::build_for_attributes()?)?;
+    }
     Ok(Entered { host_pid: None })
 }

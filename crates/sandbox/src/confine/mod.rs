@@ -35,6 +35,8 @@ mod loopback;
 #[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
+mod pinned;
+#[cfg(target_os = "linux")]
 mod plan;
 #[cfg(target_os = "linux")]
 mod privilege;
@@ -66,6 +68,8 @@ pub use error::ConfineError;
 pub use facts::{Facts, Places, Shown, SystemDirectory};
 #[cfg(target_os = "linux")]
 pub use landlock::{FileRights, FileRule};
+#[cfg(target_os = "linux")]
+pub use pinned::first_unpinned_blocking;
 #[cfg(target_os = "linux")]
 pub use plan::{Mount, Pin, Plan, PlanError};
 #[cfg(target_os = "linux")]

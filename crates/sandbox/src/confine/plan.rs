@@ -94,7 +94,9 @@ pub enum PlanError {
     #[error("full-access has no confinement to plan")]
     FullAccess,
     /// The workspace would show what must be hidden.
-    #[error("the workspace {workspace} {reason}; choose a directory beneath it, or full-access")]
+    #[error(
+        "the workspace {workspace} {reason}; choose a directory beneath it, or allow everything with `quack sandbox set full-access`"
+    )]
     Workspace {
         /// The workspace.
         workspace: String,

@@ -131,6 +131,34 @@ const NEW_NAMESPACES: [libc::c_int; 7] = [
 /// Requests that type into, or change the discipline of, a terminal: injection into the user's shell.
 const TERMINAL_REQUESTS: [u64; 3] = [0x5412, 0x541C, 0x5423];
 
+/// Calls that give a file its mode, and the argument that is it. A file that runs with the rights of its owner
+/// or group would do so outside too. (`openat2` has its mode in memory, where a filter cannot look.)
+const WITH_MODE: &[(i64, u8)] =
+    &[(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2), (libc::SYS_mknodat, 2)];
+
+/// Calls that have a mode only if they make a file, with the arguments that are flags and mode.
+const WITH_FLAGS: &[(i64, u8, u8)] = &[
+    (libc::SYS_openat, 2, 3),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+];
+
+#[cfg(target_arch = "x86_64")]
+const WITH_MODE_HERE: &[(i64, u8)] =
+    &[(libc::SYS_chmod, 1), (libc::SYS_creat, 1), (libc::SYS_mknod, 1)];
+
+#[cfg(not(target_arch = "x86_64"))]
+const WITH_MODE_HERE: &[(i64, u8)] = &[];
+
+/// Calls that change how a process runs, and the argument that says which: 0 is the caller.
+const OF_A_PROCESS: &[(i64, u8)] = &[
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_sched_setattr, 0),
+];
+
 /// The whole filter for this machine.
 pub(crate) fn build(sockets: Sockets) -> Result<BpfProgram, ConfineError> {
     let rules = rules(sockets).step("build the system call filter")?;
@@ -179,10 +207,16 @@ const ATTRIBUTES_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ATTRIBUTES_HERE: &[i64] = &[];
 
+/// Requests that do the same: `FS_IOC_SETFLAGS`, for 64 and 32 bits, and `FS_IOC_FSSETXATTR`.
+const ATTRIBUTE_REQUESTS: [u64; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
+
 /// A filter that keeps a command from changing the attributes of files.
 pub(crate) fn build_for_attributes() -> Result<BpfProgram, ConfineError> {
     let forbidden = ATTRIBUTES.iter().chain(ATTRIBUTES_HERE);
-    let rules: Rules = forbidden.map(|number| (*number, Vec::new())).collect();
+    let mut rules: Rules = forbidden.map(|number| (*number, Vec::new())).collect();
+    let ioctl = ATTRIBUTE_REQUESTS.iter().map(|number| rule(&[(1, SeccompCmpOp::Eq, *number)]));
+    let ioctl = ioctl.collect::<io::Result<_>>().step("build the system call filter")?;
+    rules.insert(libc::SYS_ioctl, ioctl);
     target()
         .and_then(|target| {
             let forbidden = SeccompAction::Errno(libc::EROFS.unsigned_abs());
@@ -231,6 +265,36 @@ fn rules(sockets: Sockets) -> io::Result<Rules> {
     rules.insert(libc::SYS_socket, socket(sockets)?);
     let unix = number(libc::AF_UNIX);
     rules.insert(libc::SYS_socketpair, vec![none_of(0, &[unix])?]);
+    // A lease on a file holds up whoever opens it outside.
+    rules.insert(libc::SYS_fcntl, vec![rule(&[(1, SeccompCmpOp::Eq, number(libc::F_SETLEASE))])?]);
+    for (call, mode) in WITH_MODE.iter().chain(WITH_MODE_HERE) {
+        let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
+        let set = bits.map(|bit| rule(&[(*mode, SeccompCmpOp::MaskedEq(bit), bit)]));
+        rules.insert(*call, set.into_iter().collect::<io::Result<_>>()?);
+    }
+    for (call, flags, mode) in WITH_FLAGS {
+        let mut set = Vec::new();
+        for makes in [libc::O_CREAT, libc::O_TMPFILE].map(number) {
+            for bit in [libc::S_ISUID, libc::S_ISGID].map(u64::from) {
+                set.push(rule(&[
+                    (*flags, SeccompCmpOp::MaskedEq(makes), makes),
+                    (*mode, SeccompCmpOp::MaskedEq(bit), bit),
+                ])?);
+            }
+        }
+        rules.insert(*call, set);
+    }
+    if sockets != Sockets::Usual {
+        // Without a namespace of processes all of the user's are within reach.
+        for (call, which) in OF_A_PROCESS {
+            rules.insert(*call, vec![none_of(*which, &[0])?]);
+        }
+        // These also know groups and users.
+        let process = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
+        for (call, one_process) in process {
+            rules.insert(call, vec![none_of(0, &[one_process])?, none_of(1, &[0])?]);
+        }
+    }
     Ok(rules)
 }
 

@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub const LANDLOCK_WITH_NAMESPACES: i32 = 3;
 
 /// Least Landlock that may stand alone: TCP too.
-pub const LANDLOCK_ALONE: i32 = 4;
+pub const LANDLOCK_ALONE: i32 = 6;
 
 /// Layers of confinement. Tier C of the design (another program's namespaces) does not exist here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

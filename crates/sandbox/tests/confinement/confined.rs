@@ -113,7 +113,7 @@ impl Request {
 
     fn enter_alone(self, facts: &Facts, found: &git::Found, workspace: &OwnedFd) -> ! {
         let rules = rules_alone_blocking(&self.policy, facts, workspace.as_fd(), found);
-        let entered = rules.and_then(|r| enter_alone(&self.limits(), self.policy.network, r));
+        let entered = rules.and_then(|r| enter_alone(&self.limits(), &self.policy, r));
         match entered {
             Ok(_) => self.work(),
             Err(error) => {

@@ -24,10 +24,11 @@ pub(super) fn layers(confinement: &Confinement, tier: &str) -> Vec<ExplainLayer>
         layers.push(layer("processes", "the session sees and ends its own processes only", None));
     }
     if tier == "A" {
-        let holds = "a control group counts them, and ends all of them together";
+        let holds =
+            "a control group ends all processes together; open files and file sizes are limited";
         layers.push(layer("limits", holds, Some("[limits] in the configuration")));
     } else {
-        let holds = "processes, file sizes and open files are limited for each process";
+        let holds = "open files and file sizes are limited for each process";
         layers.push(layer("limits", holds, Some("[limits] in the configuration")));
     }
     let holds = "a filter refuses what no tool needs; no program gains rights";
@@ -100,7 +101,7 @@ fn network(policy: &Policy, tier: &str) -> ExplainLayer {
         ),
         (false, ALONE) => layer(
             "network",
-            "off: no socket of the internet can be made",
+            "off: no socket can be made but connected pairs",
             Some("quack sandbox set --network on"),
         ),
         (false, _) => layer(

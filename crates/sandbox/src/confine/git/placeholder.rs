@@ -1,6 +1,6 @@
 //! Names that a repository lacks are made, inside `.git` only, so that something read-only can be mounted on
-//! them, and removed when no worker needs them. Made by stage 0; removed by the supervisor after the end
-//! of a worker and at its start.
+//! them, and removed when no worker needs them. Made by stage 0; removed by the monitor at the end of a
+//! worker, and by a process of its own where a monitor was killed.
 //!
 //! The registry is a directory of the daemon's that workers do not see. It has one file per repository,
 //! named by device and inode, with what was made there. Who needs it holds a shared lock on that file, which
@@ -8,14 +8,14 @@
 
 use super::beneath;
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, mkdirat, openat,
-    openat2, unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, linkat, mkdirat,
+    openat, openat2, unlinkat,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -165,12 +165,27 @@ fn create(parent: &OwnedFd, name: &OsStr, shape: Shape) -> Result<(), Errno> {
     if shape == Shape::Directory {
         return mkdirat(parent, name, Mode::from_raw_mode(0o755));
     }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = openat(parent, name, flags, Mode::from_raw_mode(0o644))?;
-    if shape == Shape::CommonDir {
-        rustix::io::write(&file, OWN_COMMONDIR)?;
+    let content: &[u8] = if shape == Shape::CommonDir { OWN_COMMONDIR } else { b"" };
+    // Complete before it has its name: an empty `commondir` breaks the repository, should we be killed here.
+    match create_whole(parent, name, content) {
+        // File systems without nameless files.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let file = openat(parent, name, flags, Mode::from_raw_mode(0o644))?;
+            rustix::io::write(&file, content)?;
+            Ok(())
+        }
+        done => done,
     }
-    Ok(())
+}
+
+fn create_whole(parent: &OwnedFd, name: &OsStr, content: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let file = openat(parent, ".", flags, Mode::from_raw_mode(0o644))?;
+    rustix::io::write(&file, content)?;
+    let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(CWD, nameless, parent, name, AtFlags::SYMLINK_FOLLOW)
 }
 
 /// Removes what was made for workers that have ended, and forgets it. What has got another content meanwhile
@@ -244,8 +259,9 @@ fn remove(repository: &OwnedFd, path: &Path, shape: Shape) -> Result<(), Errno> 
     }
     let text = beneath::read(&parent, Path::new(name))
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    let ours: &[u8] = if shape == Shape::CommonDir { OWN_COMMONDIR } else { b"" };
-    if text.as_bytes() != ours {
+    // Or as much of it as was written before its maker was killed.
+    let is_ours = text.is_empty() || shape == Shape::CommonDir && text.as_bytes() == OWN_COMMONDIR;
+    if !is_ours {
         return Err(Errno::NOTEMPTY);
     }
     unlinkat(&parent, name, AtFlags::empty())

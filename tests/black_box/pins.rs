@@ -1,0 +1,131 @@
+//! What protects names, hides them or says where a session works is looked at again: whoever works on the same
+//! files outside of the session, or a session whose worker ends and starts again, does not undo it.
+
+use crate::harness::{Daemon, Session, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// Whether workers have namespaces here; without them nothing is pinned.
+fn has_namespaces(session: &Session<'_>) -> bool {
+    session.bash("true");
+    let tier = session.worker()["tier"].clone();
+    ["A", "B"].contains(&tier.as_str().unwrap())
+}
+
+fn end_worker(session: &Session<'_>) {
+    kill(Pid::from_raw(session.pid("pid")), Signal::SIGKILL).expect("kill the worker");
+    wait_for("its end", || (session.worker()["state"] != "ready").then_some(()));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "as another program does it")]
+fn a_protected_name_that_is_replaced_outside_is_protected_again_before_anything_runs() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let git = repo.path().join(".git");
+    fs::write(git.join("config"), "[core]\n").unwrap();
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    assert!(session.bash("echo x >> .git/config").contains("Read-only file system"));
+    // As git itself does.
+    fs::write(git.join("config.lock"), "[core]\n[remote]\n").unwrap();
+    fs::rename(git.join("config.lock"), git.join("config")).unwrap();
+    let refused = session.bash("echo x >> .git/config");
+    assert!(refused.starts_with("Error: '") && refused.contains("not run, try again"), "{refused}");
+    assert!(session.bash("echo x >> .git/config").contains("Read-only file system"));
+    assert_eq!(fs::read_to_string(git.join("config")).unwrap(), "[core]\n[remote]\n");
+    assert_eq!(session.worker()["restarts"], 0);
+}
+
+#[test]
+fn what_is_hidden_stays_hidden_when_its_directory_would_be_moved() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    fs::create_dir_all(repo.path().join("s/deep")).unwrap();
+    fs::write(repo.path().join("s/deep/env"), "TOPSECRET").unwrap();
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let hidden = [repo.path().join("s/deep/env")];
+    wire.request(
+        "quack.sandbox",
+        json!({"action": "set", "sessionId": session.id, "hidden": hidden}),
+    );
+    if !has_namespaces(&session) {
+        return;
+    }
+    for directory in ["s", "s/deep"] {
+        let moved = session.bash(&format!("mv {directory} elsewhere"));
+        assert!(moved.contains("busy"), "{moved}");
+    }
+    end_worker(&session);
+    assert!(!session.bash("cat s/deep/env; find . -name env -exec cat {} +").contains("TOPSECRET"));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "as another program does it")]
+fn a_link_on_the_way_to_a_workspace_leads_no_worker_elsewhere() {
+    let daemon = Daemon::start();
+    let outer = daemon.repo("outer");
+    let inner = outer.path().join("x/inner");
+    fs::create_dir_all(inner.join(".git")).unwrap();
+    fs::create_dir_all(daemon.home().join("inner")).unwrap();
+    fs::write(daemon.home().join("inner/key"), "CANARY").unwrap();
+    let wire = daemon.wire();
+    let session = wire.attach(&inner);
+    if !has_namespaces(&session) {
+        return;
+    }
+    end_worker(&session);
+    fs::rename(outer.path().join("x"), outer.path().join("x.real")).unwrap();
+    std::os::unix::fs::symlink(daemon.home(), outer.path().join("x")).unwrap();
+    for _ in 0..2 {
+        let text = session.bash("cat key; echo written > new");
+        assert!(text.starts_with("Error: ") && !text.contains("CANARY"), "{text}");
+    }
+    assert!(!daemon.home().join("inner/new").exists());
+}
+
+#[test]
+fn no_file_gets_the_rights_of_its_owner() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    let text =
+        session.bash("cp /usr/bin/id sid; chmod 6755 sid; chmod u+s sid; chmod 755 sid && echo ok");
+    assert!(text.contains("Operation not permitted") && text.contains("ok"), "{text}");
+    let mode = fs::metadata(repo.path().join("sid")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755);
+}
+
+#[test]
+fn a_call_in_safe_mode_writes_nothing_also_beneath_the_temporary_directory() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    repo.write("evil.sh", "echo x > new; echo x >> README.md; mkdir d; chmod 777 README.md; touch -d 2001-01-01 README.md\n");
+    repo.write("package.json", "{\"scripts\":{\"test\":\"bash ./evil.sh\"}}\n");
+    repo.write("Makefile", "test:\n\tbash ./evil.sh\n");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let before = fs::metadata(repo.path().join("README.md")).unwrap();
+    for command in ["npm test", "make test", "find . -maxdepth 0 -exec sh evil.sh +"] {
+        let params = json!({
+            "sessionId": session.id, "tool": "bash", "arguments": {"command": command}, "safeMode": true,
+        });
+        wire.request("quack.tool", params);
+    }
+    let after = fs::metadata(repo.path().join("README.md")).unwrap();
+    assert_eq!(after.permissions(), before.permissions());
+    assert_eq!(after.modified().unwrap(), before.modified().unwrap());
+    assert!(!repo.path().join("new").exists() && !repo.path().join("d").exists());
+    assert_eq!(fs::read_to_string(repo.path().join("README.md")).unwrap(), "# A repository\n");
+}
