@@ -43,7 +43,7 @@ impl Default for DaemonState {
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkspaceState {
     /// What the sandbox policy of its sessions has that the configuration has not.
-    #[serde(skip_serializing_if = "PolicyPatch::is_empty")]
+    #[serde(skip_serializing_if = "PolicyPatch::is_empty", with = "policy_text")]
     pub policy: PolicyPatch,
     /// Keys of a program that knows more.
     #[serde(flatten)]
@@ -58,7 +58,7 @@ pub struct SessionState {
     #[serde(skip_serializing_if = "is_false")]
     pub safe_mode: bool,
     /// What its sandbox policy has that its workspace's has not.
-    #[serde(skip_serializing_if = "PolicyPatch::is_empty")]
+    #[serde(skip_serializing_if = "PolicyPatch::is_empty", with = "policy_text")]
     pub policy: PolicyPatch,
     /// Who runs the session's turns, if it is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +79,34 @@ impl SessionState {
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// A policy in the file: the name of a profile if that is all it says, else an object.
+mod policy_text {
+    use crate::policy::{PolicyPatch, Profile};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::Value;
+
+    pub(super) fn serialize<S: Serializer>(policy: &PolicyPatch, to: S) -> Result<S::Ok, S::Error> {
+        match policy.profile {
+            Some(profile) if *policy == only(profile) => profile.serialize(to),
+            _ => policy.serialize(to),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PolicyPatch, D::Error> {
+        match Value::deserialize(from)? {
+            Value::String(name) => name.parse().map(only).map_err(Error::custom),
+            object @ Value::Object(_) => PolicyPatch::deserialize(object).map_err(Error::custom),
+            // A list would pass for a policy without anything in it.
+            other => Err(Error::custom(format!("a policy is a name or an object, not {other}"))),
+        }
+    }
+
+    fn only(profile: Profile) -> PolicyPatch {
+        PolicyPatch { profile: Some(profile), ..PolicyPatch::default() }
     }
 }
 

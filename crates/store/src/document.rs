@@ -146,9 +146,7 @@ mod tests {
   "sessions": {
     "B1F7": {
       "safeMode": true,
-      "policy": {
-        "profile": "read-only"
-      },
+      "policy": "read-only",
       "engine": "pi",
       "model": "m",
       "restarts": 3,

@@ -65,7 +65,7 @@ mod tests {
             "unknown": 1.5,
         });
         let entry = json!({
-            "safeMode": true, "policy": "ü", "engine": "e", "model": name, "restarts": 7, "unknown": [1, "two"],
+            "safeMode": true, "policy": "read-only", "engine": "e", "model": name, "restarts": 7, "unknown": [1, "two"],
         });
         let sessions = json!({"B1F7": entry, "s": {"restarts": 7}});
         let state = json!({"version": 1, "sessions": sessions, "unknown": {"deep": null}});

@@ -47,6 +47,7 @@ pub use web::Web;
 
 use crate::arguments::Arguments;
 use crate::bounds::Bounds;
+use crate::toolbox::Workspace;
 use quackd_protocol::tools;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -101,15 +102,11 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         _ => (),
     }
     let root = match toolbox.root(&bounds).await {
-        Ok(Some(root)) => root,
-        Ok(None) => return toolbox.not_accessible(),
+        Ok(Workspace::There(root)) => root,
+        Ok(Workspace::Gone) => return toolbox.not_accessible(),
+        Ok(Workspace::Bare(name)) => return Toolbox::bare_name(&name),
         Err(cutoff) => return Output::cut_off(&call.tool, &bounds, cutoff),
     };
-    match toolbox.bare_name(&bounds).await {
-        Ok(None) => (),
-        Ok(Some(answer)) => return answer,
-        Err(cutoff) => return Output::cut_off(&call.tool, &bounds, cutoff),
-    }
     match call.tool.as_str() {
         "read_file" => read_file::read_file(toolbox, root, &arguments, &bounds).await,
         "bash" => bash::bash(toolbox, call, root, &arguments, &bounds).await,

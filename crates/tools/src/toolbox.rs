@@ -14,7 +14,7 @@ use quackd_sandbox::Root;
 use quackd_sandbox::audit::Known;
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a session's tools may touch.
@@ -120,21 +120,14 @@ impl Toolbox {
 
     /// The answer of a call that was not run because a protected name is not protected any more; another worker
     /// protects it again.
-    pub(crate) async fn bare_name(&self, bounds: &Bounds) -> Result<Option<Output>, Cutoff> {
-        let pins = Arc::clone(&self.pins);
-        if pins.is_empty() {
-            return Ok(None);
-        }
-        let bare = bounds.run_blocking(move || first_bare_blocking(&pins)).await?;
-        Ok(bare.map(|name| {
-            let answer = Output::error(format_args!(
-                "'{}' was replaced outside of the session and has to be protected anew. The call was \
-                 not run, try again",
-                name.display()
-            ));
-            let report = ToolReport { workspace_gone: true, ..answer.report };
-            Output { report, ..answer }
-        }))
+    pub(crate) fn bare_name(name: &Path) -> Output {
+        let answer = Output::error(format_args!(
+            "'{}' was replaced outside of the session and has to be protected anew. The call was not run, \
+             try again",
+            name.display()
+        ));
+        let report = ToolReport { workspace_gone: true, ..answer.report };
+        Output { report, ..answer }
     }
 
     /// Says which words stand before every command's: a program that confines it and then becomes it. Not where
@@ -203,22 +196,29 @@ impl Toolbox {
         &self.jobs
     }
 
-    /// The workspace as it is now; `None` if there is no such directory. It may come back.
-    pub(crate) async fn root(&self, bounds: &Bounds) -> Result<Option<Arc<Root>>, Cutoff> {
+    /// The workspace as it is now. If there is no such directory it may come back.
+    pub(crate) async fn root(&self, bounds: &Bounds) -> Result<Workspace, Cutoff> {
         let cached = self.root.borrow().clone();
         let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
-        let current = bounds
-            .run_blocking(move || match cached {
-                Some(root) if !root.is_stale() => Some(root),
-                Some(_) | None => {
-                    let root = Root::open(&workspace).ok().map(Arc::new)?;
-                    watched.begin_blocking(&root);
-                    Some(root)
-                }
+        let pins = Arc::clone(&self.pins);
+        let (current, bare) = bounds
+            .run_blocking(move || {
+                let current = match cached {
+                    Some(root) if !root.is_stale() => Some(root),
+                    Some(_) | None => {
+                        let root = Root::open(&workspace).ok().map(Arc::new);
+                        root.inspect(|root| watched.begin_blocking(root))
+                    }
+                };
+                (current, first_bare_blocking(&pins))
             })
             .await?;
         self.root.borrow_mut().clone_from(&current);
-        Ok(current)
+        Ok(match (current, bare) {
+            (None, _) => Workspace::Gone,
+            (Some(_), Some(bare)) => Workspace::Bare(bare),
+            (Some(root), None) => Workspace::There(root),
+        })
     }
 
     pub(crate) fn not_accessible(&self) -> Output {
@@ -232,6 +232,17 @@ impl Toolbox {
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.env.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
+}
+
+/// What there is to work in.
+#[derive(Debug)]
+pub(crate) enum Workspace {
+    /// The directory.
+    There(Arc<Root>),
+    /// No such directory.
+    Gone,
+    /// The directory, but this name in it is not protected any more.
+    Bare(PathBuf),
 }
 
 /// A command with other words before it.

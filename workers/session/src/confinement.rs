@@ -6,6 +6,7 @@
 //! be had the worker starts all the same and its tools refuse whatever could do harm, unless a person has
 //! allowed `full-access`.
 
+use crate::confined::Confined;
 use crate::stage0::StartError;
 use quackd_process::{
     Group, SelfExe, SessionPaths, Split, split_off_monitor_by, split_off_monitor_of,
@@ -29,27 +30,6 @@ const WALK_ENTRIES: u64 = 200_000;
 
 /// Troubles that are told.
 const MAX_NOTES: usize = 8;
-
-/// A worker that is as confined as it will be.
-#[derive(Debug)]
-pub(crate) struct Confined {
-    /// What is in force.
-    pub(crate) report: SandboxReport,
-    /// Whether anything is.
-    pub(crate) is_confined: bool,
-    /// The worker's number as the supervisor's side of the machine sees it.
-    pub(crate) pid: u32,
-    /// What commands get differently than the supervisor said.
-    pub(crate) env: Vec<(&'static str, String)>,
-    /// Names upon which something is mounted that protects or hides them.
-    pub(crate) pins: Vec<PathBuf>,
-    /// What stands before every command.
-    pub(crate) command_words: Vec<OsString>,
-    /// How a command of a single call is kept from writing; `None` where the kernel cannot.
-    pub(crate) read_only: Option<ReadOnly>,
-    /// Where repositories were before any tool ran; `None` if nobody looked.
-    pub(crate) known: Option<Known>,
-}
 
 /// The program that gives up writing before it becomes a command ([`crate::read_only`]), and the directories of
 /// the worker's own in which it may write all the same.

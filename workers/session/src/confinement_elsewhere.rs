@@ -3,35 +3,14 @@
 //! there: its file tools go by handles beneath the workspace. Type-checked only; it has not been run.
 //! Called by [`crate::stage0`].
 
+use crate::confined::Confined;
 use crate::stage0::StartError;
 use quackd_process::{Group, SessionPaths, split_off_monitor_of};
 use quackd_protocol::policy::{Policy, Profile};
 use quackd_protocol::worker::{SandboxReport, Start, UNCONFINED};
-use quackd_sandbox::audit::Known;
 use quackd_sandbox::{MacPlaces, SANDBOX_EXEC, Seatbelt};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-
-/// A worker that is as confined as it will be.
-#[derive(Debug)]
-pub(crate) struct Confined {
-    /// What is in force.
-    pub(crate) report: SandboxReport,
-    /// Whether anything is.
-    pub(crate) is_confined: bool,
-    /// The worker's number.
-    pub(crate) pid: u32,
-    /// What commands get differently than the supervisor said.
-    pub(crate) env: Vec<(&'static str, String)>,
-    /// Names upon which something is mounted; nothing is here.
-    pub(crate) pins: Vec<PathBuf>,
-    /// What stands before every command.
-    pub(crate) command_words: Vec<OsString>,
-    /// What keeps a command of a single call from writing.
-    pub(crate) read_only: Option<ReadOnly>,
-    /// Where repositories were before any tool ran; nobody looks here.
-    pub(crate) known: Option<Known>,
-}
 
 /// The words before a command that must not write.
 #[derive(Debug)]

@@ -12,6 +12,7 @@
 //! The worker reads no configuration, no environment and no file of the supervisor. It holds no secret.
 //! It never links `quackd-store`: it cannot write metadata.
 
+mod confined;
 #[cfg_attr(not(target_os = "linux"), path = "confinement_elsewhere.rs")]
 mod confinement;
 mod executor;

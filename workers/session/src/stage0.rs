@@ -4,7 +4,8 @@
 //! holds the control channel only to see it close) and the worker is confined ([`crate::confinement`]); then
 //! the worker sets its limits.
 
-use crate::confinement::{self, Confined};
+use crate::confined::Confined;
+use crate::confinement;
 use quackd_ipc::{frames, link};
 use quackd_process::{Group, Limits, Role, SessionPaths, harden, set_process_name, settle};
 use quackd_protocol::worker::{

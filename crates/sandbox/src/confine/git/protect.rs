@@ -276,7 +276,9 @@ impl Builder<'_> {
                 continue;
             }
             if names.len() == MAX_CHILDREN {
-                self.trouble(base, at, "has more directories than are protected");
+                // A command may have made them so that some are left out.
+                self.trouble(base, at, "has too many directories and is read-only as a whole");
+                self.pin(base, at, true);
                 break;
             }
             names.push(PathBuf::from(name));
