@@ -141,7 +141,7 @@ pub(crate) struct LookArgs {
 #[derive(Debug, Args)]
 pub(crate) struct WhichArgs {
     /// Session, by id or name
-    #[arg(long, value_name = "REF", conflicts_with = "dir")]
+    #[arg(long, value_name = "REF", allow_hyphen_values = true, conflicts_with = "dir")]
     pub(crate) session: Option<String>,
     /// Use the session of this directory's repository; the current one if absent
     #[arg(short = 'C', long = "dir", value_name = "DIR")]
@@ -179,7 +179,7 @@ pub(crate) struct ToolArgs {
     #[arg(value_name = "WORD|JSON|-", allow_hyphen_values = true)]
     pub(crate) argument: Option<String>,
     /// Session, by id or name
-    #[arg(long, value_name = "REF", conflicts_with = "dir")]
+    #[arg(long, value_name = "REF", allow_hyphen_values = true, conflicts_with = "dir")]
     pub(crate) session: Option<String>,
     /// Use the session of this directory's repository; the current one if absent
     #[arg(short = 'C', long = "dir", value_name = "DIR")]
@@ -249,7 +249,7 @@ pub(crate) struct NewArgs {
 #[command(after_help = "Examples:\n  quack activate duck-2\n  quack activate duck-2 --json")]
 pub(crate) struct ActivateArgs {
     /// Session, by id or name
-    #[arg(value_name = "REF")]
+    #[arg(value_name = "REF", allow_hyphen_values = true)]
     pub(crate) session: String,
 }
 
@@ -261,7 +261,7 @@ pub(crate) struct ActivateArgs {
     quack delete duck-2 --force     also if calls are running")]
 pub(crate) struct DeleteArgs {
     /// Session, by id or name
-    #[arg(value_name = "REF")]
+    #[arg(value_name = "REF", allow_hyphen_values = true)]
     pub(crate) session: String,
     /// Do not ask
     #[arg(long, short = 'y')]
@@ -328,7 +328,7 @@ pub(crate) struct PsArgs {}
 #[command(after_help = "Examples:\n  quack abort\n  quack abort --session duck-1")]
 pub(crate) struct AbortArgs {
     /// Session, by id or name; the active one if absent
-    #[arg(long, value_name = "REF")]
+    #[arg(long, value_name = "REF", allow_hyphen_values = true)]
     pub(crate) session: Option<String>,
 }
 
@@ -488,6 +488,17 @@ mod tests {
         assert_eq!(all.dir, Some(PathBuf::from("/src")));
         assert!(all.safe && all.force);
         assert_eq!(all.timeout, Some(Duration::from_secs(120)));
+    }
+
+    #[test]
+    fn a_session_may_begin_with_a_hyphen() {
+        for line in ["tool bash ls --session -Vx", "state --session -Vx --json", "activate -Vx"] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+        match parse("delete --yes -Vx").unwrap().verb {
+            Some(Verb::Delete(args)) => assert!(args.yes && args.session == "-Vx"),
+            other => panic!("not a deletion: {other:?}"),
+        }
     }
 
     #[test]

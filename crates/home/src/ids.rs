@@ -6,15 +6,22 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::io;
 
-/// A new session id: 22 base64url characters from 128 random bits of the system.
+/// A new session id: 22 base64url characters from 128 random bits of the system. The first is a letter or a
+/// digit, so that no command line takes the id for an option.
 ///
 /// # Errors
 /// If the system has no randomness to give. There is no second source: an id that can be guessed or
 /// repeated is worse than a refused request.
 pub fn new_id() -> io::Result<String> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes)?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
+    loop {
+        let mut bytes = [0_u8; 16];
+        getrandom::fill(&mut bytes)?;
+        let id = URL_SAFE_NO_PAD.encode(bytes);
+        // Ends soon: one in 32 begins with `-` or `_`.
+        if id.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+            return Ok(id);
+        }
+    }
 }
 
 /// The id of a new workspace: the first 16 hex digits of the SHA-256 of its path.
@@ -39,6 +46,7 @@ mod tests {
         assert_eq!(ids.len(), 1000);
         for id in ids {
             assert_eq!(id.len(), 22, "{id}");
+            assert!(id.starts_with(|first: char| first.is_ascii_alphanumeric()), "{id}");
             assert!(
                 id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'),
                 "{id}"
