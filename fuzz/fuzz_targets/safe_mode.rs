@@ -21,6 +21,12 @@ const PROGRAMS: &[&str] = &[
     "pytest",
 ];
 
+/// Whether all of `words` are in `more`, in their order.
+fn is_within(words: &[String], more: &[String]) -> bool {
+    let mut more = more.iter();
+    words.iter().all(|word| more.any(|other| other == word))
+}
+
 fuzz_target!(|line: &str| {
     let Some(found) = words(line) else {
         assert_eq!(allowed(line), Err("Invalid command syntax in safe mode".to_owned()));
@@ -45,7 +51,13 @@ fuzz_target!(|line: &str| {
     match allowed(line) {
         Ok((program, arguments)) => {
             assert!(PROGRAMS.contains(&program.as_str()), "{program:?}");
-            assert_eq!([&[program], &*arguments].concat(), found);
+            let said = [&[program], &*arguments].concat();
+            if found.first().is_some_and(|word| word == "git") {
+                // What is said beside it makes git run nothing; nothing is left out or put in another order.
+                assert!(is_within(&found, &said), "{found:?} {said:?}");
+            } else {
+                assert_eq!(said, found);
+            }
         }
         Err(told) => assert_eq!(told, "Command not allowed in safe mode"),
     }
