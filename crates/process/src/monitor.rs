@@ -168,6 +168,8 @@ mod linux {
             return Err(io::Error::other("the supervisor ended"));
         }
         adopt_orphans()?;
+        // Before there is a child, which may be seen working before this process runs again. It names itself.
+        set_process_name("quack-monitor");
         // From here on signals wait: the monitor takes SIGTERM from a descriptor, and what a terminal
         // sends to the whole group is not for it.
         let mut before = SigSet::empty();
@@ -204,7 +206,6 @@ mod linux {
         status: Option<OwnedFd>,
         session: Option<&SessionPaths>,
     ) -> io::Result<Exit> {
-        set_process_name("quack-monitor");
         // Ending by the worker's signal must not leave a core file of this process.
         setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
         let worker = ProcessHandle::of_child(worker)?;

@@ -39,6 +39,8 @@ impl Init {
         if self.network != plan.network {
             return Err(ConfineError::new("enter", "the plan is for another network"));
         }
+        // Before there is a worker, which names itself.
+        let _named = rustix::thread::set_name(c"quack-init");
         // Signals to the whole group of a terminal are not for what is inside.
         setsid().step("start a session")?;
         spawn::map_identity(plan.uid, plan.gid)?;

@@ -107,7 +107,6 @@ pub(crate) fn map_identity(uid: u32, gid: u32) -> Result<(), ConfineError> {
 
 /// Waits for the worker's end as process 1 must: reaping whatever becomes its child. Never returns.
 pub(crate) fn reap_until_end(worker: i32, status: &OwnedFd) -> ! {
-    let _named = rustix::thread::set_name(c"quack-init");
     let keep = status.as_fd().as_raw_fd();
     // What the worker uses must be closed when the worker closes it.
     let _closed = sys::close_between(0, Some(keep - 1));
