@@ -3,7 +3,7 @@
 //!
 //! - [`calls`], [`ending`]: tool calls. [`messages`]: what an agent and its user say. The rest takes one
 //!   line each, here.
-//! - [`page`]: the line that is open. [`clean`]: what may reach a terminal. [`event`]: reading data.
+//! - [`page`]: the line that is open. [`mod@clean`]: what may reach a terminal. [`event`]: reading data.
 //!
 //! Events come from workers and agents, which may be wrong: nothing in them is believed to be there, to
 //! be short or to be harmless. What is not known is not shown.
