@@ -4,7 +4,7 @@ use crate::machine::Machine;
 use crate::samples::Samples;
 use serde::Serialize;
 
-/// What a figure is measured in. Values are seconds, per second, bytes, bytes per second, or percent.
+/// What a figure is measured in. Values are seconds, per second, bytes, bytes per second, percent, or times as much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
@@ -13,6 +13,7 @@ pub(crate) enum Unit {
     Bytes,
     BytesPerSecond,
     Percent,
+    Ratio,
 }
 
 impl Unit {
@@ -30,6 +31,7 @@ impl Unit {
             Self::Bytes => format!("{:.2} MiB", value / MIB),
             Self::BytesPerSecond => format!("{:.0} MiB/s", value / MIB),
             Self::Percent => format!("{value:.3} %"),
+            Self::Ratio => format!("{value:.2} x"),
         }
     }
 }

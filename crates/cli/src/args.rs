@@ -1,6 +1,7 @@
 //! The command line as types. Read once by `main`; the verbs get their own part of it.
 
 pub(crate) mod sandbox;
+pub(crate) mod search;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -77,6 +78,10 @@ pub(crate) enum Color {
 pub(crate) enum Verb {
     Demo(DemoArgs),
     Tool(ToolArgs),
+    Grep(Box<search::GrepArgs>),
+    Find(Box<search::FindArgs>),
+    Replace(Box<search::ReplaceArgs>),
+    Undo(search::UndoArgs),
     Follow(FollowArgs),
     Sessions(SessionsArgs),
     Workspaces(WorkspacesArgs),
@@ -92,6 +97,7 @@ pub(crate) enum Verb {
     Daemon(DaemonArgs),
     Stop(StopArgs),
     Config(ConfigArgs),
+    Schema(search::SchemaArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
     Version(VersionArgs),

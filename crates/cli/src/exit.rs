@@ -55,6 +55,11 @@ impl Fault {
         Self { exit: Exit::Usage, text: text.into() }
     }
 
+    /// What was asked for could not be done.
+    pub(crate) fn failed(text: impl Into<String>) -> Self {
+        Self { exit: Exit::Failed, text: text.into() }
+    }
+
     /// Who answers is not a daemon that this program can talk to.
     pub(crate) fn wrong_daemon(text: impl Into<String>) -> Self {
         Self { exit: Exit::Unreachable, text: text.into() }

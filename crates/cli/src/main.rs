@@ -10,6 +10,7 @@ mod directory;
 mod display;
 mod exit;
 mod output;
+mod place;
 mod render;
 mod verbs;
 
@@ -79,6 +80,10 @@ async fn dispatch(
         None => Box::pin(verbs::attach::run(attach, output)).await,
         Some(Verb::Demo(args)) => Box::pin(verbs::demo::run(&args, output)).await,
         Some(Verb::Tool(args)) => verbs::tool::run(&args, output).await,
+        Some(Verb::Grep(args)) => Box::pin(verbs::grep::run(&args, output)).await,
+        Some(Verb::Find(args)) => Box::pin(verbs::find::run(&args, output)).await,
+        Some(Verb::Replace(args)) => Box::pin(verbs::replace::run(&args, output)).await,
+        Some(Verb::Undo(args)) => Box::pin(verbs::undo::run(&args, output)).await,
         Some(Verb::Follow(args)) => Box::pin(verbs::follow::run(args, output)).await,
         Some(Verb::Sessions(args)) => verbs::sessions::run(&args, output).await,
         Some(Verb::Workspaces(args)) => verbs::workspaces::run(args, output).await,
@@ -94,6 +99,7 @@ async fn dispatch(
         Some(Verb::Stop(_)) => verbs::stop::run(output).await,
         Some(Verb::Version(_)) => verbs::version::run(output).await,
         Some(Verb::Config(args)) => verbs::config::run(&args, output),
+        Some(Verb::Schema(args)) => verbs::schema::run(&args, output),
         Some(Verb::Completions(args)) => verbs::completions::run(&args, output),
         Some(Verb::Man(args)) => verbs::man::run(&args, output),
         // Dispatched in `main`; here only if options stand before the verb.
@@ -107,7 +113,7 @@ async fn dispatch(
 /// only they can say that it should end.
 fn interrupt_hint(verb: Option<&Verb>) -> &'static str {
     match verb {
-        Some(Verb::Tool(_)) => {
+        Some(Verb::Tool(_) | Verb::Replace(_) | Verb::Undo(_)) => {
             "interrupted; the call runs on until its deadline, unless `quack abort --session REF` ends it"
         }
         _ => "interrupted",

@@ -84,6 +84,23 @@ impl Output {
         unless_closed(write_out(&text))
     }
 
+    /// Who reads what is printed to stdout.
+    pub(crate) fn audience(self) -> Audience {
+        let is_colored = match self.color {
+            ColorChoice::Auto => AutoStream::choice(&io::stdout()) != ColorChoice::Never,
+            ColorChoice::Never => false,
+            _ => true,
+        };
+        Audience { is_terminal: io::stdout().is_terminal(), is_colored }
+    }
+
+    /// Prints bytes as they are, among them contents of files: who calls this has made them fit for
+    /// [`Output::audience`]. On a thread of its own. `Gone`: nobody reads any more.
+    pub(crate) async fn bytes(self, bytes: Vec<u8>) -> io::Result<Reader> {
+        let written = tokio::task::spawn_blocking(move || write_out(&bytes));
+        unless_gone(written.await.map_err(io::Error::other)?)
+    }
+
     /// Prints a piece of a stream: text of ours, or lines of JSON. On a thread of its own, so that a
     /// reader who stops reading stops nothing else. `Gone`: nobody reads any more.
     pub(crate) async fn piece(self, text: String) -> io::Result<Reader> {
@@ -94,11 +111,7 @@ impl Output {
             let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
             stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
         });
-        match written.await.map_err(io::Error::other)? {
-            Ok(()) => Ok(Reader::There),
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
-            Err(e) => Err(e),
-        }
+        unless_gone(written.await.map_err(io::Error::other)?)
     }
 
     /// Tells a person, or a script on stderr, what is wrong with the result although the verb goes on.
@@ -137,6 +150,15 @@ impl Output {
     }
 }
 
+/// Who reads stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Audience {
+    /// A terminal, which nothing may steer.
+    pub(crate) is_terminal: bool,
+    /// Colours are wanted.
+    pub(crate) is_colored: bool,
+}
+
 /// Whether anybody reads what is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
@@ -164,6 +186,14 @@ fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
+    }
+}
+
+fn unless_gone(written: io::Result<()>) -> io::Result<Reader> {
+    match written {
+        Ok(()) => Ok(Reader::There),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(e) => Err(e),
     }
 }
 

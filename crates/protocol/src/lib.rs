@@ -15,6 +15,7 @@ pub mod ids;
 pub mod limits;
 pub mod metadata;
 pub mod policy;
+pub mod schema;
 pub mod state;
 pub mod tools;
 pub mod worker;

@@ -108,6 +108,15 @@ pub const MAX_SPILLS_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 /// Longest search pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 64 * 1024;
 
+/// Rows of one answer of a search tool: a reader who wants more goes on from there.
+pub const MAX_ROWS: u64 = 10_000;
+
+/// Bytes of text that a caller of `search`, `find` or `replace` may ask for in one answer, at least.
+pub const MIN_SEARCH_OUTPUT_BYTES: usize = 1024;
+
+/// The same at most. The answer has the rows twice, as text and as data, and must fit into a frame.
+pub const MAX_SEARCH_OUTPUT_BYTES: usize = 1024 * 1024;
+
 // --- background jobs ------------------------------------------------------------------------
 
 /// Jobs of one session that run at the same time; one more is refused.

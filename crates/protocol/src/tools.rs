@@ -1,7 +1,7 @@
 //! What both sides know of the tools by name. The supervisor never runs one; it only forwards calls and
 //! shows them to followers.
 
-/// The tools that a session answers, in the order of the documentation.
+/// The tools that a session answers, in the order of the documentation. [`crate::schema`] has more of them.
 pub const TOOLS: &[&str] = &[
     "read_file",
     "write_file",
@@ -10,8 +10,16 @@ pub const TOOLS: &[&str] = &[
     "jobs",
     "job_output",
     "job_kill",
+    "search",
+    "find",
+    "replace",
+    "undo",
     "grep_search",
     "find_files",
+    "search_content",
+    "replace_content",
+    "search_glob_files",
+    "ripgrep_search",
     "web_search",
 ];
 
@@ -30,12 +38,5 @@ pub fn is_internal(tool: &str) -> bool {
 /// The parameter that a bare string stands for; `None` for tools that take an object only.
 #[must_use]
 pub fn main_parameter(tool: &str) -> Option<&'static str> {
-    match tool {
-        "read_file" => Some("path"),
-        "bash" => Some("command"),
-        "job_output" | "job_kill" => Some("job"),
-        "grep_search" | "find_files" => Some("pattern"),
-        "web_search" => Some("query"),
-        _ => None,
-    }
+    crate::schema::find(tool)?.main
 }

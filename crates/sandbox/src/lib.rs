@@ -29,5 +29,6 @@ pub use error::{Kind, PathError, WriteError};
 pub use protected::{Rule, protected_name};
 pub use root::{Metadata, OpenFile, Root};
 pub use seatbelt::{MacPlaces, SANDBOX_EXEC, Seatbelt};
-pub use target::{Purpose, Target};
+pub use staged::StagedTag;
+pub use target::{OtherNames, Purpose, StagedContent, Target};
 pub use version::FileVersion;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Longest path argument, in bytes; the kernel's own limit (`PATH_MAX`).
 const MAX_ARGUMENT_BYTES: usize = 4096;
@@ -182,6 +182,18 @@ impl Root {
     /// [`PathError::Escapes`] or [`PathError::Io`].
     pub fn real_name(&self, argument: &str) -> Result<PathBuf, PathError> {
         self.resolve(&self.locate(argument)?)
+    }
+
+    /// The same for a name that a walk has found, relative to the root; it need not be UTF-8.
+    ///
+    /// # Errors
+    /// As [`Root::real_name`].
+    pub fn real_name_at(&self, relative: &Path) -> Result<PathBuf, PathError> {
+        // Nothing but names: what goes upwards or begins at `/` was not found by a walk.
+        if relative.components().any(|part| !matches!(part, Component::Normal(_))) {
+            return Err(PathError::Escapes);
+        }
+        self.resolve(relative)
     }
 
     /// Says what an argument names and where, without opening it for reading.

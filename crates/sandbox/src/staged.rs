@@ -1,12 +1,16 @@
 //! A file under a name of its own, beside the one that it will replace. Called by `target`.
+//!
+//! Who must find the file again after a death says under which name it is made, and writes that down first.
 
 use cap_std::fs::Dir;
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::sync::Arc;
 
 /// The attributes that a file keeps when it is replaced: a person's own, and who may use it. Others are
 /// made by the system or only root may set them.
@@ -20,20 +24,52 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// Longest value of an attribute, and longest list of their names, in bytes (xattr(7)).
 const MAX_ATTRIBUTE_BYTES: usize = 64 * 1024;
 
-/// A new file under a random name. Removed when it is dropped, unless it was put in place or kept.
+/// What tells one staged file from all others. `Display` gives 16 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StagedTag(u64);
+
+impl StagedTag {
+    /// One that nobody else has.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn random() -> io::Result<Self> {
+        getrandom::u64().map(Self).map_err(io::Error::other)
+    }
+
+    /// Reads what `Display` has written.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hex.then(|| u64::from_str_radix(text, 16).ok().map(Self)).flatten()
+    }
+
+    /// The name of the file.
+    #[must_use]
+    pub fn file_name(self) -> String {
+        format!(".quackd-{self}.tmp")
+    }
+}
+
+impl fmt::Display for StagedTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A new file under a name of its own. Removed when it is dropped, unless it was put in place or kept.
 #[derive(Debug)]
-pub(crate) struct Staged<'a> {
+pub(crate) struct Staged {
     pub(crate) file: File,
-    parent: &'a Dir,
+    parent: Arc<Dir>,
     name: String,
     is_ours: bool,
 }
 
-impl<'a> Staged<'a> {
+impl Staged {
     /// Creates an empty file with `mode`, from which the umask is taken.
-    pub(crate) fn create(parent: &'a Dir, mode: Mode) -> io::Result<Self> {
-        let random = getrandom::u64().map_err(io::Error::other)?;
-        let name = format!(".quackd-{random:016x}.tmp");
+    pub(crate) fn create(parent: &Arc<Dir>, tag: StagedTag, mode: Mode) -> io::Result<Self> {
+        let name = tag.file_name();
         let flags = OFlags::RDWR
             | OFlags::CREATE
             | OFlags::EXCL
@@ -41,7 +77,7 @@ impl<'a> Staged<'a> {
             | OFlags::NOCTTY
             | OFlags::CLOEXEC;
         let file = sys::openat(parent, &name, flags, mode)?;
-        Ok(Self { file: file.into(), parent, name, is_ours: true })
+        Ok(Self { file: file.into(), parent: Arc::clone(parent), name, is_ours: true })
     }
 
     /// Gives the file the owner, mode and attributes of `old`.
@@ -82,7 +118,7 @@ impl<'a> Staged<'a> {
 
     /// Puts the file in the place of `name`, which may or may not exist.
     pub(crate) fn replace(mut self, name: &OsStr) -> io::Result<File> {
-        sys::renameat(self.parent, &self.name, self.parent, name)?;
+        sys::renameat(&self.parent, &self.name, &self.parent, name)?;
         self.is_ours = false;
         self.file.try_clone()
     }
@@ -93,7 +129,7 @@ impl<'a> Staged<'a> {
     /// `EEXIST` if it does.
     pub(crate) fn create_as(mut self, name: &OsStr) -> io::Result<File> {
         let exclusive = RenameFlags::NOREPLACE;
-        match sys::renameat_with(self.parent, &self.name, self.parent, name, exclusive) {
+        match sys::renameat_with(&self.parent, &self.name, &self.parent, name, exclusive) {
             Ok(()) => {
                 self.is_ours = false;
                 self.file.try_clone()
@@ -110,11 +146,11 @@ impl<'a> Staged<'a> {
     }
 }
 
-impl Drop for Staged<'_> {
+impl Drop for Staged {
     fn drop(&mut self) {
         if self.is_ours {
             // Nothing better can be done with a file that cannot be removed either.
-            let _left = sys::unlinkat(self.parent, &self.name, AtFlags::empty());
+            let _left = sys::unlinkat(&self.parent, &self.name, AtFlags::empty());
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::access::Access;
 use crate::lock::{PATIENCE, lock};
-use crate::staged::Staged;
+use crate::staged::{Staged, StagedTag};
 use crate::version::FileVersion;
 use crate::{Kind, PathError, Root, WriteError};
 use cap_std::fs::Dir;
@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// How a directory on the way is opened. A single name, so that without links it cannot lead elsewhere:
@@ -52,16 +53,57 @@ pub enum Purpose {
     Edit,
 }
 
+/// What becomes of the other names of a file that has several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherNames {
+    /// They keep the old content; the name that is replaced becomes a file of its own.
+    Leave,
+    /// The file is written in place, so that all its names have the new content. For callers who have seen
+    /// that all of them are beneath the root.
+    Join,
+}
+
 /// A name beneath a root that is about to get new content.
 ///
 /// As long as it lives, other workers that open the same file as a target wait.
 #[derive(Debug)]
 pub struct Target {
-    parent: Dir,
+    parent: Arc<Dir>,
     name: OsString,
     relative: PathBuf,
     // INVARIANT: the file is locked, where the file system has locks, and the name led to it then.
     existing: Option<Existing>,
+}
+
+/// New content that lies beside its file. Removed when it is dropped.
+#[derive(Debug)]
+pub struct StagedContent {
+    staged: Staged,
+    way: Way,
+}
+
+/// How new content comes to its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Nothing has the name.
+    New,
+    /// The staged file takes the place of the old one.
+    Over,
+    /// The old file is written; the staged one becomes a copy of it before.
+    Into,
+}
+
+impl StagedContent {
+    /// Brings it to the disk. Where a file is written in place that is done later.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`].
+    pub fn sync(&self) -> Result<(), WriteError> {
+        match self.way {
+            Way::New | Way::Over => self.staged.file.sync_all().map_err(write_failed),
+            Way::Into => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -85,12 +127,49 @@ impl Root {
         purpose: Purpose,
         give_up: &dyn Fn() -> bool,
     ) -> Result<Target, WriteError> {
+        self.open_named(&|| self.real_name(argument), purpose, give_up)
+    }
+
+    /// The same for a name that a walk has found, relative to the root; it need not be UTF-8.
+    ///
+    /// # Errors
+    /// As [`Root::open_target`].
+    pub fn open_target_at(
+        &self,
+        relative: &Path,
+        purpose: Purpose,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Target, WriteError> {
+        self.open_named(&|| self.real_name_at(relative), purpose, give_up)
+    }
+
+    /// Removes what a write of the name `beside` has left under `tag` when its process died. Nothing else can
+    /// be removed in this way. False if there is nothing.
+    ///
+    /// # Errors
+    /// [`PathError::Escapes`], [`PathError::NotFound`] for the directory, [`PathError::Io`].
+    pub fn remove_staged(&self, beside: &Path, tag: StagedTag) -> Result<bool, PathError> {
+        let above = beside.parent().unwrap_or_else(|| Path::new(""));
+        let parent = directory(self.access(), above, Purpose::Edit)?;
+        match sys::unlinkat(parent, tag.file_name(), AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(PathError::Io(errno.into())),
+        }
+    }
+
+    fn open_named(
+        &self,
+        real_name: &dyn Fn() -> Result<PathBuf, PathError>,
+        purpose: Purpose,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Target, WriteError> {
         let until = Instant::now() + PATIENCE;
         loop {
-            let relative = self.real_name(argument)?;
+            let relative = real_name()?;
             let name = relative.file_name().ok_or(PathError::IsDirectory)?.to_owned();
             let above = relative.parent().unwrap_or_else(|| Path::new(""));
-            let parent = Dir::from_std_file(directory(self.access(), above, purpose)?);
+            let parent = Arc::new(Dir::from_std_file(directory(self.access(), above, purpose)?));
             let mut target = Target { parent, name, relative, existing: None };
             match target.open_existing(purpose) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => match purpose {
@@ -135,6 +214,12 @@ impl Target {
         self.existing.as_ref().map(|existing| existing.version)
     }
 
+    /// How many names the file that is there has; 0 if there is none.
+    #[must_use]
+    pub fn n_names(&self) -> u64 {
+        self.existing.as_ref().map_or(0, |existing| existing.n_links)
+    }
+
     /// Reads the file that is there; nothing if there is none.
     ///
     /// # Errors
@@ -170,18 +255,75 @@ impl Target {
         content: &[u8],
         give_up: &dyn Fn() -> bool,
     ) -> Result<FileVersion, WriteError> {
-        let file = match &self.existing {
-            None => self.put_new(content, give_up)?,
+        let tag = StagedTag::random().map_err(open_failed)?;
+        let staged = self.stage(content, tag, OtherNames::Leave)?;
+        staged.sync()?;
+        let version = self.put(staged, content, give_up)?;
+        self.sync_parent()?;
+        Ok(version)
+    }
+
+    /// The first half of [`Target::replace`]: lays the new content beside the file, under `tag`, with a choice for
+    /// other names of the file. It is on the disk when it is synced.
+    ///
+    /// When the process dies before it is put in its place, what lies under the tag is the new content, or a part
+    /// of it, and the file is as it was; or, where the file is written in place, the old content as a whole.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`], also for a file with several names whose owner cannot be kept.
+    pub fn stage(
+        &self,
+        content: &[u8],
+        tag: StagedTag,
+        other_names: OtherNames,
+    ) -> Result<StagedContent, WriteError> {
+        let create = |mode| Staged::create(&self.parent, tag, mode).map_err(open_failed);
+        let (staged, way) = match &self.existing {
+            None => (create(NEW_FILE)?, Way::New),
+            Some(existing) if other_names == OtherNames::Join && 1 < existing.n_links => {
+                (create(PRIVATE)?, Way::Into)
+            }
             Some(existing) => {
-                let staged = Staged::create(&self.parent, PRIVATE).map_err(open_failed)?;
+                let staged = create(PRIVATE)?;
                 match staged.dress_as(&existing.file) {
-                    Ok(()) => self.put_over(staged, content, give_up)?,
-                    Err(_) if existing.n_links <= 1 => {
-                        self.put_into(staged, existing, content, give_up)?
-                    }
+                    Ok(()) => (staged, Way::Over),
+                    Err(_) if existing.n_links <= 1 => (staged, Way::Into),
                     Err(error) => return Err(rename_failed(error)),
                 }
             }
+        };
+        if way != Way::Into {
+            fill(&staged.file, content)?;
+        }
+        Ok(StagedContent { staged, way })
+    }
+
+    /// The second half: gives the name its new content, which is `content` and was staged and synced. The new name
+    /// lasts after [`Target::sync_parent`].
+    ///
+    /// # Errors
+    /// As [`Target::replace`].
+    pub fn put(
+        &mut self,
+        StagedContent { staged, way }: StagedContent,
+        content: &[u8],
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<FileVersion, WriteError> {
+        let file = match way {
+            Way::New => {
+                if give_up() {
+                    return Err(WriteError::GivenUp);
+                }
+                staged.create_as(&self.name).map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => WriteError::Changed,
+                    _ => rename_failed(error),
+                })?
+            }
+            Way::Over => {
+                self.check_unchanged(give_up)?;
+                staged.replace(&self.name).map_err(rename_failed)?
+            }
+            Way::Into => self.put_into(staged, content, give_up)?,
         };
         let existing = Existing::of(file)?;
         let version = existing.version;
@@ -189,41 +331,15 @@ impl Target {
         Ok(version)
     }
 
-    fn put_new(&self, content: &[u8], give_up: &dyn Fn() -> bool) -> Result<File, WriteError> {
-        let staged = Staged::create(&self.parent, NEW_FILE).map_err(open_failed)?;
-        fill(&staged.file, content)?;
-        if give_up() {
-            return Err(WriteError::GivenUp);
-        }
-        let created = staged.create_as(&self.name).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => WriteError::Changed,
-            _ => rename_failed(error),
-        })?;
-        self.sync_parent()?;
-        Ok(created)
-    }
-
-    fn put_over(
-        &self,
-        staged: Staged<'_>,
-        content: &[u8],
-        give_up: &dyn Fn() -> bool,
-    ) -> Result<File, WriteError> {
-        fill(&staged.file, content)?;
-        self.check_unchanged(give_up)?;
-        let replaced = staged.replace(&self.name).map_err(rename_failed)?;
-        self.sync_parent()?;
-        Ok(replaced)
-    }
-
-    /// Writes into the file itself, which has one name: another one could be outside the root.
+    /// Writes into the file itself, which must have as many names as it had when it was opened: a new one
+    /// could be outside the root.
     fn put_into(
         &self,
-        mut copy: Staged<'_>,
-        existing: &Existing,
+        mut copy: Staged,
         content: &[u8],
         give_up: &dyn Fn() -> bool,
     ) -> Result<File, WriteError> {
+        let Some(existing) = &self.existing else { return Err(WriteError::Changed) };
         let mut old = &existing.file;
         old.rewind().map_err(write_failed)?;
         io::copy(&mut old, &mut copy.file).map_err(write_failed)?;
@@ -236,7 +352,7 @@ impl Target {
         };
         self.check_unchanged(give_up)?;
         let metadata = file.metadata().map_err(open_failed)?;
-        if FileVersion::of(&metadata) != existing.version || 1 < metadata.nlink() {
+        if FileVersion::of(&metadata) != existing.version || existing.n_links < metadata.nlink() {
             return Err(WriteError::Changed);
         }
         let written = overwrite(&mut file, &mut io::Cursor::new(content));
@@ -291,7 +407,10 @@ impl Target {
     }
 
     /// Makes the new name last. A directory that we may not read is left to the system.
-    fn sync_parent(&self) -> Result<(), WriteError> {
+    ///
+    /// # Errors
+    /// [`WriteError::Io`]; the name has its new content all the same.
+    pub fn sync_parent(&self) -> Result<(), WriteError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(directory) = sys::openat(&self.parent, ".", flags, Mode::empty()) else {
             return Ok(());
@@ -351,11 +470,11 @@ fn is_on_the_move(at: &File, name: &OsStr) -> bool {
     })
 }
 
-/// Fills a new file, locks it before it has its name, and brings it to the disk.
+/// Fills a new file, and locks it before it has its name.
 fn fill(mut file: &File, content: &[u8]) -> Result<(), WriteError> {
     // Nobody else knows the file yet: this does not wait.
     lock(file, Instant::now(), &|| false)?;
-    file.write_all(content).and_then(|()| file.sync_all()).map_err(write_failed)
+    file.write_all(content).map_err(write_failed)
 }
 
 fn overwrite(file: &mut File, content: &mut dyn io::Read) -> io::Result<()> {

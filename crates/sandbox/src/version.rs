@@ -40,6 +40,12 @@ impl FileVersion {
         }
     }
 
+    /// Device and inode: which file it is, whatever its names are.
+    #[must_use]
+    pub fn device_inode(&self) -> (u64, u64) {
+        (self.file.device, self.file.inode)
+    }
+
     pub(crate) fn file(&self) -> FileId {
         self.file
     }

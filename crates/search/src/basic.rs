@@ -24,11 +24,28 @@ pub(crate) fn translate(pattern: &str) -> String {
     let mut rest = pattern.chars().peekable();
     // At the beginning of an expression `^` is an anchor; there and behind the anchor `*` is text.
     let (mut at_start, mut after_anchor) = (true, false);
+    // A count where there is nothing to repeat is text.
+    let mut counts_as_text = false;
     while let Some(c) = rest.next() {
         let was_at_start = std::mem::replace(&mut at_start, false);
         let was_after_anchor = std::mem::replace(&mut after_anchor, false);
         match c {
-            '\\' => at_start = escape(&mut rust, rest.next()),
+            '\\' if (was_at_start || was_after_anchor) && repeats(rest.peek()) => {
+                counts_as_text = rest.peek() == Some(&'{');
+                push_literal(&mut rust, rest.next().unwrap_or('\\'));
+            }
+            '\\' if counts_as_text && rest.next_if_eq(&'}').is_some() => {
+                counts_as_text = false;
+                push_literal(&mut rust, '}');
+            }
+            '\\' => {
+                let is_count = rest.peek() == Some(&'{');
+                at_start = escape(&mut rust, rest.next());
+                // A count without its lower bound begins at zero.
+                if is_count && rest.peek() == Some(&',') {
+                    rust.push('0');
+                }
+            }
             '[' => bracket(&mut rust, &mut rest),
             '^' if was_at_start => {
                 rust.push('^');
@@ -67,6 +84,10 @@ fn escape(rust: &mut String, next: Option<char>) -> bool {
         None => rust.push('\\'),
     }
     false
+}
+
+fn repeats(operator: Option<&char>) -> bool {
+    matches!(operator, Some('{' | '+' | '?'))
 }
 
 /// A `$` is an anchor only where an expression ends.
@@ -134,6 +155,10 @@ mod tests {
             (r"foo\|bar", "foo|bar"),
             (r"\(a\|b\)\{2,3\}", "(a|b){2,3}"),
             (r"a\+b\?", "a+b?"),
+            (r"a\{,2\}b\{3,\}", "a{0,2}b{3,}"),
+            (r"\+a\|\?b\(\{1\}\)c\{1\}", r"\+a|\?b(\{1\})c{1}"),
+            (r"^\{1\}", r"^\{1\}"),
+            (r"a\\\{,2\}b", r"a\\{0,2}b"),
             ("a+b?(c){2}|d", r"a\+b\?\(c\)\{2\}\|d"),
             ("*a*", r"\*a*"),
             (r"\(*a\)\|*b", r"(\*a)|\*b"),

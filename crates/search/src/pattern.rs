@@ -1,52 +1,156 @@
-//! From a pattern to matchers: limits, alternatives, dialects and one-line reasons.
+//! From a pattern to matchers: limits, alternatives, dialects, and reasons in one line and in full.
 
 use crate::basic;
-use crate::request::{Dialect, Request, SearchError};
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use crate::error::SearchError;
+use crate::request::{Boundary, Case, Dialect, Multiline, Pattern};
+use crate::weight;
+use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 
-/// Longest pattern, in bytes.
-pub(crate) const MAX_BYTES: usize = 64 * 1024;
+/// Longest patterns together, in bytes.
+const MAX_BYTES: usize = 64 * 1024;
 
 /// Compiled size of a pattern, in bytes: what a hostile pattern can make us build. A class of all
 /// letters takes some 10 KiB.
 const MAX_COMPILED_BYTES: usize = 10 * 1024 * 1024;
 
-/// The readings of a request's pattern, to be tried in this order until one finds something. There
-/// is at least one.
-pub(crate) fn attempts(request: &Request) -> Result<Vec<(Dialect, RegexMatcher)>, SearchError> {
-    if MAX_BYTES < request.pattern.len() {
+/// One reading of a pattern.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading {
+    pub(crate) matcher: RegexMatcher,
+    pub(crate) dialect: Dialect,
+    /// Matches may cross lines.
+    pub(crate) multiline: bool,
+    /// Bytes of text that are searched at once.
+    pub(crate) piece: usize,
+}
+
+/// The readings of a pattern, to be tried in this order until one finds something. There is at least one.
+pub(crate) fn readings(pattern: &Pattern) -> Result<Vec<Reading>, SearchError> {
+    if pattern.patterns.is_empty() || pattern.patterns.iter().any(String::is_empty) {
+        return Err(SearchError::EmptyPattern);
+    }
+    if MAX_BYTES < pattern.patterns.iter().map(String::len).sum() {
         return Err(SearchError::PatternTooLong { max: MAX_BYTES });
     }
-    let as_asked = compile(&request.pattern, request.dialect).map(|found| (request.dialect, found));
-    if request.dialect == Dialect::Basic
-        || !request.retry_as_basic
-        || !basic::has_idioms(&request.pattern)
-    {
+    let as_asked = read(pattern, pattern.dialect);
+    let has_other = pattern.dialect == Dialect::Rust
+        && pattern.retry_as_basic
+        && !pattern.literal
+        && pattern.patterns.iter().any(|pattern| basic::has_idioms(pattern));
+    if !has_other {
         return Ok(vec![as_asked?]);
     }
-    match (as_asked, compile(&request.pattern, Dialect::Basic)) {
-        (Ok(rust), Ok(basic)) => Ok(vec![rust, (Dialect::Basic, basic)]),
-        (Err(_), Ok(basic)) => Ok(vec![(Dialect::Basic, basic)]),
+    match (as_asked, read(pattern, Dialect::Basic)) {
+        (Ok(rust), Ok(basic)) => Ok(vec![rust, basic]),
+        (Err(_), Ok(basic)) => Ok(vec![basic]),
         (rust, Err(_)) => Ok(vec![rust?]),
     }
 }
 
-fn compile(pattern: &str, dialect: Dialect) -> Result<RegexMatcher, SearchError> {
-    // A final newline ends the last alternative; it does not begin an empty one, which would match
-    // every line.
-    let alternatives = pattern.strip_suffix('\n').unwrap_or(pattern).split('\n');
-    let alternatives: Vec<String> = match dialect {
-        Dialect::Rust => alternatives.map(str::to_owned).collect(),
-        Dialect::Basic => alternatives.map(basic::translate).collect(),
+fn read(pattern: &Pattern, dialect: Dialect) -> Result<Reading, SearchError> {
+    let spelled = || pattern.patterns.iter().map(|one| spell(without_end(one), pattern, dialect));
+    let reading = |matcher, multiline| {
+        let piece = if pattern.literal {
+            Ok(usize::MAX)
+        } else {
+            weight::piece(&spelled().collect::<Vec<_>>())
+        };
+        piece.map(|piece| Reading { matcher, dialect, multiline, piece })
     };
-    RegexMatcherBuilder::new()
+    match pattern.multiline {
+        Multiline::Off => compile(pattern, dialect, None).and_then(|one| reading(one, false)),
+        Multiline::On { dot_all } => {
+            compile(pattern, dialect, Some(dot_all)).and_then(|one| reading(one, true))
+        }
+        Multiline::Auto => {
+            let crosses =
+                pattern.patterns.iter().any(|pattern| without_end(pattern).contains('\n'));
+            if !crosses {
+                match build(pattern, dialect, None) {
+                    Err(error) if matches!(error.kind(), ErrorKind::NotAllowed(_)) => (),
+                    built => {
+                        let built = built.map_err(|error| refusal(pattern, dialect, &error));
+                        return built.and_then(|one| reading(one, false));
+                    }
+                }
+            }
+            compile(pattern, dialect, Some(false)).and_then(|one| reading(one, true))
+        }
+    }
+}
+
+/// A final newline ends the pattern; it is not part of it.
+fn without_end(pattern: &str) -> &str {
+    pattern.strip_suffix('\n').unwrap_or(pattern)
+}
+
+fn compile(
+    pattern: &Pattern,
+    dialect: Dialect,
+    dot_all: Option<bool>,
+) -> Result<RegexMatcher, SearchError> {
+    build(pattern, dialect, dot_all).map_err(|error| refusal(pattern, dialect, &error))
+}
+
+/// Compiles for matches that may cross lines if `dot_all` says something.
+fn build(
+    pattern: &Pattern,
+    dialect: Dialect,
+    dot_all: Option<bool>,
+) -> Result<RegexMatcher, grep_regex::Error> {
+    let mut alternatives = Vec::new();
+    for one in &pattern.patterns {
+        let one = without_end(one);
+        // Within a line, a newline can only separate.
+        let parts = if dot_all.is_some() { vec![one] } else { one.split('\n').collect() };
+        alternatives.extend(parts.into_iter().map(|part| spell(part, pattern, dialect)));
+    }
+    let mut builder = RegexMatcherBuilder::new();
+    builder
         // The searcher looks at many lines at once: `^` and `$` must mean lines.
         .multi_line(true)
-        .line_terminator(Some(b'\n'))
+        .fixed_strings(pattern.literal)
         .size_limit(MAX_COMPILED_BYTES)
-        .dfa_size_limit(MAX_COMPILED_BYTES)
-        .build_many(&alternatives)
-        .map_err(|error| SearchError::BadPattern { reason: last_line(&error.to_string()) })
+        .dfa_size_limit(MAX_COMPILED_BYTES);
+    match pattern.case {
+        Case::Sensitive => &mut builder,
+        Case::Insensitive => builder.case_insensitive(true),
+        Case::Smart => builder.case_smart(true),
+    };
+    match pattern.boundary {
+        Boundary::None => &mut builder,
+        Boundary::Word => builder.word(true),
+        Boundary::Line => builder.whole_line(true),
+    };
+    match dot_all {
+        None => builder.line_terminator(Some(b'\n')),
+        Some(dot_all) => builder.dot_matches_new_line(dot_all),
+    };
+    builder.build_many(&alternatives)
+}
+
+fn spell(part: &str, pattern: &Pattern, dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Basic if !pattern.literal => basic::translate(part),
+        Dialect::Basic | Dialect::Rust => part.to_owned(),
+    }
+}
+
+fn refusal(pattern: &Pattern, dialect: Dialect, error: &grep_regex::Error) -> SearchError {
+    let reason = last_line(&error.to_string());
+    let wrong = pattern.patterns.iter().find_map(|one| {
+        let spelled = spell(without_end(one), pattern, dialect);
+        regex_syntax::parse(&spelled).err().map(|error| error.to_string())
+    });
+    let full = wrong.unwrap_or_else(|| {
+        // In the words of the regex crate, which the matcher's builder changes.
+        if reason.contains("exceeds size limit") {
+            format!("Compiled regex exceeds size limit of {MAX_COMPILED_BYTES} bytes.")
+        } else {
+            error.to_string()
+        }
+    });
+    SearchError::BadPattern { reason, full }
 }
 
 /// The parser draws the pattern and a caret; the reason is its last line.
@@ -60,19 +164,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_pattern_has_a_reason_of_one_line() {
+    fn a_bad_pattern_has_a_reason_of_one_line_and_one_in_full() {
         let cases = [
             ("foo(", "unclosed group"),
             ("[a", "unclosed character class"),
             ("a(?=b)", "look-around, including look-ahead and look-behind, is not supported"),
             (r"(a)\1", "backreferences are not supported"),
             ("*", "repetition operator missing expression"),
-            (r"a\nb", r#"the literal "\n" is not allowed in a regex"#),
-            (r"(\pL{1000}){1000}", "compiled regex exceeds size limit of 10485760"),
         ];
         for (pattern, expected) in cases {
-            let error = compile(pattern, Dialect::Rust).unwrap_err();
-            assert_eq!(error, SearchError::BadPattern { reason: expected.into() }, "{pattern}");
+            let error = readings(&Pattern::new(pattern)).unwrap_err();
+            let SearchError::BadPattern { reason, full } = error else { panic!("{error}") };
+            assert_eq!(reason, expected, "{pattern}");
+            assert!(full.starts_with("regex parse error:\n"), "{full}");
+            assert!(full.ends_with(&format!("error: {expected}")), "{full}");
+        }
+        let error = readings(&Pattern::new(r"(\pL{1000}){1000}")).unwrap_err();
+        let reason = "compiled regex exceeds size limit of 10485760".to_owned();
+        let full = "Compiled regex exceeds size limit of 10485760 bytes.".to_owned();
+        assert_eq!(error, SearchError::BadPattern { reason, full });
+    }
+
+    #[test]
+    fn a_line_feed_in_a_pattern_is_refused_or_lets_matches_cross_lines() {
+        let with = |multiline| Pattern { multiline, ..Pattern::new(r"a\nb") };
+        let reason = r#"the literal "\n" is not allowed in a regex"#;
+        let error = readings(&with(Multiline::Off)).unwrap_err();
+        assert!(matches!(&error, SearchError::BadPattern { reason: given, .. } if given == reason));
+        let crosses = |pattern: &Pattern| readings(pattern).unwrap().remove(0).multiline;
+        assert!(crosses(&with(Multiline::Auto)));
+        assert!(crosses(&Pattern::new("a\nb")));
+        assert!(crosses(&Pattern { literal: true, ..Pattern::new("a\nb") }));
+        for pattern in ["a", "a\n", r"[^a]\s", r"a\\n"] {
+            assert!(!crosses(&Pattern::new(pattern)), "{pattern}");
         }
     }
 }

@@ -1,40 +1,64 @@
-//! What is asked, what comes back, and when to give up.
+//! What a search asks.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use crate::scope::Scope;
+use crate::tree::Stop;
 
-/// A search.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// The pattern; lines of it are alternatives, as for grep.
-    pub pattern: String,
-    /// How the pattern is read.
+/// Rows, entries or files of one page, and what a limit of 0 means.
+pub const MAX_ROWS: usize = 10_000;
+
+/// Lines of context on one side.
+pub const MAX_CONTEXT: usize = 200;
+
+/// What is looked for in files.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pattern {
+    /// Any of them; at least one, none empty, at most 64 KiB together. A newline at the end of one is not
+    /// part of it. With [`Multiline::Off`] lines of one are alternatives too; else a newline is what it is.
+    pub patterns: Vec<String>,
+    /// They are text, not expressions.
+    pub literal: bool,
+    /// What must surround a match.
+    pub boundary: Boundary,
+    /// How they are read.
     pub dialect: Dialect,
-    /// Read a Rust pattern as a basic regular expression instead, if it looks like one and finds
-    /// nothing, or cannot be read, as it is.
+    /// Read Rust patterns as basic ones, if they look so and find nothing, or cannot be read, as they are.
     pub retry_as_basic: bool,
-    /// File or directory to search, relative to the root and free of symlinks; empty for the root.
-    pub start: PathBuf,
-    /// Searches only files that match this glob. Without a slash it is matched against the base
-    /// name; with one, against the path relative to the root or to the start. Empty matches nothing.
-    pub include: Option<String>,
-    /// Names of directories below the start that are not entered.
-    pub exclude_dirs: Vec<String>,
-    /// Leave out what `.gitignore`, `.ignore` and git's exclude file name, as ripgrep does. Hidden files
-    /// stay.
-    pub respect_ignore_files: bool,
-    /// Bytes of rows kept, counted as `path:line:text` and a newline.
-    pub max_bytes: usize,
-    /// When to stop with what was found so far.
-    pub deadline: Instant,
-    /// Set by the caller to stop without a result.
-    pub cancelled: Arc<AtomicBool>,
+    /// Whether case counts.
+    pub case: Case,
+    /// Whether a match may cross lines.
+    pub multiline: Multiline,
+}
+
+impl Pattern {
+    /// One expression in Rust's syntax, as it stands.
+    #[must_use]
+    pub fn new(pattern: impl Into<String>) -> Self {
+        Self {
+            patterns: vec![pattern.into()],
+            literal: false,
+            boundary: Boundary::None,
+            dialect: Dialect::Rust,
+            retry_as_basic: false,
+            case: Case::Sensitive,
+            multiline: Multiline::Auto,
+        }
+    }
+}
+
+/// What must surround a match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Boundary {
+    /// Anything.
+    #[default]
+    None,
+    /// No letters, digits or underscores, as for `grep -w`.
+    Word,
+    /// The ends of the line, as for `grep -x`.
+    Line,
 }
 
 /// How a pattern is read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// Syntax of the regex crate.
     #[default]
@@ -43,97 +67,138 @@ pub enum Dialect {
     Basic,
 }
 
-/// One matching line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// File, relative to the root.
-    pub path: Arc<Path>,
-    /// Line number, from 1.
-    pub line: u64,
-    /// The line without its newline. A carriage return before it is kept.
-    pub text: Vec<u8>,
+/// Whether case counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Case {
+    /// It does.
+    #[default]
+    Sensitive,
+    /// It does not.
+    Insensitive,
+    /// It does if a pattern has an upper-case letter.
+    Smart,
 }
 
-/// What a search found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// In the byte order of the path, then by line.
-    pub rows: Vec<Row>,
-    /// At least one more row exists, or the only row is cut.
-    pub truncated: bool,
-    /// The deadline passed: rows may be missing.
-    pub timed_out: bool,
-    /// There are more files than one search looks at, a million.
-    pub too_many_files: bool,
-    /// Files that were searched to the end or until the result was full.
-    pub files_searched: usize,
-    /// Files that were not.
-    pub skipped: Skipped,
-    /// How the pattern was read to find these rows.
-    pub dialect_used: Dialect,
-}
-
-/// Files that could not be searched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Skipped {
-    /// They hold a NUL byte.
-    pub binary: usize,
-    /// Files and directories that could not be opened or read.
-    pub unreadable: usize,
-    /// They have a line of more than 8 MiB; rows before that line are kept.
-    pub too_long: usize,
-}
-
-/// Why a search cannot be answered.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SearchError {
-    /// The pattern is longer than 64 KiB.
-    #[error("pattern is longer than {max} bytes")]
-    PatternTooLong {
-        /// The limit.
-        max: usize,
+/// Whether a match may cross lines. Files are read as a whole for that, up to 16 MiB each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Multiline {
+    /// Never; `\n` in a pattern is an error.
+    Off,
+    /// Always.
+    On {
+        /// `.` matches a line feed too.
+        dot_all: bool,
     },
-    /// The pattern cannot be read.
-    #[error("{reason}")]
-    BadPattern {
-        /// One line.
-        reason: String,
-    },
-    /// The include glob cannot be read.
-    #[error("invalid include pattern '{glob}': {reason}")]
-    BadInclude {
-        /// As it was given.
-        glob: String,
-        /// One line.
-        reason: String,
-    },
-    /// The start does not exist.
-    #[error("no such file or directory")]
-    StartNotFound,
-    /// The caller wants no result any more.
-    #[error("the search was cancelled")]
-    Cancelled,
+    /// If a pattern names a line feed (`\n`, or one as it is), which is told by a note.
+    #[default]
+    Auto,
 }
 
-/// The two reasons to stop early.
-#[derive(Debug)]
-pub(crate) struct Stop<'a> {
-    deadline: Instant,
-    cancelled: &'a AtomicBool,
+/// A search.
+#[derive(Debug, Clone)]
+pub struct Search {
+    /// What is looked for.
+    pub pattern: Pattern,
+    /// Where.
+    pub scope: Scope,
+    /// Lines that do not match instead.
+    pub invert: bool,
+    /// Lines of context before a match, at most [`MAX_CONTEXT`].
+    pub before: usize,
+    /// Lines of context after a match, at most [`MAX_CONTEXT`].
+    pub after: usize,
+    /// What a row of the answer is.
+    pub output: OutputMode,
+    /// Rows of the mode in the page, context not counted; 0 for [`MAX_ROWS`], which is also the most.
+    pub limit: usize,
+    /// Rows that are left out at the beginning.
+    pub offset: u64,
+    /// Where the page before ended, from its outcome; used instead of the offset.
+    pub cursor: Option<String>,
+    /// Matching lines taken of each file, with all their matches.
+    pub max_per_file: Option<u64>,
+    /// Characters shown of a line, a window around its first match.
+    pub max_line: Option<usize>,
+    /// Bytes of the page, each row counted with path and line number as `path:line:text` and a newline.
+    pub max_bytes: usize,
+    /// Go on counting after the page is full, until the deadline.
+    pub count_total: bool,
+    /// What becomes of files with a NUL byte.
+    pub binary: Binary,
+    /// How bytes become text.
+    pub encoding: Encoding,
+    /// Look for the reason if nothing is found; reads the files up to twice again, for at most half of the
+    /// time that is left.
+    pub explain_empty: bool,
+    /// When to give up.
+    pub stop: Stop,
 }
 
-impl<'a> Stop<'a> {
-    pub(crate) fn until(deadline: Instant, cancelled: &'a AtomicBool) -> Self {
-        Self { deadline, cancelled }
+impl Search {
+    /// Lines that match `pattern` beneath the root, up to 100 KiB of them.
+    #[must_use]
+    pub fn new(pattern: Pattern, stop: Stop) -> Self {
+        Self {
+            pattern,
+            scope: Scope::default(),
+            invert: false,
+            before: 0,
+            after: 0,
+            output: OutputMode::Lines,
+            limit: 0,
+            offset: 0,
+            cursor: None,
+            max_per_file: None,
+            max_line: None,
+            max_bytes: 100 * 1024,
+            count_total: false,
+            binary: Binary::Skip,
+            encoding: Encoding::Auto,
+            explain_empty: false,
+            stop,
+        }
     }
+}
 
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
-    }
+/// What a row of the answer is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum OutputMode {
+    /// A matching line; with matches across lines, all lines that a match touches are one row.
+    #[default]
+    Lines,
+    /// A match, without the rest of its line; nothing for an inverted search.
+    OnlyMatching,
+    /// A file with a match.
+    Files,
+    /// A file without.
+    FilesWithout,
+    /// A file with its number of matching lines; matches across lines count the lines they touch.
+    CountLines,
+    /// A file with its number of matches.
+    CountMatches,
+}
 
-    /// Cheap enough (about 30 ns) to be asked for every file and every matching line.
-    pub(crate) fn is_reached(&self) -> bool {
-        self.is_cancelled() || self.deadline <= Instant::now()
-    }
+/// What becomes of files with a NUL byte.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Binary {
+    /// They are left out and counted.
+    #[default]
+    Skip,
+    /// They are text.
+    Text,
+    /// They have one row without text if they match.
+    Report,
+}
+
+/// How bytes become text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// UTF-16 if the file begins with its byte order mark, else bytes as they are; the mark of UTF-8 is
+    /// not part of the text.
+    #[default]
+    Auto,
+    /// Bytes as they are.
+    None,
+    /// A label of the WHATWG standard, such as `latin1` or `shift_jis`.
+    Label(String),
 }

@@ -69,6 +69,11 @@ impl Arguments {
         names.iter().filter_map(|name| self.0.get(*name)).find(|value| !value.is_null())
     }
 
+    /// Every name that the call gives.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// Whether `name` is `true` itself: `"true"` and 1 are not.
     pub(crate) fn is_true(&self, name: &str) -> bool {
         self.0.get(name) == Some(&Value::Bool(true))

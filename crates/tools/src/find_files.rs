@@ -2,12 +2,13 @@
 
 use crate::Output;
 use crate::arguments::Arguments;
-use crate::bounds::{Bounds, CancelOnDrop, seconds};
+use crate::bounds::Bounds;
 use crate::grep_search::EXCLUDED_DIRS;
+use crate::searching::text::{TOO_MANY_FILES, shown, timed_out, unreadable};
+use crate::searching::{Budget, RootTree, run};
 use quackd_sandbox::{Kind, PathError, Root};
-use quackd_search::{FindError, FindRequest, Found};
+use quackd_search::{Find, FindOutcome, Hidden, Ignore, Kinds, NameRule, Scope, SearchError, Stop};
 use serde_json::json;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,21 +24,31 @@ const MAX_PATHS: usize = 200;
 pub(crate) async fn find_files(root: Arc<Root>, arguments: &Arguments, bounds: &Bounds) -> Output {
     let pattern = arguments.text(PATTERN).unwrap_or(EVERYTHING).to_owned();
     let path = arguments.text(PATH).unwrap_or(".").to_owned();
-    let cancel = CancelOnDrop::default();
-    let request = FindRequest {
-        pattern: pattern.clone(),
-        start: PathBuf::new(),
-        include_hidden: arguments.is_true("include_hidden"),
-        include_directories: arguments.is_true("include_directories"),
-        exclude_names: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
-        max_paths: MAX_PATHS,
-        deadline: bounds.deadline,
-        cancelled: cancel.flag(),
+    let is_hidden_shown = arguments.is_true("include_hidden");
+    let request = Find {
+        name: NameRule::Minimatch(pattern.clone()),
+        kinds: Kinds {
+            files: true,
+            dirs: arguments.is_true("include_directories"),
+            symlinks: true,
+        },
+        scope: Scope {
+            // Whatever has such a name, also a file.
+            exclude: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
+            ignore: Ignore::None,
+            hidden: if is_hidden_shown { Hidden::Show } else { Hidden::Leave },
+            vcs_dirs: true,
+            ..Scope::default()
+        },
+        limit: MAX_PATHS,
+        ..Find::new(Stop::at(bounds.deadline))
     };
-    match bounds.run_blocking(move || find_blocking(&root, &path, request)).await {
-        Ok(Ok(found)) => answer(&found, &pattern, bounds.limit),
-        Ok(Err(failure)) => Output::error(failure),
-        Err(cutoff) => Output::cut_off("find_files", bounds, cutoff),
+    let found = run("find_files", root, bounds, Budget::of(bounds), move |root, stop| {
+        find_blocking(root, &path, Find { stop, ..request })
+    });
+    match found.await {
+        Ok(found) => answer(&found, &pattern, bounds.limit),
+        Err(refusal) => refusal.output(bounds),
     }
 }
 
@@ -53,10 +64,10 @@ enum FindFailure {
     #[error("Failed to access search path: {0}")]
     Inaccessible(PathError),
     #[error("Invalid pattern: {0}")]
-    Refused(FindError),
+    Refused(SearchError),
 }
 
-fn find_blocking(root: &Root, path: &str, mut request: FindRequest) -> Result<Found, FindFailure> {
+fn find_blocking(root: &Root, path: &str, mut request: Find) -> Result<FindOutcome, FindFailure> {
     let not_found = || FindFailure::NotFound(path.to_owned());
     let start = root.metadata(path).map_err(|error| match error {
         PathError::Escapes => FindFailure::Escapes,
@@ -66,22 +77,20 @@ fn find_blocking(root: &Root, path: &str, mut request: FindRequest) -> Result<Fo
     if start.kind != Kind::Directory {
         return Err(FindFailure::NotADirectory(path.to_owned()));
     }
-    request.start = start.relative;
-    let open = |relative: &Path| root.open_directory(relative);
-    quackd_search::find(&request, &open).map_err(|error| match error {
-        FindError::StartNotFound => not_found(),
+    request.scope.starts = vec![start.relative];
+    quackd_search::find(&request, &RootTree(root)).map_err(|error| match error {
+        SearchError::StartNotFound(_) => not_found(),
         refused => FindFailure::Refused(refused),
     })
 }
 
-fn answer(found: &Found, pattern: &str, limit: Duration) -> Output {
-    let mut lines: Vec<String> =
-        found.paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+fn answer(found: &FindOutcome, pattern: &str, limit: Duration) -> Output {
+    let mut lines: Vec<String> = found.entries.iter().map(|entry| shown(&entry.path)).collect();
     if found.truncated {
         lines.push(format!("[Results truncated at {MAX_PATHS} entries]"));
     }
     if found.unreadable != 0 {
-        lines.push(format!("[Warning: Skipped {} unreadable path(s)]", found.unreadable));
+        lines.extend(unreadable(found.unreadable));
         let warnings = found.warnings.iter();
         lines.extend(
             warnings.map(|warning| {
@@ -93,17 +102,16 @@ fn answer(found: &Found, pattern: &str, limit: Duration) -> Output {
         lines.push(nothing(pattern));
     }
     if found.too_many_files {
-        lines.push("[Warning: Too many files, only some were searched]".to_owned());
+        lines.push(TOO_MANY_FILES.to_owned());
     }
     if found.timed_out {
-        let limit = seconds(limit);
-        lines.push(format!("[Search timed out after {limit}; results are incomplete]"));
+        lines.push(timed_out(limit));
     }
     let mut output = Output::success(lines.join("\n"));
     output.report.truncated = found.truncated;
     output.report.timed_out = found.timed_out;
     output.data = Some(json!({
-        "files": found.paths.len(),
+        "files": found.shown,
         "truncated": found.truncated,
         "timedOut": found.timed_out,
         "unreadable": found.unreadable,
@@ -124,20 +132,25 @@ fn nothing(pattern: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_search::Warning;
+    use quackd_search::{Entry, EntryKind, Warning};
 
-    fn text(found: &Found) -> String {
+    fn text(found: &FindOutcome) -> String {
         answer(found, "*.x", Duration::from_secs(9)).text
+    }
+
+    fn entry(path: &str) -> Entry {
+        let kind = EntryKind::File;
+        Entry { path: path.into(), kind, size: None, modified: None, mode: None, score: None }
     }
 
     #[test]
     fn what_a_reader_must_know_follows_the_paths() {
         let warnings = vec![Warning { path: "a/b".into(), reason: "Permission denied".into() }];
-        let denied = Found { unreadable: 7, warnings, ..Found::default() };
+        let denied = FindOutcome { unreadable: 7, warnings, ..FindOutcome::default() };
         let block = "[Warning: Skipped 7 unreadable path(s)]\n[Warning] a/b (Permission denied)";
         assert_eq!(text(&denied), block, "with warnings, nothing is not called nothing");
-        let all = Found {
-            paths: vec!["a".into(), "b".into()],
+        let all = FindOutcome {
+            entries: vec![entry("a"), entry("b")],
             truncated: true,
             timed_out: true,
             too_many_files: true,
@@ -149,7 +162,7 @@ mod tests {
              [Search timed out after 9s; results are incomplete]"
         );
         assert_eq!(text(&all), expected);
-        let late = Found { timed_out: true, ..Found::default() };
+        let late = FindOutcome { timed_out: true, ..FindOutcome::default() };
         let expected = "No files found matching '*.x'\n\
                         [Search timed out after 9s; results are incomplete]";
         assert_eq!(text(&late), expected);

@@ -1,19 +1,25 @@
 //! grep_search: matching lines beneath the workspace, as `path:line:text`.
 
+use crate::Output;
 use crate::arguments::Arguments;
-use crate::bounds::{Bounds, CancelOnDrop, seconds};
+use crate::bounds::Bounds;
+use crate::parameters::{BadParameter, Parameters};
+use crate::searching::text::{self, Style};
+use crate::searching::{BadStart, Budget, RootTree, run, starts_blocking};
 use crate::truncate::{self, TRUNCATED};
-use crate::{Output, Toolbox};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
-use quackd_sandbox::{Kind, PathError, Root};
-use quackd_search::{Dialect, Outcome, Request, Row, SearchError};
+use quackd_sandbox::Root;
+use quackd_search::{
+    Case, Dialect, Hidden, Ignore, Multiline, Note, OutputMode, Pattern, Scope, Search,
+    SearchError, SearchOutcome, Stop,
+};
 use serde_json::json;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATTERN: &[&str] = &["pattern", "query", "regex"];
-const PATH: &[&str] = &["path", "directory", "dir"];
+const PATH: &[&str] = &["path", "directory", "dir", "dir_path"];
+const INCLUDE: &[&str] = &["include", "include_pattern", "glob"];
 
 /// Directories that a search does not enter unless it begins there.
 pub(crate) const EXCLUDED_DIRS: &[&str] = &[".git", ".build", "node_modules"];
@@ -21,35 +27,21 @@ pub(crate) const EXCLUDED_DIRS: &[&str] = &[".git", ".build", "node_modules"];
 const NO_MATCHES: &str = "No matches found";
 
 pub(crate) async fn grep_search(
-    toolbox: &Toolbox,
+    respect_ignore_files: bool,
     root: Arc<Root>,
     arguments: &Arguments,
     bounds: &Bounds,
 ) -> Output {
-    let Some(pattern) = arguments.text(PATTERN) else {
-        return Output::error("Missing required parameter 'pattern'");
+    let wanted = match Wanted::read(arguments, respect_ignore_files, bounds) {
+        Ok(wanted) => wanted,
+        Err(error) => return Output::error(error),
     };
-    let path = arguments.text(PATH).unwrap_or(".").to_owned();
-    // Also when this future is dropped: nobody waits for the search any more.
-    let cancel = CancelOnDrop::default();
-    let request = Request {
-        pattern: pattern.to_owned(),
-        dialect: Dialect::Rust,
-        retry_as_basic: true,
-        start: PathBuf::new(),
-        // Empty is a glob too: it matches no file.
-        include: arguments.any_text("include").map(str::to_owned),
-        exclude_dirs: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
-        respect_ignore_files: toolbox.respect_ignore_files,
-        max_bytes: MAX_OUTPUT_BYTES,
-        deadline: bounds.deadline,
-        cancelled: cancel.flag(),
-    };
-    let searched = bounds.run_blocking(move || search_blocking(&root, &path, request)).await;
-    match searched {
-        Ok(Ok(outcome)) => answer(&outcome, bounds.limit),
-        Ok(Err(error)) => Output::error(error),
-        Err(cutoff) => Output::cut_off("grep_search", bounds, cutoff),
+    let found = run("grep_search", root, bounds, Budget::of(bounds), move |root, stop| {
+        wanted.answer_blocking(root, stop)
+    });
+    match found.await {
+        Ok(output) => output,
+        Err(refusal) => refusal.output(bounds),
     }
 }
 
@@ -62,103 +54,227 @@ enum GrepError {
     NotFound(String),
     #[error("grep failed with exit code 2: grep: {path}: {reason}")]
     BadPath { path: String, reason: String },
+    #[error("grep failed with exit code 2: invalid include pattern '{glob}': {reason}")]
+    BadInclude { glob: String, reason: String },
     #[error("grep failed with exit code 2: {0}")]
     BadRequest(SearchError),
 }
 
-fn search_blocking(root: &Root, path: &str, mut request: Request) -> Result<Outcome, GrepError> {
-    let start = root.metadata(path).map_err(|error| name(error, path))?;
-    if !matches!(start.kind, Kind::File | Kind::Directory) {
-        let reason = PathError::NotRegular { kind: start.kind }.to_string();
-        return Err(GrepError::BadPath { path: path.to_owned(), reason });
-    }
-    request.start = start.relative;
-    let open = |relative: &Path| root.open_relative(relative);
-    quackd_search::search(&request, root.path(), &open).map_err(|error| match error {
-        SearchError::StartNotFound => GrepError::NotFound(path.to_owned()),
-        other => GrepError::BadRequest(other),
-    })
-}
-
-fn name(error: PathError, path: &str) -> GrepError {
-    match error {
-        PathError::Escapes => GrepError::Escapes,
-        PathError::NotFound => GrepError::NotFound(path.to_owned()),
-        other => GrepError::BadPath { path: path.to_owned(), reason: other.to_string() },
-    }
-}
-
-fn answer(outcome: &Outcome, limit: Duration) -> Output {
-    let (mut text, is_cut) = render(&outcome.rows);
-    let truncated = outcome.truncated || is_cut;
-    let notes = notes(outcome, truncated, limit);
-    if text.is_empty() {
-        NO_MATCHES.clone_into(&mut text);
-    }
-    if !notes.is_empty() {
-        // A note is a line of its own: the newline of the last row is the one before it.
-        text.truncate(text.strip_suffix('\n').unwrap_or(&text).len());
-        for note in notes {
-            text.push('\n');
-            text.push_str(&note);
+impl From<BadStart> for GrepError {
+    fn from(error: BadStart) -> Self {
+        match error {
+            BadStart::Escapes => Self::Escapes,
+            BadStart::NotFound(path) => Self::NotFound(path),
+            BadStart::Unusable { path, reason } => Self::BadPath { path, reason },
         }
     }
-    let mut output = Output::success(text);
-    output.report.truncated = truncated;
-    output.report.timed_out = outcome.timed_out;
-    output.data = Some(data(outcome, truncated));
-    output
+}
+
+/// What a call asks.
+struct Wanted {
+    request: Search,
+    path: String,
+    /// The glob stands for no file at all.
+    finds_nothing: bool,
+    limit: Duration,
+}
+
+impl Wanted {
+    fn read(
+        arguments: &Arguments,
+        respect_ignore_files: bool,
+        bounds: &Bounds,
+    ) -> Result<Self, BadParameter> {
+        let parameters = Parameters::named("grep_search", arguments)?;
+        let Some(pattern) = arguments.text(PATTERN) else {
+            return Err(BadParameter::Missing("pattern"));
+        };
+        let path = arguments.text(PATH).unwrap_or(".").to_owned();
+        // Empty is a glob too: it matches no file.
+        let include = INCLUDE.iter().find_map(|name| arguments.any_text(name));
+        let scope = Scope {
+            include: include.into_iter().map(str::to_owned).collect(),
+            exclude: optional(parameters.texts("exclude")),
+            exclude_dirs: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
+            ignore: match respect_ignore_files && !flag(&parameters, "no_ignore", false) {
+                true => Ignore::All,
+                false => Ignore::None,
+            },
+            hidden: Hidden::Show,
+            vcs_dirs: true,
+            ..Scope::default()
+        };
+        let whole =
+            |name| optional(parameters.whole(name).map(|it| it.filter(|_| parameters.has(name))));
+        let lines = |name| {
+            let context = whole(name).or_else(|| whole("context")).unwrap_or_default();
+            usize::try_from(context).unwrap_or_default()
+        };
+        let request = Search {
+            scope,
+            before: lines("before"),
+            after: lines("after"),
+            output: match flag(&parameters, "names_only", false) {
+                true => OutputMode::Files,
+                false => OutputMode::Lines,
+            },
+            limit: usize::try_from(whole("total_max_matches").unwrap_or_default())
+                .unwrap_or_default(),
+            max_per_file: whole("max_matches_per_file"),
+            // One more than is shown, so that a last row which does not fit is noticed here.
+            max_bytes: MAX_OUTPUT_BYTES + 1,
+            ..Search::new(read_pattern(pattern, &parameters), Stop::at(bounds.deadline))
+        };
+        Ok(Self { request, path, finds_nothing: include == Some(""), limit: bounds.limit })
+    }
+
+    fn answer_blocking(mut self, root: &Root, stop: Stop) -> Result<Output, GrepError> {
+        self.request.scope.starts = starts_blocking(root, std::slice::from_ref(&self.path))?;
+        self.request.stop = stop;
+        if self.finds_nothing {
+            // The pattern is judged all the same.
+            self.request.stop.deadline = Instant::now();
+        }
+        let mut outcome = self.search(root)?;
+        // Ten thousand short rows may be less than what is shown.
+        while outcome.truncated && !self.is_full(&outcome) {
+            let Some(cursor) = outcome.cursor.take() else { break };
+            self.request.cursor = Some(cursor);
+            add(&mut outcome, self.search(root)?);
+        }
+        match self.finds_nothing {
+            true => Ok(self.output(&SearchOutcome::default())),
+            false => Ok(self.output(&outcome)),
+        }
+    }
+
+    fn search(&self, root: &Root) -> Result<SearchOutcome, GrepError> {
+        quackd_search::search(&self.request, &RootTree(root)).map_err(|error| match error {
+            SearchError::StartNotFound(_) => GrepError::NotFound(self.path.clone()),
+            SearchError::BadGlob { glob, reason } => GrepError::BadInclude { glob, reason },
+            other => GrepError::BadRequest(other),
+        })
+    }
+
+    /// Whether nothing more would be shown. Context across pages is not worth its trouble.
+    fn is_full(&self, outcome: &SearchOutcome) -> bool {
+        let Search { limit, before, after, .. } = self.request;
+        limit != 0 || before != 0 || after != 0 || self.rendered(outcome).1
+    }
+
+    /// The rows as text, and whether they are cut.
+    fn rendered(&self, outcome: &SearchOutcome) -> (String, bool) {
+        let style = Style {
+            gaps: self.request.before != 0 || self.request.after != 0,
+            carriage_returns: true,
+        };
+        match self.request.output {
+            OutputMode::Files => render(text::files(outcome, OutputMode::Files)),
+            _ => render(text::rows(&outcome.files, style)),
+        }
+    }
+
+    fn output(&self, outcome: &SearchOutcome) -> Output {
+        let (mut text, is_cut) = self.rendered(outcome);
+        let truncated = outcome.truncated || is_cut;
+        let notes = notes(outcome, truncated, self.limit);
+        if text.is_empty() {
+            NO_MATCHES.clone_into(&mut text);
+        }
+        if !notes.is_empty() {
+            // A note is a line of its own: the newline of the last row is the one before it.
+            text.truncate(text.strip_suffix('\n').unwrap_or(&text).len());
+            for note in notes {
+                text.push('\n');
+                text.push_str(&note);
+            }
+        }
+        let mut output = Output::success(text);
+        output.report.truncated = truncated;
+        output.report.timed_out = outcome.timed_out;
+        output.data = Some(data(outcome, truncated));
+        output
+    }
+}
+
+/// Adds the next page. What was skipped in both is counted once.
+fn add(outcome: &mut SearchOutcome, next: SearchOutcome) {
+    outcome.files.extend(next.files);
+    outcome.shown += next.shown;
+    outcome.truncated = next.truncated;
+    outcome.timed_out |= next.timed_out;
+    outcome.cursor = next.cursor.filter(|_| next.shown != 0);
+    outcome.files_searched = outcome.files_searched.max(next.files_searched);
+    let (all, more) = (&mut outcome.skipped, next.skipped);
+    all.binary = all.binary.max(more.binary);
+    all.unreadable = all.unreadable.max(more.unreadable);
+    all.too_long = all.too_long.max(more.too_long);
+}
+
+/// What is looked for. Lines of a pattern are alternatives, as for grep, but `\n` in one line means a line end.
+fn read_pattern(pattern: &str, parameters: &Parameters<'_>) -> Pattern {
+    Pattern {
+        literal: flag(parameters, "fixed_strings", false),
+        retry_as_basic: true,
+        case: match flag(parameters, "case_sensitive", true) {
+            true => Case::Sensitive,
+            false => Case::Insensitive,
+        },
+        multiline: if pattern.contains('\n') { Multiline::Off } else { Multiline::Auto },
+        ..Pattern::new(pattern)
+    }
+}
+
+/// What clients of this tool send in another way than documented counts as not sent.
+fn optional<T: Default>(read: Result<T, BadParameter>) -> T {
+    read.unwrap_or_default()
+}
+
+fn flag(parameters: &Parameters<'_>, name: &str, default: bool) -> bool {
+    optional(parameters.flag(name)).unwrap_or(default)
 }
 
 /// Rows up to the limit of what is shown, whole ones only; a first row that is too long for it is cut.
-fn render(rows: &[Row]) -> (String, bool) {
+fn render(rows: impl Iterator<Item = String>) -> (String, bool) {
     let mut text = String::new();
     for row in rows {
-        let begin = text.len();
-        let line = String::from_utf8_lossy(&row.text);
-        text.push_str(&format!("{}:{}:{line}\n", row.path.display(), row.line));
-        if MAX_OUTPUT_BYTES < text.len() {
-            if begin == 0 {
-                text = truncate::head(text.as_bytes(), MAX_OUTPUT_BYTES).text;
-            } else {
-                text.truncate(begin);
+        if MAX_OUTPUT_BYTES < text.len() + row.len() {
+            if text.is_empty() {
+                text = truncate::head(row.as_bytes(), MAX_OUTPUT_BYTES).text;
             }
             return (text, true);
         }
+        text.push_str(&row);
     }
     (text, false)
 }
 
 /// What a reader must know to judge the rows: an empty or short result that does not say why is worse
 /// than an error.
-fn notes(outcome: &Outcome, truncated: bool, limit: Duration) -> Vec<String> {
+fn notes(outcome: &SearchOutcome, truncated: bool, limit: Duration) -> Vec<String> {
     let mut notes = Vec::new();
     if truncated {
         notes.push(TRUNCATED.to_owned());
     }
-    if outcome.dialect_used == Dialect::Basic {
-        notes.push(
-            "[Note: read as a basic regular expression, because the pattern matches nothing in Rust syntax]"
-                .to_owned(),
-        );
-    }
+    let is_across = outcome.notes.contains(&Note::MultilineBecauseOfNewline);
+    let told = [
+        (outcome.dialect_used == Dialect::Basic).then_some(Note::RetriedAsBasic),
+        is_across.then_some(Note::MultilineBecauseOfNewline),
+    ];
+    notes.extend(told.into_iter().flatten().map(|note| format!("[Note: {note}]")));
     if outcome.too_many_files {
-        notes.push("[Warning: Too many files, only some were searched]".to_owned());
+        notes.push(text::TOO_MANY_FILES.to_owned());
     }
-    let n_unreadable = outcome.skipped.unreadable + outcome.skipped.too_long;
-    if n_unreadable != 0 {
-        notes.push(format!("[Warning: Skipped {n_unreadable} unreadable path(s)]"));
-    }
+    notes.extend(text::unreadable(outcome.skipped.unreadable + outcome.skipped.too_long));
     if outcome.timed_out {
-        let limit = seconds(limit);
-        notes.push(format!("[Search timed out after {limit}; results are incomplete]"));
+        notes.push(text::timed_out(limit));
     }
     notes
 }
 
-fn data(outcome: &Outcome, truncated: bool) -> serde_json::Value {
+fn data(outcome: &SearchOutcome, truncated: bool) -> serde_json::Value {
     json!({
-        "matches": outcome.rows.len(),
+        "matches": outcome.shown,
         "truncated": truncated,
         "timedOut": outcome.timed_out,
         "filesSearched": outcome.files_searched,

@@ -19,12 +19,18 @@ mod grep_search;
 mod javascript;
 mod jobs;
 mod live;
+mod nixcode;
 mod output;
+mod parameters;
 mod plain;
 mod read_file;
 mod refused_by_system;
+mod replace;
+mod replacing;
+mod ripgrep_search;
 mod safe_mode;
 mod sandbox_tools;
+mod searching;
 mod seen;
 mod system_words;
 mod truncate;
@@ -110,8 +116,27 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
     match call.tool.as_str() {
         "read_file" => read_file::read_file(toolbox, root, &arguments, &bounds).await,
         "bash" => bash::bash(toolbox, call, root, &arguments, &bounds).await,
-        "grep_search" => grep_search::grep_search(toolbox, root, &arguments, &bounds).await,
+        "search" => searching::search::search(root, &arguments, &bounds).await,
+        "find" => searching::find::find(root, &arguments, &bounds).await,
+        "replace" => replace::replace(toolbox, call, root, &arguments, &bounds).await,
+        "undo" => replace::undo::undo(toolbox, call, root, &arguments, &bounds).await,
+        "grep_search" => {
+            let respect = toolbox.respect_ignore_files;
+            grep_search::grep_search(respect, root, &arguments, &bounds).await
+        }
         "find_files" => find_files::find_files(root, &arguments, &bounds).await,
+        "search_content" => {
+            nixcode::search_content::search_content(root, &arguments, &bounds).await
+        }
+        "replace_content" => {
+            let replaced =
+                nixcode::replace_content::replace_content(toolbox, call, root, &arguments, &bounds);
+            replaced.await
+        }
+        "search_glob_files" => {
+            nixcode::search_glob_files::search_glob_files(root, &arguments, &bounds).await
+        }
+        "ripgrep_search" => ripgrep_search::ripgrep_search(root, &arguments, &bounds).await,
         "write_file" => write_file::write_file(toolbox, call, root, &arguments, &bounds).await,
         "edit_file" => edit_file::edit_file(toolbox, call, root, &arguments, &bounds).await,
         "web_search" => web_search::web_search(toolbox, call, &arguments, &bounds).await,

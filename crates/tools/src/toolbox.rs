@@ -4,6 +4,7 @@
 //! replaced; and what is remembered of the files that were read or written. Made once per worker.
 
 use crate::bounds::{Bounds, Cutoff};
+use crate::replacing::{Journal, Plans};
 use crate::seen::SeenFiles;
 use crate::watched::Watched;
 use crate::{Confinement, Jobs, Output, Web};
@@ -39,6 +40,10 @@ pub struct Toolbox {
     pub(crate) confinement: Arc<Confinement>,
     pub(crate) sandbox: SandboxReport,
     pub(crate) watched: Watched,
+    /// What was replaced, so that it can be taken back.
+    pub(crate) journal: Arc<Journal>,
+    /// What was shown in dry runs, so that exactly that can be done.
+    pub(crate) plans: Arc<Plans>,
     root: RefCell<Option<Arc<Root>>>,
 }
 
@@ -58,6 +63,7 @@ impl Toolbox {
         let root = RefCell::new(None);
         let respect_ignore_files = false;
         let (web, jobs) = (None, Jobs::kept_at(&run_dir));
+        let (journal, plans) = (Journal::kept_in(run_dir.clone()), Plans::default());
         let (limits, group) = (Limits::default(), None);
         let confinement = Arc::default();
         let (read_only_words, command_words) = (Vec::new(), Vec::new());
@@ -79,6 +85,8 @@ impl Toolbox {
             confinement,
             sandbox,
             watched,
+            journal: Arc::new(journal),
+            plans: Arc::new(plans),
             root,
         }
     }

@@ -6,6 +6,7 @@ mod fleet;
 mod flood;
 mod ping;
 mod rates;
+mod search;
 mod spawn;
 mod start;
 mod tools;
@@ -39,6 +40,7 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "spawn", measure: spawn::measure },
     Group { name: "ping", measure: ping::measure },
     Group { name: "tools", measure: tools::measure },
+    Group { name: "search", measure: search::measure },
     Group { name: "fleet", measure: fleet::measure },
     Group { name: "thousand", measure: fleet::measure_thousand },
     Group { name: "death", measure: death::measure },

@@ -7,7 +7,7 @@ mod processes;
 mod running;
 mod wire;
 
-pub(crate) use daemon::Daemon;
+pub(crate) use daemon::{Daemon, Repo};
 pub(crate) use fake_exa::{Answer, FakeExa, answer};
 pub(crate) use processes::{Process, descendants_of, is_alive};
 pub(crate) use running::Running;

@@ -9,11 +9,16 @@ mod bash;
 mod dispatcher;
 mod documentation;
 mod edit_file;
+mod find;
 mod find_files;
 mod grep_search;
+mod nixcode;
 mod paths;
 mod read_file;
+mod replace;
+mod ripgrep_search;
 mod safe_mode;
+mod search;
 mod write_file;
 
 use crate::harness::{Daemon, Wire};
@@ -201,6 +206,19 @@ impl Put {
     }
 }
 
+/// Whether a text is that of a failure. Tools by other agents' names have their own.
+fn is_failure(tool: &str, text: &str) -> bool {
+    const OF_NIXCODE: [&str; 5] =
+        ["Search pattern is", "Invalid ", "Glob pattern ", "Pattern ", "Path exceeds "];
+    match tool {
+        "search_content" | "replace_content" | "search_glob_files" => {
+            text.starts_with("Error: ") || OF_NIXCODE.iter().any(|begin| text.starts_with(begin))
+        }
+        "ripgrep_search" => text.contains(r#""return_code":2"#),
+        _ => text.starts_with("Error: "),
+    }
+}
+
 /// Calls one row in both ways and says what is wrong with the answers.
 #[track_caller]
 fn wrongs(bench: &Bench, places: [&Place; 2], row: Row<'_>, safe_mode: bool) -> Vec<String> {
@@ -218,7 +236,7 @@ fn wrongs(bench: &Bench, places: [&Place; 2], row: Row<'_>, safe_mode: bool) -> 
         let exit_code = expected.rsplit_once("\n[Exit code: ").filter(|_| tool == "bash");
         let is_error = match exit_code {
             Some((before, code)) => code != "0]" || before.contains("\n[Process "),
-            None => expected.starts_with("Error: "),
+            None => is_failure(tool, expected),
         };
         if data["isError"] != is_error {
             wrongs.push(wrong(&data.to_string()));

@@ -79,6 +79,10 @@ async fn start(started: Started) -> std::io::Result<()> {
             .with_group(group)
             .with_web(searches.web(outbox.clone())),
     );
+    // Sessions that have replaced something only: the others are spared the thread.
+    if let Some(recovery) = toolbox.recovery() {
+        drop(tokio::task::spawn_blocking(recovery));
+    }
     let executor = ToolExecutor {
         jobs: Reporter::start(toolbox.jobs(), outbox.clone()),
         toolbox,

@@ -3,6 +3,7 @@
 //!
 //! - [`calls`], [`ending`]: tool calls. [`messages`]: what an agent and its user say. The rest takes one
 //!   line each, here.
+//! - [`search`]: what files hold, for the verbs that look into files.
 //! - [`page`]: the line that is open. [`mod@clean`]: what may reach a terminal. [`event`]: reading data.
 //!
 //! Events come from workers and agents, which may be wrong: nothing in them is believed to be there, to
@@ -15,6 +16,7 @@ mod ending;
 mod event;
 mod messages;
 mod page;
+pub(crate) mod search;
 
 use self::calls::Calls;
 use self::clean::one_line;

@@ -1,4 +1,5 @@
-//! One file per verb. Each has a `run` that `main` calls and that ends with an exit code.
+//! One file per verb. Each has a `run` that `main` calls and that ends with an exit code. [`pages`] is what
+//! verbs with long answers share.
 
 pub(crate) mod abort;
 pub(crate) mod activate;
@@ -9,15 +10,21 @@ pub(crate) mod daemon;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod find;
 pub(crate) mod follow;
+pub(crate) mod grep;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod new;
+pub(crate) mod pages;
 pub(crate) mod ps;
+pub(crate) mod replace;
 pub(crate) mod sandbox;
+pub(crate) mod schema;
 pub(crate) mod sessions;
 pub(crate) mod state;
 pub(crate) mod stop;
 pub(crate) mod tool;
+pub(crate) mod undo;
 pub(crate) mod version;
 pub(crate) mod workspaces;

@@ -360,3 +360,80 @@ fn a_file_of_somebody_else_is_written_in_place_unless_it_has_another_name() {
     assert_eq!(tree.read("a"), "in place");
     assert_eq!(tree.left_over(), [""; 0]);
 }
+
+fn staged(root: &Root, name: &str, content: &str, names: OtherNames) -> Result<(), WriteError> {
+    let mut target = root.open_target_at(Path::new(name), Purpose::Edit, NEVER)?;
+    let content = content.as_bytes();
+    let new = target.stage(content, StagedTag::random().unwrap(), names)?;
+    new.sync()?;
+    target.put(new, content, NEVER)?;
+    target.sync_parent()
+}
+
+#[test]
+fn the_names_of_a_file_stay_joined_if_that_is_asked_for() {
+    let tree = Tree::new();
+    fs::hard_link(tree.ws("a"), tree.ws("sub/joined")).unwrap();
+    for root in [tree.root(), tree.root().by_walk()] {
+        let before = fs::metadata(tree.ws("a")).unwrap();
+        staged(&root, "a", "short", OtherNames::Join).unwrap();
+        staged(&root, "sub/joined", "something longer", OtherNames::Join).unwrap();
+        let after = fs::metadata(tree.ws("a")).unwrap();
+        assert_eq!((before.ino(), before.mode()), (after.ino(), after.mode()));
+        assert_eq!((tree.read("a"), after.nlink()), ("something longer".to_owned(), 2));
+    }
+    staged(&tree.root(), "a", "apart", OtherNames::Leave).unwrap();
+    assert_eq!(
+        (tree.read("a").as_str(), tree.read("sub/joined").as_str()),
+        ("apart", "something longer")
+    );
+    assert_eq!(tree.left_over(), [""; 0]);
+}
+
+#[test]
+fn a_name_that_appears_meanwhile_keeps_a_file_from_being_written_in_place() {
+    let tree = Tree::new();
+    fs::hard_link(tree.ws("a"), tree.ws("sub/joined")).unwrap();
+    let root = tree.root();
+    let mut target = root.open_target_at(Path::new("a"), Purpose::Edit, NEVER).unwrap();
+    let new = target.stage(b"new", StagedTag::random().unwrap(), OtherNames::Join).unwrap();
+    fs::hard_link(tree.ws("a"), tree.base.join("outside/third")).unwrap();
+    let refused = target.put(new, b"new", NEVER);
+    assert!(matches!(refused, Err(WriteError::Changed)), "{refused:?}");
+    assert_eq!((tree.read("a").as_str(), tree.left_over()), ("old", vec![]));
+}
+
+#[test]
+fn what_a_death_left_beside_a_file_is_removed_by_its_tag_and_nothing_else_is() {
+    let tree = Tree::new();
+    let tag = StagedTag::random().unwrap();
+    assert_eq!(StagedTag::from_hex(&tag.to_string()), Some(tag));
+    for text in ["", "0", "../../../../../x", "00000000000000000", "+000000000000000"] {
+        assert_eq!(StagedTag::from_hex(text), None, "{text}");
+    }
+    tree.write(&format!("sub/{}", tag.file_name()), "left");
+    fs::write(tree.base.join("outside").join(tag.file_name()), "not ours").unwrap();
+    for root in [tree.root(), tree.root().by_walk()] {
+        for beside in ["out-dir/x", "../outside/x", "/x", "missing/x"] {
+            assert!(root.remove_staged(Path::new(beside), tag).is_err(), "{beside}");
+        }
+        assert!(!root.remove_staged(Path::new("x"), tag).unwrap());
+    }
+    assert!(tree.root().remove_staged(Path::new("sub/x"), tag).unwrap());
+    assert!(!tree.ws("sub").join(tag.file_name()).exists());
+    assert!(tree.base.join("outside").join(tag.file_name()).exists());
+}
+
+#[test]
+fn a_name_that_no_walk_gives_is_refused() {
+    let tree = Tree::new();
+    for name in ["../outside/secret", "/a", "sub/../a"] {
+        let refused = tree.root().open_target_at(Path::new(name), Purpose::Edit, NEVER);
+        assert!(
+            matches!(refused, Err(WriteError::Path(PathError::Escapes))),
+            "{name}: {refused:?}"
+        );
+    }
+    let linked = tree.root().open_target_at(Path::new("to-a"), Purpose::Edit, NEVER).unwrap();
+    assert_eq!(linked.relative(), Path::new("a"));
+}

@@ -1,0 +1,354 @@
+//! The data of `search` and `find` as the verbs use them. Read from what a worker said, which may be wrong:
+//! what is missing has a default, and numbers are bounded before anybody counts on.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// No file has a line of a higher number: what is added to one does not overflow.
+const MAX_NUMBER: u64 = 1 << 60;
+
+/// One page of an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    /// Lines, in order; context too.
+    pub(crate) hits: Vec<Hit>,
+    /// Files, with a number where one was asked for.
+    pub(crate) names: Vec<Named>,
+    /// What `find` found.
+    pub(crate) entries: Vec<Entry>,
+    /// Rows without context.
+    pub(crate) shown: u64,
+    /// Where the next page begins, if there is one.
+    pub(crate) cursor: Option<String>,
+    /// The same, where there is no cursor.
+    pub(crate) next_offset: Option<u64>,
+    /// The time was over: something may be missing.
+    pub(crate) timed_out: bool,
+    /// There were too many files: something is missing.
+    pub(crate) too_many_files: bool,
+    /// Files that were read.
+    pub(crate) files_searched: Option<u64>,
+    /// What was left out, by reason.
+    pub(crate) skipped: BTreeMap<String, u64>,
+    /// The first paths that could not be read.
+    pub(crate) warnings: Vec<Warning>,
+    /// What a reader must know.
+    pub(crate) notes: Vec<String>,
+    /// Paths that are no UTF-8: they are shown changed.
+    pub(crate) n_changed_names: u64,
+}
+
+/// A line, or the lines of one match.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Hit {
+    /// As the tool gave it, or as it is shown.
+    pub(crate) path: Arc<str>,
+    /// Number of the line, from 1.
+    pub(crate) line: u64,
+    /// Number of its last line.
+    pub(crate) end_line: u64,
+    /// Byte of the first match in the line, from 1; none for context.
+    pub(crate) column: Option<u64>,
+    /// Without the last line end.
+    pub(crate) text: String,
+    /// Bytes of `text` that match. Not checked: they may lie anywhere.
+    pub(crate) spans: Vec<Range<usize>>,
+    /// Bytes of the line before and after `text` that were left out.
+    pub(crate) cut: (u64, u64),
+    /// False: context.
+    pub(crate) is_match: bool,
+}
+
+/// A file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// As the tool gave it.
+    pub(crate) path: String,
+    /// How many lines or matches.
+    pub(crate) count: Option<u64>,
+}
+
+/// What `find` found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Entry {
+    pub(crate) path: String,
+    path_bytes: Option<String>,
+    /// `file`, `dir` or `symlink`.
+    pub(crate) kind: String,
+    pub(crate) size: Option<u64>,
+    /// ISO 8601, UTC.
+    pub(crate) modified: Option<String>,
+    /// Octal digits.
+    pub(crate) mode: Option<String>,
+    pub(crate) score: Option<u64>,
+}
+
+/// A path that could not be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Warning {
+    pub(crate) path: String,
+    #[serde(rename = "message")]
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Data {
+    matches: Vec<Match>,
+    files: Vec<File>,
+    counts: Vec<File>,
+    entries: Vec<Entry>,
+    shown: u64,
+    cursor: Option<String>,
+    next_offset: Option<u64>,
+    timed_out: bool,
+    too_many_files: bool,
+    files_searched: Option<u64>,
+    skipped: BTreeMap<String, u64>,
+    unreadable: u64,
+    warnings: Vec<Warning>,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Match {
+    path: String,
+    path_bytes: Option<String>,
+    line: u64,
+    end_line: Option<u64>,
+    column: Option<u64>,
+    text: String,
+    submatches: Vec<Span>,
+    left_out: Ends,
+    before: Vec<Line>,
+    after: Vec<Line>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Line {
+    line: u64,
+    text: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Span {
+    start: Option<usize>,
+    end: Option<usize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Ends {
+    before: u64,
+    after: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct File {
+    path: String,
+    path_bytes: Option<String>,
+    count: Option<u64>,
+}
+
+impl Page {
+    /// Reads the data of `search` or `find`.
+    ///
+    /// # Errors
+    /// It has another shape.
+    pub(crate) fn read(data: &Value) -> anyhow::Result<Self> {
+        let data = Data::deserialize(data)
+            .map_err(|error| anyhow::anyhow!("the worker gave an odd answer: {error}"))?;
+        let mut page = Self {
+            shown: data.shown,
+            cursor: data.cursor,
+            next_offset: data.next_offset,
+            timed_out: data.timed_out,
+            too_many_files: data.too_many_files,
+            files_searched: data.files_searched,
+            skipped: data.skipped,
+            warnings: data.warnings,
+            notes: data.notes,
+            ..Self::default()
+        };
+        if data.unreadable != 0 {
+            page.skipped.insert("unreadable".to_owned(), data.unreadable);
+        }
+        for found in data.matches {
+            page.n_changed_names += u64::from(found.path_bytes.is_some());
+            found.hits(&mut page.hits);
+        }
+        for file in data.files.into_iter().chain(data.counts) {
+            page.n_changed_names += u64::from(file.path_bytes.is_some());
+            page.names.push(Named { path: file.path, count: file.count });
+        }
+        let changed = data.entries.iter().filter(|entry| entry.path_bytes.is_some()).count();
+        page.n_changed_names += u64::try_from(changed)?;
+        page.entries = data.entries;
+        Ok(page)
+    }
+}
+
+impl Match {
+    fn hits(self, hits: &mut Vec<Hit>) {
+        // The lines of one file share its name.
+        let path = match hits.last() {
+            Some(last) if *last.path == *self.path => last.path.clone(),
+            _ => Arc::from(self.path),
+        };
+        let context = |line: Line| Hit {
+            path: path.clone(),
+            line: line.line.min(MAX_NUMBER),
+            end_line: line.line.min(MAX_NUMBER),
+            column: None,
+            text: line.text,
+            spans: Vec::new(),
+            cut: (0, 0),
+            is_match: false,
+        };
+        hits.extend(self.before.into_iter().map(context));
+        let line = self.line.min(MAX_NUMBER);
+        let spans = self.submatches.iter().filter_map(|span| Some(span.start?..span.end?));
+        hits.push(Hit {
+            path: path.clone(),
+            line,
+            end_line: self.end_line.unwrap_or(line).clamp(line, MAX_NUMBER),
+            column: self.column,
+            text: self.text,
+            spans: spans.collect(),
+            cut: (self.left_out.before, self.left_out.after),
+            is_match: true,
+        });
+        hits.extend(self.after.into_iter().map(context));
+    }
+}
+
+impl Hit {
+    /// A match for tests.
+    #[cfg(test)]
+    pub(crate) fn of(path: &str, line: u64) -> Self {
+        Self {
+            path: path.into(),
+            line,
+            end_line: line,
+            column: None,
+            text: String::new(),
+            spans: Vec::new(),
+            cut: (0, 0),
+            is_match: true,
+        }
+    }
+
+    /// As a line of a stream for programs.
+    pub(crate) fn json(&self) -> Value {
+        let Self { path, line, text, .. } = self;
+        if !self.is_match {
+            return json!({"type": "context", "path": &**path, "line": line, "text": text});
+        }
+        let spans: Vec<Value> =
+            self.spans.iter().map(|span| json!({"start": span.start, "end": span.end})).collect();
+        let mut document = json!({"type": "match", "path": &**path, "line": line,
+            "column": self.column, "text": text, "submatches": spans});
+        if let Some(map) = document.as_object_mut() {
+            if self.end_line != *line {
+                map.insert("endLine".to_owned(), self.end_line.into());
+            }
+            if self.cut != (0, 0) {
+                let left_out = json!({"before": self.cut.0, "after": self.cut.1});
+                map.insert("leftOut".to_owned(), left_out);
+            }
+        }
+        document
+    }
+}
+
+impl Entry {
+    /// As a line of a stream for programs; `path` is how it is shown.
+    pub(crate) fn json(&self, path: &str) -> Value {
+        let mut document = json!({"type": "entry", "path": path, "kind": self.kind});
+        let details = [
+            ("size", self.size.map(Value::from)),
+            ("modified", self.modified.clone().map(Value::from)),
+            ("mode", self.mode.clone().map(Value::from)),
+            ("score", self.score.map(Value::from)),
+        ];
+        if let Some(map) = document.as_object_mut() {
+            for (name, value) in details {
+                if let Some(value) = value {
+                    map.insert(name.to_owned(), value);
+                }
+            }
+        }
+        document
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_come_with_their_context_in_the_order_of_lines() {
+        let page = Page::read(&json!({
+            "matches": [
+                {"path": "a", "line": 2, "column": 3, "text": "x", "submatches": [{"start": 0, "end": 1}],
+                 "before": [{"line": 1, "text": "b"}], "after": [{"line": 3, "text": "c"}]},
+                {"path": "a", "line": 9, "endLine": 11, "column": 1, "text": "y",
+                 "submatches": [{"start": null, "end": 3}], "leftOut": {"before": 4, "after": 5}},
+            ],
+            "shown": 2, "total": 7, "cursor": "c", "skipped": {"hidden": 3},
+            "warnings": [{"path": "p", "message": "denied"}], "notes": ["n"], "timedOut": false,
+        }))
+        .unwrap();
+        let lines: Vec<Value> = page.hits.iter().map(Hit::json).collect();
+        assert_eq!(
+            Value::from(lines),
+            json!([
+                {"type": "context", "path": "a", "line": 1, "text": "b"},
+                {"type": "match", "path": "a", "line": 2, "column": 3, "text": "x",
+                 "submatches": [{"start": 0, "end": 1}]},
+                {"type": "context", "path": "a", "line": 3, "text": "c"},
+                {"type": "match", "path": "a", "line": 9, "endLine": 11, "column": 1, "text": "y",
+                 "submatches": [], "leftOut": {"before": 4, "after": 5}},
+            ])
+        );
+        assert_eq!((page.shown, page.cursor.as_deref()), (2, Some("c")));
+        let warning = Warning { path: "p".to_owned(), reason: "denied".to_owned() };
+        assert_eq!((page.warnings, page.notes), (vec![warning], vec!["n".to_owned()]));
+    }
+
+    #[test]
+    fn what_a_worker_leaves_out_or_gets_wrong_does_no_harm() {
+        let page = Page::read(&json!({})).unwrap();
+        assert_eq!((page.shown, page.hits.len(), page.cursor), (0, 0, None));
+        assert!(Page::read(&json!({"matches": 3})).is_err());
+        let odd = json!({"matches": [{"line": u64::MAX, "endLine": 0}, {"before": [{"line": u64::MAX}]}]});
+        for hit in Page::read(&odd).unwrap().hits {
+            assert!(hit.line <= hit.end_line && hit.end_line <= MAX_NUMBER, "{hit:?}");
+        }
+    }
+
+    #[test]
+    fn names_counts_and_entries_are_read() {
+        let page = Page::read(&json!({
+            "files": [{"path": "a\u{fffd}", "pathBytes": "Yf8="}], "counts": [{"path": "b", "count": 3}],
+            "entries": [{"path": "c", "kind": "file", "size": 5, "mode": "0644"}], "unreadable": 2,
+        }))
+        .unwrap();
+        let named = |path: &str, count| Named { path: path.to_owned(), count };
+        assert_eq!(page.names, [named("a\u{fffd}", None), named("b", Some(3))]);
+        assert_eq!((page.n_changed_names, page.skipped["unreadable"]), (1, 2));
+        assert_eq!(
+            page.entries[0].json("../c"),
+            json!({"type": "entry", "path": "../c", "kind": "file", "size": 5, "mode": "0644"})
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! Lines with their matches as text: below their file on a terminal, `path:line:text` in a pipe. Used by
+//! `quack grep`.
+
+use super::data::Hit;
+use super::{LINE, MATCH, PATH, fit, push};
+use crate::output::{Audience, DIM};
+use std::sync::Arc;
+
+/// How lines are shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout {
+    /// Who reads it.
+    pub(crate) audience: Audience,
+    /// Each file's name once, above its lines.
+    pub(crate) heading: bool,
+    /// With names of files.
+    pub(crate) with_name: bool,
+    /// With line numbers.
+    pub(crate) with_line: bool,
+    /// With the byte of the first match, from 1.
+    pub(crate) with_column: bool,
+    /// A NUL after names of files.
+    pub(crate) null: bool,
+    /// There is context, so that gaps are marked.
+    pub(crate) has_context: bool,
+}
+
+/// Turns hits into text, one after the other.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    layout: Layout,
+    /// Where the last line that was printed stands.
+    last: Option<(Arc<str>, u64)>,
+}
+
+impl Printer {
+    /// A printer that has printed nothing yet.
+    pub(crate) fn new(layout: Layout) -> Self {
+        Self { layout, last: None }
+    }
+
+    /// Appends a hit.
+    pub(crate) fn print(&mut self, hit: &Hit, out: &mut String) {
+        let layout = self.layout;
+        let heading = layout.heading && layout.with_name;
+        match &self.last {
+            Some((path, line)) if *path == hit.path => {
+                if layout.has_context && line.saturating_add(1) < hit.line {
+                    separator(out, layout.audience);
+                }
+            }
+            before => {
+                match before {
+                    None => {}
+                    Some(_) if heading => out.push('\n'),
+                    Some(_) if layout.has_context => separator(out, layout.audience),
+                    Some(_) => {}
+                }
+                if heading {
+                    name(&hit.path, layout, out);
+                    out.push_str(if layout.null { "" } else { "\n" });
+                }
+            }
+        }
+        self.last = Some((hit.path.clone(), hit.end_line));
+        self.lines(hit, out);
+    }
+
+    /// A match that runs over several lines is shown as these lines.
+    fn lines(&self, hit: &Hit, out: &mut String) {
+        let mut begin = 0;
+        let n_lines = hit.text.split('\n').count();
+        for (number, text) in (hit.line..).zip(hit.text.split('\n')) {
+            self.prefix(hit, number, out);
+            if number == hit.line && hit.cut.0 != 0 {
+                push(out, &format!("[+{}]…", hit.cut.0), DIM, self.layout.audience);
+            }
+            self.text(hit, begin, text, out);
+            begin += text.len() + 1;
+            let is_last = number - hit.line + 1 == u64::try_from(n_lines).unwrap_or(u64::MAX);
+            if is_last && hit.cut.1 != 0 {
+                push(out, &format!("…[+{}]", hit.cut.1), DIM, self.layout.audience);
+            }
+            out.push('\n');
+        }
+    }
+
+    fn prefix(&self, hit: &Hit, number: u64, out: &mut String) {
+        let layout = self.layout;
+        let audience = layout.audience;
+        let mark = if hit.is_match { ":" } else { "-" };
+        if layout.with_name && !layout.heading {
+            name(&hit.path, layout, out);
+            push(out, if layout.null { "" } else { mark }, DIM, audience);
+        }
+        if layout.with_line {
+            push(out, &number.to_string(), LINE, audience);
+            push(out, mark, DIM, audience);
+        }
+        if let Some(column) = hit.column.filter(|_| layout.with_column && hit.is_match) {
+            push(out, &column.to_string(), LINE, audience);
+            push(out, mark, DIM, audience);
+        }
+    }
+
+    /// `text`, which stands at byte `begin` of the hit's.
+    fn text(&self, hit: &Hit, begin: usize, text: &str, out: &mut String) {
+        let audience = self.layout.audience;
+        // The return of a line that ends with CR LF shows nothing on a terminal.
+        let shown = match audience.is_terminal {
+            true => text.strip_suffix('\r').unwrap_or(text),
+            false => text,
+        };
+        if !audience.is_colored {
+            out.push_str(&fit(shown, audience));
+            return;
+        }
+        let mut at = 0;
+        for span in &hit.spans {
+            let within = |byte: usize| byte.saturating_sub(begin).clamp(at, shown.len());
+            let (from, to) = (within(span.start), within(span.end));
+            // Spans that a worker got wrong cut no character in two: they show no colour.
+            let (Some(plain), Some(matched)) = (shown.get(at..from), shown.get(from..to)) else {
+                continue;
+            };
+            out.push_str(&fit(plain, audience));
+            push(out, &fit(matched, audience), MATCH, audience);
+            at = to;
+        }
+        out.push_str(&fit(shown.get(at..).unwrap_or_default(), audience));
+    }
+}
+
+fn name(path: &str, layout: Layout, out: &mut String) {
+    push(out, &fit(path, layout.audience), PATH, layout.audience);
+    if layout.null {
+        out.push('\0');
+    }
+}
+
+fn separator(out: &mut String, audience: Audience) {
+    push(out, "--", DIM, audience);
+    out.push('\n');
+}
+
+/// A line with the name of a file, and a number if there is one.
+pub(crate) fn name_line(path: &str, count: Option<u64>, layout: Layout) -> String {
+    let mut line = String::new();
+    if layout.with_name || count.is_none() {
+        name(path, layout, &mut line);
+        if count.is_some() && !layout.null {
+            push(&mut line, ":", DIM, layout.audience);
+        }
+    }
+    if let Some(count) = count {
+        line.push_str(&count.to_string());
+    }
+    if count.is_some() || !layout.null {
+        line.push('\n');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ops::Range;
+
+    const PIPE: Audience = Audience { is_terminal: false, is_colored: false };
+    const LAYOUT: Layout = Layout {
+        audience: PIPE,
+        heading: false,
+        with_name: true,
+        with_line: true,
+        with_column: false,
+        null: false,
+        has_context: false,
+    };
+
+    fn spans(ends: &[(usize, usize)]) -> Vec<Range<usize>> {
+        ends.iter().map(|(start, end)| Range { start: *start, end: *end }).collect()
+    }
+
+    fn hits() -> Vec<Hit> {
+        let context = |path, line, text: &str| Hit {
+            is_match: false,
+            column: None,
+            spans: Vec::new(),
+            text: text.to_owned(),
+            ..Hit::of(path, line)
+        };
+        vec![
+            Hit {
+                text: "a needle\r".to_owned(),
+                spans: spans(&[(2, 8)]),
+                column: Some(3),
+                ..Hit::of("src/a", 2)
+            },
+            context("src/a", 3, "near"),
+            Hit {
+                text: "needle\x1b[2J".to_owned(),
+                spans: spans(&[(0, 6)]),
+                column: Some(1),
+                ..Hit::of("src/a", 7)
+            },
+            Hit {
+                text: "x one\ntwo y".to_owned(),
+                spans: spans(&[(2, 9)]),
+                end_line: 2,
+                column: Some(3),
+                cut: (4, 5),
+                ..Hit::of("b", 1)
+            },
+        ]
+    }
+
+    fn printed(layout: Layout) -> String {
+        let mut printer = Printer::new(layout);
+        let mut out = String::new();
+        hits().iter().for_each(|hit| printer.print(hit, &mut out));
+        out
+    }
+
+    #[test]
+    fn in_a_pipe_each_line_has_its_file_and_its_content_as_it_is() {
+        assert_eq!(
+            printed(LAYOUT),
+            "src/a:2:a needle\r\nsrc/a-3-near\nsrc/a:7:needle\x1b[2J\n\
+             b:1:[+4]…x one\nb:2:two y…[+5]\n"
+        );
+        assert_eq!(
+            printed(Layout { has_context: true, with_column: true, null: true, ..LAYOUT }),
+            "src/a\x002:3:a needle\r\nsrc/a\x003-near\n--\nsrc/a\x007:1:needle\x1b[2J\n--\n\
+             b\x001:3:[+4]…x one\nb\x002:3:two y…[+5]\n"
+        );
+        assert_eq!(
+            printed(Layout { with_name: false, with_line: false, ..LAYOUT }),
+            "a needle\r\nnear\nneedle\x1b[2J\n[+4]…x one\ntwo y…[+5]\n"
+        );
+    }
+
+    #[test]
+    fn on_a_terminal_lines_stand_below_their_file_and_steer_nothing() {
+        let audience = Audience { is_terminal: true, is_colored: false };
+        assert_eq!(
+            printed(Layout { audience, heading: true, has_context: true, ..LAYOUT }),
+            "src/a\n2:a needle\n3-near\n--\n7:needle\n\nb\n1:[+4]…x one\n2:two y…[+5]\n"
+        );
+    }
+
+    #[test]
+    fn what_matches_has_a_colour_also_over_several_lines() {
+        let audience = Audience { is_terminal: true, is_colored: true };
+        let text = printed(Layout { audience, heading: true, ..LAYOUT });
+        let red = |text: &str| format!("{MATCH}{text}{MATCH:#}");
+        for part in [
+            format!("a {}\n", red("needle")),
+            format!("x {}\n", red("one")),
+            format!("{} y", red("two")),
+            format!("{PATH}src/a{PATH:#}\n"),
+            format!("{LINE}2{LINE:#}"),
+        ] {
+            assert!(text.contains(&part), "{part:?} is missing in {text:?}");
+        }
+        assert!(!text.contains("\x1b[2J"), "{text:?}");
+    }
+
+    #[test]
+    fn spans_that_make_no_sense_lose_colour_and_no_text() {
+        let audience = Audience { is_terminal: false, is_colored: true };
+        let far = usize::MAX;
+        for odd in [&[(1, 2)][..], &[(3, 1)], &[(0, 99)], &[(far, far)], &[(4, 6), (0, 2)]] {
+            let hit = Hit { text: "äöüß".to_owned(), spans: spans(odd), ..Hit::of("a", 1) };
+            let mut out = String::new();
+            Printer::new(Layout { audience, ..LAYOUT }).print(&hit, &mut out);
+            assert!(
+                anstream::adapter::strip_str(&out).to_string().ends_with(":äöüß\n"),
+                "{odd:?}: {out:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_may_stand_alone_or_with_a_number() {
+        assert_eq!(name_line("a", None, LAYOUT), "a\n");
+        assert_eq!(name_line("a", Some(3), LAYOUT), "a:3\n");
+        assert_eq!(name_line("a", None, Layout { null: true, ..LAYOUT }), "a\0");
+        assert_eq!(name_line("a", Some(3), Layout { null: true, ..LAYOUT }), "a\x003\n");
+        assert_eq!(name_line("a", Some(3), Layout { with_name: false, ..LAYOUT }), "3\n");
+    }
+}

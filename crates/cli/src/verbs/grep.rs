@@ -1,0 +1,389 @@
+//! `quack grep`: lines of files that match, page after page, until all are shown.
+
+use super::pages::{Pages, selection, set};
+use crate::args::search::{FilesArgs, GrepArgs, GrepSort, MatchArgs};
+use crate::exit::{Exit, Fault};
+use crate::output::{Audience, Output, Reader};
+use crate::place::{Asking, Place};
+use crate::render::search::data::{Hit, Page};
+use crate::render::search::hits::{Layout, Printer, name_line};
+use crate::render::search::join::Joiner;
+use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
+use serde_json::{Map, Value, json};
+
+/// Runs the verb.
+pub(crate) async fn run(args: &GrepArgs, output: Output) -> anyhow::Result<Exit> {
+    let (patterns, paths) = words(args)?;
+    context_is_no_directory(args)?;
+    let asking = Asking::begin(&args.call, output).await?;
+    let arguments = arguments(args, &patterns, paths, &asking.place)?;
+    let is_one_file = matches!(paths, [path] if asking.place.absolute(path).is_file());
+    let limit = if args.shape.quiet { Some(1) } else { args.limit };
+    let mut shower = Shower::new(args, is_one_file, output);
+    let mut pages = Pages::new("search", arguments, limit);
+    while let Some(page) = pages.next(&asking).await? {
+        if shower.show(page, &asking.place).await? == Reader::Gone {
+            break;
+        }
+    }
+    shower.finish().await?;
+    if !args.shape.quiet {
+        pages.tell(&asking.place, output).await?;
+    }
+    Ok(pages.exit(Exit::Failed))
+}
+
+/// The patterns and the paths of the command line.
+fn words(args: &GrepArgs) -> Result<(Vec<String>, &[String]), Fault> {
+    if !args.patterns.is_empty() {
+        return Ok((args.patterns.clone(), &args.words));
+    }
+    match args.words.split_first() {
+        Some((pattern, paths)) => Ok((vec![pattern.clone()], paths)),
+        None => Err(Fault::usage("say what to look for; see --help")),
+    }
+}
+
+/// Who knows grep says `-C 3`; a directory of that name is not what is meant.
+fn context_is_no_directory(args: &GrepArgs) -> Result<(), Fault> {
+    let Some(number) = args.call.which.dir.as_deref().and_then(|dir| dir.to_str()) else {
+        return Ok(());
+    };
+    if number.parse::<u32>().is_ok() && !std::path::Path::new(number).exists() {
+        return Err(Fault::usage(format!(
+            "-C is the directory, as in every verb; for context say --context {number}"
+        )));
+    }
+    Ok(())
+}
+
+fn arguments(
+    args: &GrepArgs,
+    patterns: &[String],
+    paths: &[String],
+    place: &Place,
+) -> Result<Map<String, Value>, Fault> {
+    let mut map = Map::new();
+    set(&mut map, "pattern", patterns);
+    set(&mut map, "path", place.starts(paths)?);
+    matching(&args.matching, &mut map);
+    if !args.matching.multiline {
+        set(&mut map, "multiline", "auto");
+    }
+    files(&args.files, place, &mut map);
+    if args.text || 3 <= args.files.unrestricted {
+        set(&mut map, "binary", "text");
+    }
+    if args.invert_match {
+        set(&mut map, "invert", true);
+    }
+    if args.follow {
+        set(&mut map, "follow", true);
+    }
+    if let Some(encoding) = &args.encoding {
+        set(&mut map, "encoding", encoding.as_str());
+    }
+    for (name, lines) in [("before", args.before_context), ("after", args.after_context)] {
+        if let Some(lines) = lines.or(args.context).filter(|lines| *lines != 0) {
+            set(&mut map, name, lines);
+        }
+    }
+    if let Some(most) = args.max_count {
+        set(&mut map, "max_per_file", most);
+    }
+    set(&mut map, "output", shape(args));
+    set(
+        &mut map,
+        "sort",
+        match args.sort {
+            GrepSort::Path => "path",
+            GrepSort::Modified => "mtime",
+            GrepSort::None => "none",
+        },
+    );
+    set(&mut map, "max_line", args.layout.max_line.unwrap_or(0));
+    set(&mut map, "max_bytes", MAX_SEARCH_OUTPUT_BYTES);
+    set(&mut map, "total", false);
+    Ok(map)
+}
+
+fn shape(args: &GrepArgs) -> &'static str {
+    let shape = &args.shape;
+    if shape.files_with_matches || shape.quiet {
+        "files"
+    } else if shape.files_without_match {
+        "files_without"
+    } else if shape.count {
+        "count"
+    } else if shape.count_matches {
+        "count_matches"
+    } else if shape.only_matching {
+        "only_matching"
+    } else {
+        "content"
+    }
+}
+
+/// How a pattern is read, for a tool.
+pub(super) fn matching(args: &MatchArgs, map: &mut Map<String, Value>) {
+    let flags = [
+        ("literal", args.fixed_strings),
+        ("word", args.word_regexp),
+        ("whole_line", args.line_regexp),
+    ];
+    for (name, is_set) in flags {
+        if is_set {
+            set(map, name, true);
+        }
+    }
+    if args.basic_regexp {
+        set(map, "dialect", "bre");
+    }
+    if args.ignore_case || args.smart_case {
+        set(map, "case", if args.ignore_case { "insensitive" } else { "smart" });
+    }
+    if args.multiline {
+        set(map, "multiline", "on");
+        set(map, "dotall", args.multiline_dotall);
+    }
+}
+
+/// Which files, for a tool.
+pub(super) fn files(args: &FilesArgs, place: &Place, map: &mut Map<String, Value>) {
+    let (exclude, include): (Vec<&String>, Vec<&String>) =
+        args.globs.iter().partition(|glob| glob.starts_with('!'));
+    let include: Vec<String> = include.into_iter().map(|glob| place.glob(glob)).collect();
+    let exclude: Vec<String> =
+        exclude.into_iter().map(|glob| place.glob(glob.get(1..).unwrap_or_default())).collect();
+    let lists = [
+        ("include", include),
+        ("exclude", exclude),
+        ("file_type", args.types.clone()),
+        ("file_type_not", args.types_not.clone()),
+    ];
+    for (name, list) in lists {
+        if !list.is_empty() {
+            set(map, name, list);
+        }
+    }
+    let no_ignore = args.no_ignore || 1 <= args.unrestricted;
+    selection(no_ignore, args.hidden || 2 <= args.unrestricted, args.max_depth, map);
+}
+
+/// Shows what is found.
+#[derive(Debug)]
+struct Shower {
+    output: Output,
+    is_quiet: bool,
+    layout: Layout,
+    joiner: Joiner,
+    printer: Printer,
+}
+
+impl Shower {
+    fn new(args: &GrepArgs, is_one_file: bool, output: Output) -> Self {
+        let audience = output.audience();
+        let layout = layout(args, is_one_file, audience);
+        Self {
+            output,
+            is_quiet: args.shape.quiet,
+            layout,
+            joiner: Joiner::default(),
+            printer: Printer::new(layout),
+        }
+    }
+
+    async fn show(&mut self, page: Page, place: &Place) -> anyhow::Result<Reader> {
+        if self.is_quiet {
+            return Ok(Reader::There);
+        }
+        let mut text = String::new();
+        for named in page.names {
+            let path = place.shown(&named.path);
+            match (self.output.is_json(), named.count) {
+                (true, None) => line(&mut text, &json!({"type": "file", "path": path})),
+                (true, count) => {
+                    line(&mut text, &json!({"type": "count", "path": path, "count": count}));
+                }
+                (false, count) => text.push_str(&name_line(&path, count, self.layout)),
+            }
+        }
+        let hits = page.hits.into_iter().map(|hit| {
+            let path = place.shown(&hit.path).into();
+            Hit { path, ..hit }
+        });
+        let ready = self.joiner.feed(hits.collect());
+        self.print(&ready, &mut text);
+        Ok(self.output.bytes(text.into_bytes()).await?)
+    }
+
+    fn print(&mut self, hits: &[Hit], text: &mut String) {
+        for hit in hits {
+            if self.output.is_json() {
+                line(text, &hit.json());
+            } else {
+                self.printer.print(hit, text);
+            }
+        }
+    }
+
+    async fn finish(&mut self) -> anyhow::Result<()> {
+        let held = self.joiner.finish();
+        let mut text = String::new();
+        self.print(&held, &mut text);
+        let _reader = self.output.bytes(text.into_bytes()).await?;
+        Ok(())
+    }
+}
+
+fn layout(args: &GrepArgs, is_one_file: bool, audience: Audience) -> Layout {
+    let asked = &args.layout;
+    let context = [args.context, args.before_context, args.after_context];
+    Layout {
+        audience,
+        heading: asked.heading || (audience.is_terminal && !asked.no_heading),
+        with_name: asked.with_filename || !(asked.no_filename || is_one_file),
+        with_line: !asked.no_line_number,
+        with_column: asked.column,
+        null: asked.null,
+        has_context: !args.shape.only_matching && context.into_iter().flatten().any(|n| n != 0),
+    }
+}
+
+/// Appends a line of JSON.
+fn line(text: &mut String, document: &Value) {
+    text.push_str(&document.to_string());
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Verb};
+
+    fn parse(line: &[&str]) -> GrepArgs {
+        match Cli::read(["quack", "grep"].iter().chain(line)).unwrap().verb {
+            Some(Verb::Grep(args)) => *args,
+            other => panic!("not a search: {other:?}"),
+        }
+    }
+
+    fn sent(line: &[&str]) -> Value {
+        let args = parse(line);
+        let (patterns, paths) = words(&args).unwrap();
+        let place = Place::of("/ws", "a");
+        let mut map = arguments(&args, &patterns, paths, &place).unwrap();
+        for always in ["max_bytes", "total"] {
+            assert!(map.remove(always).is_some());
+        }
+        Value::Object(map)
+    }
+
+    #[test]
+    fn what_is_asked_is_what_the_tool_is_told() {
+        let plain = json!({"pattern": ["x"], "path": ["a"], "multiline": "auto", "output": "content",
+            "sort": "path", "max_line": 0});
+        let with = |more: Value| {
+            let mut all = plain.clone();
+            for (name, value) in more.as_object().unwrap() {
+                all[name] = value.clone();
+            }
+            all
+        };
+        for (line, more) in [
+            (&["x"][..], json!({})),
+            (&["x", "b", "../c", "."], json!({"path": ["a/b", "c", "a"]})),
+            (&["-e", "x", "b"], json!({"path": ["a/b"]})),
+            (&["-iFw", "x"], json!({"case": "insensitive", "literal": true, "word": true})),
+            (&["-S", "-x", "x"], json!({"case": "smart", "whole_line": true})),
+            (&["-U", "x"], json!({"multiline": "on", "dotall": false})),
+            (&["-U", "--multiline-dotall", "x"], json!({"multiline": "on", "dotall": true})),
+            (&["-G", "x"], json!({"dialect": "bre"})),
+            (
+                &["-g", "*.rs", "-g", "s/*", "-g", "!t/*", "x"],
+                json!({"include": ["*.rs", "a/s/*"], "exclude": ["a/t/*"]}),
+            ),
+            (&["-trust", "-T", "md", "x"], json!({"file_type": ["rust"], "file_type_not": ["md"]})),
+            (&["-u", "x"], json!({"ignore": "none"})),
+            (&["-uu", "x"], json!({"ignore": "none", "hidden": true})),
+            (&["-uuu", "x"], json!({"ignore": "none", "hidden": true, "binary": "text"})),
+            (
+                &["--no-ignore", "--hidden", "-a", "x"],
+                json!({"ignore": "none", "hidden": true, "binary": "text"}),
+            ),
+            (&["--context", "2", "-A0", "x"], json!({"before": 2})),
+            (&["-A1", "-B2", "x"], json!({"after": 1, "before": 2})),
+            (&["-v", "-m3", "x"], json!({"invert": true, "max_per_file": 3})),
+            (&["-l", "x"], json!({"output": "files"})),
+            (&["-q", "x"], json!({"output": "files"})),
+            (&["-L", "x"], json!({"output": "files_without"})),
+            (&["-c", "x"], json!({"output": "count"})),
+            (&["--count-matches", "x"], json!({"output": "count_matches"})),
+            (&["-o", "x"], json!({"output": "only_matching"})),
+            (&["--sort", "modified", "-M", "80", "x"], json!({"sort": "mtime", "max_line": 80})),
+            (
+                &["--encoding", "latin1", "--follow", "x"],
+                json!({"encoding": "latin1", "follow": true}),
+            ),
+            (&["--max-depth", "2", "x"], json!({"max_depth": 2})),
+        ] {
+            assert_eq!(sent(line), with(more), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn everything_that_is_sent_is_known_to_the_tool() {
+        let tool = quackd_protocol::schema::find("search").unwrap();
+        let all = sent(&[
+            "x",
+            "-iFwU",
+            "-g",
+            "a",
+            "-g",
+            "!b",
+            "-t",
+            "c",
+            "-T",
+            "d",
+            "-uuu",
+            "--context",
+            "1",
+            "-m1",
+            "-v",
+            "--follow",
+            "--encoding",
+            "none",
+            "--max-depth",
+            "1",
+        ]);
+        for name in all.as_object().unwrap().keys() {
+            assert!(tool.parameter(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_look_for_and_context_in_the_words_of_grep_are_usage_errors() {
+        assert!(words(&parse(&[])).is_err());
+        let fault = context_is_no_directory(&parse(&["-C", "3", "x"])).unwrap_err();
+        assert!(fault.to_string().contains("--context 3"), "{fault}");
+        assert!(context_is_no_directory(&parse(&["-C", "src", "x"])).is_ok());
+    }
+
+    #[test]
+    fn names_and_headings_are_as_grep_and_ripgrep_have_them() {
+        let terminal = Audience { is_terminal: true, is_colored: true };
+        let pipe = Audience { is_terminal: false, is_colored: false };
+        for (line, is_one_file, audience, heading, with_name) in [
+            (&["x"][..], false, terminal, true, true),
+            (&["x"], false, pipe, false, true),
+            (&["x", "f"], true, pipe, false, false),
+            (&["-H", "x", "f"], true, pipe, false, true),
+            (&["-I", "x"], false, pipe, false, false),
+            (&["--heading", "x"], false, pipe, true, true),
+            (&["--no-heading", "x"], false, terminal, false, true),
+        ] {
+            let layout = layout(&parse(line), is_one_file, audience);
+            assert_eq!((layout.heading, layout.with_name), (heading, with_name), "{line:?}");
+        }
+    }
+}

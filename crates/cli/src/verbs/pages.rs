@@ -1,0 +1,302 @@
+//! Asking a tool for one page after the other, and what is said about all of them at the end. Used by
+//! `quack grep` and `quack find`.
+
+use crate::display::{count, plain};
+use crate::exit::{Exit, Fault};
+use crate::output::Output;
+use crate::place::{self, Asking, Place};
+use crate::render::search::data::{Page, Warning};
+use quackd_protocol::limits::MAX_ROWS;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Paths that could not be read and are named at the end.
+const MAX_WARNINGS: usize = 5;
+
+/// Notes of the tool that are kept.
+const MAX_NOTES: usize = 20;
+
+/// Numbers that each page counts for the whole tree, not for itself.
+const OF_THE_TREE: &[&str] = &["ignored", "hidden", "filtered", "notRegular", "unreadable"];
+
+/// Sets an argument.
+pub(super) fn set(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
+    map.insert(name.to_owned(), value.into());
+}
+
+/// The arguments that say which files count, as far as both verbs have them.
+pub(super) fn selection(
+    no_ignore: bool,
+    hidden: bool,
+    max_depth: Option<u32>,
+    map: &mut Map<String, Value>,
+) {
+    if no_ignore {
+        set(map, "ignore", "none");
+    }
+    if hidden {
+        set(map, "hidden", true);
+    }
+    if let Some(depth) = max_depth {
+        set(map, "max_depth", depth);
+    }
+}
+
+/// A question whose answer comes in pages.
+#[derive(Debug)]
+pub(super) struct Pages {
+    tool: &'static str,
+    arguments: Map<String, Value>,
+    /// Rows that are still wanted.
+    left: Option<u64>,
+    began: Instant,
+    is_done: bool,
+    /// There is more than was shown, because no more was wanted.
+    is_cut: bool,
+    timed_out: bool,
+    too_many_files: bool,
+    n_shown: u64,
+    n_searched: Option<u64>,
+    skipped: BTreeMap<String, u64>,
+    warnings: Vec<Warning>,
+    notes: Vec<String>,
+    n_changed_names: u64,
+}
+
+impl Pages {
+    /// Nothing is asked yet. `limit`: most rows of all pages.
+    pub(super) fn new(
+        tool: &'static str,
+        arguments: Map<String, Value>,
+        limit: Option<u64>,
+    ) -> Self {
+        Self {
+            tool,
+            arguments,
+            left: limit,
+            began: Instant::now(),
+            is_done: false,
+            is_cut: false,
+            timed_out: false,
+            too_many_files: false,
+            n_shown: 0,
+            n_searched: None,
+            skipped: BTreeMap::new(),
+            warnings: Vec::new(),
+            notes: Vec::new(),
+            n_changed_names: 0,
+        }
+    }
+
+    /// The next page; `None` after the last one.
+    ///
+    /// # Errors
+    /// Of the request; what the tool refuses is a usage error.
+    pub(super) async fn next(&mut self, asking: &Asking) -> anyhow::Result<Option<Page>> {
+        if self.is_done {
+            return Ok(None);
+        }
+        if self.n_shown != 0 && asking.time_left().is_none() {
+            self.timed_out = true;
+            return Ok(None);
+        }
+        let limit = self.left.map_or(MAX_ROWS, |left| left.min(MAX_ROWS));
+        set(&mut self.arguments, "limit", limit);
+        let result = asking.call(self.tool, self.arguments.clone(), true).await?;
+        let data = result.data.as_ref().filter(|_| !result.info.is_error);
+        let Some(data) = data else {
+            return Err(place::failure(&result, Fault::usage).into());
+        };
+        let page = Page::read(data)?;
+        self.account(&page);
+        Ok(Some(page))
+    }
+
+    fn account(&mut self, page: &Page) {
+        self.n_shown = self.n_shown.saturating_add(page.shown);
+        self.left = self.left.map(|left| left.saturating_sub(page.shown));
+        self.timed_out |= page.timed_out;
+        self.too_many_files |= page.too_many_files;
+        self.n_changed_names = self.n_changed_names.saturating_add(page.n_changed_names);
+        if let Some(n) = page.files_searched {
+            let all = self.n_searched.get_or_insert_default();
+            *all = all.saturating_add(n);
+        }
+        for (name, n) in &page.skipped {
+            let known = self.skipped.entry(name.clone()).or_default();
+            *known = if OF_THE_TREE.contains(&name.as_str()) {
+                (*known).max(*n)
+            } else {
+                known.saturating_add(*n)
+            };
+        }
+        for warning in &page.warnings {
+            if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(warning) {
+                self.warnings.push(warning.clone());
+            }
+        }
+        for note in &page.notes {
+            if self.notes.len() < MAX_NOTES && !self.notes.contains(note) {
+                self.notes.push(note.clone());
+            }
+        }
+        let has_next = match (&page.cursor, page.next_offset) {
+            (Some(cursor), _) => {
+                set(&mut self.arguments, "cursor", cursor.as_str());
+                true
+            }
+            (None, Some(offset)) => {
+                set(&mut self.arguments, "offset", offset);
+                true
+            }
+            (None, None) => false,
+        };
+        self.is_cut = has_next && self.left == Some(0);
+        // A page without a row that promises more would promise it for ever.
+        self.is_done = !has_next || self.left == Some(0) || page.shown == 0 || self.timed_out;
+    }
+
+    /// Says at the end what a reader must know: on stderr, or as the last line of JSON.
+    pub(super) async fn tell(&self, place: &Place, output: Output) -> anyhow::Result<()> {
+        if output.is_json() {
+            let text = format!("{}\n", self.summary(place));
+            let _reader = output.bytes(text.into_bytes()).await?;
+            return Ok(());
+        }
+        for note in &self.notes {
+            output.note(&plain(note));
+        }
+        for Warning { path, reason } in &self.warnings {
+            output.warning(&format!("{}: {}", plain(&place.shown(path)), plain(reason)));
+        }
+        let unreadable = self.skipped.get("unreadable").copied().unwrap_or_default();
+        let more = usize::try_from(unreadable)?.saturating_sub(self.warnings.len());
+        if more != 0 {
+            output.warning(&format!("{} could not be read", count(more, "more path")));
+        }
+        for (name, why) in [
+            ("tooLong", "not searched to the end: it has a line of more than 8 MiB"),
+            ("tooLarge", "not searched: it is too large for matches over several lines"),
+        ] {
+            let n = self.skipped.get(name).copied().unwrap_or_default();
+            if n != 0 {
+                output.warning(&format!("{} {why}", count(usize::try_from(n)?, "file")));
+            }
+        }
+        if self.n_changed_names != 0 {
+            output.warning(
+                "some names are not UTF-8: what is shown of them does not lead to the file",
+            );
+        }
+        if self.too_many_files {
+            output.warning("there are too many files: only some were looked at");
+        }
+        if self.timed_out {
+            output.warning("there was no time for all of it: results are missing; see --timeout");
+        }
+        Ok(())
+    }
+
+    fn summary(&self, place: &Place) -> Value {
+        let warnings: Vec<Value> = self
+            .warnings
+            .iter()
+            .map(|warning| json!({"path": place.shown(&warning.path), "message": warning.reason}))
+            .collect();
+        let mut summary = json!({
+            "type": "summary",
+            "directory": place.directory(),
+            "shown": self.n_shown,
+            "complete": !(self.is_cut || self.timed_out || self.too_many_files),
+            "timedOut": self.timed_out,
+            "skipped": self.skipped,
+            "warnings": warnings,
+            "notes": self.notes,
+            "elapsedMs": millis(self.began.elapsed()),
+        });
+        if let (Some(n), Some(summary)) = (self.n_searched, summary.as_object_mut()) {
+            set(summary, "filesSearched", n);
+        }
+        summary
+    }
+
+    /// The exit code: `nothing` if nothing was found.
+    pub(super) fn exit(&self, nothing: Exit) -> Exit {
+        match (self.timed_out, self.n_shown) {
+            (true, _) => Exit::BusyOrLate,
+            (false, 0) => nothing,
+            (false, _) => Exit::Ok,
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(limit: Option<u64>) -> Pages {
+        Pages::new("search", Map::new(), limit)
+    }
+
+    fn page(shown: u64, cursor: Option<&str>) -> Page {
+        Page { shown, cursor: cursor.map(str::to_owned), ..Page::default() }
+    }
+
+    #[test]
+    fn it_ends_with_the_last_page_the_limit_the_time_or_a_page_without_rows() {
+        for (limit, all, is_done, is_cut, exit) in [
+            (None, vec![page(5, Some("c"))], false, false, Exit::Ok),
+            (None, vec![page(5, Some("c")), page(1, None)], true, false, Exit::Ok),
+            (None, vec![page(0, None)], true, false, Exit::Failed),
+            (None, vec![page(5, Some("c")), page(0, Some("c"))], true, false, Exit::Ok),
+            (Some(5), vec![page(5, Some("c"))], true, true, Exit::Ok),
+            (Some(5), vec![page(5, None)], true, false, Exit::Ok),
+            (Some(6), vec![page(5, Some("c"))], false, false, Exit::Ok),
+            (
+                None,
+                vec![Page { timed_out: true, ..page(5, Some("c")) }],
+                true,
+                false,
+                Exit::BusyOrLate,
+            ),
+        ] {
+            let mut pages = pages(limit);
+            all.iter().for_each(|page| pages.account(page));
+            assert_eq!((pages.is_done, pages.is_cut), (is_done, is_cut), "{all:?}");
+            assert_eq!(pages.exit(Exit::Failed), exit, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_page_is_asked_for_by_cursor_or_else_by_offset() {
+        let mut pages = pages(None);
+        pages.account(&page(5, Some("c")));
+        assert_eq!(pages.arguments["cursor"], "c");
+        pages.account(&Page { next_offset: Some(7), ..page(2, None) });
+        assert_eq!(pages.arguments["offset"], 7);
+    }
+
+    #[test]
+    fn what_all_pages_counted_is_counted_once() {
+        let mut pages = pages(None);
+        let warning = Warning { path: "x".to_owned(), reason: "denied".to_owned() };
+        for _ in 0..2 {
+            let skipped = [("hidden".to_owned(), 3), ("binary".to_owned(), 2)].into();
+            let (warnings, notes) = (vec![warning.clone()], vec!["note".to_owned()]);
+            let files_searched = Some(10);
+            pages.account(&Page { skipped, warnings, notes, files_searched, ..page(1, Some("c")) });
+        }
+        let summary = pages.summary(&Place::of("/ws", "a"));
+        assert_eq!(summary["skipped"], json!({"hidden": 3, "binary": 4}));
+        assert_eq!(summary["warnings"], json!([{"path": "../x", "message": "denied"}]));
+        assert_eq!(summary["notes"], json!(["note"]));
+        let rest = (&summary["filesSearched"], &summary["shown"], &summary["complete"]);
+        assert_eq!(rest, (&json!(20), &json!(2), &json!(true)));
+        assert_eq!((&summary["type"], &summary["directory"]), (&json!("summary"), &json!("/ws/a")));
+    }
+}

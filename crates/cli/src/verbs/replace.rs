@@ -1,0 +1,393 @@
+//! `quack replace`: what matches becomes something else, in all files at once; or a patch that says so.
+
+use super::grep::{files, matching};
+use super::pages::set;
+use crate::args::WhichArgs;
+use crate::args::search::ReplaceArgs;
+use crate::display::{count, plain};
+use crate::exit::{Exit, Fault};
+use crate::output::{Audience, DIM, Output, RED};
+use crate::place::{self, Asking, Place};
+use crate::render::search::changes::{Change, Changes, Interrupted, Skipped, Totals};
+use crate::render::search::diff::diff;
+use crate::render::search::{LINE, PATH, fit, push};
+use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
+use serde_json::{Map, Value};
+
+/// Bytes of patches that a dry run shows: as many as the tool gives.
+const MAX_PATCH_BYTES: usize = MAX_SEARCH_OUTPUT_BYTES;
+
+/// Files that were left out and are named.
+const MAX_SKIPPED: usize = 20;
+
+/// Runs the verb.
+pub(crate) async fn run(args: &ReplaceArgs, output: Output) -> anyhow::Result<Exit> {
+    let words = words(args)?;
+    let asking = Asking::begin(&args.call, output).await?;
+    let arguments = arguments(args, words, &asking.place)?;
+    let result = asking.call("replace", arguments, true).await?;
+    let data = result.data.as_ref().filter(|_| !result.info.is_error);
+    let Some(data) = data else {
+        let is_usage = is_usage(&result.text);
+        let otherwise = if is_usage { Fault::usage } else { Fault::failed };
+        return Err(place::failure(&result, otherwise).into());
+    };
+    let changes = Changes::read(data)?;
+    if output.is_json() {
+        output.document(data)?;
+    } else {
+        show(&changes, args, &asking.place, output).await?;
+    }
+    Ok(exit(&changes, args.dry_run))
+}
+
+/// What the words of the command line are.
+#[derive(Debug)]
+struct Words<'a> {
+    pattern: &'a str,
+    replacement: &'a str,
+    paths: &'a [String],
+}
+
+/// `None` for a plan, which needs no words.
+fn words(args: &ReplaceArgs) -> Result<Option<Words<'_>>, Fault> {
+    match (&args.plan, args.words.as_slice()) {
+        (Some(_), _) => Ok(None),
+        (None, [pattern, replacement, paths @ ..]) => {
+            Ok(Some(Words { pattern, replacement, paths }))
+        }
+        _ => Err(Fault::usage("say what to replace, and by what; see --help")),
+    }
+}
+
+fn arguments(
+    args: &ReplaceArgs,
+    words: Option<Words<'_>>,
+    place: &Place,
+) -> Result<Map<String, Value>, Fault> {
+    let mut map = Map::new();
+    let expected = [
+        ("files", args.expect_files),
+        ("lines", args.expect_lines),
+        ("replacements", args.expect_replacements),
+    ];
+    let expected: Map<String, Value> = expected
+        .into_iter()
+        .filter_map(|(name, n)| Some((name.to_owned(), Value::from(n?))))
+        .collect();
+    if !expected.is_empty() {
+        set(&mut map, "expect", expected);
+    }
+    if args.no_backup {
+        set(&mut map, "backup", "none");
+    }
+    let Some(Words { pattern, replacement, paths }) = words else {
+        set(&mut map, "plan_id", args.plan.as_deref().unwrap_or_default());
+        return Ok(map);
+    };
+    set(&mut map, "pattern", vec![pattern]);
+    set(&mut map, "replacement", replacement);
+    set(&mut map, "path", place.starts(paths)?);
+    matching(&args.matching, &mut map);
+    files(&args.files, place, &mut map);
+    if args.no_template {
+        set(&mut map, "template", false);
+    }
+    if let Some((first, last)) = args.line_range {
+        set(&mut map, "line_range", vec![first, last]);
+    }
+    let most = [
+        ("max_per_file", args.max_count),
+        ("max_files", args.max_files),
+        ("max_replacements", args.max_replacements),
+    ];
+    for (name, most) in most {
+        if let Some(most) = most {
+            set(&mut map, name, most);
+        }
+    }
+    if args.dry_run {
+        set(&mut map, "dry_run", true);
+        set(&mut map, "diff", "unified");
+        set(&mut map, "max_bytes", MAX_PATCH_BYTES);
+    }
+    Ok(map)
+}
+
+async fn show(
+    changes: &Changes,
+    args: &ReplaceArgs,
+    place: &Place,
+    output: Output,
+) -> anyhow::Result<()> {
+    let audience = output.audience();
+    let which = &args.call.which;
+    let mut text = String::new();
+    if args.dry_run {
+        // Half a patch would be applied by whoever reads the pipe, and nobody would know.
+        if !changes.is_whole_patch() && !audience.is_terminal {
+            return Err(Fault::failed(format!(
+                "the patch is longer than {}; look at fewer files{}",
+                crate::display::bytes(u64::try_from(MAX_PATCH_BYTES)?),
+                plan(changes, which)
+            ))
+            .into());
+        }
+        let patches = changes.files.iter().filter_map(|change| change.diff.as_deref());
+        text.extend(patches.map(|patch| diff(patch, audience)));
+    } else if !changes.timed_out {
+        text.extend(changes.files.iter().map(|change| line(change, place, audience)));
+        text.push_str(&last_lines(changes, which, audience));
+    }
+    let _reader = output.bytes(text.into_bytes()).await?;
+    tell(changes, args, place, output);
+    Ok(())
+}
+
+/// What is said besides the result.
+fn tell(changes: &Changes, args: &ReplaceArgs, place: &Place, output: Output) {
+    let which = &args.call.which;
+    for Skipped { path, reason } in changes.skipped.iter().take(MAX_SKIPPED) {
+        output.warning(&format!("{}: left as it is: {}", plain(&place.shown(path)), plain(reason)));
+    }
+    let more = changes.skipped_count.saturating_sub(changes.skipped.len().min(MAX_SKIPPED));
+    if more != 0 {
+        output.warning(&format!("{} left as it is", count(more, "more file")));
+    }
+    for Interrupted { undo_id } in changes.interrupted.iter().take(MAX_SKIPPED) {
+        let again = again(which);
+        output.warning(&format!(
+            "an earlier replacement was interrupted; take it back with: quack undo {}{again}",
+            plain(undo_id)
+        ));
+    }
+    if let Some(why) = &changes.stopped {
+        let why = plain(why);
+        output.warning(&format!("stopped before the end: {why}; what was written is whole"));
+    }
+    for note in &changes.notes {
+        output.note(&plain(note));
+    }
+    if changes.timed_out {
+        output
+            .warning("there was no time to look at all of it: nothing was changed; see --timeout");
+    } else if args.dry_run {
+        if !changes.is_whole_patch() {
+            output.warning("the patch is not complete: it would be too long");
+        }
+        output.note(&format!("would replace {}{}", total(changes, true), plan(changes, which)));
+    } else if changes.files.is_empty() {
+        output.note("nothing matches");
+    }
+}
+
+/// How to carry out what a dry run has shown.
+fn plan(changes: &Changes, which: &WhichArgs) -> String {
+    let Some(id) = &changes.plan_id else { return String::new() };
+    format!("; to do it: quack replace --plan {}{}", quoted(id), again(which))
+}
+
+fn line(change: &Change, place: &Place, audience: Audience) -> String {
+    let mut line = String::new();
+    push(&mut line, &fit(&place.shown(&change.path), audience), PATH, audience);
+    line.push_str(": ");
+    match &change.reason {
+        _ if change.written => {
+            push(&mut line, &change.replacements.to_string(), LINE, audience);
+            line.push_str(&format!(" in {}\n", count(change.lines_changed, "line")));
+        }
+        reason => {
+            let reason = reason.as_deref().unwrap_or("not written");
+            push(&mut line, &format!("not changed: {}", fit(reason, audience)), RED, audience);
+            line.push('\n');
+        }
+    }
+    line
+}
+
+fn last_lines(changes: &Changes, which: &WhichArgs, audience: Audience) -> String {
+    if changes.files.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("Replaced {}.\n", total(changes, false));
+    if let Some(id) = &changes.undo_id {
+        let undo = format!("Undo with: quack undo {}{}", quoted(id), again(which));
+        push(&mut text, &undo, DIM, audience);
+        text.push('\n');
+    }
+    text
+}
+
+fn total(changes: &Changes, is_dry_run: bool) -> String {
+    let Totals { files, lines, replacements } = changes.totals(is_dry_run);
+    let matches = if replacements == 1 { "match" } else { "matches" };
+    format!("{replacements} {matches} in {} of {}", count(lines, "line"), count(files, "file"))
+}
+
+/// The options that name the same session again.
+pub(super) fn again(which: &WhichArgs) -> String {
+    match (&which.session, &which.dir) {
+        (Some(session), _) => format!(" --session {}", quoted(session)),
+        (None, Some(dir)) => format!(" -C {}", quoted(&dir.to_string_lossy())),
+        (None, None) => String::new(),
+    }
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let word = plain(word);
+    let is_simple = |c: char| c.is_ascii_alphanumeric() || "-_./~+@%:,".contains(c);
+    if !word.is_empty() && word.chars().all(is_simple) {
+        word
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+fn exit(changes: &Changes, is_dry_run: bool) -> Exit {
+    if changes.timed_out {
+        Exit::BusyOrLate
+    } else if changes.files.is_empty() || !(is_dry_run || changes.is_whole()) {
+        Exit::Failed
+    } else {
+        Exit::Ok
+    }
+}
+
+/// Whether a refusal is about how the tool was asked, and not about what it found. Its first words say so:
+/// there is no other sign of it.
+fn is_usage(text: &str) -> bool {
+    const ABOUT_THE_REQUEST: &[&str] = &[
+        "Missing ",
+        "Invalid ",
+        "Unknown ",
+        "Search path ",
+        "Path escapes ",
+        "Cannot search ",
+        "Glob ",
+        "Pattern ",
+        "The replacement ",
+        "A range of lines ",
+        "The range of lines ",
+        "Parameter ",
+    ];
+    let text = text.strip_prefix("Error: ").unwrap_or(text);
+    ABOUT_THE_REQUEST.iter().any(|words| text.starts_with(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Verb};
+    use serde_json::json;
+
+    const PIPE: Audience = Audience { is_terminal: false, is_colored: false };
+
+    fn parse(line: &[&str]) -> ReplaceArgs {
+        match Cli::read(["quack", "replace"].iter().chain(line)).unwrap().verb {
+            Some(Verb::Replace(args)) => *args,
+            other => panic!("not a replacement: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_is_what_the_tool_is_told() {
+        let tool = quackd_protocol::schema::find("replace").unwrap();
+        let plain = json!({"pattern": ["x"], "replacement": "y", "path": ["a"]});
+        for (line, more) in [
+            (&["x", "y"][..], json!({})),
+            (&["x", "y", "b", ".."], json!({"path": ["a/b", "."]})),
+            (&["x", "y", "-Fiw"], json!({"literal": true, "word": true, "case": "insensitive"})),
+            (&["x", "y", "-U"], json!({"multiline": "on", "dotall": false})),
+            (
+                &["x", "y", "-g", "*.rs", "-t", "rust", "-uu"],
+                json!({"include": ["*.rs"], "file_type": ["rust"], "ignore": "none", "hidden": true}),
+            ),
+            (
+                &["x", "y", "-n"],
+                json!({"dry_run": true, "diff": "unified", "max_bytes": MAX_PATCH_BYTES}),
+            ),
+            (
+                &[
+                    "x",
+                    "y",
+                    "--expect-files",
+                    "1",
+                    "--expect-lines",
+                    "2",
+                    "--expect-replacements",
+                    "3",
+                ],
+                json!({"expect": {"files": 1, "lines": 2, "replacements": 3}}),
+            ),
+            (
+                &["x", "y", "--line-range", "2:5", "-m1"],
+                json!({"line_range": [2, 5], "max_per_file": 1}),
+            ),
+            (
+                &["x", "y", "--max-files", "9", "--max-replacements", "8"],
+                json!({"max_files": 9, "max_replacements": 8}),
+            ),
+            (
+                &["x", "y", "--no-template", "--no-backup"],
+                json!({"template": false, "backup": "none"}),
+            ),
+        ] {
+            let mut expected = plain.clone();
+            for (name, value) in more.as_object().unwrap() {
+                assert!(tool.parameter(name).is_some(), "{name}");
+                expected[name] = value.clone();
+            }
+            let args = parse(line);
+            let sent = arguments(&args, words(&args).unwrap(), &Place::of("/ws", "a")).unwrap();
+            assert_eq!(Value::from(sent), expected, "{line:?}");
+        }
+        let args = parse(&["--plan", "p1", "--expect-files", "2"]);
+        let sent = arguments(&args, words(&args).unwrap(), &Place::of("/ws", "a")).unwrap();
+        assert_eq!(Value::from(sent), json!({"plan_id": "p1", "expect": {"files": 2}}));
+        assert!(words(&parse(&["x"])).is_err());
+    }
+
+    #[test]
+    fn what_was_done_is_told_with_the_way_back() {
+        let changes = Changes::read(&json!({
+            "files": [
+                {"path": "a/x", "linesChanged": 1, "replacements": 2, "written": true},
+                {"path": "y", "linesChanged": 3, "replacements": 3, "written": false, "reason": "changed since"},
+            ],
+            "totals": {"files": 1, "lines": 1, "replacements": 2},
+            "planned": {"files": 2, "lines": 4, "replacements": 5},
+            "undoId": "u1", "planId": "p1",
+        }))
+        .unwrap();
+        let place = Place::of("/ws", "a");
+        let lines: String = changes.files.iter().map(|change| line(change, &place, PIPE)).collect();
+        assert_eq!(lines, "x: 2 in 1 line\n../y: not changed: changed since\n");
+        let which = parse(&["x", "y", "-C", "my dir"]).call.which;
+        assert_eq!(
+            last_lines(&changes, &which, PIPE),
+            "Replaced 2 matches in 1 line of 1 file.\nUndo with: quack undo u1 -C 'my dir'\n"
+        );
+        assert_eq!(total(&changes, true), "5 matches in 4 lines of 2 files");
+        assert_eq!(plan(&changes, &which), "; to do it: quack replace --plan p1 -C 'my dir'");
+        assert_eq!(exit(&changes, false), Exit::Failed, "a file was not written");
+        assert_eq!(exit(&changes, true), Exit::Ok);
+        assert_eq!(exit(&Changes::default(), false), Exit::Failed, "nothing matches");
+        let which = parse(&["x", "y", "--session", "a'b"]).call.which;
+        assert_eq!(again(&which), " --session 'a'\\''b'");
+    }
+
+    #[test]
+    fn a_refusal_of_the_request_is_a_usage_error_and_a_guard_is_none() {
+        for (text, expected) in [
+            ("Error: Invalid pattern: unclosed group", true),
+            ("Error: Missing required parameter 'pattern'", true),
+            ("Error: expected 3 files, but 2 would change; nothing was changed", false),
+            ("Error: More than 1 files would be changed; nothing was", false),
+            ("Error: replace is disabled in safe mode", false),
+            ("Error: Unknown parameter 'x'", true),
+        ] {
+            assert_eq!(is_usage(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! bash and its background jobs.
+
+use super::{Kind, Parameter, Tool, flag, text, whole};
+use crate::limits::{MAX_JOB_TIME, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
+use std::time::Duration;
+
+const fn ms(time: Duration) -> u64 {
+    time.as_secs() * 1000 + time.subsec_millis() as u64
+}
+
+pub(super) const BASH: Tool = Tool {
+    name: "bash",
+    about: "Runs one command line in the workspace, with an empty stdin and no terminal, and gives its output and \
+            exit code. What it leaves running is ended; use `background` for servers and watchers.",
+    main: Some("command"),
+    is_strict: false,
+    reads_only: false,
+    parameters: &[
+        text("command", "The command line.").also(&["cmd"]).required(),
+        whole(
+            "timeout_ms",
+            ms(MIN_TOOL_DEADLINE),
+            ms(MAX_JOB_TIME),
+            "Milliseconds that it may run: at most 600000, in the background 86400000.",
+        ),
+        flag("background", "Start it as a background job and answer at once.").or("false"),
+    ],
+};
+
+const _: () = assert!(ms(MAX_TOOL_DEADLINE) == 600_000 && ms(MAX_JOB_TIME) == 86_400_000);
+
+const JOB: Parameter = Parameter::new("job", Kind::TextOrWhole, "The job: job-1, or 1.")
+    .also(&["job_id", "jobId", "id"])
+    .required();
+
+pub(super) const JOBS: Tool = Tool {
+    name: "jobs",
+    about: "Lists the background jobs of the session.",
+    main: None,
+    is_strict: false,
+    reads_only: true,
+    parameters: &[],
+};
+
+pub(super) const JOB_OUTPUT: Tool = Tool {
+    name: "job_output",
+    about: "Gives what a background job has printed, from a cursor on, and can wait for more.",
+    main: Some("job"),
+    is_strict: false,
+    reads_only: true,
+    parameters: &[
+        JOB,
+        whole(
+            "cursor",
+            0,
+            u64::MAX,
+            "Where to begin, in bytes of output: the cursor of the last answer.",
+        ),
+        whole(
+            "wait_ms",
+            0,
+            ms(MAX_TOOL_DEADLINE),
+            "How long to wait for more output, or for the end.",
+        )
+        .or("0"),
+    ],
+};
+
+pub(super) const JOB_KILL: Tool = Tool {
+    name: "job_kill",
+    about: "Ends a background job with everything that it started.",
+    main: Some("job"),
+    is_strict: false,
+    reads_only: true,
+    parameters: &[JOB],
+};

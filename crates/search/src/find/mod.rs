@@ -1,0 +1,216 @@
+//! Finding files, directories and symlinks by name: the walk with another choice, an order, and a page of it.
+
+mod fuzzy;
+mod names;
+mod request;
+
+pub use request::{Entry, EntryKind, Find, FindOutcome, FindSort, Kinds, NameRule};
+
+use crate::cursor::{Cursor, hash_of_find};
+use crate::error::SearchError;
+use crate::outcome::Total;
+use crate::request::MAX_ROWS;
+use crate::tree::Tree;
+use crate::walk::{self, Kind, Meta, Offer, Place, Walked, Wanted};
+use names::Names;
+use std::cmp::Reverse;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Finds what a request asks for.
+pub(crate) fn run(request: &Find, tree: &dyn Tree) -> Result<FindOutcome, SearchError> {
+    let began = Instant::now();
+    let hash = hash_of_find(request, tree.path());
+    let cursor = request.cursor.as_deref().map(|text| Cursor::read(text, hash)).transpose()?;
+    let mut scope = request.scope.clone();
+    let names = Names::new(request, &mut scope, tree.path())?;
+    let by_meta = ByMeta::of(request);
+    let choice = Choice { names: &names, by_meta: &by_meta };
+    let sorts_by_meta = matches!(request.sort_by, FindSort::Modified | FindSort::Size);
+    let wanted = Wanted {
+        files: request.kinds.files,
+        dirs: request.kinds.dirs && !by_meta.only_files,
+        symlinks: request.kinds.symlinks && !by_meta.only_files,
+        stat: request.long || sorts_by_meta || by_meta.is_needed(),
+        ignore_case: names::ignores_case(request),
+        names: match &request.name {
+            NameRule::Globs(globs) => globs,
+            _ => &[],
+        },
+        offer: Some(&choice),
+    };
+    let mut walked = walk::walk(&scope, &wanted, tree, &request.stop)?;
+    if request.stop.is_cancelled() {
+        return Err(SearchError::Cancelled);
+    }
+    let scores = order(request, &names, &mut walked);
+    let mut outcome = page(request, &walked, cursor, hash, &scores);
+    outcome.timed_out = request.stop.is_reached();
+    outcome.total.is_exact = !outcome.timed_out && !walked.too_many_files;
+    outcome.elapsed = began.elapsed();
+    if request.stop.is_cancelled() {
+        return Err(SearchError::Cancelled);
+    }
+    Ok(outcome)
+}
+
+/// Puts the entries in the order of the request, and gives their scores in that order if they have any.
+fn order(request: &Find, names: &Names, walked: &mut Walked) -> Vec<u32> {
+    let scores = names.scores(walked, &request.stop);
+    match request.sort_by {
+        FindSort::Path => scores,
+        FindSort::Modified => {
+            let order = sorted(walked, |n| Reverse(walked.meta_at(n).modified));
+            arrange(walked, &order, &scores)
+        }
+        FindSort::Size => {
+            let order = sorted(walked, |n| Reverse(walked.meta_at(n).size));
+            arrange(walked, &order, &scores)
+        }
+        FindSort::Score => {
+            let order = sorted(walked, |n| Reverse(scores.get(n).copied().unwrap_or(0)));
+            arrange(walked, &order, &scores)
+        }
+    }
+}
+
+/// Numbers of the entries by a key; what is equal stays in the order of paths.
+fn sorted<K: Ord>(walked: &Walked, key: impl Fn(usize) -> K) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..walked.len()).collect();
+    order.sort_by_cached_key(|n| key(*n));
+    order
+}
+
+fn arrange(walked: &mut Walked, order: &[usize], scores: &[u32]) -> Vec<u32> {
+    walked.permute(order);
+    order.iter().filter_map(|n| scores.get(*n).copied()).collect()
+}
+
+fn page(
+    request: &Find,
+    walked: &Walked,
+    cursor: Option<Cursor>,
+    hash: u64,
+    scores: &[u32],
+) -> FindOutcome {
+    let limit = if request.limit == 0 { MAX_ROWS } else { request.limit.min(MAX_ROWS) };
+    let offset = cursor.as_ref().map_or(request.offset, |cursor| cursor.offset);
+    let mut first = usize::try_from(offset).unwrap_or(usize::MAX);
+    if let Some(cursor) = cursor.filter(|_| request.sort_by == FindSort::Path) {
+        // What came or went before it does not matter.
+        let end = cursor.path.as_os_str().as_bytes();
+        let path = |place: &Place| walked.path(*place).into_os_string();
+        first = walked.places().partition_point(|place| path(place).as_bytes() <= end);
+    }
+    let total = walked.len();
+    let places = walked.places().get(first..).unwrap_or_default();
+    let entries: Vec<Entry> = places
+        .iter()
+        .take(limit)
+        .enumerate()
+        .map(|(n, place)| entry(request, walked, *place, scores.get(first + n).copied()))
+        .collect();
+    let shown = entries.len() as u64;
+    let truncated = limit < places.len();
+    let mut outcome = FindOutcome {
+        shown,
+        total: Total { count: total as u64, is_exact: true },
+        truncated,
+        skipped: walked.skipped,
+        warnings: walked.warnings.clone(),
+        unreadable: walked.skipped.unreadable,
+        too_many_files: walked.too_many_files,
+        notes: walked.notes.clone(),
+        ..FindOutcome::default()
+    };
+    if truncated {
+        outcome.next_offset = Some(offset + shown);
+        outcome.cursor = entries.last().map(|last| {
+            let path = last.path.clone();
+            Cursor { offset: offset + shown, line: 0, nth: 0, is_basic: false, path }.write(hash)
+        });
+    }
+    if entries.is_empty() && total != 0 {
+        outcome.notes.push(crate::Note::OffsetPastEnd { total: total as u64 });
+    }
+    outcome.entries = entries;
+    outcome
+}
+
+fn entry(request: &Find, walked: &Walked, place: Place, score: Option<u32>) -> Entry {
+    let kind = match walked.kind(place) {
+        Kind::Directory => EntryKind::Directory,
+        Kind::Symlink => EntryKind::Symlink,
+        Kind::File | Kind::Other => EntryKind::File,
+    };
+    let meta = walked.meta(place);
+    Entry {
+        path: walked.path(place),
+        kind,
+        size: meta.filter(|_| kind == EntryKind::File).map(|meta| meta.size),
+        modified: meta.map(|meta| time(meta.modified)),
+        mode: meta.filter(|_| request.long).map(|meta| meta.mode & 0o7777),
+        score,
+    }
+}
+
+fn time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let rounded = if seconds < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(whole)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(whole)
+    };
+    rounded
+        .and_then(|time| time.checked_add(Duration::from_nanos(nanoseconds.into())))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// What is asked of sizes and times.
+struct ByMeta {
+    only_files: bool,
+    min_size: Option<u64>,
+    max_size: Option<u64>,
+    after: Option<SystemTime>,
+    before: Option<SystemTime>,
+}
+
+impl ByMeta {
+    fn of(request: &Find) -> Self {
+        Self {
+            only_files: request.min_size.is_some() || request.max_size.is_some(),
+            min_size: request.min_size,
+            max_size: request.max_size,
+            after: request.modified_after,
+            before: request.modified_before,
+        }
+    }
+
+    fn is_needed(&self) -> bool {
+        self.only_files || self.after.is_some() || self.before.is_some()
+    }
+}
+
+/// The choice among what the scope leaves.
+struct Choice<'a> {
+    names: &'a Names,
+    by_meta: &'a ByMeta,
+}
+
+impl Offer for Choice<'_> {
+    fn wants(&self, entry: walk::Named<'_>) -> bool {
+        self.names.is_match(entry)
+    }
+
+    fn wants_meta(&self, _: Kind, meta: &Meta) -> bool {
+        let by = self.by_meta;
+        let modified = time(meta.modified);
+        by.min_size.is_none_or(|min| min <= meta.size)
+            && by.max_size.is_none_or(|max| meta.size <= max)
+            && by.after.is_none_or(|after| after <= modified)
+            && by.before.is_none_or(|before| modified < before)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Unified diffs. Which lines changed is known from editing, so that nothing is compared: a diff takes time
+//! in proportion to the file, whatever was replaced.
+
+use super::editor::Edit;
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::Path;
+
+/// Unchanged lines shown around a change.
+const CONTEXT: usize = 3;
+
+/// Whole lines of the old text, and those that take their place in the new one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Block {
+    old: Range<usize>,
+    new: Range<usize>,
+}
+
+/// A diff, and whether it is all of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Diff {
+    pub(super) text: String,
+    pub(super) is_cut: bool,
+}
+
+/// The diff of a file in at most `max` bytes, whole hunks only; empty if not even one fits.
+pub(super) fn unified(path: &Path, old: &[u8], new: &[u8], edits: &[Edit], max: usize) -> Diff {
+    let name = path.to_string_lossy();
+    let mut text = format!("--- a/{name}\n+++ b/{name}\n");
+    let header = text.len();
+    let blocks = blocks(old, new, edits);
+    let mut at = Place::default();
+    let mut is_cut = false;
+    for group in blocks.chunk_by(|one, next| are_near(old, one.old.end, next.old.start)) {
+        let hunk = hunk(old, new, group, &mut at);
+        if max < text.len() + hunk.len() {
+            is_cut = true;
+            break;
+        }
+        text.push_str(&hunk);
+    }
+    if text.len() == header {
+        text.clear();
+    }
+    Diff { text, is_cut }
+}
+
+/// How far the line numbers are counted.
+#[derive(Debug, Default)]
+struct Place {
+    old: usize,
+    old_lines: u64,
+    /// Lines of the new text, less those of the old one, up to here.
+    gained: i64,
+}
+
+/// The changed lines: edits widened to whole lines and made one where they touch.
+fn blocks(old: &[u8], new: &[u8], edits: &[Edit]) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for edit in edits {
+        let start = line_start(old, edit.old.start);
+        // An edit that ends with a line break in both texts does not touch the line behind.
+        let ends_line =
+            |text: &[u8], range: &Range<usize>| range.end == line_start(text, range.end);
+        let is_whole = ends_line(old, &edit.old) && ends_line(new, &edit.new);
+        let end = if is_whole && start < edit.old.end {
+            edit.old.end
+        } else {
+            line_end(old, edit.old.end)
+        };
+        // What lies between the edit and the ends of its block is the same in both texts.
+        let new_start = edit.new.start.saturating_sub(edit.old.start - start);
+        let new_end = (edit.new.end + (end - edit.old.end)).min(new.len());
+        match blocks.last_mut() {
+            Some(last) if start <= last.old.end => {
+                last.old.end = end;
+                last.new.end = new_end;
+            }
+            _ => blocks.push(Block { old: start..end, new: new_start..new_end }),
+        }
+    }
+    blocks.iter_mut().for_each(|block| trim(old, new, block));
+    blocks.retain(|block| !(block.old.is_empty() && block.new.is_empty()));
+    blocks
+}
+
+/// Takes equal lines off the ends of a block.
+fn trim(old: &[u8], new: &[u8], block: &mut Block) {
+    let first =
+        |text: &[u8], range: &Range<usize>| range.start..line_end(text, range.start).min(range.end);
+    let last = |text: &[u8], range: &Range<usize>| {
+        line_start(text, range.end.saturating_sub(1)).max(range.start)..range.end
+    };
+    let is_same = |a: &Range<usize>, b: &Range<usize>| {
+        !a.is_empty() && old.get(a.clone()) == new.get(b.clone())
+    };
+    loop {
+        let (a, b) = (first(old, &block.old), first(new, &block.new));
+        if !is_same(&a, &b) {
+            break;
+        }
+        (block.old.start, block.new.start) = (a.end, b.end);
+    }
+    loop {
+        let (a, b) = (last(old, &block.old), last(new, &block.new));
+        if !is_same(&a, &b) {
+            break;
+        }
+        (block.old.end, block.new.end) = (a.start, b.start);
+    }
+}
+
+/// Whether the unchanged lines between two blocks are all shown, as context of both.
+fn are_near(old: &[u8], from: usize, to: usize) -> bool {
+    let between = old.get(from..to).unwrap_or_default();
+    memchr::memchr_iter(b'\n', between).nth(2 * CONTEXT).is_none()
+}
+
+fn hunk(old: &[u8], new: &[u8], group: &[Block], at: &mut Place) -> String {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else { return String::new() };
+    let start = (0..CONTEXT).fold(first.old.start, |at, _| line_start(old, at.saturating_sub(1)));
+    let end = (0..CONTEXT).fold(last.old.end, |at, _| line_end(old, at));
+    at.old_lines += count(old, at.old..start);
+    at.old = start;
+    let mut body = String::new();
+    let (mut shown, mut n_old, mut n_new) = (start, 0_u64, 0_u64);
+    for block in group {
+        let context = shown..block.old.start;
+        (n_old, n_new) = (n_old + count(old, context.clone()), n_new + count(old, context.clone()));
+        lines(&mut body, ' ', old, context);
+        (n_old, n_new) =
+            (n_old + count(old, block.old.clone()), n_new + count(new, block.new.clone()));
+        lines(&mut body, '-', old, block.old.clone());
+        lines(&mut body, '+', new, block.new.clone());
+        shown = block.old.end;
+    }
+    (n_old, n_new) = (n_old + count(old, shown..end), n_new + count(old, shown..end));
+    lines(&mut body, ' ', old, shown..end);
+    let new_lines = at.old_lines.saturating_add_signed(at.gained);
+    let mut hunk = String::new();
+    // Writing to a string cannot fail.
+    let _ok = writeln!(hunk, "@@ -{} +{} @@", range(at.old_lines, n_old), range(new_lines, n_new));
+    hunk.push_str(&body);
+    at.gained += n_new.cast_signed() - n_old.cast_signed();
+    hunk
+}
+
+/// `first,count`, where an empty range is told by the line before it.
+fn range(lines_before: u64, count: u64) -> String {
+    match count {
+        0 => format!("{lines_before},0"),
+        1 => format!("{}", lines_before + 1),
+        _ => format!("{},{count}", lines_before + 1),
+    }
+}
+
+fn lines(out: &mut String, sign: char, text: &[u8], range: Range<usize>) {
+    let mut rest = text.get(range).unwrap_or_default();
+    while !rest.is_empty() {
+        let (line, behind) = rest.split_at(line_end(rest, 0));
+        out.push(sign);
+        out.push_str(&String::from_utf8_lossy(line));
+        if !line.ends_with(b"\n") {
+            out.push_str("\n\\ No newline at end of file\n");
+        }
+        rest = behind;
+    }
+}
+
+/// Lines in a range that begins and ends with lines.
+fn count(text: &[u8], range: Range<usize>) -> u64 {
+    let part = text.get(range).unwrap_or_default();
+    let is_open = !part.is_empty() && !part.ends_with(b"\n");
+    memchr::memchr_iter(b'\n', part).count() as u64 + u64::from(is_open)
+}
+
+/// Where the line begins that a place is in.
+fn line_start(text: &[u8], at: usize) -> usize {
+    let before = text.get(..at).unwrap_or(text);
+    memchr::memrchr(b'\n', before).map_or(0, |break_at| break_at + 1)
+}
+
+/// Where the line ends that begins at a place or around it, with its line break.
+fn line_end(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    memchr::memchr(b'\n', rest).map_or(text.len(), |break_at| at + break_at + 1)
+}

@@ -1,0 +1,280 @@
+//! From a pattern to what finds its matches with their groups.
+//!
+//! Searching needs no groups and uses another matcher; what both find in a line is the same.
+
+use crate::SearchError;
+use crate::basic;
+use crate::request::{Boundary, Case, Dialect, Multiline, Pattern};
+use regex_automata::Input;
+use regex_automata::meta::{BuildError, Config, Regex};
+use regex_syntax::ParserBuilder;
+use regex_syntax::ast::{self, Ast, ClassSetItem, Visitor};
+use regex_syntax::hir::{
+    Capture, Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, Hir, HirKind,
+    Look, LookSet, Repetition,
+};
+use std::convert::Infallible;
+
+/// Longest pattern, all its alternatives together, in bytes.
+const MAX_PATTERN_BYTES: usize = 64 * 1024;
+
+/// Compiled size of a pattern, in bytes: what a hostile pattern can make us build.
+const MAX_COMPILED_BYTES: usize = 10 * 1024 * 1024;
+
+/// What finds matches. The patterns are numbered in their order.
+#[derive(Debug)]
+pub(super) struct Matcher {
+    pub(super) regex: Regex,
+    /// Matches may cross lines.
+    pub(super) is_multiline: bool,
+    /// Nobody asked for matches across lines; a line feed in a pattern did.
+    pub(super) is_multiline_by_itself: bool,
+    leap: Leap,
+}
+
+/// Whether lines without a match can be passed over by a look at many lines at once: what matches in a line
+/// must then match at the same place of the whole text too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leap {
+    Always,
+    /// The end of a line is there before a line feed only.
+    WithoutCr,
+    Never,
+}
+
+impl Matcher {
+    /// Compiles `pattern`, read in `dialect`.
+    ///
+    /// # Errors
+    /// As for a search with the pattern.
+    pub(super) fn new(pattern: &Pattern, dialect: Dialect) -> Result<Self, SearchError> {
+        let len = pattern.patterns.iter().map(String::len).sum::<usize>();
+        if MAX_PATTERN_BYTES < len {
+            return Err(SearchError::PatternTooLong { max: MAX_PATTERN_BYTES });
+        }
+        if pattern.patterns.is_empty() || pattern.patterns.iter().any(String::is_empty) {
+            return Err(SearchError::EmptyPattern);
+        }
+        let crosses_lines = pattern.patterns.iter().any(|one| can_cross(one, pattern));
+        let (is_multiline, dot_all) = match pattern.multiline {
+            Multiline::Off => (false, false),
+            Multiline::On { dot_all } => (true, dot_all),
+            Multiline::Auto => (crosses_lines, false),
+        };
+        let mut hirs = Vec::new();
+        for one in alternatives(pattern, is_multiline) {
+            let hir = parse(one, pattern, dialect, dot_all)?;
+            let hir = if is_multiline { hir } else { within_a_line(hir)? };
+            hirs.push(bounded(hir, pattern.boundary));
+        }
+        let looks =
+            hirs.iter().fold(LookSet::empty(), |all, hir| all.union(hir.properties().look_set()));
+        let config = Config::new()
+            .utf8_empty(false)
+            .nfa_size_limit(Some(MAX_COMPILED_BYTES))
+            .hybrid_cache_capacity(MAX_COMPILED_BYTES);
+        let regex = Regex::builder().configure(config).build_many_from_hir(&hirs);
+        let regex = regex.map_err(|error| too_complex(&error))?;
+        let is_multiline_by_itself = is_multiline && pattern.multiline == Multiline::Auto;
+        Ok(Self { regex, is_multiline, is_multiline_by_itself, leap: Leap::by(looks) })
+    }
+
+    /// The place where the next line with a match may be at the earliest, from `at` on, before `end`.
+    pub(super) fn next_candidate(
+        &self,
+        text: &[u8],
+        has_cr: bool,
+        at: usize,
+        end: usize,
+    ) -> Option<usize> {
+        if end <= at {
+            return None;
+        }
+        let leaps = match self.leap {
+            Leap::Always => true,
+            Leap::WithoutCr => !has_cr,
+            Leap::Never => false,
+        };
+        if !leaps {
+            return Some(at);
+        }
+        // Where a match ends is known more cheaply than where it begins. It crosses no line: both are in one.
+        self.regex.search_half(&Input::new(text).range(at..end)).map(|found| found.offset())
+    }
+}
+
+impl Leap {
+    fn by(looks: LookSet) -> Self {
+        let is_of_texts =
+            |look| matches!(look, Look::Start | Look::End | Look::StartCRLF | Look::EndCRLF);
+        if looks.iter().any(is_of_texts) {
+            Self::Never
+        } else if looks.contains(Look::EndLF) {
+            Self::WithoutCr
+        } else {
+            Self::Always
+        }
+    }
+}
+
+/// The patterns one by one. Where matches stay within lines, lines of a pattern are alternatives.
+fn alternatives(pattern: &Pattern, is_multiline: bool) -> Vec<&str> {
+    let mut all = Vec::new();
+    for one in &pattern.patterns {
+        if is_multiline {
+            all.push(one.as_str());
+        } else {
+            // A line feed at the end begins no empty alternative, which would match everywhere.
+            all.extend(one.strip_suffix('\n').unwrap_or(one).split('\n'));
+        }
+    }
+    all
+}
+
+/// Whether a pattern names a line feed.
+fn can_cross(one: &str, pattern: &Pattern) -> bool {
+    let parsed = ParserBuilder::new().utf8(false).build().parse(one);
+    one.contains('\n') || (!pattern.literal && parsed.is_ok_and(|hir| names_line_feed(&hir)))
+}
+
+fn names_line_feed(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Literal(literal) => literal.0.contains(&b'\n'),
+        HirKind::Repetition(repetition) => names_line_feed(&repetition.sub),
+        HirKind::Capture(capture) => names_line_feed(&capture.sub),
+        HirKind::Concat(all) | HirKind::Alternation(all) => all.iter().any(names_line_feed),
+        HirKind::Empty | HirKind::Class(_) | HirKind::Look(_) => false,
+    }
+}
+
+fn parse(
+    one: &str,
+    pattern: &Pattern,
+    dialect: Dialect,
+    dot_all: bool,
+) -> Result<Hir, SearchError> {
+    let text = match dialect {
+        _ if pattern.literal => regex_syntax::escape(one),
+        Dialect::Rust => one.to_owned(),
+        Dialect::Basic => basic::translate(one),
+    };
+    let is_insensitive = match pattern.case {
+        Case::Sensitive => false,
+        Case::Insensitive => true,
+        Case::Smart => !pattern.patterns.iter().any(|one| has_upper_case(one, pattern.literal)),
+    };
+    ParserBuilder::new()
+        .utf8(false)
+        .multi_line(true)
+        .case_insensitive(is_insensitive)
+        .dot_matches_new_line(dot_all)
+        .build()
+        .parse(&text)
+        .map_err(|error| bad(&error.to_string()))
+}
+
+/// The same expression for text without line feeds, and an error if it needs one. Without that a look at many
+/// lines could find what begins in one line and ends in another.
+fn within_a_line(hir: Hir) -> Result<Hir, SearchError> {
+    let each = |all: Vec<Hir>| all.into_iter().map(within_a_line).collect::<Result<Vec<_>, _>>();
+    Ok(match hir.into_kind() {
+        HirKind::Empty => Hir::empty(),
+        HirKind::Literal(literal) if literal.0.contains(&b'\n') => {
+            let reason = r#"the literal "\n" is not allowed in a regex"#;
+            return Err(SearchError::BadPattern { reason: reason.into(), full: reason.into() });
+        }
+        HirKind::Literal(literal) => Hir::literal(literal.0),
+        HirKind::Class(Class::Unicode(mut class)) => {
+            class.difference(&ClassUnicode::new([ClassUnicodeRange::new('\n', '\n')]));
+            Hir::class(Class::Unicode(class))
+        }
+        HirKind::Class(Class::Bytes(mut class)) => {
+            class.difference(&ClassBytes::new([ClassBytesRange::new(b'\n', b'\n')]));
+            Hir::class(Class::Bytes(class))
+        }
+        HirKind::Look(look) => Hir::look(look),
+        HirKind::Repetition(Repetition { min, max, greedy, sub }) => {
+            let sub = Box::new(within_a_line(*sub)?);
+            Hir::repetition(Repetition { min, max, greedy, sub })
+        }
+        HirKind::Capture(Capture { index, name, sub }) => {
+            let sub = Box::new(within_a_line(*sub)?);
+            Hir::capture(Capture { index, name, sub })
+        }
+        HirKind::Concat(all) => Hir::concat(each(all)?),
+        HirKind::Alternation(all) => Hir::alternation(each(all)?),
+    })
+}
+
+fn bounded(hir: Hir, boundary: Boundary) -> Hir {
+    let (before, after) = match boundary {
+        Boundary::None => return hir,
+        Boundary::Word => (Look::WordStartHalfUnicode, Look::WordEndHalfUnicode),
+        Boundary::Line => (Look::StartLF, Look::EndLF),
+    };
+    Hir::concat(vec![Hir::look(before), hir, Hir::look(after)])
+}
+
+/// What the parser says draws the pattern and a caret; the reason is its last line.
+fn bad(full: &str) -> SearchError {
+    let last = full.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or(full);
+    let reason = last.strip_prefix("error: ").unwrap_or(last).to_owned();
+    SearchError::BadPattern { reason, full: full.to_owned() }
+}
+
+fn too_complex(error: &BuildError) -> SearchError {
+    match error.size_limit() {
+        Some(limit) => SearchError::BadPattern {
+            reason: format!("compiled regex exceeds size limit of {limit}"),
+            full: format!("Compiled regex exceeds size limit of {limit} bytes."),
+        },
+        None => bad(&error.to_string()),
+    }
+}
+
+/// Whether a letter that the pattern names is an upper-case one; classes such as `\S` name none.
+fn has_upper_case(one: &str, is_literal: bool) -> bool {
+    if is_literal {
+        return one.chars().any(char::is_uppercase);
+    }
+    let parsed = ast::parse::Parser::new().parse(one);
+    parsed.is_ok_and(|ast| match ast::visit(&ast, UpperCase(false)) {
+        Ok(found) => found,
+    })
+}
+
+struct UpperCase(bool);
+
+impl UpperCase {
+    fn look(&mut self, literal: &ast::Literal) {
+        self.0 |= literal.c.is_uppercase();
+    }
+}
+
+impl Visitor for UpperCase {
+    type Output = bool;
+    type Err = Infallible;
+
+    fn finish(self) -> Result<bool, Infallible> {
+        Ok(self.0)
+    }
+
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), Infallible> {
+        if let Ast::Literal(literal) = ast {
+            self.look(literal);
+        }
+        Ok(())
+    }
+
+    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), Infallible> {
+        match item {
+            ClassSetItem::Literal(literal) => self.look(literal),
+            ClassSetItem::Range(range) => {
+                self.look(&range.start);
+                self.look(&range.end);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

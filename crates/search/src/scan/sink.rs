@@ -1,0 +1,255 @@
+//! Taking the matching lines of one file, as the searcher finds them. Called by `file`.
+
+use super::file::{Ask, Hits, Skip};
+use super::row::{Shown, row, row_bytes};
+use super::{Flags, Scan};
+use crate::outcome::{Row, RowKind};
+use crate::request::OutputMode;
+use crate::tree::Stop;
+use crate::walk::Place;
+use grep_matcher::Matcher as _;
+use grep_regex::RegexMatcher;
+use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
+use std::io;
+use std::ops::Range;
+
+/// Matching lines between two looks at the clock.
+const CHECK_EVERY: u64 = 64;
+
+/// Bytes after a match that a pattern across lines may look at.
+const LOOK_AHEAD_BYTES: usize = 128;
+
+/// Takes the matching lines of one file.
+pub(super) struct FileSink<'a> {
+    pub(super) ask: &'a Ask,
+    pub(super) matcher: &'a RegexMatcher,
+    pub(super) stop: &'a Stop,
+    pub(super) flags: &'a Flags,
+    pub(super) scan: &'a Scan<'a>,
+    pub(super) place: Place,
+    pub(super) skip: Skip,
+    /// Rows are collected, so far.
+    pub(super) collects: bool,
+    pub(super) hits: Hits,
+    pub(super) n_bytes: usize,
+    /// Matching lines, for the clock.
+    pub(super) n_seen: u64,
+    pub(super) binary: bool,
+}
+
+impl FileSink<'_> {
+    /// Counts a row and says whether it is left out.
+    fn is_skipped(&mut self, line: u64) -> bool {
+        let is_skipped = match &mut self.skip {
+            Skip::Nothing | Skip::Rows(0) => false,
+            Skip::Rows(left) => {
+                *left -= 1;
+                true
+            }
+            Skip::Through(last) => line <= *last,
+        };
+        if is_skipped {
+            self.hits.n_skipped += 1;
+        } else {
+            self.hits.n_rows += 1;
+        }
+        is_skipped
+    }
+
+    fn push(&mut self, row: Row) {
+        if row.kind == RowKind::Match && self.hits.n_rows == 1 {
+            // Context of skipped rows that is too far away for this one is not counted: the page would leave
+            // it out, have room, and not know that more was not collected.
+            let before = u64::try_from(self.ask.before).unwrap_or(u64::MAX);
+            self.hits.rows.retain(|context| row.line <= context.line.saturating_add(before));
+            self.n_bytes = self.hits.rows.iter().map(|row| self.bytes_of(row)).sum();
+        }
+        self.n_bytes += self.bytes_of(&row);
+        self.hits.rows.push(row);
+        // One more than a page shows that there is more.
+        if self.ask.max_bytes < self.n_bytes || self.is_full() {
+            self.collects = false;
+            self.hits.is_cut = true;
+        }
+    }
+
+    fn bytes_of(&self, row: &Row) -> usize {
+        row_bytes(self.scan.walked.path_len(self.place), row)
+    }
+
+    fn is_full(&self) -> bool {
+        usize::try_from(self.hits.n_rows).is_ok_and(|n| self.ask.limit < n)
+    }
+
+    /// Whether the search of this file goes on.
+    fn goes_on(&self) -> bool {
+        self.collects || self.ask.count_all || !(self.ask.with_rows || self.is_full())
+    }
+
+    fn shown(&self) -> Shown {
+        Shown { max_line: self.ask.max_line, max_bytes: self.ask.max_bytes }
+    }
+
+    /// Where the matches of a matching line are, relative to its text.
+    fn spans(&self, searcher: &Searcher, found: &SinkMatch<'_>) -> Vec<Range<usize>> {
+        let mut spans = Vec::new();
+        if !self.ask.invert {
+            self.each(searcher, found, |span| spans.push(span));
+        }
+        spans
+    }
+
+    /// Gives each match of a matching line.
+    fn each(&self, searcher: &Searcher, found: &SinkMatch<'_>, mut give: impl FnMut(Range<usize>)) {
+        let range = found.bytes_range_in_buffer();
+        let buffer = found.buffer();
+        let ends_line = found.bytes().ends_with(b"\n");
+        let end = if searcher.multi_line_with_matcher(self.matcher) {
+            buffer.len().min(range.end + LOOK_AHEAD_BYTES)
+        } else {
+            range.end - usize::from(ends_line)
+        };
+        let searched = buffer.get(..end).unwrap_or(buffer);
+        let result = self.matcher.find_iter_at(searched, range.start, |one| {
+            // Behind a newline another line begins; without one an empty match may end the file. It is
+            // a reason why the line matches, but not counted, as for ripgrep.
+            let may_end = !ends_line && self.ask.output == OutputMode::Lines;
+            let is_inside = one.start() < range.end + usize::from(may_end);
+            if is_inside {
+                give(one.start() - range.start..one.end() - range.start);
+            }
+            is_inside
+        });
+        // Nothing can fail: the error type has no values.
+        debug_assert!(result.is_ok());
+    }
+
+    fn count(&self, searcher: &Searcher, found: &SinkMatch<'_>) -> u64 {
+        if self.ask.invert {
+            return 1;
+        }
+        let mut n = 0;
+        self.each(searcher, found, |_| n += 1);
+        n.max(1)
+    }
+
+    fn take_line(&mut self, found: &SinkMatch<'_>, searcher: &Searcher) -> bool {
+        let line = found.line_number().unwrap_or_default();
+        self.hits.matches += 1;
+        let is_skipped = self.is_skipped(line);
+        if !is_skipped && self.collects {
+            let text = without_newline(found.bytes());
+            let mut spans = self.spans(searcher, found);
+            spans.retain(|span| span.start <= text.len());
+            for span in &mut spans {
+                span.end = span.end.min(text.len());
+            }
+            self.push(row(RowKind::Match, line, text, spans, self.shown()));
+        }
+        self.goes_on()
+    }
+
+    fn take_matches(&mut self, found: &SinkMatch<'_>, searcher: &Searcher) -> bool {
+        let line = found.line_number().unwrap_or_default();
+        let bytes = found.bytes();
+        if self.ask.invert {
+            // There is no match to show.
+            return true;
+        }
+        let (mut at, mut here) = (0, line);
+        for span in self.spans(searcher, found) {
+            self.hits.matches += 1;
+            let passed = bytes.get(at..span.start).unwrap_or_default();
+            here += count_newlines(passed);
+            at = span.start;
+            if !self.is_skipped(here) && self.collects {
+                let text = bytes.get(span.clone()).unwrap_or_default();
+                let begin = memchr::memrchr(b'\n', bytes.get(..span.start).unwrap_or_default());
+                let whole = std::iter::once(0..text.len()).collect();
+                let mut row = row(RowKind::Match, here, text, whole, self.shown());
+                // The newline at its end belongs to its last line.
+                row.end_line -= u64::from(text.ends_with(b"\n"));
+                let in_line = span.start - begin.map_or(0, |newline| newline + 1);
+                row.column = u64::try_from(in_line).unwrap_or(0) + 1;
+                self.push(row);
+            }
+            if !self.goes_on() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl Sink for &mut FileSink<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
+        self.n_seen += 1;
+        let is_time = self.n_seen.is_multiple_of(CHECK_EVERY) && self.stop.is_reached();
+        if is_time || self.flags.has_ended() {
+            return Ok(false);
+        }
+        let inner = without_newline(found.bytes());
+        self.hits.lines += 1;
+        if self.ask.multiline {
+            self.hits.lines += count_newlines(inner);
+        }
+        Ok(match self.ask.output {
+            OutputMode::Files | OutputMode::FilesWithout => {
+                self.hits.matches += 1;
+                false
+            }
+            OutputMode::CountLines if searcher.multi_line_with_matcher(self.matcher) => {
+                self.hits.matches += self.count(searcher, found);
+                true
+            }
+            OutputMode::CountLines => {
+                self.hits.matches += 1;
+                true
+            }
+            OutputMode::CountMatches => {
+                self.hits.matches += self.count(searcher, found);
+                true
+            }
+            OutputMode::Lines => self.take_line(found, searcher),
+            OutputMode::OnlyMatching => self.take_matches(found, searcher),
+        })
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
+        // What comes before the first match that is not skipped may be the context of it, also if it is that
+        // of a skipped one; the page leaves out what is too far away.
+        if self.collects {
+            let line = context.line_number().unwrap_or_default();
+            let text = without_newline(context.bytes());
+            let row = row(RowKind::Context, line, text, Vec::new(), self.shown());
+            if self.hits.n_rows == 0 {
+                let first = self.hits.rows.len().saturating_sub(self.ask.before);
+                self.hits.rows.drain(..first);
+                self.n_bytes = self.hits.rows.iter().map(|row| self.bytes_of(row)).sum();
+            }
+            self.push(row);
+        }
+        Ok(true)
+    }
+
+    fn binary_data(&mut self, _: &Searcher, _: u64) -> io::Result<bool> {
+        self.binary = true;
+        Ok(true)
+    }
+
+    fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {
+        // A NUL byte far into the file comes after rows that were already delivered.
+        self.binary |= end.binary_byte_offset().is_some();
+        Ok(())
+    }
+}
+
+fn count_newlines(bytes: &[u8]) -> u64 {
+    u64::try_from(memchr::memchr_iter(b'\n', bytes).count()).unwrap_or(0)
+}
+
+fn without_newline(bytes: &[u8]) -> &[u8] {
+    bytes.strip_suffix(b"\n").unwrap_or(bytes)
+}

@@ -1,0 +1,173 @@
+//! Reading one directory. Called by `visit`.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// What an entry of a listing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Directory,
+    Symlink,
+    /// FIFO, socket, device, or what could not be told.
+    Other,
+}
+
+/// One name of a listing, in the bytes of [`Listing::names`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Item {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) kind: Kind,
+}
+
+impl Item {
+    /// Bytes of the name.
+    pub(crate) fn len(self) -> usize {
+        self.end - self.start
+    }
+}
+
+/// The entries of one directory; kept from one to the next for its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) names: Vec<u8>,
+    pub(crate) items: Vec<Item>,
+    #[cfg(target_os = "linux")]
+    buffer: Vec<u8>,
+}
+
+impl Listing {
+    pub(crate) fn name(&self, item: Item) -> &[u8] {
+        self.names.get(item.start..item.end).unwrap_or_default()
+    }
+
+    /// Reads the entries of `directory`, until `is_enough` says so of their number. What was read before
+    /// an error is kept.
+    pub(crate) fn read(
+        &mut self,
+        directory: &File,
+        mut is_enough: impl FnMut(usize) -> bool,
+    ) -> io::Result<()> {
+        self.names.clear();
+        self.items.clear();
+        let (names, items) = (&mut self.names, &mut self.items);
+        let mut add = |name: &CStr, kind: FileType| {
+            let name = name.to_bytes();
+            if matches!(name, b"." | b"..") {
+                return true;
+            }
+            let start = names.len();
+            names.extend_from_slice(name);
+            items.push(Item {
+                start,
+                end: names.len(),
+                kind: kind_of(directory.as_fd(), name, kind),
+            });
+            !is_enough(items.len())
+        };
+        #[cfg(target_os = "linux")]
+        {
+            self.buffer.reserve(BUFFER_BYTES);
+            let mut reader = rustix::fs::RawDir::new(directory, self.buffer.spare_capacity_mut());
+            while let Some(entry) = reader.next() {
+                let entry = entry?;
+                if !add(entry.file_name(), entry.file_type()) {
+                    break;
+                }
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        for entry in rustix::fs::Dir::read_from(directory)? {
+            let entry = entry?;
+            if !add(entry.file_name(), entry.file_type()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Room for some 500 entries a system call.
+#[cfg(target_os = "linux")]
+const BUFFER_BYTES: usize = 32 * 1024;
+
+fn kind_of(directory: BorrowedFd<'_>, name: &[u8], listed: FileType) -> Kind {
+    let kind = match listed {
+        // Some file systems do not say it in the listing.
+        FileType::Unknown => statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),
+        kind => kind,
+    };
+    match kind {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        _ => Kind::Other,
+    }
+}
+
+/// What is known of an entry without opening it; nothing if it vanished.
+pub(crate) fn stat(directory: &File, name: &[u8]) -> Option<Stat> {
+    statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()
+}
+
+/// Longest path that is opened at once: below `PATH_MAX`, with room for the root.
+const MAX_OPEN_BYTES: usize = 2048;
+
+/// Opens a directory however long its path is, piece by piece if the system would refuse it.
+pub(crate) fn open_directory(tree: &dyn crate::tree::Tree, relative: &[u8]) -> io::Result<File> {
+    let path = |bytes| Path::new(OsStr::from_bytes(bytes));
+    if relative.len() <= MAX_OPEN_BYTES {
+        return tree.open_directory(path(relative));
+    }
+    let (head, mut rest) = split(relative);
+    let mut directory = tree.open_directory(path(head))?;
+    while !rest.is_empty() {
+        let (piece, next) = split(rest);
+        directory = open_beneath(&directory, path(piece))?;
+        rest = next;
+    }
+    Ok(directory)
+}
+
+/// The first components, as many as can be opened at once, and the others.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    if path.len() <= MAX_OPEN_BYTES {
+        return (path, b"");
+    }
+    let head = path.get(..MAX_OPEN_BYTES).unwrap_or(path);
+    let at = head.iter().rposition(|byte| *byte == b'/').unwrap_or(head.len());
+    (path.get(..at).unwrap_or(path), path.get(at + 1..).unwrap_or_default())
+}
+
+#[cfg(target_os = "linux")]
+fn open_beneath(directory: &File, path: &Path) -> io::Result<File> {
+    use rustix::fs::ResolveFlags;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve) {
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => step_beneath(directory, path),
+        opened => Ok(File::from(opened?)),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_beneath(directory: &File, path: &Path) -> io::Result<File> {
+    step_beneath(directory, path)
+}
+
+fn step_beneath(directory: &File, path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut here: Option<File> = None;
+    for name in path {
+        let from = here.as_ref().unwrap_or(directory);
+        here = Some(File::from(openat(from, name, flags, Mode::empty())?));
+    }
+    here.ok_or_else(|| io::ErrorKind::NotFound.into())
+}

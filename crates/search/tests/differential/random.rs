@@ -1,0 +1,71 @@
+//! Random numbers that a seed repeats. Called by everything that makes cases.
+
+use std::io::Write as _;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The seed if none is given. It is fixed, so that a run fails for a change and not by chance.
+const USUAL_SEED: u64 = 20_251_115;
+
+/// The seed of this run; said once, whether or not a test fails.
+pub(crate) fn seed() -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    *SEED.get_or_init(|| {
+        let seed = match std::env::var("QUACKD_DIFF_SEED").as_deref() {
+            Ok("new") => SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs(),
+            Ok(number) => number.parse().expect("QUACKD_DIFF_SEED is a number or `new`"),
+            Err(_) => USUAL_SEED,
+        };
+        say(&format!("differential: QUACKD_DIFF_SEED={seed}"));
+        seed
+    })
+}
+
+/// How many cases to make where `usual` is the number without `QUACKD_DIFF_CASES`.
+pub(crate) fn cases(usual: usize) -> usize {
+    let percent = std::env::var("QUACKD_DIFF_CASES").ok().map_or(100, |text| {
+        text.parse::<usize>().expect("QUACKD_DIFF_CASES is a number, in percent")
+    });
+    (usual * percent / 100).max(1)
+}
+
+/// Written to the descriptor itself, so that it is seen although the test passes.
+pub(crate) fn say(line: &str) {
+    std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("write to stderr");
+}
+
+/// SplitMix64: small, and good enough to choose cases.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// The numbers of one test: the seed of the run, and the name of the test so that tests differ.
+    pub(crate) fn of(test: &str) -> Self {
+        let name = test.bytes().fold(0u64, |hash, byte| {
+            hash.rotate_left(7).wrapping_mul(31).wrapping_add(u64::from(byte))
+        });
+        Self(seed() ^ name)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not zero.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        let n = u64::try_from(n).expect("a small number");
+        usize::try_from(self.next() % n).expect("a small number")
+    }
+
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
+        from[self.below(from.len())]
+    }
+}

@@ -1,0 +1,110 @@
+//! search_content: matching lines of the files that a glob names, a hundred at a time.
+
+use super::{Failure, Files, PAGE, check_pattern, read_pattern, required, trailer};
+use crate::Output;
+use crate::arguments::Arguments;
+use crate::bounds::Bounds;
+use crate::parameters::Parameters;
+use crate::searching::text::{self, Closing, Style};
+use crate::searching::{Budget, Refusal, RootTree, data, run};
+use quackd_protocol::limits::MAX_OUTPUT_BYTES;
+use quackd_sandbox::Root;
+use quackd_search::{OutputMode, Search, SearchOutcome, Stop};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) async fn search_content(
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &Bounds,
+) -> Output {
+    let wanted = match Wanted::read(arguments) {
+        Ok(wanted) => wanted,
+        Err(failure) => return failure.output(),
+    };
+    let limit = bounds.limit;
+    let found = run("search_content", root, bounds, Budget::of(bounds), move |root, stop| {
+        wanted.search_blocking(root, stop).map(|outcome| wanted.output(&outcome, limit))
+    });
+    match found.await {
+        Ok(output) => output,
+        Err(Refusal::Because(failure)) => failure.output(),
+        Err(refusal) => refusal.output(bounds),
+    }
+}
+
+/// What a call asks.
+struct Wanted {
+    pattern: String,
+    files: Files,
+    offset: u64,
+}
+
+impl Wanted {
+    fn read(arguments: &Arguments) -> Result<Self, Failure> {
+        let parameters = Parameters::named("search_content", arguments)?;
+        let pattern = required(&parameters, "pattern")?;
+        let files = Files::read(&parameters, "glob_pattern")?;
+        let offset = parameters.whole("offset")?.unwrap_or_default();
+        if pattern.is_empty() {
+            return Err(Failure::EmptyPattern);
+        }
+        Ok(Self { pattern, files, offset })
+    }
+
+    fn search_blocking(&self, root: &Root, stop: Stop) -> Result<SearchOutcome, Failure> {
+        let pattern = read_pattern(&self.pattern);
+        check_pattern(&pattern, root)?;
+        let (glob, scope) = self.files.scope()?;
+        let mut request = Search {
+            limit: PAGE,
+            offset: self.offset,
+            max_bytes: MAX_OUTPUT_BYTES,
+            count_total: true,
+            explain_empty: true,
+            ..Search::new(pattern, stop)
+        };
+        request.scope = scope;
+        request.scope.include = vec![glob];
+        Ok(quackd_search::search(&request, &RootTree(root))?)
+    }
+
+    fn output(&self, outcome: &SearchOutcome, limit: Duration) -> Output {
+        let mut output = Output::success(self.text(outcome, limit));
+        output.report.truncated = outcome.truncated;
+        output.report.timed_out = outcome.timed_out;
+        output.data = Some(data::of_search(outcome, OutputMode::Lines, 0));
+        output
+    }
+
+    fn text(&self, outcome: &SearchOutcome, limit: Duration) -> String {
+        let style = Style { gaps: false, carriage_returns: false };
+        let mut rows = String::new();
+        for file in &outcome.files {
+            let path = text::shown(&file.path);
+            for row in &file.rows {
+                for (number, line) in (row.line..).zip(text::lines(row, style)) {
+                    rows.push_str(&format!("{path}:{number}: {}\n", line.trim()));
+                }
+            }
+        }
+        // What a reader must know of a result that is not whole; nothing else follows the rows.
+        let closing = Closing { truncated: false, notes: &[], ..Closing::of_search(outcome) };
+        let notes = closing.lines(limit).iter().map(|line| format!("\n{line}")).collect::<String>();
+        if rows.is_empty() {
+            return format!("No matches found{notes}");
+        }
+        let (total, seen) = (outcome.total, self.offset + outcome.shown);
+        let at_least = if total.is_exact { "" } else { "+" };
+        let n_more = total.count.saturating_sub(seen);
+        let is_all = total.is_exact || !outcome.truncated;
+        let more = trailer(n_more, is_all, "matches", self.offset);
+        format!(
+            "Found {}{at_least} matches for pattern '{}' in files matching '{}':\n\n{rows}{}{notes}",
+            total.count.max(seen),
+            self.pattern,
+            self.files.glob,
+            more.map(|more| format!("\n{more}")).unwrap_or_default(),
+        )
+    }
+}

@@ -1,0 +1,434 @@
+//! The arguments of a call as the values that a tool's table of parameters promises.
+//!
+//! Owns: what a text, a number or a flag may be written as, and the words that refuse anything else.
+//! Called by the tools that have many parameters; those of the Rubber Duck daemon look at [`Arguments`] themselves,
+//! because their clients rely on what is ignored.
+
+use crate::arguments::Arguments;
+use quackd_protocol::schema::{self, Kind, Parameter, Tool};
+use serde_json::Value;
+
+/// A name that is likelier a slip of this distance than something else.
+const MAX_DISTANCE: usize = 3;
+
+/// Characters of an unknown name that are repeated.
+const SHOWN_CHARS: usize = 60;
+
+/// The arguments of a call of a known tool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parameters<'a> {
+    tool: &'static Tool,
+    arguments: &'a Arguments,
+}
+
+/// Why a call was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadParameter {
+    #[error("Missing required parameter '{0}'")]
+    Missing(&'static str),
+    #[error("Parameter '{name}' must be {wanted}")]
+    Wrong { name: String, wanted: String },
+    #[error("Unknown parameter '{name}'{}", .nearest.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default())]
+    Unknown { name: String, nearest: Option<&'static str> },
+    #[error("{0}")]
+    Other(String),
+}
+
+impl<'a> Parameters<'a> {
+    /// Looks at the names. Of a tool that ignores unknown ones nothing is refused here.
+    pub(crate) fn of(tool: &'static Tool, arguments: &'a Arguments) -> Result<Self, BadParameter> {
+        if tool.is_strict
+            && let Some(name) = arguments.names().find(|name| tool.meant_by(name).is_none())
+        {
+            return Err(BadParameter::Unknown {
+                name: name.chars().take(SHOWN_CHARS).collect(),
+                nearest: nearest(tool, name),
+            });
+        }
+        Ok(Self { tool, arguments })
+    }
+
+    /// The same by the tool's name. A tool without a table has no parameters.
+    pub(crate) fn named(tool: &str, arguments: &'a Arguments) -> Result<Self, BadParameter> {
+        let found = schema::find(tool);
+        Self::of(
+            found.ok_or_else(|| BadParameter::Other(format!("Unknown tool '{tool}'")))?,
+            arguments,
+        )
+    }
+
+    /// Whether the call says something of `name`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.given(name).is_some()
+    }
+
+    /// What the call gives for `name`, by the first of its names that has a value. Null and, but for texts that may
+    /// be empty, blank text count as nothing.
+    fn given(&self, name: &str) -> Option<(Parameter, &'static str, &'a Value)> {
+        let parameter = *self.tool.parameter(name)?;
+        parameter
+            .names()
+            .filter_map(|name| Some((parameter, name, self.arguments.value(&[name])?)))
+            .find(|(_, _, value)| !is_blank(value, parameter))
+    }
+
+    /// A text. A number or a boolean counts as its text.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<String>, BadParameter> {
+        let Some((_, said, value)) = self.given(name) else { return Ok(self.default_text(name)) };
+        one_text(value).map(Some).ok_or_else(|| wrong(said, "a text"))
+    }
+
+    /// A text that may be empty or blank; there is no default.
+    pub(crate) fn any_text(&self, name: &str) -> Result<Option<String>, BadParameter> {
+        let Some(parameter) = self.tool.parameter(name) else { return Ok(None) };
+        let given = parameter.names().find_map(|name| Some((name, self.arguments.value(&[name])?)));
+        let Some((said, value)) = given else { return Ok(None) };
+        one_text(value).map(Some).ok_or_else(|| wrong(said, "a text"))
+    }
+
+    /// Texts, also a single one. Blank ones are left out.
+    pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, BadParameter> {
+        let Some((parameter, said, value)) = self.given(name) else {
+            return Ok(self.default_text(name).into_iter().collect());
+        };
+        let texts = match value {
+            Value::Array(values) => values.iter().map(one_text).collect::<Option<Vec<_>>>(),
+            single => one_text(single).map(|text| vec![text]),
+        };
+        let mut texts = texts.ok_or_else(|| wrong(said, "a text or a list of texts"))?;
+        texts.retain(|text| !is_blank(&Value::from(text.as_str()), parameter));
+        Ok(texts)
+    }
+
+    /// A flag: `true`, `"true"`, `"yes"`, 1 and their opposites.
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, BadParameter> {
+        let Some((_, said, value)) = self.given(name) else {
+            return Ok(self.default(name).and_then(|value| value.as_bool()));
+        };
+        one_flag(value).map(Some).ok_or_else(|| wrong(said, "true or false"))
+    }
+
+    /// A flag that is false if nobody says anything.
+    pub(crate) fn is_set(&self, name: &str) -> Result<bool, BadParameter> {
+        Ok(self.flag(name)?.unwrap_or_default())
+    }
+
+    /// True, false, or `None` for `"auto"` and for nothing.
+    pub(crate) fn flag_or_auto(&self, name: &str) -> Result<Option<bool>, BadParameter> {
+        let Some((_, said, value)) = self.given(name) else { return Ok(None) };
+        match one_flag(value) {
+            Some(flag) => Ok(Some(flag)),
+            None if is_word(value, "auto") => Ok(None),
+            None => Err(wrong(said, "true, false or auto")),
+        }
+    }
+
+    /// A whole number, brought into the bounds of the parameter. Digits in a text count.
+    pub(crate) fn whole(&self, name: &str) -> Result<Option<u64>, BadParameter> {
+        let Some((parameter, said, value)) = self.given(name) else {
+            return Ok(self.default(name).and_then(|value| value.as_u64()));
+        };
+        let number = one_number(value).ok_or_else(|| wrong(said, "a whole number"))?;
+        Ok(Some(match parameter.kind {
+            Kind::Whole(least, most) => number.clamp(least, most),
+            _ => number,
+        }))
+    }
+
+    /// The same where it counts things in memory.
+    pub(crate) fn size(&self, name: &str) -> Result<Option<usize>, BadParameter> {
+        Ok(self.whole(name)?.map(|number| usize::try_from(number).unwrap_or(usize::MAX)))
+    }
+
+    /// One of the parameter's words; `spellings` are others for some of them.
+    pub(crate) fn choice(
+        &self,
+        name: &str,
+        spellings: &[(&str, &'static str)],
+    ) -> Result<Option<&'static str>, BadParameter> {
+        let Some(parameter) = self.tool.parameter(name) else { return Ok(None) };
+        let (words, flags) = match parameter.kind {
+            Kind::Choice(words) | Kind::Choices(words) => (words, None),
+            Kind::ChoiceOrFlag(words, yes, no) => (words, Some((yes, no))),
+            _ => return Ok(None),
+        };
+        let Some((_, said, value)) = self.given(name) else {
+            let default = self.default(name);
+            let of = |word: &&&str| default.as_ref().is_some_and(|value| value == **word);
+            return Ok(words.iter().find(of).copied());
+        };
+        let word = words.iter().find(|word| is_word(value, word)).copied();
+        let spelled = || spellings.iter().find(|(from, _)| is_word(value, from)).map(|(_, to)| *to);
+        let by_flag = || {
+            let (yes, no) = flags?;
+            one_flag(value).map(|flag| if flag { yes } else { no })
+        };
+        let found = word.or_else(spelled).or_else(by_flag);
+        found.map(Some).ok_or_else(|| wrong(said, &format!("one of {}", words.join(", "))))
+    }
+
+    /// Some of the parameter's words; empty if the call says nothing.
+    pub(crate) fn choices(
+        &self,
+        name: &str,
+        spellings: &[(&str, &'static str)],
+    ) -> Result<Vec<&'static str>, BadParameter> {
+        let Some(Kind::Choices(words)) = self.tool.parameter(name).map(|it| it.kind) else {
+            return Ok(Vec::new());
+        };
+        let Some((_, said, value)) = self.given(name) else { return Ok(Vec::new()) };
+        let all: Vec<&Value> = match value {
+            Value::Array(values) => values.iter().collect(),
+            single => vec![single],
+        };
+        let found = all.into_iter().map(|value| {
+            let word = words.iter().find(|word| is_word(value, word)).copied();
+            word.or_else(|| {
+                spellings.iter().find(|(from, _)| is_word(value, from)).map(|(_, to)| *to)
+            })
+        });
+        let found: Option<Vec<_>> = found.collect();
+        found.ok_or_else(|| wrong(said, &format!("some of {}", words.join(", "))))
+    }
+
+    /// First and last line.
+    pub(crate) fn lines(&self, name: &str) -> Result<Option<(u64, u64)>, BadParameter> {
+        let Some((_, said, value)) = self.given(name) else { return Ok(None) };
+        let numbers =
+            value.as_array().map(|all| all.iter().filter_map(one_number).collect::<Vec<_>>());
+        match numbers.as_deref() {
+            Some([first, last]) if 1 <= *first && first <= last => Ok(Some((*first, *last))),
+            _ => Err(wrong(said, "the first and the last line, such as [10, 20]")),
+        }
+    }
+
+    /// The number that an object has under `key`.
+    pub(crate) fn count(&self, name: &str, key: &str) -> Result<Option<u64>, BadParameter> {
+        let Some((parameter, said, value)) = self.given(name) else { return Ok(None) };
+        let Kind::Counts(keys) = parameter.kind else { return Ok(None) };
+        let refuse = || {
+            wrong(said, &format!("an object with some of {}, all whole numbers", keys.join(", ")))
+        };
+        let object = value.as_object().ok_or_else(refuse)?;
+        if object.keys().any(|key| !keys.contains(&key.as_str())) {
+            return Err(refuse());
+        }
+        match object.get(key).filter(|value| !value.is_null()) {
+            Some(value) => one_number(value).map(Some).ok_or_else(refuse),
+            None => Ok(None),
+        }
+    }
+
+    fn default(&self, name: &str) -> Option<Value> {
+        serde_json::from_str(self.tool.parameter(name)?.default?).ok()
+    }
+
+    fn default_text(&self, name: &str) -> Option<String> {
+        self.default(name)?.as_str().map(str::to_owned)
+    }
+}
+
+fn wrong(name: &str, wanted: &str) -> BadParameter {
+    BadParameter::Wrong { name: name.to_owned(), wanted: wanted.to_owned() }
+}
+
+/// Patterns may consist of blanks; everywhere else blank text is what models send for nothing.
+fn is_blank(value: &Value, parameter: Parameter) -> bool {
+    match value {
+        Value::String(text) if parameter.name == "pattern" => text.is_empty(),
+        Value::String(text) => text.trim().is_empty(),
+        _ => false,
+    }
+}
+
+fn one_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        _ => None,
+    }
+}
+
+fn one_flag(value: &Value) -> Option<bool> {
+    const YES: [&str; 4] = ["true", "yes", "on", "1"];
+    const NO: [&str; 4] = ["false", "no", "off", "0"];
+    match value {
+        Value::Bool(flag) => Some(*flag),
+        Value::Number(number) => match number.as_u64() {
+            Some(1) => Some(true),
+            Some(0) => Some(false),
+            _ => None,
+        },
+        text if YES.iter().any(|word| is_word(text, word)) => Some(true),
+        text if NO.iter().any(|word| is_word(text, word)) => Some(false),
+        _ => None,
+    }
+}
+
+fn one_number(value: &Value) -> Option<u64> {
+    match value {
+        // A number that is whole, also if it is written as 3.0.
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(exactly)),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+/// The whole number that a float is; from 2^53 on they have gaps, so none of those.
+fn exactly(number: f64) -> Option<u64> {
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    if number.fract() != 0.0 || !(0.0..MOST).contains(&number) {
+        return None;
+    }
+    // Its decimal digits are the number: there is no conversion that cannot lose something.
+    format!("{number:.0}").parse().ok()
+}
+
+fn is_word(value: &Value, word: &str) -> bool {
+    value.as_str().is_some_and(|text| text.trim().eq_ignore_ascii_case(word))
+}
+
+/// The known name that is likely meant.
+fn nearest(tool: &Tool, name: &str) -> Option<&'static str> {
+    let name: String = name.chars().take(SHOWN_CHARS).collect();
+    let known = tool.parameters.iter().flat_map(Parameter::names);
+    let by_distance = known.map(|known| (strsim::osa_distance(known, &name), known));
+    let (distance, known) = by_distance.min_by_key(|(distance, _)| *distance)?;
+    (distance <= MAX_DISTANCE && distance < known.chars().count()).then_some(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with<T>(json: &str, look: impl FnOnce(Parameters<'_>) -> T) -> T {
+        let arguments = Arguments::parse("search", json).unwrap();
+        look(Parameters::named("search", &arguments).unwrap())
+    }
+
+    fn error<T: std::fmt::Debug>(result: Result<T, BadParameter>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn numbers_are_read_from_text_and_brought_into_their_bounds() {
+        let limit = |json: &str| with(json, |it| it.whole("limit"));
+        let cases = [
+            ("{}", 100),
+            (r#"{"limit":null}"#, 100),
+            (r#"{"limit":""}"#, 100),
+            (r#"{"limit":7}"#, 7),
+            (r#"{"limit":7.0}"#, 7),
+            (r#"{"limit":" 7 "}"#, 7),
+            (r#"{"head_limit":8}"#, 8),
+            (r#"{"limit":null,"max_results":"9"}"#, 9),
+            (r#"{"limit":7,"head_limit":8}"#, 7),
+            (r#"{"limit":999999999}"#, 10_000),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(limit(json), Ok(Some(expected)), "{json}");
+        }
+        for value in ["-1", "1.5", "\"x\"", "\"-1\"", "true", "[1]", "{}", "1e300"] {
+            let json = format!(r#"{{"limit":{value}}}"#);
+            assert_eq!(error(limit(&json)), "Parameter 'limit' must be a whole number", "{value}");
+        }
+        let named = error(limit(r#"{"head_limit":-1}"#));
+        assert_eq!(named, "Parameter 'head_limit' must be a whole number");
+        assert_eq!(with(r#"{"context":9000}"#, |it| it.whole("context")), Ok(Some(200)));
+        assert_eq!(with("{}", |it| it.whole("before")), Ok(None));
+    }
+
+    #[test]
+    fn flags_are_read_from_words_and_numbers() {
+        let invert = |json: &str| with(json, |it| it.flag("invert"));
+        for yes in ["true", "\"true\"", "\"True\"", "1", "\"1\"", "\"yes\"", "\"on\""] {
+            assert_eq!(invert(&format!(r#"{{"invert":{yes}}}"#)), Ok(Some(true)), "{yes}");
+        }
+        for no in ["false", "\"FALSE\"", "0", "\"0\"", "\"no\"", "null", "\"\""] {
+            assert_eq!(invert(&format!(r#"{{"invert":{no}}}"#)), Ok(Some(false)), "{no}");
+        }
+        for value in ["2", "\"maybe\"", "[]", "-1"] {
+            let json = format!(r#"{{"invert":{value}}}"#);
+            assert_eq!(error(invert(&json)), "Parameter 'invert' must be true or false");
+        }
+        let hidden = |json: &str| with(json, |it| it.flag_or_auto("hidden"));
+        assert_eq!(hidden("{}"), Ok(None));
+        assert_eq!(hidden(r#"{"hidden":"auto"}"#), Ok(None));
+        assert_eq!(hidden(r#"{"include_hidden":"true"}"#), Ok(Some(true)));
+        assert_eq!(
+            error(hidden(r#"{"hidden":3}"#)),
+            "Parameter 'hidden' must be true, false or auto"
+        );
+    }
+
+    #[test]
+    fn texts_may_be_one_or_many_and_words_are_those_of_the_table() {
+        let texts = |json: &str, name: &str| with(json, |it| it.texts(name)).unwrap();
+        assert_eq!(texts("{}", "path"), ["."]);
+        assert_eq!(texts(r#"{"path":"a"}"#, "path"), ["a"]);
+        assert_eq!(texts(r#"{"paths":["a"," ","b"]}"#, "path"), ["a", "b"]);
+        assert_eq!(texts(r#"{"pattern":[" ","",404]}"#, "pattern"), [" ", "404"]);
+        assert!(texts("{}", "include").is_empty());
+        let wrong = with(r#"{"path":[["a"]]}"#, |it| it.texts("path"));
+        assert_eq!(error(wrong), "Parameter 'path' must be a text or a list of texts");
+        let output =
+            |json: &str| with(json, |it| it.choice("output", &[("files_with_matches", "files")]));
+        assert_eq!(output("{}"), Ok(Some("content")));
+        assert_eq!(output(r#"{"output":"COUNT"}"#), Ok(Some("count")));
+        assert_eq!(output(r#"{"output_mode":"files_with_matches"}"#), Ok(Some("files")));
+        assert_eq!(
+            error(output(r#"{"output":"x"}"#)),
+            "Parameter 'output' must be one of content, only_matching, files, files_without, count, count_matches"
+        );
+        let multiline = |json: &str| with(json, |it| it.choice("multiline", &[]));
+        assert_eq!(multiline(r#"{"multiline":true}"#), Ok(Some("on")));
+        assert_eq!(multiline(r#"{"multiline":"off"}"#), Ok(Some("off")));
+        assert_eq!(multiline("{}"), Ok(Some("auto")));
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_the_nearest() {
+        let unknown = |json: &str| {
+            let arguments = Arguments::parse("search", json).unwrap();
+            error(Parameters::named("search", &arguments).map(|_| ()))
+        };
+        assert_eq!(
+            unknown(r#"{"patern":"x"}"#),
+            "Unknown parameter 'patern', did you mean 'pattern'?"
+        );
+        assert_eq!(unknown(r#"{"Limit":1}"#), "Unknown parameter 'Limit', did you mean 'limit'?");
+        assert_eq!(unknown(r#"{"something_else":1}"#), "Unknown parameter 'something_else'");
+        assert_eq!(unknown(&format!(r#"{{"{}":1}}"#, "x".repeat(500))).len(), 60 + 20);
+        // Tools of others ignore what they do not know.
+        let arguments = Arguments::parse("search_content", r#"{"nothing":1}"#).unwrap();
+        assert!(Parameters::named("search_content", &arguments).is_ok());
+    }
+
+    #[test]
+    fn counts_and_lines_are_checked_whole() {
+        let arguments = |json: &str| Arguments::parse("replace", json).unwrap();
+        let expected = arguments(r#"{"expect":{"files":"2","lines":null},"line_range":[3,"9"]}"#);
+        let it = Parameters::named("replace", &expected).unwrap();
+        assert_eq!(it.count("expect", "files"), Ok(Some(2)));
+        assert_eq!(it.count("expect", "lines"), Ok(None));
+        assert_eq!(it.lines("line_range"), Ok(Some((3, 9))));
+        for json in [r#"{"expect":{"file":2}}"#, r#"{"expect":2}"#, r#"{"expect":{"files":-1}}"#] {
+            let wrong = arguments(json);
+            let it = Parameters::named("replace", &wrong).unwrap();
+            assert_eq!(
+                error(it.count("expect", "files")),
+                "Parameter 'expect' must be an object with some of files, lines, replacements, all whole numbers"
+            );
+        }
+        for json in ["[1]", "[0,3]", "[5,3]", "[1,2,3]", "3", "[1,-2]"] {
+            let wrong = arguments(&format!(r#"{{"line_range":{json}}}"#));
+            let it = Parameters::named("replace", &wrong).unwrap();
+            assert_eq!(
+                error(it.lines("line_range")),
+                "Parameter 'line_range' must be the first and the last line, such as [10, 20]",
+                "{json}"
+            );
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What a replacement has done, as data for programs.
+
+use super::Done;
+use crate::replacing::{Applied, FileReport, Interrupted, Listed, Outcome, Stopped};
+use crate::searching::data::{named, notes};
+use quackd_search::replace::{FilePlan, SkippedFile};
+use serde_json::{Map, Value, json};
+
+/// Files that are listed; of more the number is told.
+const MAX_FILES: usize = 5_000;
+
+/// The result of a replacement, or of a dry run.
+pub(crate) fn of_replacement(done: &Done) -> Value {
+    let plan = &*done.plan;
+    let reports = done.applied.as_ref().map(|applied| applied.files.as_slice());
+    let report = |at: usize| reports.and_then(|reports| reports.get(at));
+    let files: Vec<Value> = plan
+        .files
+        .iter()
+        .enumerate()
+        .take(MAX_FILES)
+        .map(|(at, planned)| file(planned, report(at)))
+        .collect();
+    let written = done.written();
+    let mut data = json!({
+        "files": files,
+        "filesListed": files.len(),
+        "totals": {
+            "files": written.len(),
+            "lines": written.iter().map(|file| file.lines_changed).sum::<u64>(),
+            "replacements": written.iter().map(|file| file.replacements).sum::<u64>(),
+        },
+        "planned": {
+            "files": plan.files.len(),
+            "lines": plan.lines_changed,
+            "replacements": plan.replacements,
+        },
+        "skipped": plan.skipped.iter().map(skipped).collect::<Vec<_>>(),
+        "skippedCount": plan.skipped_count,
+        "dryRun": done.is_dry_run,
+        "planId": done.plan_id,
+        "undoId": undo_id(done.applied.as_ref()),
+        "filesSearched": plan.files_searched,
+        "timedOut": plan.timed_out,
+        "diffsCut": plan.diffs_cut,
+        "elapsedMs": u64::try_from(plan.elapsed.as_millis()).unwrap_or(u64::MAX),
+        "notes": notes(&plan.notes),
+    });
+    if let (Some(applied), Value::Object(members)) = (&done.applied, &mut data) {
+        members.extend(ending(applied));
+    }
+    data
+}
+
+/// The result of an undo.
+pub(crate) fn of_undo(undone: &str, applied: &Applied) -> Value {
+    let files: Vec<Value> = applied
+        .files
+        .iter()
+        .take(MAX_FILES)
+        .map(|report| {
+            let mut object = named(&report.path);
+            describe(&mut object, report, "restored");
+            object.into()
+        })
+        .collect();
+    let mut data = json!({
+        "undone": undone,
+        "undoId": undo_id(Some(applied)),
+        "files": files,
+        "restored": applied.n_written(),
+    });
+    if let Value::Object(members) = &mut data {
+        members.extend(ending(applied));
+    }
+    data
+}
+
+/// What can be undone, newest first.
+pub(crate) fn of_list(entries: &[Listed]) -> Value {
+    let entry = |it: &Listed| {
+        json!({"undoId": it.id.to_string(), "files": it.n_files, "undoes": it.undoes,
+               "undoneBy": it.undone_by, "backup": it.has_originals, "interrupted": !it.has_ended})
+    };
+    json!({"entries": entries.iter().map(entry).collect::<Vec<_>>()})
+}
+
+/// Takes the diffs out of a result: they are in the text.
+pub(crate) fn without_diffs(data: &mut Value) {
+    let files = data.get_mut("files").and_then(Value::as_array_mut);
+    for file in files.into_iter().flatten().filter_map(Value::as_object_mut) {
+        file.remove("diff");
+    }
+}
+
+fn undo_id(applied: Option<&Applied>) -> Option<String> {
+    applied?.undo_id.as_ref().map(ToString::to_string)
+}
+
+fn file(planned: &FilePlan, report: Option<&FileReport>) -> Value {
+    let mut object = named(&planned.path);
+    object.insert("linesChanged".to_owned(), planned.lines_changed.into());
+    object.insert("replacements".to_owned(), planned.replacements.into());
+    object.insert("eol".to_owned(), planned.eol.name().into());
+    object.insert("encoding".to_owned(), planned.encoding.name().into());
+    match report {
+        Some(report) => describe(&mut object, report, "written"),
+        None => {
+            object.insert("written".to_owned(), false.into());
+        }
+    }
+    if let Some(diff) = &planned.diff {
+        object.insert("diff".to_owned(), diff.as_str().into());
+    }
+    object.into()
+}
+
+fn describe(object: &mut Map<String, Value>, report: &FileReport, done: &str) {
+    match &report.outcome {
+        Outcome::Written { is_detached } => {
+            object.insert(done.to_owned(), true.into());
+            if *is_detached {
+                object.insert("detached".to_owned(), true.into());
+            }
+        }
+        Outcome::Left(left) => {
+            object.insert(done.to_owned(), false.into());
+            object.insert("reason".to_owned(), left.to_string().into());
+        }
+    }
+}
+
+/// What is told of the end only where there is something to tell.
+fn ending(applied: &Applied) -> Map<String, Value> {
+    let mut members = Map::new();
+    let stopped = match &applied.stopped {
+        Some(Stopped::Cancelled) => Some("cancelled".to_owned()),
+        Some(Stopped::Failed(why)) => Some(why.clone()),
+        None => None,
+    };
+    members.extend(stopped.map(|why| ("stopped".to_owned(), why.into())));
+    if !applied.interrupted.is_empty() {
+        let all: Vec<Value> = applied.interrupted.iter().map(interrupted).collect();
+        members.insert("interrupted".to_owned(), all.into());
+    }
+    if !applied.dropped.is_empty() {
+        let all: Vec<String> = applied.dropped.iter().map(ToString::to_string).collect();
+        members.insert("droppedUndoIds".to_owned(), all.into());
+    }
+    members
+}
+
+fn interrupted(it: &Interrupted) -> Value {
+    json!({"undoId": it.undo_id.to_string(), "newFiles": it.n_new, "oldFiles": it.n_old,
+           "tornFiles": it.n_torn, "otherFiles": it.n_other})
+}
+
+fn skipped(file: &SkippedFile) -> Value {
+    let mut object = named(&file.path);
+    object.insert("reason".to_owned(), file.reason.to_string().into());
+    object.into()
+}

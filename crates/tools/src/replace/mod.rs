@@ -1,0 +1,370 @@
+//! replace and undo: our own tools over the plans of `crates/search` and the journal of [`crate::replacing`].
+//!
+//! Owns: when a replacement may begin, how long it may take, and what is told of it. replace_content uses the same
+//! with other parameters and texts.
+
+pub(crate) mod data;
+pub(crate) mod text;
+pub(crate) mod undo;
+
+use crate::bounds::{Bounds, CancelOnDrop, Cutoff};
+use crate::parameters::{BadParameter, Parameters};
+use crate::replacing::{
+    Applied, ApplyError, Backup, Expect, Journal, Plans, Session, apply_blocking,
+};
+use crate::searching::{
+    BadStart, Budget, RootTree, SearchFailure, capitalised, pattern, scope, starts_blocking,
+};
+use crate::seen::SeenFiles;
+use crate::{Call, Confinement, Output, Toolbox, arguments::Arguments};
+use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_OUTPUT_BYTES};
+use quackd_sandbox::Root;
+use quackd_search::replace::{DiffMode, Plan, Replace, ReplaceError, plan};
+use quackd_search::{Pattern, Scope, SearchError, Stop};
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+
+/// How long after the deadline files are still written: what is begun should end, but the daemon ends a worker that
+/// does not answer.
+const WRITING_SLACK: Duration = Duration::from_secs(1);
+
+/// How long after that an answer is waited for.
+const ANSWER_SLACK: Duration = Duration::from_secs(2);
+
+/// Bytes that text and data may have together as JSON: a frame has more beside them.
+const MAX_ANSWER_BYTES: usize = MAX_LINE_BYTES - 1024 * 1024;
+
+pub(crate) async fn replace(
+    toolbox: &Toolbox,
+    call: &Call,
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &Bounds,
+) -> Output {
+    if let Some(refused) = refuse(toolbox, call, "replace") {
+        return refused;
+    }
+    let wanted = match Wanted::read(arguments, bounds) {
+        Ok(wanted) => wanted,
+        Err(error) => return Output::error(error),
+    };
+    let place = wanted.paths.first().map_or(".", String::as_str);
+    if let Some(refused) = toolbox.confinement.refuse_read_only(place) {
+        return refused;
+    }
+    let max_bytes = wanted.max_bytes;
+    let show = wanted.show;
+    let budget = wanted.budget;
+    match run(toolbox, root, bounds, wanted).await {
+        Ok(done) => bounded(done.output(show, max_bytes, budget, &toolbox.confinement)),
+        Err(refusal) => refusal.output("replace", bounds),
+    }
+}
+
+/// The answer where nothing may be changed at all, whatever the arguments are.
+pub(crate) fn refuse(toolbox: &Toolbox, call: &Call, tool: &str) -> Option<Output> {
+    if toolbox.safe_mode || call.safe_mode {
+        return Some(Output::error(format_args!("{tool} is disabled in safe mode")));
+    }
+    toolbox.confinement.refuse_unconfined(tool)
+}
+
+/// What a call asks.
+pub(crate) struct Wanted {
+    pub(crate) job: Job,
+    pub(crate) paths: Vec<String>,
+    pub(crate) is_dry_run: bool,
+    pub(crate) expect: Expect,
+    pub(crate) backup: Backup,
+    /// For looking; writing takes what is left.
+    pub(crate) budget: Budget,
+    pub(crate) show: DiffMode,
+    pub(crate) max_bytes: usize,
+}
+
+/// Where the plan comes from.
+pub(crate) enum Job {
+    /// It is made now.
+    New(Box<Replace>),
+    /// It was shown before.
+    Planned(String),
+}
+
+impl Wanted {
+    fn read(arguments: &Arguments, bounds: &Bounds) -> Result<Self, BadParameter> {
+        let parameters = Parameters::named("replace", arguments)?;
+        let is_dry_run = parameters.is_set("dry_run")?;
+        let show = match parameters.choice("diff", &[])? {
+            Some("none") => DiffMode::None,
+            Some("unified") => DiffMode::Unified,
+            Some(_) => DiffMode::Stat,
+            None if is_dry_run => DiffMode::Unified,
+            None => DiffMode::Stat,
+        };
+        let budget = planning(bounds, parameters.whole("timeout_ms")?);
+        let max_bytes = parameters.size("max_bytes")?.unwrap_or(MAX_OUTPUT_BYTES);
+        let mut expect = expect(&parameters)?;
+        let (job, paths) = match parameters.text("plan_id")? {
+            Some(_) if is_dry_run => {
+                let why = "Parameters 'plan_id' and 'dry_run' exclude each other";
+                return Err(BadParameter::Other(why.to_owned()));
+            }
+            Some(id) => {
+                // Exactly what was shown, or nothing.
+                expect.unchanged = true;
+                (Job::Planned(id.trim().to_owned()), Vec::new())
+            }
+            None => {
+                let (request, paths) = request(&parameters, show, max_bytes, budget)?;
+                (Job::New(Box::new(request)), paths)
+            }
+        };
+        let backup = match parameters.choice("backup", &[])? {
+            Some("none") => Backup::None,
+            _ => Backup::Journal,
+        };
+        Ok(Self { job, paths, is_dry_run, expect, backup, budget, show, max_bytes })
+    }
+}
+
+/// The time to look in: at most half of what there is, because writing is not cut short.
+pub(crate) fn planning(bounds: &Bounds, timeout_ms: Option<u64>) -> Budget {
+    let left = bounds.deadline.saturating_duration_since(Instant::now()) / 2;
+    let half = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    Budget::at_most(bounds, Some(timeout_ms.map_or(half, |asked| asked.min(half))))
+}
+
+pub(crate) fn expect(parameters: &Parameters<'_>) -> Result<Expect, BadParameter> {
+    Ok(Expect {
+        files: parameters.count("expect", "files")?,
+        lines: parameters.count("expect", "lines")?,
+        replacements: parameters.count("expect", "replacements")?,
+        unchanged: false,
+    })
+}
+
+fn request(
+    parameters: &Parameters<'_>,
+    diff: DiffMode,
+    max_bytes: usize,
+    budget: Budget,
+) -> Result<(Replace, Vec<String>), BadParameter> {
+    let pattern = pattern::pattern(parameters)?;
+    let replacement = parameters.any_text("replacement")?;
+    let replacement = replacement.ok_or(BadParameter::Missing("replacement"))?;
+    let (scope, paths) = scope::scope(parameters)?;
+    let request = Replace {
+        template: parameters.flag("template")?.unwrap_or(!pattern.literal),
+        scope,
+        line_range: parameters.lines("line_range")?,
+        max_files: parameters.size("max_files")?.unwrap_or_default(),
+        max_replacements: parameters.whole("max_replacements")?.unwrap_or_default(),
+        max_per_file: parameters.whole("max_per_file")?,
+        skip_binary: parameters.is_set("skip_binary")?,
+        diff,
+        max_diff_bytes: max_bytes,
+        raw_newlines: parameters.is_set("raw_newlines")?,
+        ..of_pattern(pattern, replacement, budget)
+    };
+    Ok((request, paths))
+}
+
+/// A request with a pattern, and everything else as usual.
+pub(crate) fn of_pattern(pattern: Pattern, replacement: String, budget: Budget) -> Replace {
+    let usual = Replace::new("", replacement, Stop::at(budget.deadline));
+    Replace { pattern, scope: Scope::default(), ..usual }
+}
+
+/// Why nothing was replaced.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error(transparent)]
+    Parameter(#[from] BadParameter),
+    #[error(transparent)]
+    Start(#[from] BadStart),
+    #[error("{}", told(.0))]
+    Request(#[from] ReplaceError),
+    #[error("{}", told_apply(.0))]
+    Apply(#[from] ApplyError),
+    #[error(
+        "There is no plan '{0}': a plan is kept for 15 minutes, and 16 of them; make a new dry run"
+    )]
+    NoPlan(String),
+    #[error("replace is not complete")]
+    CutOff(Cutoff),
+}
+
+impl Refused {
+    pub(crate) fn output(&self, tool: &str, bounds: &Bounds) -> Output {
+        match self {
+            Self::CutOff(cutoff) => Output::cut_off(tool, bounds, *cutoff),
+            Self::Request(ReplaceError::Search(SearchError::Cancelled)) => {
+                Output::cut_off(tool, bounds, Cutoff::Aborted)
+            }
+            other => Output::error(other),
+        }
+    }
+}
+
+fn told(error: &ReplaceError) -> String {
+    match error {
+        ReplaceError::Search(error) => SearchFailure::Request(error.clone()).to_string(),
+        other => capitalised(&other.to_string()),
+    }
+}
+
+fn told_apply(error: &ApplyError) -> String {
+    match error {
+        ApplyError::Changed { first, .. } => {
+            let named: Vec<String> =
+                first.iter().map(|path| format!("\n{}", path.display())).collect();
+            format!("{}{}", capitalised(&error.to_string()), named.concat())
+        }
+        ApplyError::Request(error) => told(error),
+        other => capitalised(&other.to_string()),
+    }
+}
+
+/// What there is to tell of a call.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) plan: Arc<Plan>,
+    /// `None` if it was a dry run, or could not be made whole.
+    pub(crate) applied: Option<Applied>,
+    /// By which a dry run can be made true.
+    pub(crate) plan_id: Option<String>,
+    pub(crate) is_dry_run: bool,
+}
+
+/// What the threads of a call need of the session.
+#[derive(Clone)]
+pub(crate) struct Hold {
+    root: Arc<Root>,
+    confinement: Arc<Confinement>,
+    seen: Arc<SeenFiles>,
+    journal: Arc<Journal>,
+    plans: Arc<Plans>,
+}
+
+impl Hold {
+    pub(crate) fn of(toolbox: &Toolbox, root: Arc<Root>) -> Self {
+        Self {
+            root,
+            confinement: Arc::clone(&toolbox.confinement),
+            seen: Arc::clone(&toolbox.seen),
+            journal: Arc::clone(&toolbox.journal),
+            plans: Arc::clone(&toolbox.plans),
+        }
+    }
+
+    pub(crate) fn session(&self) -> Session<'_> {
+        Session {
+            root: &self.root,
+            confinement: &self.confinement,
+            seen: &self.seen,
+            journal: &self.journal,
+        }
+    }
+}
+
+/// Plans, and applies the plan unless it is a dry run.
+///
+/// Looking can be given up at any moment. Writing ends by itself: a person's abort, or a deadline that is long over,
+/// stops it between two files, and what was written then is told and can be undone.
+pub(crate) async fn run(
+    toolbox: &Toolbox,
+    root: Arc<Root>,
+    bounds: &Bounds,
+    wanted: Wanted,
+) -> Result<Done, Refused> {
+    let hold = Hold::of(toolbox, root);
+    let Wanted { job, paths, is_dry_run, expect, backup, budget, .. } = wanted;
+    let planning = hold.clone();
+    let cancel = CancelOnDrop::default();
+    let stop = Stop { deadline: budget.deadline, cancelled: cancel.flag() };
+    let found = bounds
+        .run_blocking(move || plan_blocking(&planning, job, &paths, stop, is_dry_run))
+        .await
+        .map_err(Refused::CutOff)??;
+    drop(cancel);
+    let (plan, plan_id) = found;
+    if is_dry_run || plan.timed_out {
+        return Ok(Done { plan, applied: None, plan_id, is_dry_run });
+    }
+    let writing = Arc::clone(&plan);
+    let applied = write(bounds, move |cancelled| {
+        apply_blocking(hold.session(), &writing, &expect, backup, cancelled)
+    });
+    Ok(Done { applied: Some(applied.await?), plan, plan_id: None, is_dry_run })
+}
+
+fn plan_blocking(
+    hold: &Hold,
+    job: Job,
+    paths: &[String],
+    stop: Stop,
+    is_kept: bool,
+) -> Result<(Arc<Plan>, Option<String>), Refused> {
+    let mut request = match job {
+        Job::Planned(id) => {
+            let plan = hold.plans.get_blocking(&id).ok_or(Refused::NoPlan(id))?;
+            return Ok((plan, None));
+        }
+        Job::New(request) => request,
+    };
+    request.stop = stop;
+    request.scope.starts = starts_blocking(&hold.root, paths)?;
+    let mut plan = plan(&request, &RootTree(&hold.root))?;
+    // A kept plan must not have what belongs to this call.
+    plan.request.stop.cancelled = Arc::new(AtomicBool::new(false));
+    let is_kept = is_kept && plan.is_complete() && !plan.files.is_empty();
+    // Without an id the dry run is still worth showing.
+    let plan_id = if is_kept { hold.plans.keep_blocking(plan.clone()).ok() } else { None };
+    Ok((Arc::new(plan), plan_id))
+}
+
+/// Runs what writes files. It is asked to stop between files by an abort, and when the call is long overdue; it goes on
+/// if only this future is dropped.
+pub(crate) async fn write<T: Send + 'static, E: Send + 'static>(
+    bounds: &Bounds,
+    work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, E> + Send + 'static,
+) -> Result<T, Refused>
+where
+    Refused: From<E>,
+{
+    let (cancel, deadline): (CancellationToken, Instant) = (bounds.cancel.clone(), bounds.deadline);
+    let work = spawn_blocking(move || {
+        work(&move || cancel.is_cancelled() || deadline + WRITING_SLACK <= Instant::now())
+    });
+    let patience = tokio::time::Instant::from_std(deadline + WRITING_SLACK + ANSWER_SLACK);
+    match tokio::time::timeout_at(patience, work).await {
+        Ok(Ok(done)) => Ok(done?),
+        Ok(Err(_)) => Err(Refused::CutOff(Cutoff::Broken)),
+        Err(_) => Err(Refused::CutOff(Cutoff::TimedOut)),
+    }
+}
+
+/// The answer, small enough for a frame: first without diffs as data, then with less text.
+pub(crate) fn bounded(mut output: Output) -> Output {
+    let len = |output: &Output| {
+        let text = Value::from(output.text.as_str()).to_string().len();
+        text + output.data.as_ref().map_or(0, |data| data.to_string().len())
+    };
+    if len(&output) <= MAX_ANSWER_BYTES {
+        return output;
+    }
+    if let Some(data) = &mut output.data {
+        data::without_diffs(data);
+    }
+    if MAX_ANSWER_BYTES < len(&output) {
+        output.text = crate::truncate::head(output.text.as_bytes(), MAX_OUTPUT_BYTES).text;
+        output.text.push('\n');
+        output.text.push_str(crate::truncate::TRUNCATED);
+        output.report.truncated = true;
+    }
+    output
+}

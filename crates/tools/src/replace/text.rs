@@ -1,0 +1,248 @@
+//! What a replacement has done, as text for a model.
+
+use super::{Done, data};
+use crate::bounds::seconds;
+use crate::replacing::{Applied, FileReport, Interrupted, Left, Outcome, Stopped};
+use crate::searching::Budget;
+use crate::searching::text::{shown, timed_out, unreadable};
+use crate::{Confinement, Output};
+use quackd_protocol::denial::{Denial, DenialKind};
+use quackd_protocol::worker::MAX_LISTED;
+use quackd_search::replace::{DiffMode, FilePlan, SkipReason, SkippedFile};
+
+/// Files that are named of those that were left out or not changed.
+const MAX_NAMED: usize = 5;
+
+impl Done {
+    /// The answer of `replace`.
+    pub(crate) fn output(
+        &self,
+        show: DiffMode,
+        max_bytes: usize,
+        budget: Budget,
+        confinement: &Confinement,
+    ) -> Output {
+        let mut lines = Lines { text: String::new(), max_bytes, n_left_out: 0 };
+        let written = self.written();
+        let is_late = !self.is_dry_run && self.applied.is_none();
+        let is_unwritten =
+            written.is_empty() && self.applied.is_some() && !self.plan.files.is_empty();
+        if is_late {
+            let limit = seconds(budget.limit);
+            lines.push(&format!("Error: replace timed out after {limit}; nothing was changed"));
+        } else if is_unwritten {
+            lines.push("Error: None of the planned files could be changed");
+        } else {
+            lines.push(&self.headline(&written));
+            lines.files(&written, show);
+        }
+        let notes = self.notes(budget);
+        let is_cut = lines.n_left_out != 0;
+        let mut text = lines.ended();
+        let denials = self.denials(confinement);
+        for line in
+            notes.into_iter().chain(denials.first().map(|it| it.explain(&confinement.policy)))
+        {
+            text.push('\n');
+            text.push_str(&line);
+        }
+        let mut output = Output::success(text);
+        output.report.is_error = is_late || is_unwritten;
+        output.report.timed_out = self.plan.timed_out;
+        output.report.truncated = is_cut || (self.plan.diffs_cut && show == DiffMode::Unified);
+        output.report.denials = denials;
+        output.data = Some(data::of_replacement(self));
+        output
+    }
+
+    /// The planned files that have their new content or, in a dry run, would have.
+    pub(crate) fn written(&self) -> Vec<&FilePlan> {
+        let Some(applied) = &self.applied else { return self.plan.files.iter().collect() };
+        let is_written = |report: &FileReport| matches!(report.outcome, Outcome::Written { .. });
+        // The reports are in the order of the plan.
+        let both = self.plan.files.iter().zip(&applied.files);
+        both.filter(|(_, report)| is_written(report)).map(|(file, _)| file).collect()
+    }
+
+    fn headline(&self, written: &[&FilePlan]) -> String {
+        if self.plan.files.is_empty() {
+            return "No matches to replace".to_owned();
+        }
+        let verb = if self.applied.is_some() { "Replaced" } else { "Would replace" };
+        let replacements: u64 = written.iter().map(|file| file.replacements).sum();
+        let lines: u64 = written.iter().map(|file| file.lines_changed).sum();
+        format!(
+            "{verb} {} in {} of {}",
+            counted(replacements, "match", "matches"),
+            counted(lines, "line", "lines"),
+            counted(written.len() as u64, "file", "files"),
+        )
+    }
+
+    /// What a reader must know beside the numbers.
+    fn notes(&self, budget: Budget) -> Vec<String> {
+        let plan = &*self.plan;
+        let mut lines: Vec<String> =
+            plan.notes.iter().map(|note| format!("[Note: {note}]")).collect();
+        if let Some(applied) = &self.applied {
+            lines.extend(left(&applied.files, "Not changed"));
+            lines.extend(closing(applied));
+        }
+        lines.extend(skipped(&plan.skipped, plan.skipped_count));
+        lines.extend(unreadable(plan.counts.unreadable));
+        if plan.diffs_cut {
+            lines.push("[Diffs are cut; ask for fewer files or for diff \"stat\"]".to_owned());
+        }
+        if plan.timed_out && self.is_dry_run {
+            lines.push(timed_out(budget.limit));
+        }
+        if let Some(id) = &self.plan_id {
+            lines.push(format!(
+                "[Nothing was changed; to make exactly these changes: replace with plan_id {id}]"
+            ));
+        } else if self.is_dry_run {
+            lines.push("[Nothing was changed]".to_owned());
+        }
+        if let Some(id) = self.applied.as_ref().and_then(|applied| applied.undo_id.as_ref()) {
+            lines.push(format!("[To take it back: undo with undo_id {id}]"));
+        }
+        lines
+    }
+
+    pub(crate) fn denials(&self, confinement: &Confinement) -> Vec<Denial> {
+        self.applied.as_ref().map_or_else(Vec::new, |applied| denials(&applied.files, confinement))
+    }
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// What was refused and why the policy did so.
+pub(crate) fn denials(files: &[FileReport], confinement: &Confinement) -> Vec<Denial> {
+    let of = |report: &FileReport| match &report.outcome {
+        Outcome::Left(Left::Protected(_)) => {
+            Some(Denial::new(DenialKind::Protected, Some(&shown(&report.path)), false))
+        }
+        Outcome::Left(Left::Failed { denial, .. }) if confinement.is_enforced() => denial.clone(),
+        _ => None,
+    };
+    files.iter().filter_map(of).take(MAX_LISTED).collect()
+}
+
+/// The files that were not changed, the first few by name.
+pub(crate) fn left(files: &[FileReport], what: &str) -> Vec<String> {
+    let reason = |report: &FileReport| match &report.outcome {
+        Outcome::Left(left) => Some((shown(&report.path), left.to_string())),
+        Outcome::Written { .. } => None,
+    };
+    let (named, n_more) = named(files.iter().filter_map(reason));
+    let mut lines: Vec<String> =
+        named.iter().map(|(path, why)| format!("[{what}: {path} ({why})]")).collect();
+    if n_more != 0 {
+        lines.push(format!("[{what}: {n_more} more]"));
+    }
+    let is_detached =
+        |report: &&FileReport| matches!(report.outcome, Outcome::Written { is_detached: true });
+    lines.extend(files.iter().find(is_detached).map(|report| {
+        format!("[Note: {} had other names, which keep the old content]", shown(&report.path))
+    }));
+    lines
+}
+
+/// The files that were not looked into: those that can matter by name, binary ones by number.
+fn skipped(files: &[SkippedFile], n_skipped: u64) -> Vec<String> {
+    let others = files.iter().filter(|file| file.reason != SkipReason::Binary);
+    let (named, n_more) = named(others.map(|file| (shown(&file.path), file.reason.to_string())));
+    let mut lines: Vec<String> =
+        named.iter().map(|(path, why)| format!("[Skipped: {path} ({why})]")).collect();
+    if n_more != 0 {
+        lines.push(format!("[Skipped: {n_more} more]"));
+    }
+    // What is not listed is binary, but for what exceeds a long list.
+    let n_binary = n_skipped.saturating_sub((named.len() + n_more) as u64);
+    if n_binary != 0 {
+        lines.push(format!("[Skipped: {}]", counted(n_binary, "binary file", "binary files")));
+    }
+    lines
+}
+
+/// Why it stopped, and what was found of earlier deaths.
+pub(crate) fn closing(applied: &Applied) -> Vec<String> {
+    let mut lines = Vec::new();
+    match &applied.stopped {
+        Some(Stopped::Cancelled) => {
+            lines.push("[Stopped before the end; what was changed is whole]".to_owned());
+        }
+        Some(Stopped::Failed(why)) => {
+            lines.push(format!("[Stopped before the end: {why}; what was changed is whole]"));
+        }
+        None => (),
+    }
+    lines.extend(applied.interrupted.iter().map(interrupted));
+    lines
+}
+
+/// What a death has interrupted.
+pub(crate) fn interrupted(it: &Interrupted) -> String {
+    let n_files = it.n_new + it.n_torn;
+    format!(
+        "[Note: an earlier replacement was interrupted after {}; undo with undo_id {} takes it back]",
+        counted(n_files as u64, "file", "files"),
+        it.undo_id
+    )
+}
+
+/// The first few, and how many there are besides.
+fn named<T>(all: impl Iterator<Item = T>) -> (Vec<T>, usize) {
+    let mut all = all.fuse();
+    let named: Vec<T> = all.by_ref().take(MAX_NAMED).collect();
+    (named, all.count())
+}
+
+/// Text that is cut between lines.
+struct Lines {
+    text: String,
+    max_bytes: usize,
+    n_left_out: usize,
+}
+
+impl Lines {
+    fn push(&mut self, line: &str) {
+        if self.n_left_out != 0 || self.max_bytes < self.text.len() + line.len() + 1 {
+            self.n_left_out += 1;
+        } else {
+            self.text.push_str(line);
+            self.text.push('\n');
+        }
+    }
+
+    fn files(&mut self, files: &[&FilePlan], show: DiffMode) {
+        if show == DiffMode::None {
+            return;
+        }
+        for file in files {
+            self.push(&format!(
+                "{}: {} in {}",
+                shown(&file.path),
+                counted(file.replacements, "match", "matches"),
+                counted(file.lines_changed, "line", "lines"),
+            ));
+        }
+        for diff in files.iter().filter_map(|file| file.diff.as_deref()) {
+            for line in diff.lines() {
+                self.push(line);
+            }
+        }
+    }
+
+    fn ended(mut self) -> String {
+        if self.n_left_out != 0 {
+            let n_lines = counted(self.n_left_out as u64, "line", "lines");
+            self.text.push_str(&format!("[... {n_lines} not shown]\n"));
+        }
+        self.text.pop();
+        self.text
+    }
+}

@@ -1,0 +1,295 @@
+//! ripgrep_search: the name, parameters and result of Radbot and RA.Aid, without running a program.
+//!
+//! The result is an object, which the text holds as compact JSON: what ripgrep would print on a terminal, and how it
+//! would end. Of a long output the end is kept, as there.
+
+use crate::Output;
+use crate::arguments::Arguments;
+use crate::bounds::Bounds;
+use crate::parameters::{BadParameter, Parameters};
+use crate::searching::scope::file_type;
+use crate::searching::text::{Closing, Style, lines, shown};
+use crate::searching::{BadStart, Budget, Refusal, RootTree, run, starts_blocking};
+use crate::truncate;
+use quackd_protocol::limits::MAX_OUTPUT_BYTES;
+use quackd_sandbox::Root;
+use quackd_search::{
+    Case, FileHits, Hidden, Pattern, RowKind, Scope, Search, SearchError, SearchOutcome, Stop,
+};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Directories that are not entered unless the search begins there.
+const EXCLUDED_DIRS: [&str; 14] = [
+    ".git",
+    "node_modules",
+    "vendor",
+    ".venv",
+    "__pycache__",
+    ".cache",
+    "dist",
+    "build",
+    "env",
+    ".env",
+    "venv",
+    ".idea",
+    ".vscode",
+    ".ra-aid",
+];
+
+/// Lines of output that are kept, the last ones.
+const MAX_LINES: usize = 5_000;
+
+/// Bytes of rows that are looked at together.
+const PAGE_BYTES: usize = 1024 * 1024;
+
+/// What ripgrep ends with.
+const FOUND: i32 = 0;
+const NOTHING: i32 = 1;
+const FAILED: i32 = 2;
+
+pub(crate) async fn ripgrep_search(
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &Bounds,
+) -> Output {
+    let wanted = match Wanted::read(arguments, bounds) {
+        Ok(wanted) => wanted,
+        Err(error) => return failed(&RipgrepError::Parameter(error)),
+    };
+    let limit = bounds.limit;
+    let found = run("ripgrep_search", root, bounds, Budget::of(bounds), move |root, stop| {
+        wanted.answer_blocking(root, stop, limit)
+    });
+    match found.await {
+        Ok(output) => output,
+        Err(Refusal::Because(error)) => failed(&error),
+        Err(refusal) => {
+            let cut_off = refusal.output(bounds);
+            let told = told(&cut_off.text, FAILED, 0, &[]);
+            Output { text: told.text, data: told.data, ..cut_off }
+        }
+    }
+}
+
+/// Why nothing was searched, as ripgrep tells it where it does.
+#[derive(Debug, thiserror::Error)]
+enum RipgrepError {
+    #[error("Error: {0}")]
+    Parameter(#[from] BadParameter),
+    #[error("Error: Path escapes workspace root")]
+    Escapes,
+    #[error("rg: {0}: No such file or directory (os error 2)")]
+    NotFound(String),
+    #[error("rg: {path}: {reason}")]
+    Unusable { path: String, reason: String },
+    #[error("{0}")]
+    BadPattern(String),
+    #[error("unrecognized file type: {0}{near}", near = .1.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default())]
+    UnknownType(String, Option<String>),
+    #[error("{0}")]
+    Refused(SearchError),
+}
+
+impl From<BadStart> for RipgrepError {
+    fn from(error: BadStart) -> Self {
+        match error {
+            BadStart::Escapes => Self::Escapes,
+            BadStart::NotFound(path) => Self::NotFound(path),
+            BadStart::Unusable { path, reason } => Self::Unusable { path, reason },
+        }
+    }
+}
+
+impl From<SearchError> for RipgrepError {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::BadPattern { full, .. } => Self::BadPattern(full),
+            SearchError::UnknownType { name, nearest } => Self::UnknownType(name, nearest),
+            SearchError::StartNotFound(path) => Self::NotFound(shown(&path)),
+            other => Self::Refused(other),
+        }
+    }
+}
+
+/// What a call asks.
+struct Wanted {
+    request: Search,
+    paths: Vec<String>,
+}
+
+impl Wanted {
+    fn read(arguments: &Arguments, bounds: &Bounds) -> Result<Self, BadParameter> {
+        let parameters = Parameters::named("ripgrep_search", arguments)?;
+        let pattern = parameters.any_text("pattern")?.filter(|pattern| !pattern.is_empty());
+        let pattern = pattern.ok_or(BadParameter::Missing("pattern"))?;
+        let mut exclude_dirs: Vec<String> = EXCLUDED_DIRS.map(str::to_owned).into();
+        exclude_dirs.extend(parameters.texts("exclude_dirs")?);
+        let file_type = parameters.text("file_type")?.map(|name| file_type(&name).to_owned());
+        let paths = match parameters.texts("include_paths")? {
+            none if none.is_empty() => vec![".".to_owned()],
+            paths => paths,
+        };
+        let case = match parameters.flag("case_sensitive")? {
+            Some(false) => Case::Insensitive,
+            _ => Case::Sensitive,
+        };
+        let literal = parameters.is_set("fixed_string")?;
+        let scope = Scope {
+            exclude_dirs,
+            types: file_type.into_iter().collect(),
+            hidden: match parameters.flag("include_hidden")? {
+                Some(true) => Hidden::Show,
+                Some(false) => Hidden::Leave,
+                None => Hidden::Auto,
+            },
+            follow: parameters.is_set("follow_links")?,
+            ..Scope::default()
+        };
+        let request = Search {
+            scope,
+            before: parameters.size("before_context_lines")?.unwrap_or_default(),
+            after: parameters.size("after_context_lines")?.unwrap_or_default(),
+            max_bytes: PAGE_BYTES,
+            explain_empty: true,
+            ..Search::new(
+                Pattern { literal, case, ..Pattern::new(pattern) },
+                Stop::at(bounds.deadline),
+            )
+        };
+        Ok(Self { request, paths })
+    }
+
+    /// Pages to the end: the last lines are those that are shown.
+    fn answer_blocking(
+        mut self,
+        root: &Root,
+        stop: Stop,
+        limit: Duration,
+    ) -> Result<Output, RipgrepError> {
+        self.request.scope.starts = starts_blocking(root, &self.paths)?;
+        self.request.stop = stop;
+        let has_context = self.request.before != 0 || self.request.after != 0;
+        let mut output = Tail::new(has_context);
+        let mut n_rows = 0;
+        loop {
+            let outcome = quackd_search::search(&self.request, &RootTree(root))?;
+            n_rows += outcome.shown;
+            output.push(&outcome.files);
+            let more = outcome.cursor.clone().filter(|_| outcome.truncated && !outcome.timed_out);
+            let Some(cursor) = more else {
+                return Ok(answer(output, n_rows, &outcome, limit));
+            };
+            self.request.cursor = Some(cursor);
+            self.request.explain_empty = false;
+        }
+    }
+}
+
+/// The last lines of an output that is made a page at a time.
+struct Tail {
+    lines: VecDeque<String>,
+    n_left_out: u64,
+    n_bytes: usize,
+    has_context: bool,
+    /// The last line that was told, so that a page which begins in the middle of a file goes on there.
+    last: Option<(PathBuf, u64)>,
+}
+
+impl Tail {
+    fn new(has_context: bool) -> Self {
+        Self { lines: VecDeque::new(), n_left_out: 0, n_bytes: 0, has_context, last: None }
+    }
+
+    fn push(&mut self, files: &[FileHits]) {
+        let style = Style { gaps: false, carriage_returns: false };
+        for file in files {
+            let known = self.last.take().filter(|(path, _)| **path == *file.path);
+            let mut last_line = known.as_ref().map(|(_, line)| *line);
+            if known.is_none() {
+                self.line(shown(&file.path));
+            }
+            for row in &file.rows {
+                if last_line.is_some_and(|last| row.line <= last) {
+                    continue;
+                }
+                if self.has_context && row.after_gap {
+                    self.line("--".to_owned());
+                }
+                let mark = if row.kind == RowKind::Match { ':' } else { '-' };
+                for (number, line) in (row.line..).zip(lines(row, style)) {
+                    self.line(format!("{number}{mark}{line}"));
+                }
+                last_line = Some(row.end_line);
+            }
+            self.last = last_line.map(|line| (Path::new(&*file.path).to_path_buf(), line));
+        }
+    }
+
+    /// Adds a line and forgets as many of the first ones as must be.
+    fn line(&mut self, line: String) {
+        self.n_bytes += line.len() + 1;
+        self.lines.push_back(line);
+        while MAX_LINES < self.lines.len()
+            || (MAX_OUTPUT_BYTES < self.n_bytes && 1 < self.lines.len())
+        {
+            let Some(first) = self.lines.pop_front() else { return };
+            self.n_bytes -= first.len() + 1;
+            self.n_left_out += 1;
+        }
+    }
+
+    /// The whole text. A single line that is too long for it is cut at its beginning.
+    fn text(self) -> String {
+        let text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
+        let text = truncate::tail(text.as_bytes(), MAX_OUTPUT_BYTES).text;
+        match self.n_left_out {
+            0 => text,
+            n_lines => format!("[{n_lines} lines of output truncated]\n{text}"),
+        }
+    }
+}
+
+fn answer(tail: Tail, n_rows: u64, outcome: &SearchOutcome, limit: Duration) -> Output {
+    let is_cut = tail.n_left_out != 0;
+    // Without what our own tool would be asked instead.
+    let mut notes: Vec<String> =
+        outcome.notes.iter().map(|note| format!("[Note: {note}]")).collect();
+    let closing = Closing { truncated: false, notes: &[], ..Closing::of_search(outcome) };
+    notes.extend(closing.lines(limit));
+    let code = if n_rows == 0 { NOTHING } else { FOUND };
+    let mut output = told(&tail.text(), code, n_rows, &notes);
+    output.report.truncated = is_cut || outcome.truncated;
+    output.report.timed_out = outcome.timed_out;
+    output
+}
+
+fn failed(error: &RipgrepError) -> Output {
+    told(&error.to_string(), FAILED, 0, &[])
+}
+
+/// The three members that callers know, and two that say more. The text has them in this order.
+#[derive(Debug, Serialize)]
+struct Found<'a> {
+    output: &'a str,
+    return_code: i32,
+    success: bool,
+    matches: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// The answer of a search that ended with `return_code`.
+fn told(output: &str, return_code: i32, matches: u64, notes: &[String]) -> Output {
+    let note = (!notes.is_empty()).then(|| notes.join("\n"));
+    let found = Found { output, return_code, success: return_code == FOUND, matches, note };
+    // Texts and numbers always have a JSON form.
+    let text = serde_json::to_string(&found).unwrap_or_default();
+    let mut answer = Output::success(text);
+    answer.report.is_error = return_code == FAILED;
+    answer.data = serde_json::to_value(&found).ok();
+    answer
+}

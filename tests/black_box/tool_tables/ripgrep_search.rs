@@ -1,0 +1,182 @@
+//! ripgrep_search: an object of three members as compact JSON, with what ripgrep prints on a terminal.
+
+use super::{Bench, Put, check};
+use serde_json::{Value, json};
+
+const TREE: [Put; 13] = [
+    Put::File("a.py", b"one\nneedle 1\nthree\nfour\nfive\nneedle 2\n"),
+    Put::File("src/b.rs", b"fn needle() {}\r\n"),
+    Put::File("src/c.scss", b"needle: Needle\n"),
+    Put::File("src/build/d.h", b"needle\n"),
+    Put::File("src/env", b"a file and no directory: needle\n"),
+    Put::File(".hidden", b"needle\n"),
+    Put::File(".ignore", b"*.log\n"),
+    Put::File("x.log", b"needle\n"),
+    Put::File("vendor/v", b"needle\n"),
+    Put::File("skipped/s", b"needle\n"),
+    Put::File(".git/config", b"needle\n"),
+    Put::Link("out", "{base}/outside"),
+    Put::Fifo("fifo"),
+];
+
+/// The text of an answer without a note.
+fn found(output: &str, matches: u64) -> String {
+    let output = Value::from(output);
+    format!(r#"{{"output":{output},"return_code":0,"success":true,"matches":{matches}}}"#)
+}
+
+fn failed(output: &str) -> String {
+    let output = Value::from(output);
+    format!(r#"{{"output":{output},"return_code":2,"success":false,"matches":0}}"#)
+}
+
+#[test]
+fn ripgrep_search_keeps_its_result() {
+    let a = "a.py\n2:needle 1\n6:needle 2\n";
+    let rows = [
+        (
+            r#"{"pattern":"needle"}"#,
+            found(
+                "a.py\n2:needle 1\n6:needle 2\nskipped/s\n1:needle\nsrc/b.rs\n1:fn needle() {}\nsrc/c.scss\n1:needle: Needle\nsrc/env\n1:a file and no directory: needle\n",
+                6,
+            ),
+        ),
+        ("\"needle 1\"", found("a.py\n2:needle 1\n", 1)),
+        // Context, with a line between what does not belong together.
+        (
+            r#"{"pattern":"needle","include_paths":["a.py"],"before_context_lines":1,"after_context_lines":"1"}"#,
+            found("a.py\n1-one\n2:needle 1\n3-three\n--\n5-five\n6:needle 2\n", 2),
+        ),
+        // Every name of a file type that is in use, also those that ripgrep does not know.
+        (r#"{"pattern":"needle","file_type":"py"}"#, found(a, 2)),
+        (r#"{"pattern":"needle","file_type":"python"}"#, found(a, 2)),
+        (r#"{"pattern":"needle","file_type":"rs"}"#, found("src/b.rs\n1:fn needle() {}\n", 1)),
+        (r#"{"pattern":"needle","file_type":"scss"}"#, found("src/c.scss\n1:needle: Needle\n", 1)),
+        (
+            r#"{"pattern":"needle","file_type":"c-header","include_paths":["src/build"]}"#,
+            found("src/build/d.h\n1:needle\n", 1),
+        ),
+        (
+            r#"{"pattern":"needle","file_type":"hpp","include_paths":["src/build"]}"#,
+            found("src/build/d.h\n1:needle\n", 1),
+        ),
+        (r#"{"pattern":"NEEDLE 1","case_sensitive":false}"#, found("a.py\n2:needle 1\n", 1)),
+        (r#"{"pattern":"needle()","fixed_string":true}"#, found("src/b.rs\n1:fn needle() {}\n", 1)),
+        (
+            r#"{"pattern":"needle","exclude_dirs":["skipped","src"]}"#,
+            found("a.py\n2:needle 1\n6:needle 2\n", 2),
+        ),
+        (r#"{"pattern":"needle","include_paths":["vendor"]}"#, found("vendor/v\n1:needle\n", 1)),
+        (r#"{"pattern":"needle","include_paths":[".hidden"]}"#, found(".hidden\n1:needle\n", 1)),
+        // Null is nothing, and unknown names are ignored.
+        (
+            r#"{"pattern":"needle 1","file_type":null,"exclude_dirs":null,"include_paths":null,"before_context_lines":null,"x":1}"#,
+            found("a.py\n2:needle 1\n", 1),
+        ),
+    ];
+    all_answer(&rows);
+}
+
+#[test]
+fn ripgrep_search_refuses_what_is_no_pattern_no_type_and_no_place() {
+    let rows = [
+        (
+            r#"{"pattern":"a("}"#,
+            failed("regex parse error:\n    a(\n     ^\nerror: unclosed group"),
+        ),
+        (
+            r#"{"pattern":"a","file_type":"nosuchtype"}"#,
+            failed("unrecognized file type: nosuchtype"),
+        ),
+        (
+            r#"{"pattern":"a","include_paths":["none"]}"#,
+            failed("rg: none: No such file or directory (os error 2)"),
+        ),
+        (
+            r#"{"pattern":"a","include_paths":["../ws2"]}"#,
+            failed("Error: Path escapes workspace root"),
+        ),
+        (
+            r#"{"pattern":"a","include_paths":["out"]}"#,
+            failed("Error: Path escapes workspace root"),
+        ),
+        (
+            r#"{"pattern":"a","include_paths":["fifo"]}"#,
+            failed("rg: fifo: not a regular file (fifo)"),
+        ),
+        ("{}", failed("Error: Missing required parameter 'pattern'")),
+        (
+            r#"{"pattern":"a","before_context_lines":-1}"#,
+            failed("Error: Parameter 'before_context_lines' must be a whole number"),
+        ),
+        (
+            r#"{"pattern":"a","case_sensitive":"perhaps"}"#,
+            failed("Error: Parameter 'case_sensitive' must be true or false"),
+        ),
+        // A pattern that begins with a dash is no option.
+        (
+            r#"{"pattern":"--pre=id","include_paths":["a.py"]}"#,
+            r#"{"output":"","return_code":1,"success":false,"matches":0}"#.to_owned(),
+        ),
+    ];
+    all_answer(&rows);
+}
+
+/// Calls with each of the arguments and compares the whole text.
+fn all_answer(rows: &[(&str, String)]) {
+    let rows: Vec<(&str, &str)> =
+        rows.iter().map(|(arguments, text)| (*arguments, text.as_str())).collect();
+    check(&TREE, "ripgrep_search", &rows);
+}
+
+#[test]
+fn nothing_is_no_success_and_says_why() {
+    let bench = Bench::new();
+    let place = bench.place(&TREE);
+    let data = bench.quack_tool(&place, "ripgrep_search", "\"absent\"", false).unwrap();
+    let result = &data["data"];
+    assert_eq!((&result["output"], &result["return_code"]), (&json!(""), &json!(1)));
+    assert_eq!((&result["success"], &result["matches"]), (&json!(false), &json!(0)));
+    assert!(result["note"].as_str().unwrap().contains("ignored and"), "{result}");
+    assert_eq!(data["isError"], false);
+    let text: Value = serde_json::from_str(data["text"].as_str().unwrap()).unwrap();
+    assert_eq!(&text, result);
+}
+
+/// Of a long output the last 5,000 lines are kept, and the number of the others is told.
+#[test]
+fn of_a_long_output_the_end_is_kept() {
+    let bench = Bench::new();
+    let place = bench.place(&[]);
+    let output = |n_lines: usize| {
+        let lines: String = (1..=n_lines).map(|_| "needle\n").collect();
+        std::fs::write(place.base.join("ws/f"), lines).unwrap();
+        let data = bench.quack_tool(&place, "ripgrep_search", "\"needle\"", false).unwrap();
+        assert_eq!(data["data"]["matches"], n_lines);
+        assert_eq!(data["truncated"], 4_999 < n_lines);
+        data["data"]["output"].as_str().unwrap().to_owned()
+    };
+    let rows =
+        |from: usize, to: usize| (from..=to).map(|n| format!("{n}:needle\n")).collect::<String>();
+    assert_eq!(output(4_999), format!("f\n{}", rows(1, 4_999)));
+    assert_eq!(output(5_000), format!("[1 lines of output truncated]\n{}", rows(1, 5_000)));
+    // More than one page of rows.
+    assert_eq!(
+        output(25_000),
+        format!("[20001 lines of output truncated]\n{}", rows(20_001, 25_000))
+    );
+}
+
+/// The limit of bytes falls into a character, before it and behind it.
+#[test]
+fn a_single_long_line_keeps_its_end() {
+    let bench = Bench::new();
+    let place = bench.place(&[]);
+    for n in [102_396, 102_397, 102_398, 102_399, 102_400] {
+        let line = format!("é{}", "x".repeat(n - 2));
+        std::fs::write(place.base.join("ws/f"), &line).unwrap();
+        let data = bench.quack_tool(&place, "ripgrep_search", "\"x$\"", false).unwrap();
+        let output = data["data"]["output"].as_str().unwrap();
+        assert!(output.len() <= 102_400 + 40 && output.ends_with("xxx\n"), "{n}");
+    }
+}
