@@ -14,6 +14,7 @@ pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod new;
 pub(crate) mod ps;
+pub(crate) mod remote;
 pub(crate) mod sandbox;
 pub(crate) mod sessions;
 pub(crate) mod state;
