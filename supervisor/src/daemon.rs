@@ -6,6 +6,7 @@
 //! metadata, unlink our socket, remove the pid file. A second signal skips the waiting.
 
 use crate::boot;
+use crate::clients::Clients;
 use crate::environment;
 use crate::errors::chain;
 use crate::events::Events;
@@ -14,12 +15,16 @@ use crate::listener::accept_clients;
 use crate::log;
 use crate::login::{Captured, Login, LoginParts, load_cached_blocking};
 use crate::metrics::Metrics;
+use crate::pi::Pis;
 use crate::places::Places;
 use crate::registry::{Drain, Registry, Saving};
+use crate::remote::{self, RemoteControl};
 use crate::repositories;
 use crate::services::{ConfigFile, Services, now_text};
 use crate::spawner::{self, Children, Spawner};
 use crate::spills::Spills;
+use crate::stop::StopSignals;
+use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_config::{Config, ConfigError, Origin};
 use quackd_egress::{Egress, EgressConfig, EgressError, Key};
@@ -37,7 +42,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc};
 
 /// Threads for what touches a file system: directory look-ups, which a dead mount can hold for ever, and
@@ -132,9 +136,12 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     };
     let (config, config_file) = read_config(&home)?;
     log::abort_on_panic(home.log_file());
-    let logging = log::start(&home.log_file(), &config.log.level.value, options.verbose);
+    let (files, found) = remote::load_blocking(&home);
+    let is_verbose = options.verbose || found.config.log_to_stderr;
+    let logging = log::start(&home.log_file(), &config.log.level.value, is_verbose);
     tracing::info!(pid = std::process::id(), version = quackd_protocol::VERSION, "daemon boot");
-    let result = run_locked(options, home, (config, config_file), &lock);
+    let remote = RemoteControl::new(files, found);
+    let result = run_locked(options, home, (config, config_file), remote, &lock);
     match &result {
         Ok(_) => tracing::info!("shutdown complete"),
         Err(error) => tracing::error!(error = %chain(error), "daemon failed to start"),
@@ -161,6 +168,7 @@ fn run_locked(
     options: DaemonOptions,
     home: Home,
     (config, config_file): (Config, ConfigFile),
+    remote: RemoteControl,
     _lock: &InstanceLock,
 ) -> Result<Ended, StartError> {
     boot::retire_run_dir(&home)?;
@@ -192,6 +200,7 @@ fn run_locked(
         config,
         config_file,
         egress,
+        remote,
         health,
         metrics: Arc::clone(&metrics),
         spawner,
@@ -349,6 +358,7 @@ struct Parts {
     no_cgroups: Option<String>,
     login: Option<Captured>,
     egress: Egress,
+    remote: RemoteControl,
     health: Health,
     metrics: Arc<Metrics>,
     spawner: Spawner,
@@ -388,6 +398,7 @@ async fn serve_until_stopped(parts: Parts, loaded: Snapshot, saving: Saving) -> 
     tracing::info!(socket = %services.socket.display(), "daemon started");
     ready.send(Ok(file)).ok();
     repositories::clean_soon(&services);
+    remote::start(&services, &registry);
 
     asked.any().await;
     tracing::info!("shutting down");
@@ -406,6 +417,7 @@ async fn serve_until_stopped(parts: Parts, loaded: Snapshot, saving: Saving) -> 
         }
     }
     listening.abort();
+    services.remote.close().await;
     services.spawner.stop();
     services.socket_file.take()
 }
@@ -415,12 +427,15 @@ fn services(parts: Parts, stop: mpsc::Sender<()>) -> Rc<Services> {
     let login = Login::start(LoginParts {
         login_shell: parts.config.environment.login_shell.value,
         extra: parts.config.tools.env.value.clone(),
+        for_pi: parts.config.pi.env.value.clone(),
         variables: std::env::vars_os().collect(),
         cached: parts.login,
         cache: parts.home.login_environment(),
         run_dir: parts.home.run_dir(),
         spawner: parts.spawner.clone(),
     });
+    let clients = Rc::<Clients>::default();
+    let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
     Rc::new(Services {
         user_home: user_home(),
         started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
@@ -440,8 +455,12 @@ fn services(parts: Parts, stop: mpsc::Sender<()>) -> Rc<Services> {
         login,
         config: parts.config,
         config_file: parts.config_file,
-        events: Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id()))),
+        voice: Voice::new(Rc::clone(&clients), Rc::clone(&events)),
+        events,
+        clients,
+        pis: Pis::default(),
         egress: parts.egress,
+        remote: parts.remote,
         cgroups: parts.cgroups,
         no_cgroups: parts.no_cgroups,
         probe: RefCell::new(None),
@@ -461,37 +480,4 @@ async fn write_pid_file(services: &Services) {
     if let Ok(Err(error)) = written {
         tracing::warn!(%error, "cannot write the pid file");
     }
-}
-
-/// What asks the daemon to stop: a signal, or `quack.shutdown`.
-struct StopSignals {
-    signals: Vec<tokio::signal::unix::Signal>,
-    asked: mpsc::Receiver<()>,
-}
-
-impl StopSignals {
-    fn new(asked: mpsc::Receiver<()>) -> Self {
-        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        let signals = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
-        Self { signals, asked }
-    }
-
-    /// Waits for a signal or for `quack.shutdown`.
-    async fn any(&mut self) {
-        let Self { signals, asked } = self;
-        tokio::select! {
-            () = any_of(signals) => {}
-            _ = asked.recv() => {}
-        }
-    }
-
-    /// Waits for a signal: a client cannot cut short what another one waits for.
-    async fn signal(&mut self) {
-        any_of(&mut self.signals).await;
-    }
-}
-
-async fn any_of(signals: &mut [tokio::signal::unix::Signal]) {
-    let signals = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
-    futures_util::future::select_all(signals).await;
 }

@@ -2,9 +2,11 @@
 //!
 //! Texts that clients depend on stand in the protocol specification; the others are free.
 
+use crate::pi::PiError;
 use crate::places::Fullness;
 use crate::worker_handle::RunningWork;
 use quackd_home::WorkspaceError;
+use quackd_protocol::client::VoiceState;
 use quackd_protocol::limits::{MAX_CALLS_PER_SESSION, MAX_NAME_CHARS};
 use quackd_protocol::policy::PolicyError;
 use quackd_store::StoreError;
@@ -19,8 +21,34 @@ pub(crate) enum MethodError {
     NoSessionForTool,
     #[error("No active session. Run `duck` first.")]
     NoSessionToFollow,
+    #[error("Streaming client is not connected")]
+    NoStream,
+    #[error("Voice client is not connected")]
+    NoVoiceClient,
+    #[error("Voice client disconnected")]
+    VoiceGone,
+    #[error("Voice session is already owned by another client")]
+    VoiceTaken,
+    #[error("Voice session is owned by another client")]
+    VoiceToolRefused,
+    #[error("No active session for voice start")]
+    NoSessionForVoiceStart,
+    #[error("No active session for voice state update")]
+    NoSessionForVoiceState,
+    #[error("Unknown voice state: {0}; known are {states}", states = voice_states())]
+    UnknownVoiceState(String),
     #[error("No active session")]
     NoSession,
+    #[error("No active session for UI response")]
+    NoSessionForAnswer,
+    #[error("UI response is missing request id")]
+    NoDialogId,
+    #[error("Message is required")]
+    NoMessage,
+    #[error("Message must be a string")]
+    MessageNotText,
+    #[error("{0}")]
+    Pi(#[from] PiError),
     #[error("Session reference is required")]
     NoReference,
     #[error("Workspace not found for session: {0}")]
@@ -61,10 +89,18 @@ pub(crate) enum MethodError {
     ReadOnly(String),
     #[error("No random numbers: {0}")]
     NoRandom(std::io::Error),
+    #[error("Remote configuration is only available to local clients")]
+    LocalOnly,
+    #[error(transparent)]
+    Remote(#[from] crate::remote::Refused),
     #[error("Daemon is shutting down")]
     ShuttingDown,
     #[error("Daemon or its disk is overloaded, try again")]
     Overloaded,
+}
+
+fn voice_states() -> String {
+    VoiceState::ALL.map(VoiceState::as_str).join(", ")
 }
 
 fn running(work: RunningWork) -> String {
@@ -121,6 +157,8 @@ pub(crate) enum CallError {
     NotResponding,
     /// The worker is alive and did not answer by the call's deadline.
     NoAnswer { after_s: u64 },
+    /// The call ran into its deadline, what it ran does not end, and its caller would give up.
+    NotEnded { after_s: u64 },
     /// The session has as many calls as it may have.
     TooManyCalls,
     /// No place for the command became free in time.
@@ -157,6 +195,10 @@ impl CallError {
             Self::NotResponding => "Error: Worker not responding".to_owned(),
             Self::NoAnswer { after_s } => format!(
                 "Error: Worker gave no answer during {tool} within {after_s}s and was ended. \
+                 It may have run; it was not retried."
+            ),
+            Self::NotEnded { after_s } => format!(
+                "Error: {tool} did not end within {after_s}s and is being killed. \
                  It may have run; it was not retried."
             ),
             Self::TooManyCalls => {

@@ -2,10 +2,13 @@
 //!
 //! In the order in which a tool call passes:
 //! - [`listener`] accepts clients, [`connection`] reads their lines, [`wire`] parses them, [`methods`]
-//!   answers them.
+//!   answers them. [`clients`] knows who is connected, [`voice`] which of them speak for a
+//!   session.
+//! - [`pi`] has the user's agent of each session, in a process of its own.
 //! - [`registry`] knows workspaces and sessions ([`catalog`] is its pure part) and has one
 //!   [`worker_handle`] per session, which starts, watches and restarts that session's worker and keeps
 //!   its unanswered [`calls`]. [`worker_process`] is one such process, [`link`] its control channel.
+//! - [`remote`] lets clients of other machines in, through a thread of its own.
 //! - [`places`] says how many commands run at the same time over all sessions, [`spills`] bounds what their
 //!   outputs take of the disk.
 //! - [`spawner`] is the main thread: every child is started and reaped there.
@@ -20,6 +23,7 @@
 mod boot;
 mod calls;
 mod catalog;
+mod clients;
 mod connection;
 mod daemon;
 mod environment;
@@ -33,13 +37,17 @@ mod login;
 mod methods;
 mod metrics;
 mod outbox;
+mod pi;
 mod places;
 mod registry;
+mod remote;
 mod repositories;
 mod services;
 mod spawner;
 mod spills;
+mod stop;
 mod usage;
+mod voice;
 mod wire;
 mod worker_handle;
 mod worker_process;

@@ -3,7 +3,7 @@
 //! A socket file that somebody deletes (a cleaner of temporary directories, for one) is made again: no
 //! client would find this daemon, and the lock would keep every other from starting.
 
-use crate::connection;
+use crate::connection::{self, Origin};
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
@@ -78,7 +78,8 @@ pub(crate) async fn accept_clients(
         };
         let (services, registry) = (Rc::clone(&services), registry.clone());
         actix::spawn(async move {
-            connection::serve(stream, services, registry).await;
+            let (reading, writing) = (&stream, &stream);
+            connection::serve(reading, writing, Origin::SOCKET, services, registry).await;
             drop(place);
         });
     }

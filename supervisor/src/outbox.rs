@@ -1,12 +1,16 @@
 //! What waits to be written to one client, bounded in messages and in bytes.
 //!
-//! Replies wait for room, which stops the reading of that client and of nobody else. The writing task
-//! gathers what is there into one write. A client that takes no byte for too long is given up.
+//! Replies wait for room, which stops the reading of that client and of nobody else. So do the events of
+//! a session, which stay in its ring. What is told to one client alone ([`Outbox::tell`]) has room of its
+//! own and waits for nothing: a client that lets it fill up is given up, for it would not know how things
+//! stand. The writing task gathers what is there into one write. A client that takes no byte for too long
+//! is given up.
 
 use crate::metrics::Metrics;
 use bytes::Bytes;
 use quackd_protocol::limits::{
-    CLIENT_EVENT_BYTES, CLIENT_OUTBOX_BYTES, CLIENT_OUTBOX_MESSAGES, CLIENT_WRITE_TIMEOUT,
+    CLIENT_EVENT_BYTES, CLIENT_OUTBOX_BYTES, CLIENT_OUTBOX_MESSAGES, CLIENT_TOLD_BYTES,
+    CLIENT_TOLD_MESSAGES, CLIENT_WRITE_TIMEOUT,
 };
 use std::sync::Arc;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -20,11 +24,16 @@ const GATHER_BYTES: usize = 64 * 1024;
 /// The sending side. When the last clone is gone and everything is written, the connection ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Outbox {
+    /// As long as all that the places and rooms below allow: it is never full.
     messages: mpsc::Sender<Waiting>,
+    /// Places for messages that wait for room.
+    places: Arc<Semaphore>,
     room: Arc<Semaphore>,
     /// Events have little room of their own: what a client has not read of them stays in the session's
     /// ring, which all its followers share.
     event_room: Arc<Semaphore>,
+    /// Room for what is told to this client alone: neither replies nor a session's events take of it.
+    told_room: Arc<Semaphore>,
     given_up: CancellationToken,
 }
 
@@ -32,8 +41,11 @@ pub(crate) struct Outbox {
 struct Waiting {
     line: Bytes,
     /// Given back when the line was written.
-    _room: OwnedSemaphorePermit,
+    _held: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 }
+
+/// The least that a message takes of the room for what is told: it bounds their number.
+const LEAST_TOLD_BYTES: usize = CLIENT_TOLD_BYTES / CLIENT_TOLD_MESSAGES;
 
 /// The client is gone; the message is dropped.
 #[derive(Debug)]
@@ -55,12 +67,19 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
     writer: W,
     metrics: Arc<Metrics>,
 ) -> (Outbox, impl Future<Output = WriteEnd>) {
-    let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES);
-    let room = Arc::new(Semaphore::new(CLIENT_OUTBOX_BYTES));
-    let event_room = Arc::new(Semaphore::new(CLIENT_EVENT_BYTES));
+    let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES + CLIENT_TOLD_MESSAGES);
+    let room_for = |n| Arc::new(Semaphore::new(n));
     let given_up = CancellationToken::new();
     let writing = write_until_given_up(writer, waiting, metrics, given_up.clone());
-    (Outbox { messages, room, event_room, given_up }, writing)
+    let outbox = Outbox {
+        messages,
+        places: room_for(CLIENT_OUTBOX_MESSAGES),
+        room: room_for(CLIENT_OUTBOX_BYTES),
+        event_room: room_for(CLIENT_EVENT_BYTES),
+        told_room: room_for(CLIENT_TOLD_BYTES),
+        given_up,
+    };
+    (outbox, writing)
 }
 
 impl Outbox {
@@ -76,11 +95,33 @@ impl Outbox {
 
     async fn queue(&self, line: Bytes, room: &Arc<Semaphore>, all: usize) -> Result<(), Gone> {
         let n = u32::try_from(line.len().min(all)).unwrap_or(u32::MAX);
-        let room = tokio::select! {
-            room = Arc::clone(room).acquire_many_owned(n) => room.map_err(|_closed| Gone)?,
+        let waited_for = async {
+            let room = Arc::clone(room).acquire_many_owned(n).await.ok()?;
+            Some((room, Arc::clone(&self.places).acquire_owned().await.ok()))
+        };
+        let held = tokio::select! {
+            held = waited_for => held.ok_or(Gone)?,
             () = self.messages.closed() => return Err(Gone),
         };
-        self.messages.send(Waiting { line, _room: room }).await.map_err(|_closed| Gone)
+        self.messages.try_send(Waiting { line, _held: held }).map_err(|_closed| Gone)
+    }
+
+    /// Queues what this client alone is told, without waiting. One that has not read what it was told
+    /// before is given up: [`Gone`] then too. What does not fit at all is taken if nothing else waits.
+    pub(crate) fn tell(&self, line: Bytes) -> Result<(), Gone> {
+        if self.messages.is_closed() || self.given_up.is_cancelled() {
+            return Err(Gone);
+        }
+        let n = line.len().clamp(LEAST_TOLD_BYTES, CLIENT_TOLD_BYTES);
+        let n = u32::try_from(n).unwrap_or(u32::MAX);
+        let told = Arc::clone(&self.told_room)
+            .try_acquire_many_owned(n)
+            .ok()
+            .and_then(|room| self.messages.try_send(Waiting { line, _held: (room, None) }).ok());
+        if told.is_none() {
+            self.give_up();
+        }
+        told.ok_or(Gone)
     }
 
     /// Disconnects a client that is too slow for what it asked for, without waiting for it.
@@ -114,13 +155,13 @@ async fn write_all<W: AsyncWrite + Unpin>(
         let written = if GATHER_BYTES <= first.line.len() {
             write(&mut writer, &first.line).await
         } else {
-            let mut held = vec![first._room];
+            let mut held = vec![first._held];
             gathered.clear();
             gathered.extend_from_slice(&first.line);
             while gathered.len() < GATHER_BYTES {
                 let Ok(next) = waiting.try_recv() else { break };
                 gathered.extend_from_slice(&next.line);
-                held.push(next._room);
+                held.push(next._held);
             }
             write(&mut writer, &gathered).await
         };

@@ -1,12 +1,16 @@
 //! What connections, methods and handles share: immutable facts and the handles of other parts.
 
+use crate::clients::Clients;
 use crate::events::Events;
 use crate::health::Health;
 use crate::login::Login;
 use crate::metrics::Metrics;
+use crate::pi::Pis;
 use crate::places::Places;
+use crate::remote::RemoteControl;
 use crate::spawner::Spawner;
 use crate::spills::Spills;
+use crate::voice::Voice;
 use quackd_config::Config;
 use quackd_egress::Egress;
 use quackd_home::Home;
@@ -44,6 +48,14 @@ pub(crate) struct Services {
     pub(crate) config_file: ConfigFile,
     /// What happens in the sessions.
     pub(crate) events: Rc<Events>,
+    /// Who is connected.
+    pub(crate) clients: Rc<Clients>,
+    /// Which of them speak for sessions.
+    pub(crate) voice: Voice,
+    /// The user's agents.
+    pub(crate) pis: Pis,
+    /// The door for other machines.
+    pub(crate) remote: RemoteControl,
     /// The way to the web.
     pub(crate) egress: Egress,
     /// Where commands are kept together and counted; `None` where control groups cannot be had.

@@ -108,6 +108,11 @@ impl Spawner {
         self.spawn_as("login-environment", stdin).await
     }
 
+    /// Starts the process that talks to a session's Pi, in the same way.
+    pub(crate) async fn spawn_pi(&self, stdin: OwnedFd) -> Result<SpawnedWorker, SpawnFailure> {
+        self.spawn_as("pi-worker", stdin).await
+    }
+
     /// Starts the process that removes what killed monitors could not, in the same way.
     pub(crate) async fn spawn_cleaning(
         &self,

@@ -1,4 +1,4 @@
-//! What the daemon itself uses, for `quack.ps`.
+//! What the daemon itself and the agents use, for `quack.ps`.
 
 /// Memory and descriptors of this process, where the system tells.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,11 @@ pub(crate) fn own_usage_blocking() -> Usage {
     let open_files =
         std::fs::read_dir("/proc/self/fd").ok().map(|found| found.count().saturating_sub(1));
     Usage { resident_kb: resident_kb(&status), open_files }
+}
+
+/// Resident memory of another process in KiB, where the system tells. For display, and for the blocking pool.
+pub(crate) fn resident_kb_blocking(pid: u32) -> Option<u64> {
+    resident_kb(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
 fn resident_kb(status: &str) -> Option<u64> {

@@ -4,7 +4,7 @@
 //! answered to input that is no request is fixed by measurement of upstream's daemon.
 
 use bytes::Bytes;
-use quackd_protocol::client::{EventLine, Reply};
+use quackd_protocol::client::{EventLine, Reply, ToldLine};
 use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -110,9 +110,19 @@ pub(crate) fn failure(id: Option<&Value>, error: &str) -> Bytes {
     line(&Reply::<()> { id, ok: false, error: Some(error), data: None })
 }
 
+/// `{"id","ok":false,"error"?,"data"}`: it was refused, and something is told besides.
+pub(crate) fn refusal<D: Serialize>(id: Option<&Value>, error: Option<&str>, data: D) -> Bytes {
+    line(&Reply { id, ok: false, error, data: Some(data) })
+}
+
 /// One event.
 pub(crate) fn event<D: Serialize>(event: &EventLine<'_, D>) -> Bytes {
     line(event)
+}
+
+/// One event that one client alone is told.
+pub(crate) fn told<D: Serialize>(told: &ToldLine<'_, D>) -> Bytes {
+    line(told)
 }
 
 fn line<T: Serialize>(object: &T) -> Bytes {

@@ -20,6 +20,7 @@ fn help_and_version_need_no_daemon() {
         "delete",
         "state",
         "ps",
+        "remote",
         "abort",
         "doctor",
         "logs",

@@ -212,6 +212,8 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
         names,
         [
             "daemon",
+            "pi",
+            "pi_model",
             "socket",
             "config",
             "log",

@@ -14,6 +14,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-sandbox", 1, &["quackd-protocol"]),
     ("quackd-process", 1, &["quackd-protocol"]),
     ("quackd-egress", 1, &["quackd-protocol"]),
+    ("quackd-remote", 1, &["quackd-protocol"]),
     ("quackd-ipc", 1, &["quackd-protocol"]),
     ("quackd-store", 1, &["quackd-protocol"]),
     ("quackd-tools", 2, &["quackd-protocol", "quackd-process", "quackd-sandbox", "quackd-search"]),
@@ -32,9 +33,11 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
             "quackd-process",
             "quackd-sandbox",
             "quackd-egress",
+            "quackd-remote",
         ],
     ),
     ("quackd-environment-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
+    ("quackd-pi-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
     (
         "quackd-session-worker",
         3,
@@ -55,15 +58,18 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
 /// a worker cannot write metadata, look for state, read configuration or reach the internet.
 const NEVER: &[(&str, &[&str])] = &[
     ("quackd-supervisor", &["quackd-tools", "quackd-search", "quackd-agent"]),
-    ("quackd-session-worker", &["quackd-store", "quackd-home", "quackd-config", "quackd-egress"]),
+    (
+        "quackd-session-worker",
+        &["quackd-store", "quackd-home", "quackd-config", "quackd-egress", "quackd-remote"],
+    ),
 ];
 
 /// The only packages with actors.
 const ACTORS: &[&str] = &["quackd-supervisor", "quackd-session-worker"];
 
-/// What speaks to the internet, and the only package that may.
-const INTERNET: &[&str] = &["reqwest", "hyper", "hyper-util", "rustls"];
-const EGRESS: &str = "quackd-egress";
+/// What speaks to the network, and the only packages that may: the one goes out, the other lets in.
+const INTERNET: &[&str] = &["reqwest", "hyper", "hyper-util", "rustls", "tokio-tungstenite"];
+const NETWORKED: &[&str] = &["quackd-egress", "quackd-remote"];
 
 /// A manifest's dependencies of the given kinds, also those for one target only.
 fn dependencies<'a>(manifest: &'a Table, kinds: &[&str]) -> Vec<(&'a str, &'a Value)> {
@@ -103,8 +109,8 @@ fn layer_complaints(manifests: &[Table]) -> Vec<String> {
             if used.starts_with("actix") && !ACTORS.contains(&name) {
                 complaints.push(format!("{name} may not use {used}: it has no actors"));
             }
-            if INTERNET.contains(used) && name != EGRESS {
-                complaints.push(format!("{name} may not use {used}: only {EGRESS} may"));
+            if INTERNET.contains(used) && !NETWORKED.contains(&name) {
+                complaints.push(format!("{name} may not use {used}: only {NETWORKED:?} may"));
             }
         }
         edges.insert(name, used.into_iter().map(|(used, _)| used).collect::<Vec<_>>());
@@ -164,7 +170,7 @@ mod tests {
         let expected = [
             "quackd-store may not use quackd-tools",
             "quackd-home may not use actix-rt: it has no actors",
-            "quackd-ipc may not use reqwest: only quackd-egress may",
+            "quackd-ipc may not use reqwest: only [\"quackd-egress\", \"quackd-remote\"] may",
             "quackd-utils is not in the table of layers",
             "quackd-supervisor must never link quackd-tools",
         ];

@@ -1,5 +1,6 @@
 //! The command line as types. Read once by `main`; the verbs get their own part of it.
 
+pub(crate) mod remote;
 pub(crate) mod sandbox;
 pub(crate) mod search;
 
@@ -91,6 +92,7 @@ pub(crate) enum Verb {
     State(StateArgs),
     Ps(PsArgs),
     Sandbox(sandbox::SandboxArgs),
+    Remote(remote::RemoteArgs),
     Abort(AbortArgs),
     Doctor(DoctorArgs),
     Logs(LogsArgs),
@@ -107,6 +109,9 @@ pub(crate) enum Verb {
     /// Asks the user's login shell for its environment; the supervisor starts it.
     #[command(hide = true)]
     LoginEnvironment,
+    /// Serves one session's Pi. Not for people: the supervisor starts it.
+    #[command(hide = true)]
+    PiWorker,
 }
 
 /// Attaches to a directory's repository, makes its session the active one and follows it.

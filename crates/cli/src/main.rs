@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Some("read-only") => {
             return quackd_session_worker::read_only::main(std::env::args_os().skip(2));
         }
+        Some("pi-worker") => return quackd_pi_worker::main(),
         Some("login-environment") => return quackd_environment_worker::main(),
         _ => {}
     }
@@ -93,6 +94,7 @@ async fn dispatch(
         Some(Verb::State(args)) => verbs::state::run(args, output).await,
         Some(Verb::Ps(_)) => verbs::ps::run(output).await,
         Some(Verb::Sandbox(args)) => verbs::sandbox::run(args, output).await,
+        Some(Verb::Remote(args)) => verbs::remote::run(args, output).await,
         Some(Verb::Abort(args)) => verbs::abort::run(args, output).await,
         Some(Verb::Doctor(args)) => verbs::doctor::run(args, output).await,
         Some(Verb::Logs(args)) => verbs::logs::run(args, output).await,
@@ -103,7 +105,7 @@ async fn dispatch(
         Some(Verb::Completions(args)) => verbs::completions::run(&args, output),
         Some(Verb::Man(args)) => verbs::man::run(&args, output),
         // Dispatched in `main`; here only if options stand before the verb.
-        Some(Verb::Daemon(_) | Verb::Worker | Verb::LoginEnvironment) => {
+        Some(Verb::Daemon(_) | Verb::Worker | Verb::LoginEnvironment | Verb::PiWorker) => {
             Err(exit::Fault::usage("the daemon's own processes take no options").into())
         }
     }

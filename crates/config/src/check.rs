@@ -102,6 +102,20 @@ pub(crate) fn tier(text: &str) -> Result<(), String> {
     Err(format!("must be one of {}, not `{}`", TIERS.join(", "), excerpt(text)))
 }
 
+/// When a session's Pi is started.
+pub(crate) fn pi_start(text: &str) -> Result<(), String> {
+    match text {
+        "attach" | "say" => Ok(()),
+        other => Err(format!("must be one of attach, say, not `{}`", excerpt(other))),
+    }
+}
+
+/// What is another program's to judge.
+#[expect(clippy::unnecessary_wraps, reason = "checks have this shape")]
+pub(crate) fn anything(_: &str) -> Result<(), String> {
+    Ok(())
+}
+
 /// A path that a sandbox policy names.
 pub(crate) fn policy_path(index: usize, path: &str) -> Result<(), String> {
     if MAX_ROOTS <= index {

@@ -3,8 +3,8 @@
 
 use crate::{ConfigError, Entry, Setting, document, file, keys};
 use quackd_protocol::limits::{
-    DEFAULT_TOOL_DEADLINE, MAX_COMMANDS, MAX_JOBS, MAX_PROCESSES, MAX_PROCESSES_PER_SESSION,
-    MAX_SPILLS_BYTES, MAX_WORKERS, WORKER_IDLE_TTL,
+    DEFAULT_TOOL_DEADLINE, MAX_COMMANDS, MAX_JOBS, MAX_PIS, MAX_PROCESSES,
+    MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_WORKERS, WORKER_IDLE_TTL,
 };
 use quackd_protocol::policy::{PolicyPatch, Profile};
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ pub struct Config {
     pub limits: LimitSettings,
     /// `[environment]`
     pub environment: EnvironmentSettings,
+    /// `[pi]`
+    pub pi: PiSettings,
     /// `[log]`
     pub log: LogSettings,
     /// `[web_search]`
@@ -110,6 +112,25 @@ pub struct EnvironmentSettings {
     pub login_shell: Setting<bool>,
 }
 
+/// The user's own agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PiSettings {
+    /// Its executable, or a name to look for; empty for `pi`.
+    pub binary: Setting<String>,
+    /// The model; empty for none.
+    pub model: Setting<String>,
+    /// The provider; empty for none.
+    pub provider: Setting<String>,
+    /// How much the model thinks.
+    pub thinking: Setting<String>,
+    /// `attach` or `say`.
+    pub start: Setting<String>,
+    /// Pis that may live at the same time.
+    pub max_live: Setting<usize>,
+    /// Names of variables of the login shell that it gets besides.
+    pub env: Setting<Vec<String>>,
+}
+
 /// The daemon's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
@@ -154,6 +175,15 @@ impl Default for Config {
                 spill_mb: Setting::default_of(mebibytes(MAX_SPILLS_BYTES)),
             },
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },
+            pi: PiSettings {
+                binary: Setting::default_of(String::new()),
+                model: Setting::default_of(String::new()),
+                provider: Setting::default_of(String::new()),
+                thinking: Setting::default_of("off".to_owned()),
+                start: Setting::default_of("attach".to_owned()),
+                max_live: Setting::default_of(MAX_PIS),
+                env: Setting::default_of(Vec::new()),
+            },
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
             web_search: WebSearchSettings {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),

@@ -193,6 +193,70 @@ static KEYS: &[Key] = &[
         kind: Kind::Switch { field: field!(environment.login_shell) },
     },
     Key {
+        name: "pi.binary",
+        about: "Your Pi, by its path or by a name that is looked for in your `PATH`; empty for `pi` in your `PATH`.",
+        kind: Kind::Text {
+            field: field!(pi.binary),
+            values: "a path or a name",
+            variable: Some("RUBBER_DUCK_PI_BINARY"),
+            check: check::anything,
+        },
+    },
+    Key {
+        name: "pi.model",
+        about: "The model that Pi is started with; empty for `gpt-4o-mini` if there is an OpenAI key, else for Pi's own choice.",
+        kind: Kind::Text {
+            field: field!(pi.model),
+            values: "a name",
+            variable: Some("RUBBER_DUCK_PI_MODEL"),
+            check: check::anything,
+        },
+    },
+    Key {
+        name: "pi.provider",
+        about: "The provider that Pi is started with; empty for `openai` if there is a key and `pi.model` names none, else for Pi's own choice.",
+        kind: Kind::Text {
+            field: field!(pi.provider),
+            values: "a name",
+            variable: Some("RUBBER_DUCK_PI_PROVIDER"),
+            check: check::anything,
+        },
+    },
+    Key {
+        name: "pi.thinking",
+        about: "How much Pi's model thinks before it answers.",
+        kind: Kind::Text {
+            field: field!(pi.thinking),
+            values: "a level of Pi's",
+            variable: Some("RUBBER_DUCK_PI_THINKING"),
+            check: check::anything,
+        },
+    },
+    Key {
+        name: "pi.start",
+        about: "When a session's Pi is started: in the background when somebody attaches, or by the first `say`.",
+        kind: Kind::Text {
+            field: field!(pi.start),
+            values: "attach, say",
+            variable: None,
+            check: check::pi_start,
+        },
+    },
+    Key {
+        name: "pi.max_live",
+        about: "So many Pis may live at the same time; one more takes the place of the one that was idle for longest.",
+        kind: Kind::Count { field: field!(pi.max_live), min: 1, max: 256 },
+    },
+    Key {
+        name: "pi.env",
+        about: "Variables of your login shell that Pi gets besides those of the known providers, by name.",
+        kind: Kind::Words {
+            field: field!(pi.env),
+            values: "an array of names",
+            check: check::variable_name,
+        },
+    },
+    Key {
         name: "log.level",
         about: "How much the log says, in all or by part, such as `info,quackd_supervisor=debug`.",
         kind: Kind::Text {

@@ -72,6 +72,16 @@ impl Home {
         Ok(dir)
     }
 
+    /// Where Pi keeps its conversations: made if it is missing, private. Upstream's place.
+    ///
+    /// # Errors
+    /// As [`Home::prepare_blocking`], which must have been called.
+    pub fn prepare_pi_sessions_blocking(&self) -> Result<PathBuf, HomeError> {
+        let dir = self.dir.join("pi-sessions");
+        private_dir_blocking(&dir, FinalLink::Follow)?;
+        Ok(dir)
+    }
+
     /// The state directory. Absolute, UTF-8.
     #[must_use]
     pub fn dir(&self) -> &Path {
@@ -126,6 +136,24 @@ impl Home {
         self.dir.join("quackd.toml")
     }
 
+    /// What upstream's daemon keeps of itself: remote control, above all.
+    #[must_use]
+    pub fn daemon_config(&self) -> PathBuf {
+        self.dir.join("config.json")
+    }
+
+    /// The token of remote control in the clear, for who pairs a phone.
+    #[must_use]
+    pub fn remote_token(&self) -> PathBuf {
+        self.dir.join("remote-auth-token")
+    }
+
+    /// Where the macOS app keeps a history file for each session.
+    #[must_use]
+    pub fn app_histories(&self) -> PathBuf {
+        self.dir.join("sessions")
+    }
+
     /// Where the sessions' run directories are.
     #[must_use]
     pub fn run_dir(&self) -> PathBuf {
@@ -159,7 +187,7 @@ impl Home {
     /// # Errors
     /// [`HomeError::InvalidSessionId`], as [`Home::session_run_dir`].
     pub fn app_history(&self, id: &str) -> Result<PathBuf, HomeError> {
-        Ok(self.dir.join("sessions").join(format!("{}.jsonl", file_name(id)?)))
+        Ok(self.app_histories().join(format!("{}.jsonl", file_name(id)?)))
     }
 
     /// Where clients find the daemon.
@@ -218,6 +246,8 @@ mod tests {
             (home.pid_file(), "/s/duck-daemon.pid"),
             (home.log_file(), "/s/duck-daemon.log"),
             (home.config(), "/s/quackd.toml"),
+            (home.daemon_config(), "/s/config.json"),
+            (home.remote_token(), "/s/remote-auth-token"),
             (home.run_dir(), "/s/run"),
             (home.session_run_dir("a-B_9").unwrap(), "/s/run/a-B_9"),
             (home.app_history("a-B_9").unwrap(), "/s/sessions/a-B_9.jsonl"),

@@ -2,12 +2,13 @@
 //!
 //! - [`listener`] and [`lines`]: the client socket, newline-delimited JSON. Used by the supervisor and by
 //!   `quackd-client`.
-//! - [`link`] and [`frames`]: the control channel between the supervisor and one worker, length-delimited
+//! - [`link`], [`first`] and [`frames`]: the control channel between the supervisor and one worker, length-delimited
 //!   JSON over a socketpair. Used by the supervisor and by `quackd-session-worker`.
 //!
 //! Both directions of both are bounded by [`quackd_protocol::limits::MAX_LINE_BYTES`]. Nothing here knows
 //! what a message means.
 
+pub mod first;
 pub mod frames;
 pub mod lines;
 pub mod link;

@@ -1,10 +1,11 @@
 //! The subprocess manager: the only crate that starts, signals and reaps processes.
 //!
-//! Three callers:
+//! Callers:
 //! - the supervisor makes control groups ([`CgroupBase`]), starts workers ([`spawn_worker_blocking`]),
 //!   watches them through their [`ProcessHandle`] and ends what a dead monitor left behind ([`sweep_strays_blocking`]);
 //! - the worker splits off its monitor ([`split_off_monitor`]), prepares itself ([`harden`],
 //!   [`Limits::impose`]) and runs commands ([`run`]) in its session's control group ([`Group`]);
+//! - a session's Pi worker starts the one program that it talks to ([`launch_piped`]);
 //! - the command line starts the daemon ([`spawn_detached_blocking`]).
 //!
 //! Nothing here uses `pre_exec`, so that a spawn stays on the vfork-like path of the standard library
@@ -32,6 +33,7 @@ mod lineage;
 mod live;
 mod monitor;
 mod output;
+mod piped;
 mod run;
 mod self_exe;
 mod shell;
@@ -59,6 +61,7 @@ pub use live::{LIVE_BYTES, Live, Piece};
 #[cfg(target_os = "linux")]
 pub use monitor::{Split, split_off_monitor_by};
 pub use monitor::{die_with_parent, split_off_monitor, split_off_monitor_of};
+pub use piped::{Piped, Pipes, launch_piped};
 pub use run::run;
 pub use self_exe::SelfExe;
 pub use spawn::{

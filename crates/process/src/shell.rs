@@ -48,6 +48,18 @@ pub(crate) struct Shell {
     is_reaped: bool,
 }
 
+/// What a command reads on stdin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// `/dev/null`.
+    Nothing,
+    /// A pipe of ours.
+    Pipe,
+}
+
+/// A command, the write end of its stdin if that is a pipe, and the read ends of its stdout and stderr.
+pub(crate) type Launched = (Shell, Option<OwnedFd>, OwnedFd, OwnedFd);
+
 /// By what a command's processes are recognised.
 #[derive(Debug, Clone)]
 struct Mark {
@@ -89,13 +101,22 @@ impl Shell {
     /// # Errors
     /// See [`LaunchError`]. Nothing is left running then.
     pub(crate) fn launch(command: &Command) -> Result<(Self, OwnedFd, OwnedFd), LaunchError> {
+        let (shell, _no_input, stdout, stderr) = Self::launch_with(command, Input::Nothing)?;
+        Ok((shell, stdout, stderr))
+    }
+
+    /// The same, with something to read on stdin, whose write end is the second value.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn launch_with(command: &Command, input: Input) -> Result<Launched, LaunchError> {
         let (program, cwd) = (Path::new(&command.program), &command.cwd);
         let explain = |error| LaunchError::explain(error, program, cwd);
         let place = Place::reserve()
             .ok_or_else(|| LaunchError::TooManyProcesses(io::ErrorKind::QuotaExceeded.into()))?;
         // Without a leaf, for lack of descriptors for example, the marks serve.
         let leaf = command.group.as_ref().and_then(|group| group.leaf().ok()).map(Arc::new);
-        let (mut child, leaf) = spawn_in(leaf, command).map_err(explain)?;
+        let (mut child, leaf) = spawn_in(leaf, command, input).map_err(explain)?;
         place.hold(child.id());
         prefer_for_out_of_memory(child.id());
         command.limits.impose_on(child.id());
@@ -115,7 +136,7 @@ impl Shell {
         place: Place,
         command: &Command,
         leaf: Option<Arc<Leaf>>,
-    ) -> io::Result<(Self, OwnedFd, OwnedFd)> {
+    ) -> io::Result<Launched> {
         let process = ProcessHandle::of_child(child.id())?;
         let watch = ExitWatch::new(&process)?;
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
@@ -124,7 +145,11 @@ impl Shell {
         let variable = format!("{CALL_VARIABLE}={}", command.tag).into_bytes();
         let mark = Mark { group: child.id(), variable, leaf };
         let shell = Self { process, watch, mark, place: Some(place), is_reaped: false };
-        Ok((shell, stdout.into(), stderr.into()))
+        Ok((shell, child.stdin.take().map(OwnedFd::from), stdout.into(), stderr.into()))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// Resolves when the shell has ended. It is not reaped, so that its group keeps its number.
@@ -300,20 +325,28 @@ pub(crate) fn reap_ended_orphans() {
 
 /// Starts the command from within its leaf, so that nothing of it was ever elsewhere. If it cannot be entered
 /// the command is started outside, where it is at least counted if that can be had.
-fn spawn_in(leaf: Option<Arc<Leaf>>, command: &Command) -> io::Result<(Child, Option<Arc<Leaf>>)> {
+fn spawn_in(
+    leaf: Option<Arc<Leaf>>,
+    command: &Command,
+    input: Input,
+) -> io::Result<(Child, Option<Arc<Leaf>>)> {
     let started = leaf.as_ref().and_then(|leaf| {
         let _inside = leaf.enter().ok()?;
-        Some(spawn(command))
+        Some(spawn(command, input))
     });
     if let Some(child) = started {
         return Ok((child?, leaf));
     }
     let _inside = command.group.as_ref().and_then(|group| group.enter().ok());
-    Ok((spawn(command)?, None))
+    Ok((spawn(command, input)?, None))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
-fn spawn(command: &Command) -> io::Result<Child> {
+fn spawn(command: &Command, input: Input) -> io::Result<Child> {
+    let stdin = match input {
+        Input::Nothing => Stdio::null(),
+        Input::Pipe => Stdio::piped(),
+    };
     std::process::Command::new(&command.program)
         .args(&command.args)
         .env_clear()
@@ -321,7 +354,7 @@ fn spawn(command: &Command) -> io::Result<Child> {
         .env(CALL_VARIABLE, &command.tag)
         .current_dir(&command.cwd)
         .process_group(0)
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

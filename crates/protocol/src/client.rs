@@ -8,6 +8,9 @@ mod audit;
 mod doctor;
 mod events;
 mod manage;
+mod pi;
+mod remote;
+mod voice;
 
 pub use audit::{
     AuditChange, AuditCommand, AuditFile, AuditReport, AuditRepository, ExplainLayer, ExplainPath,
@@ -15,13 +18,20 @@ pub use audit::{
 };
 pub use doctor::{Check, CheckStatus, ConfigData, ConfigSetting, DoctorData, DoctorParams};
 pub use events::{
-    EventLine, FollowData, FollowParams, ProcessDeath, TextBlock, ToolContent, ToolExecutionEnd,
-    ToolExecutionStart, ToolExecutionUpdate, UpdateDetails,
+    EventLine, FollowData, FollowDataOf, FollowParams, ProcessDeath, TextBlock, ToldLine,
+    ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, UpdateDetails,
 };
 pub use manage::{
     ActivateData, ActivatedSession, DenialsData, PolicyLayers, PolicyScope, SandboxData,
     SandboxParams, SessionDeleteData, SessionDeleteParams, SessionNewParams, StateData,
-    TimedDenial, WorkerState, WorkspaceInfo, WorkspaceSession, WorkspacesData,
+    StateDataOf, TimedDenial, WorkerState, WorkspaceInfo, WorkspaceSession, WorkspacesData,
+};
+pub use pi::{PiInfo, SayData, SayParams, UiResponseData, UiResponseParams};
+pub use remote::{RemoteConfigureParams, RemoteData, RemoteStatus, RemoteStatusParams};
+pub use voice::{
+    LOCAL_APP, SaidMessage, SaidMessageStart, VoiceConnectData, VoiceConnectParams, VoiceSayEvent,
+    VoiceSessionChanged, VoiceStartData, VoiceStartEvent, VoiceStartParams, VoiceState,
+    VoiceStateParams, VoiceStatus, VoiceStopEvent,
 };
 
 use crate::denial::Denial;
@@ -455,6 +465,9 @@ pub struct WorkerInfo {
     /// Background jobs that run; absent if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<RunningJob>,
+    /// The session's Pi; absent if it never had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pi: Option<PiInfo>,
 }
 
 /// One background job in [`WorkerInfo`].

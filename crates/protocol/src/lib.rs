@@ -4,7 +4,8 @@
 //! - [`client`]: newline-delimited JSON between a client and the supervisor, the Rubber Duck daemon
 //!   protocol plus our additive `quack.*` methods.
 //! - [`worker`]: length-delimited JSON frames between the supervisor and one session worker;
-//!   [`environment`] has those of the process that captures the login environment.
+//!   [`environment`] has those of the process that captures the login environment, [`pi`] those of the
+//!   process that runs a session's Pi.
 //!
 //! Every bound that either side keeps stands in [`limits`], with its reason.
 
@@ -14,6 +15,7 @@ pub mod environment;
 pub mod ids;
 pub mod limits;
 pub mod metadata;
+pub mod pi;
 pub mod policy;
 pub mod schema;
 pub mod state;

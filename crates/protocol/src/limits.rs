@@ -27,6 +27,14 @@ pub const CLIENT_OUTBOX_BYTES: usize = 2 * MAX_LINE_BYTES;
 /// session's ring. Some dozens of the longest fit, thousands of ordinary ones.
 pub const CLIENT_EVENT_BYTES: usize = 256 * 1024;
 
+/// Bytes of what one client alone is told (a voice client: another session, start, stop, text) waiting to
+/// be written to it. A client that lets more wait is disconnected as slow. One longer message is taken
+/// if nothing else waits.
+pub const CLIENT_TOLD_BYTES: usize = 256 * 1024;
+
+/// The same in messages.
+pub const CLIENT_TOLD_MESSAGES: usize = 256;
+
 /// A line that was begun must be complete after this long: half a line and silence must not hold a
 /// connection and its buffer for ever.
 pub const PARTIAL_LINE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -66,6 +74,13 @@ pub const MAX_TOOL_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Shortest deadline that a caller may ask for.
 pub const MIN_TOOL_DEADLINE: Duration = Duration::from_millis(100);
+
+/// Longest deadline of a call by a voice client of the type `local-app`: the macOS app gives every request
+/// up after 10 s.
+pub const LOCAL_APP_DEADLINE: Duration = Duration::from_millis(9000);
+
+/// When such a call is answered even if what it ran has not ended yet, because it ignores TERM.
+pub const LOCAL_APP_ANSWER: Duration = Duration::from_millis(9600);
 
 /// Time between TERM and KILL when a deadline has passed.
 pub const DEADLINE_GRACE: Duration = Duration::from_secs(2);
@@ -257,6 +272,44 @@ pub const MAX_STATE_BYTES: u64 = 16 * 1024 * 1024;
 /// Time that running calls get when the daemon stops.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
+// --- Pi -------------------------------------------------------------------------------------
+
+/// Live Pis at the same time unless somebody says otherwise: each takes 100 to 170 MiB before it has done
+/// anything.
+pub const MAX_PIS: usize = 16;
+
+/// How long Pi may take to answer a command. Upstream's limit, and its clients'.
+pub const PI_COMMAND_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a Pi that is told to abort may take before it is ended with everything below it.
+pub const PI_ABORT_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long `get_state` and `follow` wait for Pi's own state before they answer with the last one. Pi answers
+/// within some milliseconds, also while it works.
+pub const PI_STATE_WAIT: Duration = Duration::from_millis(150);
+
+/// Largest event of Pi's, in bytes of JSON. In a longer one the long texts are cut.
+pub const MAX_PI_EVENT_BYTES: usize = 512 * 1024;
+
+/// Largest state of Pi's that is shown, in bytes of JSON.
+pub const MAX_PI_STATE_BYTES: usize = 64 * 1024;
+
+/// Prompts of one session that wait for Pi to start or to answer; one more is refused.
+pub const MAX_PI_PROMPTS: usize = 16;
+
+/// Questions of one Pi that wait for a person; more are cancelled at once.
+pub const MAX_PI_DIALOGS: usize = 32;
+
+/// Events of one Pi in a second, and how many may come at once. Beyond that Pi waits. More than a model writes,
+/// and so few that a client which reads nothing for some seconds finds all of them in the ring.
+pub const PI_EVENTS_PER_SECOND: u32 = 1_000;
+
+/// See [`PI_EVENTS_PER_SECOND`].
+pub const PI_EVENTS_BURST: u32 = 500;
+
+/// Last bytes of Pi's stderr that are kept for its death report.
+pub const PI_STDERR_BYTES: usize = 8 * 1024;
+
 // --- logs -----------------------------------------------------------------------------------
 
 /// Size at which `duck-daemon.log` is rotated, in bytes.
@@ -264,3 +317,43 @@ pub const LOG_FILE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Rotated log files kept besides the current one.
 pub const LOG_FILES_KEPT: usize = 4;
+
+// --- remote control -------------------------------------------------------------------------
+
+/// Connections to the remote port at the same time, WebSockets included; one more is closed.
+pub const MAX_REMOTE_CONNECTIONS: usize = 256;
+
+/// Those of them from one address: one machine cannot take all places. A proxy on this machine is one
+/// address for all who come through it.
+pub const MAX_REMOTE_CONNECTIONS_PER_PEER: usize = 128;
+
+/// WebSockets at the same time; one more is answered with 503.
+pub const MAX_REMOTE_CLIENTS: usize = 64;
+
+/// Largest head of a request to the remote port, in bytes; a longer one is answered with 431.
+pub const MAX_REMOTE_HEAD_BYTES: usize = 16 * 1024;
+
+/// Largest body of `POST /rpc`, in bytes; a longer one is answered with 413.
+pub const MAX_RPC_BODY_BYTES: usize = 1_000_000;
+
+/// How long a remote client may take for the handshake of TLS, and then for the head of each request. It
+/// is also how long a connection may wait for its next request.
+pub const REMOTE_HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long a remote client may take for a body.
+pub const REMOTE_BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time between two pings of a WebSocket, and after how long without a word of the client it is closed.
+pub const REMOTE_PING_INTERVAL: Duration = Duration::from_secs(25);
+
+/// See [`REMOTE_PING_INTERVAL`]: three pings were not answered.
+pub const REMOTE_SILENCE: Duration = Duration::from_secs(80);
+
+/// Events that `GET /history` gives at most, and how many if the client does not say.
+pub const MAX_HISTORY_EVENTS: usize = 1000;
+
+/// See [`MAX_HISTORY_EVENTS`].
+pub const DEFAULT_HISTORY_EVENTS: usize = 200;
+
+/// How much of a history file is read, in bytes from its end.
+pub const MAX_HISTORY_BYTES: u64 = 8 * 1024 * 1024;

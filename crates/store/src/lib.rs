@@ -8,6 +8,7 @@
 mod document;
 mod error;
 mod load;
+mod plain;
 mod quarantine;
 mod replace;
 mod save;
@@ -16,6 +17,7 @@ mod writer;
 
 pub use error::StoreError;
 pub use load::{Loaded, LoadedState, Origin, load_blocking, load_state_blocking};
+pub use plain::{replace_file_blocking, set_aside_blocking};
 pub use save::{Files, Paths, Snapshot};
 pub use validate::Duplicate;
 pub use writer::{SAVE_WAITERS, Writer};

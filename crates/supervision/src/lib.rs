@@ -15,7 +15,7 @@ mod worker;
 pub use backoff::Backoff;
 pub use cause::{Cause, EXIT_TERMINAL, Exit};
 pub use heartbeat::{Action, Heartbeat, HeartbeatSpec};
-pub use spec::{ChildSpec, Restart, SESSION_WORKER};
+pub use spec::{ChildSpec, PI_WORKER, Restart, SESSION_WORKER};
 pub use vocabulary::{AfterExit, Demand, Demander, Hello, Load, Order, State};
 pub use window::RestartWindow;
 pub use worker::Worker;

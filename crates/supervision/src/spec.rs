@@ -49,3 +49,6 @@ pub const SESSION_WORKER: ChildSpec = ChildSpec {
     start: Duration::from_secs(10),
     shutdown: Duration::from_secs(5),
 };
+
+/// The one process that talks to one session's Pi, on the same terms.
+pub const PI_WORKER: ChildSpec = ChildSpec { name: "pi-worker", ..SESSION_WORKER };

@@ -4,6 +4,7 @@
 use super::ring::{Overrun, Ring};
 use super::{Events, Feed};
 use crate::outbox::Outbox;
+use bytes::Bytes;
 use quackd_protocol::SessionId;
 use std::rc::Rc;
 use std::time::Instant;
@@ -16,6 +17,9 @@ const BATCH_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Following {
     feed: Rc<Feed>,
+    session: SessionId,
+    /// Earlier events that still want an answer: told before all others.
+    first: Vec<Bytes>,
     /// Number of the first event that is wanted.
     next: u64,
     task: Option<JoinHandle<()>>,
@@ -56,16 +60,43 @@ impl Events {
         let next = next.unwrap_or_else(|| seq.saturating_add(1));
         feed.followers.set(feed.followers.get().saturating_add(1));
         let replayed = seq.saturating_add(1).saturating_sub(next);
-        Follow { following: Following { feed, next, task: None }, seq, resync, replayed }
+        let session = session.clone();
+        Follow {
+            following: Following { feed, session, first: Vec::new(), next, task: None },
+            seq,
+            resync,
+            replayed,
+        }
     }
 }
 
 impl Following {
+    /// Number of the first event that it gets.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Events that are told before all others. To be said before it is started.
+    pub(crate) fn tell_first(&mut self, lines: Vec<Bytes>) {
+        self.first = lines;
+    }
+
+    /// The session that is followed.
+    pub(crate) fn session(&self) -> &SessionId {
+        &self.session
+    }
+
     /// Begins to send. Called when the answer to `follow` is on its way.
     pub(crate) fn start(&mut self, outbox: &Outbox) {
         if self.task.is_none() {
             let (feed, next, outbox) = (Rc::clone(&self.feed), self.next, outbox.clone());
+            let first = std::mem::take(&mut self.first);
             self.task = Some(actix::spawn(async move {
+                for line in first {
+                    if outbox.send_event(line).await.is_err() {
+                        return;
+                    }
+                }
                 if let Err(Overrun) = forward(&feed, next, &outbox).await {
                     outbox.give_up();
                 }

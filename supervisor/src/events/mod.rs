@@ -87,13 +87,19 @@ impl Events {
         self.feeds.borrow().get(session).is_some_and(|feed| feed.is_watched())
     }
 
-    /// Tells the followers of a session. `data` is not looked at if there are none.
+    /// How many follow a session now.
+    pub(crate) fn followers(&self, session: &SessionId) -> usize {
+        self.feeds.borrow().get(session).map_or(0, |feed| feed.followers.get())
+    }
+
+    /// Tells the followers of a session, and gives the number of the event. `data` is not looked at if there
+    /// are none.
     pub(crate) fn publish<D: Serialize>(
         &self,
         session: &SessionId,
         event: &str,
         data: impl FnOnce() -> D,
-    ) {
+    ) -> u64 {
         let feed = self.feed(session);
         let seq = feed.last.borrow().saturating_add(1);
         if feed.is_watched() {
@@ -107,6 +113,7 @@ impl Events {
         if RINGS_BYTES < self.bytes.get() {
             self.make_room();
         }
+        seq
     }
 
     /// Forgets a session that was deleted. Its followers get what is there, and nothing more.

@@ -18,6 +18,7 @@ mod captured;
 pub(crate) use captured::{Captured, load_cached_blocking};
 
 use crate::environment::{self, Allowed, Variables};
+use crate::pi::environment as for_pi;
 use crate::services::now_text;
 use crate::spawner::Spawner;
 use capture::CaptureError;
@@ -48,6 +49,8 @@ pub(crate) struct LoginParts {
     pub(crate) extra: Vec<String>,
     /// The daemon's own variables, all of them.
     pub(crate) variables: Vec<(OsString, OsString)>,
+    /// Names of further variables for Pi.
+    pub(crate) for_pi: Vec<String>,
     /// What [`load_cached_blocking`] found.
     pub(crate) cached: Option<Captured>,
     /// Where the next daemon looks for it.
@@ -63,6 +66,8 @@ pub(crate) struct LoginParts {
 pub(crate) struct Login {
     login_shell: bool,
     allowed: Allowed,
+    /// Names of further variables for Pi.
+    for_pi: Vec<String>,
     own: Variables,
     cache: PathBuf,
     run_dir: PathBuf,
@@ -92,6 +97,8 @@ struct Known {
     error: Option<String>,
     /// INVARIANT: what `own` and `captured` merge to.
     merged: Variables,
+    /// What of the last answer is for Pi: keys. Kept in memory only.
+    for_pi: Variables,
     /// See [`Login::version`].
     version: u64,
 }
@@ -131,6 +138,7 @@ impl Login {
         Self {
             login_shell: parts.login_shell,
             allowed,
+            for_pi: parts.for_pi,
             own,
             cache: parts.cache,
             run_dir: parts.run_dir,
@@ -143,6 +151,7 @@ impl Login {
                 captured: cached,
                 error: None,
                 merged,
+                for_pi: Variables::new(),
                 version: 1,
             }),
         }
@@ -159,6 +168,19 @@ impl Login {
             timeout_at(until, phase.wait_for(|phase| *phase != Phase::Asking)).await.ok();
         }
         self.known.borrow().merged.clone()
+    }
+
+    /// The variables of the login shell that are for Pi alone. The first time they are waited for, at most for
+    /// `limit`: what was kept for this daemon by an earlier one has no keys.
+    pub(crate) async fn environment_for_pi(&self, limit: Duration) -> Variables {
+        let is_known = matches!(self.known.borrow().source, LoginSource::Fresh | LoginSource::Off);
+        if !is_known {
+            let mut phase = self.phase.subscribe();
+            let asked = phase.wait_for(|phase| *phase != Phase::Asking);
+            // Either way what is known then is the best there is.
+            timeout_at(Instant::now() + limit, asked).await.ok();
+        }
+        self.known.borrow().for_pi.clone()
     }
 
     /// Asks a login shell again, or waits for the answer that is on its way, and tells how it went. Does
@@ -222,15 +244,21 @@ impl Login {
         CaptureRequest {
             run_dir: self.run_dir.display().to_string(),
             base: environment::for_login_shell(&self.own),
-            names: self.allowed.names(),
-            prefixes: Allowed::prefixes(),
+            names: self.names(),
+            prefixes: [Allowed::prefixes(), owned(for_pi::PREFIXES)].concat(),
             deadline_ms: u64::try_from(CAPTURE_DEADLINE.as_millis()).unwrap_or(u64::MAX),
         }
     }
 
+    fn names(&self) -> Vec<String> {
+        [self.allowed.names(), owned(for_pi::NAMES), self.for_pi.clone()].concat()
+    }
+
     /// Uses an answer. Gives what is to be kept for the next daemon.
     fn settle(&self, answer: Result<LoginEnvironment, CaptureError>) -> Option<Captured> {
+        let mut for_pi = Variables::new();
         let captured = answer.and_then(|environment| {
+            for_pi = for_pi::of_login_shell(&environment.variables, &self.for_pi);
             Captured::new(environment, now_text(), &self.allowed)
                 .ok_or_else(|| CaptureError::Malformed("it is too large".to_owned()))
         });
@@ -247,6 +275,7 @@ impl Login {
                     known.version += 1;
                 }
                 known.merged = merged;
+                known.for_pi = for_pi;
                 known.source = LoginSource::Fresh;
                 known.captured = Some(captured.clone());
                 known.error = None;
@@ -268,6 +297,10 @@ impl Login {
             tracing::warn!(%error, "cannot keep the login environment");
         }
     }
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 fn merge(own: &Variables, captured: Option<&Captured>) -> Variables {

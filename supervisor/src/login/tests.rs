@@ -11,6 +11,7 @@ fn parts(variables: &[(&str, &str)], cached: Option<&str>) -> LoginParts {
         Captured::new(answer(path), "2026-01-02T03:04:05Z".into(), &allowed).unwrap()
     });
     LoginParts {
+        for_pi: Vec::new(),
         login_shell: true,
         extra: vec!["DUCK".into(), "EXA_API_KEY".into()],
         variables: variables.iter().map(|(name, value)| (name.into(), value.into())).collect(),

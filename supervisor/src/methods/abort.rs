@@ -1,7 +1,8 @@
-//! `abort`: ends every call in flight of a session.
+//! `abort`: ends every call in flight of a session, and the turn of its Pi.
 
 use super::{Caller, params};
 use crate::errors::MethodError;
+use crate::pi::Abort;
 use crate::registry::{FindSession, Purpose};
 use crate::wire::{Request, reference};
 use crate::worker_handle::AbortCalls;
@@ -25,7 +26,12 @@ pub(super) async fn abort(
         .send(FindSession { reference: reference(&session_id), purpose: Purpose::Look })
         .await??
         .ok_or(MethodError::NoSessionToAbort)?;
-    if found.handle.send(AbortCalls).await? == 0 {
+    let calls = found.handle.send(AbortCalls).await?;
+    let is_aborted = match caller.services.pis.get(&found.session_id) {
+        Some(pi) => pi.send(Abort).await?,
+        None => false,
+    };
+    if calls == 0 && !is_aborted {
         return Err(MethodError::NothingToAbort);
     }
     Ok(AbortData { session_id: found.session_id, session_name: found.session_name })

@@ -3,8 +3,10 @@
 use super::{Caller, params};
 use crate::catalog::Fresh;
 use crate::errors::MethodError;
+use crate::pi;
 use crate::registry::{Attach, FindSession, Purpose};
 use crate::services::now_text;
+use crate::voice::VoiceSession;
 use crate::wire::Request;
 use crate::worker_handle::Wake;
 use quackd_protocol::SessionId;
@@ -27,11 +29,20 @@ pub(super) async fn attach(
         Some(Value::String(path)) => PathBuf::from(path),
         Some(_) => return Err(MethodError::PathNotText),
     };
-    let data = attach_path(caller, path, activate.unwrap_or(true), safe_mode).await?;
-    // The worker is started now, so that the first call finds it ready; nobody waits for it.
+    let activate = activate.unwrap_or(true);
+    let data = attach_path(caller, path, activate, safe_mode).await?;
+    if activate {
+        caller.services.voice.session_changed(&VoiceSession::from(&data));
+    }
+    // The worker is started now, so that the first call finds it ready, and so is Pi; nobody waits for them.
     let find = FindSession { reference: Some(data.session.id.0.clone()), purpose: Purpose::Look };
     if let Ok(Some(found)) = caller.registry.send(find).await? {
         found.handle.send(Wake).await.ok();
+        let services = &caller.services;
+        if activate && services.config.pi.start.value == "attach" {
+            let pi = services.pis.of(&found, services, &caller.registry);
+            pi.send(pi::Wake { found }).await.ok();
+        }
     }
     Ok(data)
 }

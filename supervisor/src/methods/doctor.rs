@@ -9,7 +9,9 @@ use crate::health::Health;
 use crate::registry::ListWorkers;
 use crate::services::Services;
 use crate::wire::Request;
-use quackd_protocol::client::{Check, CheckStatus, DoctorData, DoctorParams, WorkerInfo};
+use quackd_protocol::client::{
+    Check, CheckStatus, DoctorData, DoctorParams, RemoteStatus, WorkerInfo,
+};
 use quackd_protocol::environment::{LoginSource, LoginState};
 use quackd_protocol::worker::UNCONFINED;
 use quackd_store::Origin;
@@ -32,6 +34,7 @@ pub(super) async fn doctor(
     let listed = caller.registry.send(ListWorkers).await.ok();
     let on_disk = look(services).await;
     let mut checks = vec![daemon(services)];
+    checks.extend(crate::pi::checks(services).await);
     checks.extend(match &on_disk {
         None => vec![fail(
             "disk",
@@ -50,7 +53,7 @@ pub(super) async fn doctor(
     checks.push(providers(&services.health));
     checks.push(web_search(&services.health));
     checks.push(sessions(&workers));
-    checks.push(ok("remote", "Disabled".to_owned()));
+    checks.push(remote(&services.remote.status().await));
     Ok(DoctorData { checks })
 }
 
@@ -300,6 +303,34 @@ fn web_search(health: &Health) -> Check {
             "set EXA_API_KEY in the daemon's environment and restart it; only web_search needs it",
         ),
     }
+}
+
+fn remote(status: &RemoteStatus) -> Check {
+    const NAME: &str = "remote";
+    let n_clients = match status.connected_clients {
+        1 => "1 client".to_owned(),
+        n => format!("{n} clients"),
+    };
+    let url = match (&status.http_url, &status.last_error) {
+        (Some(url), _) => url,
+        (None, None) => return ok(NAME, "Disabled".to_owned()),
+        (None, Some(why)) if status.enabled => {
+            let message = format!("Configured but not listening: {why}");
+            return warn(NAME, message, "`quack remote enable` tries again");
+        }
+        (None, Some(why)) => {
+            return warn(NAME, format!("Disabled: {why}"), "`quack remote enable` makes it anew");
+        }
+    };
+    let is_local = ["127.", "localhost", "::1"].iter().any(|local| status.host.starts_with(local));
+    if !status.tls_enabled && !is_local {
+        return warn(
+            NAME,
+            format!("{url} ({n_clients}), not encrypted"),
+            "`quack remote enable --host 127.0.0.1` behind a proxy with TLS, or --tls-cert and --tls-key",
+        );
+    }
+    ok(NAME, format!("{url} ({n_clients})"))
 }
 
 fn sessions(workers: &[WorkerInfo]) -> Check {

@@ -7,8 +7,8 @@ use crate::events::Follow;
 use crate::registry::{FindSession, Purpose};
 use crate::wire::{Request, reference};
 use crate::worker_handle::Describe;
-use quackd_protocol::client::{FollowData, FollowParams};
-use serde_json::Value;
+use quackd_protocol::client::{FollowDataOf, FollowParams};
+use serde_json::value::RawValue;
 use std::time::Duration;
 
 /// Our own disk may hang; the history file is information only.
@@ -17,7 +17,7 @@ const HISTORY_LIMIT: Duration = Duration::from_secs(2);
 pub(super) async fn follow(
     request: &mut Request,
     caller: &Caller,
-) -> Result<FollowData, MethodError> {
+) -> Result<FollowDataOf<Box<RawValue>>, MethodError> {
     // Before anything is waited for: requests are in order until here.
     let turn = caller.take_turn();
     let FollowParams { session_id, since_seq, epoch } = params(request, "follow")?;
@@ -27,21 +27,28 @@ pub(super) async fn follow(
     let home = &caller.services.home;
     let history = home.app_history(found.session_id.as_str());
     let history = history.map(|path| path.display().to_string()).unwrap_or_default();
-    let size = size_of(history.clone()).await;
+    let (size, ()) =
+        tokio::join!(size_of(history.clone()), super::state::ask_pi(caller, &found.session_id));
 
     // It may have been deleted meanwhile.
     let reference = Some(found.session_id.0.clone());
     caller.registry.send(FindSession { reference, purpose: Purpose::Look }).await??;
+    if caller.client.outbox.is_none() {
+        return Err(MethodError::NoStream);
+    }
     let events = &caller.services.events;
     // From here on nothing waits: what the answer says of the events is so when they begin to be kept.
-    let Follow { following, seq, resync, replayed } =
+    let Follow { mut following, seq, resync, replayed } =
         events.follow(&found.session_id, since_seq, epoch.as_deref());
+    let pis = &caller.services.pis;
+    following.tell_first(pis.dialogs(&found.session_id, following.next()));
+    let session_state = super::state::shown(pis.state(&found.session_id));
     caller.set_following(turn, Some(following));
-    Ok(FollowData {
+    Ok(FollowDataOf {
         session_name: found.session_name,
         workspace_path: found.workspace_path,
-        is_running: worker.monitor_pid.is_some(),
-        session_state: Value::Null,
+        is_running: worker.monitor_pid.is_some() || pis.is_running(&found.session_id),
+        session_state,
         app_history_file: history,
         app_history_exists: size.is_some(),
         app_history_size_bytes: size.unwrap_or(0),
@@ -61,5 +68,5 @@ async fn size_of(path: String) -> Option<u64> {
 }
 
 pub(super) fn unfollow(caller: &Caller) {
-    caller.set_following(caller.take_turn(), None);
+    caller.leave();
 }

@@ -5,6 +5,7 @@ use super::attach::{SAVE_LIMIT, fresh, resolve};
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{Activate, DeleteSession, ListWorkspaces, NewSession};
+use crate::voice::VoiceSession;
 use crate::wire::{Request, reference};
 use quackd_protocol::client::{
     ActivateData, AttachData, SessionDeleteData, SessionDeleteParams, SessionNewParams,
@@ -32,7 +33,11 @@ pub(super) async fn activate_session(
     let ActivateParams { session_id } = params(request, "activate_session")?;
     // Upstream looks an absent reference up like any other, and finds nothing.
     let reference = reference(&session_id).unwrap_or_default();
-    caller.registry.send(Activate { reference }).timeout(SAVE_LIMIT).await?
+    let data = caller.registry.send(Activate { reference }).timeout(SAVE_LIMIT).await??;
+    let (id, name) = (data.session.id.clone(), data.session.name.clone());
+    let path = data.workspace.path.clone();
+    caller.services.voice.session_changed(&VoiceSession { id, name, path });
+    Ok(data)
 }
 
 pub(super) async fn session_new(
@@ -45,7 +50,11 @@ pub(super) async fn session_new(
     let path = resolve(caller, path).await?;
     let activate = activate.unwrap_or(false);
     let new = NewSession { path, name, activate, safe_mode, fresh: fresh()? };
-    caller.registry.send(new).timeout(SAVE_LIMIT).await?
+    let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
+    if activate {
+        caller.services.voice.session_changed(&VoiceSession::from(&data));
+    }
+    Ok(data)
 }
 
 pub(super) async fn session_delete(

@@ -4,33 +4,41 @@ mod abort;
 mod attach;
 mod config;
 mod doctor;
+mod extension_ui;
 mod follow;
 mod manage;
 mod ping;
 mod ps;
+mod remote;
 mod sandbox;
+mod say;
 mod sessions;
 mod state;
 mod tool;
+mod voice;
 
+use crate::clients::Client;
 use crate::errors::MethodError;
 use crate::events::Following;
-use crate::outbox::Outbox;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire::{self, Request};
 use actix::Addr;
 use bytes::Bytes;
+use quackd_protocol::client::LOCAL_APP;
+use quackd_protocol::limits::LOCAL_APP_DEADLINE;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Who asks, and what a method may use.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) services: Rc<Services>,
     pub(crate) registry: Addr<Registry>,
+    pub(crate) client: Rc<Client>,
     /// The session that this client follows. Following again replaces it.
     following: RefCell<Option<Following>>,
     /// Counts what the client has asked for about following. The last request decides, not the one
@@ -39,8 +47,12 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(services: Rc<Services>, registry: Addr<Registry>) -> Self {
-        Self { services, registry, following: RefCell::new(None), turn: Cell::new(0) }
+    pub(crate) fn new(
+        services: Rc<Services>,
+        registry: Addr<Registry>,
+        client: Rc<Client>,
+    ) -> Self {
+        Self { services, registry, client, following: RefCell::new(None), turn: Cell::new(0) }
     }
 
     /// Another request about following has come.
@@ -57,10 +69,29 @@ impl Caller {
     }
 
     /// A reply is on its way: events that it announced may follow it.
-    pub(crate) fn replied(&self, outbox: &Outbox) {
-        if let Some(following) = self.following.borrow_mut().as_mut() {
+    pub(crate) fn replied(&self) {
+        let mut following = self.following.borrow_mut();
+        if let (Some(following), Some(outbox)) = (following.as_mut(), &self.client.outbox) {
             following.start(outbox);
         }
+    }
+
+    /// The deadline for what it asks, if it is a program that is known to give up.
+    fn gives_up(&self) -> Option<Duration> {
+        let kind = self.services.voice.kind(&self.client.id)?;
+        (kind == LOCAL_APP).then_some(LOCAL_APP_DEADLINE)
+    }
+
+    /// The client follows nothing any more and is no voice client: it has left, or asked for it.
+    pub(crate) fn leave(&self) {
+        // A request about following that is still under way has lost its turn.
+        self.take_turn();
+        let session = self.following.take().map(|following| following.session().clone());
+        let voice = &self.services.voice;
+        if let Some(session) = session {
+            voice.unfollowed(&session, &self.client);
+        }
+        voice.forget(&self.client.id);
     }
 }
 
@@ -70,13 +101,19 @@ pub(crate) fn waits(request: &Request) -> bool {
         request.method.as_str(),
         "attach"
             | "activate_session"
+            | "abort"
             | "doctor"
+            | "extension_ui_response"
             | "follow"
+            | "get_state"
+            | "say"
             | "quack.ps"
             | "quack.sandbox"
             | "quack.session_delete"
             | "quack.session_new"
             | "quack.tool"
+            | "remote_configure"
+            | "remote_status"
             | "voice_tool_call"
     )
 }
@@ -97,7 +134,19 @@ pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
         "activate_session" => answered(request, caller, manage::activate_session).await,
         "get_state" => answered(request, caller, state::get_state).await,
         "abort" => answered(request, caller, abort::abort).await,
+        "say" => say::say(request, caller).await,
+        "extension_ui_response" => {
+            answered(request, caller, extension_ui::extension_ui_response).await
+        }
         "doctor" => answered(request, caller, doctor::doctor).await,
+        "voice_connect" => answered(request, caller, voice::voice_connect).await,
+        "voice_start" => answered(request, caller, voice::voice_start).await,
+        "voice_state" => match voice::voice_state(request, caller).await {
+            Ok(()) => wire::success::<()>(request.id.as_ref(), None),
+            Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
+        },
+        "remote_status" => answered(request, caller, remote::remote_status).await,
+        "remote_configure" => answered(request, caller, remote::remote_configure).await,
         "voice_tool_call" => tool::voice_tool_call(request, caller).await,
         "quack.tool" => tool::quack_tool(request, caller).await,
         "quack.ps" => reply(request, ps::ps(caller).await),

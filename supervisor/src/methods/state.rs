@@ -2,12 +2,17 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
+use crate::pi::AskState;
 use crate::registry::{FindSession, Purpose};
 use crate::wire::{Request, reference};
 use crate::worker_handle::Describe;
-use quackd_protocol::client::{StateData, WorkerInfo, WorkerState};
+use quackd_protocol::SessionId;
+use quackd_protocol::client::{StateDataOf, WorkerInfo, WorkerState};
+use quackd_protocol::limits::PI_STATE_WAIT;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
+use std::rc::Rc;
 
 /// As upstream takes it: any JSON value.
 #[derive(Default, Deserialize)]
@@ -19,18 +24,37 @@ struct Params {
 pub(super) async fn get_state(
     request: &mut Request,
     caller: &Caller,
-) -> Result<StateData, MethodError> {
+) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
     let Params { session_id } = params(request, "get_state")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     let worker = found.handle.send(Describe).await?;
-    Ok(StateData {
+    ask_pi(caller, &found.session_id).await;
+    let pis = &caller.services.pis;
+    let is_running = worker.monitor_pid.is_some() || pis.is_running(&found.session_id);
+    Ok(StateDataOf {
+        pi_state: shown(pis.state(&found.session_id)),
         session_id: found.session_id,
         session_name: found.session_name,
-        is_running: worker.monitor_pid.is_some(),
+        is_running,
         worker: worker_state(worker, found.restarts),
         safe_mode: found.safe_mode,
     })
+}
+
+/// Has a session's Pi tell its state, if there is one. It is not waited for longer than it usually takes: what
+/// it said before is as good.
+pub(super) async fn ask_pi(caller: &Caller, session: &SessionId) {
+    let pis = &caller.services.pis;
+    if let Some(pi) = pis.get(session).filter(|_| pis.is_running(session)) {
+        pi.send(AskState).timeout(PI_STATE_WAIT).await.ok();
+    }
+}
+
+/// Pi's state as clients are shown it.
+pub(super) fn shown(state: Option<Rc<RawValue>>) -> Option<Box<RawValue>> {
+    // It is bounded, and was looked at when it came.
+    Some((*state?).to_owned())
 }
 
 pub(super) fn worker_state(worker: WorkerInfo, restarts: u64) -> WorkerState {

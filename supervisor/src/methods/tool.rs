@@ -13,7 +13,8 @@ use crate::worker_handle::{CallDone, CallTool};
 use bytes::Bytes;
 use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams};
 use quackd_protocol::limits::{
-    MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE, MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
+    LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE,
+    MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
 };
 use quackd_protocol::tools::is_internal;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,8 @@ struct Wanted {
     arguments: String,
     timeout_ms: Option<u64>,
     safe_mode: bool,
+    /// When the caller gives up, if that is known.
+    gives_up: Option<Duration>,
 }
 
 /// Its end, whichever way it ended.
@@ -66,6 +69,7 @@ pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> B
                 },
                 timeout_ms: None,
                 safe_mode: truthy(&asked.safe_mode),
+                gives_up: caller.gives_up(),
             };
             let answer = run(session, wanted, caller).await;
             let data = Data { call_id: asked.call_id.as_ref(), result: &answer.text };
@@ -93,6 +97,7 @@ pub(super) async fn quack_tool(request: &mut Request, caller: &Caller) -> Bytes 
                 arguments,
                 timeout_ms: asked.timeout_ms,
                 safe_mode: asked.safe_mode.unwrap_or(false),
+                gives_up: None,
             };
             let Answer { text, info, data } = run(session, wanted, caller).await;
             let data = ToolData { text: &text, info, data: data.as_deref() };
@@ -105,11 +110,17 @@ async fn session_of_voice_call(
     asked: &VoiceToolCallParams,
     caller: &Caller,
 ) -> Result<FoundSession, MethodError> {
+    let voice = &caller.services.voice;
+    let bound = || voice.bound(&caller.client.id).flatten().map(|session| session.id.0);
+    let reference = reference(&asked.session_id).or_else(bound);
     let found = caller
         .registry
-        .send(FindSession { reference: reference(&asked.session_id), purpose: Purpose::Use })
+        .send(FindSession { reference, purpose: Purpose::Use })
         .await??
         .ok_or(MethodError::NoSessionForTool)?;
+    if voice.is_owned_by_another(&found.session_id, &caller.client.id) {
+        return Err(MethodError::VoiceToolRefused);
+    }
     match &asked.workspace_path {
         Value::String(path) if !path.is_empty() && !same_path(path, &found.workspace_path) => {
             // Another spelling of the same directory is the same workspace.
@@ -175,6 +186,7 @@ async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
         None => of_bash(&wanted),
     };
     let default = caller.services.config.tools.default_timeout.value;
+    let gives_up = wanted.gives_up;
     let call = CallTool {
         deadline: deadline(&wanted, &of_bash, default),
         background: of_bash.background,
@@ -183,9 +195,10 @@ async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
         client_id: wanted.client_id,
         arguments: wanted.arguments,
     };
-    let done = match refusal {
-        Some(refusal) => Err(refusal),
-        None => session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown)),
+    let done = match (refusal, gives_up) {
+        (Some(refusal), _) => Err(refusal),
+        (None, None) => session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown)),
+        (None, Some(_)) => in_time(session.handle.send(call)).await,
     };
     let info = tool_info(&session.session_id, &done, started.elapsed());
     match done {
@@ -196,6 +209,17 @@ async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
             let text = to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
             Answer { text, info, data: None }
         }
+    }
+}
+
+/// Answers before a caller that is known to give up has done so. What runs is ended all the same, and
+/// followers are told of its end.
+async fn in_time(
+    answered: impl Future<Output = Result<Result<CallDone, CallError>, actix::MailboxError>>,
+) -> Result<CallDone, CallError> {
+    match tokio::time::timeout(LOCAL_APP_ANSWER, answered).await {
+        Ok(answer) => answer.unwrap_or(Err(CallError::ShuttingDown)),
+        Err(_elapsed) => Err(CallError::NotEnded { after_s: LOCAL_APP_DEADLINE.as_secs() }),
     }
 }
 
@@ -240,7 +264,7 @@ fn deadline(wanted: &Wanted, of_bash: &OfBash, default: Duration) -> Duration {
         .timeout_ms
         .or(asked)
         .map_or(default, Duration::from_millis)
-        .clamp(MIN_TOOL_DEADLINE, MAX_TOOL_DEADLINE)
+        .clamp(MIN_TOOL_DEADLINE, wanted.gives_up.unwrap_or(MAX_TOOL_DEADLINE))
 }
 
 #[cfg(test)]
@@ -249,19 +273,23 @@ mod tests {
 
     #[test]
     fn deadlines_come_from_the_caller_within_bounds() {
-        let check = |tool: &str, arguments: &str, timeout_ms, expected: Duration| {
+        let check_for = |gives_up, tool: &str, arguments: &str, timeout_ms, expected: Duration| {
             let wanted = Wanted {
                 tool: tool.into(),
                 client_id: None,
                 arguments: arguments.into(),
                 timeout_ms,
                 safe_mode: false,
+                gives_up,
             };
             assert_eq!(
                 deadline(&wanted, &of_bash(&wanted), Duration::from_secs(30)),
                 expected,
                 "{tool} {arguments} {timeout_ms:?}"
             );
+        };
+        let check = |tool: &str, arguments: &str, timeout_ms, expected| {
+            check_for(None, tool, arguments, timeout_ms, expected);
         };
         check("bash", "{}", None, Duration::from_secs(30));
         check("bash", r#"{"timeout_ms":1500}"#, None, Duration::from_millis(1500));
@@ -274,6 +302,10 @@ mod tests {
         check("bash", "not json", None, Duration::from_secs(30));
         check("bash", "{}", Some(0), Duration::from_millis(100));
         check("grep_search", r#"{"timeout_ms":1500}"#, None, Duration::from_secs(30));
+        let app = Some(LOCAL_APP_DEADLINE);
+        check_for(app, "bash", "{}", None, Duration::from_secs(9));
+        check_for(app, "bash", r#"{"timeout_ms":20000}"#, None, Duration::from_secs(9));
+        check_for(app, "bash", r#"{"timeout_ms":1500}"#, None, Duration::from_millis(1500));
     }
 
     #[test]

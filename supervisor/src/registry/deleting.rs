@@ -110,6 +110,8 @@ async fn clear_away(
             tracing::error!(session = %session.id, "the worker of a deleted session has not ended yet");
         }
     }
+    services.pis.delete(&session.id).await;
+    services.voice.session_deleted(&session.id);
     const NAME: &str = "session_deleted";
     services.events.publish(&session.id, NAME, || json!({ "type": NAME }));
     services.events.forget(&session.id);

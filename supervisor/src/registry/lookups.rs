@@ -42,6 +42,8 @@ pub(crate) struct FoundSession {
     /// Workers that died, over all runs of the daemon.
     pub(crate) restarts: u64,
     pub(crate) handle: Addr<WorkerHandle>,
+    /// Where Pi keeps the session's conversation; empty if it was never told.
+    pub(crate) pi_session_file: String,
 }
 
 impl Handler<FindSession> for Registry {
@@ -176,8 +178,9 @@ impl Registry {
     /// Sessions that have a process.
     fn running(&self) -> impl Future<Output = HashSet<SessionId>> + use<> {
         let handles: Vec<_> = self.handles.iter().map(|(id, h)| (id.clone(), h.clone())).collect();
+        let pis = self.services.pis.running();
         async move {
-            let mut running = HashSet::new();
+            let mut running = pis;
             for (id, handle) in handles {
                 let described = handle.send(Describe).timeout(DESCRIBE_LIMIT).await;
                 if described.is_ok_and(|worker| worker.monitor_pid.is_some()) {

@@ -14,6 +14,7 @@
 mod changes;
 mod deleting;
 mod lookups;
+mod pi;
 mod policies;
 mod saving;
 
@@ -22,6 +23,7 @@ pub(crate) use deleting::DeleteSession;
 pub(crate) use lookups::{
     FindSession, FoundSession, ListSessions, ListWorkers, ListWorkspaces, Purpose,
 };
+pub(crate) use pi::PiTold;
 pub(crate) use policies::{FindPolicy, FoundPolicy, PolicyChange};
 pub(crate) use saving::Saving;
 
@@ -108,6 +110,7 @@ impl Registry {
             handle: self.handle_of(&session, &workspace, ctx),
             safe_mode: state.safe_mode,
             restarts: state.restarts,
+            pi_session_file: session.pi_session_file,
             session_id: session.id,
             session_name: session.name,
             workspace_path: workspace,
@@ -165,10 +168,11 @@ impl Handler<Drain> for Registry {
         let drain = |handle: &Addr<WorkerHandle>| {
             handle.send(DrainWorker { until, ending: Ending::Shutdown })
         };
+        let services = Rc::clone(&self.services);
         let drained: Vec<_> = self.handles.values().map(drain).collect();
         Box::pin(async move {
             // Sent to all before the first is awaited: sessions drain side by side.
-            futures_util::future::join_all(drained).await;
+            tokio::join!(futures_util::future::join_all(drained), services.pis.drain(until));
             if let Some(saved) = saved {
                 // A failure is in the log already.
                 saved.await.ok();

@@ -171,6 +171,7 @@ impl Handler<Describe> for WorkerHandle {
             last_death: self.worker.last_crash().map(Cause::to_string),
             calls: self.calls.describe(now),
             jobs: self.jobs.describe(now),
+            pi: None,
         })
     }
 }

@@ -18,6 +18,9 @@ use std::path::Path;
 
 const QUACK: &str = env!("CARGO_BIN_EXE_quack");
 
+/// A program that speaks as Pi does.
+const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
+
 /// The id of the request that shows whether anything is left.
 const LAST: &str = "nothing is left";
 
@@ -94,6 +97,11 @@ fn play(block: &Block) -> Result<(), String> {
             let endpoint = format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint());
             daemon.boot_with("env", &[&endpoint, QUACK, "daemon"]);
         }
+        None if block.steps.iter().any(|step| speaks_to_pi(&step.action)) => {
+            let binary = format!("RUBBER_DUCK_PI_BINARY={FAKE_PI}");
+            let dir = format!("FAKE_PI_DIR={}", daemon.home().display());
+            daemon.boot_with("env", &["OPENAI_API_KEY=x", &binary, &dir, QUACK, "daemon"]);
+        }
         None => daemon.boot_with("env", &["-u", "EXA_API_KEY", QUACK, "daemon"]),
     }
     let repo = daemon.repo("repo");
@@ -103,6 +111,11 @@ fn play(block: &Block) -> Result<(), String> {
     names.set("home", daemon.home().to_string_lossy());
     let client = Client { wire: daemon.wire(), replies: VecDeque::new(), events: VecDeque::new() };
     client.play(block, names, &|name, content| repo.write(name, content))
+}
+
+/// Whether the transcript needs a Pi; then it has the stand-in.
+fn speaks_to_pi(action: &Action) -> bool {
+    matches!(action, Action::Send(line) if line.contains("\"method\":\"say\""))
 }
 
 fn provided(action: &Action) -> Option<Answer> {

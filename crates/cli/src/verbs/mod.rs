@@ -18,6 +18,7 @@ pub(crate) mod man;
 pub(crate) mod new;
 pub(crate) mod pages;
 pub(crate) mod ps;
+pub(crate) mod remote;
 pub(crate) mod replace;
 pub(crate) mod sandbox;
 pub(crate) mod schema;

@@ -25,10 +25,10 @@ pub struct FollowParams {
     pub epoch: Option<String>,
 }
 
-/// `follow` data: upstream's keys, then ours.
+/// `follow` data: upstream's keys, then ours. `P` is Pi's state, which the supervisor hands on as it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct FollowData {
+pub struct FollowDataOf<P> {
     /// The session.
     pub session_id: SessionId,
     /// Its name.
@@ -37,8 +37,8 @@ pub struct FollowData {
     pub workspace_path: String,
     /// Whether a worker process of the session is alive.
     pub is_running: bool,
-    /// The agent's own state; `null` without an agent.
-    pub session_state: Value,
+    /// Pi's own state; `null` without a Pi.
+    pub session_state: Option<P>,
     /// The history file that the macOS app keeps.
     pub app_history_file: String,
     /// Whether it exists.
@@ -58,6 +58,9 @@ pub struct FollowData {
     pub worker: WorkerState,
 }
 
+/// `follow` data as a client of ours reads it.
+pub type FollowData = FollowDataOf<Value>;
+
 /// One event line as the supervisor writes it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -70,6 +73,19 @@ pub struct EventLine<'a, D> {
     pub data: D,
     /// Counts the session's events.
     pub seq: u64,
+}
+
+/// One event that one client alone is told, as the supervisor writes it. It is none of the session's
+/// events and has no number.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToldLine<'a, D> {
+    /// The event's name.
+    pub event: &'a str,
+    /// The session it is about.
+    pub session_id: &'a SessionId,
+    /// What is told.
+    pub data: D,
 }
 
 /// Text as the agent's content blocks carry it.

@@ -69,21 +69,27 @@ pub struct ActivatedSession {
     pub workspace_id: WorkspaceId,
 }
 
-/// `get_state` data.
+/// `get_state` data. `P` is Pi's state, which the supervisor hands on as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StateData {
+pub struct StateDataOf<P> {
     /// The session.
     pub session_id: SessionId,
     /// Its name.
     pub session_name: String,
-    /// Whether a worker process of the session is alive.
+    /// Whether a process of the session is alive: its worker or its Pi.
     pub is_running: bool,
+    /// Pi's own state, as it told it last; absent without a Pi.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pi_state: Option<P>,
     /// The session's worker.
     pub worker: WorkerState,
     /// Only what changes nothing is allowed.
     pub safe_mode: bool,
 }
+
+/// `get_state` data as a client of ours reads it.
+pub type StateData = StateDataOf<Value>;
 
 /// The worker in [`StateData`] and in the answer of `follow`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,11 @@
+// Says on the page whether the daemon answers. Knows no token, so it can ask for nothing else.
+const state = document.getElementById("state");
+const base = globalThis.__RUBBER_DUCK_REMOTE_CONFIG__?.daemon?.httpUrl ?? "";
+fetch(`${base}/health`)
+  .then((answer) => answer.json())
+  .then(({ status }) => {
+    state.textContent = `Listening over ${status.protocol}, ${status.connectedClients} connected.`;
+  })
+  .catch(() => {
+    state.textContent = "The daemon does not answer.";
+  });

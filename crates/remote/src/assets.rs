@@ -1,0 +1,138 @@
+//! The files that a browser gets: a page that says what this is, and nothing that needs a token.
+//!
+//! The paths, types and headers are upstream's; the content is our own. All of it is in the program, so that
+//! a request can name no file of this machine.
+
+use crate::advertise::{Seen, Urls};
+use crate::reply::{self, Reply};
+use hyper::StatusCode;
+use hyper::header::{CACHE_CONTROL, HeaderValue};
+use serde::Serialize;
+
+const PAGE: &str = include_str!("../assets/index.html");
+const SCRIPT: &str = include_str!("../assets/app.js");
+const STYLE: &str = include_str!("../assets/style.css");
+const ICON: &str = include_str!("../assets/icon.svg");
+const WORKER: &str = include_str!("../assets/sw.js");
+const MANIFEST: &str = include_str!("../assets/app.webmanifest");
+
+/// Whether a path is answered with a file: to be asked before the token is looked at.
+pub(crate) fn is_asset(path: &str) -> bool {
+    path == "/" || path.starts_with("/assets/") || (path.contains('.') && !path.starts_with("/ws"))
+}
+
+/// Answers a `GET` of such a path.
+pub(crate) fn answer(path: &str, urls: &Urls) -> Reply {
+    let Some(path) = decoded(path) else {
+        return reply::error(StatusCode::BAD_REQUEST, "Malformed request path");
+    };
+    let (kind, text) = match path.as_str() {
+        "/" | "/index.html" => {
+            let page = PAGE.replacen("</body>", &format!("{}</body>", config_script(urls)), 1);
+            return cached(reply::body(StatusCode::OK, "text/html; charset=utf-8", page), true);
+        }
+        "/assets/app.js" => ("text/javascript; charset=utf-8", SCRIPT),
+        "/assets/style.css" => ("text/css; charset=utf-8", STYLE),
+        "/assets/icon.svg" => ("image/svg+xml", ICON),
+        "/sw.js" => ("text/javascript; charset=utf-8", WORKER),
+        "/app.webmanifest" => ("application/manifest+json; charset=utf-8", MANIFEST),
+        _ => return reply::error(StatusCode::NOT_FOUND, "Not found"),
+    };
+    cached(reply::body(StatusCode::OK, kind, text), path != "/sw.js")
+}
+
+fn cached(mut reply: Reply, may_be_kept: bool) -> Reply {
+    let value = if may_be_kept { "public, max-age=300" } else { "no-cache" };
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(value));
+    reply
+}
+
+/// Where the page finds the daemon. The host came from the client, but was checked to hold nothing that
+/// means something in a page ([`Seen`]); `<` cannot be in it.
+fn config_script(urls: &Urls) -> String {
+    #[derive(Serialize)]
+    struct Config<'a> {
+        daemon: Daemon<'a>,
+        sideband: Sideband<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Daemon<'a> {
+        http_url: &'a str,
+    }
+    #[derive(Serialize)]
+    struct Sideband<'a> {
+        url: &'a str,
+    }
+    let config =
+        Config { daemon: Daemon { http_url: &urls.http }, sideband: Sideband { url: &urls.ws } };
+    let json = serde_json::to_string(&config).unwrap_or_else(|_| "{}".to_owned());
+    let json = json.replace('<', "\\u003c");
+    format!("<script>globalThis.__RUBBER_DUCK_REMOTE_CONFIG__ = {json};</script>")
+}
+
+/// What the client's page should dial: what it has dialled itself, if it says that.
+pub(crate) fn urls(seen: Option<&Seen>, host: &str, port: u16, has_tls: bool) -> Urls {
+    match seen {
+        Some(seen) => Urls::as_seen(seen, has_tls),
+        None => Urls::of(host, port, has_tls, None),
+    }
+}
+
+/// The path with its escapes read; `None` if one of them is none, or if they are not UTF-8.
+fn decoded(path: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes().iter();
+    while let Some(byte) = rest.next() {
+        if *byte != b'%' {
+            bytes.push(*byte);
+            continue;
+        }
+        let digits = [*rest.next()?, *rest.next()?];
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_a_file_is_decided_as_upstream_does() {
+        for path in ["/", "/assets/", "/assets/x", "/a.b", "/deep/er.txt", "/status.json", "/%2e."]
+        {
+            assert!(is_asset(path), "{path}");
+        }
+        for path in ["/status", "/rpc", "/ws", "/ws.js", "/wsx.y", "/assets", "/history"] {
+            assert!(!is_asset(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn escapes_are_read_and_bad_ones_refused() {
+        assert_eq!(decoded("/a%20b%2F%c3%a4").as_deref(), Some("/a b/ä"));
+        for bad in ["/%", "/%a", "/%zz", "/%+1", "/%ff", "/%c3"] {
+            assert_eq!(decoded(bad), None, "{bad}");
+        }
+        let urls = Urls { http: "http://a".into(), ws: "ws://a/ws".into() };
+        assert_eq!(answer("/assets/%zz", &urls).status(), 400);
+        assert_eq!(answer("/assets/../../etc/passwd", &urls).status(), 404);
+        assert_eq!(answer("/assets/%2e%2e/x", &urls).status(), 404);
+        assert_eq!(answer("/assets/app%2ejs", &urls).status(), 200);
+    }
+
+    #[test]
+    fn the_page_is_told_where_the_daemon_is() {
+        let urls = Urls { http: "http://a:1".into(), ws: "ws://a:1/ws".into() };
+        assert_eq!(
+            config_script(&urls),
+            "<script>globalThis.__RUBBER_DUCK_REMOTE_CONFIG__ = {\"daemon\":{\"httpUrl\":\"http://a:1\"},\
+             \"sideband\":{\"url\":\"ws://a:1/ws\"}};</script>"
+        );
+        assert!(PAGE.contains("</body>"));
+    }
+}

@@ -1,0 +1,204 @@
+//! From a request to its answer, in upstream's order of tests.
+
+use crate::advertise::Seen;
+use crate::assets;
+use crate::bridge::{self, Ends};
+use crate::gate::Verdict;
+use crate::history::{self, Query};
+use crate::reply::{self, Reply};
+use crate::rpc;
+use crate::server::{Door, House};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Request, StatusCode, Version};
+use quackd_protocol::client::RemoteStatus;
+use serde::Serialize;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_util::sync::CancellationToken;
+
+/// One request's surroundings.
+pub(crate) struct Visit {
+    pub(crate) house: Rc<House>,
+    pub(crate) peer: IpAddr,
+    /// Ends with the door that this connection came through.
+    pub(crate) epoch: CancellationToken,
+}
+
+/// Answers one request. Never fails: what is wrong with it is the answer.
+pub(crate) async fn answer(mut request: Request<Incoming>, visit: &Visit) -> Reply {
+    let upgrade = is_websocket(request.headers()).then(|| hyper::upgrade::on(&mut request));
+    let (parts, body) = request.into_parts();
+    let Some(door) = visit.house.door() else {
+        return reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "Remote control was closed");
+    };
+    let seen = match Seen::read(&parts.headers) {
+        Ok(None) if parts.version == Version::HTTP_11 => {
+            return reply::last_error(StatusCode::BAD_REQUEST, "The Host header is missing");
+        }
+        Ok(seen) => seen,
+        Err(_malformed) => {
+            return reply::last_error(StatusCode::BAD_REQUEST, "Malformed Host header");
+        }
+    };
+    if let Some(upgrade) = upgrade {
+        return websocket(&parts, upgrade, visit, &door, seen.as_ref()).await;
+    }
+    let path = parts.uri.path();
+    let is_get = parts.method == Method::GET;
+    let open = match path {
+        _ if parts.method == Method::OPTIONS => Some(reply::empty(StatusCode::NO_CONTENT)),
+        "/health" if is_get => {
+            let status = visit.status(&door, seen.as_ref());
+            Some(reply::json(StatusCode::OK, &Health { ok: true, status }))
+        }
+        _ if is_get && assets::is_asset(path) => {
+            let (settings, port) = (&door.settings, door.port);
+            let urls = assets::urls(seen.as_ref(), &settings.host, port, settings.tls.is_some());
+            Some(assets::answer(path, &urls))
+        }
+        _ => None,
+    };
+    let refusal = match open {
+        Some(open) => Some(open),
+        None => refusal(&parts.headers, visit, &door).await,
+    };
+    if refusal.is_none() && parts.method == Method::POST && path == "/rpc" {
+        return rpc::answer(&parts, body, &visit.house.asks).await;
+    }
+    rpc::discard(&parts, body).await;
+    match (refusal, path) {
+        (Some(answer), _) => answer,
+        (None, "/status") if is_get => {
+            reply::json(StatusCode::OK, &visit.status(&door, seen.as_ref()))
+        }
+        (None, "/history") if is_get => {
+            history::answer(&door.settings.histories, Query::parse(parts.uri.query())).await
+        }
+        _ => reply::error(StatusCode::NOT_FOUND, "Not found"),
+    }
+}
+
+#[derive(Serialize)]
+struct Health {
+    ok: bool,
+    status: RemoteStatus,
+}
+
+impl Visit {
+    fn status(&self, door: &Door, seen: Option<&Seen>) -> RemoteStatus {
+        door.settings.status(door.port, self.house.connected(), seen)
+    }
+}
+
+/// `None` for who has the token.
+async fn refusal(headers: &HeaderMap, visit: &Visit, door: &Door) -> Option<Reply> {
+    let verdict = match bearer(headers) {
+        Some(token) => door.gate.check(visit.peer, token).await,
+        // No token is no try.
+        None => Verdict::Wrong,
+    };
+    match verdict {
+        Verdict::Right => None,
+        Verdict::Wrong => Some(reply::error(StatusCode::UNAUTHORIZED, "Unauthorized")),
+        Verdict::TooMany => {
+            let text = "Too many wrong tokens; try again in a moment";
+            let mut reply = reply::last_error(StatusCode::TOO_MANY_REQUESTS, text);
+            reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            Some(reply)
+        }
+    }
+}
+
+/// The token of the one `Authorization` header, if it is of the kind `Bearer`, spelt so.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next()?.to_str().ok()?;
+    let token = value.strip_prefix("Bearer ")?.trim();
+    (values.next().is_none() && !token.is_empty()).then_some(token)
+}
+
+fn is_websocket(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::UPGRADE)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Answers a request for a WebSocket.
+async fn websocket(
+    parts: &Parts,
+    upgrade: hyper::upgrade::OnUpgrade,
+    visit: &Visit,
+    door: &Rc<Door>,
+    seen: Option<&Seen>,
+) -> Reply {
+    if parts.uri.path() != "/ws" {
+        return reply::last_error(StatusCode::NOT_FOUND, "Not found");
+    }
+    if let Some(refusal) = refusal(&parts.headers, visit, door).await {
+        return refusal;
+    }
+    let key = match key(parts) {
+        Ok(key) => key,
+        Err(refusal) => return *refusal,
+    };
+    let Ok(place) = Arc::clone(&visit.house.sockets).try_acquire_owned() else {
+        return reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "Too many clients");
+    };
+    let settings = &door.settings;
+    let url = assets::urls(seen, &settings.host, door.port, settings.tls.is_some()).ws;
+    let ends = Ends { revoked: door.gate.revoked.clone(), epoch: visit.epoch.clone() };
+    let (asks, connected) = (visit.house.asks.clone(), Arc::clone(&visit.house.connected));
+    // In a task of its own: the connection becomes a WebSocket once this answer is written.
+    visit.house.tasks.spawn_local(async move {
+        bridge::serve(upgrade, url, asks, connected, ends).await;
+        drop(place);
+    });
+    let mut reply = reply::empty(StatusCode::SWITCHING_PROTOCOLS);
+    let headers = reply.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, key);
+    reply
+}
+
+/// Checks the handshake (RFC 6455, 4.2.1) and gives the answer to its key.
+fn key(parts: &Parts) -> Result<HeaderValue, Box<Reply>> {
+    let bad = |text| Box::new(reply::last_error(StatusCode::BAD_REQUEST, text));
+    if parts.method != Method::GET || parts.version < Version::HTTP_11 {
+        return Err(bad("A WebSocket is asked for with GET and HTTP/1.1"));
+    }
+    let connection = parts.headers.get_all(header::CONNECTION).iter();
+    let is_upgrade = connection
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|word| word.trim().eq_ignore_ascii_case("upgrade"));
+    if !is_upgrade {
+        return Err(bad("The Connection header does not say Upgrade"));
+    }
+    let only = |name| {
+        let mut values = parts.headers.get_all(name).iter();
+        values.next().filter(|_| values.next().is_none())
+    };
+    if only(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        let mut refusal = reply::last_error(
+            StatusCode::UPGRADE_REQUIRED,
+            "The only version of WebSockets here is 13",
+        );
+        let version = HeaderValue::from_static("13");
+        refusal.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, version);
+        return Err(Box::new(refusal));
+    }
+    // Sixteen bytes as base64.
+    let is_key = |key: &[u8]| {
+        use base64::Engine;
+        let decoded = base64::engine::general_purpose::STANDARD.decode(key);
+        decoded.is_ok_and(|bytes| bytes.len() == 16)
+    };
+    let key = only(header::SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes).filter(|key| is_key(key));
+    let accept = key.and_then(|key| HeaderValue::from_str(&derive_accept_key(key)).ok());
+    accept.ok_or_else(|| bad("The Sec-WebSocket-Key header is missing or malformed"))
+}

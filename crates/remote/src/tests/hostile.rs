@@ -1,0 +1,183 @@
+//! Peers that send what they must not, too much of it, too slowly, or leave: each is answered or closed, and
+//! nobody else notices.
+
+use super::*;
+
+#[test]
+fn malformed_requests_are_answered_and_nothing_else_happens() {
+    let world = World::new();
+    let long = "x".repeat(40_000);
+    let many: String = (0..200).map(|n| format!("H{n}: v\r\n")).collect();
+    let requests: Vec<(Vec<u8>, &[u16])> = vec![
+        // Hosts.
+        (b"GET /health HTTP/1.1\r\nHost: [\r\n\r\n".to_vec(), &[400]),
+        (b"GET /health HTTP/1.1\r\nHost: a:99999\r\n\r\n".to_vec(), &[400]),
+        (b"GET /health HTTP/1.1\r\nHost: a b\r\n\r\n".to_vec(), &[400]),
+        (b"GET /health HTTP/1.1\r\nHost: \xff\r\n\r\n".to_vec(), &[400]),
+        (b"GET /health HTTP/1.1\r\nHost: \r\n\r\n".to_vec(), &[400]),
+        (b"GET /health HTTP/1.1\r\n\r\n".to_vec(), &[400]),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".to_vec(), &[400]),
+        (b"GET / HTTP/1.1\r\nHost: \"><script>\r\n\r\n".to_vec(), &[400]),
+        // Targets.
+        (b"GET //[ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(), &[400, 401]),
+        (b"GET http:// HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), &[400]),
+        (b"GET http://[ HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), &[400]),
+        (b"GET health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(), &[400, 401]),
+        (b"GET \x01 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), &[400]),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(), &[400, 401]),
+        (b"OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(), &[204]),
+        // Escapes.
+        (b"GET /assets/%zz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(), &[400]),
+        (b"GET /assets/% HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(), &[400]),
+        (b"GET /%ff.js HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(), &[400]),
+        // Heads.
+        (b"hello\r\n\r\n".to_vec(), &[400]),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), &[400]),
+        // HTTP/2 is not spoken, and an answer in HTTP/1.1 would not be understood.
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), &[0]),
+        (b"GET / HTTP/9.9\r\nHost: a\r\n\r\n".to_vec(), &[400, 505]),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX\x00: a\r\n\r\n".to_vec(), &[400]),
+        (b"POST /rpc HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n".to_vec(), &[400]),
+        (
+            b"POST /rpc HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"
+                .to_vec(),
+            &[400],
+        ),
+        (format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes(), &[400, 414, 431]),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n").into_bytes(), &[431]),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n").into_bytes(), &[431]),
+    ];
+    for (request, statuses) in requests {
+        let shown = String::from_utf8_lossy(&request[..request.len().min(80)]).into_owned();
+        let answer = world.raw(&request);
+        assert!(statuses.contains(&answer.status), "{shown:?}: {answer:?}");
+    }
+    let chunk = b"POST /rpc HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nAuthorization: Bearer the-right-token-0123456789\r\n\r\nzz\r\n";
+    assert!([0, 400].contains(&world.raw(chunk).status));
+    world.is_well();
+}
+
+#[test]
+fn bad_handshakes_of_websockets_are_answered() {
+    let world = World::new();
+    let handshake = |target: &str, headers: &[&str]| {
+        let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+        let request = format!(
+            "GET {target} HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{lines}\r\n"
+        );
+        world.raw(request.as_bytes()).status
+    };
+    let (token, version) = (bearer(TOKEN), "Sec-WebSocket-Version: 13");
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+    assert_eq!(handshake("/ws/", &[&token, version, key]), 404);
+    assert_eq!(handshake("/", &[&token, version, key]), 404);
+    assert_eq!(handshake("/ws", &[version, key]), 401);
+    assert_eq!(handshake("/ws", &[&bearer("wrong"), version, key]), 401);
+    assert_eq!(handshake(&format!("/ws?token={TOKEN}"), &[version, key]), 401);
+    assert_eq!(handshake("/ws", &[&token, version]), 400);
+    assert_eq!(handshake("/ws", &[&token, version, "Sec-WebSocket-Key: short"]), 400);
+    assert_eq!(handshake("/ws", &[&token, version, "Sec-WebSocket-Key: \x01"]), 400);
+    assert_eq!(handshake("/ws", &[&token, version, key, key]), 400);
+    assert_eq!(handshake("/ws", &[&token, key]), 426);
+    assert_eq!(handshake("/ws", &[&token, key, "Sec-WebSocket-Version: 8"]), 426);
+    let post = world.request("POST", "/ws", &[&token, "Upgrade: websocket", version, key], b"");
+    assert_eq!(post.status, 400);
+    world.is_well();
+}
+
+#[test]
+fn slow_peers_are_closed_and_hold_up_nobody() {
+    let world = World::new();
+    let begun = Instant::now();
+    let mut slow: Vec<TcpStream> = (0..100).map(|_| world.connect()).collect();
+    for (n, stream) in slow.iter_mut().enumerate() {
+        // Nothing at all, a part of a head, a head without its body.
+        let part = match n % 3 {
+            0 => String::new(),
+            1 => "GET /status HT".to_owned(),
+            _ => head("POST", "/rpc", &[&bearer(TOKEN)], 100) + "{\"a\"",
+        };
+        stream.write_all(part.as_bytes()).unwrap();
+    }
+    let asked = Instant::now();
+    world.is_well();
+    assert!(asked.elapsed() < Duration::from_millis(600), "held up: {:?}", asked.elapsed());
+    let mut statuses: Vec<u16> =
+        slow.iter_mut().map(|stream| Answer::read(stream).status).collect();
+    statuses.sort_unstable();
+    statuses.dedup();
+    assert!(statuses.iter().all(|status| [0, 408].contains(status)), "{statuses:?}");
+    assert!(statuses.contains(&408), "who was slow with a body was told");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn one_address_gets_so_many_connections_and_its_places_back() {
+    let world = World::new();
+    let held: Vec<TcpStream> = (0..128).map(|_| world.connect()).collect();
+    let mut surplus = world.connect();
+    // Closed without a word, while the others are still waited for.
+    assert_eq!(Answer::read(&mut surplus).status, 0);
+    drop(held);
+    wait_for("a place", || world.request("GET", "/health", &[], b"").status == 200);
+}
+
+#[test]
+fn clients_that_leave_in_the_middle_leave_nothing_behind() {
+    let world = World::new();
+    for n in 0..300 {
+        let mut stream = world.connect();
+        let full = head("POST", "/rpc", &[&bearer(TOKEN)], 15) + "{\"method\":\"ok\"}";
+        let part = full.len() * (n % 10) / 9;
+        stream.write_all(&full.as_bytes()[..part]).unwrap();
+    }
+    // All places are free again.
+    wait_for("places", || {
+        let held: Vec<TcpStream> = (0..100).map(|_| world.connect()).collect();
+        let is_well = world.request("GET", "/health", &[], b"").status == 200;
+        drop(held);
+        is_well
+    });
+}
+
+#[test]
+fn wrong_tokens_are_counted_and_slow_down_nobody() {
+    // Nobody knows the token in the clear: each try would have to be checked slowly.
+    let world = World::with(TOKEN, false);
+    let flood = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            let tries =
+                (0..60).map(|_| world.request("GET", "/status", &[&bearer("wrong")], b"").status);
+            tries.collect::<Vec<u16>>()
+        });
+        let mut slowest = Duration::ZERO;
+        while !flood.is_finished() {
+            let asked = Instant::now();
+            world.is_well();
+            slowest = slowest.max(asked.elapsed());
+        }
+        assert!(slowest < Duration::from_secs(2), "held up: {slowest:?}");
+        flood.join().unwrap()
+    });
+    assert_eq!(flood.first(), Some(&401));
+    assert!(flood.contains(&429), "never refused: {flood:?}");
+    assert!(flood.iter().all(|status| [401, 429].contains(status)), "{flood:?}");
+    // The address is heard again after a moment.
+    wait_for("being heard again", || world.authorized("GET", "/status", b"").status == 200);
+}
+
+#[test]
+fn who_is_not_heard_is_told_when_to_come_back_and_a_strong_token_is_heard_all_the_same() {
+    let world = World::new();
+    let last = (0..100).map(|_| world.request("GET", "/status", &[&bearer("wrong")], b"")).last();
+    let last = last.unwrap();
+    assert_eq!((last.status, last.header("retry-after")), (429, Some("1")));
+    assert_eq!(world.authorized("GET", "/status", b"").status, 200);
+
+    let weak = World::with(SHORT, true);
+    for _ in 0..100 {
+        weak.request("GET", "/status", &[&bearer("wrong")], b"");
+    }
+    let guessed = weak.request("GET", "/status", &[&bearer(SHORT)], b"");
+    assert_eq!(guessed.status, 429, "a weak token can be found by trying");
+}

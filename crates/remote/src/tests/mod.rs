@@ -1,0 +1,227 @@
+//! The door as its peers see it: real connections, raw bytes, and a daemon that only says what it was asked.
+
+mod changes;
+mod hostile;
+mod routes;
+mod sockets;
+
+use crate::{Ask, Remote, RpcAnswer, Settings, TlsPaths, TokenHash};
+use bytes::Bytes;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+/// A token that cannot be guessed, and a short one.
+const TOKEN: &str = "the-right-token-0123456789";
+const SHORT: &str = "1234";
+
+/// Far beyond what any answer takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A door that is open.
+struct World {
+    runtime: Runtime,
+    remote: Remote,
+    dir: TempDir,
+    port: u16,
+    settings: Settings,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(TOKEN, true)
+    }
+
+    /// Open with this token, which is known in the clear or not.
+    fn with(token: &str, is_plain_known: bool) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let (remote, asked) = Remote::new();
+        runtime.spawn(daemon(asked));
+        let token_hash = hash_of(token);
+        let token = SecretString::from(token);
+        let settings = Settings {
+            host: "127.0.0.1".into(),
+            port: 0,
+            tls: None,
+            token: token_hash,
+            plain_token: is_plain_known.then_some(token),
+            token_updated_at: Some("2026-01-02T03:04:05.678Z".into()),
+            histories: dir.path().join("sessions"),
+        };
+        std::fs::create_dir(&settings.histories).unwrap();
+        let port = runtime.block_on(remote.apply(settings.clone())).unwrap();
+        Self { runtime, remote, dir, port, settings }
+    }
+
+    /// Applies settings, and remembers the port.
+    fn apply(&mut self, settings: Settings) -> Result<(), String> {
+        let applied = self.runtime.block_on(self.remote.apply(settings.clone()));
+        self.port = applied.map_err(|error| error.to_string())?;
+        self.settings = settings;
+        Ok(())
+    }
+
+    /// A certificate for `localhost`, and the same as the client's trust.
+    fn tls(&self) -> (TlsPaths, Arc<rustls::ClientConfig>) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let certificate = self.dir.path().join("cert.pem");
+        let key = self.dir.path().join("key.pem");
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        (TlsPaths { certificate, key }, Arc::new(client))
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends bytes and reads what comes until the door closes.
+    fn raw(&self, bytes: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        // The door may have answered and closed in the middle of it.
+        stream.write_all(bytes).ok();
+        Answer::read(&mut stream)
+    }
+
+    /// One request with these headers beside the ones that it needs.
+    fn request(&self, method: &str, target: &str, headers: &[&str], body: &[u8]) -> Answer {
+        let head = head(method, target, headers, body.len());
+        self.raw(&[head.as_bytes(), body].concat())
+    }
+
+    /// One request with the right token.
+    fn authorized(&self, method: &str, target: &str, body: &[u8]) -> Answer {
+        self.request(method, target, &[&bearer(TOKEN)], body)
+    }
+
+    /// Fails if the door does not answer as it should.
+    #[track_caller]
+    fn is_well(&self) {
+        let answer = self.request("GET", "/health", &[], b"");
+        assert_eq!((answer.status, &answer.json()["ok"]), (200, &json!(true)));
+    }
+}
+
+/// Hashing takes its time, and one hash of the usual token is as good as another.
+fn hash_of(token: &str) -> TokenHash {
+    static USUAL: OnceLock<TokenHash> = OnceLock::new();
+    let new = || TokenHash::new_blocking(&SecretString::from(token)).unwrap();
+    if token == TOKEN { USUAL.get_or_init(new).clone() } else { new() }
+}
+
+fn head(method: &str, target: &str, headers: &[&str], length: usize) -> String {
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    format!(
+        "{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n{headers}\r\n"
+    )
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}")
+}
+
+/// What the door has said.
+#[derive(Debug)]
+struct Answer {
+    /// 0 if it said nothing.
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn read(stream: &mut impl Read) -> Self {
+        let mut bytes = Vec::new();
+        // A connection that is reset after its answer is one that was closed.
+        match stream.read_to_end(&mut bytes) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("no answer"),
+            Err(_) => {}
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        Self { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        let mut values = lines.filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        values.next().map(|(_, value)| value.trim())
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    #[track_caller]
+    fn error(&self) -> String {
+        self.json()["error"].as_str().unwrap_or_else(|| panic!("no error: {self:?}")).to_owned()
+    }
+}
+
+/// Answers every request with what it was, and every line with itself.
+async fn daemon(mut asked: mpsc::Receiver<Ask>) {
+    while let Some(ask) = asked.recv().await {
+        match ask {
+            Ask::Rpc { body, client, answer } => {
+                let said: Value = serde_json::from_slice(&body).unwrap();
+                let ok = said["method"] != "fail";
+                let reply = json!({"id": said["id"], "ok": ok, "said": said, "as": client});
+                let reply = match client.as_deref() {
+                    Some("nobody") => RpcAnswer::UnknownClient,
+                    _ => RpcAnswer::Reply(Bytes::from(format!("{reply}\n"))),
+                };
+                answer.send(reply).ok();
+            }
+            Ask::WebSocket { lines, url } => {
+                tokio::spawn(async move {
+                    let (reading, mut writing) = tokio::io::split(lines);
+                    let ready = format!("{{\"event\":\"remote_ready\",\"url\":\"{url}\"}}\n");
+                    writing.write_all(ready.as_bytes()).await.ok();
+                    let mut lines = BufReader::new(reading).lines();
+                    while let Ok(Some(line)) = lines.next_line().await {
+                        if writing.write_all(format!("{line}\n").as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// Waits for a fact.
+#[track_caller]
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "timed out waiting for {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}

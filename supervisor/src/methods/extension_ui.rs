@@ -1,0 +1,28 @@
+//! `extension_ui_response`: a person's answer to a question of Pi's. The first one counts.
+
+use super::{Caller, params};
+use crate::errors::MethodError;
+use crate::pi::{AnswerDialog, PiError};
+use crate::registry::{FindSession, Purpose};
+use crate::wire::{Request, js_string, reference, truthy};
+use quackd_protocol::client::{UiResponseData, UiResponseParams};
+use quackd_protocol::pi::UiAnswer;
+
+pub(super) async fn extension_ui_response(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<UiResponseData, MethodError> {
+    let UiResponseParams { id, session_id, value, confirmed, cancelled } =
+        params(request, "extension_ui_response")?;
+    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionForAnswer)?;
+    if !truthy(&id) {
+        return Err(MethodError::NoDialogId);
+    }
+    let answer = UiAnswer { id: js_string(&id), value, confirmed, cancelled };
+    match caller.services.pis.get(&found.session_id) {
+        Some(pi) => pi.send(AnswerDialog(answer)).await??,
+        None => return Err(PiError::NotRunning(found.session_name).into()),
+    }
+    Ok(UiResponseData { session_id: found.session_id })
+}

@@ -1,0 +1,58 @@
+//! `say`: a person's words, for the voice client that owns the session or for its Pi.
+
+use super::{Caller, params};
+use crate::errors::MethodError;
+use crate::pi::{Said, Say};
+use crate::registry::{FindSession, FoundSession, Purpose};
+use crate::wire::{self, Request, reference, truthy};
+use bytes::Bytes;
+use quackd_protocol::client::{SayData, SayParams};
+use serde_json::Value;
+
+/// Not like other methods: what Pi refuses is told with the session that it was for.
+pub(super) async fn say(request: &mut Request, caller: &Caller) -> Bytes {
+    let said = match params(request, "say") {
+        Ok(asked) => route(asked, caller).await,
+        Err(error) => Err(error),
+    };
+    let id = request.id.as_ref();
+    match said {
+        Ok((data, Said { success: true, .. })) => wire::success(id, Some(data)),
+        Ok((data, Said { error, .. })) => wire::refusal(id, error.as_deref(), data),
+        Err(error) => wire::failure(id, &error.to_string()),
+    }
+}
+
+async fn route(asked: SayParams, caller: &Caller) -> Result<(SayData, Said), MethodError> {
+    let SayParams { message, session_id, prefer_pi } = asked;
+    if !truthy(&message) {
+        return Err(MethodError::NoMessage);
+    }
+    let services = &caller.services;
+    let found = find(caller, &session_id, Purpose::Look).await?;
+    let data =
+        SayData { session_id: found.session_id.clone(), session_name: found.session_name.clone() };
+    let routed = match truthy(&prefer_pi) {
+        true => None,
+        false => services.voice.route_say(&found.session_id, &message),
+    };
+    if let Some(routed) = routed {
+        routed?;
+        return Ok((data, Said { success: true, error: None }));
+    }
+    let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
+    let pi = services.pis.of(&found, services, &caller.registry);
+    let said = pi.send(Say { message, found }).await??;
+    // Only now it has done something, whatever Pi says to it.
+    find(caller, &data.session_id.0.clone().into(), Purpose::Use).await.ok();
+    Ok((data, said))
+}
+
+async fn find(
+    caller: &Caller,
+    session: &Value,
+    purpose: Purpose,
+) -> Result<FoundSession, MethodError> {
+    let find = FindSession { reference: reference(session), purpose };
+    caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)
+}

@@ -1,0 +1,77 @@
+//! `voice_connect`, `voice_start`, `voice_state`: programs that listen and speak for a session.
+//! What they mean is in [`crate::voice`]; here their parameters are read and sessions looked up.
+
+use super::{Caller, params};
+use crate::errors::MethodError;
+use crate::registry::{FindSession, Purpose};
+use crate::voice::VoiceSession;
+use crate::wire::{Request, js_string, reference, truthy};
+use quackd_protocol::client::{
+    LOCAL_APP, VoiceConnectData, VoiceConnectParams, VoiceStartData, VoiceStartParams, VoiceState,
+    VoiceStateParams,
+};
+use serde_json::Value;
+
+pub(super) async fn voice_connect(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<VoiceConnectData, MethodError> {
+    let VoiceConnectParams { client_type, takeover, .. } = params(request, "voice_connect")?;
+    let kind = match truthy(&client_type) {
+        true => js_string(&client_type),
+        false => LOCAL_APP.to_owned(),
+    };
+    let voice = &caller.services.voice;
+    // Before the look-up: a change of the active session that comes meanwhile is told.
+    voice.connect(&caller.client, &kind, truthy(&takeover))?;
+    let active = session(caller, None).await?;
+    Ok(voice.bind(&caller.client.id, active))
+}
+
+pub(super) async fn voice_start(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<VoiceStartData, MethodError> {
+    let VoiceStartParams { session_id } = params(request, "voice_start")?;
+    let found = session(caller, reference(&session_id)).await?;
+    let session = found.ok_or(MethodError::NoSessionForVoiceStart)?;
+    Ok(caller.services.voice.start(session, caller.client.transport))
+}
+
+/// Has nothing to say if it succeeds.
+pub(super) async fn voice_state(request: &mut Request, caller: &Caller) -> Result<(), MethodError> {
+    let VoiceStateParams { state, session_id } = params(request, "voice_state")?;
+    let (voice, client) = (&caller.services.voice, &caller.client.id);
+    let bound = voice.bound(client).ok_or(MethodError::NoVoiceClient)?;
+    let state = known(&state)?;
+    let target = match reference(&session_id) {
+        Some(reference) => session(caller, Some(reference)).await?,
+        None => bound,
+    };
+    let target = target.ok_or(MethodError::NoSessionForVoiceState)?;
+    let active = match state {
+        VoiceState::Idle => session(caller, None).await?,
+        _ => None,
+    };
+    voice.set_state(client, state, &target, active)
+}
+
+fn known(state: &Value) -> Result<VoiceState, MethodError> {
+    let found = state.as_str().and_then(VoiceState::named);
+    found.ok_or_else(|| {
+        MethodError::UnknownVoiceState(match state {
+            Value::Null => "none".to_owned(),
+            // It may be as long as a line; the text is for people.
+            other => js_string(other).chars().take(100).collect(),
+        })
+    })
+}
+
+/// The session that a reference means; the active one without a reference.
+async fn session(
+    caller: &Caller,
+    reference: Option<String>,
+) -> Result<Option<VoiceSession>, MethodError> {
+    let find = FindSession { reference, purpose: Purpose::Look };
+    Ok(caller.registry.send(find).await??.map(VoiceSession::from))
+}

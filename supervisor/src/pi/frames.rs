@@ -1,0 +1,387 @@
+//! What a session's Pi says, as its worker hands it on. The worker is treated as hostile: what it says is
+//! bounded, checked, and told to nobody but the followers of its own session.
+
+use super::commands::Answered;
+use super::dialogs::Closed;
+use super::handle::{HEARTBEAT, PiHandle, Said, Waiter};
+use crate::registry::PiTold;
+use crate::wire;
+use actix::prelude::*;
+use quackd_protocol::client::EventLine;
+use quackd_protocol::limits::{
+    MAX_NAME_CHARS, MAX_PATH_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES, PI_STDERR_BYTES,
+};
+use quackd_protocol::pi::{FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiState, ToPiWorker};
+use quackd_supervision::{Action, Cause, Heartbeat, Hello as HelloMeans};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How long a closed control channel waits for the exit that explains it.
+const CLOSED_GRACE: Duration = Duration::from_millis(500);
+
+/// Longest name of an event, id of a question and reason, in bytes or characters.
+const MAX_EVENT_NAME: usize = 64;
+const MAX_DIALOG_ID: usize = 256;
+const MAX_REASON_CHARS: usize = 4000;
+
+/// Warnings that one worker may send.
+const MAX_WARNINGS: u32 = 100;
+
+/// Names of events that are the daemon's own: a Pi that uses one would speak for it.
+const OWN_EVENTS: &[&str] = &[
+    "extension_ui_closed",
+    "prompt_error",
+    "remote_ready",
+    "session_deleted",
+    "voice_say",
+    "voice_session_changed",
+    "voice_start",
+    "voice_stop",
+];
+
+/// The channel's task read a frame.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct FrameArrived {
+    pub(super) generation: u64,
+    pub(super) frame: FromPiWorker,
+}
+
+impl Handler<FrameArrived> for PiHandle {
+    type Result = ();
+
+    fn handle(&mut self, msg: FrameArrived, ctx: &mut Self::Context) {
+        let FrameArrived { generation, frame } = msg;
+        let Some(process) = self.process.as_ref().filter(|p| p.generation == generation) else {
+            return;
+        };
+        if self.end.is_some() {
+            return;
+        }
+        match frame {
+            FromPiWorker::Hello { proto, pid, pi_pid } => self.hello(proto, (pid, pi_pid), ctx),
+            FromPiWorker::CannotStart { reason } if process.pids.is_none() => {
+                let reason = reason.chars().filter(|c| !c.is_control()).take(300).collect();
+                self.condemn(Cause::Refused(reason), "it cannot be started", ctx);
+            }
+            _ if process.pids.is_none() => self.broke("the first frame was no hello", ctx),
+            FromPiWorker::Answer(answer) => self.answered(answer, ctx),
+            FromPiWorker::Event { name, data } => self.happened(&name, &data, ctx),
+            FromPiWorker::Dialog { id, timeout_ms, data } => {
+                self.asked(id, timeout_ms, &data, ctx);
+            }
+            FromPiWorker::StdinFailed { reason } => {
+                let reason: String = reason.chars().take(200).collect();
+                tracing::warn!(session = %self.session, reason, "Pi takes no commands");
+                let cause = Cause::Protocol("Pi closed its stdin".to_owned());
+                self.condemn(cause, "it closed its stdin", ctx);
+            }
+            FromPiWorker::Ended(mut end) => {
+                let excess = end.stderr_tail.len().saturating_sub(PI_STDERR_BYTES);
+                end.stderr_tail.drain(..end.stderr_tail.ceil_char_boundary(excess));
+                self.pi_ended(end, ctx);
+            }
+            FromPiWorker::Pong { seq } if self.pinged.take() == Some(seq) => {
+                let due = self.heartbeat.on_pong(seq, Instant::now());
+                self.arm_heartbeat(due, ctx);
+            }
+            FromPiWorker::Warning { text } if self.warnings < MAX_WARNINGS => {
+                self.warnings += 1;
+                let text: String = text.chars().take(500).collect();
+                tracing::warn!(session = %self.session, text, "a Pi worker warns");
+            }
+            FromPiWorker::CannotStart { .. } => self.broke("it has started already", ctx),
+            FromPiWorker::Pong { .. } => self.broke("a pong without a ping", ctx),
+            FromPiWorker::Warning { .. } => self.broke("too many warnings", ctx),
+        }
+    }
+}
+
+fn cut(text: &mut String, limit: usize) {
+    text.truncate(text.floor_char_boundary(limit));
+}
+
+/// What goes to followers as it is must be an object on one line.
+fn is_shown(data: &RawValue, limit: usize) -> bool {
+    let text = data.get();
+    text.starts_with('{') && text.len() <= limit && !text.contains(['\n', '\r'])
+}
+
+impl PiHandle {
+    fn broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
+        self.condemn(Cause::Protocol(why.to_owned()), "its worker broke the protocol", ctx);
+    }
+
+    fn hello(&mut self, proto: u32, pids: (u32, u32), ctx: &mut Context<Self>) {
+        if proto != PI_FRAME_PROTOCOL {
+            let cause = Cause::VersionMismatch { ours: PI_FRAME_PROTOCOL, theirs: proto };
+            return self.condemn(cause, "its worker is of another version", ctx);
+        }
+        let now = Instant::now();
+        match self.worker.on_hello(now) {
+            HelloMeans::Ready => {}
+            HelloMeans::Late => return,
+            HelloMeans::Unexpected => return self.broke("a second hello", ctx),
+        }
+        tracing::info!(session = %self.session, pid = pids.1, "Pi started");
+        if let Some(process) = &mut self.process {
+            process.pids = Some(pids);
+        }
+        self.touch();
+        self.heartbeat = Heartbeat::new(HEARTBEAT, now);
+        self.pinged = None;
+        let due = self.heartbeat.next_wakeup();
+        self.arm_heartbeat(due, ctx);
+        self.arm_life(ctx);
+        self.ask_state(None, ctx);
+        self.flush(ctx);
+    }
+
+    fn answered(&mut self, answer: PiAnswer, ctx: &mut Context<Self>) {
+        self.touch();
+        let PiAnswer { number, success, error, data } = answer;
+        let error = error.map(|mut error| {
+            cut(&mut error, MAX_REASON_CHARS);
+            error
+        });
+        match self.commands.answered(number, success) {
+            Answered::Waiting(sent) => match sent.waiter {
+                Waiter::Say(reply) => {
+                    self.has_accepted |= success && !is_handled(data.as_deref());
+                    // Who does not wait any more has been answered.
+                    reply.send(Ok(Said { success, error })).ok();
+                }
+                Waiter::Abort(reply) => drop(reply.send(())),
+                Waiter::State => {
+                    if let Some(data) = data.filter(|_| success) {
+                        self.state_told(data, ctx);
+                    }
+                    for waiter in self.state_waiters.drain(..) {
+                        // It may have gone on without.
+                        waiter.send(()).ok();
+                    }
+                }
+            },
+            Answered::Accepted => {
+                self.prompt_failed(&error.unwrap_or_default());
+                self.has_accepted = false;
+            }
+            Answered::Nobody => {}
+        }
+        self.show();
+    }
+
+    fn state_told(&mut self, data: Box<RawValue>, ctx: &mut Context<Self>) {
+        if !is_shown(&data, MAX_PI_STATE_BYTES) {
+            return self.broke("a state that cannot be shown", ctx);
+        }
+        let said: PiState = serde_json::from_str(data.get()).unwrap_or_default();
+        self.view.state.replace(Some(Rc::from(data)));
+        let is_path = |path: &String| {
+            path.starts_with('/')
+                && path.len() <= MAX_PATH_BYTES
+                && !path.contains(|c: char| c.is_control())
+        };
+        let is_name = |name: &String| {
+            !name.trim().is_empty()
+                && name.chars().count() <= MAX_NAME_CHARS
+                && !name.contains(|c: char| c.is_control())
+        };
+        let session_file = said.session_file.filter(is_path);
+        let session_name = said.session_name.filter(is_name);
+        if let Some(file) = &session_file {
+            self.session_file.clone_from(file);
+        }
+        if session_file.is_none() && session_name.is_none() {
+            return;
+        }
+        let told = PiTold { session: self.session.clone(), session_file, session_name };
+        if let Some(registry) = self.registry.upgrade() {
+            let telling = async move { registry.send(told).await };
+            ctx.spawn(telling.into_actor(self).map(|name, handle, _| {
+                if let Ok(Some(name)) = name {
+                    handle.name = name;
+                }
+            }));
+        }
+    }
+
+    fn happened(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || MAX_EVENT_NAME < name.len() || !name.chars().all(is_name) {
+            return self.broke("an event without a name", ctx);
+        }
+        if !is_shown(data, MAX_PI_EVENT_BYTES) {
+            return self.broke("an event that cannot be shown", ctx);
+        }
+        self.touch();
+        if OWN_EVENTS.contains(&name) {
+            tracing::warn!(session = %self.session, name, "left out an event with a name of ours");
+            return;
+        }
+        self.services.events.publish(&self.session, name, || data);
+        match name {
+            "agent_start" => {
+                self.in_turn = true;
+                let due = self.heartbeat.on_busy(Instant::now());
+                self.arm_heartbeat(due, ctx);
+            }
+            "agent_end" => {
+                self.in_turn = false;
+                self.has_accepted = false;
+                self.end_dialogs();
+                let due = self.heartbeat.on_idle(Instant::now());
+                self.arm_heartbeat(due, ctx);
+                self.ask_state(None, ctx);
+            }
+            _ => return,
+        }
+        self.show();
+    }
+
+    fn asked(
+        &mut self,
+        id: String,
+        timeout_ms: Option<u64>,
+        data: &RawValue,
+        ctx: &mut Context<Self>,
+    ) {
+        const NAME: &str = "extension_ui_request";
+        if id.is_empty() || MAX_DIALOG_ID < id.len() || !is_shown(data, MAX_PI_EVENT_BYTES) {
+            return self.broke("a question that cannot be shown", ctx);
+        }
+        self.touch();
+        if !self.view.dialogs.borrow().has_room() {
+            tracing::warn!(session = %self.session, "Pi asks too much at once: cancelled");
+            return self.cancel(&id);
+        }
+        let now = Instant::now();
+        let until = timeout_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms)));
+        let seq = self.services.events.publish(&self.session, NAME, || data);
+        let line = wire::event(&EventLine { event: NAME, session_id: &self.session, data, seq });
+        self.view.dialogs.borrow_mut().open(id, seq, line, until);
+        self.arm_dialogs(ctx);
+        self.show();
+    }
+
+    /// Sees to it that questions end when their time has passed.
+    pub(super) fn arm_dialogs(&mut self, ctx: &mut Context<Self>) {
+        let due = self.view.dialogs.borrow().due_in(Instant::now());
+        let timer = due.map(|wait| {
+            ctx.run_later(wait, |handle, ctx| {
+                handle.dialog_timer = None;
+                let expired = handle.view.dialogs.borrow_mut().expire(Instant::now());
+                for id in expired {
+                    handle.cancel(&id);
+                    handle.tell_closed(&id, Closed::TimedOut);
+                }
+                handle.arm_dialogs(ctx);
+                handle.show();
+            })
+        });
+        if let Some(old) = std::mem::replace(&mut self.dialog_timer, timer) {
+            ctx.cancel_future(old);
+        }
+    }
+
+    /// Tells followers that a question waits no more.
+    pub(super) fn tell_closed(&self, id: &str, why: Closed) {
+        #[derive(Serialize)]
+        struct Data<'a> {
+            #[serde(rename = "type")]
+            kind: &'static str,
+            id: &'a str,
+            reason: &'static str,
+        }
+        let kind = "extension_ui_closed";
+        let data = || Data { kind, id, reason: why.reason() };
+        self.services.events.publish(&self.session, kind, data);
+    }
+
+    pub(super) fn arm_heartbeat(&mut self, due: Instant, ctx: &mut Context<Self>) {
+        let wait = due.saturating_duration_since(Instant::now());
+        let timer = ctx.run_later(wait, |handle, ctx| {
+            handle.heartbeat_timer = None;
+            handle.beat(ctx);
+        });
+        if let Some(old) = self.heartbeat_timer.replace(timer) {
+            ctx.cancel_future(old);
+        }
+    }
+
+    fn beat(&mut self, ctx: &mut Context<Self>) {
+        if !self.is_ready() {
+            return;
+        }
+        let now = Instant::now();
+        self.show();
+        let idle_for = now.saturating_duration_since(self.view.active.get());
+        if !self.view.is_busy.get() && self.services.config.worker.idle.value <= idle_for {
+            tracing::info!(session = %self.session, "ending an idle Pi");
+            let order = self.worker.drain(now);
+            return self.obey(order, ctx);
+        }
+        let (action, due) = self.heartbeat.poll(now);
+        match action {
+            Action::Nothing | Action::Unresponsive => {}
+            Action::Ping(seq) => {
+                self.pinged = Some(seq);
+                if let Some(process) = &self.process
+                    && process.offer(&ToPiWorker::Ping { seq }).is_err()
+                {
+                    // Its queue is full: the silence that follows is counted like any other.
+                    tracing::warn!(session = %self.session, "a ping was not taken by a Pi worker");
+                }
+            }
+            Action::Kill => {
+                return self.condemn(Cause::NotResponding, "its worker did not answer", ctx);
+            }
+        }
+        self.arm_heartbeat(due, ctx);
+    }
+}
+
+/// Whether Pi says that it has done what a prompt wanted without a turn: it was a command of an extension.
+fn is_handled(data: Option<&RawValue>) -> bool {
+    #[derive(Deserialize)]
+    struct Data<'a> {
+        #[serde(default, borrow)]
+        disposition: Option<&'a str>,
+    }
+    let data = data.and_then(|data| serde_json::from_str::<Data<'_>>(data.get()).ok());
+    data.is_some_and(|data| data.disposition == Some("handled"))
+}
+
+/// The channel has ended: the worker is gone, or broke the protocol.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct LinkClosed {
+    pub(super) generation: u64,
+    pub(super) violation: Option<String>,
+}
+
+impl Handler<LinkClosed> for PiHandle {
+    type Result = ();
+
+    fn handle(&mut self, msg: LinkClosed, ctx: &mut Self::Context) {
+        let LinkClosed { generation, violation } = msg;
+        let process = self.process.as_mut().filter(|process| process.generation == generation);
+        let Some(process) = process else { return };
+        process.fell_silent();
+        self.finish(ctx);
+        match violation {
+            Some(why) => self.condemn(Cause::Protocol(why), "its worker broke the protocol", ctx),
+            // Usually the exit is on its way, and tells more.
+            None => {
+                ctx.run_later(CLOSED_GRACE, move |handle, ctx| {
+                    if handle.process.as_ref().is_some_and(|p| p.generation == generation) {
+                        let cause = Cause::Protocol("closed its channel".into());
+                        handle.condemn(cause, "its worker closed its channel", ctx);
+                    }
+                });
+            }
+        }
+    }
+}

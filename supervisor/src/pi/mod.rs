@@ -1,0 +1,155 @@
+//! The user's Pi, one per session: found, started in a process of its own, spoken to, watched and ended.
+//!
+//! - [`handle`] is the actor that owns one session's Pi: its messages, with those in [`asking`]. [`life`] starts
+//!   and ends the process,
+//!   [`frames`] is what it says, [`process`] its control channel.
+//! - [`commands`] and [`dialogs`] are its two tables, [`view`] what others may see of it.
+//! - [`find`] says which program is started and with which arguments, [`environment`] what it gets: the one
+//!   place where keys leave the daemon.
+//! - [`error`] words why something was not done.
+//!
+//! [`Pis`] has one handle per session that has or had a Pi.
+
+mod asking;
+mod commands;
+mod dialogs;
+pub(crate) mod environment;
+mod error;
+mod find;
+mod frames;
+mod handle;
+mod health;
+mod life;
+mod process;
+mod view;
+
+pub(crate) use asking::{Abort, AnswerDialog, AskState};
+pub(crate) use error::PiError;
+pub(crate) use handle::{Said, Say, Wake};
+pub(crate) use health::checks;
+
+use crate::registry::{FoundSession, Registry};
+use crate::services::Services;
+use crate::worker_handle::Ending;
+use actix::prelude::*;
+use bytes::Bytes;
+use handle::{Drain, PiHandle, Retire};
+use quackd_protocol::SessionId;
+use quackd_protocol::client::PiInfo;
+use serde_json::value::RawValue;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use view::View;
+
+/// How long a Pi may take to end, beyond the time that it is given.
+const END_SLACK: Duration = Duration::from_secs(6);
+
+/// All sessions' Pis. One instance per daemon, on the actors' thread.
+#[derive(Debug, Default)]
+pub(crate) struct Pis {
+    sessions: RefCell<HashMap<SessionId, Entry>>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    handle: Addr<PiHandle>,
+    view: Rc<View>,
+}
+
+impl Pis {
+    /// The handle of a session's Pi, made if there is none.
+    pub(crate) fn of(
+        &self,
+        found: &FoundSession,
+        services: &Rc<Services>,
+        registry: &Addr<Registry>,
+    ) -> Addr<PiHandle> {
+        let mut sessions = self.sessions.borrow_mut();
+        let entry = sessions.entry(found.session_id.clone()).or_insert_with(|| {
+            let view = Rc::new(View::new(Instant::now()));
+            let services = Rc::clone(services);
+            let handle = PiHandle::new(found, services, registry.downgrade(), Rc::clone(&view));
+            Entry { handle: handle.start(), view }
+        });
+        entry.handle.clone()
+    }
+
+    /// The handle of a session's Pi, if there is one.
+    pub(crate) fn get(&self, session: &SessionId) -> Option<Addr<PiHandle>> {
+        self.sessions.borrow().get(session).map(|entry| entry.handle.clone())
+    }
+
+    /// Whether a session's Pi is alive.
+    pub(crate) fn is_running(&self, session: &SessionId) -> bool {
+        self.sessions.borrow().get(session).is_some_and(|entry| entry.view.is_alive.get())
+    }
+
+    /// The sessions whose Pi is alive.
+    pub(crate) fn running(&self) -> HashSet<SessionId> {
+        let sessions = self.sessions.borrow();
+        let running = sessions.iter().filter(|(_, entry)| entry.view.is_alive.get());
+        running.map(|(session, _)| session.clone()).collect()
+    }
+
+    /// What a session's Pi last said of its state; `None` if there is no Pi, or it said nothing yet.
+    pub(crate) fn state(&self, session: &SessionId) -> Option<Rc<RawValue>> {
+        self.sessions.borrow().get(session)?.view.state.borrow().clone()
+    }
+
+    /// The questions that wait for a person and that a follower who begins with event `next` does not get.
+    pub(crate) fn dialogs(&self, session: &SessionId, next: u64) -> Vec<Bytes> {
+        let sessions = self.sessions.borrow();
+        sessions
+            .get(session)
+            .map_or_else(Vec::new, |entry| entry.view.dialogs.borrow().before(next))
+    }
+
+    /// For `ps`: what there is of a session's Pi.
+    pub(crate) fn describe(&self, session: &SessionId) -> Option<PiInfo> {
+        let sessions = self.sessions.borrow();
+        let view = &sessions.get(session)?.view;
+        let info = view.info.borrow().clone()?;
+        Some(PiInfo { busy: view.is_busy.get(), ..info })
+    }
+
+    /// Makes room for one more of at most `max`: ends the one that was idle for longest. `false` if all are at
+    /// work.
+    fn make_room(&self, max: usize) -> bool {
+        let sessions = self.sessions.borrow();
+        let running = || sessions.values().filter(|entry| entry.view.is_running.get());
+        if running().count() < max {
+            return true;
+        }
+        let idle = running().filter(|entry| !entry.view.is_busy.get());
+        match idle.min_by_key(|entry| entry.view.active.get()) {
+            Some(entry) => {
+                // Not running from here on, whoever asks next. A full mailbox means that it has work after all.
+                entry.view.is_running.set(false);
+                entry.handle.try_send(Retire).is_ok()
+            }
+            None => false,
+        }
+    }
+
+    /// Ends all: those that are at work have until `until`.
+    pub(crate) async fn drain(&self, until: Instant) {
+        let handles: Vec<_> =
+            self.sessions.borrow().values().map(|entry| entry.handle.clone()).collect();
+        let drain = |handle: Addr<PiHandle>| async move {
+            let drain = Drain { until, ending: Ending::Shutdown };
+            handle.send(drain).await
+        };
+        futures_util::future::join_all(handles.into_iter().map(drain)).await;
+    }
+
+    /// A session was deleted: ends its Pi, and forgets it.
+    pub(crate) async fn delete(&self, session: &SessionId) {
+        let Some(entry) = self.sessions.borrow_mut().remove(session) else { return };
+        let drain = Drain { until: Instant::now(), ending: Ending::Deleted };
+        if entry.handle.send(drain).timeout(END_SLACK).await.is_err() {
+            tracing::error!(%session, "the Pi of a deleted session has not ended yet");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Changing remote control: what `remote_configure` may say, and in which order it comes to be.
+//!
+//! A door that is open is changed first and the change saved then: what cannot be is refused, and everything
+//! stays as it was, on disk too. A door that is closed has nothing to lose: what was asked for is saved, and
+//! why it does not open is told in the state, as upstream does.
+
+use super::config::{DaemonConfig, port, trimmed};
+use super::{RemoteControl, State};
+use quackd_protocol::client::RemoteData;
+use quackd_remote::TokenHash;
+use quackd_remote::gate::{MAX_TOKEN_BYTES, new_token};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+use std::io;
+
+/// Why a change was refused. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("Remote authToken must be at most {MAX_TOKEN_BYTES} printable ASCII characters")]
+    BadToken,
+    #[error("Remote control was not changed: {0}")]
+    NotOpened(String),
+    #[error("Remote control cannot be changed: {0}")]
+    Locked(String),
+    #[error("Remote control was not changed, config.json cannot be saved: {0}")]
+    NotSaved(io::Error),
+    #[error("No random numbers: {0}")]
+    NoRandom(io::Error),
+    #[error("Daemon is shutting down")]
+    ShuttingDown,
+}
+
+impl RemoteControl {
+    /// Opens the door as it was configured when the daemon last ran.
+    pub(super) async fn open(&self) {
+        let Ok(_turn) = self.turn.acquire().await else { return };
+        self.known_token().await;
+        let state = self.state.borrow().clone();
+        let opened = self.apply(&state).await;
+        self.note(opened);
+    }
+
+    /// `remote_configure`: what is absent or of a wrong type stays as it is.
+    pub(crate) async fn configure(
+        &self,
+        params: Map<String, Value>,
+    ) -> Result<RemoteData, Refused> {
+        let _turn = self.turn.acquire().await.map_err(|_closed| Refused::ShuttingDown)?;
+        let old = self.state.borrow().clone();
+        if old.is_locked {
+            return Err(Refused::Locked(old.last_error.unwrap_or_default()));
+        }
+        let mut new = State { config: changed(&old.config, &params), ..old.clone() };
+        let issued = issued(&params, &new.config)?;
+        if let Some(token) = &issued {
+            let hash = hash(token.clone()).await?;
+            let remote = &mut new.config.remote;
+            remote.auth_token_hash = Some(hash.hash);
+            remote.auth_token_salt = Some(hash.salt);
+            remote.auth_token_updated_at = Some(now_text());
+            new.token = Some(token.clone());
+        }
+        // Without the token in the clear everybody would have to be checked slowly first.
+        if new.token.is_none() {
+            new.token = self.known_token().await;
+        }
+        let was_open = old.port.is_some();
+        let applied = self.apply(&new).await;
+        if let (Err(why), true) = (&applied, was_open)
+            && self.door.port().await.is_some()
+        {
+            return Err(Refused::NotOpened(why.clone()));
+        }
+        if let Err(why) = self.save(&new, issued).await {
+            let back = self.apply(&old).await;
+            self.note(back);
+            return Err(Refused::NotSaved(why));
+        }
+        *self.state.borrow_mut() = new;
+        self.note(applied);
+        let is_token_wanted = params.get("includeToken") == Some(&Value::Bool(true));
+        let token = if is_token_wanted { self.known_token().await } else { None };
+        let auth_token = token.map(|token| token.expose_secret().to_owned());
+        Ok(RemoteData { status: self.status_now(), auth_token })
+    }
+
+    /// Makes the door what the state says. The port, or why there is none.
+    async fn apply(&self, state: &State) -> Result<Option<u16>, String> {
+        let remote = &state.config.remote;
+        if !remote.enabled {
+            self.door.close().await;
+            return Ok(None);
+        }
+        let settings = remote.settings(state.token.clone(), &self.files.histories)?;
+        self.door.apply(settings).await.map(Some).map_err(|error| error.to_string())
+    }
+
+    /// Keeps how an attempt has ended, and says it in the log.
+    fn note(&self, applied: Result<Option<u16>, String>) {
+        let (port, last_error) = match applied {
+            Ok(port) => (port, None),
+            Err(why) => (None, Some(why)),
+        };
+        {
+            let mut state = self.state.borrow_mut();
+            state.port = port;
+            state.last_error.clone_from(&last_error);
+        }
+        match (last_error, self.status_now().http_url) {
+            (Some(why), _) => tracing::error!("Remote control failed to start: {why}"),
+            (None, Some(url)) => tracing::info!("Remote control listening on {url}"),
+            (None, None) => tracing::info!("Remote control is off"),
+        }
+    }
+
+    async fn save(&self, state: &State, issued: Option<SecretString>) -> io::Result<()> {
+        let (files, config) = (self.files.clone(), state.config.clone());
+        let save = move || files.save_blocking(&config, issued.as_ref());
+        actix_rt::task::spawn_blocking(save).await.map_err(io::Error::other)?
+    }
+}
+
+/// What the configuration is after this change, but for the token.
+fn changed(old: &DaemonConfig, params: &Map<String, Value>) -> DaemonConfig {
+    let mut new = old.clone();
+    let remote = &mut new.remote;
+    if let Some(Value::Bool(enabled)) = params.get("enabled") {
+        remote.enabled = *enabled;
+    }
+    if let Some(host) = params.get("host").and_then(trimmed) {
+        remote.host = host;
+    }
+    if let Some(number @ Value::Number(_)) = params.get("port") {
+        remote.port = port(number);
+    }
+    for (key, path) in
+        [("tlsCertPath", &mut remote.tls_cert_path), ("tlsKeyPath", &mut remote.tls_key_path)]
+    {
+        // What is blank clears it.
+        if let Some(value @ (Value::Null | Value::String(_))) = params.get(key) {
+            *path = trimmed(value);
+        }
+    }
+    new
+}
+
+/// The new token, if there shall be one.
+fn issued(
+    params: &Map<String, Value>,
+    new: &DaemonConfig,
+) -> Result<Option<SecretString>, Refused> {
+    if let Some(given) = params.get("authToken").and_then(trimmed) {
+        // It has to fit into a header.
+        let is_sendable = given.len() <= MAX_TOKEN_BYTES
+            && given.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+        return if is_sendable { Ok(Some(given.into())) } else { Err(Refused::BadToken) };
+    }
+    let is_rotated = params.get("rotateToken") == Some(&Value::Bool(true));
+    let is_missing = new.remote.enabled && new.remote.token().is_none();
+    if is_rotated || is_missing {
+        return new_token().map(Some).map_err(Refused::NoRandom);
+    }
+    Ok(None)
+}
+
+async fn hash(token: SecretString) -> Result<TokenHash, Refused> {
+    let hashing = move || TokenHash::new_blocking(&token);
+    let hashed = actix_rt::task::spawn_blocking(hashing).await;
+    hashed.map_err(|_ended| Refused::ShuttingDown)?.map_err(Refused::NoRandom)
+}
+
+/// Now, as upstream writes it into this file: milliseconds, UTC. For display only.
+fn now_text() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn params(value: Value) -> Map<String, Value> {
+        let Value::Object(params) = value else { panic!("an object") };
+        params
+    }
+
+    #[test]
+    fn only_what_is_said_and_makes_sense_is_changed() {
+        let old = changed(
+            &DaemonConfig::default(),
+            &params(json!({
+                "enabled": true, "host": " ::1 ", "port": 99999, "tlsCertPath": " /c ", "tlsKeyPath": "/k",
+            })),
+        );
+        let remote = &old.remote;
+        assert_eq!((remote.enabled, remote.host.as_str(), remote.port), (true, "::1", 65535));
+        assert_eq!(remote.tls_cert_path.as_deref(), Some("/c"));
+        let nothing =
+            json!({"enabled": "no", "host": " ", "port": "80", "tlsCertPath": 5, "other": {}});
+        assert_eq!(changed(&old, &params(nothing)), old);
+        let cleared = changed(&old, &params(json!({"tlsCertPath": null, "tlsKeyPath": "  "})));
+        assert_eq!(cleared.remote.tls_cert_path, None);
+        assert_eq!(cleared.remote.tls_key_path, None);
+    }
+
+    #[test]
+    fn a_token_is_made_when_it_is_wanted_or_missing() {
+        let off = DaemonConfig::default();
+        let on = changed(&off, &params(json!({"enabled": true})));
+        let token = |config: &DaemonConfig, value| {
+            let token = issued(&params(value), config);
+            token.map(|token| token.map(|token| token.expose_secret().to_owned())).ok()
+        };
+        assert_eq!(token(&off, json!({})), Some(None));
+        assert_eq!(token(&off, json!({"rotateToken": "yes", "authToken": " "})), Some(None));
+        assert_eq!(token(&off, json!({"authToken": " mine "})), Some(Some("mine".into())));
+        assert_eq!(token(&on, json!({})).flatten().map(|token| token.len()), Some(32));
+        assert_eq!(token(&off, json!({"rotateToken": true})).flatten().map(|t| t.len()), Some(32));
+        for bad in ["a\nb", "ä", &"x".repeat(MAX_TOKEN_BYTES + 1)] {
+            assert_eq!(token(&off, json!({"authToken": bad})), None, "{bad}");
+        }
+    }
+}

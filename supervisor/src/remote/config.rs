@@ -1,0 +1,235 @@
+//! `config.json`: upstream's file about its daemon, of which remote control is the part that matters.
+//!
+//! The rules for values that are wrong are upstream's, with two exceptions: keys that nobody knows are
+//! kept, and a host that is not there is this machine itself and not all of its addresses. A file that
+//! says `0.0.0.0` means it.
+
+use quackd_remote::{Settings, TlsPaths, TokenHash};
+use secrecy::SecretString;
+use serde::Serialize;
+use serde_json::{Map, Number, Value};
+use std::path::{Path, PathBuf};
+
+/// Where remote control listens if nobody has said: only programs of this machine reach it.
+pub(crate) const DEFAULT_HOST: &str = "127.0.0.1";
+
+/// On which port.
+pub(crate) const DEFAULT_PORT: u16 = 43111;
+
+/// The whole file. Serializes as upstream writes it, key order included, and what it does not know after
+/// that.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DaemonConfig {
+    version: Number,
+    /// Copy the log to stderr.
+    pub(crate) log_to_stderr: bool,
+    pub(crate) remote: RemoteConfig,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// The part `remote`.
+#[derive(Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RemoteConfig {
+    pub(crate) enabled: bool,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) auth_token_hash: Option<String>,
+    pub(crate) auth_token_salt: Option<String>,
+    pub(crate) auth_token_updated_at: Option<String>,
+    pub(crate) tls_cert_path: Option<String>,
+    pub(crate) tls_key_path: Option<String>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// Without what helps to find the token.
+impl std::fmt::Debug for RemoteConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemoteConfig")
+            .field("enabled", &self.enabled)
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for DaemonConfig {
+    fn default() -> Self {
+        Self::normalised(Map::new())
+    }
+}
+
+impl DaemonConfig {
+    /// Reads what the file says, value by value: one that is wrong counts as not said.
+    pub(crate) fn normalised(mut file: Map<String, Value>) -> Self {
+        let version = match file.remove("version") {
+            Some(Value::Number(version)) => version,
+            _ => 2.into(),
+        };
+        let log_to_stderr = file.remove("logToStderr") == Some(Value::Bool(true));
+        let mut remote = match file.remove("remote") {
+            Some(Value::Object(remote)) => remote,
+            _ => Map::new(),
+        };
+        let mut take = |key| remote.remove(key).unwrap_or_default();
+        let remote = RemoteConfig {
+            enabled: take("enabled") == Value::Bool(true),
+            host: trimmed(&take("host")).unwrap_or_else(|| DEFAULT_HOST.to_owned()),
+            port: port(&take("port")),
+            auth_token_hash: text(take("authTokenHash")),
+            auth_token_salt: text(take("authTokenSalt")),
+            auth_token_updated_at: text(take("authTokenUpdatedAt")),
+            tls_cert_path: trimmed(&take("tlsCertPath")),
+            tls_key_path: trimmed(&take("tlsKeyPath")),
+            others: remote,
+        };
+        Self { version, log_to_stderr, remote, others: file }
+    }
+
+    /// The file's content: upstream indents by two and writes no last line end.
+    pub(crate) fn to_text(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec_pretty(self)
+    }
+}
+
+impl RemoteConfig {
+    /// What the token is checked against; `None` if there is none.
+    pub(crate) fn token(&self) -> Option<TokenHash> {
+        let (hash, salt) = (self.auth_token_hash.clone()?, self.auth_token_salt.clone()?);
+        Some(TokenHash { hash, salt })
+    }
+
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls_cert_path.is_some() && self.tls_key_path.is_some()
+    }
+
+    /// What the door needs.
+    ///
+    /// # Errors
+    /// The text of what is missing, as upstream has it.
+    pub(crate) fn settings(
+        &self,
+        plain_token: Option<SecretString>,
+        histories: &Path,
+    ) -> Result<Settings, &'static str> {
+        let token = self.token().ok_or("Remote control auth token is not configured")?;
+        let tls = match (&self.tls_cert_path, &self.tls_key_path) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => {
+                Some(TlsPaths { certificate: PathBuf::from(certificate), key: PathBuf::from(key) })
+            }
+            _ => return Err("Remote TLS requires both cert and key paths"),
+        };
+        Ok(Settings {
+            host: self.host.clone(),
+            port: self.port,
+            tls,
+            token,
+            plain_token,
+            token_updated_at: self.auth_token_updated_at.clone(),
+            histories: histories.to_owned(),
+        })
+    }
+}
+
+/// A text with something in it.
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text),
+        _ => None,
+    }
+}
+
+/// The same without the white space around it.
+pub(crate) fn trimmed(value: &Value) -> Option<String> {
+    let text = value.as_str()?.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// A whole number, brought into the range of ports; anything else is the usual port.
+pub(crate) fn port(value: &Value) -> u16 {
+    let number = value.as_f64().filter(|number| number.fract() == 0.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cast from a float saturates, which is the rule here, and the fraction is zero"
+    )]
+    number.map_or(DEFAULT_PORT, |number| number as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(file: Value) -> DaemonConfig {
+        let Value::Object(file) = file else { panic!("an object") };
+        DaemonConfig::normalised(file)
+    }
+
+    #[test]
+    fn an_empty_file_is_off_and_local() {
+        let text = DaemonConfig::default().to_text().unwrap();
+        let expected = "{\n  \"version\": 2,\n  \"logToStderr\": false,\n  \"remote\": {\n    \
+            \"enabled\": false,\n    \"host\": \"127.0.0.1\",\n    \"port\": 43111,\n    \
+            \"authTokenHash\": null,\n    \"authTokenSalt\": null,\n    \"authTokenUpdatedAt\": null,\n    \
+            \"tlsCertPath\": null,\n    \"tlsKeyPath\": null\n  }\n}";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_file_of_upstream_stays_as_it_is_and_keeps_what_we_do_not_know() {
+        let file = json!({
+            "version": 3, "logToStderr": true, "new": {"a": [1]},
+            "remote": {
+                "enabled": true, "host": "0.0.0.0", "port": 0, "authTokenHash": "ab", "authTokenSalt": "c",
+                "authTokenUpdatedAt": "2026-01-01T00:00:00.000Z", "tlsCertPath": "/c", "tlsKeyPath": "/k",
+                "later": null,
+            },
+        });
+        let config = read(file.clone());
+        assert_eq!(serde_json::to_value(&config).unwrap(), file);
+        assert_eq!(config.remote.host, "0.0.0.0");
+        let settings = config.remote.settings(None, Path::new("/h")).unwrap();
+        assert_eq!(settings.tls.unwrap().key, Path::new("/k"));
+    }
+
+    #[test]
+    fn values_that_are_wrong_count_as_not_said() {
+        let config = read(json!({
+            "version": "x", "logToStderr": 1,
+            "remote": {
+                "enabled": "yes", "host": "  ", "port": 1.5, "authTokenHash": "", "authTokenSalt": 7,
+                "tlsCertPath": " ", "tlsKeyPath": false,
+            },
+        }));
+        assert_eq!(config, DaemonConfig::default());
+        assert_eq!(read(json!({"remote": []})), DaemonConfig::default());
+        assert_eq!(read(json!({"remote": {"host": " a "}})).remote.host, "a");
+        for (value, expected) in [
+            (json!(1), 1),
+            (json!(8080.0), 8080),
+            (json!(-1), 0),
+            (json!(1e9), 65535),
+            (json!("80"), DEFAULT_PORT),
+            (json!(null), DEFAULT_PORT),
+        ] {
+            assert_eq!(port(&value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_for_listening_is_said() {
+        let mut config = DaemonConfig::default().remote;
+        let why = |config: &RemoteConfig| config.settings(None, Path::new("/")).unwrap_err();
+        assert_eq!(why(&config), "Remote control auth token is not configured");
+        config.auth_token_hash = Some("a".into());
+        config.auth_token_salt = Some("b".into());
+        config.tls_key_path = Some("/k".into());
+        assert_eq!(why(&config), "Remote TLS requires both cert and key paths");
+        assert!(!format!("{config:?}").contains("auth"));
+    }
+}

@@ -1,0 +1,177 @@
+//! What remote control has on disk: `config.json`, and the token in the clear, mode 0600.
+//!
+//! All of it blocks; called at the start, before there is an actor, and then on the blocking pool.
+
+use super::config::DaemonConfig;
+use quackd_home::Home;
+use quackd_remote::TokenHash;
+use quackd_store::{replace_file_blocking, set_aside_blocking};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Largest configuration and largest token that are read, in bytes.
+const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
+const MAX_TOKEN_BYTES: u64 = 4096;
+
+/// Where they are.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    config: PathBuf,
+    token: PathBuf,
+    pub(crate) histories: PathBuf,
+}
+
+/// What `config.json` was found to be.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: DaemonConfig,
+    /// What is wrong with the file, for people.
+    pub(crate) problem: Option<String>,
+    /// The file must not be written: it is there and nobody knows what it says.
+    pub(crate) is_locked: bool,
+}
+
+impl Files {
+    pub(crate) fn of(home: &Home) -> Self {
+        Self {
+            config: home.daemon_config(),
+            token: home.remote_token(),
+            histories: home.app_histories(),
+        }
+    }
+
+    /// Reads `config.json`. One that is no JSON object is set aside and never written over: it may hold
+    /// the only copy of a token's hash.
+    pub(crate) fn load_blocking(&self) -> Loaded {
+        let config = DaemonConfig::default();
+        let text = match read_blocking(&self.config, MAX_CONFIG_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Loaded { config, problem: None, is_locked: false };
+            }
+            Err(error) => {
+                let problem = Some(format!("config.json cannot be read: {error}"));
+                return Loaded { config, problem, is_locked: true };
+            }
+        };
+        let why = match serde_json::from_slice(&text) {
+            Ok(Value::Object(file)) => {
+                let config = DaemonConfig::normalised(file);
+                return Loaded { config, problem: None, is_locked: false };
+            }
+            Ok(_other) => "it is no JSON object".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        match set_aside_blocking(&self.config) {
+            Ok(kept) => {
+                let kept = kept.display();
+                let problem =
+                    Some(format!("config.json was damaged ({why}) and is kept as {kept}"));
+                Loaded { config, problem, is_locked: false }
+            }
+            Err(error) => {
+                let problem = Some(format!(
+                    "config.json is damaged ({why}) and cannot be set aside: {error}"
+                ));
+                Loaded { config, problem, is_locked: true }
+            }
+        }
+    }
+
+    /// The token in the clear, if there is one that is right. `known` is what was right before: the same
+    /// again need not be looked at.
+    pub(crate) fn token_blocking(
+        &self,
+        hash: Option<&TokenHash>,
+        known: Option<&SecretString>,
+    ) -> Option<SecretString> {
+        let hash = hash?;
+        let text = read_blocking(&self.token, MAX_TOKEN_BYTES).ok()?;
+        let token = SecretString::from(std::str::from_utf8(&text).ok()?.trim());
+        let is_known = known.is_some_and(|known| known.expose_secret() == token.expose_secret());
+        (is_known || hash.verifies_blocking(&token)).then_some(token)
+    }
+
+    /// Writes the configuration, and a new token before it: if the second fails, the old token is still
+    /// the one, and the file with the new one helps nobody.
+    pub(crate) fn save_blocking(
+        &self,
+        config: &DaemonConfig,
+        issued: Option<&SecretString>,
+    ) -> io::Result<()> {
+        if let Some(token) = issued {
+            let line = format!("{}\n", token.expose_secret());
+            replace_file_blocking(&self.token, line.as_bytes())?;
+        }
+        replace_file_blocking(&self.config, &config.to_text()?)
+    }
+}
+
+fn read_blocking(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    // What is no file, a FIFO, say, could make us wait for ever.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("not a file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if limit < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(dir: &Path) -> Files {
+        Files {
+            config: dir.join("config.json"),
+            token: dir.join("remote-auth-token"),
+            histories: dir.join("sessions"),
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_set_aside_and_one_that_cannot_be_read_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = files(dir.path());
+        assert!(files.load_blocking().problem.is_none());
+        for (n, damaged) in ["{\"remote\":", "[]", ""].into_iter().enumerate() {
+            std::fs::write(&files.config, damaged).unwrap();
+            let loaded = files.load_blocking();
+            assert!(loaded.problem.unwrap().contains("damaged"), "{damaged}");
+            assert!(!loaded.is_locked && !files.config.exists());
+            let kept = dir.path().join(format!("config.json.corrupt-{}", n + 1));
+            assert_eq!(std::fs::read_to_string(kept).unwrap(), damaged);
+        }
+        std::fs::create_dir(&files.config).unwrap();
+        let loaded = files.load_blocking();
+        assert!(loaded.is_locked && loaded.problem.is_some());
+        assert!(files.config.is_dir());
+    }
+
+    #[test]
+    fn what_was_saved_is_found_and_a_token_that_is_not_the_one_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = files(dir.path());
+        let token = SecretString::from("a token");
+        let hash = TokenHash::new_blocking(&token).unwrap();
+        let mut config = DaemonConfig::default();
+        config.remote.auth_token_hash = Some(hash.hash.clone());
+        config.remote.auth_token_salt = Some(hash.salt.clone());
+        files.save_blocking(&config, Some(&token)).unwrap();
+        assert_eq!(files.load_blocking().config, config);
+        assert_eq!(std::fs::read_to_string(&files.token).unwrap(), "a token\n");
+        let found =
+            |known| files.token_blocking(Some(&hash), known).map(|t| t.expose_secret().to_owned());
+        assert_eq!(found(None).as_deref(), Some("a token"));
+        assert_eq!(found(Some(&token)).as_deref(), Some("a token"));
+        assert!(files.token_blocking(None, Some(&token)).is_none());
+        std::fs::write(&files.token, "another\n").unwrap();
+        assert_eq!(found(Some(&token)), None);
+    }
+}

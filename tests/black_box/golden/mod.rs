@@ -1,0 +1,104 @@
+//! Golden transcripts: the bytes that clients of the Rubber Duck daemon send, and the bytes that it answers,
+//! line for line and key for key.
+//!
+//! The files beside this one hold lines as that daemon writes them; what ours says otherwise is marked in
+//! them and stands with its reason in docs/protocol.md. Each block is played in a fresh world. The clients
+//! have letters, and each client's lines must come in the order in which they stand.
+//!
+//! | in a file | means |
+//! |---|---|
+//! | `= text` | begins a block that shows this |
+//! | `a> text` | client `a` sends these bytes and a line end |
+//! | `a< text` | the next line that `a` gets |
+//! | `a!` | `a` leaves |
+//! | `# text` | a remark |
+//! | `<name>` | some characters of a text, or a number or truth; the same wherever the name comes again |
+//! | `<text>`, `<number>`, `<time>` | the same, but another each time |
+//! | `<+key,key>` | what ours adds: these keys in this order, with any values |
+//!
+//! `<repo>`, `<other>` and `<state>` are two workspaces and the state directory. At the end of a block
+//! nothing that is not in it may have come.
+
+mod pattern;
+
+use crate::harness::{Daemon, Wire};
+use pattern::Names;
+use std::collections::BTreeMap;
+
+#[test]
+fn the_envelope_is_the_recorded_one() {
+    play_all(include_str!("envelope.txt"));
+}
+
+#[test]
+fn the_methods_answer_as_recorded() {
+    play_all(include_str!("methods.txt"));
+}
+
+#[test]
+fn voice_is_as_recorded() {
+    play_all(include_str!("voice.txt"));
+}
+
+/// A transcript that is not true must not pass.
+#[test]
+fn what_is_not_as_recorded_is_told_with_its_line() {
+    let played =
+        play(&["= x", r#"a> {"id":1,"method":"unfollow"}"#, r#"a< {"ok":true,"id":1}"#], 1);
+    assert!(played.unwrap_err().starts_with("3: "));
+    let played = play(&["= x", r#"a> {"id":1,"method":"unfollow"}"#], 7);
+    assert!(played.unwrap_err().starts_with("7: not recorded: {\"id\":1,"));
+}
+
+fn play_all(file: &str) {
+    let lines: Vec<&str> = file.lines().collect();
+    let begins: Vec<usize> = (0..lines.len()).filter(|n| lines[*n].starts_with("= ")).collect();
+    assert!(2 < begins.len(), "no blocks");
+    let ends = begins.iter().skip(1).copied().chain([lines.len()]);
+    let blocks = begins.iter().zip(ends);
+    let wrong: Vec<String> =
+        blocks.filter_map(|(from, to)| play(&lines[*from..to], from + 1).err()).collect();
+    assert!(wrong.is_empty(), "\n\n{}\n", wrong.join("\n\n"));
+}
+
+/// Plays one block, whose first line has the number `first`. `Err` says what is not as recorded.
+fn play(lines: &[&str], first: usize) -> Result<(), String> {
+    let daemon = Daemon::start();
+    let mut names = Names::default();
+    let (repo, other) = (daemon.repo("repo"), daemon.repo("other"));
+    names.set("repo", &repo.path().to_string_lossy());
+    names.set("other", &other.path().to_string_lossy());
+    names.set("state", &daemon.app().to_string_lossy());
+    let mut clients: BTreeMap<&str, Wire> = BTreeMap::new();
+    for (number, line) in (first..).zip(lines) {
+        if line.is_empty() || line.starts_with(['#', '=']) {
+            continue;
+        }
+        let (client, rest) = line.split_at(1);
+        let (what, text) = rest.split_at(1);
+        if what == "!" {
+            clients.remove(client);
+            continue;
+        }
+        let wire = clients.entry(client).or_insert_with(|| daemon.wire());
+        let text = text.strip_prefix(' ').unwrap_or(text);
+        match what {
+            ">" => wire.write(format!("{}\n", names.fill(text)).as_bytes()),
+            "<" => {
+                let found = wire.line().ok_or_else(|| format!("{number}: closed"))?;
+                names.matches(text, &found).map_err(|why| {
+                    format!("{number}: {why}\n  recorded: {text}\n  found:    {found}")
+                })?;
+            }
+            _ => panic!("{number}: cannot read {line:?}"),
+        }
+    }
+    for wire in clients.values() {
+        wire.write(b"{\"id\":\"last\",\"method\":\"nosuch\"}\n");
+        let found = wire.line().ok_or_else(|| format!("{first}: closed"))?;
+        if found != r#"{"id":"last","ok":false,"error":"Unknown method: nosuch"}"# {
+            return Err(format!("{first}: not recorded: {found}"));
+        }
+    }
+    Ok(())
+}

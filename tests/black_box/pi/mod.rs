@@ -1,0 +1,127 @@
+//! `say` and everything around a session's Pi, with a stand-in for Pi that can be told how to misbehave
+//! (`tests/fixtures/fake_pi.py`). Needs python3.
+
+mod dialogs;
+mod faults;
+mod many;
+mod real;
+mod turns;
+
+use crate::harness::{Daemon, Process, Wire, wait_for};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// A world with a daemon that has the stand-in for its Pi.
+struct World {
+    daemon: Daemon,
+    repo: PathBuf,
+}
+
+const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
+
+impl World {
+    /// A world whose Pi begins with these words.
+    #[track_caller]
+    fn new(mode: &str) -> Self {
+        Self::with(mode, &[])
+    }
+
+    /// The same, with variables of the daemon besides.
+    #[track_caller]
+    fn with(mode: &str, variables: &[&str]) -> Self {
+        let mut world = Self::absent(mode);
+        world.boot(variables);
+        world
+    }
+
+    fn absent(mode: &str) -> Self {
+        let daemon = Daemon::absent();
+        let repo = daemon.repo("repo").path().to_owned();
+        let world = Self { daemon, repo };
+        std::fs::create_dir(world.fake("")).unwrap();
+        world.mode(mode);
+        world
+    }
+
+    #[track_caller]
+    fn boot(&mut self, variables: &[&str]) {
+        let binary = format!("RUBBER_DUCK_PI_BINARY={FAKE}");
+        let dir = format!("FAKE_PI_DIR={}", self.fake("").display());
+        let mut args = vec![binary.as_str(), &dir, "OPENAI_API_KEY=sk-test"];
+        args.extend(variables);
+        args.extend([env!("CARGO_BIN_EXE_quack"), "daemon"]);
+        self.daemon.boot_with("/usr/bin/env", &args);
+    }
+
+    /// A file of the stand-in's.
+    fn fake(&self, name: &str) -> PathBuf {
+        self.daemon.home().join("fake").join(name)
+    }
+
+    /// How the next Pi behaves.
+    fn mode(&self, words: &str) {
+        std::fs::write(self.fake("mode"), words).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.fake(name)).unwrap_or_default()
+    }
+
+    /// The Pi that was started last.
+    #[track_caller]
+    fn pi(&self) -> Process {
+        self.process("pid")
+    }
+
+    #[track_caller]
+    fn process(&self, name: &str) -> Process {
+        wait_for("a process to say its number", || {
+            Process::find(self.read(name).trim().parse().ok()?)
+        })
+    }
+
+    /// A client that follows the session.
+    #[track_caller]
+    fn follower(&self) -> Wire {
+        let wire = self.daemon.wire();
+        wire.attach(&self.repo);
+        wire.request("follow", json!({}));
+        wire
+    }
+}
+
+fn kill(process: &Process) {
+    let pid = nix::unistd::Pid::from_raw(process.pid);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("kill a process");
+}
+
+/// Says something to Pi that must be accepted.
+#[track_caller]
+fn say(wire: &Wire, message: &str) {
+    let data = wire.request("say", json!({"message": message, "preferPi": true}));
+    assert!(data["sessionId"].is_string() && data["sessionName"].is_string(), "{data}");
+}
+
+/// Says something that must be refused, and gives why.
+#[track_caller]
+fn refused(wire: &Wire, message: &str) -> String {
+    let reply = wire.reply("say", json!({"message": message, "preferPi": true}));
+    assert_eq!(reply["ok"], false, "{reply}");
+    reply["error"].as_str().unwrap_or_default().to_owned()
+}
+
+fn names(events: &[Value]) -> Vec<&str> {
+    events.iter().filter_map(|event| event["event"].as_str()).collect()
+}
+
+/// The deltas of these events, together.
+fn text(events: &[Value]) -> String {
+    let updates = events.iter().filter(|event| event["event"] == "message_update");
+    updates.filter_map(|event| event["data"]["assistantMessageEvent"]["delta"].as_str()).collect()
+}
+
+#[track_caller]
+fn find<'a>(events: &'a [Value], name: &str) -> &'a Value {
+    let found = events.iter().find(|event| event["event"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {:?}", names(events)))
+}

@@ -1,0 +1,60 @@
+//! Which commands Pi has not answered yet, for answers without an id. Pure.
+
+use std::collections::VecDeque;
+
+/// Commands that are remembered; the oldest is forgotten first.
+const MAX_PENDING: usize = 64;
+
+/// Numbers and names of commands, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Pending(VecDeque<(u64, &'static str)>);
+
+impl Pending {
+    /// A command goes to Pi.
+    pub(crate) fn sent(&mut self, number: u64, name: &'static str) {
+        if self.0.len() == MAX_PENDING {
+            self.0.pop_front();
+        }
+        self.0.push_back((number, name));
+    }
+
+    /// Pi answered, with a number or without. Gives the number of the command that is meant: an answer without
+    /// one means the oldest command of its name. A Pi that could not even read a command names none; it is the
+    /// only one then, or nobody can tell.
+    pub(crate) fn answered(&mut self, number: Option<u64>, name: &str) -> Option<u64> {
+        if let Some(number) = number {
+            self.0.retain(|(there, _)| *there != number);
+            return Some(number);
+        }
+        let is_only = name == "parse" && self.0.len() == 1;
+        let at = self.0.iter().position(|(_, there)| is_only || *there == name)?;
+        self.0.remove(at).map(|(number, _)| number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_a_number_is_that_of_the_oldest_command_of_its_name() {
+        let mut pending = Pending::default();
+        for (number, name) in [(1, "get_state"), (2, "prompt"), (3, "prompt"), (4, "abort")] {
+            pending.sent(number, name);
+        }
+        assert_eq!(pending.answered(None, "prompt"), Some(2));
+        assert_eq!(pending.answered(None, "prompt"), Some(3));
+        assert_eq!(pending.answered(None, "prompt"), None);
+        assert_eq!(pending.answered(None, "parse"), None, "it may be either");
+        assert_eq!(pending.answered(Some(1), "get_state"), Some(1));
+        assert_eq!(pending.answered(None, "parse"), Some(4));
+        assert_eq!(pending.answered(Some(2), "prompt"), Some(2), "a second answer has its number");
+    }
+
+    #[test]
+    fn a_pi_that_never_answers_fills_no_memory() {
+        let mut pending = Pending::default();
+        (0..1000).for_each(|number| pending.sent(number, "prompt"));
+        assert_eq!(pending.0.len(), MAX_PENDING);
+    }
+}

@@ -1,0 +1,465 @@
+//! Pi and its three pipes, and the control channel. Everything runs on one thread, each stream in a task of its
+//! own, so that none waits for another: a flood on one pipe delays neither a command nor the news of the end.
+
+use crate::dialect::{self, Event, Said};
+use crate::pending::Pending;
+use crate::stage0::Started;
+use crate::turn::Turn;
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use quackd_ipc::frames::{self, Decoded};
+use quackd_ipc::lines::{Line, LineReader};
+use quackd_ipc::link;
+use quackd_process::{Command, Exit, Limits, Piped, Pipes, launch_piped};
+use quackd_protocol::limits::{MAX_LINE_BYTES, PI_STDERR_BYTES};
+use quackd_protocol::pi::{
+    FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiCommand, PiEnd, PiStart, TO_PI_WORKER_TAGS,
+    ToPiWorker, UiAnswer,
+};
+use quackd_protocol::worker::EXIT_TERMINAL;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio_util::codec::{FramedRead, FramedWrite};
+
+/// Frames waiting to be written to the supervisor. When they are full Pi waits.
+const OUTBOX_FRAMES: usize = 64;
+
+/// Lines waiting to be written to Pi.
+const STDIN_LINES: usize = 32;
+
+/// A Pi that is not needed any more ends when its stdin does; it has this long, then it is sent TERM, and is
+/// killed after the same time again.
+const LEAVE: Duration = Duration::from_millis(1500);
+
+/// How long what is still in the pipes of a Pi that has ended may take to be passed on.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
+
+/// How long the last frames may take.
+const LAST_FRAMES: Duration = Duration::from_secs(1);
+
+/// How long the news that Pi has ended may take to arrive, once its pipe is broken.
+const END_NEWS: Duration = Duration::from_millis(100);
+
+/// How often what lost its parent below Pi is reaped.
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Lines that are none of Pi's protocol, of which the first ones are told.
+const MAX_WARNINGS: u32 = 20;
+
+/// Runs Pi to its end.
+pub(crate) fn run(started: Started) -> io::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let code = LocalSet::new().block_on(&runtime, serve(started));
+    // What still hangs is ended by the monitor.
+    runtime.shutdown_background();
+    code
+}
+
+/// Sends frames to the supervisor.
+#[derive(Debug, Clone)]
+struct Outbox(mpsc::Sender<Bytes>);
+
+impl Outbox {
+    /// Queues `frame`, waiting while the supervisor does not read.
+    async fn send(&self, frame: &FromPiWorker) {
+        match frames::encode(frame) {
+            // A supervisor that is gone ends this process.
+            Ok(body) => drop(self.0.send(body).await),
+            Err(error) => crate::complain(&format!("a frame was dropped: {error}")),
+        }
+    }
+
+    /// Queues `frame` once there is room, while the caller goes on. Only for what the supervisor asked for.
+    fn send_soon(&self, frame: FromPiWorker) {
+        let outbox = self.clone();
+        spawn_local(async move { outbox.send(&frame).await });
+    }
+}
+
+async fn serve(Started { control, start, group }: Started) -> io::Result<ExitCode> {
+    let (reading, writing) = tokio::io::split(link::adopt(control)?);
+    let (outbox, queue) = mpsc::channel(OUTBOX_FRAMES);
+    let outbox = Outbox(outbox);
+    let written = spawn_local(write_frames(queue, writing));
+    let launched = launch_piped(&command(start, group));
+    let (pi, pipes) = match launched {
+        Ok(launched) => launched,
+        Err(error) => {
+            let reason = chain(&error);
+            outbox.send(&FromPiWorker::CannotStart { reason }).await;
+            drop(outbox);
+            drop(timeout(LAST_FRAMES, written).await);
+            return Ok(ExitCode::from(EXIT_TERMINAL));
+        }
+    };
+    let (proto, pid, pi_pid) = (PI_FRAME_PROTOCOL, std::process::id(), pi.pid());
+    outbox.send(&FromPiWorker::Hello { proto, pid, pi_pid }).await;
+    let session = Session::start(pipes, outbox.clone())?;
+    if session.watch(&pi, reading).await == Ending::Alone {
+        // The supervisor is gone: nobody is told anything. Dropping Pi kills it.
+        return Ok(ExitCode::SUCCESS);
+    }
+    let exit = pi.end()?;
+    let stderr_tail = session.last_output().await;
+    let (code, signal) = match exit {
+        Exit::Code(code) => (Some(code), None),
+        Exit::Signal(signal) => (None, Some(signal)),
+    };
+    let end = FromPiWorker::Ended(PiEnd { code, signal, stderr_tail });
+    drop(timeout(LAST_FRAMES, outbox.send(&end)).await);
+    drop(outbox);
+    drop(timeout(LAST_FRAMES, written).await);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn command(start: PiStart, group: Option<std::sync::Arc<quackd_process::Group>>) -> Command {
+    Command {
+        program: start.program.into(),
+        args: start.args.into_iter().map(Into::into).collect(),
+        cwd: start.workspace.into(),
+        env: start.env,
+        deadline: Duration::MAX,
+        grace: Duration::ZERO,
+        abort_grace: Duration::ZERO,
+        cancel: tokio_util::sync::CancellationToken::new(),
+        tag: format!("pi-{}", start.session),
+        spill: None,
+        live: None,
+        limits: Limits { processes: start.processes, ..Limits::default() },
+        group,
+    }
+}
+
+async fn write_frames(mut queue: mpsc::Receiver<Bytes>, half: WriteHalf<UnixStream>) {
+    let mut writer = FramedWrite::new(half, frames::codec());
+    while let Some(body) = queue.recv().await {
+        if writer.send(body).await.is_err() {
+            break;
+        }
+    }
+}
+
+/// Why Pi is not watched any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// It has ended.
+    Ended,
+    /// The supervisor is gone.
+    Alone,
+}
+
+/// Pi's pipes while they are served.
+#[derive(Debug)]
+struct Session {
+    outbox: Outbox,
+    pending: Rc<RefCell<Pending>>,
+    /// Lines for Pi; `None` once it is to read no more.
+    stdin: RefCell<Option<mpsc::Sender<Vec<u8>>>>,
+    stdout: RefCell<JoinHandle<()>>,
+    stderr: RefCell<JoinHandle<()>>,
+    tail: Rc<RefCell<Vec<u8>>>,
+}
+
+impl Session {
+    fn start(pipes: Pipes, outbox: Outbox) -> io::Result<Self> {
+        let pending = Rc::<RefCell<Pending>>::default();
+        let tail = Rc::<RefCell<Vec<u8>>>::default();
+        let (stdin, lines) = mpsc::channel(STDIN_LINES);
+        let writer = pipe::Sender::from_owned_fd(pipes.stdin)?;
+        spawn_local(write_lines(lines, writer, outbox.clone()));
+        let stdout = pipe::Receiver::from_owned_fd(pipes.stdout)?;
+        let reader = Reader {
+            outbox: outbox.clone(),
+            pending: Rc::clone(&pending),
+            turn: Turn::default(),
+            warnings: Cell::new(0),
+        };
+        let stdout = spawn_local(reader.read(stdout));
+        let stderr = pipe::Receiver::from_owned_fd(pipes.stderr)?;
+        let stderr = spawn_local(keep_tail(stderr, Rc::clone(&tail)));
+        Ok(Self {
+            outbox,
+            pending,
+            stdin: RefCell::new(Some(stdin)),
+            stdout: RefCell::new(stdout),
+            stderr: RefCell::new(stderr),
+            tail,
+        })
+    }
+
+    /// Serves the control channel until Pi has ended or the channel has.
+    async fn watch(&self, pi: &Piped, reading: ReadHalf<UnixStream>) -> Ending {
+        let mut control = FramedRead::new(reading, frames::codec());
+        let mut reaping = interval(REAP_INTERVAL);
+        reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut leaving = None;
+        loop {
+            let due = leaving.map(|(at, _)| at);
+            tokio::select! {
+                biased;
+                () = pi.exited() => return Ending::Ended,
+                frame = control.next() => {
+                    let Some(Ok(body)) = frame else { return Ending::Alone };
+                    match frames::decode::<ToPiWorker>(&body, TO_PI_WORKER_TAGS) {
+                        Ok(Decoded::Known(ToPiWorker::Shutdown {})) => {
+                            self.stdin.replace(None);
+                            leaving.get_or_insert_with(|| (Instant::now() + LEAVE, false));
+                        }
+                        Ok(Decoded::Known(frame)) => self.obey(frame),
+                        Ok(Decoded::Unknown(tag)) => {
+                            crate::complain(&format!("skipped a `{tag}` frame"));
+                        }
+                        Err(error) => {
+                            crate::complain(&error.to_string());
+                            return Ending::Alone;
+                        }
+                    }
+                }
+                () = at(due) => {
+                    let was_asked = leaving.is_some_and(|(_, asked)| asked);
+                    if was_asked { pi.kill() } else { pi.terminate() }
+                    leaving = Some((Instant::now() + LEAVE, true));
+                }
+                _ = reaping.tick() => pi.reap_orphans(),
+            }
+        }
+    }
+
+    fn obey(&self, frame: ToPiWorker) {
+        match frame {
+            ToPiWorker::Command { number, command } => {
+                self.pending.borrow_mut().sent(number, command.name());
+                if let Err(error) = self.write(&request(number, &command)) {
+                    let answer =
+                        PiAnswer { number, success: false, error: Some(error), data: None };
+                    self.pending.borrow_mut().answered(Some(number), command.name());
+                    self.outbox.send_soon(FromPiWorker::Answer(answer));
+                }
+            }
+            ToPiWorker::UiAnswer(answer) => {
+                if let Err(error) = self.write(&ui_response(&answer)) {
+                    crate::complain(&error);
+                }
+            }
+            ToPiWorker::Ping { seq } => self.outbox.send_soon(FromPiWorker::Pong { seq }),
+            ToPiWorker::Start(_) | ToPiWorker::Shutdown {} => {}
+        }
+    }
+
+    /// Queues a line for Pi.
+    fn write<T: Serialize>(&self, line: &T) -> Result<(), String> {
+        let mut line = serde_json::to_vec(line).map_err(|error| error.to_string())?;
+        line.push(b'\n');
+        let stdin = self.stdin.borrow();
+        let queued = stdin.as_ref().map(|stdin| stdin.try_send(line));
+        match queued {
+            Some(Ok(())) => Ok(()),
+            Some(Err(mpsc::error::TrySendError::Full(_))) => {
+                Err("Pi does not read its commands".to_owned())
+            }
+            Some(Err(mpsc::error::TrySendError::Closed(_))) | None => {
+                Err("Failed to write to Pi process stdin".to_owned())
+            }
+        }
+    }
+
+    /// Waits for what is left in the pipes; gives Pi's last words.
+    async fn last_output(self) -> String {
+        let Self { stdout, stderr, tail, .. } = self;
+        for task in [stdout, stderr] {
+            let mut task = task.into_inner();
+            if timeout(LAST_OUTPUT, &mut task).await.is_err() {
+                task.abort();
+            }
+        }
+        let tail = tail.borrow();
+        String::from_utf8_lossy(&tail).into_owned()
+    }
+}
+
+/// Sleeps until then, or for ever.
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+fn request(number: u64, command: &PiCommand) -> Request<'_> {
+    let message = match command {
+        PiCommand::Prompt { message } => Some(message.as_str()),
+        PiCommand::GetState | PiCommand::Abort | PiCommand::AbortBash => None,
+    };
+    Request { id: dialect::id_of(number), kind: command.name(), message }
+}
+
+#[derive(Serialize)]
+struct UiResponse<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    answer: &'a UiAnswer,
+}
+
+fn ui_response(answer: &UiAnswer) -> UiResponse<'_> {
+    UiResponse { kind: "extension_ui_response", answer }
+}
+
+/// Writes lines to Pi until there are no more. When Pi does not take them, though it lives, that is told.
+async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut stdin: pipe::Sender, outbox: Outbox) {
+    while let Some(line) = lines.recv().await {
+        if let Err(error) = stdin.write_all(&line).await {
+            // One that has just ended takes none either: then its end is told, and this is not.
+            sleep(END_NEWS).await;
+            let reason = error.to_string();
+            outbox.send(&FromPiWorker::StdinFailed { reason }).await;
+            return;
+        }
+    }
+}
+
+/// Keeps the last bytes of what Pi complains of, however much it is.
+async fn keep_tail(mut stderr: pipe::Receiver, tail: Rc<RefCell<Vec<u8>>>) {
+    let mut chunk = [0_u8; 16 * 1024];
+    while let Ok(n @ 1..) = stderr.read(&mut chunk).await {
+        let mut tail = tail.borrow_mut();
+        tail.extend_from_slice(chunk.get(..n).unwrap_or_default());
+        let excess = tail.len().saturating_sub(PI_STDERR_BYTES);
+        tail.drain(..excess);
+    }
+}
+
+/// Reads Pi's stdout.
+struct Reader {
+    outbox: Outbox,
+    pending: Rc<RefCell<Pending>>,
+    turn: Turn,
+    warnings: Cell<u32>,
+}
+
+impl Reader {
+    async fn read(mut self, stdout: pipe::Receiver) {
+        let mut lines = LineReader::new(stdout, MAX_LINE_BYTES);
+        loop {
+            let due = self.turn.due().map(Instant::from_std);
+            tokio::select! {
+                biased;
+                () = at(due) => {
+                    let released = self.turn.release();
+                    self.tell(released).await;
+                }
+                line = lines.next() => match line {
+                    Ok(Some(Line::Text(line))) => {
+                        let line = String::from_utf8_lossy(&line);
+                        match dialect::read(&line) {
+                            Some(said) => self.pass(said).await,
+                            None if line.trim().is_empty() => {}
+                            None => self.warn("Pi printed a line that is none of its protocol").await,
+                        }
+                    }
+                    Ok(Some(Line::TooLong)) => {
+                        self.warn("Pi printed a line that is too long; it was skipped").await;
+                    }
+                    Ok(None) | Err(_) => break,
+                },
+            }
+        }
+        let released = self.turn.release();
+        self.tell(released).await;
+    }
+
+    async fn pass(&mut self, said: Said) {
+        match said {
+            Said::Event(event) => {
+                let events = self.turn.pass(event, std::time::Instant::now());
+                self.tell(events).await;
+            }
+            Said::Dialog { id, timeout_ms, data } => {
+                if let Some(data) = raw(data) {
+                    self.outbox.send(&FromPiWorker::Dialog { id, timeout_ms, data }).await;
+                }
+            }
+            Said::Response { number, command, success, error, data } => {
+                let number = self.pending.borrow_mut().answered(number, &command);
+                let Some(number) = number else { return };
+                let data = data.and_then(raw);
+                let answer = PiAnswer { number, success, error, data };
+                self.outbox.send(&FromPiWorker::Answer(answer)).await;
+            }
+        }
+    }
+
+    async fn tell(&self, events: impl IntoIterator<Item = Event>) {
+        for Event { name, data, .. } in events {
+            if let Some(data) = raw(data) {
+                self.outbox.send(&FromPiWorker::Event { name, data }).await;
+            }
+        }
+    }
+
+    async fn warn(&self, text: &str) {
+        let n_told = self.warnings.get();
+        if n_told < MAX_WARNINGS {
+            self.warnings.set(n_told + 1);
+            self.outbox.send(&FromPiWorker::Warning { text: text.to_owned() }).await;
+        }
+    }
+}
+
+/// What was put together from JSON is JSON.
+fn raw(text: String) -> Option<Box<RawValue>> {
+    RawValue::from_string(text).ok()
+}
+
+/// An error with its causes on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_lines_as_upstream_writes_them() {
+        let line = |command| serde_json::to_string(&request(3, &command)).unwrap();
+        assert_eq!(line(PiCommand::GetState), r#"{"id":"q3","type":"get_state"}"#);
+        let prompt = PiCommand::Prompt { message: "a\u{2028}\n".into() };
+        assert_eq!(
+            line(prompt),
+            "{\"id\":\"q3\",\"type\":\"prompt\",\"message\":\"a\u{2028}\\n\"}"
+        );
+        let answer =
+            UiAnswer { id: "u".into(), confirmed: Some(true.into()), ..UiAnswer::default() };
+        assert_eq!(
+            serde_json::to_string(&ui_response(&answer)).unwrap(),
+            r#"{"type":"extension_ui_response","id":"u","confirmed":true}"#
+        );
+    }
+}
