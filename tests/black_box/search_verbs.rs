@@ -189,6 +189,28 @@ fn pages_that_are_full_by_their_bytes_lose_no_line() {
     repo.write("big.txt", content);
     let (code, stdout) = in_root(&daemon, &repo, &["grep", "^row", "big.txt"]);
     assert!((code, &stdout) == (Some(0), &expected), "{} lines", stdout.lines().count());
+    // Also no line of context, and no gap is marked where a page ends.
+    let mut content = String::new();
+    let mut expected = String::new();
+    for n in 1..=5_993 {
+        // Of ten lines one matches and five are near no match.
+        let (mark, text) = match n % 10 {
+            1 => (':', "row"),
+            0 | 2 | 3 | 9 => ('-', "near"),
+            _ => (' ', "far"),
+        };
+        let line = format!("{text} {n} {}", "x".repeat(1000));
+        writeln!(content, "{line}").unwrap();
+        if mark != ' ' {
+            writeln!(expected, "{n}{mark}{line}").unwrap();
+        } else if n % 10 == 4 {
+            writeln!(expected, "--").unwrap();
+        }
+    }
+    repo.write("near.txt", content);
+    let args = ["grep", "--context", "2", "^row", "near.txt"];
+    let (code, stdout) = in_root(&daemon, &repo, &args);
+    assert!((code, &stdout) == (Some(0), &expected), "{} lines", stdout.lines().count());
 }
 
 #[test]
@@ -453,4 +475,80 @@ fn schemas_of_tools_need_no_daemon() {
     let run = world.quack(&["schema", "tools", "serach"]);
     assert_eq!((run.code(), run.stdout()), (Some(2), String::new()));
     assert!(!world.socket().exists());
+}
+
+#[test]
+fn undo_never_takes_back_another_replacement_than_the_last_one() {
+    let (daemon, repo) = world();
+    let undo = |args: &[&str]| ran(daemon.command(&[&["undo"], args].concat()), &repo, "");
+    in_root(&daemon, &repo, &["replace", "one", "1", "docs"]);
+    let (_, list, _) = undo(&["--list"]);
+    let first = list.split_whitespace().next().unwrap();
+    in_root(&daemon, &repo, &["replace", "two", "2", "docs", "--no-backup"]);
+    let (code, stdout, stderr) = undo(&[]);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
+    let end = format!("cannot be undone; older ones can be undone by id: {first}");
+    assert!(stderr.trim_end().ends_with(&end), "{stderr}");
+    assert_eq!(repo.read("docs/guide.md"), "1\n2\n");
+    for nothing in ["", " "] {
+        let (code, stdout, stderr) = undo(&[nothing]);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+    }
+    in_root(&daemon, &repo, &["replace", "2", "3", "docs"]);
+    repo.write("docs/guide.md", "mine\n");
+    for _ in 0..2 {
+        let (code, stdout, stderr) = undo(&[]);
+        assert_eq!(code, Some(1), "{stdout}");
+        assert!(stderr.contains(&format!("can be undone by id: {first}")), "{stdout}{stderr}");
+    }
+    repo.write("docs/guide.md", "1\ntwo\n");
+    assert_eq!(undo(&[first]).0, Some(0));
+    assert_eq!(repo.read("docs/guide.md"), "one\ntwo\n");
+}
+
+#[test]
+fn the_patch_of_a_dry_run_is_exact_or_there_is_none() {
+    let (daemon, repo) = world();
+    let names = ["two words", "tab\t.txt", "new\nline", "quote\"\\", "\u{e9}"];
+    for name in names {
+        repo.write(&format!("odd/{name}"), "needle\n");
+    }
+    repo.write("odd/mark", "\u{feff}needle\r\nx");
+    let (code, patch) = in_root(&daemon, &repo, &["replace", "-n", "needle", "pin", "odd"]);
+    assert_eq!(code, Some(0));
+    repo.write("p.patch", &patch);
+    let session = daemon.wire();
+    let applied = session.attach(repo.path()).bash("git apply p.patch 2>&1 || echo failed $?");
+    assert!(!applied.contains("failed"), "{applied}\n{patch}");
+    for name in names {
+        assert_eq!(repo.read(&format!("odd/{name}")), "pin\n", "{name:?}");
+    }
+    assert_eq!(repo.read("odd/mark"), "\u{feff}pin\r\nx");
+
+    repo.write("odd/latin", b"needle caf\xe9\n");
+    repo.write("odd/wide", b"\xff\xfen\0e\0e\0d\0l\0e\0\n\0");
+    repo.write("odd/plain", "needle\n");
+    let dry = ["replace", "-n", "needle", "pin", "odd"];
+    let (code, stdout, stderr) = ran(daemon.command(&dry), &repo, "");
+    assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
+    assert!(stderr.contains("odd/latin (not UTF-8), odd/wide (UTF-16)"), "{stderr}");
+    let (code, stdout) =
+        in_root(&daemon, &repo, &[&dry[..], &["-g", "!latin", "-g", "!wide"]].concat());
+    assert!(code == Some(0) && stdout.starts_with("--- a/odd/plain\n"), "{stdout}");
+    let (code, stdout, _) = ran(daemon.command(&[&dry[..], &["--json"]].concat()), &repo, "");
+    assert!(code == Some(0) && stdout.contains("\"diffExact\": false"), "{stdout}");
+}
+
+#[test]
+fn replace_notes_other_names_of_a_file_that_keep_the_old_content() {
+    let (daemon, repo) = world();
+    let elsewhere = daemon.repo("b");
+    std::fs::hard_link(repo.path().join("docs/guide.md"), elsewhere.path().join("other")).unwrap();
+    let (code, _, stderr) = ran(daemon.command(&["replace", "one", "1", "docs"]), &repo, "");
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(
+        stderr.contains("docs/guide.md had other names, which keep the old content"),
+        "{stderr}"
+    );
+    assert_eq!(elsewhere.read("other"), "one\ntwo\n");
 }

@@ -239,7 +239,7 @@ fn replace_content_keeps_its_texts_and_every_other_byte() {
         ),
         (
             r#"{"pattern":"main","replacement":"x","glob_pattern":"**/*.rs","max_files":1}"#,
-            "Error: More than 1 files would be changed; nothing was",
+            "Error: More than 1 file would be changed; nothing was",
             ("top.rs", Some("fn main() {}\n")),
         ),
         (

@@ -41,7 +41,7 @@ fn replace_reads_its_parameters_and_refuses_what_it_does_not_know() {
         (r#"{"pattern":"none","new":"2"}"#, "No matches to replace\n[Skipped: 1 binary file]", OLD),
         (
             r#"{"pattern":"two","new":"2","max_files":"1"}"#,
-            "Error: More than 1 files would be changed; nothing was",
+            "Error: More than 1 file would be changed; nothing was",
             OLD,
         ),
         (
@@ -208,4 +208,65 @@ fn protected_files_are_left_as_they_are() {
     assert_eq!(data["denials"].as_array().unwrap().len(), 1);
     assert_eq!(place.get(".envrc").as_deref(), Some("two\n"));
     assert_eq!(place.get("a").as_deref(), Some("2\n"));
+}
+
+#[test]
+fn what_cannot_be_undone_is_said_with_what_can() {
+    let bench = Bench::new();
+    let place = bench.place(&TREE);
+    let (text, _) = call(&bench, &place, "replace", &json!({"pattern": "one", "with": "1"}));
+    let first = id(&text).to_owned();
+    for blank in ["", " "] {
+        let (text, data) = call(&bench, &place, "undo", &json!({"undo_id": blank}));
+        assert_eq!(
+            (text.as_str(), &data["isError"]),
+            ("Error: Parameter 'undo_id' is empty", &json!(true))
+        );
+    }
+    let bare = json!({"pattern": "three", "with": "3", "backup": "none"});
+    let (text, _) = call(&bench, &place, "replace", &bare);
+    assert!(!text.contains("undo_id"), "{text}");
+    let (text, data) = call(&bench, &place, "undo", &json!({"undo_id": null}));
+    let end = format!(
+        "', was made without a backup and cannot be undone; older ones can be undone by id: {first}"
+    );
+    assert!(text.starts_with("Error: The last replacement, '2-") && text.ends_with(&end), "{text}");
+    assert_eq!(data["isError"], json!(true));
+    assert_eq!(place.get("a.txt").as_deref(), Some("1 two\ntwo\r\n3"), "nothing was undone");
+    let list = bench.voice(&place, "undo", r#"{"list":true}"#, true);
+    assert!(list.contains("  1 file, no backup\n"), "a list changes nothing: {list}");
+
+    let (text, _) = call(&bench, &place, "replace", &json!({"pattern": "3", "with": "4"}));
+    let last = id(&text).to_owned();
+    std::fs::write(place.base.join("ws/a.txt"), "mine\n").unwrap();
+    let (text, data) = call(&bench, &place, "undo", &json!({}));
+    assert_eq!(
+        text,
+        format!(
+            "Error: None of the files of {last} could be restored\n[Not restored: a.txt (changed since)]\n\
+             [Older ones can be undone by id: {first}]"
+        )
+    );
+    assert_eq!(data["data"]["olderUndoIds"], json!([first]));
+}
+
+#[test]
+fn other_names_that_keep_the_old_content_are_noted() {
+    let bench = Bench::new();
+    let place = bench.place(&TREE);
+    std::fs::hard_link(place.base.join("ws/src/b.rs"), place.base.join("outside/b")).unwrap();
+    let (text, data) = call(&bench, &place, "replace", &json!({"pattern": "two", "with": "2"}));
+    let note = "src/b.rs had other names, which keep the old content";
+    assert!(text.contains(&format!("\n[Note: {note}]")), "{text}");
+    assert_eq!(data["data"]["notes"], json!([note]));
+}
+
+#[test]
+fn a_diff_that_cannot_be_applied_says_so() {
+    let bench = Bench::new();
+    let place = bench.place(&[Put::File("a", b"two\n"), Put::File("b", b"two \xe9\n")]);
+    let dry = json!({"pattern": "two", "with": "2", "dry_run": true});
+    let (_, data) = call(&bench, &place, "replace", &dry);
+    let exact = [0, 1].map(|at| data["data"]["files"][at].get("diffExact").cloned());
+    assert_eq!(exact, [None, Some(json!(false))]);
 }

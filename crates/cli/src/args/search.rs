@@ -383,7 +383,7 @@ pub(crate) struct ReplaceArgs {
     Exit codes: 0 all is as before, 1 there is nothing to undo, or a file was left out because it changed since.")]
 pub(crate) struct UndoArgs {
     /// What `quack replace` has said; the last replacement of the session if absent
-    #[arg(value_name = "ID", allow_hyphen_values = true)]
+    #[arg(value_name = "ID", allow_hyphen_values = true, value_parser = undo_id)]
     pub(crate) id: Option<String>,
     /// Show what can be undone
     #[arg(long, conflicts_with = "id")]
@@ -464,6 +464,12 @@ fn moment_at(text: &str, now: &jiff::Zoned) -> Result<String, String> {
     })
 }
 
+/// An id may be anything but nothing: `quack undo "$id"` without an id must not undo the last one.
+fn undo_id(text: &str) -> Result<String, String> {
+    let is_empty = text.trim().is_empty();
+    if is_empty { Err("the id is empty".to_owned()) } else { Ok(text.to_owned()) }
+}
+
 /// `A:B`, `A:` or `:B`, counted from 1, both included.
 fn line_range(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str, open: u64| match text {
@@ -540,6 +546,8 @@ mod tests {
             (&["replace", "--plan", "p", "--dry-run"], ErrorKind::ArgumentConflict),
             (&["replace", "x", "y", "--line-range", "3:2"], ErrorKind::ValueValidation),
             (&["undo", "--list", "u1"], ErrorKind::ArgumentConflict),
+            (&["undo", ""], ErrorKind::ValueValidation),
+            (&["undo", " "], ErrorKind::ValueValidation),
             (&["schema"], ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
         ] {
             let error = verb(line).unwrap_err();

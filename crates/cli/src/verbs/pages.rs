@@ -20,6 +20,12 @@ const MAX_NOTES: usize = 20;
 /// Numbers that each page counts for the whole tree, not for itself.
 const OF_THE_TREE: &[&str] = &["ignored", "hidden", "filtered", "notRegular", "unreadable"];
 
+/// Files that count as skipped although they should have been searched, and why they were not.
+const NOT_SEARCHED: &[(&str, &str)] = &[
+    ("tooLong", "not searched to the end: it has a line of more than 8 MiB"),
+    ("tooLarge", "not searched: it is too large for matches over several lines"),
+];
+
 /// Sets an argument.
 pub(super) fn set(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     map.insert(name.to_owned(), value.into());
@@ -56,6 +62,8 @@ pub(super) struct Pages {
     is_cut: bool,
     timed_out: bool,
     too_many_files: bool,
+    /// A page without a row promised more.
+    is_stuck: bool,
     n_shown: u64,
     n_searched: Option<u64>,
     skipped: BTreeMap<String, u64>,
@@ -80,6 +88,7 @@ impl Pages {
             is_cut: false,
             timed_out: false,
             too_many_files: false,
+            is_stuck: false,
             n_shown: 0,
             n_searched: None,
             skipped: BTreeMap::new(),
@@ -153,8 +162,9 @@ impl Pages {
             (None, None) => false,
         };
         self.is_cut = has_next && self.left == Some(0);
-        // A page without a row that promises more would promise it for ever.
-        self.is_done = !has_next || self.left == Some(0) || page.shown == 0 || self.timed_out;
+        // A page without a row that promises more would promise it for ever. It is not the end.
+        self.is_stuck = has_next && page.shown == 0 && !self.is_cut && !self.timed_out;
+        self.is_done = !has_next || self.is_cut || page.shown == 0 || self.timed_out;
     }
 
     /// Says at the end what a reader must know: on stderr, or as the last line of JSON.
@@ -170,16 +180,13 @@ impl Pages {
         for Warning { path, reason } in &self.warnings {
             output.warning(&format!("{}: {}", plain(&place.shown(path)), plain(reason)));
         }
-        let unreadable = self.skipped.get("unreadable").copied().unwrap_or_default();
+        let unreadable = self.skipped("unreadable");
         let more = usize::try_from(unreadable)?.saturating_sub(self.warnings.len());
         if more != 0 {
             output.warning(&format!("{} could not be read", count(more, "more path")));
         }
-        for (name, why) in [
-            ("tooLong", "not searched to the end: it has a line of more than 8 MiB"),
-            ("tooLarge", "not searched: it is too large for matches over several lines"),
-        ] {
-            let n = self.skipped.get(name).copied().unwrap_or_default();
+        for (name, why) in NOT_SEARCHED {
+            let n = self.skipped(name);
             if n != 0 {
                 output.warning(&format!("{} {why}", count(usize::try_from(n)?, "file")));
             }
@@ -195,7 +202,20 @@ impl Pages {
         if self.timed_out {
             output.warning("there was no time for all of it: results are missing; see --timeout");
         }
+        if self.is_stuck {
+            output.warning("there is more, but the next page is empty: results are missing");
+        }
         Ok(())
+    }
+
+    fn skipped(&self, name: &str) -> u64 {
+        self.skipped.get(name).copied().unwrap_or_default()
+    }
+
+    /// All that was asked for was looked at and shown.
+    fn is_complete(&self) -> bool {
+        let is_ended = self.is_cut || self.timed_out || self.too_many_files || self.is_stuck;
+        !is_ended && NOT_SEARCHED.iter().all(|(name, _)| self.skipped(name) == 0)
     }
 
     fn summary(&self, place: &Place) -> Value {
@@ -208,7 +228,7 @@ impl Pages {
             "type": "summary",
             "directory": place.directory(),
             "shown": self.n_shown,
-            "complete": !(self.is_cut || self.timed_out || self.too_many_files),
+            "complete": self.is_complete(),
             "timedOut": self.timed_out,
             "skipped": self.skipped,
             "warnings": warnings,
@@ -221,10 +241,11 @@ impl Pages {
         summary
     }
 
-    /// The exit code: `nothing` if nothing was found.
+    /// The exit code: `nothing` if nothing was found; a failure if the pages did not go on.
     pub(super) fn exit(&self, nothing: Exit) -> Exit {
         match (self.timed_out, self.n_shown) {
             (true, _) => Exit::BusyOrLate,
+            (false, _) if self.is_stuck => Exit::Failed,
             (false, 0) => nothing,
             (false, _) => Exit::Ok,
         }
@@ -253,7 +274,8 @@ mod tests {
             (None, vec![page(5, Some("c"))], false, false, Exit::Ok),
             (None, vec![page(5, Some("c")), page(1, None)], true, false, Exit::Ok),
             (None, vec![page(0, None)], true, false, Exit::Failed),
-            (None, vec![page(5, Some("c")), page(0, Some("c"))], true, false, Exit::Ok),
+            (None, vec![page(5, Some("c")), page(0, Some("c"))], true, false, Exit::Failed),
+            (None, vec![page(5, Some("c")), page(0, None)], true, false, Exit::Ok),
             (Some(5), vec![page(5, Some("c"))], true, true, Exit::Ok),
             (Some(5), vec![page(5, None)], true, false, Exit::Ok),
             (Some(6), vec![page(5, Some("c"))], false, false, Exit::Ok),
@@ -298,5 +320,27 @@ mod tests {
         let rest = (&summary["filesSearched"], &summary["shown"], &summary["complete"]);
         assert_eq!(rest, (&json!(20), &json!(2), &json!(true)));
         assert_eq!((&summary["type"], &summary["directory"]), (&json!("summary"), &json!("/ws/a")));
+    }
+
+    #[test]
+    fn what_was_not_searched_or_not_reached_makes_it_incomplete() {
+        let skipped = |name: &str| Page { skipped: [(name.to_owned(), 1)].into(), ..page(1, None) };
+        for (last, is_complete) in [
+            (page(1, None), true),
+            (page(0, None), true),
+            (skipped("binary"), true),
+            (skipped("tooLong"), false),
+            (skipped("tooLarge"), false),
+            (page(0, Some("c")), false),
+            (Page { next_offset: Some(5), ..page(0, None) }, false),
+            (Page { timed_out: true, ..page(1, None) }, false),
+            (Page { too_many_files: true, ..page(1, None) }, false),
+        ] {
+            let mut pages = pages(None);
+            pages.account(&page(5, Some("c")));
+            pages.account(&last);
+            let summary = pages.summary(&Place::of("/ws", "a"));
+            assert_eq!(summary["complete"], is_complete, "{last:?}");
+        }
     }
 }

@@ -53,6 +53,7 @@ struct Words<'a> {
 fn words(args: &ReplaceArgs) -> Result<Option<Words<'_>>, Fault> {
     match (&args.plan, args.words.as_slice()) {
         (Some(_), _) => Ok(None),
+        (None, [pattern, ..]) if pattern.is_empty() => Err(Fault::usage("the pattern is empty")),
         (None, [pattern, replacement, paths @ ..]) => {
             Ok(Some(Words { pattern, replacement, paths }))
         }
@@ -133,6 +134,15 @@ async fn show(
             ))
             .into());
         }
+        if !audience.is_terminal
+            && let Some(files) = inexact(changes, place)
+        {
+            return Err(Fault::failed(format!(
+                "no patch can say what changes in {files}; leave them out with -g '!NAME'{}",
+                plan(changes, which)
+            ))
+            .into());
+        }
         let patches = changes.files.iter().filter_map(|change| change.diff.as_deref());
         text.extend(patches.map(|patch| diff(patch, audience)));
     } else if !changes.timed_out {
@@ -165,8 +175,10 @@ fn tell(changes: &Changes, args: &ReplaceArgs, place: &Place, output: Output) {
         let why = plain(why);
         output.warning(&format!("stopped before the end: {why}; what was written is whole"));
     }
+    // That other names keep the old content has to be known by scripts too.
+    let is_detached = changes.files.iter().any(|change| change.detached);
     for note in &changes.notes {
-        output.note(&plain(note));
+        if is_detached { output.warning(&plain(note)) } else { output.note(&plain(note)) }
     }
     if changes.timed_out {
         output
@@ -175,10 +187,27 @@ fn tell(changes: &Changes, args: &ReplaceArgs, place: &Place, output: Output) {
         if !changes.is_whole_patch() {
             output.warning("the patch is not complete: it would be too long");
         }
+        if let Some(files) = inexact(changes, place) {
+            output.warning(&format!("the patch is only to be read for {files}"));
+        }
         output.note(&format!("would replace {}{}", total(changes, true), plan(changes, which)));
     } else if changes.files.is_empty() {
         output.note("nothing matches");
     }
+}
+
+/// The files that a patch cannot be applied to, if there are any: UTF-16, or lines that are not UTF-8.
+fn inexact(changes: &Changes, place: &Place) -> Option<String> {
+    let n_more = changes.inexact().count().saturating_sub(MAX_SKIPPED);
+    let named = changes.inexact().take(MAX_SKIPPED).map(|change| {
+        let encoding = if change.encoding.starts_with("utf-16") { "UTF-16" } else { "not UTF-8" };
+        format!("{} ({encoding})", plain(&place.shown(&change.path)))
+    });
+    let mut files: Vec<String> = named.collect();
+    if n_more != 0 {
+        files.push(count(n_more, "more file"));
+    }
+    (!files.is_empty()).then(|| files.join(", "))
 }
 
 /// How to carry out what a dry run has shown.
@@ -346,6 +375,7 @@ mod tests {
         let sent = arguments(&args, words(&args).unwrap(), &Place::of("/ws", "a")).unwrap();
         assert_eq!(Value::from(sent), json!({"plan_id": "p1", "expect": {"files": 2}}));
         assert!(words(&parse(&["x"])).is_err());
+        assert!(words(&parse(&["", "x"])).is_err());
     }
 
     #[test]
@@ -383,7 +413,7 @@ mod tests {
             ("Error: Invalid pattern: unclosed group", true),
             ("Error: Missing required parameter 'pattern'", true),
             ("Error: expected 3 files, but 2 would change; nothing was changed", false),
-            ("Error: More than 1 files would be changed; nothing was", false),
+            ("Error: More than 1 file would be changed; nothing was", false),
             ("Error: replace is disabled in safe mode", false),
             ("Error: Unknown parameter 'x'", true),
         ] {

@@ -35,6 +35,13 @@ pub(crate) async fn run(args: &UndoArgs, output: Output) -> anyhow::Result<Exit>
             let why = plain(why);
             output.warning(&format!("stopped before the end: {why}; what was restored is whole"));
         }
+        for note in &undone.notes {
+            output.warning(&plain(note));
+        }
+        if !undone.older_undo_ids.is_empty() {
+            let ids = plain(&undone.older_undo_ids.join(", "));
+            output.note(&format!("older ones can be undone by id: {ids}; see quack undo --list"));
+        }
     }
     Ok(if undone.is_whole() { Exit::Ok } else { Exit::Failed })
 }

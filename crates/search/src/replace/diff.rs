@@ -4,6 +4,7 @@
 use super::editor::Edit;
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// Unchanged lines shown around a change.
@@ -21,12 +22,19 @@ struct Block {
 pub(super) struct Diff {
     pub(super) text: String,
     pub(super) is_cut: bool,
+    /// It says exactly what changes: each of its lines is text, so that nothing stands for other bytes.
+    pub(super) is_exact: bool,
+}
+
+/// Edits of a text as edits of the file, which has `len` bytes of a mark before it.
+pub(super) fn behind_mark(edits: &[Edit], len: usize) -> Vec<Edit> {
+    let moved = |range: &Range<usize>| range.start + len..range.end + len;
+    edits.iter().map(|edit| Edit { old: moved(&edit.old), new: moved(&edit.new) }).collect()
 }
 
 /// The diff of a file in at most `max` bytes, whole hunks only; empty if not even one fits.
 pub(super) fn unified(path: &Path, old: &[u8], new: &[u8], edits: &[Edit], max: usize) -> Diff {
-    let name = path.to_string_lossy();
-    let mut text = format!("--- a/{name}\n+++ b/{name}\n");
+    let mut text = format!("--- {}\n+++ {}\n", name(b"a/", path), name(b"b/", path));
     let header = text.len();
     let blocks = blocks(old, new, edits);
     let mut at = Place::default();
@@ -42,7 +50,36 @@ pub(super) fn unified(path: &Path, old: &[u8], new: &[u8], edits: &[Edit], max: 
     if text.len() == header {
         text.clear();
     }
-    Diff { text, is_cut }
+    Diff { text, is_cut, is_exact: !at.is_lossy }
+}
+
+/// A name in the head of a diff, as `git apply` reads it: in quotes and with escapes if it has bytes that would end
+/// it or are no text. Behind one with spaces stands a tab, which tells `patch` where it ends.
+fn name(prefix: &[u8], path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    let needs_quotes = |byte: &u8| byte.is_ascii_control() || matches!(byte, b'"' | b'\\');
+    let text = std::str::from_utf8(bytes).ok();
+    if let Some(text) = text
+        && !bytes.iter().any(needs_quotes)
+    {
+        let end = if text.contains(' ') { "\t" } else { "" };
+        return format!("{}{text}{end}", String::from_utf8_lossy(prefix));
+    }
+    let mut name = vec![b'"'];
+    for &byte in prefix.iter().chain(bytes) {
+        match byte {
+            b'"' | b'\\' => name.extend([b'\\', byte]),
+            b'\t' => name.extend(b"\\t"),
+            b'\n' => name.extend(b"\\n"),
+            b'\r' => name.extend(b"\\r"),
+            _ if byte.is_ascii_control() || (text.is_none() && !byte.is_ascii()) => {
+                name.extend(format!("\\{byte:03o}").into_bytes());
+            }
+            _ => name.push(byte),
+        }
+    }
+    name.push(b'"');
+    String::from_utf8_lossy(&name).into_owned()
 }
 
 /// How far the line numbers are counted.
@@ -52,6 +89,8 @@ struct Place {
     old_lines: u64,
     /// Lines of the new text, less those of the old one, up to here.
     gained: i64,
+    /// A line was no text.
+    is_lossy: bool,
 }
 
 /// The changed lines: edits widened to whole lines and made one where they touch.
@@ -127,15 +166,15 @@ fn hunk(old: &[u8], new: &[u8], group: &[Block], at: &mut Place) -> String {
     for block in group {
         let context = shown..block.old.start;
         (n_old, n_new) = (n_old + count(old, context.clone()), n_new + count(old, context.clone()));
-        lines(&mut body, ' ', old, context);
+        at.is_lossy |= lines(&mut body, ' ', old, context);
         (n_old, n_new) =
             (n_old + count(old, block.old.clone()), n_new + count(new, block.new.clone()));
-        lines(&mut body, '-', old, block.old.clone());
-        lines(&mut body, '+', new, block.new.clone());
+        at.is_lossy |= lines(&mut body, '-', old, block.old.clone());
+        at.is_lossy |= lines(&mut body, '+', new, block.new.clone());
         shown = block.old.end;
     }
     (n_old, n_new) = (n_old + count(old, shown..end), n_new + count(old, shown..end));
-    lines(&mut body, ' ', old, shown..end);
+    at.is_lossy |= lines(&mut body, ' ', old, shown..end);
     let new_lines = at.old_lines.saturating_add_signed(at.gained);
     let mut hunk = String::new();
     // Writing to a string cannot fail.
@@ -154,17 +193,22 @@ fn range(lines_before: u64, count: u64) -> String {
     }
 }
 
-fn lines(out: &mut String, sign: char, text: &[u8], range: Range<usize>) {
+/// Gives whether some of them are no text, and stand there with signs for what cannot be said.
+fn lines(out: &mut String, sign: char, text: &[u8], range: Range<usize>) -> bool {
+    let mut is_lossy = false;
     let mut rest = text.get(range).unwrap_or_default();
     while !rest.is_empty() {
         let (line, behind) = rest.split_at(line_end(rest, 0));
         out.push(sign);
-        out.push_str(&String::from_utf8_lossy(line));
+        let shown = String::from_utf8_lossy(line);
+        is_lossy |= shown.len() != line.len() || shown.as_bytes() != line;
+        out.push_str(&shown);
         if !line.ends_with(b"\n") {
             out.push_str("\n\\ No newline at end of file\n");
         }
         rest = behind;
     }
+    is_lossy
 }
 
 /// Lines in a range that begins and ends with lines.

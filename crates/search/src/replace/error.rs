@@ -24,13 +24,13 @@ pub enum ReplaceError {
         max: usize,
     },
     /// More files would be changed than are allowed.
-    #[error("more than {max} files would be changed; nothing was")]
+    #[error("more than {max} {} would be changed; nothing was", if *.max == 1 { "file" } else { "files" })]
     TooManyFiles {
         /// The limit.
         max: usize,
     },
     /// More matches would be replaced than are allowed.
-    #[error("more than {max} matches would be replaced; nothing was")]
+    #[error("more than {max} {} would be replaced; nothing was", if *.max == 1 { "match" } else { "matches" })]
     TooManyReplacements {
         /// The limit.
         max: u64,

@@ -122,6 +122,9 @@ pub struct FilePlan {
     pub n_names: u64,
     /// Unified diff with three lines around each change, if asked for and not too large.
     pub diff: Option<String>,
+    /// The diff can be applied to the file. False if the file is UTF-16 or a line shown is not UTF-8: the diff is
+    /// only to be read then. True without a diff.
+    pub is_exact_diff: bool,
 }
 
 /// A file that was left as it is.

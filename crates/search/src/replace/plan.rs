@@ -3,7 +3,7 @@
 use super::diff;
 use super::editor::{Change, Editor, Refused};
 use super::error::{ReplaceError, SkipReason};
-use super::outcome::{Digest, FilePlan, Plan, SkippedFile};
+use super::outcome::{Digest, FileEncoding, FilePlan, Plan, SkippedFile};
 use super::request::{DiffMode, Replace};
 use super::{MAX_FILE_BYTES, MAX_FILES, MAX_REPLACEMENTS, MAX_SKIPPED_LISTED};
 use crate::SearchError;
@@ -205,7 +205,7 @@ impl<'a> Planning<'a> {
         if self.request.max_replacements.min(MAX_REPLACEMENTS) < self.n_replacements {
             return Err(self.too_many_replacements());
         }
-        let diff = self.diff(path, old, &change);
+        let (diff, is_exact_diff) = self.diff(path, old, &change);
         let edited = change.edited;
         self.files.push(FilePlan {
             path: path.to_path_buf(),
@@ -220,21 +220,31 @@ impl<'a> Planning<'a> {
             file_id: opened.file_id,
             n_names: opened.n_names,
             diff,
+            is_exact_diff,
         });
         Ok(())
     }
 
-    fn diff(&mut self, path: &Path, old: &[u8], change: &Change) -> Option<String> {
+    /// The diff, and whether it says exactly what changes in the file.
+    fn diff(&mut self, path: &Path, old: &[u8], change: &Change) -> (Option<String>, bool) {
         if self.request.diff != DiffMode::Unified {
-            return None;
+            return (None, true);
         }
-        let old = change.old_text.as_deref().unwrap_or(old);
-        let new = change.new_text.as_deref().unwrap_or(&change.edited.new);
         let room = self.request.max_diff_bytes.saturating_sub(self.diff_bytes);
-        let diff = diff::unified(path, old, new, &change.edits, room);
+        let (edits, raw_new) = (&change.edits, &change.edited.new);
+        let (diff, is_decoded) = match (&change.old_text, &change.new_text) {
+            // The mark is a part of the first line for whoever applies the diff.
+            (Some(text), _) if change.edited.encoding == FileEncoding::Utf8WithMark => {
+                let edits = diff::behind_mark(edits, old.len().saturating_sub(text.len()));
+                (diff::unified(path, old, raw_new, &edits, room), false)
+            }
+            (Some(old), Some(new)) => (diff::unified(path, old, new, edits, room), true),
+            _ => (diff::unified(path, old, raw_new, edits, room), false),
+        };
         self.diff_bytes += diff.text.len();
         self.diffs_cut |= diff.is_cut;
-        (!diff.text.is_empty()).then_some(diff.text)
+        let is_exact = diff.is_exact && !is_decoded;
+        ((!diff.text.is_empty()).then_some(diff.text), is_exact)
     }
 
     fn skip(&mut self, path: &Path, reason: SkipReason) {

@@ -1,5 +1,6 @@
 //! Searching one file. Called by the threads of a scan.
 
+use super::row::row_bytes;
 use super::sink::FileSink;
 use super::{Flags, Scan};
 use crate::outcome::{Row, RowKind, Warning};
@@ -84,8 +85,6 @@ pub(crate) struct Hits {
     pub(crate) lines: u64,
     pub(crate) matches: u64,
     pub(crate) is_binary: bool,
-    /// Rows were not collected to the end.
-    pub(crate) is_cut: bool,
 }
 
 /// One thread's means of searching.
@@ -172,6 +171,7 @@ impl<'a> Worker<'a> {
             place,
             skip,
             collects,
+            overflows: false,
             hits: Hits::default(),
             n_bytes: 0,
             n_seen: 0,
@@ -191,11 +191,17 @@ impl<'a> Worker<'a> {
             }
             Err(error) => Err(error),
         };
-        let (binary, n_bytes, hits) = (sink.binary, sink.n_bytes, sink.hits);
+        let (binary, hits) = (sink.binary, sink.hits);
         let outcome = self.conclude(searched, binary, hits, place);
         if let Outcome::Searched(Some(hits)) | Outcome::TooLong(Some(hits)) = &outcome {
-            self.n_rows += hits.rows.iter().filter(|row| row.kind == RowKind::Match).count();
-            self.n_bytes += n_bytes;
+            let n_matches = hits.rows.iter().filter(|row| row.kind == RowKind::Match).count();
+            self.n_rows += n_matches;
+            // Context of rows that were skipped takes no room of the page: it must not keep the rows of the
+            // next files from being collected.
+            if n_matches != 0 {
+                let path_len = self.scan.walked.path_len(place);
+                self.n_bytes += hits.rows.iter().map(|row| row_bytes(path_len, row)).sum::<usize>();
+            }
         }
         outcome
     }
@@ -265,7 +271,6 @@ fn glance(ask: &Ask, matcher: &RegexMatcher, content: &[u8]) -> Glance {
 fn report_binary(hits: &mut Hits, output: OutputMode) {
     hits.rows.retain(|row| row.kind == RowKind::Match);
     hits.rows.truncate(1);
-    hits.is_cut = false;
     if matches!(output, OutputMode::Lines | OutputMode::OnlyMatching) {
         hits.n_rows = hits.n_rows.min(1);
     }

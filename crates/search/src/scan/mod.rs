@@ -4,6 +4,7 @@
 //! page does not depend on which thread was quicker. Called by `engine`.
 
 mod file;
+mod group;
 mod page;
 mod row;
 mod sink;

@@ -2,8 +2,9 @@
 
 use super::Receive;
 use super::file::{Ask, Hits, Outcome};
-use super::row::{digits, row_bytes};
-use crate::outcome::{Cut, FileHits, MAX_WARNINGS, Row, RowKind, Skipped, Warning};
+use super::group::groups;
+use super::row::digits;
+use crate::outcome::{FileHits, MAX_WARNINGS, Row, Skipped, Warning};
 use crate::request::OutputMode;
 use crate::walk::Walked;
 use std::path::{Path, PathBuf};
@@ -175,36 +176,39 @@ impl<'a> Page<'a> {
         });
     }
 
+    /// Takes the rows of one file, each with all its context: a page ends before the first one that does
+    /// not fit with it.
     fn take_rows(&mut self, file: usize, mut hits: Hits) {
-        let Some(first) = hits.rows.iter().position(|row| row.kind == RowKind::Match) else {
+        let rows = std::mem::take(&mut hits.rows);
+        let groups = groups(rows, self.ask.before, self.ask.after);
+        if groups.is_empty() || self.is_full() {
             self.truncated |= hits.n_rows != 0;
-            return;
-        };
-        if self.is_full() {
-            self.truncated = true;
             return;
         }
         let path = self.path(file);
-        let n_before = self.ask.before;
-        let first_line = hits.rows.get(first).map_or(0, |row| row.line);
-        let too_far = |row: &Row| row.line + (n_before as u64) < first_line;
-        let rows = std::mem::take(&mut hits.rows);
-        let rows = rows.into_iter().enumerate().filter(|(n, row)| first <= *n || !too_far(row));
-        let mut taking = Taking {
-            path_len: path.as_os_str().len(),
-            kept: Vec::new(),
-            waiting: Vec::new(),
-            is_cut: false,
-            n_shown: 0,
-        };
-        for (_, row) in rows {
-            if !self.take_row(row, &mut taking) {
+        let path_len = path.as_os_str().len();
+        let (mut kept, mut n_shown, mut last) = (Vec::new(), 0, None);
+        for mut group in groups {
+            if self.is_full() {
                 break;
             }
+            let bytes = group.bytes(path_len);
+            if self.fits(bytes) {
+                self.bytes += bytes;
+            } else if self.shown == 0 {
+                // The first row is shown in any case: an empty page would say that nothing matches, and the next
+                // one would begin where this one does.
+                self.truncated |= group.shorten(path_len, self.ask.max_bytes);
+                self.bytes = self.ask.max_bytes;
+            } else {
+                break;
+            }
+            self.shown += 1;
+            n_shown += 1;
+            last = Some(group.found.end_line);
+            group.append_to(&mut kept);
         }
-        let Taking { kept, is_cut, n_shown, .. } = taking;
-        self.truncated |= is_cut || hits.is_cut || n_shown < hits.n_rows;
-        let last = kept.iter().rfind(|row| row.kind == RowKind::Match).map(|row| row.end_line);
+        self.truncated |= n_shown < hits.n_rows;
         if let Some(line) = last {
             self.last = Some((path.to_path_buf(), line, hits.n_skipped + n_shown));
             self.files.push(FileHits {
@@ -215,71 +219,6 @@ impl<'a> Page<'a> {
                 rows: mark_gaps(kept),
             });
         }
-    }
-
-    /// Takes one row of a file. False if no more are wanted.
-    fn take_row(&mut self, mut row: Row, taking: &mut Taking) -> bool {
-        let bytes = row_bytes(taking.path_len, &row);
-        if row.kind == RowKind::Context {
-            let last = taking.kept.iter().rfind(|row| row.kind == RowKind::Match);
-            let after = self.ask.after as u64;
-            if last.is_none_or(|last| last.end_line + after < row.line) {
-                taking.waiting.push(row);
-                return true;
-            }
-            if !self.fits(bytes) {
-                taking.is_cut = true;
-                return false;
-            }
-            self.bytes += bytes;
-            taking.kept.push(row);
-            return true;
-        }
-        if self.is_full() {
-            return false;
-        }
-        let waiting: usize = taking.waiting.iter().map(|row| row_bytes(taking.path_len, row)).sum();
-        if self.fits(bytes + waiting) {
-            self.bytes += bytes + waiting;
-            taking.kept.append(&mut taking.waiting);
-        } else if self.shown == 0 {
-            // A first row that does not fit is cut rather than left out: an empty result would say that
-            // nothing matches.
-            shorten(&mut row, self.ask.max_bytes);
-            self.bytes = self.ask.max_bytes;
-            taking.is_cut = true;
-        } else {
-            taking.is_cut = true;
-            return false;
-        }
-        self.shown += 1;
-        taking.n_shown += 1;
-        taking.kept.push(row);
-        !taking.is_cut
-    }
-}
-
-/// The rows of one file on their way to the page.
-struct Taking {
-    path_len: usize,
-    kept: Vec<Row>,
-    /// Context before a match that is still to come.
-    waiting: Vec<Row>,
-    is_cut: bool,
-    n_shown: u64,
-}
-
-fn shorten(row: &mut Row, max_bytes: usize) {
-    let left_out = row.text.len().saturating_sub(max_bytes);
-    if left_out == 0 {
-        return;
-    }
-    row.text.truncate(max_bytes);
-    let cut = row.cut.get_or_insert(Cut { before: 0, after: 0 });
-    cut.after += left_out;
-    row.spans.retain(|span| span.start <= max_bytes);
-    for span in &mut row.spans {
-        span.end = span.end.min(max_bytes);
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct FileSink<'a> {
     pub(super) skip: Skip,
     /// Rows are collected, so far.
     pub(super) collects: bool,
+    /// What was collected is more than any page has room for.
+    pub(super) overflows: bool,
     pub(super) hits: Hits,
     pub(super) n_bytes: usize,
     /// Matching lines, for the clock.
@@ -56,8 +58,15 @@ impl FileSink<'_> {
         is_skipped
     }
 
+    /// Whether the row that was counted just now is collected.
+    fn collects_next(&mut self) -> bool {
+        self.collects &= !self.overflows;
+        self.collects
+    }
+
     fn push(&mut self, row: Row) {
-        if row.kind == RowKind::Match && self.hits.n_rows == 1 {
+        let is_match = row.kind == RowKind::Match;
+        if is_match && self.hits.n_rows == 1 {
             // Context of skipped rows that is too far away for this one is not counted: the page would leave
             // it out, have room, and not know that more was not collected.
             let before = u64::try_from(self.ask.before).unwrap_or(u64::MAX);
@@ -66,11 +75,33 @@ impl FileSink<'_> {
         }
         self.n_bytes += self.bytes_of(&row);
         self.hits.rows.push(row);
-        // One more than a page shows that there is more.
-        if self.ask.max_bytes < self.n_bytes || self.is_full() {
-            self.collects = false;
-            self.hits.is_cut = true;
+        if self.hits.n_rows == 0 {
+            self.trim();
+            return;
         }
+        self.overflows = self.ask.max_bytes < self.n_bytes;
+        // One row more than a page has shows that there is more. Only rows of the mode do: behind context that
+        // does not fit, or a first row that does not, the next one is still looked for.
+        let is_more = is_match && self.hits.n_rows != 1 && self.overflows;
+        if is_more || self.is_full() {
+            self.collects = false;
+        }
+    }
+
+    /// Leaves out context before the first row that is not near it, or that no page has room for: the lines
+    /// nearest to the row stay, and one that does not fit, so that the page sees that some was left out.
+    fn trim(&mut self) {
+        let mut n = self.hits.rows.len().saturating_sub(self.ask.before);
+        let mut bytes: usize = self.hits.rows.iter().skip(n).map(|row| self.bytes_of(row)).sum();
+        for row in self.hits.rows.iter().skip(n) {
+            let rest = bytes - self.bytes_of(row);
+            if rest <= self.ask.max_bytes {
+                break;
+            }
+            (n, bytes) = (n + 1, rest);
+        }
+        self.hits.rows.drain(..n);
+        self.n_bytes = bytes;
     }
 
     fn bytes_of(&self, row: &Row) -> usize {
@@ -137,7 +168,7 @@ impl FileSink<'_> {
         let line = found.line_number().unwrap_or_default();
         self.hits.matches += 1;
         let is_skipped = self.is_skipped(line);
-        if !is_skipped && self.collects {
+        if !is_skipped && self.collects_next() {
             let text = without_newline(found.bytes());
             let mut spans = self.spans(searcher, found);
             spans.retain(|span| span.start <= text.len());
@@ -162,7 +193,7 @@ impl FileSink<'_> {
             let passed = bytes.get(at..span.start).unwrap_or_default();
             here += count_newlines(passed);
             at = span.start;
-            if !self.is_skipped(here) && self.collects {
+            if !self.is_skipped(here) && self.collects_next() {
                 let text = bytes.get(span.clone()).unwrap_or_default();
                 let begin = memchr::memrchr(b'\n', bytes.get(..span.start).unwrap_or_default());
                 let whole = std::iter::once(0..text.len()).collect();
@@ -220,16 +251,10 @@ impl Sink for &mut FileSink<'_> {
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
         // What comes before the first match that is not skipped may be the context of it, also if it is that
         // of a skipped one; the page leaves out what is too far away.
-        if self.collects {
+        if self.collects && !self.overflows {
             let line = context.line_number().unwrap_or_default();
             let text = without_newline(context.bytes());
-            let row = row(RowKind::Context, line, text, Vec::new(), self.shown());
-            if self.hits.n_rows == 0 {
-                let first = self.hits.rows.len().saturating_sub(self.ask.before);
-                self.hits.rows.drain(..first);
-                self.n_bytes = self.hits.rows.iter().map(|row| self.bytes_of(row)).sum();
-            }
-            self.push(row);
+            self.push(row(RowKind::Context, line, text, Vec::new(), self.shown()));
         }
         Ok(true)
     }

@@ -1,6 +1,8 @@
 //! What is shown of what was found: limits, pages, totals, long lines.
 
 use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 #[test]
 fn the_cut_is_on_a_row_and_only_when_more_exists() {
@@ -188,4 +190,148 @@ fn a_long_line_is_shown_around_its_match() {
     assert_eq!(row.spans, [2..8]);
     assert_eq!(row.cut, Some(Cut { before: 49_998, after: 49_998 }));
     assert!(!outcome.truncated);
+}
+
+#[test]
+fn context_that_is_larger_than_a_page_hides_no_match() {
+    let long = format!("{}\n", "-".repeat(6_000)).repeat(40);
+    let before = format!("{long}needle b\n");
+    let around = format!("{long}needle c\n{long}needle c\n{long}");
+    let tree = Files::new(&[
+        ("a", b"needle a\n"),
+        ("b", before.as_bytes()),
+        ("c", around.as_bytes()),
+        ("d", b"needle d\n"),
+    ]);
+    let expected = [("a", 1), ("b", 41), ("c", 41), ("c", 82), ("d", 1)];
+    for (before, after) in [(20, 20), (20, 0), (0, 20)] {
+        for count_total in [false, true] {
+            for by_cursor in [false, true] {
+                let mut request = request("needle");
+                (request.before, request.after) = (before, after);
+                (request.max_bytes, request.count_total) = (10_000, count_total);
+                let mut seen = Vec::new();
+                loop {
+                    let page = run(&tree, &request);
+                    assert!(page.shown != 0, "after {seen:?}");
+                    for file in &page.files {
+                        let rows = file.rows.iter().filter(|row| row.kind == RowKind::Match);
+                        let name = file.path.display().to_string();
+                        seen.extend(rows.map(|row| (name.clone(), row.line)));
+                    }
+                    let Some(offset) = page.next_offset else { break };
+                    assert_eq!(offset, seen.len() as u64);
+                    (request.offset, request.cursor) = (offset, page.cursor.filter(|_| by_cursor));
+                }
+                assert!(seen.iter().map(|(name, line)| (name.as_str(), *line)).eq(expected));
+            }
+        }
+    }
+    // What is nearest to the match is shown, and that more was there.
+    let mut request = request("needle");
+    (request.before, request.offset, request.max_bytes) = (20, 1, 10_000);
+    let page = run(&tree, &request);
+    let rows = page.files[0].rows.iter();
+    let rows: Vec<_> = rows.map(|row| (row.line, row.text.len(), row.cut.is_some())).collect();
+    assert_eq!(rows, [(39, 3_974, true), (40, 6_000, false), (41, 8, false)]);
+}
+
+#[test]
+fn context_of_rows_before_the_page_takes_no_room_of_it() {
+    // So many files that threads claim several at once.
+    let long = format!("x\n{}", format!("{}\n", "-".repeat(400)).repeat(20));
+    let tree = Files::new(&[("000", long.as_bytes())]);
+    for n in 1..200 {
+        tree.write(&format!("{n:03}"), b"x\n");
+    }
+    let mut request = request("x");
+    (request.before, request.after, request.max_bytes, request.limit) = (20, 20, 5_000, 1);
+    request.cursor = run(&tree, &request).cursor;
+    assert_eq!(found(&tree, &request), ["001:1:x"]);
+}
+
+/// A row without what depends on the page.
+type Line = (PathBuf, u64, bool, Vec<u8>);
+
+fn lines_of(outcome: &SearchOutcome) -> Vec<Line> {
+    let of = |file: &FileHits| {
+        let path = file.path.to_path_buf();
+        let line =
+            |row: &Row| (path.clone(), row.line, row.kind == RowKind::Match, row.text.clone());
+        file.rows.iter().map(line).collect::<Vec<_>>()
+    };
+    outcome.files.iter().flat_map(of).collect()
+}
+
+/// The size of `path:line:text` and a newline.
+fn bytes_of((path, line, _, text): &Line) -> usize {
+    path.as_os_str().len() + line.to_string().len() + text.len() + 3
+}
+
+/// Context may be told by two pages, and be a match of the second one.
+fn join(pages: Vec<Line>) -> Vec<Line> {
+    let mut joined = std::collections::BTreeMap::new();
+    for (path, line, is_match, text) in pages {
+        let known = joined.entry((path, line)).or_insert_with(|| (is_match, text.clone()));
+        if is_match {
+            *known = (true, text);
+        }
+    }
+    joined
+        .into_iter()
+        .map(|((path, line), (is_match, text))| (path, line, is_match, text))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn pages_of_any_size_with_context_are_the_whole(
+        files in vec(vec((any::<bool>(), 0..40_usize), 0..30), 1..4),
+        (before, after) in (0..5_usize, 0..5_usize),
+        max_bytes in 20..500_usize,
+        limit in prop_oneof![Just(0), 1..9_usize],
+        (count_total, by_cursor) in any::<(bool, bool)>(),
+    ) {
+        let tree = Files::new(&[]);
+        for (n, file) in files.iter().enumerate() {
+            let line = |(is_match, len): &(bool, usize)| {
+                format!("{}{}\n", if *is_match { "x" } else { "" }, "-".repeat(*len))
+            };
+            tree.write(&n.to_string(), file.iter().map(line).collect::<String>().as_bytes());
+        }
+        let mut request = request("x");
+        (request.before, request.after, request.count_total) = (before, after, count_total);
+        let whole = lines_of(&run(&tree, &request));
+        (request.limit, request.max_bytes) = (limit, max_bytes);
+        let (mut pages, mut n_shown) = (Vec::new(), 0);
+        loop {
+            let page = run(&tree, &request);
+            let lines = lines_of(&page);
+            let bytes: usize = lines.iter().map(bytes_of).sum();
+            prop_assert!(bytes <= max_bytes || lines.len() == 1, "{bytes} of {max_bytes}");
+            prop_assert_eq!(page.truncated, page.next_offset.is_some());
+            pages.extend(lines);
+            n_shown += page.shown;
+            let Some(offset) = page.next_offset else { break };
+            prop_assert!(page.shown != 0);
+            prop_assert_eq!(offset, n_shown);
+            (request.offset, request.cursor) = (offset, page.cursor.filter(|_| by_cursor));
+        }
+        let matches = |lines: &[Line]| -> Vec<(PathBuf, u64)> {
+            let found = lines.iter().filter(|line| line.2);
+            found.map(|line| (line.0.clone(), line.1)).collect()
+        };
+        prop_assert_eq!(matches(&pages), matches(&whole));
+        let all_fit = whole.iter().filter(|line| line.2).all(|(path, line, ..)| {
+            let near = |other: &&Line| {
+                other.0 == *path && *line <= other.1 + before as u64 && other.1 <= line + after as u64
+            };
+            whole.iter().filter(near).map(bytes_of).sum::<usize>() <= max_bytes
+        });
+        if all_fit {
+            prop_assert_eq!(join(pages), whole);
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! What a replacement has done, as data for programs.
 
 use super::Done;
-use crate::replacing::{Applied, FileReport, Interrupted, Listed, Outcome, Stopped};
+use super::text::detached;
+use crate::replacing::{Applied, FileReport, Interrupted, Listed, Outcome, Stopped, Undone};
 use crate::searching::data::{named, notes};
 use quackd_search::replace::{FilePlan, SkippedFile};
 use serde_json::{Map, Value, json};
@@ -22,6 +23,8 @@ pub(crate) fn of_replacement(done: &Done) -> Value {
         .map(|(at, planned)| file(planned, report(at)))
         .collect();
     let written = done.written();
+    let mut told = notes(&plan.notes);
+    told.extend(done.applied.as_ref().and_then(|applied| detached(&applied.files)));
     let mut data = json!({
         "files": files,
         "filesListed": files.len(),
@@ -44,7 +47,7 @@ pub(crate) fn of_replacement(done: &Done) -> Value {
         "timedOut": plan.timed_out,
         "diffsCut": plan.diffs_cut,
         "elapsedMs": u64::try_from(plan.elapsed.as_millis()).unwrap_or(u64::MAX),
-        "notes": notes(&plan.notes),
+        "notes": told,
     });
     if let (Some(applied), Value::Object(members)) = (&done.applied, &mut data) {
         members.extend(ending(applied));
@@ -53,7 +56,8 @@ pub(crate) fn of_replacement(done: &Done) -> Value {
 }
 
 /// The result of an undo.
-pub(crate) fn of_undo(undone: &str, applied: &Applied) -> Value {
+pub(crate) fn of_undo(undone: &Undone) -> Value {
+    let Undone { id, applied, older } = undone;
     let files: Vec<Value> = applied
         .files
         .iter()
@@ -65,13 +69,20 @@ pub(crate) fn of_undo(undone: &str, applied: &Applied) -> Value {
         })
         .collect();
     let mut data = json!({
-        "undone": undone,
+        "undone": id.to_string(),
         "undoId": undo_id(Some(applied)),
         "files": files,
         "restored": applied.n_written(),
     });
     if let Value::Object(members) = &mut data {
         members.extend(ending(applied));
+        if let Some(note) = detached(&applied.files) {
+            members.insert("notes".to_owned(), json!([note]));
+        }
+        if !older.is_empty() {
+            let older: Vec<String> = older.iter().map(ToString::to_string).collect();
+            members.insert("olderUndoIds".to_owned(), older.into());
+        }
     }
     data
 }
@@ -111,6 +122,9 @@ fn file(planned: &FilePlan, report: Option<&FileReport>) -> Value {
     }
     if let Some(diff) = &planned.diff {
         object.insert("diff".to_owned(), diff.as_str().into());
+        if !planned.is_exact_diff {
+            object.insert("diffExact".to_owned(), false.into());
+        }
     }
     object.into()
 }

@@ -143,12 +143,23 @@ pub(crate) fn left(files: &[FileReport], what: &str) -> Vec<String> {
     if n_more != 0 {
         lines.push(format!("[{what}: {n_more} more]"));
     }
+    lines.extend(detached(files).map(|note| format!("[Note: {note}]")));
+    lines
+}
+
+/// What became of the other names of files that some names were not to be written of; the first file by name.
+pub(crate) fn detached(files: &[FileReport]) -> Option<String> {
     let is_detached =
         |report: &&FileReport| matches!(report.outcome, Outcome::Written { is_detached: true });
-    lines.extend(files.iter().find(is_detached).map(|report| {
-        format!("[Note: {} had other names, which keep the old content]", shown(&report.path))
-    }));
-    lines
+    let mut all = files.iter().filter(is_detached);
+    let first = shown(&all.next()?.path);
+    Some(match all.count() {
+        0 => format!("{first} had other names, which keep the old content"),
+        n => format!(
+            "{first} and {} had other names, which keep the old content",
+            counted(n as u64, "more file", "more files")
+        ),
+    })
 }
 
 /// The files that were not looked into: those that can matter by name, binary ones by number.

@@ -6,7 +6,7 @@ use crate::arguments::Arguments;
 use crate::bounds::Bounds;
 use crate::parameters::{BadParameter, Parameters};
 use crate::replacing::{
-    Interrupted, Listed, UndoError, Undone, Which, list_blocking, undo_blocking,
+    Interrupted, Listed, UndoError, Undone, Which, list_blocking, older_ones, undo_blocking,
 };
 use crate::searching::capitalised;
 use crate::{Call, Confinement, Output, Toolbox};
@@ -20,10 +20,13 @@ pub(crate) async fn undo(
     arguments: &Arguments,
     bounds: &Bounds,
 ) -> Output {
-    if let Some(refused) = refuse(toolbox, call, "undo") {
+    let wanted = read(arguments);
+    // A list changes nothing. What a refusal is about comes before what is wrong with the rest.
+    let is_list = matches!(wanted, Ok((_, true)));
+    if !is_list && let Some(refused) = refuse(toolbox, call, "undo") {
         return refused;
     }
-    let (which, is_list) = match read(arguments) {
+    let (which, is_list) = match wanted {
         Ok(wanted) => wanted,
         Err(error) => return Output::error(error),
     };
@@ -51,9 +54,11 @@ pub(crate) async fn undo(
 /// What is to be undone, and whether it is only to be listed.
 fn read(arguments: &Arguments) -> Result<(Which, bool), BadParameter> {
     let parameters = Parameters::named("undo", arguments)?;
-    let id = parameters.text("undo_id")?;
+    let id = parameters.any_text("undo_id")?;
     let which = match id.as_deref().map(str::trim) {
         None | Some("last") => Which::Last,
+        // Who names one must not get another: an id that was lost on the way is no wish for the last one.
+        Some("") => return Err(BadParameter::Other("Parameter 'undo_id' is empty".to_owned())),
         Some(id) => Which::Id(id.to_owned()),
     };
     Ok((which, parameters.is_set("list")?))
@@ -111,12 +116,15 @@ fn output(undone: &Undone, confinement: &Confinement) -> Output {
     lines.extend(closing(applied));
     let denied = denials(&applied.files, confinement);
     lines.extend(denied.first().map(|denial| denial.explain(&confinement.policy)));
+    if let Some(older) = older_ones(&undone.older) {
+        lines.push(format!("[{}]", capitalised(&older)));
+    }
     if let Some(id) = &applied.undo_id {
         lines.push(format!("[To make the changes again: undo with undo_id {id}]"));
     }
     let mut output = Output::success(lines.join("\n"));
     output.report.is_error = is_failed;
     output.report.denials = denied;
-    output.data = Some(data::of_undo(&undone.id.to_string(), applied));
+    output.data = Some(data::of_undo(undone));
     output
 }

@@ -64,6 +64,8 @@ pub(crate) fn apply_blocking(
         let _ended = entry.end();
         if has_written && backup == Backup::Journal {
             applied.undo_id = Some(id);
+        } else if has_written {
+            session.journal.keep_marker_blocking(&id);
         } else {
             // Nothing to undo. What cannot be removed is dropped when it is the oldest.
             let _removed = session.journal.remove_blocking(&id);

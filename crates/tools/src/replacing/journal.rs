@@ -252,6 +252,17 @@ impl Journal {
         Ok(Originals(self.folder()?.folder(&id.to_string())?.file(ORIGINALS)?))
     }
 
+    /// Keeps an entry that has no originals: it says that the last replacement cannot be undone, so that nobody takes
+    /// an older one for it. Earlier ones of its kind go: they would take the place of what can be undone.
+    pub(super) fn keep_marker_blocking(&self, marker: &UndoId) {
+        for (id, manifest) in self.entries_blocking() {
+            if id < *marker && !manifest.began.has_originals {
+                // What cannot be removed is dropped when it is the oldest.
+                let _removed = self.remove_blocking(&id);
+            }
+        }
+    }
+
     pub(super) fn remove_blocking(&self, id: &UndoId) -> io::Result<()> {
         self.folder()?.remove(&id.to_string())
     }

@@ -26,7 +26,7 @@ pub(crate) use journal::Journal;
 pub(crate) use list::{Listed, list_blocking};
 pub(crate) use plans::Plans;
 pub(crate) use report::{
-    Applied, ApplyError, FileReport, Interrupted, Left, Outcome, Stopped, UndoError,
+    Applied, ApplyError, FileReport, Interrupted, Left, Outcome, Stopped, UndoError, older_ones,
 };
 pub(crate) use undo::{Undone, Which, undo_blocking};
 

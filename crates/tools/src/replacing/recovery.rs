@@ -29,6 +29,11 @@ fn recover_one(session: Session<'_>, id: UndoId, mut manifest: Manifest) -> Opti
     if manifest.undone_by.is_some() {
         return None;
     }
+    let is_change = |step: &Step| digest(session, &step.path) == Some(step.after);
+    if !manifest.began.has_originals && manifest.steps.iter().any(is_change) {
+        session.journal.keep_marker_blocking(&id);
+        return None;
+    }
     if manifest.steps.is_empty() || !manifest.began.has_originals {
         // Nothing to undo.
         let _removed = session.journal.remove_blocking(&id);

@@ -149,6 +149,15 @@ pub(crate) enum UndoError {
     /// The session has replaced nothing that is not undone yet.
     #[error("there is nothing to undo")]
     Nothing,
+    /// The last one that is not undone was made without a backup. The ones before it are not taken back in its
+    /// place: nobody asked for that.
+    #[error("the last replacement, '{id}', was made without a backup and cannot be undone{}", older_ones(.older).map(|older| format!("; {older}")).unwrap_or_default())]
+    LastHasNoOriginals {
+        /// The last one.
+        id: UndoId,
+        /// What can be undone by its id, newest first.
+        older: Vec<UndoId>,
+    },
     /// No originals were kept.
     #[error("'{0}' was made without a backup and cannot be undone")]
     NoOriginals(UndoId),
@@ -161,4 +170,10 @@ pub(crate) enum UndoError {
     /// The originals cannot be read.
     #[error("the originals of '{id}' cannot be read: {reason}")]
     Unreadable { id: UndoId, reason: std::io::Error },
+}
+
+/// What else can be undone, newest first, if there is anything: `older ones can be undone by id: 2-0123abcd`.
+pub(crate) fn older_ones(ids: &[UndoId]) -> Option<String> {
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    (!ids.is_empty()).then(|| format!("older ones can be undone by id: {}", ids.join(", ")))
 }

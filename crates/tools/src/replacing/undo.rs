@@ -26,7 +26,13 @@ pub(crate) struct Undone {
     pub(crate) id: UndoId,
     /// What became of each file. Its `undo_id` is that of this undo.
     pub(crate) applied: Applied,
+    /// What can be undone by its id instead, newest first, at most [`MAX_OLDER`]: only if the last one was meant and
+    /// some of its files stay as they are. It is the last one still, and would be meant again.
+    pub(crate) older: Vec<UndoId>,
 }
+
+/// Older ones that are named where the last one cannot be undone.
+const MAX_OLDER: usize = 5;
 
 /// Gives each file of an entry its original content, if it still has the content that was written. Others are left
 /// as they are and reported.
@@ -39,7 +45,7 @@ pub(crate) fn undo_blocking(
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Undone, UndoError> {
     recover(session);
-    let (id, manifest) = find(session, which)?;
+    let (id, manifest, mut older) = find(session, which)?;
     let unreadable = |reason| UndoError::Unreadable { id: id.clone(), reason };
     let mut originals = session.journal.originals_blocking(&id).map_err(unreadable)?;
     let (changes, steps) = changes(session, &manifest);
@@ -72,8 +78,12 @@ pub(crate) fn undo_blocking(
     if let Some(entry) = entry {
         let own = entry.id.clone();
         let _ended = entry.end();
-        if is_kept && applied.n_written() != 0 {
+        let has_written = applied.n_written() != 0;
+        if is_kept && has_written {
             applied.undo_id = Some(own);
+        } else if has_written && began.depth.is_multiple_of(2) {
+            // A replacement again, and the last one: without it an older one would be taken for the last.
+            session.journal.keep_marker_blocking(&own);
         } else {
             // Nothing to undo. What cannot be removed is dropped when it is the oldest.
             let _removed = session.journal.remove_blocking(&own);
@@ -86,19 +96,26 @@ pub(crate) fn undo_blocking(
         let by = applied.undo_id.as_ref().map_or_else(|| "-".to_owned(), UndoId::to_string);
         // Where it cannot be written down another undo finds that there is nothing to do.
         let _noted = session.journal.add_blocking(&id, &[Line::Undone(by)]);
+        older.clear();
     }
-    Ok(Undone { id, applied })
+    Ok(Undone { id, applied, older })
 }
 
-fn find(session: Session<'_>, which: &Which) -> Result<(UndoId, Manifest), UndoError> {
+/// The entry that is meant, and what could be meant in its place.
+fn find(session: Session<'_>, which: &Which) -> Result<(UndoId, Manifest, Vec<UndoId>), UndoError> {
     let mut entries = session.journal.entries_blocking();
     match which {
         Which::Last => {
             entries.retain(|(_, manifest)| {
-                let is_replacement = manifest.began.depth.is_multiple_of(2);
-                is_replacement && manifest.began.has_originals && manifest.undone_by.is_none()
+                manifest.began.depth.is_multiple_of(2) && manifest.undone_by.is_none()
             });
-            entries.pop().ok_or(UndoError::Nothing)
+            let (id, manifest) = entries.pop().ok_or(UndoError::Nothing)?;
+            let older = entries.into_iter().rev().filter(|(_, older)| older.began.has_originals);
+            let older = older.map(|(id, _)| id).take(MAX_OLDER).collect();
+            if !manifest.began.has_originals {
+                return Err(UndoError::LastHasNoOriginals { id, older });
+            }
+            Ok((id, manifest, older))
         }
         Which::Id(text) => {
             let id = UndoId::parse(text).ok_or_else(|| UndoError::Unknown(text.clone()))?;
@@ -113,7 +130,7 @@ fn find(session: Session<'_>, which: &Which) -> Result<(UndoId, Manifest), UndoE
             if !manifest.began.has_originals {
                 return Err(UndoError::NoOriginals(id));
             }
-            Ok((id, manifest))
+            Ok((id, manifest, Vec::new()))
         }
     }
 }

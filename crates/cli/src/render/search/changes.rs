@@ -49,7 +49,13 @@ pub(crate) struct Change {
     pub(crate) replacements: usize,
     /// The patch, if one was asked for.
     pub(crate) diff: Option<String>,
+    /// The patch can be applied; absent if so.
+    diff_exact: Option<bool>,
+    /// The file's encoding in one word.
+    pub(crate) encoding: String,
     pub(crate) written: bool,
+    /// It had other names, which keep the old content.
+    pub(crate) detached: bool,
     /// Why it was not written.
     pub(crate) reason: Option<String>,
 }
@@ -87,6 +93,11 @@ impl Changes {
     pub(crate) fn is_whole_patch(&self) -> bool {
         let shown = self.files.iter().filter(|change| change.diff.is_some()).count();
         !self.diffs_cut && shown == self.planned.files
+    }
+
+    /// Files whose patch is only to be read: it has no words for all of their bytes.
+    pub(crate) fn inexact(&self) -> impl Iterator<Item = &Change> {
+        self.files.iter().filter(|change| change.diff_exact == Some(false))
     }
 
     /// Whether all that was to be written was.

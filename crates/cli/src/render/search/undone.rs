@@ -18,6 +18,10 @@ pub(crate) struct Undone {
     pub(crate) restored: usize,
     /// Why it ended before its end.
     pub(crate) stopped: Option<String>,
+    /// What can be undone by its id instead.
+    pub(crate) older_undo_ids: Vec<String>,
+    /// Of names that keep the content that was undone.
+    pub(crate) notes: Vec<String>,
 }
 
 /// One file.

@@ -1,6 +1,6 @@
 //! Diffs: that they are what `patch` reads, and end where they must.
 
-use super::super::diff::{Diff, unified};
+use super::super::diff::{Diff, behind_mark, unified};
 use super::*;
 use std::path::Path;
 
@@ -60,5 +60,52 @@ fn a_diff_that_is_too_long_ends_with_a_whole_hunk() {
     assert_eq!(exact, whole);
     let cut = diff_of(&request("a", "b"), &old, whole.text.len() - 1);
     assert!(cut.is_cut && cut.text.ends_with("+b\n -\n -\n -\n"), "{cut:?}");
-    assert_eq!(diff_of(&request("a", "b"), &old, 30), Diff { text: String::new(), is_cut: true });
+    assert_eq!(
+        diff_of(&request("a", "b"), &old, 30),
+        Diff { text: String::new(), is_cut: true, is_exact: true }
+    );
+}
+
+#[test]
+fn names_are_quoted_as_git_quotes_them() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    for (name, expected) in [
+        (&b"plain-\xc3\xa9"[..], "a/plain-\u{e9}"),
+        (b"two words", "a/two words\t"),
+        (b"tab\t\n\r\x01\x7f.txt", r#""a/tab\t\n\r\001\177.txt""#),
+        (b"\"\\ \xc3\xa9", "\"a/\\\"\\\\ \u{e9}\""),
+        (b"caf\xe9 \xc3\xa9", r#""a/caf\351 \303\251""#),
+    ] {
+        let change =
+            Editor::new(&request("a", "b")).unwrap().change(b"a\n", None).unwrap().unwrap();
+        let path = Path::new(OsStr::from_bytes(name));
+        let diff = unified(path, b"a\n", &change.edited.new, &change.edits, usize::MAX);
+        let head = format!("--- {expected}\n+++ {}\n@@", expected.replacen("a/", "b/", 1));
+        assert!(diff.text.starts_with(&head), "{}", diff.text);
+    }
+}
+
+#[test]
+fn a_diff_with_bytes_that_are_no_text_says_so() {
+    for (old, is_exact) in [
+        (&b"a \xe9\n"[..], false),
+        (b"a\n\xe9\n", false),
+        // It is not shown.
+        (b"a\n-\n-\n-\n\xe9\n", true),
+        ("a \u{fffd}\n".as_bytes(), true),
+    ] {
+        let change = Editor::new(&request("a", "b")).unwrap().change(old, None).unwrap().unwrap();
+        let diff = unified(Path::new("a"), old, &change.edited.new, &change.edits, usize::MAX);
+        assert_eq!(diff.is_exact, is_exact, "{}", diff.text);
+    }
+}
+
+#[test]
+fn the_mark_of_a_file_is_a_part_of_its_first_line() {
+    let old = b"\xef\xbb\xbfa\nc\n";
+    let change = Editor::new(&request("a", "b")).unwrap().change(old, None).unwrap().unwrap();
+    let edits = behind_mark(&change.edits, 3);
+    let diff = unified(Path::new("a"), old, &change.edited.new, &edits, usize::MAX);
+    assert!(diff.text.ends_with("@@ -1,2 +1,2 @@\n-\u{feff}a\n+\u{feff}b\n c\n"), "{}", diff.text);
 }

@@ -112,8 +112,100 @@ fn what_has_no_originals_or_no_id_is_not_undone() {
     }
     let (plan, none) = (world.plan("a", "b"), Expect::default());
     apply_blocking(world.session(), &plan, &none, Backup::None, &|| false).unwrap();
-    assert!(matches!(world.undo_last(), Err(UndoError::Nothing)));
+    let refused = world.undo_last().unwrap_err().to_string();
+    let rest = refused.strip_prefix("the last replacement, '1-").unwrap();
+    assert!(rest.ends_with("', was made without a backup and cannot be undone"), "{refused}");
     assert!(world.next_worker().recover().is_empty());
+}
+
+fn replace_without_backup(world: &World, pattern: &str, replacement: &str) {
+    let plan = world.plan(pattern, replacement);
+    let applied =
+        apply_blocking(world.session(), &plan, &Expect::default(), Backup::None, &|| false);
+    assert!(applied.unwrap().undo_id.is_none());
+}
+
+#[test]
+fn an_older_replacement_is_not_taken_for_the_last_one_that_has_no_backup() {
+    let world = World::new(&[("a", "1"), ("b", "x")]);
+    let first = world.replace("x", "y").undo_id.unwrap();
+    let second = world.replace("y", "z").undo_id.unwrap();
+    replace_without_backup(&world, "1", "2");
+    // Nothing of this is written, so that it is no replacement.
+    replace_without_backup(&world, "nothing of this", "");
+    let world = world.next_worker();
+    let before = world.contents();
+    let refused = world.undo_last().unwrap_err();
+    assert!(
+        matches!(&refused, UndoError::LastHasNoOriginals { id, older }
+            if second < *id && *older == [second.clone(), first.clone()]),
+        "{refused}"
+    );
+    let end = format!("; older ones can be undone by id: {second}, {first}");
+    assert!(refused.to_string().ends_with(&end), "{refused}");
+    assert_eq!(world.contents(), before);
+    world.undo(&second).unwrap();
+    assert_eq!((world.read("a").as_str(), world.read("b").as_str()), ("2", "y"));
+    // A newer one with a backup is the last one, up to it.
+    let third = world.replace("2", "3").undo_id.unwrap();
+    assert_eq!(world.undo_last().unwrap().id, third);
+    assert!(matches!(world.undo_last(), Err(UndoError::LastHasNoOriginals { .. })));
+}
+
+#[test]
+fn replacements_without_backup_take_one_place_of_those_that_have_one() {
+    let world = World::new(&[("a", "0"), ("b", "x")]);
+    let first = world.replace("x", "y").undo_id.unwrap();
+    for n in 0..MAX_ENTRIES + 2 {
+        replace_without_backup(&world, "^.*$", &(n + 1).to_string());
+    }
+    assert_eq!(fs::read_dir(world.base.join("run/journal")).unwrap().count(), 2);
+    world.write("b", "y");
+    assert_eq!(world.undo(&first).unwrap().applied.n_written(), 1);
+}
+
+#[test]
+fn one_that_died_without_backup_is_the_last_one_if_it_has_changed_a_file() {
+    for (content, is_last) in [("b", true), ("a", false)] {
+        let world = World::new(&[("a", "a"), ("x", "x")]);
+        let first = world.replace("x", "y").undo_id.unwrap();
+        replace_without_backup(&world, "a", "b");
+        let mut names = fs::read_dir(world.base.join("run/journal")).unwrap();
+        let entry = names
+            .find(|name| name.as_ref().unwrap().file_name().to_string_lossy().starts_with("2-"));
+        let manifest = entry.unwrap().unwrap().path().join("manifest.jsonl");
+        let text = fs::read_to_string(&manifest).unwrap();
+        let begun: String = text.lines().take(2).map(|line| format!("{line}\n")).collect();
+        fs::write(&manifest, begun).unwrap();
+        world.write("a", content);
+        let world = world.next_worker();
+        let undone = world.undo_last();
+        if is_last {
+            assert!(matches!(undone, Err(UndoError::LastHasNoOriginals { .. })), "{undone:?}");
+        } else {
+            assert_eq!(undone.unwrap().id, first);
+        }
+    }
+}
+
+#[test]
+fn where_the_last_one_cannot_be_undone_older_ones_are_named() {
+    let world = World::new(&[("a", "1"), ("b", "1"), ("c", "x")]);
+    let first = world.replace("x", "y").undo_id.unwrap();
+    let second = world.replace("1", "2").undo_id.unwrap();
+    world.write("a", "mine");
+    let undone = world.undo_last().unwrap();
+    assert_eq!((&undone.id, undone.applied.n_written()), (&second, 1));
+    assert_eq!(undone.older, std::slice::from_ref(&first));
+    fs::remove_file(world.ws("b")).unwrap();
+    let undone = world.undo_last().unwrap();
+    assert_eq!((&undone.id, undone.applied.n_written()), (&second, 0));
+    assert_eq!(undone.older, std::slice::from_ref(&first));
+    // Who named one knows what is meant.
+    assert!(world.undo(&second).unwrap().older.is_empty());
+    assert_eq!(world.undo(&first).unwrap().applied.n_written(), 1);
+    assert_eq!(world.read("c"), "x");
+    assert!(world.undo_last().unwrap().older.is_empty());
 }
 
 #[test]
