@@ -54,6 +54,7 @@ pub(crate) enum StartError {
     #[error("the control channel holds no start frame: {0}")]
     NoStart(String),
     /// What the policy asks for cannot be enforced here.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is entered there"))]
     #[error("cannot be confined: {0}")]
     Confinement(String),
     /// The other end is a supervisor of another version.

@@ -2,7 +2,7 @@
 //!
 //! Everything goes by descriptor: a worker that lives in another mount namespace has no path to it.
 
-use super::{Kind, discover};
+use super::Kind;
 use crate::handle::to_pid;
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
@@ -94,8 +94,9 @@ impl Directory {
     }
 
     /// Whether the process or thread is in this directory or below it.
+    #[cfg(target_os = "linux")]
     pub(super) fn contains(&self, pid: u32) -> bool {
-        let found = discover::cgroup_of(pid, self.kind);
+        let found = super::discover::cgroup_of(pid, self.kind);
         found.is_ok_and(|found| {
             found
                 .strip_prefix(&self.cgroup)
