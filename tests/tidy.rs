@@ -4,6 +4,7 @@
 //! - [`manifests`]: who may depend on whom, and where versions stand.
 //! - [`sources`]: heads, sizes and words of source files.
 //! - [`documents`]: promises, decisions and paths.
+//! - [`texts`]: what documents say that programs print, and which verbs they name.
 //!
 //! Nothing is written. What the rules mean for a contributor stands in CONTRIBUTING.md.
 
@@ -15,6 +16,9 @@ mod sources;
 
 #[path = "tidy/documents.rs"]
 mod documents;
+
+#[path = "tidy/texts.rs"]
+mod texts;
 
 use std::collections::BTreeMap;
 use std::path::Path;

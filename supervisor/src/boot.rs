@@ -2,6 +2,7 @@
 //! Called by [`crate::daemon`], before anything else runs.
 
 use crate::daemon::StartError;
+use crate::errors::chain;
 use quackd_config::Config;
 use quackd_home::Home;
 use quackd_process::CgroupBase;
@@ -26,22 +27,16 @@ pub(crate) fn cgroups(config: &Config) -> (Option<Arc<CgroupBase>>, Option<Strin
 /// Puts aside what sessions of the last run spilled, and deletes it while the daemon serves already.
 /// Workers of a daemon that was killed may still be ending: what they write goes with it.
 pub(crate) fn retire_run_dir(home: &Home) -> Result<(), StartError> {
-    const RETIRED: &str = "run.old-";
-    let retired = home.dir().join(format!("{RETIRED}{}", std::process::id()));
-    #[expect(clippy::disallowed_methods, reason = "nothing durable: if it fails, old spills stay")]
-    if let Err(error) = std::fs::rename(home.run_dir(), retired) {
-        tracing::warn!(%error, "cannot put the old run directory aside");
+    if let Err(error) = home.retire_run_dir_blocking() {
+        tracing::warn!(error = %chain(&error), "cannot put the old run directory aside");
     }
     home.prepare_blocking()?;
-    let dir = home.dir().to_path_buf();
+    let home = home.clone();
     let delete = std::thread::Builder::new().name("retire".into()).spawn(move || {
-        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        for entry in entries.filter(|e| e.file_name().to_string_lossy().starts_with(RETIRED)) {
-            if let Err(error) = std::fs::remove_dir_all(entry.path()) {
-                tracing::warn!(%error, "cannot delete an old run directory");
-            }
+        if let Err(error) = home.remove_retired_blocking() {
+            tracing::warn!(error = %chain(&error), "cannot delete an old run directory");
         }
     });
-    // Without a thread the next start deletes it.
+    // Without a thread it is deleted later, as all that is left over.
     delete.map(drop).or(Ok(()))
 }

@@ -1,42 +1,54 @@
 //! The life of the daemon: what is done in which order at start and at stop.
 //!
-//! Start: limits, directory, lock, log, metadata, stale socket, actors, bind, pid file. The lock is the
-//! authority: whoever holds it may remove a stale socket and nobody else does.
+//! Start: limits, the service manager's socket, directory, lock, log, metadata, stale socket, actors, bind,
+//! pid file. The lock is the authority: whoever holds it may remove a stale socket and nobody else does.
 //! Stop: refuse new work, let calls finish up to the grace, end workers side by side, flush the
 //! metadata, unlink our socket, remove the pid file. A second signal skips the waiting.
 
 use crate::boot;
+use crate::child::{Deaths, Errand};
 use crate::clients::Clients;
 use crate::environment;
 use crate::errors::chain;
 use crate::events::Events;
+use crate::executable::Executable;
 use crate::health::{Health, WebSearchHealth};
+use crate::interrupted::{self, Interrupted};
+use crate::keeping::{self, Keeping};
 use crate::listener::accept_clients;
-use crate::log;
+use crate::loading;
+use crate::log::{self, LogControl};
 use crate::login::{Captured, Login, LoginParts, load_cached_blocking};
+use crate::manager::{self, Managed};
+use crate::memory;
 use crate::metrics::Metrics;
 use crate::pi::Pis;
 use crate::places::Places;
-use crate::registry::{Drain, Registry, Saving};
+use crate::pulse::{self, Pulse};
+use crate::registry::{Registry, Saving};
 use crate::remote::{self, RemoteControl};
 use crate::repositories;
 use crate::services::{ConfigFile, Services, now_text};
 use crate::spawner::{self, Children, Spawner};
 use crate::spills::Spills;
-use crate::stop::StopSignals;
+use crate::standing::Standings;
+use crate::start_error::system;
+use crate::stop::{self, Stop, StopSignals};
+use crate::tenants::Tenants;
 use crate::voice::Voice;
 use actix::prelude::*;
-use quackd_config::{Config, ConfigError, Origin};
-use quackd_egress::{Egress, EgressConfig, EgressError, Key};
+use quackd_config::Config;
+use quackd_egress::{Egress, EgressConfig, Key};
 use quackd_home::{Home, HomeError, InstanceLock};
-use quackd_ipc::listener::{BindError, BoundSocket, SocketFile, clear_stale_blocking};
+use quackd_ipc::listener::{BoundSocket, SocketFile, clear_stale_blocking};
 use quackd_process::{CgroupBase, Launcher, Role, SelfExe};
-use quackd_protocol::limits::SHUTDOWN_GRACE;
-use quackd_protocol::policy::{Policy, PolicyError};
-use quackd_store::{Duplicate, Origin as Loaded, Paths, Snapshot, StoreError, Writer};
+use quackd_protocol::client::InterruptedSession;
+use quackd_protocol::policy::Policy;
+use quackd_service::{Manager, activated_blocking};
+use quackd_store::Snapshot;
+use quackd_supervision::REPOSITORY_CLEANER;
 use std::cell::RefCell;
-use std::collections::HashSet;
-use std::ffi::OsString;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -54,12 +66,6 @@ const LOOKUPS: usize = 8;
 /// How long the actors' thread may take to end when all is done; a look-up that hangs keeps it.
 const ACTORS_END: Duration = Duration::from_millis(500);
 
-/// How long calls that a second signal cuts short have for being answered.
-const CUT_SHORT: Duration = Duration::from_millis(300);
-
-/// What the drain may take beyond the grace: ending the workers that are left.
-const DRAIN_SLACK: Duration = Duration::from_secs(4);
-
 /// How long a lock that is held may be the leftover of a daemon that was killed, and the pause between
 /// two looks at it.
 const LOCK_PATIENCE: Duration = Duration::from_millis(250);
@@ -72,54 +78,23 @@ pub struct DaemonOptions {
     pub background: bool,
     /// Copy log lines to stderr.
     pub verbose: bool,
+    /// The service manager that started it, if one did.
+    pub service: Option<Manager>,
+    /// Started in the place of the Rubber Duck daemon, by a program that looks where that one would be.
+    pub as_rubber_duck: bool,
 }
+
+pub use crate::start_error::StartError;
 
 /// How a run of the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// It was asked to stop and did.
     Stopped,
+    /// It was asked to make room for the next one and did.
+    Restarting,
     /// Another instance holds the lock; nothing was touched.
     AlreadyRunning,
-}
-
-/// Why the daemon did not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The state directory cannot be used.
-    #[error(transparent)]
-    Home(#[from] HomeError),
-    /// The configuration cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The configuration asks for a sandbox policy that must not be in force.
-    // The reason is part of the text, as with the other errors of the configuration.
-    #[error("{origin}: `sandbox.writable` is refused: {reason}")]
-    Policy {
-        /// Where the value comes from: the file and the line.
-        origin: Origin,
-        /// What is wrong with it.
-        reason: PolicyError,
-    },
-    /// Nor where web searches shall go.
-    #[error(transparent)]
-    Egress(#[from] EgressError),
-    /// The socket cannot be bound.
-    #[error(transparent)]
-    Socket(#[from] BindError),
-    /// The system refused something else.
-    #[error("cannot {step}")]
-    System {
-        /// What was tried.
-        step: &'static str,
-        /// The refusal.
-        source: std::io::Error,
-    },
-}
-
-fn system<T>(step: &'static str, result: std::io::Result<T>) -> Result<T, StartError> {
-    result.map_err(|source| StartError::System { step, source })
 }
 
 /// Runs the daemon on the process's main thread until it is asked to stop.
@@ -129,7 +104,12 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     }
     system("set limits", quackd_process::harden(Role::Supervisor))?;
     quackd_process::set_process_name("quackd");
-    let home = Home::from_process_env_blocking()?;
+    let home = match options.as_rubber_duck {
+        true => Home::of_rubber_duck_blocking()?,
+        false => Home::from_process_env_blocking()?,
+    };
+    // Known by its number alone, so before anything else opens one.
+    let activated = activated_blocking(&home.socket().path, &|name| std::env::var_os(name))?;
     home.prepare_blocking()?;
     let Some(lock) = take_lock(&home)? else {
         return Ok(Ended::AlreadyRunning);
@@ -138,10 +118,12 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     log::abort_on_panic(home.log_file());
     let (files, found) = remote::load_blocking(&home);
     let is_verbose = options.verbose || found.config.log_to_stderr;
-    let logging = log::start(&home.log_file(), &config.log.level.value, is_verbose);
+    let (logging, log) = log::start(&home.log_file(), &config.log.level.value, is_verbose);
     tracing::info!(pid = std::process::id(), version = quackd_protocol::VERSION, "daemon boot");
     let remote = RemoteControl::new(files, found);
-    let result = run_locked(options, home, (config, config_file), remote, &lock);
+    let managed = Managed::new(options.service, activated.is_some());
+    let given = Given { options, home, activated, managed, remote, log };
+    let result = run_locked(given, (config, config_file), &lock);
     match &result {
         Ok(_) => tracing::info!("shutdown complete"),
         Err(error) => tracing::error!(error = %chain(error), "daemon failed to start"),
@@ -164,19 +146,29 @@ fn take_lock(home: &Home) -> Result<Option<InstanceLock>, HomeError> {
     }
 }
 
-fn run_locked(
+/// What is known before the configuration counts.
+struct Given {
     options: DaemonOptions,
     home: Home,
-    (config, config_file): (Config, ConfigFile),
+    /// The socket, if the service manager keeps it.
+    activated: Option<UnixListener>,
+    managed: Managed,
     remote: RemoteControl,
+    log: LogControl,
+}
+
+fn run_locked(
+    Given { options, home, activated, managed, remote, log }: Given,
+    (config, config_file): (Config, ConfigFile),
     _lock: &InstanceLock,
 ) -> Result<Ended, StartError> {
     boot::retire_run_dir(&home)?;
+    let is_ours = activated.is_none();
     let endpoint = config.web_search.endpoint.value.clone();
     let key = Key::from_variables(|name| std::env::var_os(name))?;
     let web_search = WebSearchHealth { has_key: key.is_some(), endpoint: host_of(&endpoint) };
     let egress = Egress::start(EgressConfig::new(endpoint, key))?;
-    let (snapshot, saving, health) = load(&home, web_search);
+    let (snapshot, saving, health) = loading::load(&home, web_search);
     let children = Children {
         exe: system("open our own executable", SelfExe::open())?,
         launcher: launcher(&config),
@@ -186,7 +178,9 @@ fn run_locked(
     if socket.fallback {
         tracing::info!(path = %socket.path.display(), "socket path is too long; using the fallback");
     }
-    clear_stale_blocking(&socket.path)?;
+    if is_ours {
+        clear_stale_blocking(&socket.path)?;
+    }
     let metrics = Arc::<Metrics>::default();
     let (cgroups, no_cgroups) = boot::cgroups(&config);
     let (spawner, jobs) = spawner::spawner();
@@ -196,17 +190,22 @@ fn run_locked(
         socket: socket.path,
         cgroups: cgroups.clone(),
         no_cgroups,
+        activated,
+        managed,
+        executable: Executable::note_blocking(std::env::args_os().next()),
+        interrupted: interrupted::load_blocking(&home.interrupted_file()),
         login: load_cached_blocking(&home.login_environment()),
         config,
         config_file,
         egress,
         remote,
+        log,
         health,
         metrics: Arc::clone(&metrics),
         spawner,
         ready,
     };
-    let (done, actors_done) = sync_channel::<Option<SocketFile>>(1);
+    let (done, actors_done) = sync_channel::<Served>(1);
     let actors = std::thread::Builder::new().name("actors".into()).spawn(move || {
         // The other end is there until the process ends.
         done.send(serve(parts, snapshot, saving)).ok();
@@ -217,20 +216,42 @@ fn run_locked(
         system("let go of stderr", quackd_process::redirect_stderr_to_null())?;
     }
     spawner::serve_blocking(&jobs, &children, &metrics);
-    // A panic on that thread has ended the process already. What it still waits for after this time
-    // hangs in the kernel, and ends with the process.
-    let file = actors_done.recv_timeout(ACTORS_END);
-    if file == Err(RecvTimeoutError::Timeout) {
-        tracing::warn!("not waiting for what hangs in the kernel");
-    }
-    file.ok().flatten().unwrap_or(bound).unlink_blocking();
+    let ended = wait_for_end(&actors_done, bound, is_ours);
     // The last one to hold it ends what is in there, and removes it; a thread that hangs leaves that to
     // the next daemon.
     drop(cgroups);
     if let Err(error) = quackd_home::remove_pid_file_blocking(&home) {
         tracing::warn!(%error, "cannot remove the pid file");
     }
-    Ok(Ended::Stopped)
+    Ok(ended)
+}
+
+/// Waits for the end of the actors' thread, and removes the socket unless the service manager keeps it: that
+/// starts the next daemon when somebody comes.
+fn wait_for_end(actors_done: &Receiver<Served>, bound: SocketFile, is_ours: bool) -> Ended {
+    // A panic on that thread has ended the process already. What it still waits for after this time
+    // hangs in the kernel, and ends with the process.
+    let served = actors_done.recv_timeout(ACTORS_END).unwrap_or_else(|error| {
+        if error == RecvTimeoutError::Timeout {
+            tracing::warn!("not waiting for what hangs in the kernel");
+        }
+        Served::default()
+    });
+    if let Some(file) = served.made_again.or_else(|| is_ours.then_some(bound)) {
+        file.unlink_blocking();
+    }
+    match served.asked_for {
+        Some(Stop::Restart) => Ended::Restarting,
+        Some(Stop::Shutdown) | None => Ended::Stopped,
+    }
+}
+
+/// How the actors' thread ended.
+#[derive(Debug, Default)]
+struct Served {
+    /// The socket's file, if it is another one than at the start.
+    made_again: Option<SocketFile>,
+    asked_for: Option<Stop>,
 }
 
 fn wait_for_start(
@@ -279,79 +300,14 @@ fn host_of(endpoint: &str) -> String {
     authority.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
-/// Loads metadata and state. A file that can neither be used nor be set aside, for example one of a newer
-/// version, is left alone: the daemon serves without saving, and says why to whoever changes something.
-fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Saving, Health) {
-    let paths = Paths { metadata: home.metadata(), state: home.state_file() };
-    let metadata = quackd_store::load_blocking(&paths.metadata)
-        .map(|loaded| (loaded.metadata, loaded.origin, loaded.duplicates));
-    let state = quackd_store::load_state_blocking(&paths.state)
-        .map(|loaded| (loaded.state, loaded.origin, loaded.duplicates));
-    let (metadata, metadata_origin) = said("metadata.json", metadata);
-    let (mut state, state_origin) = said("quackd-state.json", state);
-    // What is ours about a session that does not exist any more. If the sessions are not all there, what
-    // is said of them is kept: somebody may put the file back.
-    if matches!(metadata_origin, Ok(Loaded::File | Loaded::Fresh)) {
-        let known: HashSet<_> = metadata.sessions.iter().map(|session| &session.id).collect();
-        state.sessions.retain(|id, _| known.contains(id));
-        let known: HashSet<_> = metadata.workspaces.iter().map(|workspace| &workspace.id).collect();
-        state.workspaces.retain(|id, _| known.contains(id));
-    }
-    let snapshot = Snapshot { metadata: Arc::new(metadata), state: Arc::new(state) };
-    let why =
-        [&metadata_origin, &state_origin].into_iter().find_map(|loaded| loaded.as_ref().err());
-    let saving = match why {
-        Some(why) => Saving::Off { why: why.clone() },
-        None => match Writer::start(paths, snapshot.clone()) {
-            Ok(writer) => Saving::To(writer),
-            Err(error) => Saving::Off { why: chain(&error) },
-        },
-    };
-    let health = Health {
-        metadata: metadata_origin,
-        state: state_origin,
-        save_failed: RefCell::new(None),
-        providers: providers(|name| std::env::var_os(name)),
-        web_search,
-    };
-    (snapshot, saving, health)
-}
-
-/// Says in the log what a loaded file is worth.
-fn said<T: Default>(
-    file: &str,
-    loaded: Result<(T, Loaded, Vec<Duplicate>), StoreError>,
-) -> (T, Result<Loaded, String>) {
-    let (content, origin, duplicates) = match loaded {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            let why = chain(&error);
-            tracing::error!(file, why, "read-only: nothing will be saved");
-            return (T::default(), Err(why));
-        }
-    };
-    if !matches!(origin, Loaded::Fresh | Loaded::File) {
-        tracing::error!(?origin, "{file} was recovered");
-    }
-    for duplicate in &duplicates {
-        tracing::warn!(file, %duplicate, "left out an entry");
-    }
-    (content, Ok(origin))
-}
-
-/// The model providers for which there is a key. Only that there is one is looked at.
-fn providers(variable: impl Fn(&str) -> Option<OsString>) -> Vec<&'static str> {
-    [("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "anthropic")]
-        .into_iter()
-        .filter(|(name, _)| variable(name).is_some_and(|key| !key.is_empty()))
-        .map(|(_, provider)| provider)
-        .collect()
-}
-
 /// What moves to the actors' thread.
 struct Parts {
     home: Home,
     socket: PathBuf,
+    activated: Option<UnixListener>,
+    managed: Managed,
+    executable: Executable,
+    interrupted: Vec<InterruptedSession>,
     config: Config,
     config_file: ConfigFile,
     cgroups: Option<Arc<CgroupBase>>,
@@ -359,14 +315,15 @@ struct Parts {
     login: Option<Captured>,
     egress: Egress,
     remote: RemoteControl,
+    log: LogControl,
     health: Health,
     metrics: Arc<Metrics>,
     spawner: Spawner,
     ready: SyncSender<Result<SocketFile, StartError>>,
 }
 
-/// The actors' thread: one arbiter for everything. Gives the socket's file if it is another one now.
-fn serve(parts: Parts, loaded: Snapshot, saving: Saving) -> Option<SocketFile> {
+/// The actors' thread: one arbiter for everything.
+fn serve(parts: Parts, loaded: Snapshot, saving: Saving) -> Served {
     let system = System::with_tokio_rt(|| {
         let built = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -378,15 +335,19 @@ fn serve(parts: Parts, loaded: Snapshot, saving: Saving) -> Option<SocketFile> {
     system.block_on(serve_until_stopped(parts, loaded, saving))
 }
 
-async fn serve_until_stopped(parts: Parts, loaded: Snapshot, saving: Saving) -> Option<SocketFile> {
+async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving) -> Served {
     let (stop, stopped) = mpsc::channel(1);
     // Before the first client can be answered: a signal must not find its default in force.
     let mut asked = StopSignals::new(stopped);
-    let bound = match BoundSocket::bind(&parts.socket) {
+    let bound = match parts.activated.take() {
+        Some(listener) => BoundSocket::adopt(listener, &parts.socket),
+        None => BoundSocket::bind(&parts.socket),
+    };
+    let bound = match bound {
         Ok(bound) => bound,
         Err(error) => {
             parts.ready.send(Err(error.into())).ok();
-            return None;
+            return Served::default();
         }
     };
     let ready = parts.ready.clone();
@@ -397,33 +358,27 @@ async fn serve_until_stopped(parts: Parts, loaded: Snapshot, saving: Saving) -> 
     write_pid_file(&services).await;
     tracing::info!(socket = %services.socket.display(), "daemon started");
     ready.send(Ok(file)).ok();
+    let reporting = actix::spawn(manager::report(Rc::clone(&services), registry.clone()));
     repositories::clean_soon(&services);
+    actix::spawn(pulse::beat(Rc::clone(&services)));
+    actix::spawn(memory::watch(Rc::clone(&services)));
     remote::start(&services, &registry);
+    keeping::start(&services, &registry);
 
-    asked.any().await;
+    let asked_for = asked.any().await;
     tracing::info!("shutting down");
-    let drain = Drain { until: Instant::now() + SHUTDOWN_GRACE };
-    tokio::select! {
-        drained = registry.send(drain).timeout(SHUTDOWN_GRACE + DRAIN_SLACK) => {
-            if drained.is_err() {
-                tracing::error!("workers did not end in time; they end with the daemon");
-            }
-        }
-        () = asked.signal() => {
-            tracing::warn!("second signal: not waiting for calls");
-            let now = Drain { until: Instant::now() };
-            // They are told if that is quick; the stop goes on in any case.
-            registry.send(now).timeout(CUT_SHORT).await.ok();
-        }
-    }
+    services.managed.stopping();
+    stop::drain(asked_for, &mut asked, &services, &registry).await;
+    reporting.abort();
     listening.abort();
     services.remote.close().await;
     services.spawner.stop();
-    services.socket_file.take()
+    Served { made_again: services.socket_file.take(), asked_for: Some(asked_for) }
 }
 
 /// What connections, methods and handles share.
-fn services(parts: Parts, stop: mpsc::Sender<()>) -> Rc<Services> {
+fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
+    let deaths = Rc::<Deaths>::default();
     let login = Login::start(LoginParts {
         login_shell: parts.config.environment.login_shell.value,
         extra: parts.config.tools.env.value.clone(),
@@ -433,12 +388,19 @@ fn services(parts: Parts, stop: mpsc::Sender<()>) -> Rc<Services> {
         cache: parts.home.login_environment(),
         run_dir: parts.home.run_dir(),
         spawner: parts.spawner.clone(),
+        deaths: Rc::clone(&deaths),
     });
+    let interrupted = Interrupted::new(parts.home.interrupted_file(), parts.interrupted);
     let clients = Rc::<Clients>::default();
     let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
     Rc::new(Services {
         user_home: user_home(),
         started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+        tenants: Tenants::new(parts.config.worker.max_live.value),
+        standings: Standings::default(),
+        pulse: Pulse::default(),
+        cleaner: Errand::new(&REPOSITORY_CLEANER, Rc::clone(&deaths)),
+        deaths,
         places: Places::new(parts.config.limits.commands.value, parts.config.limits.jobs.value),
         spills: Spills::new(
             parts.home.run_dir(),
@@ -447,6 +409,7 @@ fn services(parts: Parts, stop: mpsc::Sender<()>) -> Rc<Services> {
                 .saturating_mul(1024 * 1024),
             Arc::clone(&parts.metrics),
         ),
+        keeping: Keeping::new(parts.home.clone(), parts.config.keep.clone(), parts.log),
         home: parts.home,
         socket: parts.socket,
         socket_file: RefCell::new(None),
@@ -465,6 +428,9 @@ fn services(parts: Parts, stop: mpsc::Sender<()>) -> Rc<Services> {
         no_cgroups: parts.no_cgroups,
         probe: RefCell::new(None),
         health: parts.health,
+        managed: parts.managed,
+        executable: parts.executable,
+        interrupted,
         metrics: parts.metrics,
         lookups: Arc::new(Semaphore::new(LOOKUPS)),
         spawner: parts.spawner,

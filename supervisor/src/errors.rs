@@ -63,6 +63,8 @@ pub(crate) enum MethodError {
     NoSessionToAbort,
     #[error("No running operation to abort")]
     NothingToAbort,
+    #[error("No worker to kill")]
+    NothingToKill,
     #[error("Active workspace not found for voice session")]
     WorkspaceUnknown,
     #[error("Voice tool call workspace does not match the active session")]
@@ -91,6 +93,10 @@ pub(crate) enum MethodError {
     NoRandom(std::io::Error),
     #[error("Remote configuration is only available to local clients")]
     LocalOnly,
+    #[error("Only local clients may delete files")]
+    LocalGc,
+    #[error(transparent)]
+    Clean(#[from] crate::keeping::CleanError),
     #[error(transparent)]
     Remote(#[from] crate::remote::Refused),
     #[error("Daemon is shutting down")]

@@ -1,7 +1,8 @@
 //! What went wrong, at the start and since, for `doctor`.
 
-use quackd_store::Origin;
+use quackd_store::{Origin, Watching};
 use std::cell::RefCell;
+use tokio::sync::watch;
 
 /// One instance per daemon.
 #[derive(Debug)]
@@ -12,6 +13,12 @@ pub(crate) struct Health {
     pub(crate) state: Result<Origin, String>,
     /// Why the last save failed; `None` if it did not.
     pub(crate) save_failed: RefCell<Option<String>>,
+    /// Where a `metadata.json` is that could not be used while the daemon ran, and what was wrong with it.
+    pub(crate) set_aside: RefCell<Option<(String, String)>>,
+    /// How changes of another program are noticed; `None` if the file is not written.
+    pub(crate) watching: Option<watch::Receiver<Watching>>,
+    /// Why memory is short; `None` if it is not.
+    pub(crate) memory_short: RefCell<Option<String>>,
     /// Which environment variables hold a model provider's key. Their values are not kept.
     pub(crate) providers: Vec<&'static str>,
     /// Whether web searches have a key, and where they go.

@@ -7,11 +7,15 @@
 //! - [`pi`] has the user's agent of each session, in a process of its own.
 //! - [`registry`] knows workspaces and sessions ([`catalog`] is its pure part) and has one
 //!   [`worker_handle`] per session, which starts, watches and restarts that session's worker and keeps
-//!   its unanswered [`calls`]. [`worker_process`] is one such process, [`link`] its control channel.
+//!   its unanswered [`calls`]; [`child`] is what every supervised process and its handle have in common.
+//! - [`standing`] says what each session is doing, [`tenants`] who has a place and who is ended for another,
+//!   [`memory`] whether memory is short, [`pulse`] whether time went by as it should.
 //! - [`remote`] lets clients of other machines in, through a thread of its own.
 //! - [`places`] says how many commands run at the same time over all sessions, [`spills`] bounds what their
-//!   outputs take of the disk.
+//!   outputs take of the disk, [`keeping`] deletes what nobody needs and watches what is free.
 //! - [`spawner`] is the main thread: every child is started and reaped there.
+//! - [`manager`] is the service manager above, [`executable`] the program that runs, [`interrupted`] what the
+//!   last stop cut short.
 //! - [`environment`] is what commands get, [`login`] asks the user's shell for its part of it.
 //!
 //! Three threads matter: the main thread (children), `actors` (everything else here, one actix
@@ -21,35 +25,47 @@
 //! This library cannot name the tools: it does not link `quackd-tools`, `quackd-search` or the agent.
 
 mod boot;
+mod call_times;
 mod calls;
 mod catalog;
+mod child;
 mod clients;
 mod connection;
 mod daemon;
 mod environment;
 mod errors;
 mod events;
+mod executable;
+mod exposition;
 mod health;
-mod link;
+mod interrupted;
+mod keeping;
 mod listener;
+mod loading;
 mod log;
 mod login;
+mod manager;
+mod memory;
 mod methods;
 mod metrics;
 mod outbox;
 mod pi;
 mod places;
+mod pulse;
 mod registry;
 mod remote;
 mod repositories;
 mod services;
 mod spawner;
 mod spills;
+mod standing;
+mod start_error;
 mod stop;
+mod tenants;
+mod unfinished;
 mod usage;
 mod voice;
 mod wire;
 mod worker_handle;
-mod worker_process;
 
 pub use daemon::{DaemonOptions, Ended, StartError, run};

@@ -1,5 +1,6 @@
-//! Counters that several actors add to and `quack.ps` reads. The only state that is shared.
+//! Counters that several actors add to and `quack.ps` and `quack.metrics` read. The only state that is shared.
 
+use crate::call_times::CallTimes;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// One instance per daemon.
@@ -21,6 +22,8 @@ pub(crate) struct Metrics {
     pub(crate) spills_deleted: Counter,
     /// Answers for clients that had left.
     pub(crate) unread_answers: Counter,
+    /// How long calls took.
+    pub(crate) calls: CallTimes,
 }
 
 /// Counts up.

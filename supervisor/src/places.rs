@@ -8,6 +8,7 @@
 //! that holds fewest, and among equals to the one that has waited longest.
 
 use quackd_protocol::SessionId;
+use quackd_protocol::client::PlacesInfo;
 use quackd_protocol::limits::COMMANDS_PER_SESSION_ANYWAY;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -95,6 +96,14 @@ impl Places {
     pub(crate) fn fullness(&self, session: &SessionId) -> Fullness {
         let table = self.0.borrow();
         Fullness { running: table.total, own: table.held_by(session), max: table.max }
+    }
+
+    /// How full it is, for people.
+    pub(crate) fn describe(&self) -> PlacesInfo {
+        let table = self.0.borrow();
+        let waiting = table.waiting.iter().filter(|waiting| !waiting.given.is_closed()).count();
+        let jobs = table.jobs.values().sum();
+        PlacesInfo { running: table.total, waiting, max: table.max, jobs }
     }
 
     /// Takes note of how many background jobs a session has.

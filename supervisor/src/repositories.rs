@@ -2,7 +2,9 @@
 //! somebody else has to: a process of its own (`quack clean-repositories`), since the supervisor does not touch
 //! the user's files. Run at the daemon's start and after a worker has died.
 
+use crate::child::see_off;
 use crate::services::Services;
+use quackd_process::Exit;
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -40,9 +42,19 @@ async fn clean(services: &Services) -> io::Result<()> {
     let registry = services.home.dir().join(REGISTRY);
     let stdin = actix_rt::task::spawn_blocking(move || prepare(&registry));
     let Some(stdin) = stdin.await.map_err(io::Error::other)?? else { return Ok(()) };
-    let spawned = services.spawner.spawn_cleaning(stdin).await.map_err(io::Error::other)?;
-    services.spawner.ended(spawned.process).await;
-    Ok(())
+    let errand = &services.cleaner;
+    let spec = errand.spec();
+    let spawned = services.spawner.spawn(spec.name, stdin).await.map_err(io::Error::other)?;
+    errand.started(spawned.process.pid());
+    let ended = see_off(&services.spawner, spawned.process, spec.start).await;
+    let cause = match ended {
+        (_, true) => Some(format!("not done after {} s", spec.start.as_secs())),
+        (Some(Exit::Code(0)) | None, false) => None,
+        (Some(Exit::Code(code)), false) => Some(format!("exit code {code}")),
+        (Some(Exit::Signal(signal)), false) => Some(format!("signal {signal}")),
+    };
+    errand.ended(cause.as_deref());
+    cause.map_or(Ok(()), |cause| Err(io::Error::other(cause)))
 }
 
 /// The process's whole input: the registry's path. `None` if nothing was ever made.

@@ -1,15 +1,24 @@
 //! What connections, methods and handles share: immutable facts and the handles of other parts.
 
+use crate::child::{Deaths, Errand};
 use crate::clients::Clients;
 use crate::events::Events;
+use crate::executable::Executable;
 use crate::health::Health;
+use crate::interrupted::Interrupted;
+use crate::keeping::Keeping;
 use crate::login::Login;
+use crate::manager::Managed;
 use crate::metrics::Metrics;
 use crate::pi::Pis;
 use crate::places::Places;
+use crate::pulse::Pulse;
 use crate::remote::RemoteControl;
 use crate::spawner::Spawner;
 use crate::spills::Spills;
+use crate::standing::Standings;
+use crate::stop::Stop;
+use crate::tenants::Tenants;
 use crate::voice::Voice;
 use quackd_config::Config;
 use quackd_egress::Egress;
@@ -66,18 +75,36 @@ pub(crate) struct Services {
     pub(crate) probe: RefCell<Option<serde_json::Value>>,
     /// What went wrong that a person should know.
     pub(crate) health: Health,
+    /// Who started the daemon, and how it is told.
+    pub(crate) managed: Managed,
+    /// The program that runs.
+    pub(crate) executable: Executable,
+    /// What the last stop cut short.
+    pub(crate) interrupted: Rc<Interrupted>,
     /// Counters.
     pub(crate) metrics: Arc<Metrics>,
+    /// What each session is doing.
+    pub(crate) standings: Standings,
+    /// Whose workers live, and who may be ended for another.
+    pub(crate) tenants: Tenants,
+    /// How late timers are, and when time stood still.
+    pub(crate) pulse: Pulse,
+    /// How children died.
+    pub(crate) deaths: Rc<Deaths>,
+    /// The process that cleans repositories.
+    pub(crate) cleaner: Errand,
     /// Places for commands, over all sessions.
     pub(crate) places: Places,
     /// The bound on what long outputs take of the disk.
     pub(crate) spills: Spills,
+    /// What is kept for how long, and the room on the disk.
+    pub(crate) keeping: Keeping,
     /// Places for directory look-ups: one on a dead mount holds its thread for ever.
     pub(crate) lookups: Arc<Semaphore>,
     /// Starts and reaps workers.
     pub(crate) spawner: Spawner,
     /// One message asks the daemon to stop.
-    pub(crate) stop: mpsc::Sender<()>,
+    pub(crate) stop: mpsc::Sender<Stop>,
 }
 
 /// The configuration's file.

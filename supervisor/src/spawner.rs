@@ -35,7 +35,7 @@ const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 const WATCH_AGAIN: Duration = Duration::from_millis(200);
 
 /// The verb of a session's worker.
-const WORKER: &str = "worker";
+pub(crate) const WORKER: &str = "worker";
 
 #[derive(Debug)]
 enum Job {
@@ -95,33 +95,8 @@ pub(crate) fn spawner() -> (Spawner, Jobs) {
 pub(crate) struct Jobs(Receiver<Job>);
 
 impl Spawner {
-    /// Starts a worker whose control channel is `stdin`.
-    pub(crate) async fn spawn(&self, stdin: OwnedFd) -> Result<SpawnedWorker, SpawnFailure> {
-        self.spawn_as(WORKER, stdin).await
-    }
-
-    /// Starts the process that asks the user's login shell, in the same way.
-    pub(crate) async fn spawn_login_environment(
-        &self,
-        stdin: OwnedFd,
-    ) -> Result<SpawnedWorker, SpawnFailure> {
-        self.spawn_as("login-environment", stdin).await
-    }
-
-    /// Starts the process that talks to a session's Pi, in the same way.
-    pub(crate) async fn spawn_pi(&self, stdin: OwnedFd) -> Result<SpawnedWorker, SpawnFailure> {
-        self.spawn_as("pi-worker", stdin).await
-    }
-
-    /// Starts the process that removes what killed monitors could not, in the same way.
-    pub(crate) async fn spawn_cleaning(
-        &self,
-        stdin: OwnedFd,
-    ) -> Result<SpawnedWorker, SpawnFailure> {
-        self.spawn_as("clean-repositories", stdin).await
-    }
-
-    async fn spawn_as(
+    /// Starts our own executable as `verb`, below a monitor. Its control channel, or all its input, is `stdin`.
+    pub(crate) async fn spawn(
         &self,
         verb: &'static str,
         stdin: OwnedFd,

@@ -1,12 +1,26 @@
-//! What the daemon itself and the agents use, for `quack.ps`.
+//! What the daemon itself, the workers, the agents and everything below them use, for `quack.ps`.
 
-/// Memory and descriptors of this process, where the system tells.
+use quackd_protocol::client::UsageInfo;
+use std::collections::{HashMap, HashSet};
+
+/// Processes of the system that are looked at; on a machine with more of them, some are not counted.
+const MAX_PROCESSES: usize = 65_536;
+
+/// Where in `/proc/<pid>/stat`, counted after the name, the parent stands, the processor time (own and of
+/// children that ended, in the program and in the kernel), and the pages in memory.
+const PARENT: usize = 1;
+const TICKS: std::ops::Range<usize> = 11..15;
+const PAGES: usize = 21;
+
+/// Memory, processor time and descriptors of this process, where the system tells.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Resident memory in KiB.
     pub(crate) resident_kb: Option<u64>,
     /// Open file descriptors.
     pub(crate) open_files: Option<usize>,
+    /// Processor time in milliseconds, without that of children.
+    pub(crate) cpu_ms: Option<u64>,
 }
 
 /// Reads it from `/proc`; nothing is known elsewhere. For the blocking pool.
@@ -15,7 +29,9 @@ pub(crate) fn own_usage_blocking() -> Usage {
     // The directory's own descriptor is one of those listed.
     let open_files =
         std::fs::read_dir("/proc/self/fd").ok().map(|found| found.count().saturating_sub(1));
-    Usage { resident_kb: resident_kb(&status), open_files }
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let cpu_ms = Stat::parse(&stat).map(|stat| ticks_to_ms(stat.own_ticks));
+    Usage { resident_kb: resident_kb(&status), open_files, cpu_ms }
 }
 
 /// Resident memory of another process in KiB, where the system tells. For display, and for the blocking pool.
@@ -28,6 +44,89 @@ fn resident_kb(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
+/// The processes of the system at one moment: who is whose child, and what each uses.
+#[derive(Debug, Default)]
+pub(crate) struct Processes {
+    stats: HashMap<u32, Stat>,
+    children: HashMap<u32, Vec<u32>>,
+}
+
+/// What is read of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stat {
+    parent: u32,
+    /// Its own processor time …
+    own_ticks: u64,
+    /// … and with that of its children that ended.
+    ticks: u64,
+    pages: u64,
+}
+
+impl Stat {
+    /// Reads `/proc/<pid>/stat`. The name of the program, which may hold anything, stands in parentheses.
+    fn parse(text: &str) -> Option<Self> {
+        let (_, rest) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let ticks: Vec<u64> = TICKS.filter_map(number).collect();
+        Some(Self {
+            parent: u32::try_from(number(PARENT)?).ok()?,
+            own_ticks: ticks.iter().take(2).sum(),
+            ticks: ticks.iter().sum(),
+            pages: number(PAGES)?,
+        })
+    }
+}
+
+impl Processes {
+    /// Looks at all there are; none where there is no `/proc`. For the blocking pool.
+    pub(crate) fn look_blocking() -> Self {
+        let mut all = Self::default();
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            // One that has ended meanwhile is no process any more.
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok();
+            if let Some(stat) = stat.as_deref().and_then(Stat::parse) {
+                all.add(pid, stat);
+            }
+            if MAX_PROCESSES <= all.stats.len() {
+                break;
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, pid: u32, stat: Stat) {
+        self.children.entry(stat.parent).or_default().push(pid);
+        self.stats.insert(pid, stat);
+    }
+
+    /// What `roots` and everything below them use; `None` if there is nothing of them.
+    pub(crate) fn below(&self, roots: impl IntoIterator<Item = u32>) -> Option<UsageInfo> {
+        let mut usage = UsageInfo::default();
+        let (mut ticks, mut pages) = (0_u64, 0_u64);
+        let mut seen = HashSet::new();
+        let mut left: Vec<u32> = roots.into_iter().collect();
+        while let Some(pid) = left.pop() {
+            let Some(stat) = self.stats.get(&pid).filter(|_| seen.insert(pid)) else { continue };
+            usage.processes = usage.processes.saturating_add(1);
+            ticks = ticks.saturating_add(stat.ticks);
+            pages = pages.saturating_add(stat.pages);
+            left.extend(self.children.get(&pid).into_iter().flatten());
+        }
+        usage.cpu_ms = ticks_to_ms(ticks);
+        let page_kb = u64::try_from(rustix::param::page_size()).unwrap_or(4096) / 1024;
+        usage.rss_kb = pages.saturating_mul(page_kb);
+        (usage.processes != 0).then_some(usage)
+    }
+}
+
+fn ticks_to_ms(ticks: u64) -> u64 {
+    ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second().max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +136,38 @@ mod tests {
         assert_eq!(resident_kb("VmPeak:\t 9 kB\nVmRSS:\t    3456 kB\n"), Some(3456));
         assert_eq!(resident_kb("VmRSS: x"), None);
         assert_eq!(resident_kb(""), None);
+    }
+
+    #[test]
+    fn what_the_kernel_tells_of_a_process_is_read_whatever_its_name_is() {
+        let line = "77 (a ) (b) S 12 77 77 0 -1 4194560 1 2 0 0 300 40 5 6 20 0 1 0 99 4096 25 18446744073709551615";
+        assert_eq!(
+            Stat::parse(line),
+            Some(Stat { parent: 12, own_ticks: 340, ticks: 351, pages: 25 })
+        );
+        for damaged in ["", "77 (a", "77 (a) S", "77 (a) S -3 1"] {
+            assert_eq!(Stat::parse(damaged), None, "{damaged}");
+        }
+    }
+
+    #[test]
+    fn everything_below_is_counted_once_also_if_the_table_runs_in_a_circle() {
+        let stat = |parent| Stat { parent, own_ticks: 0, ticks: 100, pages: 2 };
+        let mut all = Processes::default();
+        for (pid, parent) in [(1, 5), (2, 1), (3, 2), (4, 2), (5, 4), (9, 0)] {
+            all.add(pid, stat(parent));
+        }
+        let usage = all.below([2, 3]).unwrap();
+        assert_eq!((usage.processes, usage.cpu_ms), (5, ticks_to_ms(500)));
+        assert_eq!(all.below([9]).map(|usage| usage.processes), Some(1));
+        assert_eq!((all.below([77]), all.below([])), (None, None));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_is_found_with_its_memory() {
+        let usage = Processes::look_blocking().below([std::process::id()]).unwrap();
+        assert!(1 <= usage.processes && 100 < usage.rss_kb, "{usage:?}");
+        assert!(own_usage_blocking().cpu_ms.is_some());
     }
 }

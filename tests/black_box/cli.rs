@@ -12,6 +12,7 @@ fn help_and_version_need_no_daemon() {
     for verb in [
         "demo",
         "tool",
+        "say",
         "follow",
         "sessions",
         "workspaces",
@@ -113,7 +114,7 @@ fn sessions_and_ps_show_what_there_is() {
     session.bash("true");
     let table = daemon.quack(&["sessions", "--all"]).ok();
     assert!(table.starts_with("SESSION"), "{table}");
-    assert!(table.contains("duck-1 ◇") && table.contains("running"), "{table}");
+    assert!(table.contains("duck-1 ◇") && table.contains("idle"), "{table}");
     let rows = daemon.quack(&["sessions", "--json"]).json();
     assert_eq!((&rows[0]["id"], &rows[0]["isActive"]), (&json!(session.id), &json!(true)));
     let tree = daemon.quack(&["ps"]).ok();

@@ -45,6 +45,41 @@ fn a_second_daemon_says_so_and_disturbs_nothing() {
     assert_eq!(daemon.wire().request("ping", json!({}))["pid"], daemon.pid());
 }
 
+/// The ways in which the programs of the Rubber Duck project start their daemon.
+#[test]
+fn started_as_the_rubber_duck_daemon_it_is_that_daemon() {
+    let mut daemon = Daemon::absent();
+    let link = daemon.home().join("duck-daemon");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quack"), &link).unwrap();
+    let link = link.to_str().unwrap().to_owned();
+    daemon.boot_with(&link, &["--verbose"]);
+    let pid = wait_for("its process id", || {
+        let pid = std::fs::read_to_string(daemon.app().join("duck-daemon.pid")).ok()?;
+        (pid == daemon.pid().to_string()).then_some(pid)
+    });
+    let again = format!("Daemon already running (pid {pid})\n");
+    for (args, mode, said) in [
+        (&["--daemon", "--verbose"][..], None, again.as_str()),
+        (&["--daemon"], None, ""),
+        (&["--verbose"], Some("1"), again.as_str()),
+        (&[], Some("1"), ""),
+    ] {
+        let mut command = daemon.command(args);
+        command.stdin(Stdio::null()).envs(mode.map(|mode| ("RUBBER_DUCK_DAEMON_MODE", mode)));
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*stderr), (Some(0), said), "{args:?} {mode:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+    assert_eq!(daemon.wire().request("ping", json!({}))["pid"], daemon.pid());
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.wait(), Some(0));
+    std::fs::write(daemon.app().join("quackd.toml"), "nonsense\n").unwrap();
+    let failed = daemon.quack(&["--daemon"]);
+    assert_eq!(failed.code(), Some(1), "{failed:?}");
+    assert!(failed.stderr().starts_with("Daemon failed to start: "), "{failed:?}");
+}
+
 #[test]
 fn of_fifty_daemons_started_at_once_exactly_one_serves() {
     let daemon = Daemon::absent();
@@ -165,6 +200,10 @@ fn after_kill_9_nothing_is_left_and_the_next_start_lists_the_same_sessions() {
             row["isRunning"] = Value::Null;
             // When a session was last used becomes durable with the next change.
             row["lastActiveAt"] = Value::Null;
+            // Nor is what it was doing.
+            for status in ["status", "statusSince", "statusWhy"] {
+                row[status] = Value::Null;
+            }
         }
     }
     assert_eq!(after, expected);

@@ -52,6 +52,7 @@ fn with_a_daemon_its_checks_come_in_the_one_order() {
         "providers",
         "web_search",
         "sessions",
+        "supervision",
         "remote",
     ];
     assert_eq!(names[..first.len()], first);

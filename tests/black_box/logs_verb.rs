@@ -1,7 +1,7 @@
 //! `quack logs`: the daemon's log, also without a daemon and across its rotation.
 
-use crate::harness::{Daemon, Running};
-use serde_json::Value;
+use crate::harness::{Daemon, Running, wait_for};
+use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
@@ -92,4 +92,41 @@ fn no_log_is_no_failure_and_something_else_in_its_place_is_one() {
     let run = world.quack(&["logs"]);
     assert_eq!(run.code(), Some(1), "{run:?}");
     assert!(run.stderr().contains("duck-daemon.log"), "{run:?}");
+}
+
+#[test]
+fn the_log_of_one_session_is_what_happened_to_it_and_not_to_others() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let (one, other) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
+    for session in [&one, &other] {
+        session.begin("bash", json!({"command": "kill -9 $PPID"})).text();
+    }
+    wait_for("both deaths to be in the log", || {
+        (2 <= daemon.log().matches("worker died").count()).then_some(())
+    });
+    let lines = |args: &[&str]| {
+        let text = daemon.quack(&[&["logs", "--json"], args].concat()).ok();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let own = lines(&["--session", &one.id]);
+    assert!(own.iter().all(|line| line["session"] == one.id.as_str()), "{own:?}");
+    let deaths = |lines: &[Value]| lines.iter().filter(|l| l["message"] == "worker died").count();
+    assert_eq!((deaths(&own), deaths(&lines(&["-n", "1000"]))), (1, 2));
+    // Whatever names a process of a session says whose it is.
+    let all = lines(&["-n", "1000"]);
+    let of_sessions: Vec<&Value> =
+        all.iter().filter(|line| line["session"].is_string()).map(|line| &line["pid"]).collect();
+    assert!(of_sessions.iter().filter(|pid| pid.is_number()).count() >= 4, "{all:?}");
+    for line in all.iter().filter(|line| line["pid"].is_number()) {
+        assert!(!of_sessions.contains(&&line["pid"]) || line["session"].is_string(), "{line}");
+    }
+    let warned = lines(&["--session", &one.id, "--level", "warn", "--since", "1h"]);
+    assert!(
+        deaths(&warned) == 1 && warned.iter().all(|line| line["level"] != "INFO"),
+        "{warned:?}"
+    );
+    assert_eq!(lines(&["--since", "2999-01-01T00:00:00Z"]), [] as [Value; 0]);
+    assert_eq!(lines(&["--session", &one.id, "-n", "1"]).len(), 1);
+    assert_eq!(daemon.quack(&["logs", "--since", "soon"]).code(), Some(2));
 }

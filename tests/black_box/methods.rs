@@ -103,12 +103,22 @@ fn sessions_are_listed_as_selected() {
     assert_eq!(ids(json!({"workspaceId": workspace})), [b.id.as_str()]);
     assert!(ids(json!({"workspaceId": "unknown"})).is_empty());
     assert!(ids(json!({"workspaceId": b.path})).is_empty());
-    // The row's keys are upstream's, and a session runs while its worker does.
+    // The row's keys are upstream's and what a session is doing; a session runs while its worker does.
     a.bash("true");
     let data = wire.request("sessions", json!({}));
     let row = data["sessions"][0].as_object().unwrap();
     let keys: BTreeSet<&str> = row.keys().map(String::as_str).collect();
-    let expected = ["id", "isActive", "isRunning", "lastActiveAt", "name", "workspacePath"];
+    let expected = [
+        "id",
+        "isActive",
+        "isRunning",
+        "lastActiveAt",
+        "name",
+        "status",
+        "statusSince",
+        "statusWhy",
+        "workspacePath",
+    ];
     assert_eq!(keys, expected.into());
     assert_eq!((&row["isRunning"], &row["workspacePath"]), (&json!(true), &json!(a.path)));
 }
@@ -157,6 +167,37 @@ fn a_call_for_another_workspace_is_refused() {
         wire.refused("voice_tool_call", call(daemon.repo("b").path())),
         "Voice tool call workspace does not match the active session"
     );
+}
+
+#[test]
+fn a_directory_of_the_users_in_the_state_directory_is_a_workspace_and_shows_nothing_beside_it() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let workspace = daemon.app().join("workspace-a");
+    std::fs::create_dir(&workspace).unwrap();
+    std::fs::write(workspace.join("note.txt"), "in a").unwrap();
+    let session = wire.attach(&workspace);
+    let call = |tool: &str, arguments: Value| {
+        let params = json!({"toolName": tool, "arguments": arguments.to_string(), "sessionId": session.id, "workspacePath": workspace});
+        wire.request("voice_tool_call", params)["result"].take()
+    };
+    assert_eq!(call("read_file", json!({"path": "note.txt"})), "in a");
+    let written = call("write_file", json!({"path": "new.txt", "content": "x"}));
+    assert_eq!(written, "Successfully wrote 1 bytes to new.txt");
+    let look = "ls -A .. 2>&1 | grep -c -e json -e sock -e toml; cat ../metadata.json 2>&1 | grep -c sessions";
+    assert_eq!(call("bash", json!({"command": look})), "0\n0\n\n[Exit code: 1]");
+
+    // Where the daemon keeps its own files there is none.
+    std::fs::create_dir_all(daemon.app().join("sessions/mine")).unwrap();
+    for (kept, reason) in [
+        ("", "holds the daemon's own files"),
+        ("run", "holds the daemon's own files"),
+        ("sessions/mine", "lies among the daemon's own files"),
+    ] {
+        let params = json!({"tool": "bash", "arguments": "true", "path": daemon.app().join(kept)});
+        let text = wire.request("quack.tool", params)["text"].take();
+        assert!(text.as_str().is_some_and(|text| text.contains(reason)), "{text}");
+    }
 }
 
 #[test]

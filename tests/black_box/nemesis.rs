@@ -4,6 +4,7 @@
 //! Ten seconds, or `QUACKD_NEMESIS_SECONDS`. The seed is printed; `QUACKD_NEMESIS_SEED` repeats it, as far as
 //! threads can be repeated.
 
+use crate::harness::long::{Chance, n_descriptors, number_from, resident_kib, strays};
 use crate::harness::{Daemon, Process, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -26,24 +27,8 @@ const SPARE_DESCRIPTORS: usize = 2;
 /// What it may have grown by. Its table of processes and its buffers were as full before, but for luck.
 const SPARE_KIB: u64 = 16 * 1024;
 
-fn number_from(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
 fn say(line: &str) {
     drop(writeln!(std::io::stderr(), "nemesis: {line}"));
-}
-
-/// Chance that can be repeated (xorshift).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
 }
 
 /// How the calls of one caller were answered.
@@ -151,29 +136,6 @@ fn calm(daemon: &Daemon, repos: &[PathBuf]) {
     }
 }
 
-/// Descriptors of the daemon. It is not to be looked into by its own user, who must believe what it says.
-fn n_descriptors(daemon: &Daemon) -> usize {
-    match std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())) {
-        Ok(entries) => entries.count(),
-        Err(_) => {
-            let ps = daemon.wire().request("quack.ps", json!({}));
-            usize::try_from(ps["supervisor"]["openFiles"].as_u64().unwrap()).unwrap()
-        }
-    }
-}
-
-fn resident_kib(pid: i32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim_matches([' ', '\t', 'k', 'B']).parse().unwrap()
-}
-
-/// Processes below the daemon that are neither workers nor monitors.
-fn strays(daemon: &Daemon) -> Vec<Process> {
-    let is_ours = |process: &Process| process.name.starts_with("quack-");
-    daemon.descendants().into_iter().filter(|process| !is_ours(process)).collect()
-}
-
 #[test]
 fn under_a_nemesis_every_call_is_answered_once_and_no_command_runs_twice() {
     let seconds = number_from("QUACKD_NEMESIS_SECONDS").unwrap_or(10);
@@ -212,7 +174,7 @@ fn run(daemon: &Daemon, repos: &[PathBuf], time: Duration, seed: u64, with_nemes
     let (end, over) = channel();
     let (told, struck) = thread::scope(|scope| {
         let nemesis = with_nemesis.then(|| {
-            let chance = Chance(seed);
+            let chance = Chance::from_seed(seed);
             scope.spawn(move || strike(daemon, &over, chance))
         });
         let mut callers = Vec::new();
@@ -220,7 +182,7 @@ fn run(daemon: &Daemon, repos: &[PathBuf], time: Duration, seed: u64, with_nemes
             for c in 0..SIDE_BY_SIDE {
                 let name = format!("s{s}c{c}");
                 let n = u64::try_from(s * SIDE_BY_SIDE + c + 2).unwrap();
-                let chance = Chance(seed.wrapping_mul(n).max(1));
+                let chance = Chance::from_seed(seed.wrapping_mul(n));
                 let calls = move || call_on(daemon, repo, &name, until, chance);
                 callers.push((s, scope.spawn(calls)));
             }

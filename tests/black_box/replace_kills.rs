@@ -65,10 +65,14 @@ fn a_kill_in_the_middle_of_a_replacement_leaves_whole_files_that_can_be_taken_ba
         let sentinel = old.keys().nth((round * 7919 + 13) % n_files).expect("a file");
         let params = json!({"tool": "replace", "arguments": arguments, "sessionId": session.id,
                             "timeoutMs": 600_000});
+        let is_changed = || fs::read(sentinel).is_ok_and(|now| now != old[sentinel]);
         let call = wire.begin("quack.tool", &params);
-        wait_within(LONG, "one file to change", || {
-            (fs::read(sentinel).ok()? != old[sentinel]).then_some(())
+        let is_begun = wait_within(LONG, "one file to change", || match call.is_there() {
+            // It may have been quicker than this look.
+            true => Some(is_changed()),
+            false => is_changed().then_some(true),
         });
+        assert!(is_begun, "round {round}: nothing was replaced: {}", text_of(&call.reply()));
         kill(Pid::from_raw(worker), Signal::SIGKILL).expect("the worker is there");
         let told = text_of(&call.reply());
 

@@ -154,6 +154,45 @@ fn paths_are_relative_to_where_one_stands() {
 }
 
 #[test]
+fn grep_says_of_named_files_what_ripgrep_says() {
+    let (daemon, repo) = world();
+    let one = "binary file matches\n";
+    let named = "image.bin: binary file matches\n";
+    let main = "src/main.rs:2:    println!(\"needle\");\n";
+    for (args, code, stdout, stderr) in [
+        (&["needle", "image.bin"][..], 0, one.to_owned(), ""),
+        (&["needle", "src/main.rs", "image.bin"], 0, format!("{main}{named}"), ""),
+        (&["-o", "needle", "image.bin"], 0, one.to_owned(), ""),
+        (&["-l", "needle", "image.bin"], 0, "image.bin\n".to_owned(), ""),
+        (&["-q", "needle", "image.bin"], 0, String::new(), ""),
+        (&["nothing", "image.bin"], 1, String::new(), ""),
+        (&["println", "."], 0, main.to_owned(), ""),
+        (
+            &["println", "nope", "src/main.rs"],
+            2,
+            main.to_owned(),
+            "warning: nope: No such file or directory\n",
+        ),
+        (&["zzz", "nope", "src"], 2, String::new(), "warning: nope: No such file or directory\n"),
+        (&["-q", "println", "nope", "src"], 0, String::new(), ""),
+        (&["-M", "0", "println", "src"], 0, main.to_owned(), ""),
+        (&["-m", "0", "println", "src"], 1, String::new(), ""),
+        (&["--max-depth", "0", "println", "src"], 1, String::new(), ""),
+        (&["-H", "--max-depth", "0", "println", "src/main.rs"], 0, main.to_owned(), ""),
+    ] {
+        let found = ran(daemon.command(&[&["grep"], args].concat()), &repo, "");
+        assert_eq!(found, (Some(code), stdout, stderr.to_owned()), "{args:?}");
+    }
+    let (code, stdout, _) =
+        ran(daemon.command(&["grep", "--json", "needle", "image.bin", "nope"]), &repo, "");
+    let lines = lines_of_json(&stdout);
+    assert_eq!(lines[0], json!({"type": "binary", "path": "image.bin"}));
+    let warnings = json!([{"path": "nope", "message": "No such file or directory"}]);
+    assert_eq!((&lines[1]["warnings"], &lines[1]["complete"]), (&warnings, &json!(false)));
+    assert_eq!((code, lines.len()), (Some(2), 2));
+}
+
+#[test]
 fn grep_goes_on_until_everything_is_shown_and_shows_nothing_twice() {
     let (daemon, repo) = world();
     let n_lines = 25_000;

@@ -80,6 +80,7 @@ fn the_state_of_a_session_names_its_worker() {
         json!({
             "sessionId": id, "sessionName": "duck-1", "isRunning": false, "safeMode": true,
             "worker": {"state": "absent", "pid": null, "restarts": 0, "tier": null, "policy": null},
+            "status": "stopped", "statusWhy": "nobody has asked for it",
         })
     );
     let session = wire.attach(repo.path());
@@ -217,6 +218,7 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
             "socket",
             "config",
             "log",
+            "disk",
             "metadata",
             "sandbox",
             "processes",
@@ -224,7 +226,9 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
             "providers",
             "web_search",
             "sessions",
-            "remote"
+            "supervision",
+            "remote",
+            "executable"
         ]
     );
     for check in data["checks"].as_array().unwrap() {

@@ -4,8 +4,17 @@ use crate::Tree;
 use std::collections::BTreeSet;
 
 /// The documents whose paths must exist.
-const DOCUMENTS: &[&str] =
-    &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/promises.md", "docs/adr/"];
+const DOCUMENTS: &[&str] = &[
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs/adr/",
+    "docs/install.md",
+    "docs/privacy.md",
+    "docs/promises.md",
+    "docs/troubleshooting.md",
+];
 
 /// What stands between backticks, outside blocks of code.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {

@@ -1,8 +1,15 @@
 //! The command line as types. Read once by `main`; the verbs get their own part of it.
 
+pub(crate) mod gc;
+pub(crate) mod logs;
+pub(crate) mod pin;
 pub(crate) mod remote;
 pub(crate) mod sandbox;
+pub(crate) mod say;
+pub(crate) mod schema;
 pub(crate) mod search;
+pub(crate) mod service;
+pub(crate) mod top;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -57,7 +64,7 @@ impl Cli {
 }
 
 /// What every verb takes.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct OutputArgs {
     /// Print JSON and nothing else: one document, or a line for each event
     #[arg(long, global = true)]
@@ -68,8 +75,9 @@ pub(crate) struct OutputArgs {
 }
 
 /// The values of `--color`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
+    #[default]
     Auto,
     Always,
     Never,
@@ -83,6 +91,7 @@ pub(crate) enum Verb {
     Find(Box<search::FindArgs>),
     Replace(Box<search::ReplaceArgs>),
     Undo(search::UndoArgs),
+    Say(say::SayArgs),
     Follow(FollowArgs),
     Sessions(SessionsArgs),
     Workspaces(WorkspacesArgs),
@@ -91,15 +100,23 @@ pub(crate) enum Verb {
     Delete(DeleteArgs),
     State(StateArgs),
     Ps(PsArgs),
+    Top(top::TopArgs),
+    Metrics(top::MetricsArgs),
     Sandbox(sandbox::SandboxArgs),
     Remote(remote::RemoteArgs),
     Abort(AbortArgs),
+    Pin(pin::PinArgs),
+    Unpin(pin::UnpinArgs),
     Doctor(DoctorArgs),
-    Logs(LogsArgs),
+    Logs(logs::LogsArgs),
+    Gc(gc::GcArgs),
     Daemon(DaemonArgs),
     Stop(StopArgs),
+    Restart(service::RestartArgs),
+    Service(service::ServiceArgs),
+    Uninstall(service::UninstallArgs),
     Config(ConfigArgs),
-    Schema(search::SchemaArgs),
+    Schema(schema::SchemaArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
     Version(VersionArgs),
@@ -297,27 +314,15 @@ pub(crate) struct StateArgs {
 /// Works without a daemon. Exit code 1 if a check failed; a warning is no failure.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack doctor\n  quack doctor --refresh-environment\n  quack doctor --json"
+    after_help = "Examples:\n  quack doctor\n  quack doctor --refresh-environment\n  quack doctor --tree\n  quack doctor --json"
 )]
 pub(crate) struct DoctorArgs {
     /// Have the daemon ask your login shell for its environment again
     #[arg(long)]
     pub(crate) refresh_environment: bool,
-}
-
-/// Shows the daemon's log. Works without a daemon.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  quack logs\n  quack logs -n 1000 | grep WARN\n  quack logs -f     \
-    until Ctrl-C, which ends it with exit code 0\n  quack logs --json | jq .message"
-)]
-pub(crate) struct LogsArgs {
-    /// Show what is written from now on, too
-    #[arg(long, short = 'f')]
-    pub(crate) follow: bool,
-    /// How many of the last lines to show
-    #[arg(long, short = 'n', value_name = "LINES", default_value_t = 50)]
-    pub(crate) lines: usize,
+    /// Show every kind of process and thread of the daemon, what it is promised and how it is
+    #[arg(long, conflicts_with = "refresh_environment")]
+    pub(crate) tree: bool,
 }
 
 /// Lists the sessions of the active workspace.
@@ -331,8 +336,20 @@ pub(crate) struct SessionsArgs {
 
 /// Shows the supervisor, its worker processes and the calls in flight.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack ps\n  quack ps --json")]
-pub(crate) struct PsArgs {}
+#[command(after_help = "Examples:\n  quack ps\n  quack ps --json\n  quack ps --watch\n  \
+    quack ps --watch=10 --json | jq '.workers | length'")]
+pub(crate) struct PsArgs {
+    /// Again and again, every 2 s or so many, until Ctrl-C (exit code 0); with --json a line for each look
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "2",
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub(crate) watch: Option<u64>,
+}
 
 /// Ends every call in flight of a session.
 #[derive(Debug, Args)]
@@ -353,6 +370,9 @@ pub(crate) struct DaemonArgs {
     /// Detach from the terminal; used when a verb starts the daemon
     #[arg(long, hide = true)]
     pub(crate) background: bool,
+    /// The service manager that starts it: systemd or launchd; used in their files
+    #[arg(long, hide = true, value_name = "MANAGER")]
+    pub(crate) service: Option<quackd_service::Manager>,
 }
 
 /// Stops the supervisor: running calls get a moment, then every worker ends.

@@ -86,7 +86,7 @@ async fn meet(home: &Home, started: Started, output: Output) -> anyhow::Result<C
     let daemon = identify(answer).map_err(Fault::wrong_daemon)?;
     if daemon.version != VERSION {
         output.note(&format!(
-            "the daemon is version {}, this is {VERSION}; `quack stop` lets the next verb start this one",
+            "the daemon is version {}, this is {VERSION}; `quack restart` replaces it when nothing is at work",
             daemon.version
         ));
     }

@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     BusyOrLate,
     /// A person pressed Ctrl-C.
     Interrupted,
+    /// It was a daemon below a service manager, for which [`quackd_service::exit`] has codes of their own.
+    OfDaemon(u8),
 }
 
 impl Exit {
@@ -32,6 +34,7 @@ impl Exit {
             Self::Unreachable => 3,
             Self::BusyOrLate => 4,
             Self::Interrupted => 130,
+            Self::OfDaemon(code) => code,
         }
     }
 }

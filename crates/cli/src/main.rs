@@ -11,12 +11,14 @@ mod display;
 mod exit;
 mod output;
 mod place;
+mod programs;
 mod render;
 mod verbs;
 
-use crate::args::{Cli, Verb};
+use crate::args::{Cli, OutputArgs, Verb};
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::verbs::daemon::Upstream;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -33,6 +35,10 @@ fn main() -> ExitCode {
         Some("pi-worker") => return quackd_pi_worker::main(),
         Some("login-environment") => return quackd_environment_worker::main(),
         _ => {}
+    }
+    let mode = std::env::var_os("RUBBER_DUCK_DAEMON_MODE");
+    if let Some(upstream) = Upstream::of(std::env::args_os(), mode.as_deref()) {
+        return upstream.run(Output::new(OutputArgs::default())).into();
     }
     let cli = Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let output = Output::new(cli.output);
@@ -56,11 +62,13 @@ fn run_client(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let hint = interrupt_hint(verb.as_ref());
+        // For these an interrupt is a way to end, or they have a turn to end first.
+        let is_mine = !matches!(verb, None | Some(Verb::Say(_) | Verb::Follow(_) | Verb::Top(_)));
         tokio::select! {
             // A verb for which an interrupt is the way to end sees it first.
             biased;
             ended = dispatch(verb, attach, output) => ended,
-            interrupted = tokio::signal::ctrl_c() => {
+            interrupted = tokio::signal::ctrl_c(), if is_mine => {
                 interrupted?;
                 output.note(hint);
                 Ok(Exit::Interrupted)
@@ -85,6 +93,7 @@ async fn dispatch(
         Some(Verb::Find(args)) => Box::pin(verbs::find::run(&args, output)).await,
         Some(Verb::Replace(args)) => Box::pin(verbs::replace::run(&args, output)).await,
         Some(Verb::Undo(args)) => Box::pin(verbs::undo::run(&args, output)).await,
+        Some(Verb::Say(args)) => Box::pin(verbs::say::run(args, output)).await,
         Some(Verb::Follow(args)) => Box::pin(verbs::follow::run(args, output)).await,
         Some(Verb::Sessions(args)) => verbs::sessions::run(&args, output).await,
         Some(Verb::Workspaces(args)) => verbs::workspaces::run(args, output).await,
@@ -92,13 +101,21 @@ async fn dispatch(
         Some(Verb::Activate(args)) => verbs::activate::run(args, output).await,
         Some(Verb::Delete(args)) => verbs::delete::run(args, output).await,
         Some(Verb::State(args)) => verbs::state::run(args, output).await,
-        Some(Verb::Ps(_)) => verbs::ps::run(output).await,
+        Some(Verb::Ps(args)) => Box::pin(verbs::ps::run(args, output)).await,
+        Some(Verb::Top(_)) => Box::pin(verbs::top::run(output)).await,
         Some(Verb::Sandbox(args)) => verbs::sandbox::run(args, output).await,
         Some(Verb::Remote(args)) => verbs::remote::run(args, output).await,
         Some(Verb::Abort(args)) => verbs::abort::run(args, output).await,
+        Some(Verb::Pin(args)) => verbs::pin::run(args.session, true, output).await,
+        Some(Verb::Unpin(args)) => verbs::pin::run(args.session, false, output).await,
         Some(Verb::Doctor(args)) => verbs::doctor::run(args, output).await,
+        Some(Verb::Metrics(_)) => verbs::metrics::run(output).await,
         Some(Verb::Logs(args)) => verbs::logs::run(args, output).await,
+        Some(Verb::Gc(args)) => verbs::gc::run(args, output).await,
         Some(Verb::Stop(_)) => verbs::stop::run(output).await,
+        Some(Verb::Restart(args)) => verbs::restart::run(&args, output).await,
+        Some(Verb::Service(args)) => Box::pin(verbs::service::run(args, output)).await,
+        Some(Verb::Uninstall(args)) => Box::pin(verbs::uninstall::run(&args, output)).await,
         Some(Verb::Version(_)) => verbs::version::run(output).await,
         Some(Verb::Config(args)) => verbs::config::run(&args, output),
         Some(Verb::Schema(args)) => verbs::schema::run(&args, output),

@@ -144,7 +144,8 @@ impl Output {
         self.to_stderr(&format!("{RED}error:{RED:#} {text}\n"));
     }
 
-    fn to_stderr(self, text: &str) {
+    /// Prints to stderr as it is, but for the styles. For texts that another program's users know.
+    pub(crate) fn to_stderr(self, text: &str) {
         // Without a stderr nobody can be told that there is none.
         let _lost = AutoStream::new(io::stderr().lock(), self.color).write_all(text.as_bytes());
     }

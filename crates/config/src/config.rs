@@ -3,8 +3,9 @@
 
 use crate::{ConfigError, Entry, Setting, document, file, keys};
 use quackd_protocol::limits::{
-    DEFAULT_TOOL_DEADLINE, MAX_COMMANDS, MAX_JOBS, MAX_PIS, MAX_PROCESSES,
-    MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_WORKERS, WORKER_IDLE_TTL,
+    DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_COMMANDS, MAX_JOBS, MAX_PIS, MAX_PROCESSES,
+    MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_UNDO_BYTES, MAX_WORKERS, MIN_FREE_BYTES,
+    OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
 };
 use quackd_protocol::policy::{PolicyPatch, Profile};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ pub struct Config {
     pub sandbox: SandboxSettings,
     /// `[limits]`
     pub limits: LimitSettings,
+    /// `[keep]`
+    pub keep: KeepSettings,
     /// `[environment]`
     pub environment: EnvironmentSettings,
     /// `[pi]`
@@ -38,6 +41,8 @@ pub struct WorkerSettings {
     pub idle: Setting<Duration>,
     /// Workers that may live at the same time, 1 to [`MAX_WORKERS`].
     pub max_live: Setting<usize>,
+    /// MiB of available memory below which workers that nobody uses are ended; 0 for never.
+    pub evict_below_mb: Setting<usize>,
     /// What stands before the command line of a worker. Empty for nothing, else the first word is not.
     pub launcher: Setting<Vec<String>>,
 }
@@ -105,6 +110,19 @@ pub struct LimitSettings {
     pub spill_mb: Setting<usize>,
 }
 
+/// What is kept, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepSettings {
+    /// How long files with long outputs are kept.
+    pub outputs: Setting<Duration>,
+    /// How long originals of replaced files are.
+    pub undo: Setting<Duration>,
+    /// What the originals of all sessions may have together, in MiB.
+    pub undo_mb: Setting<usize>,
+    /// What has to be free on the disk of the state directory, in MiB; 0 for nothing.
+    pub min_free_mb: Setting<usize>,
+}
+
 /// Where the commands' environment comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnvironmentSettings {
@@ -151,6 +169,7 @@ impl Default for Config {
             worker: WorkerSettings {
                 idle: Setting::default_of(WORKER_IDLE_TTL),
                 max_live: Setting::default_of(MAX_WORKERS),
+                evict_below_mb: Setting::default_of(EVICT_BELOW_MB),
                 launcher: Setting::default_of(Vec::new()),
             },
             tools: ToolSettings {
@@ -173,6 +192,12 @@ impl Default for Config {
                 cpu: Setting::default_of(Duration::ZERO),
                 file_mb: Setting::default_of(0),
                 spill_mb: Setting::default_of(mebibytes(MAX_SPILLS_BYTES)),
+            },
+            keep: KeepSettings {
+                outputs: Setting::default_of(OUTPUTS_KEPT),
+                undo: Setting::default_of(UNDO_KEPT),
+                undo_mb: Setting::default_of(mebibytes(MAX_UNDO_BYTES)),
+                min_free_mb: Setting::default_of(mebibytes(MIN_FREE_BYTES)),
             },
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },
             pi: PiSettings {

@@ -52,6 +52,10 @@ impl Key {
     }
 }
 
+/// Seconds of a day, and the most days that something is kept.
+const DAY_S: u64 = 24 * 60 * 60;
+const MAX_DAYS: u64 = 3650;
+
 /// Every key, table by table.
 #[must_use]
 pub fn keys() -> &'static [Key] {
@@ -73,8 +77,13 @@ static KEYS: &[Key] = &[
     },
     Key {
         name: "worker.max_live",
-        about: "So many workers may live at the same time.",
+        about: "So many workers may live at the same time; one more takes the place of the one that was idle for longest.",
         kind: Kind::Count { field: field!(worker.max_live), min: 1, max: MAX_WORKERS as u64 },
+    },
+    Key {
+        name: "worker.evict_below_mb",
+        about: "While less than so many MiB of memory are available, workers and Pis that nobody uses are ended; 0 for never.",
+        kind: Kind::Count { field: field!(worker.evict_below_mb), min: 0, max: 1_048_576 },
     },
     Key {
         name: "worker.launcher",
@@ -186,6 +195,26 @@ static KEYS: &[Key] = &[
         name: "limits.spill_mb",
         about: "So many MiB may the files with long outputs of all sessions have together; the oldest are deleted.",
         kind: Kind::Count { field: field!(limits.spill_mb), min: 64, max: 1_048_576 },
+    },
+    Key {
+        name: "keep.outputs_days",
+        about: "Files with long outputs are deleted when they are so many days old.",
+        kind: Kind::Time { field: field!(keep.outputs), unit_s: DAY_S, min: 1, max: MAX_DAYS },
+    },
+    Key {
+        name: "keep.undo_days",
+        about: "So are the originals of files that were replaced; the replacement cannot be undone then.",
+        kind: Kind::Time { field: field!(keep.undo), unit_s: DAY_S, min: 1, max: MAX_DAYS },
+    },
+    Key {
+        name: "keep.undo_mb",
+        about: "So many MiB may the originals of all sessions have together; the oldest are deleted.",
+        kind: Kind::Count { field: field!(keep.undo_mb), min: 256, max: 1_048_576 },
+    },
+    Key {
+        name: "keep.min_free_mb",
+        about: "With fewer MiB free, or a tenth of a smaller disk, long outputs are not written to files and the log says warnings and errors only; 0 for never.",
+        kind: Kind::Count { field: field!(keep.min_free_mb), min: 0, max: 1_048_576 },
     },
     Key {
         name: "environment.login_shell",

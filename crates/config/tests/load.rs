@@ -62,7 +62,8 @@ mod tests {
          [environment]\nlogin_shell = false\n[log]\nlevel = \"debug\"\n[web_search]\n\
          endpoint = \"http://localhost:1/\"\n[limits]\ncommands = 16\njobs = 2\nprocesses = 100\n\
          total_processes = 200\ncpu_minutes = 3\nfile_mb = 4\nspill_mb = 64\n\
-         [sandbox]\nprofile = \"read-only\"\nnetwork = true\nwritable = [\"/srv\"]\nhidden = [\"/etc/x\"]\ntier = \"D\"\n"
+         [sandbox]\nprofile = \"read-only\"\nnetwork = true\nwritable = [\"/srv\"]\nhidden = [\"/etc/x\"]\ntier = \"D\"\n\
+         [keep]\noutputs_days = 3\nundo_days = 2\nundo_mb = 300\nmin_free_mb = 0\n"
     }
 
     #[test]
@@ -96,6 +97,11 @@ mod tests {
         expected.sandbox.writable = setting(file, 28, vec!["/srv".to_owned()]);
         expected.sandbox.hidden = setting(file, 29, vec!["/etc/x".to_owned()]);
         expected.sandbox.tier = setting(file, 30, "D".to_owned());
+        let days = |n: u64| Duration::from_secs(n * 24 * 60 * 60);
+        expected.keep.outputs = setting(file, 32, days(3));
+        expected.keep.undo = setting(file, 33, days(2));
+        expected.keep.undo_mb = setting(file, 34, 300);
+        expected.keep.min_free_mb = setting(file, 35, 0);
         assert_eq!(config, expected);
         let patch = config.sandbox.patch();
         assert_eq!(patch.profile, Some(quackd_protocol::policy::Profile::ReadOnly));
@@ -206,6 +212,8 @@ mod tests {
             ("tools.default_timeout_s", 1, 600),
             ("limits.commands", 16, 1024),
             ("limits.spill_mb", 64, 1_048_576),
+            ("keep.outputs_days", 1, 3650),
+            ("keep.undo_mb", 256, 1_048_576),
         ] {
             for good in [min, max] {
                 let config = load(format!("{key} = {good}\n")).unwrap();

@@ -101,6 +101,12 @@ impl Egress {
         Ok(Self { settings, slots, thread: OnceCell::new() })
     }
 
+    /// Whether its thread runs: it begins with the first search.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.thread.initialized()
+    }
+
     /// Searches the web. May be called from any runtime.
     ///
     /// Answers within the time limit. Dropping the future ends the search and its connection; its place
@@ -150,11 +156,11 @@ mod tests {
         };
         let keyless = start("");
         assert_eq!(keyless.web_search(search(1)).await, WebOutcome::NoKey);
-        assert!(!keyless.thread.initialized());
+        assert!(!keyless.is_running());
         let egress = start("key");
         assert!(matches!(egress.web_search(search(0)).await, WebOutcome::Failed { .. }));
-        assert!(!egress.thread.initialized());
+        assert!(!egress.is_running());
         drop(egress.web_search(search(1)).await);
-        assert!(egress.thread.initialized());
+        assert!(egress.is_running());
     }
 }

@@ -4,6 +4,7 @@
 //! client compute alike from the environment.
 
 use crate::HomeError;
+use crate::keep;
 use crate::locate::{Platform, locate_blocking};
 use crate::private_dir::{FinalLink, private_dir_blocking};
 use crate::socket::{SocketPath, temp_dir};
@@ -13,6 +14,12 @@ use std::path::{Path, PathBuf};
 /// Longest session id that is used as a file name, in bytes. Ours have 22, upstream's 36; 255 is
 /// what file systems take, and file names built from ids carry a suffix.
 const MAX_ID_BYTES: usize = 200;
+
+/// How the names of run directories begin that nobody uses any more.
+const RETIRED: &str = "run.old-";
+
+/// Names that are tried for one.
+const MAX_RETIRED: u32 = 100;
 
 /// The state directory and the paths of everything in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +48,23 @@ impl Home {
     /// [`HomeError::NoHome`] if `HOME` is needed and not usable, [`HomeError::NotUtf8`], or
     /// [`HomeError::Io`] if a relative path cannot be made absolute.
     pub fn resolve_blocking(var: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, HomeError> {
-        let located = locate_blocking(Platform::CURRENT, var)?;
+        Self::resolve_for_blocking(Platform::CURRENT, var)
+    }
+
+    /// Where the Rubber Duck programs look for their daemon in this process's environment: they know one rule
+    /// for all systems.
+    ///
+    /// # Errors
+    /// As [`Home::resolve_blocking`].
+    pub fn of_rubber_duck_blocking() -> Result<Self, HomeError> {
+        Self::resolve_for_blocking(Platform::MacOs, &|name| std::env::var_os(name))
+    }
+
+    fn resolve_for_blocking(
+        platform: Platform,
+        var: &dyn Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, HomeError> {
+        let located = locate_blocking(platform, var)?;
         let dir = absolute_blocking(Path::new(&located.given))?;
         if dir.to_str().is_none() {
             return Err(HomeError::NotUtf8 { variable: "the working directory" });
@@ -112,6 +135,12 @@ impl Home {
         self.dir.join("login-environment.json")
     }
 
+    /// What the last stop of the daemon cut short.
+    #[must_use]
+    pub fn interrupted_file(&self) -> PathBuf {
+        self.dir.join("interrupted.json")
+    }
+
     /// The file whose lock decides which daemon is the one; see [`crate::lock_blocking`].
     #[must_use]
     pub fn lock_file(&self) -> PathBuf {
@@ -174,12 +203,41 @@ impl Home {
     /// As [`Home::session_run_dir`], or [`HomeError::Io`].
     pub fn remove_session_run_dir_blocking(&self, id: &str) -> Result<(), HomeError> {
         let dir = self.session_run_dir(id)?;
-        match std::fs::remove_dir_all(&dir) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                Err(HomeError::io("delete", &dir, e))
-            }
-            _ => Ok(()),
+        keep::remove_tree(&dir).map_err(|e| HomeError::io("delete", &dir, e))
+    }
+
+    /// Deletes what [`Home::retire_run_dir_blocking`] has put aside, by this daemon and by earlier ones. The first
+    /// failure is the one that is told; the others are gone all the same.
+    ///
+    /// # Errors
+    /// [`HomeError::Io`].
+    pub fn remove_retired_blocking(&self) -> Result<(), HomeError> {
+        let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let is_retired =
+            |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(RETIRED.as_bytes());
+        let retired = entries.filter(|entry| is_retired(&entry.file_name()));
+        let failed =
+            |path: PathBuf| keep::remove_tree(&path).map_err(|e| HomeError::io("delete", &path, e));
+        // All of them are tried.
+        let ends: Vec<_> = retired.map(|entry| failed(entry.path())).collect();
+        ends.into_iter().collect()
+    }
+
+    /// Puts the run directories of all sessions aside, so that there are none.
+    ///
+    /// # Errors
+    /// [`HomeError::Io`]: they are where they were.
+    pub fn retire_run_dir_blocking(&self) -> Result<(), HomeError> {
+        let (run, pid) = (self.run_dir(), std::process::id());
+        let mut retired = self.dir.join(format!("{RETIRED}{pid}"));
+        // Left by a process with the same number.
+        let mut n = 1;
+        while retired.symlink_metadata().is_ok() && n < MAX_RETIRED {
+            n += 1;
+            retired = self.dir.join(format!("{RETIRED}{pid}-{n}"));
         }
+        #[expect(clippy::disallowed_methods, reason = "nothing durable: if it fails, they stay")]
+        std::fs::rename(&run, retired).map_err(|e| HomeError::io("put aside", &run, e))
     }
 
     /// The history file that the macOS app keeps for a session.
@@ -242,6 +300,7 @@ mod tests {
             (home.metadata(), "/s/metadata.json"),
             (home.state_file(), "/s/quackd-state.json"),
             (home.login_environment(), "/s/login-environment.json"),
+            (home.interrupted_file(), "/s/interrupted.json"),
             (home.lock_file(), "/s/quackd.lock"),
             (home.pid_file(), "/s/duck-daemon.pid"),
             (home.log_file(), "/s/duck-daemon.log"),

@@ -1,11 +1,13 @@
-//! Where things live: state directory, socket path, instance lock, ids, workspace resolution.
+//! Where things live: state directory, socket path, instance lock, ids, workspace resolution, and what of it can go.
 //!
 //! Called by the supervisor at start and at `attach`, and by the command line before it connects.
 //! Functions that touch the disk end in `_blocking`; the rest only compute.
 
+mod disk;
 mod error;
 mod home;
 mod ids;
+pub mod keep;
 mod locate;
 mod lock;
 mod pid_file;
@@ -14,6 +16,7 @@ mod socket;
 mod spills;
 mod workspace;
 
+pub use disk::DiskRoom;
 pub use error::HomeError;
 pub use home::Home;
 pub use ids::{new_id, workspace_id};

@@ -7,8 +7,11 @@
 use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::tokio::{Listener as _, Stream as _};
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName};
+use interprocess::os::unix::uds_local_socket;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 pub use interprocess::local_socket::tokio::Stream as ClientStream;
@@ -101,6 +104,16 @@ impl BoundSocket {
         let found = std::fs::symlink_metadata(path).map_err(bind)?;
         let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
         Ok(Self { listener, file })
+    }
+
+    /// Takes over a socket that listens at `path` already, made by the service manager, and registers it
+    /// with the current runtime.
+    pub fn adopt(listener: UnixListener, path: &Path) -> Result<Self, BindError> {
+        let bind = |source| BindError::Bind { path: path.to_owned(), source };
+        let listener = uds_local_socket::tokio::Listener::try_from(OwnedFd::from(listener));
+        let found = std::fs::symlink_metadata(path).map_err(bind)?;
+        let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
+        Ok(Self { listener: listener.map_err(bind)?.into(), file })
     }
 
     /// The file, for [`SocketFile::unlink_blocking`] after the listener is gone.

@@ -58,6 +58,8 @@ pub struct SpillTarget {
     pub max_bytes: u64,
     /// Files of the family that are kept, the new one included; the oldest are deleted.
     pub max_files: usize,
+    /// What has to be free on the disk, in bytes: with less nothing is written, and what is being written ends.
+    pub min_free: u64,
     /// Bytes of both streams together above which the file is written, at most 1 MiB.
     pub threshold: usize,
     /// Whether each piece is written when it comes, for those who read the file meanwhile. Otherwise some are

@@ -23,6 +23,8 @@ pub struct Limits {
     /// Bytes of the largest file that a process may write, soft and hard. It holds for the worker too, with
     /// its files of long outputs. `None`: no limit.
     pub file_size: Option<u64>,
+    /// What has to be free on the disk for long outputs to be written to files, in bytes.
+    pub min_free: u64,
     /// Processor time of each process (not of a command as a whole), in whole seconds, rounded up, at least
     /// one. Then it gets SIGXCPU, and a second later SIGKILL. `None`: no limit.
     pub cpu: Option<Duration>,
@@ -37,7 +39,13 @@ pub const DEFAULT_PROCESSES: u32 = 512;
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { processes: DEFAULT_PROCESSES, open_files: None, file_size: None, cpu: None }
+        Self {
+            processes: DEFAULT_PROCESSES,
+            open_files: None,
+            file_size: None,
+            min_free: 0,
+            cpu: None,
+        }
     }
 }
 

@@ -72,14 +72,16 @@ struct Mark {
 
 impl Mark {
     /// Whether an orphan of ours is this command's. Its control group says so, if it has one. One without
-    /// any mark goes to the last command that runs: only then it is certain that nobody else misses it.
+    /// any mark goes to the last command that runs: only then it is certain that nobody else misses it. What
+    /// another command is just ending is left to that one, which would count it too.
     fn fits(&self, orphan: u32) -> bool {
-        let is_in_leaf = self.leaf.as_ref().and_then(|leaf| leaf.holds(orphan));
-        in_flight::is_last(self.group)
-            || is_in_leaf.unwrap_or_else(|| {
-                stat(orphan).is_ok_and(|stat| stat.group == self.group)
-                    || has_variable(orphan, &self.variable)
-            })
+        if let Some(is_ours) = self.leaf.as_ref().and_then(|leaf| leaf.holds(orphan)) {
+            return is_ours;
+        }
+        let group = stat(orphan).ok().map(|stat| stat.group);
+        group == Some(self.group)
+            || has_variable(orphan, &self.variable)
+            || in_flight::is_last(self.group) && !group.is_some_and(in_flight::contains)
     }
 
     /// One step of ending the command's orphans, for which the leaf is asked first: what is killed there

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -20,6 +20,9 @@ const CHUNKS_IN_FLIGHT: usize = 8;
 
 /// Largest output that is held back before the file is begun, in bytes.
 const MAX_THRESHOLD: usize = 1024 * 1024;
+
+/// Bytes that are written between two looks at what is free on the disk.
+const LOOK_BYTES: usize = 1024 * 1024;
 
 /// Directory entries looked at when old files are deleted.
 const MAX_ENTRIES: usize = 4096;
@@ -34,6 +37,8 @@ pub struct Spilled {
     /// Whether it holds everything. False if the output was longer than allowed, the disk was full
     /// or too slow.
     pub complete: bool,
+    /// It does not hold everything, or is not there at all, because the disk is almost full.
+    pub disk_is_low: bool,
 }
 
 /// One command's spill.
@@ -53,6 +58,7 @@ pub(crate) struct Writing {
     chunks: mpsc::Sender<Vec<u8>>,
     writer: JoinHandle<io::Result<()>>,
     written: Arc<AtomicU64>,
+    disk_is_low: Arc<AtomicBool>,
     gathered: Vec<u8>,
     /// Gathered bytes that are handed over.
     chunk_bytes: usize,
@@ -109,21 +115,21 @@ impl Spill {
     }
 
     /// Writes what is left and closes the file. Waits for the disk for at most `limit`. `None` if
-    /// there was no need for a file or it could not be created.
+    /// there was no need for a file, or it could not be created for another reason than the room on the disk.
     pub(crate) async fn finish(self, limit: Duration) -> Option<Spilled> {
-        let Self::Writing(Writing { path, chunks, writer, written, gathered, complete, .. }) = self
-        else {
-            return None;
-        };
+        let Self::Writing(writing) = self else { return None };
+        let Writing { path, chunks, writer, written, disk_is_low, gathered, complete, .. } =
+            writing;
         let close = async move {
             let all_sent = gathered.is_empty() || chunks.send(gathered).await.is_ok();
             drop(chunks);
             all_sent && matches!(writer.await, Ok(Ok(())))
         };
         let closed = tokio::time::timeout(limit, close).await.unwrap_or(false);
+        let disk_is_low = disk_is_low.load(Ordering::Acquire);
         match written.load(Ordering::Acquire) {
-            0 => None,
-            bytes => Some(Spilled { path, bytes, complete: complete && closed }),
+            0 if !disk_is_low => None,
+            bytes => Some(Spilled { path, bytes, complete: complete && closed, disk_is_low }),
         }
     }
 }
@@ -134,14 +140,21 @@ impl Writing {
         let written = Arc::new(AtomicU64::new(0));
         let path = target.dir.join(&target.name);
         let chunk_bytes = if target.at_once { 1 } else { CHUNK_BYTES };
-        let (target, progress, room) = (target.clone(), Arc::clone(&written), target.max_bytes);
-        let writer =
-            tokio::task::spawn_blocking(move || write_blocking(&target, to_write, &progress));
+        let disk_is_low = Arc::new(AtomicBool::new(false));
+        let (target, room) = (target.clone(), target.max_bytes);
+        let progress = (Arc::clone(&written), Arc::clone(&disk_is_low));
+        let writer = tokio::task::spawn_blocking(move || {
+            write_blocking(&target, to_write, &progress.0).inspect_err(|error| {
+                let is_full = error.kind() == io::ErrorKind::StorageFull;
+                progress.1.store(is_full, Ordering::Release);
+            })
+        });
         Self {
             path,
             chunks,
             writer,
             written,
+            disk_is_low,
             gathered: Vec::new(),
             chunk_bytes,
             room,
@@ -178,12 +191,28 @@ fn write_blocking(
     if !matches!(name.components().collect::<Vec<_>>().as_slice(), [Component::Normal(_)]) {
         return Err(io::ErrorKind::InvalidFilename.into());
     }
+    has_room(target)?;
     delete_oldest(target)?;
     let path = target.dir.join(name);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut unseen = 0;
     while let Some(chunk) = chunks.blocking_recv() {
+        if LOOK_BYTES <= unseen {
+            has_room(target)?;
+            unseen = 0;
+        }
+        unseen += chunk.len();
         file.write_all(&chunk)?;
         written.fetch_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Whether enough is free on the disk. What the system does not tell is taken for enough.
+fn has_room(target: &SpillTarget) -> io::Result<()> {
+    let Ok(stat) = rustix::fs::statvfs(&target.dir) else { return Ok(()) };
+    if stat.f_bavail.saturating_mul(stat.f_frsize) < target.min_free {
+        return Err(io::ErrorKind::StorageFull.into());
     }
     Ok(())
 }
@@ -221,6 +250,7 @@ mod tests {
             name: name.to_owned(),
             max_bytes: 1_000_000,
             max_files: 3,
+            min_free: 0,
             threshold: 10,
             at_once: false,
         }
@@ -247,7 +277,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bash-1");
         let spilled = spill(target(dir.path(), "bash-1"), &[b"12345", b"67890", b"!", b"?"]).await;
-        assert_eq!(spilled, Some(Spilled { path: path.clone(), bytes: 12, complete: true }));
+        let disk_is_low = false;
+        let whole = Spilled { path: path.clone(), bytes: 12, complete: true, disk_is_low };
+        assert_eq!(spilled, Some(whole));
         assert_eq!(fs::read(path).unwrap(), b"1234567890!?");
     }
 
@@ -278,6 +310,20 @@ mod tests {
         let spilled = spill(target, &[&chunk, &chunk, &chunk, &chunk]).await.unwrap();
         assert_eq!((spilled.bytes, spilled.complete), (150_000, false));
         assert_eq!(fs::metadata(spilled.path).unwrap().len(), 150_000);
+    }
+
+    #[tokio::test]
+    async fn on_a_disk_that_is_almost_full_nothing_is_written_and_nothing_deleted_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 1..=3 {
+            fs::write(dir.path().join(format!("bash-{n}")), "kept").unwrap();
+        }
+        let path = dir.path().join("bash-4");
+        let target = SpillTarget { min_free: u64::MAX, ..target(dir.path(), "bash-4") };
+        let spilled = spill(target, &[b"12345678901"]).await;
+        let none = Spilled { path, bytes: 0, complete: false, disk_is_low: true };
+        assert_eq!(spilled, Some(none));
+        assert_eq!(dir.path().read_dir().unwrap().count(), 3);
     }
 
     #[tokio::test]

@@ -250,6 +250,7 @@ async fn a_flood_is_counted_in_bounded_memory() {
         name: "bash-flood.log".to_owned(),
         max_bytes: SPILLED as u64,
         max_files: 8,
+        min_free: 0,
         threshold: 102_400,
         at_once: false,
     });
@@ -301,6 +302,7 @@ async fn a_spill_file_holds_both_streams_in_their_order() {
         name: "bash-order.log".to_owned(),
         max_bytes: 1000,
         max_files: 8,
+        min_free: 0,
         threshold: 20,
         at_once: false,
     });

@@ -5,10 +5,14 @@
 //! upstream's daemon is: a missing `params` is an empty object, unknown keys are ignored.
 
 mod audit;
+mod daemon;
 mod doctor;
 mod events;
+mod gc;
+mod life;
 mod manage;
 mod pi;
+mod ps;
 mod remote;
 mod voice;
 
@@ -16,10 +20,19 @@ pub use audit::{
     AuditChange, AuditCommand, AuditFile, AuditReport, AuditRepository, ExplainLayer, ExplainPath,
     ExplainReport, PathAccess, RepositoryKind, RepositoryState, WorkerSaid, WorkerSays,
 };
+pub use daemon::{
+    DaemonData, ExecutableInfo, ExecutableState, InterruptedSession, Interruption, RestartData,
+    RestartParams, UnfinishedWork, WorkKind,
+};
 pub use doctor::{Check, CheckStatus, ConfigData, ConfigSetting, DoctorData, DoctorParams};
 pub use events::{
     EventLine, FollowData, FollowDataOf, FollowParams, ProcessDeath, TextBlock, ToldLine,
     ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, UpdateDetails,
+};
+pub use gc::{DiskInfo, GcData, GcItem, GcKind, GcParams};
+pub use life::{
+    DeathInfo, ErrandInfo, HeartbeatInfo, KillData, LifeInfo, LoopLag, PauseInfo, PinData,
+    PinParams, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData, TreeWorker,
 };
 pub use manage::{
     ActivateData, ActivatedSession, DenialsData, PolicyLayers, PolicyScope, SandboxData,
@@ -27,6 +40,9 @@ pub use manage::{
     StateDataOf, TimedDenial, WorkerState, WorkspaceInfo, WorkspaceSession, WorkspacesData,
 };
 pub use pi::{PiInfo, SayData, SayParams, UiResponseData, UiResponseParams};
+pub use ps::{
+    CallInfo, MetricsData, PlacesInfo, PsData, RunningJob, SupervisorInfo, UsageInfo, WorkerInfo,
+};
 pub use remote::{RemoteConfigureParams, RemoteData, RemoteStatus, RemoteStatusParams};
 pub use voice::{
     LOCAL_APP, SaidMessage, SaidMessageStart, VoiceConnectData, VoiceConnectParams, VoiceSayEvent,
@@ -37,6 +53,7 @@ pub use voice::{
 use crate::denial::Denial;
 use crate::worker::ToolReport;
 use crate::{SessionId, WorkspaceId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -97,11 +114,11 @@ pub struct ServerLine {
     pub data: Option<Box<RawValue>>,
 }
 
-/// `ping` data: upstream's three fields, then ours.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// `ping` data.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PingData {
-    /// Our version.
+    /// The program's version.
     pub version: String,
     /// Milliseconds since the daemon started.
     pub uptime: u64,
@@ -111,19 +128,20 @@ pub struct PingData {
     pub pid: u32,
     /// When the daemon started, ISO 8601 UTC.
     pub started_at: String,
-    /// [`CLIENT_PROTOCOL`].
+    /// Version of this wire: 1 today.
     pub protocol: u32,
     /// Build description: profile and target.
     pub build: String,
 }
 
 /// `attach` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AttachParams {
-    /// Directory; the daemon's own working directory if absent. Any JSON value is accepted here, so
-    /// that a wrong type gets a text of its own.
+    /// Directory; the daemon's own working directory if absent.
+    // Any JSON value is read, so that a wrong type gets a text of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub path: Option<Value>,
     /// False: find or make the session without making it the active one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,7 +152,7 @@ pub struct AttachParams {
 }
 
 /// `attach` data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttachData {
     /// The workspace.
     pub workspace: AttachedWorkspace,
@@ -143,7 +161,7 @@ pub struct AttachData {
 }
 
 /// The workspace part of [`AttachData`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttachedWorkspace {
     /// Opaque id.
     pub id: WorkspaceId,
@@ -152,7 +170,7 @@ pub struct AttachedWorkspace {
 }
 
 /// The session part of [`AttachData`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttachedSession {
     /// Opaque id.
     pub id: SessionId,
@@ -161,26 +179,28 @@ pub struct AttachedSession {
 }
 
 /// `sessions` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionsParams {
     /// Any truthy value lists every session.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<bool>")]
     pub all: Value,
     /// Lists the sessions of this workspace id.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
     pub workspace_id: Value,
 }
 
 /// `sessions` data.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SessionsData {
     /// In stored order.
     pub sessions: Vec<SessionInfo>,
 }
 
 /// One line of `sessions`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionInfo {
     /// Opaque id.
@@ -195,11 +215,14 @@ pub struct SessionInfo {
     pub is_running: bool,
     /// ISO 8601 UTC.
     pub last_active_at: String,
+    /// What it is doing.
+    #[serde(flatten)]
+    pub status: StatusInfo,
 }
 
 /// `voice_tool_call` parameters. Every field takes any JSON value: wrong types are answered as
 /// upstream answers them, not with a parse error.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VoiceToolCallParams {
     /// Echoed in the reply, left out there if absent here.
@@ -207,23 +230,28 @@ pub struct VoiceToolCallParams {
     pub call_id: Option<Value>,
     /// Tool name.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "String")]
     pub tool_name: Value,
     /// JSON text of the arguments.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "String")]
     pub arguments: Value,
     /// Session reference; the active session if absent or empty.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
     pub session_id: Value,
     /// Must name the session's workspace, if given.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
     pub workspace_path: Value,
     /// True: this call only allows what does not change anything.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<bool>")]
     pub safe_mode: Value,
 }
 
 /// `quack.tool` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolParams {
     /// Tool name.
@@ -259,8 +287,8 @@ pub struct ToolData<'a> {
     pub data: Option<&'a RawValue>,
 }
 
-/// `quack.tool` data as a client of ours reads it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// `quack.tool` data as a client reads it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResult {
     /// The answer for a model.
@@ -274,7 +302,7 @@ pub struct ToolResult {
 }
 
 /// What `quack.tool` tells besides the text.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolInfo {
     /// The session that ran it.
@@ -363,7 +391,7 @@ fn is_zero(n: &u32) -> bool {
 }
 
 /// Parameters of methods that take a session reference only (`abort`).
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionParams {
     /// Session reference; the active session if absent or empty.
@@ -372,126 +400,11 @@ pub struct SessionParams {
 }
 
 /// `abort` data.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AbortData {
     /// The session whose calls were ended.
     pub session_id: SessionId,
     /// Its name.
     pub session_name: String,
-}
-
-/// `quack.ps` data.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct PsData {
-    /// The daemon.
-    pub supervisor: SupervisorInfo,
-    /// One entry per session that has or had a worker since the daemon started.
-    pub workers: Vec<WorkerInfo>,
-}
-
-/// The daemon in [`PsData`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SupervisorInfo {
-    /// Process id.
-    pub pid: u32,
-    /// Program version.
-    pub version: String,
-    /// ISO 8601 UTC.
-    pub started_at: String,
-    /// Milliseconds since the start.
-    pub uptime: u64,
-    /// The socket's path.
-    pub socket: String,
-    /// The state directory.
-    pub state_dir: String,
-    /// Clients connected.
-    pub clients: usize,
-    /// Sessions known.
-    pub sessions: usize,
-    /// Resident memory in KiB, where the system tells.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rss_kb: Option<u64>,
-    /// Open file descriptors, where the system tells.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub open_files: Option<usize>,
-    /// Clients disconnected because they did not read.
-    pub slow_clients: u64,
-    /// Stray processes that had to be killed after a worker was gone.
-    pub strays_killed: u64,
-    /// Processes of commands that could not be ended.
-    #[serde(default)]
-    pub survivors: u64,
-    /// Files with long outputs that were deleted because all of them had too many bytes.
-    #[serde(default)]
-    pub spills_deleted: u64,
-}
-
-/// One worker in [`PsData`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkerInfo {
-    /// The session.
-    pub session_id: SessionId,
-    /// Its name.
-    pub session_name: String,
-    /// Its workspace.
-    pub workspace_path: String,
-    /// `absent starting ready busy unresponsive draining backoff failed`.
-    pub state: String,
-    /// The worker's process id, once it said hello.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pid: Option<u32>,
-    /// Process id of the monitor above it, the supervisor's direct child.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub monitor_pid: Option<u32>,
-    /// When this process was started, ISO 8601 UTC.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<String>,
-    /// Crashes since the daemon started.
-    pub restarts: u32,
-    /// Confinement in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tier: Option<String>,
-    /// Name of the policy in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<String>,
-    /// Why the last worker ended, if it did not end well.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_death: Option<String>,
-    /// Calls in flight.
-    pub calls: Vec<CallInfo>,
-    /// Background jobs that run; absent if there is none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub jobs: Vec<RunningJob>,
-    /// The session's Pi; absent if it never had one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pi: Option<PiInfo>,
-}
-
-/// One background job in [`WorkerInfo`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RunningJob {
-    /// The job's id in its session.
-    pub job_id: String,
-    /// The first line of its command.
-    pub command: String,
-    /// Milliseconds since it was started.
-    pub elapsed_ms: u64,
-}
-
-/// One call in flight in [`WorkerInfo`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CallInfo {
-    /// The supervisor's id of the call.
-    pub call_id: String,
-    /// Tool name.
-    pub tool: String,
-    /// Milliseconds since it arrived.
-    pub elapsed_ms: u64,
-    /// Its deadline in milliseconds.
-    pub deadline_ms: u64,
 }

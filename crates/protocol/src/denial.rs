@@ -4,6 +4,7 @@
 //! supervisor, which believes none of it: a worker says what it wants. It is information for people.
 
 use crate::policy::{Policy, Profile};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -11,7 +12,9 @@ use std::fmt;
 pub const MAX_TARGET_BYTES: usize = 256;
 
 /// What was tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum DenialKind {
     /// Writing outside of what may be written.
@@ -29,7 +32,7 @@ pub enum DenialKind {
 }
 
 /// Something that was refused.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Denial {
     /// What was tried.
     pub kind: DenialKind,

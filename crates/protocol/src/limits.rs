@@ -236,17 +236,9 @@ pub const WORKER_OUTBOX_FRAMES: usize = 64;
 /// How long a call waits for a worker that starts or backs off, within its own deadline.
 pub const WORKER_READY_WAIT: Duration = Duration::from_secs(2);
 
-/// Heartbeat interval while a call is in flight.
-pub const HEARTBEAT_BUSY: Duration = Duration::from_secs(2);
-
-/// Heartbeat interval of an idle worker.
-pub const HEARTBEAT_IDLE: Duration = Duration::from_secs(30);
-
-/// Unanswered heartbeats after which new calls are refused.
-pub const HEARTBEAT_MISSED: u32 = 3;
-
-/// Time without an answer to a heartbeat after which a worker is killed.
-pub const HEARTBEAT_KILL: Duration = Duration::from_secs(15);
+/// With less memory available than this, in MiB, workers that nobody uses are ended: a machine that begins to
+/// swap is worse for everybody than a worker that starts again in some milliseconds.
+pub const EVICT_BELOW_MB: usize = 256;
 
 /// An idle worker is ended after this long without a call; the next call starts a new one.
 pub const WORKER_IDLE_TTL: Duration = Duration::from_secs(30 * 60);
@@ -309,6 +301,22 @@ pub const PI_EVENTS_BURST: u32 = 500;
 
 /// Last bytes of Pi's stderr that are kept for its death report.
 pub const PI_STDERR_BYTES: usize = 8 * 1024;
+
+// --- keeping house --------------------------------------------------------------------------
+
+/// How long files with long outputs are kept unless somebody says otherwise.
+pub const OUTPUTS_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How long originals of replaced files are.
+pub const UNDO_KEPT: Duration = OUTPUTS_KEPT;
+
+/// Bytes that the originals of all sessions may have together; the oldest are deleted first. Eight sessions may
+/// have all that one may have.
+pub const MAX_UNDO_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+
+/// What has to be free on the disk of the state directory, in bytes, and at most a tenth of the disk: with less,
+/// what can be done without is not written. Hundreds of saves of the metadata fit.
+pub const MIN_FREE_BYTES: u64 = 200 * 1024 * 1024;
 
 // --- logs -----------------------------------------------------------------------------------
 

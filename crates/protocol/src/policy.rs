@@ -4,6 +4,7 @@
 //! here touches the system. Called by the configuration and the supervisor (resolving and showing it) and by
 //! the worker's stage 0 (`quackd-sandbox`, which turns it into what the kernel enforces).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -16,7 +17,7 @@ pub const MAX_ROOTS: usize = 64;
 pub const MAX_PATH_BYTES: usize = 4096;
 
 /// What a worker and its commands may do to files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
     /// Read the workspace; write nothing but private temporary files.
@@ -59,7 +60,7 @@ impl FromStr for Profile {
 }
 
 /// What a session's worker may do. It holds for the whole life of a worker.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Policy {
     /// What may be done to files.
@@ -73,19 +74,20 @@ pub struct Policy {
 }
 
 /// One layer of settings: what is `None` is left as the layers below have it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyPatch {
-    /// See [`Policy::profile`].
+    /// What may be done to files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// See [`Policy::network`].
+    /// Whether the machine's network may be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
-    /// Replaces [`Policy::writable_roots`].
+    /// Directories that may be written beside the workspace, in place of those of weaker layers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writable_roots: Option<Vec<PathBuf>>,
-    /// Added to [`Policy::hidden`]: a narrower layer cannot show what a wider one hides.
+    /// Files and directories that are not shown, beside those of weaker layers: a narrower layer cannot show
+    /// what a wider one hides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden: Option<Vec<PathBuf>>,
 }

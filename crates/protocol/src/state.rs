@@ -69,6 +69,9 @@ pub struct SessionState {
     /// Workers of the session that died, over all runs of the daemon.
     #[serde(skip_serializing_if = "is_zero")]
     pub restarts: u64,
+    /// Its processes stay however long nobody uses them.
+    #[serde(skip_serializing_if = "is_false")]
+    pub pinned: bool,
     /// Keys of a program that knows more.
     #[serde(flatten)]
     pub other: Map<String, Value>,

@@ -11,6 +11,7 @@
 use crate::denial::Denial;
 use crate::policy::{Policy, Profile};
 use crate::{CallId, SessionId};
+use schemars::JsonSchema;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -133,6 +134,9 @@ pub struct CommandLimits {
     /// Processor time of each process, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<u64>,
+    /// What has to be free on the disk for long outputs to be written to files, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_free_bytes: Option<u64>,
 }
 
 /// One tool call.
@@ -218,7 +222,7 @@ pub struct Hello {
 pub const UNCONFINED: &str = "unconfined";
 
 /// What confinement is in force, as `ps` and `doctor` show it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxReport {
     /// The tier. `unconfined` until the worker confines itself.
     pub tier: String,

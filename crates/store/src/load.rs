@@ -2,17 +2,22 @@
 
 use crate::StoreError;
 use crate::document::Document;
+use crate::merge::{Recent, merge};
 use crate::quarantine::quarantine_blocking;
 use crate::replace::with_suffix;
+use crate::stamp::Stamp;
+use crate::swap::{ours_name, recover_blocking, theirs_name};
 use crate::validate::{Duplicate, Invalid, parse};
+use quackd_protocol::SessionId;
 use quackd_protocol::metadata::Metadata;
 use quackd_protocol::state::DaemonState;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 /// What was loaded of `metadata.json`.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +28,8 @@ pub struct Loaded {
     pub origin: Origin,
     /// Entries that were left out, the first hundred of each kind.
     pub duplicates: Vec<Duplicate>,
+    /// Sessions that a daemon that was killed had kept, and another program had then written over.
+    pub restored: usize,
 }
 
 /// What was loaded of `quackd-state.json`.
@@ -62,15 +69,21 @@ pub enum Origin {
 }
 
 /// Reads the metadata at `path`. A file that cannot be used is moved to `<path>.corrupt-<n>` and its
-/// `.bak` read instead (P-11).
+/// `.bak` read instead (P-11), or the last file that we wrote, if the daemon was killed. What another program
+/// has written then is merged with that (P-12).
 ///
 /// # Errors
 /// [`StoreError::TooNew`] and [`StoreError::Read`] leave everything untouched: the caller may go on
 /// without writing. `ReadOnly`, `Full` and `Io` say that a bad file could not be moved aside; the same
 /// holds.
 pub fn load_blocking(path: &Path) -> Result<Loaded, StoreError> {
-    let (Good { document, duplicates, .. }, origin) = load_document(path)?;
-    Ok(Loaded { metadata: document, origin, duplicates })
+    // A directory that cannot be written is met again by whoever saves.
+    recover_blocking(path).ok();
+    let newest = ours_name(path);
+    let (Good { document, duplicates, .. }, origin) = load_document(path, Some(&newest))?;
+    let mut metadata: Metadata = document;
+    let restored = merge_leftovers(path, &mut metadata)?;
+    Ok(Loaded { metadata, origin, duplicates, restored })
 }
 
 /// Reads the state at `path`, by the rules of [`load_blocking`].
@@ -78,11 +91,53 @@ pub fn load_blocking(path: &Path) -> Result<Loaded, StoreError> {
 /// # Errors
 /// As [`load_blocking`].
 pub fn load_state_blocking(path: &Path) -> Result<LoadedState, StoreError> {
-    let (Good { document, duplicates, .. }, origin) = load_document(path)?;
+    let (Good { document, duplicates, .. }, origin) = load_document(path, None)?;
     Ok(LoadedState { state: document, origin, duplicates })
 }
 
-fn load_document<D: Document>(path: &Path) -> Result<(Good<D>, Origin), StoreError> {
+/// Brings in what is left of a daemon that was killed: what it wrote last, and what another program had
+/// written that it had not read yet. Nothing of either is lost, and nothing counts as deleted. Gives how many
+/// sessions `loaded` alone did not have.
+fn merge_leftovers(path: &Path, loaded: &mut Metadata) -> Result<usize, StoreError> {
+    let ours = match read_good(&ours_name(path))? {
+        Some(ours) => ours,
+        None if theirs_name(path).exists() => loaded.clone(),
+        None => return Ok(0),
+    };
+    let now = Instant::now();
+    let mut recent = Recent::default();
+    if let Some(before) = read_good(&with_suffix(path, ".bak"))? {
+        recent.note(&before, &ours, now);
+    }
+    let n_before = loaded.sessions.len();
+    let mut merged = merge(&ours, &ours, loaded, &mut recent, now).metadata;
+    if let Some(mut theirs) = read_good::<Metadata>(&theirs_name(path))? {
+        // Older than what the file says: of what is known there, that counts.
+        let known: HashSet<&SessionId> = merged.sessions.iter().map(|it| &it.id).collect();
+        theirs.sessions.retain(|session| !known.contains(&session.id));
+        theirs.other.clear();
+        theirs.active_voice_session_id = None;
+        merged = merge(&Metadata::default(), &merged, &theirs, &mut recent, now).metadata;
+    }
+    let restored = merged.sessions.len().saturating_sub(n_before);
+    *loaded = merged;
+    Ok(restored)
+}
+
+/// What stands at a path, if it is something for us.
+fn read_good<D: Document>(path: &Path) -> Result<Option<D>, StoreError> {
+    match read(path) {
+        Ok(Content::Good(good)) => Ok(Some(good.document)),
+        Ok(Content::Missing | Content::Bad(_)) | Err(StoreError::TooNew { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `newest` is where the newest generation may have another name.
+fn load_document<D: Document>(
+    path: &Path,
+    newest: Option<&Path>,
+) -> Result<(Good<D>, Origin), StoreError> {
     let file = read(path)?;
     if let Content::Good(good) = file {
         return Ok((good, Origin::File));
@@ -90,10 +145,16 @@ fn load_document<D: Document>(path: &Path) -> Result<(Good<D>, Origin), StoreErr
     // The backup is looked at before anything is moved, so that an error leaves all as it was.
     let backup_path = with_suffix(path, ".bak");
     let backup = read(&backup_path)?;
+    let newest = newest.map(read::<D>).transpose()?;
     let bad_file = set_aside(path, &file, path)?;
     // A bad backup is moved too: the next saves would write over it.
     let bad_backup = set_aside(&backup_path, &backup, path)?;
-    if let Content::Good(good) = backup {
+    // A bad one of that name is not kept: it is the bad file itself, or one that was kept before.
+    let usable = newest.into_iter().chain([backup]).find_map(|content| match content {
+        Content::Good(good) => Some(good),
+        Content::Missing | Content::Bad(_) => None,
+    });
+    if let Some(good) = usable {
         let saved_at = good.saved_at;
         // No first start leaves a backup: the file was lost in a crash, or by somebody's hand.
         let missing = || (None, "the file is missing".to_owned());
@@ -104,7 +165,8 @@ fn load_document<D: Document>(path: &Path) -> Result<(Good<D>, Origin), StoreErr
         Some((quarantined, reason)) => Origin::Lost { quarantined, reason },
         None => Origin::Fresh,
     };
-    let nothing = Good { document: D::default(), duplicates: Vec::new(), saved_at: None };
+    let nothing =
+        Good { document: D::default(), duplicates: Vec::new(), saved_at: None, stamp: None };
     Ok((nothing, origin))
 }
 
@@ -120,20 +182,22 @@ fn set_aside<D>(
 }
 
 /// What stands at a path.
-enum Content<D> {
+pub(crate) enum Content<D> {
     Missing,
     Good(Good<D>),
     /// With the reason.
     Bad(String),
 }
 
-struct Good<D> {
-    document: D,
+pub(crate) struct Good<D> {
+    pub(crate) document: D,
     duplicates: Vec<Duplicate>,
     saved_at: Option<SystemTime>,
+    /// Which file it is.
+    pub(crate) stamp: Option<Stamp>,
 }
 
-fn read<D: Document>(path: &Path) -> Result<Content<D>, StoreError> {
+pub(crate) fn read<D: Document>(path: &Path) -> Result<Content<D>, StoreError> {
     // O_NONBLOCK: the open of a FIFO would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -163,7 +227,8 @@ fn read<D: Document>(path: &Path) -> Result<Content<D>, StoreError> {
     }
     match parse(&bytes) {
         Ok((document, duplicates)) => {
-            Ok(Content::Good(Good { document, duplicates, saved_at: status.modified().ok() }))
+            let (saved_at, stamp) = (status.modified().ok(), Some(Stamp::of(&status)));
+            Ok(Content::Good(Good { document, duplicates, saved_at, stamp }))
         }
         Err(Invalid::Damaged { reason }) => Ok(Content::Bad(reason)),
         Err(Invalid::TooNew { found }) => {

@@ -3,6 +3,7 @@
 //! `std::fs::rename` is banned elsewhere: a rename without the fsync before it leaves a file of no
 //! bytes after a power cut (measured on XFS and ext4), and without the one after it, the old file.
 
+use crate::stamp::Stamp;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// Puts `bytes` on disk beside `target`, mode 0600, and a second name for the file that is there now.
 /// Nothing is replaced yet, and what can fail for want of room is done.
 ///
-/// The names are `target` with `.tmp` and `.bak.tmp` added. The instance lock makes us the only writer,
-/// and a crash leaves at most these two, which the next save removes.
+/// The names are `target` with `.tmp` and `.bak.tmp` added. The instance lock makes us the only one that
+/// uses them, and a crash leaves at most these two, which the next save removes.
 ///
 /// # Errors
 /// The system's. Neither name is left, if the system can still remove one.
@@ -20,13 +21,13 @@ pub(crate) fn stage_blocking(target: &Path, bytes: &[u8]) -> io::Result<Staged> 
     // Opened before there is anything to take back: descriptors may run out.
     let dir = directory_of(target)?;
     let target = target.to_owned();
-    let mut staged = Staged { target, dir, previous: Previous::None };
+    let mut staged = Staged { target, dir, previous: Previous::None, stamp: None };
     // A new file each time: whatever has that name now, a link or another user's file included, is not
     // written to.
     remove_if_there(&staged.new_name())?;
     remove_if_there(&staged.held_name())?;
     staged.previous = hold_blocking(&staged.target, &staged.held_name())?;
-    write_synced(&staged.new_name(), bytes)?;
+    staged.stamp = Some(write_synced(&staged.new_name(), bytes)?);
     Ok(staged)
 }
 
@@ -37,6 +38,8 @@ pub(crate) struct Staged {
     target: PathBuf,
     dir: File,
     previous: Previous,
+    /// Of the new file; `None` only while it is being written.
+    stamp: Option<Stamp>,
 }
 
 /// What stood at the target before, and has a second name now.
@@ -65,8 +68,22 @@ impl Staged {
         }
     }
 
-    fn new_name(&self) -> PathBuf {
+    /// Of the new file. It has the same one in its place.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        self.stamp
+    }
+
+    pub(crate) fn new_name(&self) -> PathBuf {
         with_suffix(&self.target, ".tmp")
+    }
+
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Makes the names in the directory durable.
+    pub(crate) fn sync_blocking(&self) -> io::Result<()> {
+        self.dir.sync_all()
     }
 
     fn held_name(&self) -> PathBuf {
@@ -85,7 +102,7 @@ impl Drop for Staged {
 /// A file that was replaced and can be put back.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Replaced(Staged);
+pub(crate) struct Replaced(pub(crate) Staged);
 
 impl Replaced {
     /// Makes the file that was there before the backup. Should this fail, the backup is one generation
@@ -132,11 +149,12 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     text.into()
 }
 
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<Stamp> {
     let mut file = create_private(path)?;
     file.write_all(bytes)?;
     // On macOS this is F_FULLFSYNC, the only one that means it.
-    file.sync_all()
+    file.sync_all()?;
+    file.metadata().map(|found| Stamp::of(&found))
 }
 
 fn copy_synced(from: &Path, to: &Path) -> io::Result<()> {
@@ -151,7 +169,7 @@ fn create_private(path: &Path) -> io::Result<File> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that may rename")]
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
@@ -159,7 +177,7 @@ fn directory_of(path: &Path) -> io::Result<File> {
     File::open(path.parent().ok_or(io::ErrorKind::InvalidInput)?)
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

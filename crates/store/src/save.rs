@@ -11,10 +11,17 @@
 //! put back by a rename, which needs no room. The caller takes its memory back to the last snapshot that
 //! was kept, and that is then what both files hold. Only if the directory itself cannot be synced, a
 //! power cut may bring the refused change; that file is written again with the next save, whatever it is.
+//!
+//! The metadata has another writer. Before every save we look whether it has written, and merge first
+//! ([`crate::shared`]); what it writes between that look and our rename is swapped out, kept and merged
+//! after it ([`crate::swap`]).
 
 use crate::StoreError;
 use crate::document::Document;
 use crate::replace::{Replaced, Staged, stage_blocking};
+use crate::shared::{Saved, Shared};
+use crate::stamp::Stamp;
+use crate::swap::swap_blocking;
 use quackd_protocol::metadata::Metadata;
 use quackd_protocol::state::DaemonState;
 use serde::Serialize;
@@ -23,6 +30,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Where the two files are. They may be in different directories; ours are not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +53,8 @@ pub struct Snapshot {
 /// The two files, and what they hold.
 #[derive(Debug)]
 pub struct Files {
-    paths: Paths,
+    state_path: PathBuf,
+    shared: Shared,
     /// What was loaded or saved last.
     durable: Snapshot,
     /// Whether each file holds just that, so that it need not be written again.
@@ -58,43 +67,83 @@ impl Files {
     /// may be a backup, or lack duplicates.
     #[must_use]
     pub fn new(paths: Paths, loaded: Snapshot) -> Self {
-        Self { paths, durable: loaded, metadata_is_known: false, state_is_known: false }
+        Self {
+            state_path: paths.state,
+            shared: Shared::new(paths.metadata, Arc::clone(&loaded.metadata)),
+            durable: loaded,
+            metadata_is_known: false,
+            state_is_known: false,
+        }
     }
 
-    /// Writes those of the files that differ from what was saved last: pretty-printed with two spaces, no
-    /// newline at the end, mode 0600. A file that is replaced stays as `<path>.bak`.
+    /// Takes over what another program has made of the metadata, and writes those of the files that differ
+    /// from what they hold then: pretty-printed with two spaces, no newline at the end, mode 0600. A file
+    /// that is replaced stays as `<path>.bak`.
     ///
     /// # Errors
     /// [`StoreError`]: neither file has changed; see the module's documentation.
-    pub fn save_blocking(&mut self, snapshot: &Snapshot) -> Result<(), StoreError> {
-        let Paths { metadata: metadata_path, state: state_path } = &self.paths;
-        let state = self.state_to_write(snapshot);
+    pub fn save_blocking(&mut self, snapshot: &Snapshot) -> Result<Saved, StoreError> {
+        let now = Instant::now();
+        let mut written = None;
+        let result = self.write_blocking(snapshot, now, &mut written);
+        if result.is_err() {
+            self.shared.failed_blocking(written);
+        }
+        result
+    }
+
+    /// Whether another program has written the metadata, so that a save would take something over.
+    #[must_use]
+    pub fn has_changed_blocking(&mut self) -> bool {
+        self.shared.has_changed_blocking()
+    }
+
+    /// Clears away what is of use to the next start only if there is no orderly end.
+    pub fn finish_blocking(mut self) {
+        self.shared.finish_blocking();
+    }
+
+    /// `written` becomes the metadata's new file as soon as there is one.
+    fn write_blocking(
+        &mut self,
+        snapshot: &Snapshot,
+        now: Instant,
+        written: &mut Option<Stamp>,
+    ) -> Result<Saved, StoreError> {
+        let must_write = !self.metadata_is_known;
+        let ready = self.shared.merge_blocking(&snapshot.metadata, must_write, now)?;
+        let kept = Snapshot {
+            metadata: Arc::clone(&ready.saved.metadata),
+            state: Arc::clone(&snapshot.state),
+        };
+        let (metadata_path, state_path) = (self.shared.path().to_owned(), &self.state_path);
+        let state = self.state_to_write(&kept);
         let state = state.map(|state| stage(state_path, &*state)).transpose()?;
-        let metadata = self.metadata_to_write(snapshot);
-        let metadata = metadata.map(|it| stage(metadata_path, it)).transpose()?;
+        let metadata = ready.is_needed.then(|| stage(&metadata_path, &*ready.to_write));
+        let metadata = metadata.transpose()?;
+        *written = metadata.as_ref().and_then(Staged::stamp);
 
         self.state_is_known &= state.is_none();
         self.metadata_is_known &= metadata.is_none();
         let state = replace(state, state_path)?;
-        match replace(metadata, metadata_path) {
-            Ok(metadata) => {
+        let swapped = metadata.map(|staged| swap_blocking(staged, ready.expected)).transpose();
+        let is_theirs_unread = match swapped {
+            Ok(swapped) => {
+                let is_theirs_unread = swapped.as_ref().is_some_and(|it| it.is_theirs_unread);
+                let metadata = swapped.map(|swapped| swapped.replaced);
                 [state, metadata].into_iter().flatten().for_each(Replaced::keep_blocking);
+                is_theirs_unread
             }
             Err(error) => {
                 if let Some(state) = state {
                     state.restore_blocking();
                 }
-                return Err(error);
+                return Err(StoreError::write(&metadata_path, error));
             }
-        }
-        self.durable = snapshot.clone();
+        };
+        self.durable = kept;
         (self.metadata_is_known, self.state_is_known) = (true, true);
-        Ok(())
-    }
-
-    fn metadata_to_write<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Metadata> {
-        let same = same(&self.durable.metadata, &snapshot.metadata);
-        (!self.metadata_is_known || !same).then_some(&*snapshot.metadata)
+        Ok(self.shared.done_blocking(ready, *written, is_theirs_unread, now))
     }
 
     /// The snapshot's state, and the entries that go with their sessions: those sessions are in the
@@ -179,16 +228,23 @@ mod tests {
             let entries = fs::read_dir(self.dir.path()).unwrap();
             let mut names: Vec<_> =
                 entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.retain(|name| !name.ends_with(".ours"));
             names.sort();
             names
         }
 
         fn on_disk(&self) -> Snapshot {
-            let Paths { metadata, state } = &self.files.paths;
+            let [metadata, state] = self.paths();
+            // The second name of our file is for a start after a kill: here the names themselves count.
+            fs::remove_file(metadata.with_extension("json.ours")).ok();
             Snapshot {
-                metadata: crate::load_blocking(metadata).unwrap().metadata.into(),
-                state: crate::load_state_blocking(state).unwrap().state.into(),
+                metadata: crate::load_blocking(&metadata).unwrap().metadata.into(),
+                state: crate::load_state_blocking(&state).unwrap().state.into(),
             }
+        }
+
+        fn paths(&self) -> [PathBuf; 2] {
+            ["metadata.json", "quackd-state.json"].map(|name| self.dir.path().join(name))
         }
 
         /// A directory where the file is to be staged.
@@ -310,16 +366,17 @@ mod tests {
         let kept = snapshot(&["s"], &["s"]);
         world.files.save_blocking(&kept).unwrap();
         let in_doubt = snapshot(&["t"], &["t"]);
-        for path in [&world.files.paths.state, &world.files.paths.metadata] {
+        let [metadata, state] = world.paths();
+        for (path, bytes) in [
+            (&metadata, to_bytes(1000, Path::new(""), &*in_doubt.metadata).unwrap()),
+            (&state, to_bytes(1000, Path::new(""), &*in_doubt.state).unwrap()),
+        ] {
             fs::remove_file(path).unwrap();
+            fs::write(path, bytes).unwrap();
         }
-        fs::write(
-            &world.files.paths.state,
-            to_bytes(1000, Path::new(""), &*in_doubt.state).unwrap(),
-        )
-        .unwrap();
         // As after a replacement that failed and could not be taken back.
         (world.files.state_is_known, world.files.metadata_is_known) = (false, false);
+        world.files.shared.failed_blocking(Stamp::at_blocking(&metadata));
         world.files.save_blocking(&kept).unwrap();
         assert_eq!(world.on_disk(), kept);
     }

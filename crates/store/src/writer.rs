@@ -4,18 +4,33 @@
 //! are answered by the first save that contains theirs. Memory is therefore bounded by two snapshots
 //! and [`SAVE_WAITERS`] answers, however slow the disk is.
 //!
-//! Owns: the thread `store`. Ends: when the [`Writer`] is dropped, after what was handed over is saved.
+//! Between saves it looks whether another program has written the metadata, when there is a hint, and tells.
+//! What was written there is read and merged by the save that whoever was told asks for.
+//!
+//! Owns: the thread `store`, and those of the watch. Ends: when the [`Writer`] is dropped, after what was
+//! handed over is saved.
 
-use crate::{Files, Paths, Snapshot, StoreError};
+use crate::watch::Watch;
+use crate::{Files, Paths, Saved, Snapshot, StoreError, Watching};
 use std::io;
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// Requests that may wait for the disk; one more is answered with [`StoreError::Busy`]. Far above what
 /// a group of clients does at once, and a waiting request is a few hundred bytes.
 pub const SAVE_WAITERS: usize = 4096;
 
-type Answer = oneshot::Sender<Result<(), StoreError>>;
+type Answer = oneshot::Sender<Result<Saved, StoreError>>;
+
+/// What the thread is asked for.
+#[derive(Debug)]
+enum Request {
+    /// To save the newest snapshot.
+    Save(Answer),
+    /// To look whether another program has written.
+    Look,
+}
 
 /// The one writer of the two files.
 #[derive(Debug)]
@@ -23,12 +38,16 @@ pub struct Writer {
     /// `None` only while the writer is being dropped.
     channel: Option<Channel>,
     thread: Option<JoinHandle<()>>,
+    changed: Arc<Notify>,
+    /// `None` if the system has no thread for it: other programs are heard at our next save.
+    watch: Option<Watch>,
+    watching: watch::Receiver<Watching>,
 }
 
 #[derive(Debug)]
 struct Channel {
     newest: watch::Sender<Snapshot>,
-    waiters: mpsc::Sender<Answer>,
+    waiters: mpsc::Sender<Request>,
 }
 
 impl Writer {
@@ -43,14 +62,47 @@ impl Writer {
         let metadata_path = paths.metadata.clone();
         let no_thread = |source: io::Error| StoreError::write(&metadata_path, source);
         let files = Files::new(paths, loaded);
+        let changed = Arc::<Notify>::default();
+        let telling = Arc::clone(&changed);
         let thread = std::thread::Builder::new().name("store".to_owned());
-        let thread = thread.spawn(move || run_blocking(files, snapshots, waiting));
+        let thread = thread.spawn(move || run_blocking(files, snapshots, waiting, &telling));
         let thread = Some(thread.map_err(no_thread)?);
-        Ok(Self { channel: Some(Channel { newest, waiters }), thread })
+        // Weak: the thread ends when the writer's own one is gone.
+        let requests = waiters.downgrade();
+        let look = move || match requests.upgrade() {
+            // Full: those who wait have their saves, and each looks.
+            Some(requests) => !matches!(
+                requests.try_send(Request::Look),
+                Err(mpsc::error::TrySendError::Closed(_))
+            ),
+            None => false,
+        };
+        let (watch, watching) = match Watch::start(&metadata_path, look) {
+            Ok((watch, watching)) => (Some(watch), watching),
+            Err(error) => (None, watch::channel(Watching::Polling { why: error.to_string() }).1),
+        };
+        let channel = Some(Channel { newest, waiters });
+        Ok(Self { channel, thread, changed, watch, watching })
+    }
+
+    /// Somebody who waits on this is told, once for all there was before, that another program has written
+    /// the metadata. A [`Writer::save`] of what is in memory takes it over.
+    #[must_use]
+    pub fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    /// How that is noticed, now and later.
+    #[must_use]
+    pub fn watching(&self) -> watch::Receiver<Watching> {
+        self.watching.clone()
     }
 
     /// Hands over a snapshot. The answer says whether this snapshot **or a later one** is on disk; it
     /// comes whether or not it is waited for.
+    ///
+    /// What another program has changed meanwhile is merged into it, and comes with the answer: memory must
+    /// have it before the next snapshot is made of it, so there should be one save under way at a time.
     ///
     /// Each snapshot must contain what the ones before it do. Answers come in the order of the saves,
     /// so the last one decides: once none is outstanding, the disk holds the last snapshot that was
@@ -62,7 +114,7 @@ impl Writer {
     pub fn save(
         &self,
         snapshot: Snapshot,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
+    ) -> impl Future<Output = Result<Saved, StoreError>> + Send + use<> {
         let answered = self.hand_over(snapshot);
         async move { answered?.await.unwrap_or(Err(StoreError::Stopped)) }
     }
@@ -75,7 +127,7 @@ impl Writer {
     fn hand_over(
         &self,
         snapshot: Snapshot,
-    ) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
+    ) -> Result<oneshot::Receiver<Result<Saved, StoreError>>, StoreError> {
         let channel = self.channel.as_ref().ok_or(StoreError::Stopped)?;
         let place = channel.waiters.try_reserve().map_err(|error| match error {
             mpsc::error::TrySendError::Full(()) => StoreError::Busy,
@@ -84,13 +136,14 @@ impl Writer {
         let (answer, answered) = oneshot::channel();
         // The snapshot first: who is seen waiting has his snapshot there.
         channel.newest.send_replace(snapshot);
-        place.send(answer);
+        place.send(Request::Save(answer));
         Ok(answered)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        drop(self.watch.take());
         // The thread saves what is there and ends when nobody can send any more.
         drop(self.channel.take());
         if let Some(thread) = self.thread.take() {
@@ -103,13 +156,24 @@ impl Drop for Writer {
 fn run_blocking(
     mut files: Files,
     mut snapshots: watch::Receiver<Snapshot>,
-    mut waiting: mpsc::Receiver<Answer>,
+    mut waiting: mpsc::Receiver<Request>,
+    changed: &Notify,
 ) {
-    let mut last = Ok(());
+    let mut last = Ok(Saved::default());
     while let Some(first) = waiting.blocking_recv() {
-        let mut group = vec![first];
-        while let Ok(next) = waiting.try_recv() {
-            group.push(next);
+        let mut group = Vec::new();
+        let mut next = Some(first);
+        while let Some(request) = next {
+            if let Request::Save(answer) = request {
+                group.push(answer);
+            }
+            next = waiting.try_recv().ok();
+        }
+        if group.is_empty() {
+            if files.has_changed_blocking() {
+                changed.notify_one();
+            }
+            continue;
         }
         // Unchanged: the save before took this group's snapshot already, between its arrival and its
         // turn. A closed channel is asked like a changed one.
@@ -122,6 +186,7 @@ fn run_blocking(
             answer.send(last.clone()).ok();
         }
     }
+    files.finish_blocking();
 }
 
 #[cfg(test)]
@@ -159,11 +224,14 @@ mod tests {
     }
 
     /// A writer whose thread the test plays.
-    fn writer_without_thread() -> (Writer, watch::Receiver<Snapshot>, mpsc::Receiver<Answer>) {
+    fn writer_without_thread() -> (Writer, watch::Receiver<Snapshot>, mpsc::Receiver<Request>) {
         let (newest, snapshots) = watch::channel(Snapshot::default());
         let (waiters, waiting) = mpsc::channel(SAVE_WAITERS);
         let channel = Some(Channel { newest, waiters });
-        (Writer { channel, thread: None }, snapshots, waiting)
+        let (_, watching) = watch::channel(Watching::Told);
+        let writer =
+            Writer { channel, thread: None, changed: Arc::default(), watch: None, watching };
+        (writer, snapshots, waiting)
     }
 
     #[tokio::test]
@@ -183,7 +251,8 @@ mod tests {
         let (writer, snapshots, waiting) = writer_without_thread();
         let answers: Vec<_> = (0..100).map(|n| writer.save(snapshot(n))).collect();
         drop(writer);
-        std::thread::spawn(move || run_blocking(files, snapshots, waiting)).join().unwrap();
+        let run = move || run_blocking(files, snapshots, waiting, &Notify::new());
+        std::thread::spawn(run).join().unwrap();
         for answer in answers {
             answer.await.unwrap();
         }
@@ -198,7 +267,7 @@ mod tests {
         let writer = start(dir.path());
         writer.save(snapshot(1)).await.unwrap();
         let (answer, answered) = oneshot::channel();
-        writer.channel.as_ref().unwrap().waiters.try_send(answer).unwrap();
+        writer.channel.as_ref().unwrap().waiters.try_send(Request::Save(answer)).unwrap();
         answered.await.unwrap().unwrap();
         assert!(!dir.path().join("metadata.json.bak").exists());
     }
@@ -223,7 +292,7 @@ mod tests {
         writer.save(snapshot(1)).await.unwrap_err();
         fs::create_dir(&later).unwrap();
         let (answer, answered) = oneshot::channel();
-        writer.channel.as_ref().unwrap().waiters.try_send(answer).unwrap();
+        writer.channel.as_ref().unwrap().waiters.try_send(Request::Save(answer)).unwrap();
         answered.await.unwrap().unwrap();
         assert_eq!(on_disk(&later), snapshot(1));
     }

@@ -60,7 +60,8 @@ mod tests {
     fn metadata_of_every_release_is_loaded_and_saved_without_losing_a_key() {
         for (fixture, n_sessions) in METADATA {
             let (_dir, paths, wanted) = world(fixture, "metadata.json");
-            let Loaded { metadata, origin, duplicates } = load_blocking(&paths.metadata).unwrap();
+            let Loaded { metadata, origin, duplicates, .. } =
+                load_blocking(&paths.metadata).unwrap();
             assert_eq!((origin, duplicates), (Origin::File, Vec::new()), "{fixture}");
             assert_eq!(metadata.sessions.len(), *n_sessions, "{fixture}");
 

@@ -373,11 +373,11 @@ mod tests {
             assert_eq!(state.load().unwrap().document, State::document(&state.current));
             let at = |kind: &Kind| state.path.with_file_name(kind.name);
             let paths = Paths { metadata: at(&KINDS[0]), state: at(&KINDS[1]) };
-            Files::new(paths, Snapshot::default()).save_blocking(&snapshot("next")).unwrap();
+            Files::new(paths, snapshot("current")).save_blocking(&snapshot("next")).unwrap();
             assert!(fs::read_to_string(&state.path).unwrap().contains("\"next\""));
             assert_eq!(fs::read(&state.backup).unwrap(), state.current);
-            // The other file has no generation before.
-            assert_eq!(state.names(), 3);
+            // The other file has no generation before, and the metadata's new one has a second name.
+            assert_eq!(state.names(), 4);
         }
     }
 

@@ -79,13 +79,13 @@ mod tests {
 
     prop_compose! {
         fn entry()(
-            safe_mode in any::<bool>(),
+            (safe_mode, pinned) in any::<(bool, bool)>(),
             (network, engine, model) in any::<(Option<bool>, Option<String>, Option<String>)>(),
             restarts in any::<u64>(),
             other in other(),
         ) -> SessionState {
             let policy = PolicyPatch { network, ..PolicyPatch::default() };
-            SessionState { safe_mode, policy, engine, model, restarts, other }
+            SessionState { safe_mode, policy, engine, model, restarts, pinned, other }
         }
     }
 

@@ -31,6 +31,8 @@ pub enum Cause {
     NotResponding,
     /// It was not ready after this time and was killed.
     StartTimeout(Duration),
+    /// A person had it killed.
+    KilledByPerson,
     /// It broke the frame protocol and was killed. One short line; more than 200 characters are
     /// not shown.
     Protocol(String),
@@ -59,22 +61,77 @@ pub enum Cause {
     },
 }
 
-impl Cause {
-    /// True if starting again cannot help.
+/// Kinds of causes: what a [`crate::ChildSpec`] lists as terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CauseKind {
+    /// [`Cause::Signal`].
+    Signal,
+    /// [`Cause::ExitCode`] other than [`EXIT_TERMINAL`].
+    ExitCode,
+    /// [`Cause::ExitCode`] with [`EXIT_TERMINAL`].
+    ExitTerminal,
+    /// [`Cause::OutOfMemory`].
+    OutOfMemory,
+    /// [`Cause::NotResponding`].
+    NotResponding,
+    /// [`Cause::StartTimeout`].
+    StartTimeout,
+    /// [`Cause::KilledByPerson`].
+    KilledByPerson,
+    /// [`Cause::Protocol`].
+    Protocol,
+    /// [`Cause::CannotStart`].
+    CannotStart,
+    /// [`Cause::CannotExec`].
+    CannotExec,
+    /// [`Cause::Refused`].
+    Refused,
+    /// [`Cause::VersionMismatch`].
+    VersionMismatch,
+    /// [`Cause::TooManyRestarts`].
+    TooManyRestarts,
+}
+
+impl CauseKind {
+    /// The word for it, on the wire and in `doctor`.
     #[must_use]
-    pub fn is_terminal(&self) -> bool {
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::ExitCode(code) => *code == EXIT_TERMINAL,
-            Self::CannotExec(_)
-            | Self::Refused(_)
-            | Self::VersionMismatch { .. }
-            | Self::TooManyRestarts { .. } => true,
-            Self::Signal(_)
-            | Self::OutOfMemory
-            | Self::NotResponding
-            | Self::StartTimeout(_)
-            | Self::Protocol(_)
-            | Self::CannotStart(_) => false,
+            Self::Signal => "signal",
+            Self::ExitCode => "exit-code",
+            Self::ExitTerminal => "exit-100",
+            Self::OutOfMemory => "out-of-memory",
+            Self::NotResponding => "not-responding",
+            Self::StartTimeout => "start-timeout",
+            Self::KilledByPerson => "killed-by-person",
+            Self::Protocol => "protocol",
+            Self::CannotStart => "cannot-start",
+            Self::CannotExec => "cannot-exec",
+            Self::Refused => "refused",
+            Self::VersionMismatch => "version-mismatch",
+            Self::TooManyRestarts => "too-many-restarts",
+        }
+    }
+}
+
+impl Cause {
+    /// Which kind it is: a child's specification says which kinds are terminal.
+    #[must_use]
+    pub const fn kind(&self) -> CauseKind {
+        match self {
+            Self::ExitCode(EXIT_TERMINAL) => CauseKind::ExitTerminal,
+            Self::ExitCode(_) => CauseKind::ExitCode,
+            Self::Signal(_) => CauseKind::Signal,
+            Self::OutOfMemory => CauseKind::OutOfMemory,
+            Self::NotResponding => CauseKind::NotResponding,
+            Self::StartTimeout(_) => CauseKind::StartTimeout,
+            Self::KilledByPerson => CauseKind::KilledByPerson,
+            Self::Protocol(_) => CauseKind::Protocol,
+            Self::CannotStart(_) => CauseKind::CannotStart,
+            Self::CannotExec(_) => CauseKind::CannotExec,
+            Self::Refused(_) => CauseKind::Refused,
+            Self::VersionMismatch { .. } => CauseKind::VersionMismatch,
+            Self::TooManyRestarts { .. } => CauseKind::TooManyRestarts,
         }
     }
 }
@@ -97,6 +154,7 @@ impl fmt::Display for Cause {
             Self::OutOfMemory => write!(f, "out of memory"),
             Self::NotResponding => write!(f, "not responding"),
             Self::StartTimeout(limit) => write!(f, "did not start within {} s", limit.as_secs()),
+            Self::KilledByPerson => write!(f, "killed by a person"),
             Self::Protocol(text) => write!(f, "protocol error: {text:.200}"),
             Self::CannotStart(text) | Self::CannotExec(text) => {
                 write!(f, "cannot start process: {text:.200}")
@@ -129,6 +187,7 @@ mod tests {
             (Cause::ExitCode(100), "exit code 100", true),
             (Cause::OutOfMemory, "out of memory", false),
             (Cause::NotResponding, "not responding", false),
+            (Cause::KilledByPerson, "killed by a person", false),
             (Cause::StartTimeout(Duration::from_secs(10)), "did not start within 10 s", false),
             (Cause::Protocol("no hello".to_owned()), "protocol error: no hello", false),
             (
@@ -146,7 +205,8 @@ mod tests {
             (too_many, "failed 5 times in 60 s (last: signal 9)", true),
         ];
         for (cause, text, terminal) in table {
-            assert_eq!((cause.to_string().as_str(), cause.is_terminal()), (text, terminal));
+            let is_terminal = crate::SESSION_WORKER.terminal.contains(&cause.kind());
+            assert_eq!((cause.to_string().as_str(), is_terminal), (text, terminal));
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Heartbeat {
     last_sent: Instant,
     last_seq: u64,
     outstanding: Option<Outstanding>,
+    /// When it last answered, or became ready.
+    heard: Instant,
     /// What the caller was told last.
     due: Instant,
 }
@@ -67,6 +69,7 @@ impl Heartbeat {
             last_sent: now,
             last_seq: 0,
             outstanding: None,
+            heard: now,
             due: now + spec.idle,
         }
     }
@@ -75,6 +78,22 @@ impl Heartbeat {
     #[must_use]
     pub fn is_unresponsive(&self) -> bool {
         self.outstanding.is_some_and(|ping| ping.unresponsive)
+    }
+
+    /// How long ago it last answered, or became ready.
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.heard)
+    }
+
+    /// The machine slept, or this process was stopped: the worker has its grace anew.
+    #[must_use = "the next wakeup"]
+    pub fn renew(&mut self, now: Instant) -> Instant {
+        if let Some(ping) = &mut self.outstanding {
+            ping.since = now;
+            self.due = now;
+        }
+        self.reschedule(now)
     }
 
     /// When [`Heartbeat::poll`] wants to be called, at the latest.
@@ -106,6 +125,7 @@ impl Heartbeat {
         self.renew_if_late(now);
         if seq == self.last_seq {
             self.outstanding = None;
+            self.heard = now;
         }
         self.reschedule(now)
     }

@@ -20,6 +20,13 @@ impl RestartWindow {
         u32::try_from(self.restarts.len()).unwrap_or(u32::MAX)
     }
 
+    /// The same without forgetting anything: for who only looks.
+    #[must_use]
+    pub fn count(&self, period: Duration, now: Instant) -> u32 {
+        let is_young = |at: &&Instant| now.saturating_duration_since(**at) < period;
+        u32::try_from(self.restarts.iter().filter(is_young).count()).unwrap_or(u32::MAX)
+    }
+
     /// Records a restart. The caller asks [`RestartWindow::recent`] first and never records more
     /// than the intensity, which is what bounds this window.
     pub fn record(&mut self, now: Instant) {
@@ -46,6 +53,7 @@ mod tests {
         window.record(at(0));
         window.record(at(30));
         assert_eq!(window.recent(period, at(59)), 2);
+        assert_eq!(window.count(period, at(60)), 1);
         assert_eq!(window.recent(period, at(60)), 1);
         assert_eq!(window.recent(period, at(89)), 1);
         window.clear();

@@ -27,6 +27,8 @@ const LATE: Duration = Duration::from_secs(2);
 pub struct Worker {
     spec: ChildSpec,
     state: State,
+    /// When it came into this state; `None` if it was never in another one.
+    changed: Option<Instant>,
     window: RestartWindow,
     /// The last process crashed, so the next one is a restart.
     owes_restart: bool,
@@ -41,6 +43,7 @@ impl Worker {
         Self {
             spec,
             state: State::Absent,
+            changed: None,
             window: RestartWindow::default(),
             owes_restart: false,
             crashes: 0,
@@ -52,6 +55,38 @@ impl Worker {
     #[must_use]
     pub const fn state(&self) -> &State {
         &self.state
+    }
+
+    /// What it is promised.
+    #[must_use]
+    pub const fn spec(&self) -> &ChildSpec {
+        &self.spec
+    }
+
+    /// How long it has been in its state; `None` if it was never in another one.
+    #[must_use]
+    pub fn in_state_for(&self, now: Instant) -> Option<Duration> {
+        self.changed.map(|changed| now.saturating_duration_since(changed))
+    }
+
+    /// Restarts that are not forgiven yet: at most the intensity.
+    #[must_use]
+    pub fn recent_restarts(&self, now: Instant) -> u32 {
+        self.window.count(self.spec.period, now)
+    }
+
+    /// The machine slept, or this process was stopped: who is starting or ending has its time anew.
+    pub fn renew(&mut self, now: Instant) {
+        match &mut self.state {
+            State::Starting { since } => *since = now,
+            State::Draining { kill_at, .. } => *kill_at = now + self.spec.shutdown,
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, now: Instant, state: State) {
+        self.state = state;
+        self.changed = Some(now);
     }
 
     /// Crashes since it was made.
@@ -84,7 +119,7 @@ impl Worker {
             State::Backoff { until, .. } if now < *until => return Demand::WaitUntil(*until),
             State::Failed { cause, at } => {
                 let asked_again = demander == Demander::Attach
-                    || self.spec.period <= now.saturating_duration_since(*at);
+                    || self.spec.forgiveness <= now.saturating_duration_since(*at);
                 if !asked_again {
                     return Demand::Refuse(cause.clone());
                 }
@@ -93,7 +128,7 @@ impl Worker {
             }
             State::Absent | State::Backoff { .. } => {}
         }
-        self.state = State::Starting { since: now };
+        self.enter(now, State::Starting { since: now });
         Demand::Start
     }
 
@@ -128,10 +163,10 @@ impl Worker {
             State::Draining { .. } => return self.rest(now, waiting),
             _ => return AfterExit::Stay,
         }
-        if cause.is_terminal() {
+        if self.is_terminal(&cause) {
             return self.fail(now, cause);
         }
-        self.back_off(now + self.spec.backoff.delay(0, random), cause, waiting)
+        self.back_off(now, self.spec.backoff.delay(0, random), cause, waiting)
     }
 
     /// What it was started for cannot be had, and nobody waits for it any more: there is no process, no crash
@@ -147,7 +182,7 @@ impl Worker {
     pub fn on_hello(&mut self, now: Instant) -> Hello {
         match self.state {
             State::Starting { .. } => {
-                self.state = State::Ready { since: now };
+                self.enter(now, State::Ready { since: now });
                 Hello::Ready
             }
             State::Draining { .. } => Hello::Late,
@@ -180,7 +215,7 @@ impl Worker {
         let kill_at = now + self.spec.shutdown;
         match &mut self.state {
             State::Starting { .. } | State::Ready { .. } => {
-                self.state = State::Draining { since: now, kill_at, cause: Some(cause) };
+                self.enter(now, State::Draining { since: now, kill_at, cause: Some(cause) });
                 Order::Kill
             }
             // It was asked to end, and now it is made to; its end stays a normal one.
@@ -199,13 +234,13 @@ impl Worker {
             State::Ready { .. } => Order::Shutdown,
             State::Starting { .. } => Order::Kill,
             State::Backoff { .. } => {
-                self.state = State::Absent;
+                self.enter(now, State::Absent);
                 return Order::Nothing;
             }
             State::Absent | State::Draining { .. } | State::Failed { .. } => return Order::Nothing,
         };
         let kill_at = now + self.spec.shutdown;
-        self.state = State::Draining { since: now, kill_at, cause: None };
+        self.enter(now, State::Draining { since: now, kill_at, cause: None });
         order
     }
 
@@ -226,8 +261,11 @@ impl Worker {
         };
         self.crashes = self.crashes.saturating_add(1);
         self.last_crash = Some(cause.clone());
-        if cause.is_terminal() {
+        if self.is_terminal(&cause) {
             return self.fail(now, cause);
+        }
+        if matches!(self.spec.restart, Restart::Temporary | Restart::Escalate) {
+            return self.rest(now, false);
         }
         // Counted when the restart happens, not here: the promise is about restarts. No restart
         // comes in between, so what is allowed here is still allowed then.
@@ -238,21 +276,32 @@ impl Worker {
             return self.fail(now, Cause::TooManyRestarts { intensity, period, last });
         }
         self.owes_restart = true;
-        self.back_off(now + self.spec.backoff.delay(recent, random), cause, load.waiting)
+        self.back_off(now, self.spec.backoff.delay(recent, random), cause, load.waiting)
+    }
+
+    fn is_terminal(&self, cause: &Cause) -> bool {
+        self.spec.terminal.contains(&cause.kind())
     }
 
     fn rest(&mut self, now: Instant, waiting: bool) -> AfterExit {
-        self.state = State::Absent;
+        self.enter(now, State::Absent);
         if waiting { AfterExit::RestartAt(now) } else { AfterExit::Stay }
     }
 
-    fn back_off(&mut self, until: Instant, cause: Cause, waiting: bool) -> AfterExit {
-        self.state = State::Backoff { until, cause };
+    fn back_off(
+        &mut self,
+        now: Instant,
+        delay: Duration,
+        cause: Cause,
+        waiting: bool,
+    ) -> AfterExit {
+        let until = now + delay;
+        self.enter(now, State::Backoff { until, cause });
         if waiting { AfterExit::RestartAt(until) } else { AfterExit::Stay }
     }
 
     fn fail(&mut self, at: Instant, cause: Cause) -> AfterExit {
-        self.state = State::Failed { cause, at };
+        self.enter(at, State::Failed { cause, at });
         AfterExit::GaveUp
     }
 }

@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod tests {
     use quackd_supervision::{
-        AfterExit, Cause, Demand, Demander, EXIT_TERMINAL, Exit, Hello, Load, Order, Restart,
-        SESSION_WORKER, State, Worker,
+        AfterExit, Cause, Demand, Demander, ENVIRONMENT_WORKER, EXIT_TERMINAL, Exit, Hello, Load,
+        Order, Restart, SESSION_WORKER, State, Worker,
     };
     use std::time::{Duration, Instant};
 
@@ -352,5 +352,31 @@ mod tests {
         for mut worker in [absent(), ready(now), backoff(now), failed(now)] {
             assert_eq!(worker.on_hello(now), Hello::Unexpected);
         }
+    }
+
+    #[test]
+    fn a_temporary_child_is_not_started_again_for_those_who_waited() {
+        let now = Instant::now();
+        let mut worker = Worker::new(ENVIRONMENT_WORKER);
+        for _ in 0..10 {
+            assert_eq!(worker.on_demand(now, Demander::Call), Demand::Start);
+            assert_eq!(worker.on_spawned(now), Order::Nothing);
+            let after = worker.on_exit(now, Exit::Signal(9), BOTH, NO_JITTER);
+            assert_eq!((after, worker.state()), (AfterExit::Stay, &State::Absent));
+        }
+        assert_eq!(worker.crashes(), 10);
+    }
+
+    #[test]
+    fn time_anew_is_time_for_who_starts_and_for_who_ends() {
+        let now = Instant::now();
+        let later = now + SESSION_WORKER.start - ms(1);
+        let mut worker = starting(now);
+        worker.renew(later);
+        assert_eq!(worker.next_wakeup(), Some(later + SESSION_WORKER.start));
+        let mut worker = draining(now);
+        worker.renew(later);
+        assert_eq!(worker.next_wakeup(), Some(later + SESSION_WORKER.shutdown));
+        assert_eq!(worker.in_state_for(later), Some(later - now));
     }
 }

@@ -208,6 +208,7 @@ fn spill_target(toolbox: &Toolbox, call_id: &str) -> SpillTarget {
         name: format!("bash-{id}.log"),
         max_bytes: limits::MAX_SPILL_BYTES,
         max_files: limits::MAX_SPILL_FILES,
+        min_free: toolbox.limits.min_free,
         threshold: limits::MAX_OUTPUT_BYTES,
         at_once: false,
     }

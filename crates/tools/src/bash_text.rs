@@ -171,8 +171,12 @@ pub(crate) fn place(spill: Option<&Spilled>) -> String {
         Some(Spilled { path, complete: true, .. }) => {
             format!("; full output: {}", path.display())
         }
-        Some(Spilled { path, bytes, complete: false }) => {
-            format!("; first {bytes} bytes of the output: {}", path.display())
+        Some(Spilled { bytes: 0, disk_is_low: true, .. }) => {
+            "; not kept in a file: the disk is almost full".to_owned()
+        }
+        Some(Spilled { path, bytes, complete: false, disk_is_low }) => {
+            let why = if *disk_is_low { "; the disk is almost full" } else { "" };
+            format!("; first {bytes} bytes of the output: {}{why}", path.display())
         }
         None => String::new(),
     }

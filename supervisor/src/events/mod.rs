@@ -36,6 +36,8 @@ pub(crate) struct Events {
     feeds: RefCell<HashMap<SessionId, Rc<Feed>>>,
     /// Bytes in all rings.
     bytes: Cell<usize>,
+    /// Events since the start.
+    published: Cell<u64>,
 }
 
 /// One session's events.
@@ -73,12 +75,17 @@ impl Feed {
 impl Events {
     /// No events yet. `epoch` differs from run to run.
     pub(crate) fn new(epoch: String) -> Self {
-        Self { epoch, feeds: RefCell::default(), bytes: Cell::new(0) }
+        Self { epoch, feeds: RefCell::default(), bytes: Cell::new(0), published: Cell::new(0) }
     }
 
     /// This run of the daemon.
     pub(crate) fn epoch(&self) -> &str {
         &self.epoch
+    }
+
+    /// Events of all sessions since the start.
+    pub(crate) fn published(&self) -> u64 {
+        self.published.get()
     }
 
     /// Whether anybody wants to know what happens in a session. Events that nobody wants are only
@@ -109,6 +116,7 @@ impl Events {
             self.change(&feed, |ring| *ring = Ring::after(seq));
         }
         feed.published.set(Instant::now());
+        self.published.set(self.published.get().saturating_add(1));
         feed.last.send_replace(seq);
         if RINGS_BYTES < self.bytes.get() {
             self.make_room();

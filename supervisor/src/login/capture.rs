@@ -2,24 +2,19 @@
 //!
 //! The process is treated as a worker is: it may be wrong, silent, flooding or dead.
 
-use crate::link::stderr_tail;
+use crate::child::{Errand, see_off, stderr_tail};
 use crate::spawner::{SpawnFailure, Spawner};
 use futures_util::{SinkExt, StreamExt};
-use nix::sys::signal::Signal;
 use quackd_ipc::frames::{self, Decoded};
-use quackd_process::ProcessHandle;
 use quackd_protocol::environment::{
-    CAPTURE_LIMIT, CaptureRequest, FROM_ENVIRONMENT_WORKER_TAGS, FromEnvironmentWorker,
-    LoginEnvironment, ToEnvironmentWorker,
+    CaptureRequest, FROM_ENVIRONMENT_WORKER_TAGS, FromEnvironmentWorker, LoginEnvironment,
+    ToEnvironmentWorker,
 };
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_util::codec::Framed;
-
-/// How long the process may take to end once its channel is closed. Its monitor takes less than a second.
-const END_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long its last words may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(100);
@@ -36,46 +31,40 @@ pub(crate) enum CaptureError {
     Spawn(#[from] SpawnFailure),
     #[error("{0}")]
     Failed(String),
-    #[error("no answer after {CAPTURE_LIMIT:?}")]
-    Silent,
+    #[error("no answer after {0:?}")]
+    Silent(Duration),
     #[error("the process ended without an answer ({0})")]
     Ended(String),
     #[error("an answer that cannot be used: {0}")]
     Malformed(String),
 }
 
-/// Asks a login shell. Answers after [`CAPTURE_LIMIT`] at the latest, and what was started is ended and reaped
-/// then, or soon after.
+/// Asks a login shell. Answers when its errand's time is over at the latest, and what was started is ended and
+/// reaped then, or soon after.
 pub(crate) async fn capture(
+    errand: &Errand,
     spawner: &Spawner,
     request: CaptureRequest,
 ) -> Result<LoginEnvironment, CaptureError> {
     let (channel, far_end) = quackd_ipc::link::pair().map_err(CaptureError::Channel)?;
-    let spawned = spawner.spawn_login_environment(far_end).await?;
+    let spec = errand.spec();
+    let spawned = spawner.spawn(spec.name, far_end).await?;
+    errand.started(spawned.process.pid());
     let mut words = actix::spawn(stderr_tail(spawned.stderr));
     // The channel ends with the exchange, however that ends.
-    let exchanged = timeout(CAPTURE_LIMIT, exchange(channel, request)).await;
-    actix::spawn(see_off(spawner.clone(), spawned.process));
-    let result = exchanged.unwrap_or(Err(CaptureError::Silent));
+    let exchanged = timeout(spec.start, exchange(channel, request)).await;
+    let (process, spawner) = (spawned.process, spawner.clone());
+    // It has lost its channel; its monitor takes less than a second.
+    actix::spawn(async move { see_off(&spawner, process, spec.shutdown).await });
+    let mut result = exchanged.unwrap_or(Err(CaptureError::Silent(spec.start)));
     if let Err(CaptureError::Ended(_)) = result
         && let Ok(Ok(words)) = timeout(LAST_WORDS, &mut words).await
     {
-        return Err(CaptureError::Ended(one_line(&words)));
+        result = Err(CaptureError::Ended(one_line(&words)));
     }
     words.abort();
+    errand.ended(result.as_ref().err().map(ToString::to_string).as_deref());
     result
-}
-
-/// Reaps the process, which has lost its channel, and kills it if it does not end by itself.
-async fn see_off(spawner: Spawner, process: ProcessHandle) {
-    let mut ended = std::pin::pin!(spawner.ended(process.clone()));
-    if timeout(END_LIMIT, &mut ended).await.is_err() {
-        // A stopped monitor does not see its channel close.
-        if let Err(error) = process.signal(Signal::SIGKILL) {
-            tracing::error!(pid = process.pid(), %error, "cannot kill a process");
-        }
-        ended.await;
-    }
 }
 
 /// Sends the request and reads the answer.

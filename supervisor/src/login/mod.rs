@@ -17,6 +17,7 @@ mod captured;
 
 pub(crate) use captured::{Captured, load_cached_blocking};
 
+use crate::child::{Deaths, Errand};
 use crate::environment::{self, Allowed, Variables};
 use crate::pi::environment as for_pi;
 use crate::services::now_text;
@@ -25,6 +26,7 @@ use capture::CaptureError;
 use quackd_protocol::environment::{
     CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment, LoginSource, LoginState,
 };
+use quackd_supervision::ENVIRONMENT_WORKER;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -59,6 +61,8 @@ pub(crate) struct LoginParts {
     pub(crate) run_dir: PathBuf,
     /// Starts the process that asks.
     pub(crate) spawner: Spawner,
+    /// Where it is noted how that came to nothing.
+    pub(crate) deaths: Rc<Deaths>,
 }
 
 /// See the module's documentation. One per daemon, behind an `Rc` on the actors' thread.
@@ -72,6 +76,7 @@ pub(crate) struct Login {
     cache: PathBuf,
     run_dir: PathBuf,
     spawner: Spawner,
+    errand: Errand,
     /// Until then a worker waits for the first answer; `None` if none has to.
     patience: Option<Instant>,
     phase: watch::Sender<Phase>,
@@ -143,6 +148,7 @@ impl Login {
             cache: parts.cache,
             run_dir: parts.run_dir,
             spawner: parts.spawner,
+            errand: Errand::new(&ENVIRONMENT_WORKER, parts.deaths),
             patience: must_wait.then(|| Instant::now() + PATIENCE),
             phase: watch::Sender::new(Phase::Idle),
             is_asked_for: Cell::new(false),
@@ -200,6 +206,11 @@ impl Login {
         self.known.borrow().version
     }
 
+    /// How the processes that ask have gone.
+    pub(crate) fn errand(&self) -> &Errand {
+        &self.errand
+    }
+
     /// What `doctor` shows.
     pub(crate) fn state(&self) -> LoginState {
         let known = self.known.borrow();
@@ -231,7 +242,7 @@ impl Login {
         let login = Rc::clone(self);
         actix::spawn(async move {
             sleep(delay).await;
-            let answer = capture::capture(&login.spawner, login.request()).await;
+            let answer = capture::capture(&login.errand, &login.spawner, login.request()).await;
             if let Some(captured) = login.settle(answer) {
                 login.phase.send_replace(Phase::Saving);
                 login.save(captured).await;

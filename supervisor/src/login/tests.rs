@@ -19,6 +19,7 @@ fn parts(variables: &[(&str, &str)], cached: Option<&str>) -> LoginParts {
         cache: "/nowhere/login-environment.json".into(),
         run_dir: "/nowhere".into(),
         spawner: spawner().0,
+        deaths: Rc::default(),
     }
 }
 
@@ -115,7 +116,7 @@ async fn what_a_shell_set_or_an_earlier_daemon_kept_is_used_at_once() {
 #[tokio::test]
 async fn a_failure_leaves_what_is_in_use_and_the_next_answer_replaces_it() {
     let login = Login::new(parts(&[("PATH", "/bin")], Some("/kept")));
-    login.settle(Err(CaptureError::Silent));
+    login.settle(Err(CaptureError::Silent(Duration::from_secs(12))));
     let state = login.state();
     let expected = LoginState {
         source: LoginSource::Cached,
@@ -160,7 +161,7 @@ fn workers_are_replaced_if_they_began_with_nothing_or_somebody_asked() {
     }
     let login = Login::new(bare());
     let before = login.version();
-    login.settle(Err(CaptureError::Silent));
+    login.settle(Err(CaptureError::Silent(Duration::from_secs(12))));
     assert_eq!(login.version(), before);
 }
 

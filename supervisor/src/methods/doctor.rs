@@ -3,18 +3,19 @@
 //! Names and order are upstream's where it has them. Each check is one function; what needs the disk is
 //! looked at on the blocking pool, once, before the checks are written.
 
-use super::{Caller, params};
+use super::{Caller, params, supervision};
 use crate::errors::MethodError;
 use crate::health::Health;
 use crate::registry::ListWorkers;
 use crate::services::Services;
 use crate::wire::Request;
 use quackd_protocol::client::{
-    Check, CheckStatus, DoctorData, DoctorParams, RemoteStatus, WorkerInfo,
+    Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, RemoteStatus,
+    WorkerInfo,
 };
 use quackd_protocol::environment::{LoginSource, LoginState};
 use quackd_protocol::worker::UNCONFINED;
-use quackd_store::Origin;
+use quackd_store::{Origin, Watching};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -33,6 +34,7 @@ pub(super) async fn doctor(
     }
     let listed = caller.registry.send(ListWorkers).await.ok();
     let on_disk = look(services).await;
+    services.keeping.look().await;
     let mut checks = vec![daemon(services)];
     checks.extend(crate::pi::checks(services).await);
     checks.extend(match &on_disk {
@@ -41,9 +43,12 @@ pub(super) async fn doctor(
             "the state directory does not answer".to_owned(),
             "look at the disk that holds it",
         )],
-        Some(on_disk) => {
-            vec![socket(services, on_disk), config(services, on_disk), log(services, on_disk)]
-        }
+        Some(on_disk) => vec![
+            socket(services, on_disk),
+            config(services, on_disk),
+            log(services, on_disk),
+            services.keeping.check(),
+        ],
     });
     let (workers, known) = listed.unwrap_or_default();
     checks.push(metadata(&services.health, known));
@@ -53,7 +58,9 @@ pub(super) async fn doctor(
     checks.push(providers(&services.health));
     checks.push(web_search(&services.health));
     checks.push(sessions(&workers));
+    checks.push(supervision::check(services));
     checks.push(remote(&services.remote.status().await));
+    checks.push(executable(&super::daemon::executable(services).await));
     Ok(DoctorData { checks })
 }
 
@@ -96,6 +103,27 @@ fn daemon(services: &Services) -> Check {
     ok("daemon", format!("Running (pid {pid}, uptime {uptime}s)"))
 }
 
+fn executable(info: &ExecutableInfo) -> Check {
+    const NAME: &str = "executable";
+    let path = &info.path;
+    match info.state {
+        ExecutableState::Current => ok(NAME, path.clone()),
+        ExecutableState::Replaced => warn(
+            NAME,
+            format!("another program stands at {path} since the daemon was started"),
+            "`quack restart` starts that one when nothing is at work",
+        ),
+        ExecutableState::Deleted => warn(
+            NAME,
+            format!("{path} was deleted; the daemon goes on with the file that it holds"),
+            "`quack restart`, from where the program is now",
+        ),
+        ExecutableState::Unknown => {
+            warn(NAME, format!("{path} cannot be looked at"), "look at the disk that holds it")
+        }
+    }
+}
+
 fn socket(services: &Services, on_disk: &OnDisk) -> Check {
     let path = services.socket.display();
     if !on_disk.socket {
@@ -136,7 +164,11 @@ fn log(services: &Services, on_disk: &OnDisk) -> Check {
     let path = services.home.log_file().display().to_string();
     match on_disk.log {
         true => ok("log", path),
-        false => warn("log", format!("Log file missing: {path}"), "`quack stop`, then `quack`"),
+        false => warn(
+            "log",
+            format!("Log file missing: {path}"),
+            "it is made again with the next line; if not, look at the directory's permissions",
+        ),
     }
 }
 
@@ -179,13 +211,30 @@ fn metadata(health: &Health, known: usize) -> Check {
             Ok(Origin::Fresh | Origin::File) => {}
         }
     }
-    match &*health.save_failed.borrow() {
-        Some(why) => fail(
+    if let Some(why) = &*health.save_failed.borrow() {
+        return fail(
             NAME,
             format!("the last change could not be saved: {why}"),
             "make room on the disk or mend its permissions; the next change tries again",
+        );
+    }
+    if let Some((path, reason)) = &*health.set_aside.borrow() {
+        return fail(
+            NAME,
+            format!(
+                "another program made metadata.json unusable, and ours was written again: {reason}"
+            ),
+            format!("it is kept as {path}; what it says can be put back by hand"),
+        );
+    }
+    let known = format!("{known} session{}", if known == 1 { "" } else { "s" });
+    match health.watching.as_ref().map(|watching| watching.borrow().clone()) {
+        Some(Watching::Polling { why }) => warn(
+            NAME,
+            format!("{known}; looked at every second instead of watched: {why}"),
+            "raise fs.inotify.max_user_watches or max_user_instances; a watch is tried every minute",
         ),
-        None => ok(NAME, format!("{known} session{}", if known == 1 { "" } else { "s" })),
+        Some(Watching::Starting | Watching::Told) | None => ok(NAME, known),
     }
 }
 

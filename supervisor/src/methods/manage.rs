@@ -64,5 +64,7 @@ pub(super) async fn session_delete(
     let SessionDeleteParams { session_id, force } = params(request, "quack.session_delete")?;
     let reference = reference(&session_id).ok_or(MethodError::NoReference)?;
     let delete = DeleteSession { reference, force: force.unwrap_or(false) };
-    caller.registry.send(delete).timeout(SAVE_LIMIT).await?
+    let deleted = caller.registry.send(delete).timeout(SAVE_LIMIT).await??;
+    caller.services.interrupted.resumed(&deleted.session.id);
+    Ok(deleted)
 }

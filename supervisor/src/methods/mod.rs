@@ -3,10 +3,15 @@
 mod abort;
 mod attach;
 mod config;
+mod daemon;
 mod doctor;
 mod extension_ui;
 mod follow;
+mod gc;
+mod kill;
 mod manage;
+mod metrics;
+mod pin;
 mod ping;
 mod ps;
 mod remote;
@@ -14,7 +19,9 @@ mod sandbox;
 mod say;
 mod sessions;
 mod state;
+mod supervision;
 mod tool;
+mod tree;
 mod voice;
 
 use crate::clients::Client;
@@ -22,6 +29,7 @@ use crate::errors::MethodError;
 use crate::events::Following;
 use crate::registry::Registry;
 use crate::services::Services;
+use crate::stop::Stop;
 use crate::wire::{self, Request};
 use actix::Addr;
 use bytes::Bytes;
@@ -107,11 +115,18 @@ pub(crate) fn waits(request: &Request) -> bool {
             | "follow"
             | "get_state"
             | "say"
+            | "quack.daemon"
+            | "quack.gc"
+            | "quack.kill"
+            | "quack.metrics"
+            | "quack.pin"
             | "quack.ps"
+            | "quack.restart"
             | "quack.sandbox"
             | "quack.session_delete"
             | "quack.session_new"
             | "quack.tool"
+            | "quack.tree"
             | "remote_configure"
             | "remote_status"
             | "voice_tool_call"
@@ -149,14 +164,20 @@ pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
         "remote_configure" => answered(request, caller, remote::remote_configure).await,
         "voice_tool_call" => tool::voice_tool_call(request, caller).await,
         "quack.tool" => tool::quack_tool(request, caller).await,
+        "quack.kill" => answered(request, caller, kill::kill).await,
+        "quack.metrics" => reply(request, metrics::metrics(caller).await),
+        "quack.pin" => answered(request, caller, pin::pin).await,
         "quack.ps" => reply(request, ps::ps(caller).await),
+        "quack.tree" => reply(request, tree::tree(caller).await),
         "quack.session_new" => answered(request, caller, manage::session_new).await,
         "quack.session_delete" => answered(request, caller, manage::session_delete).await,
         "quack.sandbox" => answered(request, caller, sandbox::sandbox).await,
         "quack.config" => reply(request, Ok(config::config(caller))),
+        "quack.gc" => answered(request, caller, gc::gc).await,
+        "quack.daemon" => reply(request, daemon::daemon(caller).await),
+        "quack.restart" => answered(request, caller, daemon::restart).await,
         "quack.shutdown" => {
-            // A full queue means that somebody asked already.
-            caller.services.stop.try_send(()).ok();
+            daemon::stop(caller, Stop::Shutdown);
             wire::success::<()>(request.id.as_ref(), None)
         }
         unknown => wire::failure(request.id.as_ref(), &wire::unknown_method(unknown)),

@@ -3,7 +3,7 @@
 use super::Caller;
 use crate::errors::MethodError;
 use crate::registry::ListWorkers;
-use crate::usage::{own_usage_blocking, resident_kb_blocking};
+use crate::usage::{Processes, own_usage_blocking, resident_kb_blocking};
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{PsData, SupervisorInfo};
 use std::collections::HashMap;
@@ -13,20 +13,39 @@ use std::time::Duration;
 const USAGE_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn ps(caller: &Caller) -> Result<PsData, MethodError> {
+    processes(caller).await
+}
+
+/// What there is, with the memory of each.
+pub(super) async fn processes(caller: &Caller) -> Result<PsData, MethodError> {
     let (mut workers, sessions) = caller.registry.send(ListWorkers).await?;
     for worker in &mut workers {
         worker.pi = caller.services.pis.describe(&worker.session_id);
+        if let Some(pi) = &mut worker.pi {
+            pi.why = caller.services.standings.why_pi(&worker.session_id);
+        }
     }
-    let pids: Vec<u32> = workers.iter().filter_map(|worker| worker.pi.as_ref()?.pid).collect();
+    let pids: Vec<u32> = workers
+        .iter()
+        .flat_map(|worker| [worker.pid, worker.pi.as_ref().and_then(|pi| pi.pid)])
+        .flatten()
+        .collect();
     let look = move || {
-        let pis = pids.into_iter().filter_map(|pid| Some((pid, resident_kb_blocking(pid)?)));
-        (own_usage_blocking(), pis.collect::<HashMap<u32, u64>>())
+        let resident = pids.into_iter().filter_map(|pid| Some((pid, resident_kb_blocking(pid)?)));
+        let resident = resident.collect::<HashMap<u32, u64>>();
+        (own_usage_blocking(), resident, Processes::look_blocking())
     };
     let usage = actix_rt::task::spawn_blocking(look);
     let usage = tokio::time::timeout(USAGE_LIMIT, usage).await;
-    let (usage, resident) = usage.ok().and_then(Result::ok).unwrap_or_default();
-    for pi in workers.iter_mut().filter_map(|worker| worker.pi.as_mut()) {
-        pi.rss_kb = pi.pid.and_then(|pid| resident.get(&pid).copied());
+    let (usage, resident, all) = usage.ok().and_then(Result::ok).unwrap_or_default();
+    let of = |pid: Option<u32>| pid.and_then(|pid| resident.get(&pid).copied());
+    for worker in &mut workers {
+        worker.rss_kb = of(worker.pid);
+        let pi = worker.pi.as_ref().and_then(|pi| pi.monitor_pid);
+        worker.usage = all.below([worker.monitor_pid, pi].into_iter().flatten());
+        if let Some(pi) = &mut worker.pi {
+            pi.rss_kb = of(pi.pid);
+        }
     }
     let services = &caller.services;
     let supervisor = SupervisorInfo {
@@ -44,6 +63,17 @@ pub(super) async fn ps(caller: &Caller) -> Result<PsData, MethodError> {
         strays_killed: services.metrics.strays_killed.get(),
         survivors: services.metrics.survivors.get(),
         spills_deleted: services.metrics.spills_deleted.get(),
+        disk: services.keeping.disk(),
+        log_lines_dropped: services.keeping.log_lines_dropped(),
+        loop_lag: services.pulse.lag(),
+        deaths_total: services.deaths.total(),
+        evictions: services.tenants.evictions(),
+        memory_pressure: services.health.memory_short.borrow().clone(),
+        cpu_ms: usage.cpu_ms,
+        events: services.events.published(),
+        places: services.places.describe(),
+        last_pause: services.pulse.pauses().pop(),
     };
-    Ok(PsData { supervisor, workers })
+    let (deaths, interrupted) = (services.deaths.list(), services.interrupted.all());
+    Ok(PsData { supervisor, workers, deaths, interrupted })
 }

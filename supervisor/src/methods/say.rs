@@ -30,6 +30,7 @@ async fn route(asked: SayParams, caller: &Caller) -> Result<(SayData, Said), Met
     }
     let services = &caller.services;
     let found = find(caller, &session_id, Purpose::Look).await?;
+    services.interrupted.resumed(&found.session_id);
     let data =
         SayData { session_id: found.session_id.clone(), session_name: found.session_name.clone() };
     let routed = match truthy(&prefer_pi) {

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// As upstream takes it: any JSON value.
 #[derive(Default, Deserialize)]
@@ -32,6 +33,8 @@ pub(super) async fn get_state(
     ask_pi(caller, &found.session_id).await;
     let pis = &caller.services.pis;
     let is_running = worker.monitor_pid.is_some() || pis.is_running(&found.session_id);
+    let status = caller.services.standings.of(&found.session_id, Instant::now());
+    let interrupted = caller.services.interrupted.of(&found.session_id);
     Ok(StateDataOf {
         pi_state: shown(pis.state(&found.session_id)),
         session_id: found.session_id,
@@ -39,6 +42,8 @@ pub(super) async fn get_state(
         is_running,
         worker: worker_state(worker, found.restarts),
         safe_mode: found.safe_mode,
+        status,
+        interrupted,
     })
 }
 

@@ -171,6 +171,7 @@ async fn session_of_quack_tool(
 
 async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
     let started = Instant::now();
+    caller.services.interrupted.resumed(&session.session_id);
     let tool = wanted.tool.clone();
     let refusal = match &wanted {
         Wanted { tool, .. } if MAX_TOOL_NAME_BYTES < tool.len() || is_internal(tool) => {

@@ -25,7 +25,7 @@ impl Handler<Abort> for PiHandle {
             return Box::pin(actix::fut::ready(had_unsent));
         }
         self.end_dialogs();
-        let generation = self.generation;
+        let generation = self.child.generation;
         let heard = [PiCommand::Abort, PiCommand::AbortBash].map(|command| {
             let (reply, heard) = oneshot::channel();
             self.command(command, Waiter::Abort(reply), ctx);
@@ -35,7 +35,7 @@ impl Handler<Abort> for PiHandle {
         let waited = async move { tokio::time::timeout(PI_ABORT_LIMIT, heard).await };
         Box::pin(waited.into_actor(self).map(move |heard, handle, ctx| {
             let is_heard = heard.is_ok_and(|heard| heard.iter().all(Result::is_ok));
-            if !is_heard && handle.generation == generation && handle.is_ready() {
+            if !is_heard && handle.child.generation == generation && handle.is_ready() {
                 handle.condemn(Cause::NotResponding, "it did not abort", ctx);
             }
             true

@@ -3,7 +3,8 @@
 
 use super::commands::Answered;
 use super::dialogs::Closed;
-use super::handle::{HEARTBEAT, PiHandle, Said, Waiter};
+use super::handle::{PiHandle, Said, Waiter};
+use crate::child::{Beats, FrameArrived, Life, LinkClosed};
 use crate::registry::PiTold;
 use crate::wire;
 use actix::prelude::*;
@@ -11,15 +12,12 @@ use quackd_protocol::client::EventLine;
 use quackd_protocol::limits::{
     MAX_NAME_CHARS, MAX_PATH_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES, PI_STDERR_BYTES,
 };
-use quackd_protocol::pi::{FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiState, ToPiWorker};
-use quackd_supervision::{Action, Cause, Heartbeat, Hello as HelloMeans};
+use quackd_protocol::pi::{FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiState};
+use quackd_supervision::{Cause, Hello as HelloMeans};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-/// How long a closed control channel waits for the exit that explains it.
-const CLOSED_GRACE: Duration = Duration::from_millis(500);
 
 /// Longest name of an event, id of a question and reason, in bytes or characters.
 const MAX_EVENT_NAME: usize = 64;
@@ -41,32 +39,21 @@ const OWN_EVENTS: &[&str] = &[
     "voice_stop",
 ];
 
-/// The channel's task read a frame.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(super) struct FrameArrived {
-    pub(super) generation: u64,
-    pub(super) frame: FromPiWorker,
-}
-
-impl Handler<FrameArrived> for PiHandle {
+impl Handler<FrameArrived<FromPiWorker>> for PiHandle {
     type Result = ();
 
-    fn handle(&mut self, msg: FrameArrived, ctx: &mut Self::Context) {
+    fn handle(&mut self, msg: FrameArrived<FromPiWorker>, ctx: &mut Self::Context) {
         let FrameArrived { generation, frame } = msg;
-        let Some(process) = self.process.as_ref().filter(|p| p.generation == generation) else {
-            return;
-        };
-        if self.end.is_some() {
+        if self.child.current(generation).is_none() || self.end.is_some() {
             return;
         }
         match frame {
             FromPiWorker::Hello { proto, pid, pi_pid } => self.hello(proto, (pid, pi_pid), ctx),
-            FromPiWorker::CannotStart { reason } if process.pids.is_none() => {
+            FromPiWorker::CannotStart { reason } if self.pids.is_none() => {
                 let reason = reason.chars().filter(|c| !c.is_control()).take(300).collect();
                 self.condemn(Cause::Refused(reason), "it cannot be started", ctx);
             }
-            _ if process.pids.is_none() => self.broke("the first frame was no hello", ctx),
+            _ if self.pids.is_none() => self.broke("the first frame was no hello", ctx),
             FromPiWorker::Answer(answer) => self.answered(answer, ctx),
             FromPiWorker::Event { name, data } => self.happened(&name, &data, ctx),
             FromPiWorker::Dialog { id, timeout_ms, data } => {
@@ -83,17 +70,16 @@ impl Handler<FrameArrived> for PiHandle {
                 end.stderr_tail.drain(..end.stderr_tail.ceil_char_boundary(excess));
                 self.pi_ended(end, ctx);
             }
-            FromPiWorker::Pong { seq } if self.pinged.take() == Some(seq) => {
-                let due = self.heartbeat.on_pong(seq, Instant::now());
-                self.arm_heartbeat(due, ctx);
+            FromPiWorker::Pong { seq } => {
+                if !self.pong(seq, ctx) {
+                    self.broke("a pong without a ping", ctx);
+                }
             }
-            FromPiWorker::Warning { text } if self.warnings < MAX_WARNINGS => {
-                self.warnings += 1;
+            FromPiWorker::Warning { text } if self.child.warned(MAX_WARNINGS).is_some() => {
                 let text: String = text.chars().take(500).collect();
                 tracing::warn!(session = %self.session, text, "a Pi worker warns");
             }
             FromPiWorker::CannotStart { .. } => self.broke("it has started already", ctx),
-            FromPiWorker::Pong { .. } => self.broke("a pong without a ping", ctx),
             FromPiWorker::Warning { .. } => self.broke("too many warnings", ctx),
         }
     }
@@ -120,20 +106,15 @@ impl PiHandle {
             return self.condemn(cause, "its worker is of another version", ctx);
         }
         let now = Instant::now();
-        match self.worker.on_hello(now) {
+        match self.child.worker.on_hello(now) {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
             HelloMeans::Unexpected => return self.broke("a second hello", ctx),
         }
         tracing::info!(session = %self.session, pid = pids.1, "Pi started");
-        if let Some(process) = &mut self.process {
-            process.pids = Some(pids);
-        }
+        self.pids = Some(pids);
         self.touch();
-        self.heartbeat = Heartbeat::new(HEARTBEAT, now);
-        self.pinged = None;
-        let due = self.heartbeat.next_wakeup();
-        self.arm_heartbeat(due, ctx);
+        self.begin_heartbeat(ctx);
         self.arm_life(ctx);
         self.ask_state(None, ctx);
         self.flush(ctx);
@@ -225,15 +206,13 @@ impl PiHandle {
         match name {
             "agent_start" => {
                 self.in_turn = true;
-                let due = self.heartbeat.on_busy(Instant::now());
-                self.arm_heartbeat(due, ctx);
+                self.is_busy_now(ctx);
             }
             "agent_end" => {
                 self.in_turn = false;
                 self.has_accepted = false;
                 self.end_dialogs();
-                let due = self.heartbeat.on_idle(Instant::now());
-                self.arm_heartbeat(due, ctx);
+                self.is_idle_now(ctx);
                 self.ask_state(None, ctx);
             }
             _ => return,
@@ -299,48 +278,6 @@ impl PiHandle {
         let data = || Data { kind, id, reason: why.reason() };
         self.services.events.publish(&self.session, kind, data);
     }
-
-    pub(super) fn arm_heartbeat(&mut self, due: Instant, ctx: &mut Context<Self>) {
-        let wait = due.saturating_duration_since(Instant::now());
-        let timer = ctx.run_later(wait, |handle, ctx| {
-            handle.heartbeat_timer = None;
-            handle.beat(ctx);
-        });
-        if let Some(old) = self.heartbeat_timer.replace(timer) {
-            ctx.cancel_future(old);
-        }
-    }
-
-    fn beat(&mut self, ctx: &mut Context<Self>) {
-        if !self.is_ready() {
-            return;
-        }
-        let now = Instant::now();
-        self.show();
-        let idle_for = now.saturating_duration_since(self.view.active.get());
-        if !self.view.is_busy.get() && self.services.config.worker.idle.value <= idle_for {
-            tracing::info!(session = %self.session, "ending an idle Pi");
-            let order = self.worker.drain(now);
-            return self.obey(order, ctx);
-        }
-        let (action, due) = self.heartbeat.poll(now);
-        match action {
-            Action::Nothing | Action::Unresponsive => {}
-            Action::Ping(seq) => {
-                self.pinged = Some(seq);
-                if let Some(process) = &self.process
-                    && process.offer(&ToPiWorker::Ping { seq }).is_err()
-                {
-                    // Its queue is full: the silence that follows is counted like any other.
-                    tracing::warn!(session = %self.session, "a ping was not taken by a Pi worker");
-                }
-            }
-            Action::Kill => {
-                return self.condemn(Cause::NotResponding, "its worker did not answer", ctx);
-            }
-        }
-        self.arm_heartbeat(due, ctx);
-    }
 }
 
 /// Whether Pi says that it has done what a prompt wanted without a turn: it was a command of an extension.
@@ -354,34 +291,10 @@ fn is_handled(data: Option<&RawValue>) -> bool {
     data.is_some_and(|data| data.disposition == Some("handled"))
 }
 
-/// The channel has ended: the worker is gone, or broke the protocol.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(super) struct LinkClosed {
-    pub(super) generation: u64,
-    pub(super) violation: Option<String>,
-}
-
 impl Handler<LinkClosed> for PiHandle {
     type Result = ();
 
     fn handle(&mut self, msg: LinkClosed, ctx: &mut Self::Context) {
-        let LinkClosed { generation, violation } = msg;
-        let process = self.process.as_mut().filter(|process| process.generation == generation);
-        let Some(process) = process else { return };
-        process.fell_silent();
-        self.finish(ctx);
-        match violation {
-            Some(why) => self.condemn(Cause::Protocol(why), "its worker broke the protocol", ctx),
-            // Usually the exit is on its way, and tells more.
-            None => {
-                ctx.run_later(CLOSED_GRACE, move |handle, ctx| {
-                    if handle.process.as_ref().is_some_and(|p| p.generation == generation) {
-                        let cause = Cause::Protocol("closed its channel".into());
-                        handle.condemn(cause, "its worker closed its channel", ctx);
-                    }
-                });
-            }
-        }
+        self.link_closed(msg, ctx);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns: the state machine of the process, its heartbeat, the commands that Pi has not answered and the prompts
 //! that wait for it to start.
-//! Receives: [`Say`], [`Wake`] (clients) and what stands in [`super::asking`], [`Retire`], [`Drain`]
-//! ([`super::Pis`]), frames and the end of the channel ([`super::process`]).
+//! Receives: [`Say`], [`Wake`] (clients) and what stands in [`super::asking`], [`Drain`]
+//! ([`super::Pis`]), and what every child's handle receives ([`super::supervised`]).
 //! Blocks on: nothing.
 //! Mailbox: [`MAILBOX`] messages; a sender waits for room.
 //! Ends: with the daemon, or with its session.
@@ -13,21 +13,18 @@
 
 use super::commands::Commands;
 use super::error::PiError;
-use super::process::{PiProcess, Refused};
 use super::view::View;
+use crate::child::{Child, Ending, Eviction, Life, Refused};
 use crate::registry::{FoundSession, Registry};
 use crate::services::Services;
-use crate::worker_handle::Ending;
+use crate::standing::{Doing, Stopped};
 use actix::WeakAddr;
 use actix::prelude::*;
-use quackd_process::{Exit as ProcessExit, SessionPaths};
+use quackd_process::Exit as ProcessExit;
 use quackd_protocol::SessionId;
-use quackd_protocol::limits::{
-    HEARTBEAT_BUSY, HEARTBEAT_IDLE, HEARTBEAT_KILL, HEARTBEAT_MISSED, MAX_PI_PROMPTS,
-    PI_COMMAND_LIMIT, PI_STATE_WAIT,
-};
+use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_COMMAND_LIMIT, PI_STATE_WAIT};
 use quackd_protocol::pi::{PiCommand, PiEnd, ToPiWorker, UiAnswer};
-use quackd_supervision::{Cause, Demander, Heartbeat, HeartbeatSpec, PI_WORKER, State, Worker};
+use quackd_supervision::{Cause, Demander, PI_WORKER, State};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
@@ -35,13 +32,6 @@ use tokio::sync::oneshot;
 
 /// Messages of many clients of one session, and one frame at a time.
 const MAILBOX: usize = 128;
-
-pub(super) const HEARTBEAT: HeartbeatSpec = HeartbeatSpec {
-    busy: HEARTBEAT_BUSY,
-    idle: HEARTBEAT_IDLE,
-    missed: HEARTBEAT_MISSED,
-    kill: HEARTBEAT_KILL,
-};
 
 /// Clients of one session that wait for Pi's state at the same time; more are shown what is known.
 const MAX_STATE_WAITERS: usize = 64;
@@ -75,10 +65,9 @@ pub(crate) struct PiHandle {
     pub(super) services: Rc<Services>,
     pub(super) registry: WeakAddr<Registry>,
     pub(super) view: Rc<View>,
-    pub(super) worker: Worker,
-    pub(super) process: Option<PiProcess>,
-    pub(super) cgroup: Option<SessionPaths>,
-    pub(super) generation: u64,
+    pub(super) child: Child,
+    /// Process ids of the worker and of Pi, said by the worker; for people.
+    pub(super) pids: Option<(u32, u32)>,
     pub(super) commands: Commands<Waiter>,
     pub(super) unsent: VecDeque<Unsent>,
     /// Those who want to see Pi's state when it is there.
@@ -95,14 +84,11 @@ pub(crate) struct PiHandle {
     pub(super) exited: Option<Option<ProcessExit>>,
     /// Why it was ended, if that was our doing.
     pub(super) condemned: Option<&'static str>,
-    pub(super) heartbeat: Heartbeat,
-    pub(super) pinged: Option<u64>,
-    pub(super) heartbeat_timer: Option<SpawnHandle>,
-    pub(super) life_timer: Option<SpawnHandle>,
     pub(super) dialog_timer: Option<SpawnHandle>,
-    pub(super) warnings: u32,
-    pub(super) ending: Option<Ending>,
-    pub(super) drained: Vec<oneshot::Sender<()>>,
+    /// Why the last process is not there any more.
+    pub(super) stopped: Stopped,
+    /// The process that there is was ended for this.
+    pub(super) evicted: Option<Eviction>,
 }
 
 impl PiHandle {
@@ -113,7 +99,6 @@ impl PiHandle {
         registry: WeakAddr<Registry>,
         view: Rc<View>,
     ) -> Self {
-        let now = Instant::now();
         Self {
             session: found.session_id.clone(),
             name: found.session_name.clone(),
@@ -122,27 +107,20 @@ impl PiHandle {
             services,
             registry,
             view,
-            worker: Worker::new(PI_WORKER),
-            process: None,
-            cgroup: None,
-            generation: 0,
+            child: Child::new(PI_WORKER, found.session_id.0.clone()),
+            pids: None,
             commands: Commands::default(),
             unsent: VecDeque::new(),
             state_waiters: Vec::new(),
             in_turn: false,
             has_accepted: false,
-            heard: now,
+            heard: Instant::now(),
             end: None,
             exited: None,
             condemned: None,
-            heartbeat: Heartbeat::new(HEARTBEAT, now),
-            pinged: None,
-            heartbeat_timer: None,
-            life_timer: None,
             dialog_timer: None,
-            warnings: 0,
-            ending: None,
-            drained: Vec::new(),
+            stopped: Stopped::default(),
+            evicted: None,
         }
     }
 
@@ -155,37 +133,67 @@ impl PiHandle {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.worker.state(), State::Ready { .. })
+        self.child.is_ready()
     }
 
     /// Writes down for others what they may see.
     pub(super) fn show(&self) {
         let view = &self.view;
         let is_none = matches!(
-            self.worker.state(),
+            self.child.worker.state(),
             State::Absent | State::Backoff { .. } | State::Failed { .. }
         );
         let is_running = !is_none && self.end.is_none();
         view.is_running.set(is_running);
-        view.is_alive.set(is_running && self.process.is_some());
+        view.is_leaving.set(matches!(self.child.worker.state(), State::Draining { .. }));
+        view.is_alive.set(is_running && self.child.process.is_some());
         let waits = self.commands.count("prompt") != 0 || !self.unsent.is_empty();
         view.is_busy.set(self.in_turn || waits || view.dialogs.borrow().any());
         if !is_running {
             view.state.replace(None);
         }
+        self.show_standing();
         let mut info = view.info.borrow_mut();
-        if info.is_none() && self.process.is_none() {
+        if info.is_none() && self.child.process.is_none() {
             return;
         }
         let info = info.get_or_insert_default();
-        self.worker.state().name().clone_into(&mut info.state);
-        let process = self.process.as_ref();
-        info.pid = process.and_then(|process| process.pids).map(|(_, pi)| pi);
-        info.worker_pid = process.and_then(|process| process.pids).map(|(worker, _)| worker);
-        info.monitor_pid = process.and_then(PiProcess::monitor_pid);
-        info.started_at = process.map(|process| process.started_at.clone());
-        info.restarts = self.worker.crashes();
-        info.last_death = self.worker.last_crash().map(Cause::to_string);
+        info.life = self.child.describe(Instant::now());
+        self.child.worker.state().name().clone_into(&mut info.state);
+        info.pid = self.pids.map(|(_, pi)| pi);
+        info.worker_pid = self.pids.map(|(worker, _)| worker);
+        info.monitor_pid = self.child.monitor_pid();
+        info.started_at = self.child.started_at();
+        info.restarts = info.life.crashes;
+        info.last_death.clone_from(&info.life.last_cause);
+    }
+
+    /// Writes down what the session's Pi does, and why.
+    fn show_standing(&self) {
+        let view = &self.view;
+        let calls = self.commands.count("prompt") + self.unsent.len();
+        let until = |since| {
+            let limit = self.services.config.worker.idle.value;
+            Some(since + limit).filter(|_| self.child.is_ready() && self.end.is_none())
+        };
+        let doing = match self.child.worker.state() {
+            _ if view.dialogs.borrow().any() => Doing::Waiting,
+            State::Failed { cause, .. } => Doing::Failed(cause.to_string()),
+            _ if self.in_turn || calls != 0 => {
+                Doing::Working { calls, jobs: 0, turn: self.in_turn }
+            }
+            State::Absent => Doing::Stopped(self.stopped.clone()),
+            // Whether there is a Pi to start is not known yet.
+            State::Starting { .. } if self.child.process.is_none() => {
+                Doing::Stopped(self.stopped.clone())
+            }
+            State::Backoff { cause, .. } => Doing::Stopped(Stopped::Died(cause.to_string())),
+            _ => {
+                let since = view.active.get();
+                Doing::Idle { since, until: until(since) }
+            }
+        };
+        self.services.standings.set_pi(&self.session, doing);
     }
 
     /// It did something, or was asked to.
@@ -209,11 +217,10 @@ impl PiHandle {
     ) {
         let name = command.name();
         let frame = ToPiWorker::Command { number, command };
-        let sent = self.process.as_ref().map(|process| process.offer(&frame));
-        match sent {
-            Some(Ok(())) => {}
-            Some(Err(Refused::TooLong)) => return fail(waiter, &PiError::TooLong),
-            Some(Err(Refused::NotTaken)) | None => return fail(waiter, &PiError::Stdin),
+        match self.child.offer(&frame) {
+            Ok(()) => {}
+            Err(Refused::TooLong) => return fail(waiter, &PiError::TooLong),
+            Err(Refused::NotTaken) => return fail(waiter, &PiError::Stdin),
         }
         let now = Instant::now();
         self.view.active.set(now);
@@ -246,7 +253,8 @@ impl PiHandle {
             Some(at) => PI_STATE_WAIT < now.saturating_duration_since(at) && self.heard <= at,
             None => false,
         };
-        let is_coming = self.is_ready() || matches!(self.worker.state(), State::Starting { .. });
+        let is_coming =
+            self.is_ready() || matches!(self.child.worker.state(), State::Starting { .. });
         // Who is not kept is answered by the drop of its sender: what is known is all there is.
         if let Some(waiter) = waiter
             && is_coming
@@ -295,9 +303,8 @@ impl PiHandle {
     }
 
     pub(super) fn send_answer(&self, answer: UiAnswer) {
-        if let Some(process) = self.process.as_ref().filter(|_| self.end.is_none())
-            && process.offer(&ToPiWorker::UiAnswer(answer)).is_err()
-        {
+        let is_there = self.child.process.is_some() && self.end.is_none();
+        if is_there && self.child.offer(&ToPiWorker::UiAnswer(answer)).is_err() {
             tracing::warn!(session = %self.session, "an answer was not taken by a Pi worker");
         }
     }
@@ -343,7 +350,7 @@ impl Handler<Say> for PiHandle {
 
     fn handle(&mut self, Say { message, found }: Say, ctx: &mut Self::Context) -> Self::Result {
         self.update(&found);
-        match self.ending {
+        match self.child.ending {
             Some(Ending::Shutdown) => return Box::pin(async { Err(PiError::ShuttingDown) }),
             Some(Ending::Deleted) => return Box::pin(async { Err(PiError::Deleted) }),
             None => {}
@@ -358,8 +365,7 @@ impl Handler<Say> for PiHandle {
             let number = self.commands.next_number();
             self.unsent.push_back(Unsent { number, message, reply });
             ctx.run_later(PI_COMMAND_LIMIT, move |handle, _| handle.give_up_unsent(number));
-            let demand = self.worker.on_demand(Instant::now(), Demander::Call);
-            self.follow(demand, ctx);
+            self.demand(Demander::Call, ctx);
         }
         self.show();
         // A handle that ends has answered nobody: the daemon stops.
@@ -391,29 +397,8 @@ impl Handler<Wake> for PiHandle {
 
     fn handle(&mut self, Wake { found }: Wake, ctx: &mut Self::Context) {
         self.update(&found);
-        if self.ending.is_none() {
-            let demand = self.worker.on_demand(Instant::now(), Demander::Attach);
-            self.follow(demand, ctx);
-            self.show();
-        }
-    }
-}
-
-/// Make room for another session's Pi.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(super) struct Retire;
-
-impl Handler<Retire> for PiHandle {
-    type Result = ();
-
-    fn handle(&mut self, _: Retire, ctx: &mut Self::Context) {
-        // It may have got something to do since.
-        self.show();
-        if !self.view.is_busy.get() {
-            tracing::info!(session = %self.session, "ending an idle Pi to make room");
-            let order = self.worker.drain(Instant::now());
-            self.obey(order, ctx);
+        if self.child.ending.is_none() {
+            self.demand(Demander::Attach, ctx);
         }
     }
 }
@@ -430,26 +415,20 @@ impl Handler<Drain> for PiHandle {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, Drain { until, ending }: Drain, ctx: &mut Self::Context) -> Self::Result {
-        self.ending = Some(ending);
+        self.child.ending = Some(ending);
         self.refuse_unsent(match ending {
             Ending::Shutdown => &PiError::ShuttingDown,
             Ending::Deleted => &PiError::Deleted,
         });
-        if self.process.is_none() {
-            return Box::pin(async {});
+        let gone = self.gone_by(until, ctx);
+        if gone.is_some() {
+            self.retire(ctx);
         }
-        let (done, drained) = oneshot::channel();
-        self.drained.push(done);
-        ctx.run_later(until.saturating_duration_since(Instant::now()), |handle, _| {
-            if let Some(process) = &mut handle.process {
-                process.kill();
-            }
-        });
-        let order = self.worker.drain(Instant::now());
-        self.obey(order, ctx);
         Box::pin(async {
-            // An actor that ended has no process.
-            drained.await.ok();
+            if let Some(gone) = gone {
+                // An actor that ended has no process.
+                gone.await.ok();
+            }
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`handle`] is the actor that owns one session's Pi: its messages, with those in [`asking`]. [`life`] starts
 //!   and ends the process,
-//!   [`frames`] is what it says, [`process`] its control channel.
+//!   [`frames`] is what it says, [`supervised`] what [`crate::child`] asks of it.
 //! - [`commands`] and [`dialogs`] are its two tables, [`view`] what others may see of it.
 //! - [`find`] says which program is started and with which arguments, [`environment`] what it gets: the one
 //!   place where keys leave the daemon.
@@ -20,7 +20,7 @@ mod frames;
 mod handle;
 mod health;
 mod life;
-mod process;
+mod supervised;
 mod view;
 
 pub(crate) use asking::{Abort, AnswerDialog, AskState};
@@ -28,12 +28,13 @@ pub(crate) use error::PiError;
 pub(crate) use handle::{Said, Say, Wake};
 pub(crate) use health::checks;
 
+use crate::child::{Ending, Evict, Eviction, Renew};
 use crate::registry::{FoundSession, Registry};
 use crate::services::Services;
-use crate::worker_handle::Ending;
+use crate::standing::Standings;
 use actix::prelude::*;
 use bytes::Bytes;
-use handle::{Drain, PiHandle, Retire};
+use handle::{Drain, PiHandle};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::PiInfo;
 use serde_json::value::RawValue;
@@ -114,22 +115,42 @@ impl Pis {
         Some(PiInfo { busy: view.is_busy.get(), ..info })
     }
 
-    /// Makes room for one more of at most `max`: ends the one that was idle for longest. `false` if all are at
-    /// work.
-    fn make_room(&self, max: usize) -> bool {
+    /// Makes room for one more of at most `max`: ends the one that was idle for longest and is not pinned.
+    /// `false` if none may be ended.
+    fn make_room(&self, max: usize, standings: &Standings) -> bool {
         let sessions = self.sessions.borrow();
-        let running = || sessions.values().filter(|entry| entry.view.is_running.get());
-        if running().count() < max {
+        let stays = |entry: &&Entry| entry.view.is_running.get() && !entry.view.is_leaving.get();
+        if sessions.values().filter(stays).count() < max {
             return true;
         }
-        let idle = running().filter(|entry| !entry.view.is_busy.get());
-        match idle.min_by_key(|entry| entry.view.active.get()) {
-            Some(entry) => {
-                // Not running from here on, whoever asks next. A full mailbox means that it has work after all.
-                entry.view.is_running.set(false);
-                entry.handle.try_send(Retire).is_ok()
+        match idle(&sessions, standings) {
+            Some((_, entry)) => {
+                // Leaving from here on, whoever asks next. A full mailbox means that it has work after all.
+                entry.view.is_leaving.set(true);
+                entry.handle.try_send(Evict(Eviction::Room)).is_ok()
             }
             None => false,
+        }
+    }
+
+    /// Since when the one that was idle for longest and may be ended is idle.
+    pub(crate) fn idle_longest(&self, standings: &Standings) -> Option<Instant> {
+        Some(idle(&self.sessions.borrow(), standings)?.1.view.active.get())
+    }
+
+    /// Ends it.
+    pub(crate) fn evict_idle_longest(&self, why: Eviction, standings: &Standings) {
+        if let Some((_, entry)) = idle(&self.sessions.borrow(), standings) {
+            // A full mailbox means that it has work after all.
+            entry.handle.try_send(Evict(why)).ok();
+        }
+    }
+
+    /// The machine slept, or this process was stopped.
+    pub(crate) fn renew(&self) {
+        for entry in self.sessions.borrow().values() {
+            // Without it the heartbeat finds out by itself.
+            entry.handle.try_send(Renew).ok();
         }
     }
 
@@ -152,4 +173,17 @@ impl Pis {
             tracing::error!(%session, "the Pi of a deleted session has not ended yet");
         }
     }
+}
+
+/// The Pi that was idle for longest, of those that may be ended.
+fn idle<'a>(
+    sessions: &'a HashMap<SessionId, Entry>,
+    standings: &Standings,
+) -> Option<(&'a SessionId, &'a Entry)> {
+    let may_end = |(session, entry): &(&SessionId, &Entry)| {
+        let view = &entry.view;
+        let stays = view.is_running.get() && !view.is_leaving.get();
+        stays && !view.is_busy.get() && !standings.is_pinned(session)
+    };
+    sessions.iter().filter(may_end).min_by_key(|(_, entry)| entry.view.active.get())
 }

@@ -13,6 +13,8 @@ use std::time::Instant;
 pub(crate) struct View {
     /// It has a place among those that may run: a process is there, or is about to be.
     pub(crate) is_running: Cell<bool>,
+    /// It was asked to end and has not ended yet: its place is somebody else's already.
+    pub(crate) is_leaving: Cell<bool>,
     /// A process is there.
     pub(crate) is_alive: Cell<bool>,
     /// A turn is under way, or somebody waits.
@@ -31,6 +33,7 @@ impl View {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             is_running: Cell::new(false),
+            is_leaving: Cell::new(false),
             is_alive: Cell::new(false),
             is_busy: Cell::new(false),
             active: Cell::new(now),

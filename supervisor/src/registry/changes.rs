@@ -96,18 +96,35 @@ pub(crate) struct Activate {
 }
 
 impl Handler<Activate> for Registry {
-    type Result = ResponseFuture<Result<ActivateData, MethodError>>;
+    type Result = ResponseActFuture<Self, Result<ActivateData, MethodError>>;
 
     fn handle(&mut self, msg: Activate, ctx: &mut Self::Context) -> Self::Result {
         if self.draining {
-            return Box::pin(async { Err(MethodError::ShuttingDown) });
+            return Box::pin(actix::fut::ready(Err(MethodError::ShuttingDown)));
         }
-        match catalog::activate(&mut self.metadata, &msg.reference) {
-            Err(error) => Box::pin(async { Err(error) }),
-            Ok((data, changed)) => {
-                let saved = self.keep(changed, ctx);
-                Box::pin(async move { kept(saved).await.map(|()| data) })
-            }
+        let is_known = catalog::find(&self.metadata, &msg.reference).is_some();
+        // Another program may have made it a moment ago.
+        let looking = if is_known { None } else { self.look_for_more(ctx) };
+        let Some(looking) = looking else {
+            return Box::pin(self.activate(&msg.reference, ctx).into_actor(self));
+        };
+        Box::pin(looking.into_actor(self).then(move |(), registry, ctx| {
+            registry.activate(&msg.reference, ctx).into_actor(registry)
+        }))
+    }
+}
+
+impl Registry {
+    fn activate(
+        &mut self,
+        reference: &str,
+        ctx: &mut Context<Self>,
+    ) -> impl Future<Output = Result<ActivateData, MethodError>> + use<> {
+        let activated = catalog::activate(&mut self.metadata, reference)
+            .map(|(data, changed)| (data, self.keep(changed, ctx)));
+        async move {
+            let (data, saved) = activated?;
+            kept(saved).await.map(|()| data)
         }
     }
 }

@@ -88,7 +88,7 @@ fn refuse(
 }
 
 impl Registry {
-    fn remove(&mut self, id: &SessionId) -> Result<AttachedSession, MethodError> {
+    pub(super) fn remove(&mut self, id: &SessionId) -> Result<AttachedSession, MethodError> {
         let removed = catalog::delete(Arc::make_mut(&mut self.metadata), id)
             .ok_or_else(|| MethodError::SessionNotFound(id.0.clone()))?;
         if self.state.sessions.contains_key(id) {
@@ -99,7 +99,7 @@ impl Registry {
 }
 
 /// Ends what is left of a session that does not exist any more.
-async fn clear_away(
+pub(super) async fn clear_away(
     services: &Services,
     session: &AttachedSession,
     handle: Option<Addr<WorkerHandle>>,
@@ -115,6 +115,8 @@ async fn clear_away(
     const NAME: &str = "session_deleted";
     services.events.publish(&session.id, NAME, || json!({ "type": NAME }));
     services.events.forget(&session.id);
+    services.standings.forget(&session.id);
+    services.tenants.forget(&session.id);
     let home = services.home.clone();
     let id = session.id.clone();
     let removed =

@@ -10,7 +10,7 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::{SessionInfo, WorkerInfo, WorkspaceInfo, WorkspaceSession};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a worker's handle may take to describe itself; it never waits for its worker.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(2);
@@ -47,10 +47,31 @@ pub(crate) struct FoundSession {
 }
 
 impl Handler<FindSession> for Registry {
-    type Result = Result<Option<FoundSession>, MethodError>;
+    type Result = ResponseActFuture<Self, Result<Option<FoundSession>, MethodError>>;
 
-    /// `Ok(None)`: no reference and no active session.
+    /// `Ok(None)`: no reference and no active session. One that is not known may have been made by another
+    /// program a moment ago.
     fn handle(&mut self, msg: FindSession, ctx: &mut Self::Context) -> Self::Result {
+        let found = self.find(&msg, ctx);
+        let looking = match found {
+            Err(MethodError::SessionNotFound(_)) => self.look_for_more(ctx),
+            _ => None,
+        };
+        match looking {
+            None => Box::pin(actix::fut::ready(found)),
+            Some(looking) => Box::pin(
+                looking.into_actor(self).map(move |(), registry, ctx| registry.find(&msg, ctx)),
+            ),
+        }
+    }
+}
+
+impl Registry {
+    fn find(
+        &mut self,
+        msg: &FindSession,
+        ctx: &Context<Self>,
+    ) -> Result<Option<FoundSession>, MethodError> {
         let found = match &msg.reference {
             Some(reference) => Some(
                 catalog::find(&self.metadata, reference)
@@ -84,6 +105,7 @@ impl Handler<ListSessions> for Registry {
     ) -> Self::Result {
         let active = catalog::active(&self.metadata).map(|s| s.id.clone());
         let paths = catalog::paths(&self.metadata);
+        let now = Instant::now();
         let mut sessions: Vec<SessionInfo> = catalog::select(&self.metadata, &selection)
             .map(|session| {
                 let path = paths.get(&session.workspace_id).copied().unwrap_or("unknown");
@@ -94,6 +116,7 @@ impl Handler<ListSessions> for Registry {
                     is_active: Some(&session.id) == active.as_ref(),
                     is_running: false,
                     last_active_at: session.last_active_at.clone(),
+                    status: self.services.standings.of(&session.id, now),
                 }
             })
             .collect();

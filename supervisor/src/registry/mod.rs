@@ -3,7 +3,7 @@
 //! Owns: metadata and state in memory and as they were last durable, one [`WorkerHandle`] per session
 //! that was ever used.
 //! Receives: [`changes`] (attach, activate, new, delete), [`lookups`] (find, list), [`Crashed`] (a
-//! handle), [`Drain`].
+//! handle), [`Drain`], and word that another program has written the metadata ([`second_writer`]).
 //! Blocks on: nothing. Saving happens on the store's thread; look-ups go on meanwhile.
 //! Mailbox: [`MAILBOX`] messages; a sender waits for room.
 //! Ends: with the daemon.
@@ -13,17 +13,22 @@
 
 mod changes;
 mod deleting;
+mod known;
 mod lookups;
 mod pi;
+mod pins;
 mod policies;
 mod saving;
+mod second_writer;
 
 pub(crate) use changes::{Activate, Attach, Crashed, NewSession};
 pub(crate) use deleting::DeleteSession;
+pub(crate) use known::ListKnown;
 pub(crate) use lookups::{
     FindSession, FoundSession, ListSessions, ListWorkers, ListWorkspaces, Purpose,
 };
 pub(crate) use pi::PiTold;
+pub(crate) use pins::Pin;
 pub(crate) use policies::{FindPolicy, FoundPolicy, PolicyChange};
 pub(crate) use saving::Saving;
 
@@ -53,6 +58,8 @@ pub(crate) struct Registry {
     state: Arc<DaemonState>,
     durable: Snapshot,
     saving: bool,
+    /// Whether the file lacks what another program had put there, and memory has it.
+    is_behind: bool,
     /// Waiting for the save that is in flight.
     waiting: Vec<Waiter>,
     /// Waiting for the save after it.
@@ -71,6 +78,7 @@ impl Registry {
             state: Arc::clone(&loaded.state),
             durable: loaded,
             saving: false,
+            is_behind: false,
             waiting: Vec::new(),
             waiting_next: Vec::new(),
             handles: HashMap::new(),
@@ -149,6 +157,8 @@ impl Actor for Registry {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
+        self.listen(ctx);
+        self.tell_pins();
     }
 }
 

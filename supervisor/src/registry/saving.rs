@@ -2,11 +2,12 @@
 //!
 //! Changes that arrive while a save is in flight share the next one. If a save fails, memory goes back
 //! to the last durable state, and everyone who shared the save, or waited for the one after it, is told.
+//! A save also brings what another program has written meanwhile ([`super::second_writer`]).
 
 use super::Registry;
 use crate::errors::MethodError;
 use actix::prelude::*;
-use quackd_store::{Snapshot, StoreError, Writer};
+use quackd_store::{Saved as Kept, Snapshot, StoreError, Writer};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -57,7 +58,7 @@ impl Registry {
     pub(super) fn is_unsaved(&self) -> bool {
         let differs =
             *self.metadata != *self.durable.metadata || *self.state != *self.durable.state;
-        differs && matches!(self.saving_to, Saving::To(_))
+        (differs || self.is_behind) && matches!(self.saving_to, Saving::To(_))
     }
 
     /// Waits for what was changed to be durable, or for a change of somebody else that is on its way.
@@ -95,7 +96,7 @@ impl Registry {
             Saving::To(writer) => writer,
             Saving::Off { why } => {
                 let why = why.clone();
-                return self.saved(None, Err(NotKept::ReadOnly(why)), ctx);
+                return self.saved(Err(NotKept::ReadOnly(why)), ctx);
             }
         };
         self.saving = true;
@@ -104,16 +105,12 @@ impl Registry {
         let saving = writer.save(snapshot.clone());
         ctx.spawn(saving.into_actor(self).map(|result, registry, ctx| {
             registry.saving = false;
-            registry.saved(Some(snapshot), result.map_err(NotKept::Failed), ctx);
+            let result = result.map(|kept| (snapshot, kept)).map_err(NotKept::Failed);
+            registry.saved(result, ctx);
         }));
     }
 
-    fn saved(
-        &mut self,
-        snapshot: Option<Snapshot>,
-        result: Result<(), NotKept>,
-        ctx: &mut Context<Self>,
-    ) {
+    fn saved(&mut self, result: Result<(Snapshot, Kept), NotKept>, ctx: &mut Context<Self>) {
         let answer = |waiting: Vec<Waiter>, result: &Result<(), NotKept>| {
             for waiter in waiting {
                 // The client may have left; the change stays.
@@ -122,13 +119,11 @@ impl Registry {
         };
         let waiting = std::mem::take(&mut self.waiting);
         let next = std::mem::take(&mut self.waiting_next);
-        match &result {
-            Ok(()) => {
-                if let Some(snapshot) = snapshot {
-                    self.durable = snapshot;
-                }
+        match result {
+            Ok((snapshot, kept)) => {
+                self.take_over(snapshot, kept, ctx);
                 self.services.health.save_failed.replace(None);
-                answer(waiting, &result);
+                answer(waiting, &Ok(()));
                 if !next.is_empty() {
                     self.waiting = next;
                     self.start_save(ctx);
@@ -141,8 +136,9 @@ impl Registry {
                 self.metadata = Arc::clone(&self.durable.metadata);
                 self.state = Arc::clone(&self.durable.state);
                 self.tell_policies(None);
-                answer(waiting, &result);
-                answer(next, &result);
+                self.tell_pins();
+                answer(waiting, &Err(error.clone()));
+                answer(next, &Err(error));
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use super::WorkerHandle;
 use crate::calls::{CallResult, NewCall, call_id};
+use crate::child::{Beats, Life, Refused, Supervised};
 use crate::errors::CallError;
 use crate::events::{ShownCall, shown_arguments};
 use crate::places::{Asked, Place};
-use crate::worker_process::Refused;
 use actix::prelude::*;
 use quackd_protocol::limits::{COMMAND_PLACE_WAIT, DEADLINE_SLACK, WORKER_READY_WAIT};
 use quackd_protocol::worker::{ToWorker, ToolReport, ToolUpdate};
@@ -63,7 +63,7 @@ impl WorkerHandle {
         msg: CallTool,
         ctx: &mut Context<Self>,
     ) -> Result<oneshot::Receiver<CallResult>, CallError> {
-        if let Some(ending) = self.ending {
+        if let Some(ending) = self.child.ending {
             return Err(ending.refusal());
         }
         if self.calls.is_full() {
@@ -71,10 +71,10 @@ impl WorkerHandle {
         }
         self.replace_outdated(ctx);
         let now = Instant::now();
-        let demand = self.worker.on_demand(now, Demander::Call);
+        let demand = self.child.worker.on_demand(now, Demander::Call);
         match &demand {
             Demand::Refuse(cause) => return Err(CallError::Failed(cause.clone())),
-            Demand::Use if self.heartbeat.is_unresponsive() => {
+            Demand::Use if self.child.is_unresponsive() => {
                 return Err(CallError::NotResponding);
             }
             _ => {}
@@ -104,6 +104,7 @@ impl WorkerHandle {
             Demand::Use => self.send(number, ctx),
             other => self.follow(other, ctx),
         }
+        self.changed();
         Ok(answered)
     }
 
@@ -140,7 +141,7 @@ impl WorkerHandle {
     fn place_given(&mut self, number: u64, place: Place, ctx: &mut Context<Self>) {
         self.calls.give_place(number, place);
         // The worker may have ended meanwhile, and nobody wanted another one.
-        match self.worker.on_demand(Instant::now(), Demander::Call) {
+        match self.child.worker.on_demand(Instant::now(), Demander::Call) {
             Demand::Use if !self.has_other_policy() => self.send_now(number, ctx),
             Demand::Refuse(cause) => self.answer(number, ctx, |_| Err(CallError::Failed(cause))),
             other => {
@@ -170,10 +171,7 @@ impl WorkerHandle {
         let was_busy = self.calls.any_sent();
         let Some((call, left)) = self.calls.send(number, Instant::now()) else { return };
         self.jobs.call_sent();
-        let offered = match &self.process {
-            Some(process) => process.offer(&ToWorker::ToolCall(call)),
-            None => Err(Refused::NotTaken),
-        };
+        let offered = self.child.offer(&ToWorker::ToolCall(call));
         if let Err(refused) = offered {
             let error = match refused {
                 Refused::TooLong => CallError::TooLong,
@@ -187,9 +185,9 @@ impl WorkerHandle {
         });
         self.replace_timer(number, timer, ctx);
         if !was_busy {
-            let due = self.heartbeat.on_busy(Instant::now());
-            self.arm_heartbeat(due, ctx);
+            self.is_busy_now(ctx);
         }
+        self.changed();
     }
 
     /// Answers one call and takes note if it was the last one in flight.
@@ -200,29 +198,30 @@ impl WorkerHandle {
         result: impl FnOnce(Duration) -> CallResult,
     ) {
         let (events, session) = (&self.services.events, &self.session);
+        let times = &self.services.metrics.calls;
         let tell = |call: &ShownCall, result: &CallResult, elapsed| {
+            times.note(&call.tool, result, elapsed);
             events.tool_ended(session, call, result, elapsed);
         };
         for ended in self.calls.answer(number, result, tell) {
             ctx.cancel_future(ended);
         }
         if !self.calls.any_sent() {
-            let now = Instant::now();
-            self.idle_since = now;
-            if self.process.is_some() {
-                let due = self.heartbeat.on_idle(now);
-                self.arm_heartbeat(due, ctx);
+            self.idle_since = Instant::now();
+            if self.child.process.is_some() {
+                self.is_idle_now(ctx);
             }
             self.end_if_drained(ctx);
             if self.is_stale || self.has_other_policy() {
                 self.replace_outdated(ctx);
             }
         }
+        self.changed();
     }
 
     /// The worker was not there in time.
     pub(super) fn not_ready(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let why = match self.worker.state() {
+        let why = match self.child.worker.state() {
             State::Backoff { cause, .. }
             | State::Failed { cause, .. }
             | State::Draining { cause: Some(cause), .. } => cause.to_string(),
@@ -230,7 +229,7 @@ impl WorkerHandle {
             _ if self.has_other_policy() => {
                 "its sandbox policy was changed, and something still runs in it".to_owned()
             }
-            _ => match self.worker.last_crash() {
+            _ => match self.child.worker.last_crash() {
                 Some(cause) => cause.to_string(),
                 None => "it is starting".to_owned(),
             },
@@ -261,12 +260,10 @@ impl Handler<AbortCalls> for WorkerHandle {
         for number in &unsent {
             self.answer(*number, ctx, |_| Err(CallError::Aborted));
         }
-        if let Some(process) = &self.process {
-            for number in &sent {
-                let cancel = ToWorker::Cancel { call_id: call_id(*number) };
-                if process.offer(&cancel).is_err() {
-                    tracing::warn!(session = %self.session, "a cancel was not taken by its worker");
-                }
+        for number in &sent {
+            let cancel = ToWorker::Cancel { call_id: call_id(*number) };
+            if self.child.process.is_some() && self.child.offer(&cancel).is_err() {
+                tracing::warn!(session = %self.session, "a cancel was not taken by its worker");
             }
         }
         unsent.len() + sent.len()

@@ -1,8 +1,9 @@
 //! What the worker says: hello, results, pongs, its silence, and the end of its channel.
 
+use super::WorkerHandle;
 use super::jobs::Jobs;
-use super::{HEARTBEAT, WorkerHandle};
 use crate::calls::Calls;
+use crate::child::{Beats, FrameArrived, Life, LinkClosed, Supervised};
 use crate::worker_handle::CallDone;
 use actix::prelude::*;
 use quackd_protocol::CallId;
@@ -14,13 +15,10 @@ use quackd_protocol::worker::{
     FRAME_PROTOCOL, FromWorker, Hello, JobInfo, ToWorker, ToolFinished, ToolUpdate, WebOutcome,
     WebSearch,
 };
-use quackd_supervision::{Action, Cause, Heartbeat, Hello as HelloMeans, State};
+use quackd_supervision::{Cause, Hello as HelloMeans};
 use serde_json::value::RawValue;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-/// How long a closed control channel waits for the exit that explains it.
-const CLOSED_GRACE: Duration = Duration::from_millis(500);
 
 /// Longest version, tier or policy name that a worker may say: they are logged and shown.
 const MAX_WORD_BYTES: usize = 64;
@@ -34,29 +32,21 @@ const MAX_PROBE_BYTES: usize = 2048;
 /// Warnings that one worker process may send. There is no reason for more than a handful.
 const MAX_WARNINGS: u32 = 1000;
 
-/// The link read a frame.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct FrameArrived {
-    pub(crate) generation: u64,
-    pub(crate) frame: FromWorker,
-}
-
-impl Handler<FrameArrived> for WorkerHandle {
+impl Handler<FrameArrived<FromWorker>> for WorkerHandle {
     type Result = ();
 
-    fn handle(&mut self, msg: FrameArrived, ctx: &mut Self::Context) {
+    fn handle(&mut self, msg: FrameArrived<FromWorker>, ctx: &mut Self::Context) {
         let FrameArrived { generation, frame } = msg;
-        let Some(process) = self.process.as_ref().filter(|p| p.generation == generation) else {
+        if self.child.current(generation).is_none() {
             return;
-        };
+        }
         match frame {
             FromWorker::Hello(hello) => self.hello(hello, ctx),
-            FromWorker::CannotStart { reason } if process.hello.is_none() => {
+            FromWorker::CannotStart { reason } if self.hello.is_none() => {
                 let reason = reason.chars().filter(|c| !c.is_control()).take(MAX_NOTE_CHARS);
                 self.condemn(Cause::Refused(reason.collect()), ctx);
             }
-            _ if process.hello.is_none() => {
+            _ if self.hello.is_none() => {
                 self.condemn(Cause::Protocol("the first frame was no hello".into()), ctx);
             }
             FromWorker::ToolFinished(finished) => self.finished(finished, ctx),
@@ -65,18 +55,15 @@ impl Handler<FrameArrived> for WorkerHandle {
             FromWorker::Jobs { running } => self.jobs_changed(running, ctx),
             // Every frame is an answer to one of ours, costs a credit, is paid for by a call or is one of a few
             // warnings: a worker cannot keep the supervisor busy with anything else.
-            FromWorker::Pong { seq } if self.pinged.take() == Some(seq) => {
-                let due = self.heartbeat.on_pong(seq, Instant::now());
-                self.arm_heartbeat(due, ctx);
+            FromWorker::Pong { seq } => {
+                if !self.pong(seq, ctx) {
+                    self.condemn(Cause::Protocol("a pong without a ping".into()), ctx);
+                }
             }
             FromWorker::CannotStart { .. } => {
                 self.condemn(Cause::Protocol("it has started already".into()), ctx);
             }
-            FromWorker::Pong { .. } => {
-                self.condemn(Cause::Protocol("a pong without a ping".into()), ctx);
-            }
-            FromWorker::Warning { text } if self.warnings < MAX_WARNINGS => {
-                self.warnings += 1;
+            FromWorker::Warning { text } if self.child.warned(MAX_WARNINGS).is_some() => {
                 let text: String = text.chars().take(500).collect();
                 tracing::warn!(session = %self.session, text, "worker warns");
             }
@@ -102,7 +89,7 @@ impl WorkerHandle {
         }
         let probe = hello.sandbox.probe.take();
         let now = Instant::now();
-        match self.worker.on_hello(now) {
+        match self.child.worker.on_hello(now) {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
             HelloMeans::Unexpected => {
@@ -117,15 +104,11 @@ impl WorkerHandle {
             self.services.probe.replace(Some(probe));
         }
         tracing::info!(session = %self.session, pid = hello.pid, tier = hello.sandbox.tier, "worker ready");
-        if let Some(process) = &mut self.process {
-            process.hello = Some(hello);
-        }
+        self.hello = Some(hello);
         self.idle_since = now;
-        self.heartbeat = Heartbeat::new(HEARTBEAT, now);
-        self.pinged = None;
-        let due = self.heartbeat.next_wakeup();
-        self.arm_heartbeat(due, ctx);
+        self.begin_heartbeat(ctx);
         self.arm_life(ctx);
+        self.changed();
         // The policy may have been changed while it started.
         if self.has_other_policy() {
             return self.replace_outdated(ctx);
@@ -181,16 +164,16 @@ impl WorkerHandle {
     }
 
     fn give_credits_later(&mut self, ctx: &mut Context<Self>) {
-        let generation = self.generation;
+        let generation = self.child.generation;
         ctx.run_later(CREDIT_INTERVAL, move |handle, ctx| handle.give_credits(generation, ctx));
     }
 
     fn give_credits(&mut self, generation: u64, ctx: &mut Context<Self>) {
-        let Some(process) = self.process.as_ref().filter(|p| p.generation == generation) else {
+        if self.child.current(generation).is_none() {
             return;
-        };
+        }
         let n = UPDATE_CREDITS.saturating_sub(self.update_credits);
-        match process.offer(&ToWorker::Credit { n }) {
+        match self.child.offer(&ToWorker::Credit { n }) {
             Ok(()) => self.update_credits = UPDATE_CREDITS,
             // It does not take its frames now; without credits it would never show anything again.
             Err(_full) => self.give_credits_later(ctx),
@@ -211,6 +194,7 @@ impl WorkerHandle {
                 self.replace_outdated(ctx);
             }
         }
+        self.changed();
     }
 
     /// A call wants something from the web: the worker has no network and no key.
@@ -218,7 +202,7 @@ impl WorkerHandle {
         if !self.calls.begin_search(&call_id) {
             return self.condemn(Cause::Protocol("a web search without a call".into()), ctx);
         }
-        let (generation, services) = (self.generation, Rc::clone(&self.services));
+        let (generation, services) = (self.child.generation, Rc::clone(&self.services));
         let id = call_id.clone();
         let is_busy = MAX_WEB_SEARCHES_PER_SESSION <= self.calls.searches();
         let searching = async move {
@@ -230,9 +214,8 @@ impl WorkerHandle {
         let search = ctx.spawn(searching.into_actor(self).map(move |outcome, handle, _| {
             handle.calls.searched(&call_id);
             // The worker may be another one by now.
-            let process = handle.process.as_ref().filter(|p| p.generation == generation);
-            if let Some(process) = process
-                && process.offer(&ToWorker::WebDone { call_id, outcome }).is_err()
+            if handle.child.current(generation).is_some()
+                && handle.child.offer(&ToWorker::WebDone { call_id, outcome }).is_err()
             {
                 tracing::warn!(session = %handle.session, "a web answer was not taken by its worker");
             }
@@ -244,49 +227,6 @@ impl WorkerHandle {
     pub(super) fn is_unused(&self) -> bool {
         is_unused(&self.calls, &self.jobs)
     }
-
-    pub(super) fn arm_heartbeat(&mut self, due: Instant, ctx: &mut Context<Self>) {
-        let wait = due.saturating_duration_since(Instant::now());
-        let timer = ctx.run_later(wait, |handle, ctx| {
-            handle.heartbeat_timer = None;
-            handle.beat(ctx);
-        });
-        if let Some(old) = self.heartbeat_timer.replace(timer) {
-            ctx.cancel_future(old);
-        }
-    }
-
-    pub(super) fn beat(&mut self, ctx: &mut Context<Self>) {
-        if !matches!(self.worker.state(), State::Ready { .. }) {
-            return;
-        }
-        let now = Instant::now();
-        let idle_for = now.saturating_duration_since(self.idle_since);
-        let idle_limit = self.services.config.worker.idle.value;
-        if is_over(&self.calls, &self.jobs, idle_for, idle_limit) {
-            tracing::info!(session = %self.session, "ending an idle worker");
-            let order = self.worker.drain(now);
-            return self.obey(order, ctx);
-        }
-        let (action, due) = self.heartbeat.poll(now);
-        match action {
-            Action::Nothing => {}
-            Action::Ping(seq) => {
-                self.pinged = Some(seq);
-                if let Some(process) = &self.process
-                    && process.offer(&ToWorker::Ping { seq }).is_err()
-                {
-                    // Its queue is full: the silence that follows is counted like any other.
-                    tracing::warn!(session = %self.session, "a ping was not taken by its worker");
-                }
-            }
-            Action::Unresponsive => {
-                tracing::warn!(session = %self.session, "worker does not answer heartbeats");
-            }
-            Action::Kill => return self.condemn(Cause::NotResponding, ctx),
-        }
-        self.arm_heartbeat(due, ctx);
-    }
 }
 
 /// Whether no call runs in a worker, and no background job.
@@ -294,10 +234,15 @@ fn is_unused(calls: &Calls, jobs: &Jobs) -> bool {
     !calls.any_sent() && !jobs.any()
 }
 
-/// Whether a worker has been without use for as long as it may. However long a job runs without a call, it is
+/// When a worker has been without use for as long as it may. However long a job runs without a call, it is
 /// not ended for that.
-fn is_over(calls: &Calls, jobs: &Jobs, idle_for: Duration, limit: Duration) -> bool {
-    is_unused(calls, jobs) && limit <= idle_for
+pub(super) fn idle_until(
+    calls: &Calls,
+    jobs: &Jobs,
+    idle_since: Instant,
+    limit: Duration,
+) -> Option<Instant> {
+    is_unused(calls, jobs).then(|| idle_since + limit)
 }
 
 /// Texts of a worker go to clients as they are. JSON that begins with a quotation mark is a string, and a
@@ -312,34 +257,11 @@ fn is_update_of(update: &ToolUpdate, call_id: &CallId) -> bool {
         && update.partial.as_deref().is_none_or(is_shown_text)
 }
 
-/// The link has ended: the worker is gone, or broke the protocol.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct LinkClosed {
-    pub(crate) generation: u64,
-    pub(crate) violation: Option<String>,
-}
-
 impl Handler<LinkClosed> for WorkerHandle {
     type Result = ();
 
     fn handle(&mut self, msg: LinkClosed, ctx: &mut Self::Context) {
-        let LinkClosed { generation, violation } = msg;
-        if self.process.as_ref().is_none_or(|process| process.generation != generation) {
-            return;
-        }
-        match violation {
-            Some(why) => self.condemn(Cause::Protocol(why), ctx),
-            // Usually the exit is on its way, and tells more. A worker that lives on without its
-            // channel is of no use.
-            None => {
-                ctx.run_later(CLOSED_GRACE, move |handle, ctx| {
-                    if handle.process.as_ref().is_some_and(|p| p.generation == generation) {
-                        handle.condemn(Cause::Protocol("closed its channel".into()), ctx);
-                    }
-                });
-            }
-        }
+        self.link_closed(msg, ctx);
     }
 }
 
@@ -353,21 +275,21 @@ mod tests {
     fn a_worker_is_idle_without_a_call_and_without_a_job() {
         let (mut calls, mut jobs, now) = (Calls::default(), Jobs::default(), Instant::now());
         let limit = Duration::from_secs(60);
-        assert!(!is_over(&calls, &jobs, limit - Duration::from_millis(1), limit));
-        assert!(is_over(&calls, &jobs, limit, limit));
+        assert_eq!(idle_until(&calls, &jobs, now, limit), Some(now + limit));
 
         let job = JobInfo { id: "job-1".into(), command: "sleep".into() };
         jobs.report(vec![job], now).unwrap();
-        assert!(!is_over(&calls, &jobs, limit * 100, limit));
+        assert_eq!(idle_until(&calls, &jobs, now, limit), None);
         jobs.report(Vec::new(), now).unwrap();
-        assert!(is_over(&calls, &jobs, limit, limit));
+        assert_eq!(idle_until(&calls, &jobs, now, limit), Some(now + limit));
 
         let shown = ShownCall { id: "c".into(), tool: "bash".into(), arguments: None };
         let new = NewCall { shown, arguments: String::new(), safe_mode: false, deadline: limit };
         let number = calls.next_number();
         drop(calls.insert(number, new, now, SpawnHandle::default()));
-        assert!(is_over(&calls, &jobs, limit, limit), "it waits for another worker");
+        let until = idle_until(&calls, &jobs, now, limit);
+        assert_eq!(until, Some(now + limit), "it waits for another worker");
         calls.send(number, now).unwrap();
-        assert!(!is_over(&calls, &jobs, limit * 100, limit));
+        assert_eq!(idle_until(&calls, &jobs, now, limit), None);
     }
 }

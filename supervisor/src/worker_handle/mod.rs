@@ -2,14 +2,15 @@
 //!
 //! Owns: the worker's state machine, its heartbeat, its process and the table of unanswered calls.
 //! Receives: [`CallTool`], [`AbortCalls`], [`Wake`], [`Describe`], [`CountWork`], [`Drain`] (clients, through the
-//! registry); [`FrameArrived`], [`LinkClosed`] (the link).
+//! registry), [`KillWorker`] (a person); `FrameArrived`, `LinkClosed` (the link); `Evict`, `Renew` ([`crate::tenants`], [`crate::pulse`]).
 //! Blocks on: nothing. Starting and reaping happen on the main thread.
 //! Mailbox: [`MAILBOX`] messages; a sender waits for room.
 //! Ends: with the daemon. Then every call that it still had is answered by the drop of its sender.
 //!
 //! Invariants: every call is answered exactly once, also when the worker dies. A call that was sent to
 //! a worker is never sent again. What to do when is decided by `quackd-supervision`, which is pure;
-//! this module only does it: [`calling`] the calls, [`life`] the process, [`frames`] what it says, [`jobs`] what
+//! [`crate::child`] does it for every kind of process; here is what is special about workers: [`calling`] the
+//! calls, [`life`] the process, [`frames`] what it says, [`jobs`] what
 //! runs there without a call.
 
 mod calling;
@@ -18,42 +19,34 @@ mod frames;
 mod jobs;
 mod life;
 mod policy;
+mod supervised;
 
+pub(crate) use crate::child::Ending;
 pub(crate) use calling::{AbortCalls, CallDone, CallTool};
 pub(crate) use denials::ListDenials;
-pub(crate) use frames::{FrameArrived, LinkClosed};
 pub(crate) use life::Wake;
 pub(crate) use policy::{InForce, ReportPolicy, UsePolicy};
+pub(crate) use supervised::KillWorker;
 
 use crate::calls::Calls;
-use crate::errors::CallError;
+use crate::child::{Child, Eviction, Life, Supervised, ms};
 use crate::registry::Registry;
 use crate::services::Services;
-use crate::worker_process::WorkerProcess;
+use crate::standing::Stopped;
 use actix::WeakAddr;
 use actix::prelude::*;
-use quackd_process::SessionPaths;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::WorkerInfo;
-use quackd_protocol::limits::{
-    HEARTBEAT_BUSY, HEARTBEAT_IDLE, HEARTBEAT_KILL, HEARTBEAT_MISSED, UPDATE_CREDITS,
-};
+use quackd_protocol::limits::UPDATE_CREDITS;
 use quackd_protocol::metadata::Session;
 use quackd_protocol::policy::Policy;
-use quackd_supervision::{Cause, Heartbeat, HeartbeatSpec, SESSION_WORKER, State, Worker};
+use quackd_protocol::worker::Hello;
+use quackd_supervision::SESSION_WORKER;
 use std::rc::Rc;
 use std::time::Instant;
-use tokio::sync::oneshot;
 
 /// Messages of many clients of one session, and one frame at a time.
 const MAILBOX: usize = 256;
-
-const HEARTBEAT: HeartbeatSpec = HeartbeatSpec {
-    busy: HEARTBEAT_BUSY,
-    idle: HEARTBEAT_IDLE,
-    missed: HEARTBEAT_MISSED,
-    kill: HEARTBEAT_KILL,
-};
 
 /// See the module's documentation.
 pub(crate) struct WorkerHandle {
@@ -62,11 +55,9 @@ pub(crate) struct WorkerHandle {
     workspace: String,
     services: Rc<Services>,
     registry: WeakAddr<Registry>,
-    worker: Worker,
-    process: Option<WorkerProcess>,
-    /// Where the commands of that process live.
-    cgroup: Option<SessionPaths>,
-    generation: u64,
+    child: Child,
+    /// What the worker that there is has said of itself; information for people only.
+    hello: Option<Hello>,
     /// What the next worker is confined to.
     policy: Policy,
     /// What the worker that there is was given.
@@ -76,20 +67,15 @@ pub(crate) struct WorkerHandle {
     /// Which of the login environments the worker was given.
     login_version: u64,
     calls: Calls,
-    heartbeat: Heartbeat,
-    /// The ping that is not answered yet.
-    pinged: Option<u64>,
-    heartbeat_timer: Option<SpawnHandle>,
-    life_timer: Option<SpawnHandle>,
     idle_since: Instant,
-    warnings: u32,
+    /// Why the last process is not there any more.
+    stopped: Stopped,
+    /// The process that there is was ended for this.
+    evicted: Option<Eviction>,
     /// Updates that the worker may still send.
     update_credits: u32,
     jobs: jobs::Jobs,
     denials: denials::Denials,
-    /// Set once no more calls are taken.
-    ending: Option<Ending>,
-    drained: Vec<oneshot::Sender<()>>,
 }
 
 impl WorkerHandle {
@@ -101,33 +87,25 @@ impl WorkerHandle {
         services: Rc<Services>,
         registry: WeakAddr<Registry>,
     ) -> Self {
-        let now = Instant::now();
         Self {
             session: session.id.clone(),
             name: session.name.clone(),
             workspace,
             services,
             registry,
-            worker: Worker::new(SESSION_WORKER),
-            process: None,
-            cgroup: None,
-            generation: 0,
+            child: Child::new(SESSION_WORKER, session.id.0.clone()),
+            hello: None,
             policy,
             given_policy: None,
             is_stale: false,
             login_version: 0,
             calls: Calls::default(),
-            heartbeat: Heartbeat::new(HEARTBEAT, now),
-            pinged: None,
-            heartbeat_timer: None,
-            life_timer: None,
-            idle_since: now,
-            warnings: 0,
+            idle_since: Instant::now(),
+            stopped: Stopped::default(),
+            evicted: None,
             update_credits: UPDATE_CREDITS,
             jobs: jobs::Jobs::default(),
             denials: denials::Denials::default(),
-            ending: None,
-            drained: Vec::new(),
         }
     }
 }
@@ -137,6 +115,8 @@ impl Actor for WorkerHandle {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
+        let own = ctx.address();
+        self.services.tenants.enter(&self.session, own.clone().recipient(), own.recipient());
     }
 }
 
@@ -150,28 +130,34 @@ impl Handler<Describe> for WorkerHandle {
 
     fn handle(&mut self, _: Describe, _: &mut Self::Context) -> Self::Result {
         let now = Instant::now();
-        let process = self.process.as_ref();
-        let hello = process.and_then(|process| process.hello.as_ref());
-        let state = match self.worker.state() {
-            State::Ready { .. } if self.heartbeat.is_unresponsive() => "unresponsive",
-            State::Ready { .. } if self.calls.any_sent() => "busy",
-            other => other.name(),
-        };
+        let hello = self.hello.as_ref();
+        let life = self.child.describe(now);
+        let is_busy = life.state == "ready" && self.calls.any_sent();
+        let state = if is_busy { "busy".to_owned() } else { life.state.clone() };
         MessageResult(WorkerInfo {
             session_id: self.session.clone(),
             session_name: self.name.clone(),
             workspace_path: self.workspace.clone(),
-            state: state.to_owned(),
+            state,
             pid: hello.map(|hello| hello.pid),
-            monitor_pid: process.and_then(WorkerProcess::monitor_pid),
-            started_at: process.map(|process| process.started_at.clone()),
-            restarts: self.worker.crashes(),
+            monitor_pid: self.child.monitor_pid(),
+            started_at: self.child.started_at(),
+            restarts: life.crashes,
             tier: hello.map(|hello| hello.sandbox.tier.clone()),
             policy: hello.map(|hello| hello.sandbox.policy.clone()),
-            last_death: self.worker.last_crash().map(Cause::to_string),
+            last_death: life.last_cause.clone(),
             calls: self.calls.describe(now),
             jobs: self.jobs.describe(now),
             pi: None,
+            status: self.services.standings.of(&self.session, now),
+            why: self.services.standings.why_worker(&self.session),
+            rss_kb: None,
+            usage: None,
+            idle_ms: self
+                .idle_until()
+                .filter(|_| self.child.is_ready())
+                .map(|_| ms(now.saturating_duration_since(self.idle_since))),
+            life,
         })
     }
 }
@@ -183,33 +169,6 @@ impl Handler<Describe> for WorkerHandle {
 pub(crate) struct Drain {
     pub(crate) until: Instant,
     pub(crate) ending: Ending,
-}
-
-/// Why a session takes no more calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The daemon stops.
-    Shutdown,
-    /// The session was deleted.
-    Deleted,
-}
-
-impl Ending {
-    /// The answer to a call that comes now.
-    pub(super) fn refusal(self) -> CallError {
-        match self {
-            Self::Shutdown => CallError::ShuttingDown,
-            Self::Deleted => CallError::SessionGone,
-        }
-    }
-
-    /// The answer to a call that was cut short.
-    pub(super) fn cut_short(self) -> CallError {
-        match self {
-            Self::Shutdown => CallError::CutShort,
-            Self::Deleted => CallError::Deleted,
-        }
-    }
 }
 
 /// What the end of the session would end with it.
@@ -244,33 +203,25 @@ impl Handler<Drain> for WorkerHandle {
     type Result = ResponseFuture<()>;
 
     fn handle(&mut self, Drain { until, ending }: Drain, ctx: &mut Self::Context) -> Self::Result {
-        self.ending = Some(ending);
+        self.child.ending = Some(ending);
         for number in self.calls.unsent() {
             self.answer(number, ctx, |_| Err(ending.refusal()));
         }
-        if self.process.is_none() {
-            return Box::pin(async {});
-        }
-        let (done, drained) = oneshot::channel();
-        self.drained.push(done);
-        ctx.run_later(until.saturating_duration_since(Instant::now()), |handle, _| {
-            if let Some(process) = &mut handle.process {
-                process.kill();
-            }
-        });
+        let gone = self.gone_by(until, ctx);
         self.end_if_drained(ctx);
         Box::pin(async {
-            // An actor that ended has no process.
-            drained.await.ok();
+            if let Some(gone) = gone {
+                // An actor that ended has no process.
+                gone.await.ok();
+            }
         })
     }
 }
 
 impl WorkerHandle {
     pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
-        if self.ending.is_some() && !self.calls.any_sent() {
-            let order = self.worker.drain(Instant::now());
-            self.obey(order, ctx);
+        if self.child.ending.is_some() && !self.calls.any_sent() {
+            self.retire(ctx);
         }
     }
 }

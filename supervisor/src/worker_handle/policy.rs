@@ -2,11 +2,11 @@
 //! no more calls are sent to it, and the next one starts when nothing runs in it any more.
 
 use super::WorkerHandle;
+use crate::child::Life;
 use actix::prelude::*;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::worker::SandboxReport;
 use quackd_supervision::{Demander, State};
-use std::time::Instant;
 
 /// From now on this is in force.
 #[derive(Debug, Message)]
@@ -22,9 +22,9 @@ impl Handler<UsePolicy> for WorkerHandle {
         }
         self.policy = policy;
         // What could not start with the old one may with this one.
-        if matches!(self.worker.state(), State::Failed { .. }) && self.ending.is_none() {
-            let demand = self.worker.on_demand(Instant::now(), Demander::Attach);
-            return self.follow(demand, ctx);
+        let is_failed = matches!(self.child.worker.state(), State::Failed { .. });
+        if is_failed && self.child.ending.is_none() {
+            return self.demand(Demander::Attach, ctx);
         }
         self.replace_outdated(ctx);
     }
@@ -50,9 +50,8 @@ impl Handler<ReportPolicy> for WorkerHandle {
     type Result = MessageResult<ReportPolicy>;
 
     fn handle(&mut self, _: ReportPolicy, _: &mut Self::Context) -> Self::Result {
-        let hello = self.process.as_ref().and_then(|process| process.hello.as_ref());
         MessageResult(InForce {
-            report: hello.map(|hello| hello.sandbox.clone()),
+            report: self.hello.as_ref().map(|hello| hello.sandbox.clone()),
             is_outdated: self.has_other_policy(),
             waits_for: super::RunningWork {
                 calls: self.calls.sent().len(),
@@ -65,7 +64,7 @@ impl Handler<ReportPolicy> for WorkerHandle {
 impl WorkerHandle {
     /// Whether the worker that there is was given another policy than the one that is wanted.
     pub(super) fn has_other_policy(&self) -> bool {
-        self.process.is_some()
+        self.child.process.is_some()
             && self.given_policy.as_ref().is_some_and(|given| *given != self.policy)
     }
 
@@ -73,8 +72,7 @@ impl WorkerHandle {
     /// commands. Whoever wants it waits for the next one, some milliseconds. A worker with background jobs
     /// keeps both as long as they run.
     pub(super) fn replace_outdated(&mut self, ctx: &mut Context<Self>) {
-        let is_ready = matches!(self.worker.state(), State::Ready { .. });
-        if !is_ready || !self.is_unused() {
+        if !self.child.is_ready() || !self.is_unused() {
             return;
         }
         let why = if self.is_stale {
@@ -87,7 +85,6 @@ impl WorkerHandle {
             return;
         };
         tracing::info!(session = %self.session, why, "replacing a worker");
-        let order = self.worker.drain(Instant::now());
-        self.obey(order, ctx);
+        self.retire(ctx);
     }
 }

@@ -58,24 +58,24 @@ fn a_file_that_may_not_grow_costs_the_change_and_neither_file() {
 }
 
 /// A daemon with a small disk of its own as state directory, which only it and its children see.
-struct SmallDisk {
-    world: Daemon,
+pub(super) struct SmallDisk {
+    pub(super) world: Daemon,
     child: Child,
 }
 
 impl SmallDisk {
-    /// The error says why this machine does not allow it.
-    fn start() -> Result<Self, String> {
+    /// A disk of so many MiB. The error says why this machine does not allow it.
+    pub(super) fn start(mib: usize) -> Result<Self, String> {
         // Another user than the super-user may mount in a user namespace, where there are such.
-        Self::start_in("-m").or_else(|_| Self::start_in("-rm"))
+        Self::start_in("-m", mib).or_else(|_| Self::start_in("-rm", mib))
     }
 
-    fn start_in(namespaces: &str) -> Result<Self, String> {
+    fn start_in(namespaces: &str, mib: usize) -> Result<Self, String> {
         let world = Daemon::absent();
         std::fs::create_dir(world.app()).expect("a place for the disk");
         let quack = env!("CARGO_BIN_EXE_quack");
         let script = format!(
-            "mount -t tmpfs -o size=1m,mode=700 none '{}' || exit 99; exec '{quack}' daemon",
+            "mount -t tmpfs -o size={mib}m,mode=700 none '{}' || exit 99; exec '{quack}' daemon",
             world.app().display()
         );
         #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
@@ -96,13 +96,13 @@ impl SmallDisk {
     }
 
     /// The state directory as the daemon sees it.
-    fn app(&self) -> PathBuf {
+    pub(super) fn app(&self) -> PathBuf {
         let app = self.world.app();
         let within = app.strip_prefix("/").expect("an absolute path");
         Path::new("/proc").join(self.child.id().to_string()).join("root").join(within)
     }
 
-    fn attach(&self, path: &Path, safe: bool) -> Result<(), String> {
+    pub(super) fn attach(&self, path: &Path, safe: bool) -> Result<(), String> {
         let stream = UnixStream::connect(self.app().join("daemon.sock")).expect("connect");
         Client::over(stream).attach(path, safe).expect("an answer").map(|_| ())
     }
@@ -117,7 +117,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_disk_that_is_full_and_then_is_not_loses_nothing() {
-    let disk = match SmallDisk::start() {
+    let disk = match SmallDisk::start(1) {
         Ok(disk) => disk,
         Err(why) => return skipped("a_disk_that_is_full_and_then_is_not_loses_nothing", &why),
     };

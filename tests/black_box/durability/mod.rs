@@ -8,6 +8,7 @@ mod bad_files;
 mod descriptors;
 mod full_disk;
 mod kills;
+mod low_disk;
 mod stop_races;
 mod strace;
 mod system_calls;

@@ -85,7 +85,13 @@ fn a_stop_in_the_middle_of_a_save_waits_for_it_and_a_second_one_breaks_nothing()
             None if n_signals == 2 => {}
             other => panic!("the save was under way: {other:?}"),
         }
-        assert_clean_stop(&mut daemon, &ledger);
+        if n_signals == 1 {
+            assert_clean_stop(&mut daemon, &ledger);
+        } else {
+            // Nor is a slow disk waited for: what was being written may be left for the next save to remove.
+            assert_eq!(daemon.wait(), Some(0));
+            ledger.assert_on_disk(&daemon.app());
+        }
         drop(strace);
         daemon.boot();
         ledger.assert_kept(&daemon);

@@ -28,7 +28,7 @@ impl Strace {
         command.arg("-o").arg(&log).arg("-P").arg(&app);
         // Paths are compared as they stand, so every name that a save uses is given.
         for name in FILES {
-            for suffix in ["", ".tmp", ".bak", ".bak.tmp"] {
+            for suffix in ["", ".tmp", ".bak", ".bak.tmp", ".ours", ".ours.tmp"] {
                 command.arg("-P").arg(app.join(format!("{name}{suffix}")));
             }
         }

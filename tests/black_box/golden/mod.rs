@@ -22,8 +22,17 @@
 mod pattern;
 
 use crate::harness::{Daemon, Wire};
+use crate::schema::Checker;
 use pattern::Names;
 use std::collections::BTreeMap;
+
+/// What the daemon takes although the schemas, which say what a client should send, do not.
+const ODD: &[&str] = &[
+    "voice_tool_call is not as its schema says: /params/arguments: {\"path\":\"README.md\"} is not",
+    "say is not as its schema says: /params/message: [\"a\",1] is not",
+    "voice_say is not as its schema says: /data/text: [\"a\",1] is not",
+    "message_start is not as its schema says: /data/message/content: [\"a\",1] is not",
+];
 
 #[test]
 fn the_envelope_is_the_recorded_one() {
@@ -69,7 +78,7 @@ fn play(lines: &[&str], first: usize) -> Result<(), String> {
     names.set("repo", &repo.path().to_string_lossy());
     names.set("other", &other.path().to_string_lossy());
     names.set("state", &daemon.app().to_string_lossy());
-    let mut clients: BTreeMap<&str, Wire> = BTreeMap::new();
+    let mut clients: BTreeMap<&str, (Wire, Checker)> = BTreeMap::new();
     for (number, line) in (first..).zip(lines) {
         if line.is_empty() || line.starts_with(['#', '=']) {
             continue;
@@ -80,20 +89,32 @@ fn play(lines: &[&str], first: usize) -> Result<(), String> {
             clients.remove(client);
             continue;
         }
-        let wire = clients.entry(client).or_insert_with(|| daemon.wire());
+        let (wire, checker) =
+            clients.entry(client).or_insert_with(|| (daemon.wire(), Checker::default()));
         let text = text.strip_prefix(' ').unwrap_or(text);
         match what {
-            ">" => wire.write(format!("{}\n", names.fill(text)).as_bytes()),
+            ">" => {
+                let text = names.fill(text);
+                checker.sent(&text);
+                wire.write(format!("{text}\n").as_bytes());
+            }
             "<" => {
                 let found = wire.line().ok_or_else(|| format!("{number}: closed"))?;
                 names.matches(text, &found).map_err(|why| {
                     format!("{number}: {why}\n  recorded: {text}\n  found:    {found}")
                 })?;
+                let line = serde_json::from_str(&found).expect("a line of JSON");
+                match checker.got(&line) {
+                    Err(why) if !ODD.iter().any(|odd| why.contains(odd)) => {
+                        return Err(format!("{number}: {why}"));
+                    }
+                    _ => {}
+                }
             }
             _ => panic!("{number}: cannot read {line:?}"),
         }
     }
-    for wire in clients.values() {
+    for (wire, _checker) in clients.values() {
         wire.write(b"{\"id\":\"last\",\"method\":\"nosuch\"}\n");
         let found = wire.line().ok_or_else(|| format!("{first}: closed"))?;
         if found != r#"{"id":"last","ok":false,"error":"Unknown method: nosuch"}"# {

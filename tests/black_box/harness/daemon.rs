@@ -90,6 +90,11 @@ impl Daemon {
         self.program(QUACK, args)
     }
 
+    /// Another program with this world's environment.
+    pub(crate) fn program_for_tests(&self, program: &str) -> Command {
+        self.program(program, &[])
+    }
+
     #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
     fn program(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);

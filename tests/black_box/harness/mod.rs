@@ -3,14 +3,19 @@
 mod daemon;
 #[expect(dead_code, reason = "the tests of crates/egress use the rest")]
 mod fake_exa;
+pub(crate) mod init;
+pub(crate) mod long;
 mod processes;
 mod running;
+mod screen;
+mod terminal;
 mod wire;
 
 pub(crate) use daemon::{Daemon, Repo};
 pub(crate) use fake_exa::{Answer, FakeExa, answer};
 pub(crate) use processes::{Process, descendants_of, is_alive};
 pub(crate) use running::Running;
+pub(crate) use terminal::Terminal;
 pub(crate) use wire::{Session, Wire};
 
 use std::time::{Duration, Instant};
@@ -41,4 +46,10 @@ pub(crate) fn wait_within<T>(
         #[expect(clippy::disallowed_methods, reason = "the one poll interval of all tests")]
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Says that a test shows nothing on this machine, and why.
+#[expect(clippy::print_stderr, reason = "a test that shows nothing must not pass in silence")]
+pub(crate) fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
 }

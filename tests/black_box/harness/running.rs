@@ -38,6 +38,11 @@ impl Running {
         self.lines.recv_timeout(PATIENCE).expect("a line in time")
     }
 
+    /// The next line, if it comes soon.
+    pub(crate) fn line_within(&self, time: std::time::Duration) -> Option<String> {
+        self.lines.recv_timeout(time).ok()
+    }
+
     /// The next lines, up to one that contains `part`.
     #[track_caller]
     pub(crate) fn lines_to(&self, part: &str) -> Vec<String> {

@@ -1,10 +1,12 @@
 //! The client wire, spoken with nothing but a socket, so that the tests do not share a bug with the
 //! client library.
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -202,6 +204,13 @@ impl Wire {
 }
 
 impl Pending<'_> {
+    /// Whether a line has come that was not read: on a connection without events and other requests, the reply.
+    pub(crate) fn is_there(&self) -> bool {
+        let mut here = [PollFd::new(self.wire.writer.as_fd(), PollFlags::POLLIN)];
+        !self.wire.reader.borrow().buffer().is_empty()
+            || poll(&mut here, PollTimeout::ZERO).is_ok_and(|n| 0 < n)
+    }
+
     /// Waits for the reply.
     #[track_caller]
     pub(crate) fn reply(self) -> Value {

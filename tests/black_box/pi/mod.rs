@@ -6,6 +6,7 @@ mod faults;
 mod many;
 mod real;
 mod turns;
+mod verbs;
 
 use crate::harness::{Daemon, Process, Wire, wait_for};
 use serde_json::{Value, json};

@@ -9,6 +9,7 @@ mod block;
 mod pattern;
 
 use crate::harness::{Answer, Daemon, FakeExa, Wire, answer};
+use crate::schema::Checker;
 use block::{Action, Block, Step, blocks};
 use pattern::Names;
 use quackd_protocol::tools::TOOLS;
@@ -21,11 +22,17 @@ const QUACK: &str = env!("CARGO_BIN_EXE_quack");
 /// A program that speaks as Pi does.
 const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
 
+/// What the daemon takes although the schemas, which say what a client should send, do not.
+const ODD: &[&str] = &[
+    "unfollow is not as its schema says: /params: \"none\" is not",
+    "voice_tool_call is not as its schema says: /params/arguments: {\"command\":\"true\"} is not",
+];
+
 /// The id of the request that shows whether anything is left.
 const LAST: &str = "nothing is left";
 
 #[track_caller]
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -57,7 +64,7 @@ fn every_tool_has_a_transcript() {
 }
 
 /// The methods that `answer` knows: the texts before the arrows of its `match`.
-fn methods(source: &str) -> BTreeSet<String> {
+pub(crate) fn methods(source: &str) -> BTreeSet<String> {
     let (_, answer) = source.split_once("async fn answer(").expect("the function");
     let (answer, _) = answer.split_once("\n}\n").expect("its end");
     let arms = answer.lines().filter_map(|line| line.split_once("=>")).map(|(arm, _)| arm);
@@ -109,7 +116,13 @@ fn play(block: &Block) -> Result<(), String> {
     names.set("repo", repo.path().to_string_lossy());
     names.set("state", daemon.app().to_string_lossy());
     names.set("home", daemon.home().to_string_lossy());
-    let client = Client { wire: daemon.wire(), replies: VecDeque::new(), events: VecDeque::new() };
+    let client = Client {
+        wire: daemon.wire(),
+        checker: Checker::default(),
+        wrong: Vec::new(),
+        replies: VecDeque::new(),
+        events: VecDeque::new(),
+    };
     client.play(block, names, &|name, content| repo.write(name, content))
 }
 
@@ -128,6 +141,9 @@ fn provided(action: &Action) -> Option<Answer> {
 /// The client of a transcript, and what it has received and not looked at.
 struct Client {
     wire: Wire,
+    checker: Checker,
+    /// What is not as the schemas say.
+    wrong: Vec<String>,
     replies: VecDeque<Value>,
     events: VecDeque<Value>,
 }
@@ -142,7 +158,11 @@ impl Client {
         let mut is_closed = false;
         for Step { line, action } in &block.steps {
             match action {
-                Action::Send(text) => self.wire.write(format!("{}\n", names.fill(text)).as_bytes()),
+                Action::Send(text) => {
+                    let text = names.fill(text);
+                    self.checker.sent(&text);
+                    self.wire.write(format!("{text}\n").as_bytes());
+                }
                 Action::Files(files) => {
                     files.iter().for_each(|(name, content)| write(name, content));
                 }
@@ -155,6 +175,11 @@ impl Client {
                     })?;
                 }
             }
+        }
+        let wrong = std::mem::take(&mut self.wrong);
+        let is_odd = |what: &&String| ODD.iter().any(|odd| what.contains(odd));
+        if let Some(wrong) = wrong.iter().find(|what| !is_odd(what)) {
+            return Err(format!("{}: {wrong}", block.line));
         }
         match self.rest(is_closed) {
             Some(left) => Err(format!("{}: not documented: {left}", block.line)),
@@ -186,6 +211,7 @@ impl Client {
     fn receive(&mut self) -> Option<()> {
         let line = self.wire.line()?;
         let line: Value = serde_json::from_str(&line).expect("a line of JSON");
+        self.wrong.extend(self.checker.got(&line).err());
         let queue = if line.get("event").is_some() { &mut self.events } else { &mut self.replies };
         queue.push_back(line);
         Some(())

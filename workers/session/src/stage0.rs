@@ -115,6 +115,7 @@ fn limits(wanted: &CommandLimits) -> Limits {
         processes: processes.unwrap_or(usual.processes),
         file_size: wanted.file_bytes,
         cpu: wanted.cpu_s.map(Duration::from_secs),
+        min_free: wanted.min_free_bytes.unwrap_or(usual.min_free),
         ..usual
     }
 }

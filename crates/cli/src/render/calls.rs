@@ -232,7 +232,7 @@ impl Call {
 }
 
 /// ` k=v k=v`, or the argument itself if it is not an object.
-fn arguments(args: &Value) -> String {
+pub(super) fn arguments(args: &Value) -> String {
     let value = |value: &Value| match value {
         Value::String(text) => one_line(text, MAX_VALUE),
         other => one_line(&other.to_string(), MAX_VALUE),

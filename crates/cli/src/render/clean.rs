@@ -68,7 +68,7 @@ pub(crate) fn clean(text: &str) -> String {
 
 /// A text on one line, cut to `max_chars` with `...` after it if it was longer. A line end is shown as
 /// `\n`.
-pub(super) fn one_line(text: &str, max_chars: usize) -> String {
+pub(crate) fn one_line(text: &str, max_chars: usize) -> String {
     // Escape sequences may go; what is left of a text of this many characters is enough to fill a line.
     let end = text.char_indices().nth(max_chars.saturating_mul(4)).map_or(text.len(), |(at, _)| at);
     let text = clean(text.get(..end).unwrap_or_default().trim_end_matches(['\r', '\n']));

@@ -3,10 +3,12 @@
 
 use super::clean::{Cleaner, clean, one_line};
 use super::event;
+use super::history::{self, Shown, Source};
 use super::page::{Flow, Page};
-use crate::output::{BOLD, DIM, RED};
+use crate::output::{DIM, RED};
 use anstyle::Style;
 use serde_json::Value;
+use std::time::Instant;
 
 /// Most that one event shows of a message, in bytes.
 const MAX_TEXT: usize = 64 * 1024;
@@ -29,12 +31,13 @@ impl Messages {
         Self { show_thinking, ..Self::default() }
     }
 
-    pub(super) fn start(&mut self, data: &Value, page: &mut Page) {
+    pub(super) fn start(&mut self, data: &Value, shown: &mut Shown, page: &mut Page) {
         let message = data.get("message").unwrap_or(&Value::Null);
         match event::text(message, "role") {
             "user" => {
-                for line in clean(bounded(&content(message))).trim_end().lines() {
-                    page.line(format_args!("{BOLD}> {line}{BOLD:#}"));
+                let said = content(message);
+                if shown.is_new(Source::Events, &said, Instant::now()) {
+                    history::user(bounded(&said), page);
                 }
             }
             "assistant" => *self = Self::new(self.show_thinking),

@@ -3,6 +3,7 @@
 //!
 //! - [`calls`], [`ending`]: tool calls. [`messages`]: what an agent and its user say. The rest takes one
 //!   line each, here.
+//! - [`history`]: what the Rubber Duck app writes of a session, which is no event.
 //! - [`search`]: what files hold, for the verbs that look into files.
 //! - [`page`]: the line that is open. [`mod@clean`]: what may reach a terminal. [`event`]: reading data.
 //!
@@ -11,25 +12,30 @@
 
 mod calls;
 mod clean;
-pub(crate) use clean::clean;
+pub(crate) use clean::{clean, one_line};
 mod ending;
 mod event;
+mod history;
 mod messages;
 mod page;
 pub(crate) mod search;
 
 use self::calls::Calls;
-use self::clean::one_line;
+use self::history::{History, Shown};
 use self::messages::{Messages, error};
 use self::page::Page;
 use crate::output::{DIM, YELLOW};
 use serde_json::Value;
+use std::time::Instant;
 
 /// Longest text of an event that takes one line, in characters.
 const MAX_LINE: usize = 400;
 
 /// Longest data of an unknown event that is shown, in characters.
 const MAX_UNKNOWN: usize = 120;
+
+/// Options of a question that are shown where nobody can choose.
+const MAX_OPTIONS: usize = 20;
 
 /// Last words of a process that are shown, in lines.
 const LAST_WORDS: usize = 5;
@@ -50,6 +56,8 @@ pub(crate) struct Renderer {
     page: Page,
     calls: Calls,
     messages: Messages,
+    history: History,
+    shown: Shown,
 }
 
 impl Renderer {
@@ -60,20 +68,65 @@ impl Renderer {
             page: Page::default(),
             calls: Calls::default(),
             messages: Messages::new(look.show_thinking),
+            history: History::default(),
+            shown: Shown::default(),
         }
     }
 
     /// The text that event `name` adds. A line may stay open for the next one.
     pub(crate) fn render(&mut self, name: &str, data: &Value) -> String {
         match name {
-            "tool_execution_start" => self.calls.start(data, &mut self.page),
+            "tool_execution_start" => {
+                self.shown.call(event::text(data, "toolCallId"));
+                self.calls.start(data, &mut self.page);
+            }
             "tool_execution_update" => self.calls.update(data, &mut self.page),
             "tool_execution_end" => self.calls.end(data, &mut self.page),
-            "message_start" => self.messages.start(data, &mut self.page),
+            "message_start" => self.messages.start(data, &mut self.shown, &mut self.page),
             "message_update" => self.messages.update(data, &mut self.page),
             "message_end" => self.messages.end(data, &mut self.page),
             _ => self.in_a_line(name, data),
         }
+        self.page.take()
+    }
+
+    /// The text that an entry of the app's history adds.
+    pub(crate) fn history(&mut self, entry: &Value) -> String {
+        let how = (self.look.verbose, Instant::now());
+        self.history.entry(entry, &mut self.shown, how, &mut self.page);
+        self.page.take()
+    }
+
+    /// The person at the terminal has typed this: it need not be shown when it comes back as an event.
+    pub(crate) fn typed(&mut self, text: &str) {
+        self.shown.typed(text);
+    }
+
+    /// Whether the last line has no end yet.
+    pub(crate) fn is_open(&self) -> bool {
+        self.page.is_open()
+    }
+
+    /// Ends the line that has no end yet.
+    pub(crate) fn close(&mut self) -> String {
+        self.page.close();
+        self.page.take()
+    }
+
+    /// A question of Pi's, and what was said about it, by lines.
+    pub(crate) fn question(&mut self, lines: &[String]) -> String {
+        for (n, line) in lines.iter().enumerate() {
+            match n {
+                0 => mark("ui", line, &mut self.page),
+                _ => self.page.line(line),
+            }
+        }
+        self.page.take()
+    }
+
+    /// Something that went wrong at our end.
+    pub(crate) fn failure(&mut self, text: &str) -> String {
+        error(text, &mut self.page);
         self.page.take()
     }
 
@@ -101,6 +154,11 @@ impl Renderer {
             "auto_retry_end" => mark("retry", &retried(data), page),
             "session_deleted" => mark("session", "deleted", page),
             "extension_ui_request" => self.ui_request(data),
+            "extension_ui_closed" => match event::text(data, "reason") {
+                "timeout" => mark("ui", "timed out", page),
+                "ended" => {}
+                reason => mark("ui", &one_line(reason, MAX_LINE), page),
+            },
             "turn_start" if self.look.verbose => dim("--- turn ---", page),
             "agent_end" if self.look.verbose => dim("--- end ---", page),
             "agent_start" | "turn_start" | "turn_end" | "agent_end" | "agent_settled" => {}
@@ -113,10 +171,23 @@ impl Renderer {
     }
 
     fn ui_request(&mut self, data: &Value) {
-        let message = event::text(data, "message");
-        let text = if message.is_empty() { event::text(data, "title") } else { message };
+        let (title, message) = (event::text(data, "title"), event::text(data, "message"));
+        let text = if message.is_empty() { title } else { message };
         let page = &mut self.page;
         match event::text(data, "method") {
+            // What is asked has both, and what can be chosen.
+            "select" | "confirm" | "input" | "editor" => {
+                let options = data.get("options").and_then(Value::as_array);
+                let options: Vec<&str> = options
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                    .take(MAX_OPTIONS)
+                    .collect();
+                let parts = [title, message, &options.join(" | ")];
+                let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+                mark("ui", &one_line(&parts.join("  "), MAX_LINE), page);
+            }
             "setStatus" | "setWidget" | "setTitle" | "set_editor_text" if !self.look.verbose => {}
             "setStatus" => match text.strip_prefix("voice:") {
                 Some(state) => dim(&format!("[voice] {}", one_line(state, MAX_LINE)), page),
@@ -181,5 +252,7 @@ fn retried(data: &Value) -> String {
     format!("gave up: {}", one_line(event::text(data, "finalError"), MAX_LINE))
 }
 
+#[cfg(test)]
+mod golden;
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,8 @@ pub(super) enum Flow {
     Thinking,
     /// The output of a call.
     Call(u64),
+    /// What the app's voice says.
+    Voice,
 }
 
 /// Text that goes to the terminal.
@@ -58,6 +60,11 @@ impl Page {
         if self.open.take().is_some() {
             self.text.push('\n');
         }
+    }
+
+    /// Whether a line has no end yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
     }
 
     /// What came since the last time.

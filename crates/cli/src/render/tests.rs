@@ -301,6 +301,14 @@ fn everything_else_takes_a_line() {
         ("session_deleted", json!({}), "[session] deleted\n"),
         ("extension_ui_request", ui("notify", "done"), "[ui] done\n"),
         ("extension_ui_request", json!({"method": "confirm", "title": "Sure?"}), "[ui] Sure?\n"),
+        (
+            "extension_ui_request",
+            json!({"method": "select", "title": "Which?", "options": ["a", 7, "b\u{1b}[2J"]}),
+            "[ui] Which?  a | b\n",
+        ),
+        ("extension_ui_closed", json!({"id": "1", "reason": "answered"}), "[ui] answered\n"),
+        ("extension_ui_closed", json!({"id": "1", "reason": "timeout"}), "[ui] timed out\n"),
+        ("extension_ui_closed", json!({"id": "1", "reason": "ended"}), ""),
         ("extension_ui_request", ui("setStatus", "voice:listening"), ""),
         ("agent_start", json!({}), ""),
         ("turn_end", json!({}), ""),
@@ -389,4 +397,57 @@ fn a_session_that_starts_calls_without_end_costs_bounded_memory() {
     let (name, data) = end("c999", "bash", "", json!({}));
     assert!(renderer.render(name, &data).contains("[3 ms]"));
     assert!(format!("{renderer:?}").matches("held").count() < 100);
+}
+
+/// The texts of entries of the app's history, after some events.
+fn told(events: &[(&str, Value)], entries: &[Value]) -> String {
+    let mut renderer = Renderer::new(Look::default());
+    let mut text: String = events.iter().map(|(name, data)| renderer.render(name, data)).collect();
+    text.extend(entries.iter().map(|entry| renderer.history(entry)));
+    text.push_str(&renderer.close());
+    anstream::adapter::strip_str(&text).to_string()
+}
+
+#[test]
+fn what_the_app_tells_is_shown_as_what_events_tell() {
+    let entry = |kind: &str, text: &str| json!({"sessionID": "s", "type": kind, "text": text});
+    let call = |id: &str, state: &str| {
+        let metadata = json!({"call_id": id, "tool": "bash", "arguments": "{\"command\":\"ls\"}", "state": state});
+        json!({"sessionID": "s", "type": "tool_call", "metadata": metadata})
+    };
+    let text = told(
+        &[start("c1", "bash", json!({"command": "ls"})), end("c1", "bash", "", json!({}))],
+        &[
+            entry("user_text", "hello\u{1b}[2J"),
+            entry("assistant_text_delta", "Hi "),
+            entry("assistant_text_delta", "you."),
+            entry("assistant_text", "Hi you."),
+            call("c1", "start"),
+            call("c2", "start"),
+            call("c2", "complete"),
+            entry("assistant_text", "Done."),
+            entry("user_audio", ""),
+            entry("response_complete", ""),
+            entry("something_new", "x"),
+            json!(7),
+        ],
+    );
+    assert_eq!(
+        text,
+        "[tool] bash command=ls\n[3 ms]\n> hello\nHi you.\n[tool:voice] bash command=ls\nDone.\n"
+    );
+}
+
+#[test]
+fn what_is_told_by_both_sides_or_was_typed_here_is_shown_once() {
+    let said = |text: &str| message("message_start", json!({"role": "user", "content": text}));
+    let entry = json!({"sessionID": "s", "type": "user_text", "text": "fix  it "});
+    assert_eq!(told(&[said("fix it")], std::slice::from_ref(&entry)), "> fix it\n");
+    assert_eq!(told(&[said("fix it"), said("fix it")], &[]), "> fix it\n> fix it\n");
+    assert_eq!(told(&[], &[entry.clone(), entry]), "> fix  it\n> fix  it\n");
+    let mut renderer = Renderer::new(Look::default());
+    renderer.typed("fix it");
+    let (name, data) = said("fix it");
+    assert_eq!(renderer.render(name, &data), "");
+    assert!(!renderer.render(name, &data).is_empty(), "only once");
 }

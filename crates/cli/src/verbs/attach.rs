@@ -1,5 +1,6 @@
 //! `quack [DIR]`: makes the session of a directory's repository the active one, shows it and follows it.
 
+use super::follow::live::{Interrupts, Live, Typing};
 use super::follow::{self, watch::Watch};
 use crate::args::AttachArgs;
 use crate::connect::{Connected, REPLY_TIMEOUT, start_and_connect};
@@ -13,9 +14,24 @@ use quackd_protocol::client::{
 };
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Runs the verb.
 pub(crate) async fn run(args: &AttachArgs, output: Output) -> anyhow::Result<Exit> {
+    let mut interrupts = Interrupts::catch()?;
+    let begun = tokio::select! {
+        biased;
+        () = interrupts.next() => return Ok(Exit::Interrupted),
+        begun = begin(args, output) => begun,
+    };
+    match begun? {
+        Some(live) => live.run(&mut interrupts).await,
+        None => Ok(Exit::Ok),
+    }
+}
+
+/// Attaches; what is to be followed then, if anything is.
+async fn begin(args: &AttachArgs, output: Output) -> anyhow::Result<Option<Live>> {
     let workspace = directory::workspace(args.dir.as_deref(), args.force)
         .map_err(|error| explain(error, args.dir.as_deref()))?;
     let daemon = start_and_connect(output).await?;
@@ -29,18 +45,23 @@ pub(crate) async fn run(args: &AttachArgs, output: Output) -> anyhow::Result<Exi
         } else {
             output.text(&header(&session, home_dir.as_deref()))?;
         }
-        return Ok(Exit::Ok);
+        return Ok(None);
     }
-    let mut watch = Watch::begin(daemon.client, attached.session.id.0.clone(), None).await?;
+    let session = attached.session.id.0.clone();
+    let mut watch = Watch::begin(Arc::new(daemon.client), Some(session), None).await?;
     if output.is_json() {
         output.first_line(&document(&attached, watch.followed().is_running))?;
     } else {
         watch.settle().await;
         let line = follow::header(watch.followed(), home_dir.as_deref());
         output.text(&line)?;
-        output.note("following; Ctrl-C ends it. In another terminal: quack tool bash 'git status'");
     }
-    watch.until_interrupted(follow::look(args.look), output).await
+    let mut live = Live::new(watch, follow::look(args.look), Typing::Speaks, output);
+    if live.has_person() {
+        output.note("Enter=send  Ctrl+C=exit. In another terminal: quack tool bash 'git status'");
+        live.start_voice();
+    }
+    Ok(Some(live))
 }
 
 /// The session as `sessions` lists it.
@@ -103,6 +124,7 @@ mod tests {
             is_active: true,
             is_running: false,
             last_active_at: String::new(),
+            status: quackd_protocol::client::StatusInfo::default(),
         };
         let text = anstream::adapter::strip_str(&header(&session, Some("/home/ada"))).to_string();
         assert!(

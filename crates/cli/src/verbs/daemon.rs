@@ -1,25 +1,141 @@
-//! `quack daemon`: becomes the supervisor. Started by a person, a service manager or another verb.
+//! `quack daemon`: becomes the supervisor. Started by a person, a service manager or another verb; and, in the
+//! ways in which the Rubber Duck daemon is started, by programs that know that one ([`Upstream`]).
 
 use crate::args::DaemonArgs;
 use crate::exit::Exit;
 use crate::output::Output;
+use quackd_home::Home;
+use quackd_service::exit;
 use quackd_supervisor::{DaemonOptions, Ended};
 use serde_json::json;
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::path::Path;
+
+/// What a program or link is called that is the Rubber Duck daemon.
+const UPSTREAM_NAME: &str = "duck-daemon";
 
 /// Runs until the daemon ends. Called on the main thread, which it keeps.
 pub(crate) fn run(args: &DaemonArgs, output: Output) -> anyhow::Result<Exit> {
-    let options = DaemonOptions { background: args.background, verbose: args.verbose };
+    let service = args.service;
+    let (background, verbose) = (args.background, args.verbose);
+    let options = DaemonOptions { background, verbose, service, as_rubber_duck: false };
     match quackd_supervisor::run(options) {
         Ok(Ended::Stopped) => {}
+        // Without a manager whoever asked for it starts the next one.
+        Ok(Ended::Restarting) if service.is_some() => return Ok(Exit::OfDaemon(exit::RESTART)),
+        Ok(Ended::Restarting) => {}
         Ok(Ended::AlreadyRunning) if output.is_json() => {
             output.document(&json!({"alreadyRunning": true}))?;
         }
         Ok(Ended::AlreadyRunning) => output.text("already running\n")?,
         Err(error) => {
+            let is_terminal = error.is_terminal();
             let error = anyhow::Error::new(error);
             output.failure(&format!("{error:#}"));
-            return Ok(Exit::Unreachable);
+            return Ok(match service {
+                Some(manager) if is_terminal => Exit::OfDaemon(exit::terminal(manager)),
+                Some(_) => Exit::OfDaemon(exit::FAILED),
+                None => Exit::Unreachable,
+            });
         }
     }
     Ok(Exit::Ok)
+}
+
+/// How the Rubber Duck daemon would have been started by this command line; `None` if it would not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Upstream {
+    verbose: bool,
+}
+
+impl Upstream {
+    /// Reads a command line, program name included, as the Rubber Duck programs do: the name ends in
+    /// `duck-daemon`, or the first argument is `--daemon`, or `RUBBER_DUCK_DAEMON_MODE` is 1. A verb that says
+    /// `daemon` itself is ours.
+    pub(crate) fn of(
+        mut line: impl Iterator<Item = OsString>,
+        mode: Option<&OsStr>,
+    ) -> Option<Self> {
+        let program = line.next().unwrap_or_default();
+        let rest: Vec<OsString> = line.collect();
+        let first = rest.first();
+        let is_named = |path: &OsString| {
+            let name = Path::new(path).file_name().and_then(OsStr::to_str);
+            name.is_some_and(|name| name.ends_with(UPSTREAM_NAME))
+        };
+        let is_ours = first.is_some_and(|word| word == "daemon");
+        let is_meant = is_named(&program)
+            || first.is_some_and(|word| word == "--daemon")
+            || mode.is_some_and(|mode| mode == "1") && !is_ours;
+        let verbose = rest.iter().any(|word| word == "--verbose");
+        is_meant.then_some(Self { verbose })
+    }
+
+    /// Runs until the daemon ends, with the texts and exit codes of the Rubber Duck daemon: one that runs already
+    /// is told with --verbose only and is no failure, one that cannot start is 1. Its directory is where those
+    /// programs look: on Linux that is not always ours.
+    pub(crate) fn run(self, output: Output) -> Exit {
+        let options = DaemonOptions {
+            background: false,
+            verbose: self.verbose,
+            service: None,
+            as_rubber_duck: true,
+        };
+        match quackd_supervisor::run(options) {
+            Ok(Ended::Stopped | Ended::Restarting) => {}
+            Ok(Ended::AlreadyRunning) => {
+                if self.verbose {
+                    output.to_stderr(&format!("Daemon already running{}\n", of_pid()));
+                }
+            }
+            Err(error) => {
+                let error = anyhow::Error::new(error);
+                output.to_stderr(&format!("Daemon failed to start: {error:#}\n"));
+                return Exit::Failed;
+            }
+        }
+        Exit::Ok
+    }
+}
+
+/// ` (pid N)`, as the file says that every daemon writes; nothing if it does not.
+fn of_pid() -> String {
+    let home = Home::of_rubber_duck_blocking().ok();
+    let path = home.map(|home| home.pid_file()).filter(|path| path.is_file());
+    let mut text = String::new();
+    let read = path
+        .and_then(|path| std::fs::File::open(path).ok()?.take(32).read_to_string(&mut text).ok());
+    match text.trim().parse::<u32>() {
+        Ok(pid) if read.is_some() => format!(" (pid {pid})"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemon_of_the_rubber_duck_project_is_started_in_its_own_ways() {
+        let silent = Some(Upstream { verbose: false });
+        let verbose = Some(Upstream { verbose: true });
+        for (line, mode, expected) in [
+            ("duck-daemon", None, silent),
+            ("/opt/x/duck-daemon --verbose", None, verbose),
+            ("rubber-duck-daemon --anything else --verbose", None, verbose),
+            ("quack --daemon", None, silent),
+            ("quack --daemon --verbose", None, verbose),
+            ("quack", Some("1"), silent),
+            ("quack ps --verbose", Some("1"), verbose),
+            ("quack daemon --background", Some("1"), None),
+            ("quack", Some("0"), None),
+            ("quack", None, None),
+            ("quack ps --daemon", None, None),
+            ("/duck-daemon/quack ps", None, None),
+        ] {
+            let words = line.split(' ').map(OsString::from);
+            assert_eq!(Upstream::of(words, mode.map(OsStr::new)), expected, "{line} {mode:?}");
+        }
+    }
 }

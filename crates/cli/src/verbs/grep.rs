@@ -6,31 +6,80 @@ use crate::exit::{Exit, Fault};
 use crate::output::{Audience, Output, Reader};
 use crate::place::{Asking, Place};
 use crate::render::search::data::{Hit, Page};
+use crate::render::search::fit;
 use crate::render::search::hits::{Layout, Printer, name_line};
+
 use crate::render::search::join::Joiner;
 use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
+use std::io::ErrorKind;
+
+/// Names that are kept in mind, so that none is shown twice.
+const MAX_NAMES: usize = 100_000;
 
 /// Runs the verb.
 pub(crate) async fn run(args: &GrepArgs, output: Output) -> anyhow::Result<Exit> {
     let (patterns, paths) = words(args)?;
     context_is_no_directory(args)?;
     let asking = Asking::begin(&args.call, output).await?;
-    let arguments = arguments(args, &patterns, paths, &asking.place)?;
-    let is_one_file = matches!(paths, [path] if asking.place.absolute(path).is_file());
+    let (paths, missing) = present(paths, &asking.place);
+    let files = named_files(&paths, &asking.place);
+    let is_one_file = missing.is_empty() && matches!((&*paths, &*files), ([_], [_]));
+    // No directory is so shallow that something in it counts.
+    let only_files = args.files.max_depth == Some(0);
+    let is_nothing_wanted = args.max_count == Some(0) || only_files && files.is_empty();
+    let starts = if only_files && !files.is_empty() { &files } else { &paths };
+    let arguments = arguments(args, &patterns, starts, &asking.place)?;
     let limit = if args.shape.quiet { Some(1) } else { args.limit };
     let mut shower = Shower::new(args, is_one_file, output);
-    let mut pages = Pages::new("search", arguments, limit);
+    let mut pages = Pages::new("search", arguments.clone(), limit);
+    pages.are_missing(missing);
+    if is_nothing_wanted {
+        pages.ask_nothing();
+    }
     while let Some(page) = pages.next(&asking).await? {
         if shower.show(page, &asking.place).await? == Reader::Gone {
             break;
         }
     }
     shower.finish().await?;
+    if pages.skipped("binary") != 0 && pages.left() != Some(0) && !files.is_empty() {
+        let mut arguments = arguments;
+        set(&mut arguments, "path", asking.place.starts(&files)?);
+        set(&mut arguments, "binary", "report");
+        let mut binaries = Pages::new("search", arguments, pages.left());
+        while let Some(page) = binaries.next(&asking).await? {
+            pages.add(shower.show_binaries(page, &asking.place).await?);
+        }
+    }
     if !args.shape.quiet {
         pages.tell(&asking.place, output).await?;
+    } else if pages.has_rows() {
+        // That is all that was asked.
+        return Ok(Exit::Ok);
     }
     Ok(pages.exit(Exit::Failed))
+}
+
+/// The paths that are there, as far as can be seen from here, and those that are not. If none is there, the
+/// tool says so of the first one.
+fn present(paths: &[String], place: &Place) -> (Vec<String>, Vec<String>) {
+    let is_there = |path: &&String| match place.absolute(path).symlink_metadata() {
+        Ok(_) => true,
+        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    };
+    let (there, missing): (Vec<&String>, Vec<&String>) = paths.iter().partition(is_there);
+    if there.is_empty() {
+        return (paths.to_vec(), Vec::new());
+    }
+    let owned = |paths: Vec<&String>| paths.into_iter().cloned().collect();
+    (owned(there), owned(missing))
+}
+
+/// Those that are files: who names a file wants to know whether it matches, also if it is a binary one.
+fn named_files(paths: &[String], place: &Place) -> Vec<String> {
+    paths.iter().filter(|path| place.absolute(path).is_file()).cloned().collect()
 }
 
 /// The patterns and the paths of the command line.
@@ -178,6 +227,8 @@ struct Shower {
     layout: Layout,
     joiner: Joiner,
     printer: Printer,
+    /// Files that have a row of their own, as the tool names them.
+    names: HashSet<String>,
 }
 
 impl Shower {
@@ -190,6 +241,7 @@ impl Shower {
             layout,
             joiner: Joiner::default(),
             printer: Printer::new(layout),
+            names: HashSet::new(),
         }
     }
 
@@ -199,6 +251,9 @@ impl Shower {
         }
         let mut text = String::new();
         for named in page.names {
+            if self.names.len() < MAX_NAMES {
+                self.names.insert(named.path.clone());
+            }
             let path = place.shown(&named.path);
             match (self.output.is_json(), named.count) {
                 (true, None) => line(&mut text, &json!({"type": "file", "path": path})),
@@ -215,6 +270,41 @@ impl Shower {
         let ready = self.joiner.feed(hits.collect());
         self.print(&ready, &mut text);
         Ok(self.output.bytes(text.into_bytes()).await?)
+    }
+
+    /// Shows of named files what was left out because they are binary; gives how many there are.
+    async fn show_binaries(&mut self, page: Page, place: &Place) -> anyhow::Result<u64> {
+        let binaries = page.binaries.iter().map(|path| (path, None));
+        let names = page.names.iter().map(|named| (&named.path, Some(named.count)));
+        let mut text = String::new();
+        let mut n_shown = 0;
+        for (path, name) in binaries.chain(names) {
+            // A name that has its row already was left out by nobody.
+            if !self.names.insert(path.clone()) {
+                continue;
+            }
+            n_shown += 1;
+            let path = place.shown(path);
+            match (self.is_quiet, self.output.is_json(), name) {
+                (true, _, _) => {}
+                (false, true, None) => line(&mut text, &json!({"type": "binary", "path": path})),
+                (false, true, Some(None)) => {
+                    line(&mut text, &json!({"type": "file", "path": path}));
+                }
+                (false, true, Some(count)) => {
+                    line(&mut text, &json!({"type": "count", "path": path, "count": count}));
+                }
+                (false, false, Some(count)) => text.push_str(&name_line(&path, count, self.layout)),
+                (false, false, None) => {
+                    let path = fit(&path, self.layout.audience);
+                    let name =
+                        if self.layout.with_name { format!("{path}: ") } else { String::new() };
+                    text.push_str(&format!("{name}binary file matches\n"));
+                }
+            }
+        }
+        let _reader = self.output.bytes(text.into_bytes()).await?;
+        Ok(n_shown)
     }
 
     fn print(&mut self, hits: &[Hit], text: &mut String) {

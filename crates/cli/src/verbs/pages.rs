@@ -17,6 +17,9 @@ const MAX_WARNINGS: usize = 5;
 /// Notes of the tool that are kept.
 const MAX_NOTES: usize = 20;
 
+/// What is said of a path that was named and is not there.
+const NOT_FOUND: &str = "No such file or directory";
+
 /// Numbers that each page counts for the whole tree, not for itself.
 const OF_THE_TREE: &[&str] = &["ignored", "hidden", "filtered", "notRegular", "unreadable"];
 
@@ -68,6 +71,8 @@ pub(super) struct Pages {
     n_searched: Option<u64>,
     skipped: BTreeMap<String, u64>,
     warnings: Vec<Warning>,
+    /// Paths that were named and are not there.
+    missing: Vec<String>,
     notes: Vec<String>,
     n_changed_names: u64,
 }
@@ -93,9 +98,36 @@ impl Pages {
             n_searched: None,
             skipped: BTreeMap::new(),
             warnings: Vec::new(),
+            missing: Vec::new(),
             notes: Vec::new(),
             n_changed_names: 0,
         }
+    }
+
+    /// Paths that were named and could not be searched, as they are shown: they are told at the end, and make it
+    /// a failure.
+    pub(super) fn are_missing(&mut self, paths: Vec<String>) {
+        self.missing = paths;
+    }
+
+    /// Nothing is asked: nothing was wanted.
+    pub(super) fn ask_nothing(&mut self) {
+        self.is_done = true;
+    }
+
+    /// Rows that are still wanted and may be asked for elsewhere; `Some(0)`: none.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.left
+    }
+
+    /// Whether there is any row.
+    pub(super) fn has_rows(&self) -> bool {
+        self.n_shown != 0
+    }
+
+    /// So many rows were found elsewhere.
+    pub(super) fn add(&mut self, shown: u64) {
+        self.n_shown = self.n_shown.saturating_add(shown);
     }
 
     /// The next page; `None` after the last one.
@@ -177,6 +209,9 @@ impl Pages {
         for note in &self.notes {
             output.note(&plain(note));
         }
+        for path in &self.missing {
+            output.warning(&format!("{}: {NOT_FOUND}", plain(path)));
+        }
         for Warning { path, reason } in &self.warnings {
             output.warning(&format!("{}: {}", plain(&place.shown(path)), plain(reason)));
         }
@@ -208,22 +243,24 @@ impl Pages {
         Ok(())
     }
 
-    fn skipped(&self, name: &str) -> u64 {
+    pub(super) fn skipped(&self, name: &str) -> u64 {
         self.skipped.get(name).copied().unwrap_or_default()
     }
 
     /// All that was asked for was looked at and shown.
     fn is_complete(&self) -> bool {
         let is_ended = self.is_cut || self.timed_out || self.too_many_files || self.is_stuck;
-        !is_ended && NOT_SEARCHED.iter().all(|(name, _)| self.skipped(name) == 0)
+        !is_ended
+            && self.missing.is_empty()
+            && NOT_SEARCHED.iter().all(|(name, _)| self.skipped(name) == 0)
     }
 
     fn summary(&self, place: &Place) -> Value {
-        let warnings: Vec<Value> = self
-            .warnings
-            .iter()
-            .map(|warning| json!({"path": place.shown(&warning.path), "message": warning.reason}))
-            .collect();
+        let missing = self.missing.iter().map(|path| json!({"path": path, "message": NOT_FOUND}));
+        let found = self.warnings.iter();
+        let found = found
+            .map(|warning| json!({"path": place.shown(&warning.path), "message": warning.reason}));
+        let warnings: Vec<Value> = missing.chain(found).collect();
         let mut summary = json!({
             "type": "summary",
             "directory": place.directory(),
@@ -246,6 +283,7 @@ impl Pages {
         match (self.timed_out, self.n_shown) {
             (true, _) => Exit::BusyOrLate,
             (false, _) if self.is_stuck => Exit::Failed,
+            (false, _) if !self.missing.is_empty() => Exit::Usage,
             (false, 0) => nothing,
             (false, _) => Exit::Ok,
         }

@@ -1,32 +1,78 @@
-//! `quack ps`: the process tree, from the supervisor to the calls in flight and the background jobs.
+//! `quack ps`: the process tree, from the supervisor to the calls in flight and the background jobs; once, or
+//! again and again.
 
 use crate::age::{local, span};
+use crate::args::PsArgs;
 use crate::connect::{REPLY_TIMEOUT, connect_only};
 use crate::display;
 use crate::exit::Exit;
-use crate::output::{BOLD, DIM, Output, RED};
+use crate::output::{BOLD, DIM, Output, RED, Reader};
 use jiff::tz::TimeZone;
 use quackd_client::{Client, ClientError};
-use quackd_protocol::client::{CallInfo, PsData, RunningJob, SupervisorInfo, WorkerInfo};
+use quackd_protocol::client::{CallInfo, PiInfo, PsData, RunningJob, SupervisorInfo, WorkerInfo};
 use serde_json::json;
 use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Empties a terminal and goes to its upper left corner.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Runs the verb. Starts no daemon: what is not running has no processes.
-pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: PsArgs, output: Output) -> anyhow::Result<Exit> {
     let daemon = connect_only(output).await?;
-    let mut data = ask(&daemon.client).await?;
+    if let Some(seconds) = args.watch {
+        return tokio::select! {
+            // For this one an interrupt is the way to end.
+            interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| Exit::Ok).map_err(Into::into),
+            ended = watch(&daemon.client, Duration::from_secs(seconds), output) => ended,
+        };
+    }
+    let data = ask(&daemon.client).await?;
     if output.is_json() {
-        let zone = TimeZone::system();
-        data.supervisor.started_at = local(&data.supervisor.started_at, &zone);
-        for started_at in data.workers.iter_mut().filter_map(|worker| worker.started_at.as_mut()) {
-            *started_at = local(started_at, &zone);
-        }
-        output.document(&data)?;
+        output.document(&with_local_times(data))?;
     } else {
         let home_dir = std::env::var("HOME").ok();
         output.text(&tree(&data, home_dir.as_deref()))?;
     }
     Ok(Exit::Ok)
+}
+
+/// Looks until nobody reads any more. A terminal always shows the last look; elsewhere they stand one below the
+/// other, with `--json` each on a line.
+///
+/// # Errors
+/// The daemon is gone, or nothing can be printed.
+async fn watch(client: &Client, every: Duration, output: Output) -> anyhow::Result<Exit> {
+    let home_dir = std::env::var("HOME").ok();
+    let audience = output.audience();
+    // Where sequences are left out, nothing can be taken away again.
+    let is_redrawn = audience.is_terminal && audience.is_colored;
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let data = ask(client).await?;
+        let text = match (output.is_json(), is_redrawn) {
+            (true, _) => serde_json::to_string(&with_local_times(data))? + "\n",
+            (false, true) => format!("{CLEAR}{}", tree(&data, home_dir.as_deref())),
+            (false, false) => format!("{}\n", tree(&data, home_dir.as_deref())),
+        };
+        if output.piece(text).await? == Reader::Gone {
+            return Ok(Exit::Ok);
+        }
+    }
+}
+
+fn with_local_times(mut data: PsData) -> PsData {
+    let zone = TimeZone::system();
+    data.supervisor.started_at = local(&data.supervisor.started_at, &zone);
+    for worker in &mut data.workers {
+        let pi = worker.pi.as_mut().and_then(|pi| pi.started_at.as_mut());
+        for started_at in [worker.started_at.as_mut(), pi].into_iter().flatten() {
+            *started_at = local(started_at, &zone);
+        }
+    }
+    data
 }
 
 /// Asks for the process tree.
@@ -49,6 +95,13 @@ pub(crate) fn tree(data: &PsData, home_dir: Option<&str>) -> String {
             let death = display::first_line(death, 100);
             text.push_str(&format!("{rail} {RED}last worker: {death}{RED:#}\n"));
         }
+        if let Some(pi) = &worker.pi {
+            text.push_str(&format!("{rail} └─ {}\n", pi_line(pi)));
+            if let Some(death) = &pi.last_death {
+                let death = display::first_line(death, 100);
+                text.push_str(&format!("{rail}    {RED}last Pi: {death}{RED:#}\n"));
+            }
+        }
         for call in &worker.calls {
             text.push_str(&format!("{rail} └─ {}\n", call_line(call)));
         }
@@ -67,21 +120,43 @@ fn supervisor_line(supervisor: &SupervisorInfo) -> String {
         .unwrap_or_default();
     let clients = display::count(supervisor.clients, "client");
     let sessions = display::count(supervisor.sessions, "session");
+    let low = supervisor.disk.filter(|disk| disk.low).map(|disk| {
+        let free = display::bytes(disk.free_bytes);
+        format!("{RED}the disk is almost full: {free} free; long outputs are not kept{RED:#}\n")
+    });
     format!(
-        "{BOLD}supervisor{BOLD:#} {}  up {uptime}{memory}  {clients}  {sessions}\n",
-        supervisor.pid
+        "{BOLD}supervisor{BOLD:#} {}  up {uptime}{memory}  {clients}  {sessions}\n{}",
+        supervisor.pid,
+        low.unwrap_or_default()
     )
 }
 
 fn session_line(worker: &WorkerInfo, home_dir: Option<&str>) -> String {
     let name = display::plain(&worker.session_name);
     let path = display::path(&worker.workspace_path, home_dir);
-    let mut line = format!("{BOLD}{name}{BOLD:#}  {path}  {}", display::plain(&worker.state));
+    let mut line = format!("{BOLD}{name}{BOLD:#}  {path}  {}", status(worker));
     for word in [&worker.tier, &worker.policy].into_iter().flatten() {
         line.push_str("  ");
         line.push_str(&display::plain(word));
     }
     line
+}
+
+/// What the session does, and its worker's state if that is no ordinary one.
+fn status(worker: &WorkerInfo) -> String {
+    let told = &worker.status;
+    // A daemon that does not tell.
+    if told.status_why.is_empty() {
+        return display::plain(&worker.state);
+    }
+    let mut words = told.status.name().to_owned();
+    if !matches!(worker.state.as_str(), "absent" | "ready" | "busy" | "failed") {
+        words.push_str(&format!(" ({})", display::plain(&worker.state)));
+    }
+    if told.pinned {
+        words.push_str("  pinned");
+    }
+    words
 }
 
 fn process_line(worker: &WorkerInfo) -> String {
@@ -91,15 +166,40 @@ fn process_line(worker: &WorkerInfo) -> String {
         (Some(monitor), None) => format!("monitor {monitor}"),
         (None, None) => "no process".to_owned(),
     };
-    if worker.restarts != 0 {
-        let crashes = usize::try_from(worker.restarts).unwrap_or(usize::MAX);
-        line.push_str("  ");
-        line.push_str(&match crashes {
-            1 => "1 crash".to_owned(),
-            n => format!("{n} crashes"),
-        });
+    if let Some(kb) = worker.rss_kb {
+        line.push_str(&format!("  {}", display::bytes(kb.saturating_mul(1024))));
+    }
+    line.push_str(&crashes(worker.restarts));
+    if !worker.why.is_empty() && !worker.why.starts_with("it died") {
+        line.push_str(&format!("  {}", display::first_line(&worker.why, 100)));
     }
     line
+}
+
+fn crashes(n: impl Into<u64>) -> String {
+    match n.into() {
+        0 => String::new(),
+        1 => "  1 crash".to_owned(),
+        n => format!("  {n} crashes"),
+    }
+}
+
+/// The processes around a session's Pi, from the supervisor's child to Pi itself.
+fn pi_line(pi: &PiInfo) -> String {
+    let mut line = format!("Pi {}", display::plain(&pi.state));
+    if pi.busy {
+        line.push_str(", at work");
+    }
+    let named = [("monitor", pi.monitor_pid), ("worker", pi.worker_pid), ("Pi", pi.pid)];
+    let chain: Vec<String> =
+        named.iter().filter_map(|(name, pid)| pid.map(|pid| format!("{name} {pid}"))).collect();
+    if !chain.is_empty() {
+        line.push_str(&format!("  {}", chain.join(" → ")));
+    }
+    if let Some(kb) = pi.rss_kb {
+        line.push_str(&format!("  {}", display::bytes(kb.saturating_mul(1024))));
+    }
+    line + &crashes(pi.restarts)
 }
 
 fn call_line(call: &CallInfo) -> String {
@@ -132,7 +232,15 @@ mod tests {
                     "state": "busy", "pid": 102, "monitorPid": 101, "restarts": 1,
                     "tier": "unconfined", "policy": "full-access", "lastDeath": "signal 9",
                     "calls": [{"callId": "c1", "tool": "bash", "elapsedMs": 1_250, "deadlineMs": 30_000}],
+                    "pi": {"state": "ready", "busy": true, "pid": 105, "workerPid": 104, "monitorPid": 103,
+                           "restarts": 2, "lastDeath": "exit code 3", "rssKb": 2048},
                     "jobs": [{"jobId": "job-2", "command": "npm run\u{1b} dev", "elapsedMs": 125_000}]
+                },
+                {
+                    "sessionId": "c", "sessionName": "duck-3", "workspacePath": "/srv/y",
+                    "state": "ready", "pid": 105, "monitorPid": 104, "restarts": 0, "calls": [],
+                    "status": "idle", "statusWhy": "idle for 3 s; pinned", "pinned": true,
+                    "why": "idle for 3 s; pinned", "rssKb": 3000
                 },
                 {
                     "sessionId": "b", "sessionName": "duck\n2", "workspacePath": "/srv/x",
@@ -152,8 +260,12 @@ mod tests {
              ├─ duck-1  ~/app  busy  unconfined  full-access\n\
              │  monitor 101 → worker 102  1 crash\n\
              │  last worker: signal 9\n\
+             │  └─ Pi ready, at work  monitor 103 → worker 104 → Pi 105  2.0 MB  2 crashes\n\
+             │     last Pi: exit code 3\n\
              │  └─ bash  1.2 s of 30.0 s\n\
              │  └─ job-2  2m 5s  npm run\u{fffd} dev\n\
+             ├─ duck-3  /srv/y  idle  pinned\n\
+             │  monitor 104 → worker 105  2.9 MB  idle for 3 s; pinned\n\
              └─ duck\u{fffd}2  /srv/x  absent\n   no process\n"
         );
     }

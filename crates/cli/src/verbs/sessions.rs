@@ -44,7 +44,7 @@ fn render(
         [
             format!("{}{mark}", display::plain(&session.name)),
             display::path(&session.workspace_path, home_dir),
-            if session.is_running { "running" } else { "stopped" }.to_owned(),
+            status(session),
             ago(&session.last_active_at, now, zone),
         ]
     };
@@ -52,9 +52,34 @@ fn render(
     display::table(["SESSION", "WORKSPACE", "STATUS", "LAST ACTIVE"], [12, 12, 10, 0], &rows)
 }
 
+/// What a session is doing; of a daemon that does not tell, whether anything of it runs.
+fn status(session: &SessionInfo) -> String {
+    let told = &session.status;
+    let word = match told.status_why.is_empty() {
+        true if session.is_running => "running",
+        _ => told.status.name(),
+    };
+    if told.pinned { format!("{word} ⚲") } else { word.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_protocol::client::{SessionStatus, StatusInfo};
+
+    #[test]
+    fn what_a_session_does_is_shown_where_it_is_told() {
+        let mut one = session("duck-1", "/srv", true, "");
+        assert_eq!(status(&one), "running", "an older daemon");
+        one.status = StatusInfo {
+            status: SessionStatus::Waiting,
+            status_why: "its agent has asked you something".to_owned(),
+            ..StatusInfo::default()
+        };
+        assert_eq!(status(&one), "waiting");
+        one.status.pinned = true;
+        assert_eq!(status(&one), "waiting ⚲");
+    }
 
     fn session(name: &str, path: &str, is_active: bool, last_active_at: &str) -> SessionInfo {
         SessionInfo {
@@ -64,6 +89,7 @@ mod tests {
             is_active,
             is_running: is_active,
             last_active_at: last_active_at.to_owned(),
+            status: StatusInfo::default(),
         }
     }
 

@@ -1,11 +1,13 @@
 //! `quack state`: one session and its worker.
 
+use crate::age::local;
 use crate::args::StateArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::directory;
 use crate::display;
 use crate::exit::Exit;
 use crate::output::{BOLD, DIM, Output};
+use jiff::tz::TimeZone;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::client::{SessionParams, StateData, WorkspaceInfo, WorkspacesData};
 use serde_json::json;
@@ -66,12 +68,21 @@ fn lines(data: &StateData) -> String {
     let mut text = format!("{BOLD}{name}{BOLD:#}  {DIM}{id}{DIM:#}\n");
     let pid = worker.pid.map_or_else(String::new, |pid| format!(", process {pid}"));
     let mut row = |name: &str, value: &str| text.push_str(&format!("{name:<12}{value}\n"));
+    if !data.status.status_why.is_empty() {
+        let since = data.status.status_since.as_deref();
+        let since = since.map(|since| format!(" since {}", local(since, &TimeZone::system())));
+        let (status, why) = (data.status.status.name(), display::plain(&data.status.status_why));
+        row("status", &format!("{status}{}: {why}", since.unwrap_or_default()));
+    }
     row("worker", &format!("{}{pid}", display::plain(&worker.state)));
     for (name, value) in [("tier", &worker.tier), ("policy", &worker.policy)] {
         row(name, &value.as_deref().map_or_else(|| "-".to_owned(), display::plain));
     }
     row("restarts", &worker.restarts.to_string());
     row("safe mode", if data.safe_mode { "on" } else { "off" });
+    if data.status.pinned {
+        row("pinned", "yes");
+    }
     text
 }
 

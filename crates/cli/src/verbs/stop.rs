@@ -7,6 +7,7 @@ use crate::output::Output;
 use anyhow::bail;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
+use quackd_protocol::client::DaemonData;
 #[cfg(target_os = "linux")]
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
@@ -36,6 +37,7 @@ pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
         other => other?,
     };
     let pid = pid_of(&client).await?;
+    let keeper = keeper_of_socket(&client).await;
     let process = pid.and_then(DaemonProcess::find);
     match client.request_raw("quack.shutdown", json!({}), REPLY_TIMEOUT).await {
         // It may be gone before its reply is written.
@@ -44,28 +46,46 @@ pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
     }
     drop(client);
     // The socket goes first; what holds the lock and the log goes with the process.
-    while !(is_gone(&socket, pid).await? && process.as_ref().is_none_or(DaemonProcess::has_ended)) {
+    // One that a service manager keeps stays, and who connects to it has the next daemon started.
+    while !((keeper.is_some() || is_gone(&socket, pid).await?)
+        && process.as_ref().is_none_or(DaemonProcess::has_ended))
+    {
         if STOP_DEADLINE < begun.elapsed() {
             bail!("the daemon (pid {}) still runs after {STOP_DEADLINE:?}", pid.unwrap_or(0));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     let took = begun.elapsed();
-    report(output, Some(took), &format!("Stopped the daemon in {}.\n", span(took)))
+    let next = match keeper {
+        Some(manager) => format!(
+            "{manager} starts it again when a verb needs it; `systemctl --user stop quackd.socket` prevents that.\n"
+        ),
+        None => String::new(),
+    };
+    report(output, Some(took), &format!("Stopped the daemon in {}.\n{next}", span(took)))
+}
+
+/// The service manager that keeps the socket, if one does. A daemon that does not know the question has a
+/// socket of its own.
+async fn keeper_of_socket(client: &Client) -> Option<String> {
+    let asked = client.request("quack.daemon", json!({}), REPLY_TIMEOUT).await;
+    let data: DaemonData = asked.ok()?;
+    let manager = data.managed_by.unwrap_or_else(|| "the service manager".to_owned());
+    data.socket_activated.then_some(manager)
 }
 
 /// The daemon's process, known by a handle: its number may be another one's a moment later.
 #[cfg(target_os = "linux")]
-struct DaemonProcess(OwnedFd);
+pub(crate) struct DaemonProcess(OwnedFd);
 
 #[cfg(target_os = "linux")]
 impl DaemonProcess {
-    fn find(pid: u64) -> Option<Self> {
+    pub(crate) fn find(pid: u64) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
         rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
     }
 
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         let mut watched = [PollFd::new(&self.0, PollFlags::IN)];
         poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready != 0)
     }
@@ -73,15 +93,15 @@ impl DaemonProcess {
 
 /// Known by its number only: there is no handle here. Not run on macOS.
 #[cfg(not(target_os = "linux"))]
-struct DaemonProcess(Pid);
+pub(crate) struct DaemonProcess(Pid);
 
 #[cfg(not(target_os = "linux"))]
 impl DaemonProcess {
-    fn find(pid: u64) -> Option<Self> {
+    pub(crate) fn find(pid: u64) -> Option<Self> {
         Pid::from_raw(i32::try_from(pid).ok()?).map(Self)
     }
 
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         rustix::process::test_kill_process(self.0).is_err()
     }
 }

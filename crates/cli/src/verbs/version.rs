@@ -1,16 +1,17 @@
 //! `quack version`: of this program, and of the daemon if one runs.
 
 use crate::connect::{REPLY_TIMEOUT, connect};
+use crate::display::plain;
 use crate::exit::Exit;
 use crate::output::Output;
 use quackd_home::Home;
 use quackd_protocol::VERSION;
-use quackd_protocol::client::CLIENT_PROTOCOL;
+use quackd_protocol::client::{CLIENT_PROTOCOL, DaemonData, ExecutableInfo, ExecutableState};
 use serde_json::{Value, json};
 
 /// Runs the verb. A daemon that cannot be asked is no failure: the question was this program's version.
 pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
-    let daemon = ask_daemon().await.unwrap_or(Value::Null);
+    let (daemon, executable) = ask_daemon().await.unwrap_or_default();
     if output.is_json() {
         output.document(&json!({
             "version": VERSION,
@@ -18,18 +19,41 @@ pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
             "os": std::env::consts::OS,
             "arch": std::env::consts::ARCH,
             "daemon": daemon,
+            "executable": executable,
         }))?;
         return Ok(Exit::Ok);
     }
     let running = match daemon.get("version").and_then(Value::as_str) {
-        Some(version) => format!("daemon {}\n", crate::display::plain(version)),
+        Some(version) => {
+            format!(
+                "daemon {}{}\n",
+                plain(version),
+                executable.as_ref().map_or_else(String::new, upgrade)
+            )
+        }
         None => String::new(),
     };
     output.text(&format!("quack {VERSION}\n{running}"))?;
     Ok(Exit::Ok)
 }
 
-async fn ask_daemon() -> Option<Value> {
+/// What the daemon says of itself, and of the file that it was started from. An older one does not know of
+/// the second.
+async fn ask_daemon() -> Option<(Value, Option<ExecutableInfo>)> {
     let client = connect(&Home::from_process_env_blocking().ok()?).await.ok()?;
-    client.request_raw("ping", json!({}), REPLY_TIMEOUT).await.ok()
+    let daemon = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await.ok()?;
+    let asked = client.request("quack.daemon", json!({}), REPLY_TIMEOUT).await;
+    let executable = asked.ok().map(|data: DaemonData| data.executable);
+    Some((daemon, executable))
+}
+
+fn upgrade(executable: &ExecutableInfo) -> String {
+    let path = plain(&executable.path);
+    match executable.state {
+        ExecutableState::Replaced => {
+            format!(", and another program stands at {path} by now; `quack restart` starts that")
+        }
+        ExecutableState::Deleted => format!(", whose file {path} was deleted"),
+        ExecutableState::Current | ExecutableState::Unknown => String::new(),
+    }
 }

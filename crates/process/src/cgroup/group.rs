@@ -37,12 +37,12 @@ pub struct Group {
     slots: [AtomicU8; MAX_LEAVES],
 }
 
-/// In whose leaf a process is.
+/// In which leaf a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Located {
-    /// In the one with this number.
+    /// In the one with this number, which a command has.
     Leaf(usize),
-    /// In none of this group.
+    /// In none of this group, or in one whose command is over.
     Elsewhere,
 }
 
@@ -140,7 +140,8 @@ impl Group {
         let found = discover::cgroup_of(pid, self.session.kind());
         let number = found.ok().and_then(|found| {
             let below = found.strip_prefix(self.session.cgroup())?.strip_prefix("/c-")?;
-            below.split('/').next()?.parse().ok()
+            let number: usize = below.split('/').next()?.parse().ok()?;
+            (self.slots.get(number)?.load(Ordering::SeqCst) == TAKEN).then_some(number)
         });
         number.map_or(Located::Elsewhere, Located::Leaf)
     }

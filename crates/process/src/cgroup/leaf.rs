@@ -30,7 +30,8 @@ impl Leaf {
         self.group.enter_in(&self.directory)
     }
 
-    /// Whether a process is here, in another command's leaf (`Some(false)`), or in none (`None`).
+    /// Whether a process is here, in the leaf of another command that is not over (`Some(false)`), or in none
+    /// (`None`).
     pub(crate) fn holds(&self, pid: u32) -> Option<bool> {
         match self.group.locate(pid) {
             Located::Leaf(number) => Some(number == self.number),

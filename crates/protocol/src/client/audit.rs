@@ -4,6 +4,7 @@
 //! decided by them.
 
 use crate::SessionId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -23,9 +24,10 @@ pub struct WorkerSays {
     pub report: Option<Box<RawValue>>,
 }
 
-/// The same as a client reads it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// `quack.sandbox` data of `audit` and `explain`, as a client reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Said{T}")]
 pub struct WorkerSaid<T> {
     /// The session.
     pub session_id: SessionId,
@@ -40,7 +42,7 @@ pub struct WorkerSaid<T> {
 }
 
 /// What an audit of a workspace has found.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuditReport {
     /// How many files and repositories need a look before they are trusted.
@@ -59,7 +61,7 @@ pub struct AuditReport {
 }
 
 /// A file or directory in [`AuditReport`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditFile {
     /// Relative to the workspace, one line.
@@ -71,7 +73,7 @@ pub struct AuditFile {
 }
 
 /// What became of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditChange {
     /// It was not there when the worker began.
@@ -95,7 +97,7 @@ impl AuditChange {
 }
 
 /// A repository in [`AuditReport`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRepository {
     /// Relative to the workspace, one line; `.` is the workspace itself.
@@ -109,7 +111,7 @@ pub struct AuditRepository {
 }
 
 /// What git takes for a repository.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RepositoryKind {
     /// A `.git` directory.
@@ -123,7 +125,7 @@ pub enum RepositoryKind {
 }
 
 /// What became of a repository since the worker began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RepositoryState {
     /// It was not there.
@@ -137,7 +139,7 @@ pub enum RepositoryState {
 }
 
 /// Something that makes git run a program or read more settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditCommand {
     /// The file, relative to the workspace, one line.
@@ -149,7 +151,7 @@ pub struct AuditCommand {
 }
 
 /// What a session may do, or what it may do with one path.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExplainReport {
     /// The profile's name.
@@ -170,7 +172,7 @@ pub struct ExplainReport {
 }
 
 /// One layer of confinement.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainLayer {
     /// A short name.
@@ -183,7 +185,7 @@ pub struct ExplainLayer {
 }
 
 /// What a session may do with one path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainPath {
     /// As it was asked, absolute, one line.
@@ -201,7 +203,7 @@ pub struct ExplainPath {
 }
 
 /// What a session may do with a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PathAccess {
     /// Read and written.

@@ -1,10 +1,11 @@
 //! Looking the daemon over: `doctor` and `quack.config`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// `doctor` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DoctorParams {
     /// Ask the user's login shell for its environment again before looking.
@@ -13,14 +14,14 @@ pub struct DoctorParams {
 }
 
 /// `doctor` data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorData {
     /// In a fixed order.
     pub checks: Vec<Check>,
 }
 
 /// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// Its name: `daemon socket config log metadata sandbox environment providers sessions remote …`.
     pub name: String,
@@ -34,7 +35,9 @@ pub struct Check {
 }
 
 /// How a check ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
     /// As it should be.
@@ -46,7 +49,7 @@ pub enum CheckStatus {
 }
 
 /// `quack.config` data: the configuration that the daemon runs with.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigData {
     /// The file that was looked for at the daemon's start.
@@ -58,7 +61,7 @@ pub struct ConfigData {
 }
 
 /// One key of [`ConfigData`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigSetting {
     /// Such as `worker.idle_minutes`.
     pub key: String,

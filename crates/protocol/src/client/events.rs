@@ -6,16 +6,18 @@
 
 use crate::SessionId;
 use crate::client::WorkerState;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// `follow` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FollowParams {
     /// Session reference; the active session if absent or empty.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
     pub session_id: Value,
     /// Replay what came after this number, if it is still kept.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,9 +27,10 @@ pub struct FollowParams {
     pub epoch: Option<String>,
 }
 
-/// `follow` data: upstream's keys, then ours. `P` is Pi's state, which the supervisor hands on as it is.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// `follow` data. Pi's state is handed on as it is.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "FollowData")]
 pub struct FollowDataOf<P> {
     /// The session.
     pub session_id: SessionId,
@@ -89,12 +92,13 @@ pub struct ToldLine<'a, D> {
 }
 
 /// Text as the agent's content blocks carry it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct TextBlock<'a> {
     /// Always `text`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// The text, a JSON string that is forwarded as it is.
+    #[schemars(with = "String")]
     pub text: &'a RawValue,
 }
 
@@ -107,7 +111,8 @@ impl<'a> TextBlock<'a> {
 }
 
 /// What a tool has said, with `details` of ours.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Shown{T}")]
 pub struct ToolContent<'a, T> {
     /// At most one text block.
     pub content: Vec<TextBlock<'a>>,
@@ -116,7 +121,7 @@ pub struct ToolContent<'a, T> {
 }
 
 /// Data of `tool_execution_start`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolExecutionStart<'a> {
     /// `tool_execution_start`.
@@ -127,11 +132,12 @@ pub struct ToolExecutionStart<'a> {
     /// The tool.
     pub tool_name: &'a str,
     /// The arguments; long ones are cut.
+    #[schemars(with = "serde_json::Map<String, Value>")]
     pub args: &'a RawValue,
 }
 
 /// Data of `tool_execution_update`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolExecutionUpdate<'a> {
     /// `tool_execution_update`.
@@ -142,16 +148,18 @@ pub struct ToolExecutionUpdate<'a> {
     /// The tool.
     pub tool_name: &'a str,
     /// As in the start.
+    #[schemars(with = "serde_json::Map<String, Value>")]
     pub args: &'a RawValue,
     /// The beginning of the output: it grows with each update until it is full, and never changes
     /// what it said; then it is left out. For clients that print what is new in it.
     pub partial_result: ToolContent<'a, UpdateDetails>,
     /// What came since the last update, as a JSON string. For clients that show everything.
+    #[schemars(with = "String")]
     pub delta: &'a RawValue,
 }
 
 /// What is told besides the text of an update.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateDetails {
     /// Bytes of output until now, both streams together.
@@ -161,7 +169,7 @@ pub struct UpdateDetails {
 }
 
 /// Data of `tool_execution_end`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolExecutionEnd<'a> {
     /// `tool_execution_end`.
@@ -183,7 +191,7 @@ pub struct ToolExecutionEnd<'a> {
 }
 
 /// Data of `extension_error` when a session's process has died.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessDeath<'a> {
     /// `extension_error`.

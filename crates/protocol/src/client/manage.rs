@@ -1,23 +1,24 @@
 //! Looking at and changing workspaces and sessions: `workspaces`, `activate_session`, `get_state`,
 //! `quack.session_new`, `quack.session_delete`.
 
-use super::{AttachedSession, AttachedWorkspace};
+use super::{AttachedSession, AttachedWorkspace, Interruption, StatusInfo};
 use crate::denial::Denial;
 use crate::policy::{Policy, PolicyPatch};
 use crate::worker::SandboxReport;
 use crate::{SessionId, WorkspaceId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// `workspaces` data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspacesData {
     /// In stored order.
     pub workspaces: Vec<WorkspaceInfo>,
 }
 
 /// One line of `workspaces`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceInfo {
     /// Opaque id.
@@ -33,7 +34,7 @@ pub struct WorkspaceInfo {
 }
 
 /// A session in [`WorkspaceInfo`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceSession {
     /// Opaque id.
@@ -49,7 +50,7 @@ pub struct WorkspaceSession {
 }
 
 /// `activate_session` data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ActivateData {
     /// The session that is active now.
     pub session: ActivatedSession,
@@ -58,7 +59,7 @@ pub struct ActivateData {
 }
 
 /// The session part of [`ActivateData`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActivatedSession {
     /// Opaque id.
@@ -69,9 +70,10 @@ pub struct ActivatedSession {
     pub workspace_id: WorkspaceId,
 }
 
-/// `get_state` data. `P` is Pi's state, which the supervisor hands on as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// `get_state` data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "StateData")]
 pub struct StateDataOf<P> {
     /// The session.
     pub session_id: SessionId,
@@ -86,13 +88,19 @@ pub struct StateDataOf<P> {
     pub worker: WorkerState,
     /// Only what changes nothing is allowed.
     pub safe_mode: bool,
+    /// What it is doing.
+    #[serde(flatten)]
+    pub status: StatusInfo,
+    /// What the last stop of the daemon cut short, if the session has done nothing since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<Interruption>,
 }
 
 /// `get_state` data as a client of ours reads it.
 pub type StateData = StateDataOf<Value>;
 
 /// The worker in [`StateData`] and in the answer of `follow`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerState {
     /// `absent starting ready busy unresponsive draining backoff failed`.
     pub state: String,
@@ -107,7 +115,7 @@ pub struct WorkerState {
 }
 
 /// `quack.session_new` parameters: one more session for a directory.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionNewParams {
     /// Directory; its workspace is found or made. The daemon's own working directory if absent.
@@ -125,7 +133,7 @@ pub struct SessionNewParams {
 }
 
 /// `quack.sandbox` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SandboxParams {
     /// `show` (also if absent), `set`, `denials`, `audit` or `explain`.
@@ -152,7 +160,7 @@ pub struct SandboxParams {
 }
 
 /// `quack.sandbox` data of `denials`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DenialsData {
     /// The session.
@@ -166,7 +174,7 @@ pub struct DenialsData {
 }
 
 /// One line of [`DenialsData`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimedDenial {
     /// When the call ended, ISO 8601 UTC.
     pub at: String,
@@ -178,7 +186,7 @@ pub struct TimedDenial {
 }
 
 /// For whom a policy is set.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyScope {
     /// One session.
@@ -189,7 +197,7 @@ pub enum PolicyScope {
 }
 
 /// What a policy is made of, the weakest first.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyLayers {
     /// `[sandbox]` in the configuration.
@@ -203,7 +211,7 @@ pub struct PolicyLayers {
 }
 
 /// `quack.sandbox` data of `show` and `set`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxData {
     /// The session.
@@ -229,11 +237,12 @@ pub struct SandboxData {
 }
 
 /// `quack.session_delete` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionDeleteParams {
     /// Session reference. Never the active session by default: what is deleted is named.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "String")]
     pub session_id: Value,
     /// True: end its running calls and background jobs. Otherwise a session that has any is not deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -241,7 +250,7 @@ pub struct SessionDeleteParams {
 }
 
 /// `quack.session_delete` data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionDeleteData {
     /// What was deleted.

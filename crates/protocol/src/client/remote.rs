@@ -1,9 +1,10 @@
 //! Remote control: `remote_status` and `remote_configure`, and what `GET /status` shows.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The state of remote control, in upstream's order of keys.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteStatus {
     /// Whether it is wanted.
@@ -33,7 +34,7 @@ pub struct RemoteStatus {
 }
 
 /// `remote_status` parameters.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RemoteStatusParams {
     /// Tell the token too. For clients of the socket only, and only if it is known in the clear.
@@ -42,7 +43,7 @@ pub struct RemoteStatusParams {
 }
 
 /// `remote_configure` parameters. What is absent stays as it is.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RemoteConfigureParams {
     /// Whether remote control is wanted.
@@ -72,7 +73,7 @@ pub struct RemoteConfigureParams {
 }
 
 /// `remote_status` and `remote_configure` data. Its `Debug` shows no token.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteData {
     /// The state, after the change.

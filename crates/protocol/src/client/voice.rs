@@ -3,11 +3,12 @@
 //! told. Those of `voice_tool_call` stand with the other tool calls.
 
 use crate::SessionId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What a voice client is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum VoiceState {
     /// Nothing: it owns no session.
@@ -60,25 +61,29 @@ impl VoiceState {
 pub const LOCAL_APP: &str = "local-app";
 
 /// `voice_connect` parameters. Every field takes any JSON value, as upstream takes it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VoiceConnectParams {
     /// The client's own version. Nothing is done with it.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
     pub client_version: Value,
     /// What kind of client it is: `local-app` if absent; others are `remote-web` and `remote-ios`.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
     pub client_type: Value,
     /// Any truthy value: other clients of this type are voice clients no more.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<bool>")]
     pub takeover: Value,
     /// Nothing is done with it.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
     pub workspace_path: Value,
 }
 
 /// `voice_connect` data: the session that the client is bound to, or nulls.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceConnectData {
     /// Always true.
@@ -92,16 +97,17 @@ pub struct VoiceConnectData {
 }
 
 /// `voice_start` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VoiceStartParams {
     /// Session reference; the active session if absent or empty.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
     pub session_id: Value,
 }
 
 /// `voice_start` data.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceStartData {
     /// Whether a voice client was asked to begin.
@@ -118,19 +124,22 @@ pub struct VoiceStartData {
 }
 
 /// `voice_state` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VoiceStateParams {
-    /// The name of a [`VoiceState`]. Any JSON value is read, so that a wrong one gets a text of its own.
+    /// What the client does now.
+    // Any JSON value is read, so that a wrong one gets a text of its own.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "VoiceState")]
     pub state: Value,
     /// Session reference; the session that the client is bound to if absent or empty.
     #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
     pub session_id: Value,
 }
 
 /// Data of `voice_session_changed`: another session is the active one.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceSessionChanged<'a> {
     /// `voice_session_changed`.
@@ -145,7 +154,7 @@ pub struct VoiceSessionChanged<'a> {
 }
 
 /// Data of `voice_start`: begin to listen.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceStartEvent<'a> {
     /// `voice_start`.
@@ -156,7 +165,7 @@ pub struct VoiceStartEvent<'a> {
 }
 
 /// Data of `voice_stop`: end the conversation.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceStopEvent<'a> {
     /// `voice_stop`.
@@ -169,14 +178,15 @@ pub struct VoiceStopEvent<'a> {
 }
 
 /// Data of `voice_say`: what a person wrote to the session.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct VoiceSayEvent<'a> {
     /// The text.
+    #[schemars(with = "String")]
     pub text: &'a Value,
 }
 
 /// Data of `extension_ui_request` with which followers are told what the session's voice client is doing.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct VoiceStatus {
     /// `extension_ui_request`.
     #[serde(rename = "type")]
@@ -190,7 +200,7 @@ pub struct VoiceStatus {
 }
 
 /// Data of `message_start` for what a person wrote to a session whose voice client will answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SaidMessageStart<'a> {
     /// `message_start`.
     #[serde(rename = "type")]
@@ -200,11 +210,12 @@ pub struct SaidMessageStart<'a> {
 }
 
 /// The message in [`SaidMessageStart`].
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SaidMessage<'a> {
     /// `user`.
     pub role: &'static str,
     /// The text.
+    #[schemars(with = "String")]
     pub content: &'a Value,
     /// ISO 8601, UTC, with milliseconds as upstream writes it here.
     pub timestamp: String,

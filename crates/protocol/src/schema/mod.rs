@@ -1,4 +1,5 @@
 //! What each tool takes, as data: the one place that knows the names, kinds, limits and defaults of parameters.
+//! [`wire`] has the messages between clients and the daemon.
 //!
 //! Read by `crates/tools` (which names a call may use), by `quack schema tools` (JSON Schema for models) and by
 //! the test that compares docs/tools.md with it. Nothing here runs a tool.
@@ -10,6 +11,7 @@ mod rubber_duck;
 mod search;
 mod shell;
 mod web;
+pub mod wire;
 
 pub use json::{tool as tool_schema, tools};
 

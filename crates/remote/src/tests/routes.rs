@@ -220,6 +220,8 @@ fn files_have_their_types_and_the_page_knows_its_daemon() {
     let script = "<script>globalThis.__RUBBER_DUCK_REMOTE_CONFIG__ = {\"daemon\":{\"httpUrl\":\
         \"http://duck.example:99\"},\"sideband\":{\"url\":\"ws://duck.example:99/ws\"}};</script></body>";
     assert!(page.contains(script), "{page}");
+    // Clients know the page by its name.
+    assert!(page.contains("<title>Rubber Duck Remote</title>"), "{page}");
 }
 
 #[test]

@@ -13,6 +13,13 @@ use std::path::{Path, PathBuf};
 /// Most layers for package caches: each is a file system of its own.
 const MAX_CACHES: usize = 16;
 
+/// Directories of the state directory that the daemon, Pi and the app keep for themselves. What else lies there
+/// is the user's: tests of clients make everything of theirs, workspaces too, in one temporary directory.
+const KEPT: [&str; 4] = ["pi-sessions", "placeholders", "run", "sessions"];
+
+/// How the names begin of run directories that were put aside.
+const KEPT_ASIDE: &str = "run.old-";
+
 /// What is mounted or made at one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mount {
@@ -268,6 +275,16 @@ fn home_inside(home: &Path) -> PathBuf {
     if home.parent().is_some() { home.to_path_buf() } else { PathBuf::from("/tmp/home") }
 }
 
+/// True if the workspace lies in the state directory where the daemon keeps its own files.
+fn is_kept(workspace: &Path, state_dir: &Path) -> bool {
+    let beneath = workspace.strip_prefix(state_dir).ok().and_then(|beneath| beneath.iter().next());
+    beneath.and_then(|name| name.to_str()).is_some_and(|name| {
+        // A file system may ignore case.
+        let name = name.to_lowercase();
+        KEPT.contains(&name.as_str()) || name.starts_with(KEPT_ASIDE)
+    })
+}
+
 fn check_workspace(places: &Places, hidden: &[PathBuf]) -> Result<(), PlanError> {
     let Places { workspace, run_dir, state_dir, home } = places;
     let refuse = |reason| {
@@ -286,8 +303,8 @@ fn check_workspace(places: &Places, hidden: &[PathBuf]) -> Result<(), PlanError>
     if state_dir.starts_with(workspace) || run_dir.starts_with(workspace) {
         return refuse("holds the daemon's own files");
     }
-    if workspace.starts_with(state_dir) {
-        return refuse("lies in the daemon's own directory");
+    if is_kept(workspace, state_dir) {
+        return refuse("lies among the daemon's own files");
     }
     if hidden.iter().any(|hidden| workspace.starts_with(hidden)) {
         return refuse("is hidden by the policy");

@@ -179,7 +179,8 @@ fn the_cut_is_between_characters_and_what_is_shown_is_within_the_limit() {
 
 #[test]
 fn the_place_of_the_rest_is_told() {
-    let spilled = |complete| Spilled { path: "/run/s/bash-1.log".into(), bytes: 70, complete };
+    let path = std::path::Path::new("/run/s/bash-1.log");
+    let spilled = |complete| Spilled { path: path.into(), bytes: 70, complete, disk_is_low: false };
     let long = [b'x'; 200_000];
     let whole = answer(Finished { spill: Some(spilled(true)), ..finished(&long, b"") });
     assert!(whole.text.contains("\n[... 97600 bytes omitted; full output: /run/s/bash-1.log]\n"));
@@ -188,6 +189,14 @@ fn the_place_of_the_rest_is_told() {
     let marker = "\n[... 97600 bytes omitted; first 70 bytes of the output: /run/s/bash-1.log]\n";
     assert!(part.text.contains(marker));
     assert_eq!(part.report.full_output_path, None);
+    for (bytes, place) in [
+        (0, "; not kept in a file: the disk is almost full]\n"),
+        (70, "; first 70 bytes of the output: /run/s/bash-1.log; the disk is almost full]\n"),
+    ] {
+        let low = Spilled { bytes, disk_is_low: true, ..spilled(false) };
+        let low = answer(Finished { spill: Some(low), ..finished(&long, b"") });
+        assert!(low.text.contains(&format!("\n[... 97600 bytes omitted{place}")), "{place}");
+    }
 }
 
 #[test]

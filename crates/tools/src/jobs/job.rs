@@ -105,6 +105,7 @@ impl Job {
             max_bytes: MAX_SPILL_BYTES,
             // Which of them go is decided by the table, which knows who still runs.
             max_files: usize::MAX,
+            min_free: command.limits.min_free,
             threshold: 0,
             at_once: true,
         };
@@ -327,7 +328,7 @@ mod tests {
                 output_open: false,
                 output_held_by: Vec::new(),
                 duration: Duration::ZERO,
-                spill: Some(Spilled { path, bytes, complete: true }),
+                spill: Some(Spilled { path, bytes, complete: true, disk_is_low: false }),
             };
             let end = Ended::now(Some(finished), Vec::new(), None);
             job.state.send_modify(|state| state.end(end));

@@ -15,6 +15,8 @@ const MAX_NUMBER: u64 = 1 << 60;
 pub(crate) struct Page {
     /// Lines, in order; context too.
     pub(crate) hits: Vec<Hit>,
+    /// Binary files that match and whose lines are not shown.
+    pub(crate) binaries: Vec<String>,
     /// Files, with a number where one was asked for.
     pub(crate) names: Vec<Named>,
     /// What `find` found.
@@ -126,6 +128,7 @@ struct Match {
     text: String,
     submatches: Vec<Span>,
     left_out: Ends,
+    binary: bool,
     before: Vec<Line>,
     after: Vec<Line>,
 }
@@ -184,7 +187,10 @@ impl Page {
         }
         for found in data.matches {
             page.n_changed_names += u64::from(found.path_bytes.is_some());
-            found.hits(&mut page.hits);
+            match found.binary {
+                true => page.binaries.push(found.path),
+                false => found.hits(&mut page.hits),
+            }
         }
         for file in data.files.into_iter().chain(data.counts) {
             page.n_changed_names += u64::from(file.path_bytes.is_some());
@@ -303,6 +309,7 @@ mod tests {
                  "before": [{"line": 1, "text": "b"}], "after": [{"line": 3, "text": "c"}]},
                 {"path": "a", "line": 9, "endLine": 11, "column": 1, "text": "y",
                  "submatches": [{"start": null, "end": 3}], "leftOut": {"before": 4, "after": 5}},
+                {"path": "z", "line": 1, "column": 1, "text": "", "submatches": [], "binary": true},
             ],
             "shown": 2, "total": 7, "cursor": "c", "skipped": {"hidden": 3},
             "warnings": [{"path": "p", "message": "denied"}], "notes": ["n"], "timedOut": false,
@@ -321,6 +328,7 @@ mod tests {
             ])
         );
         assert_eq!((page.shown, page.cursor.as_deref()), (2, Some("c")));
+        assert_eq!(page.binaries, ["z"]);
         let warning = Warning { path: "p".to_owned(), reason: "denied".to_owned() };
         assert_eq!((page.warnings, page.notes), (vec![warning], vec!["n".to_owned()]));
     }

@@ -1,7 +1,8 @@
 //! `quack doctor`: what works, what does not, and what to do about it. [`local`] looks at what can be
-//! seen without a daemon; the daemon adds what only it knows.
+//! seen without a daemon; the daemon adds what only it knows. [`tree`] is what its children are promised.
 
 mod local;
+mod tree;
 
 use crate::args::DoctorArgs;
 use crate::connect::connect_only;
@@ -14,7 +15,7 @@ use quackd_protocol::client::{Check, CheckStatus, DoctorData, DoctorParams};
 use std::time::Duration;
 
 /// The order in which checks are shown. Those that are not named here come after them.
-const ORDER: [&str; 13] = [
+const ORDER: [&str; 14] = [
     "daemon",
     "socket",
     "config",
@@ -27,6 +28,7 @@ const ORDER: [&str; 13] = [
     "providers",
     "web_search",
     "sessions",
+    "supervision",
     "remote",
 ];
 
@@ -38,6 +40,9 @@ const MAX_MESSAGE: usize = 400;
 
 /// Runs the verb. Starts no daemon: that there is none is a finding.
 pub(crate) async fn run(args: DoctorArgs, output: Output) -> anyhow::Result<Exit> {
+    if args.tree {
+        return tree::run(output).await;
+    }
     let checks = match Home::from_process_env_blocking() {
         Ok(home) => {
             let ours = local::look_blocking(&home, &|name| std::env::var(name).ok());

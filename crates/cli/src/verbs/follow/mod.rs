@@ -1,21 +1,45 @@
-//! `quack follow`: what happens in a session, until a person has seen enough. [`watch`] does it, for
-//! `quack [DIR]` too.
+//! `quack follow`: what happens in a session, until a person has seen enough. [`live`] does it, for `quack [DIR]` and
+//! `quack say` too: over the connection of [`watch`], printed by [`screen`], with what a person types ([`typed`],
+//! [`desk`]), the requests beside it ([`ask`]), the app's [`history`], and the [`course`] of one turn.
 
+mod ask;
+mod course;
+mod desk;
+mod history;
+pub(crate) mod live;
+mod screen;
+mod typed;
 pub(crate) mod watch;
 
+use self::live::{Interrupts, Live, Typing};
 use self::watch::Watch;
 use crate::args::{FollowArgs, LookArgs};
-use crate::connect::{Connected, REPLY_TIMEOUT, start_and_connect};
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::directory;
 use crate::display;
 use crate::exit::Exit;
 use crate::output::{BOLD, DIM, Output};
 use crate::render::Look;
+use quackd_client::Client;
 use quackd_protocol::client::{AttachData, AttachParams, FollowData};
 use serde_json::Value;
+use std::sync::Arc;
+
+/// Longest description of a session on its first line, in characters.
+const MAX_STATE: usize = 160;
 
 /// Runs the verb.
 pub(crate) async fn run(args: FollowArgs, output: Output) -> anyhow::Result<Exit> {
+    let mut interrupts = Interrupts::catch()?;
+    let begun = tokio::select! {
+        biased;
+        () = interrupts.next() => return Ok(Exit::Interrupted),
+        begun = begin(args, output) => begun,
+    };
+    begun?.run(&mut interrupts).await
+}
+
+async fn begin(args: FollowArgs, output: Output) -> anyhow::Result<Live> {
     let workspace = match args.which.session {
         Some(_) => None,
         None => Some(directory::workspace(args.which.dir.as_deref(), args.force)?),
@@ -23,25 +47,30 @@ pub(crate) async fn run(args: FollowArgs, output: Output) -> anyhow::Result<Exit
     let daemon = start_and_connect(output).await?;
     let session = match (args.which.session, workspace) {
         (Some(session), _) => session,
-        (None, workspace) => session_of(&daemon, workspace).await?,
+        (None, workspace) => session_of(&daemon.client, workspace, false).await?,
     };
-    let mut watch = Watch::begin(daemon.client, session, args.since).await?;
+    let client = Arc::new(daemon.client);
+    let mut watch = Watch::begin(client, Some(session), args.since).await?;
     if !output.is_json() {
         watch.settle().await;
         let home_dir = std::env::var("HOME").ok();
         output.text(&header(watch.followed(), home_dir.as_deref()))?;
     }
-    watch.until_interrupted(look(args.look), output).await
+    Ok(Live::new(watch, look(args.look), Typing::Answers, output))
 }
 
-/// The session of a directory, made if there is none. The active session stays the active one.
-async fn session_of(daemon: &Connected, workspace: Option<String>) -> anyhow::Result<String> {
+/// The session of a directory, made if there is none. Without `activate` the active session stays the active one.
+pub(crate) async fn session_of(
+    client: &Client,
+    workspace: Option<String>,
+    activate: bool,
+) -> anyhow::Result<String> {
     let params = AttachParams {
         path: workspace.map(Value::from),
-        activate: Some(false),
+        activate: (!activate).then_some(false),
         ..AttachParams::default()
     };
-    let data: AttachData = daemon.client.request("attach", params, REPLY_TIMEOUT).await?;
+    let data: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
     Ok(data.session.id.0)
 }
 
@@ -50,19 +79,28 @@ pub(crate) fn look(args: LookArgs) -> Look {
     Look { show_thinking: args.show_thinking, verbose: args.verbose }
 }
 
-/// The first line: which session this is, and how it is confined.
+/// The first line: which session this is, how it is confined, and which model its Pi has, if that is known.
 pub(crate) fn header(followed: &FollowData, home_dir: Option<&str>) -> String {
     let name = display::plain(&followed.session_name);
     let path = display::path(&followed.workspace_path, home_dir);
     let worker = &followed.worker;
     let words: Vec<&str> =
         [&worker.tier, &worker.policy].into_iter().flatten().map(String::as_str).collect();
-    let state = match (words.is_empty(), worker.state.as_str()) {
+    let mut state = match (words.is_empty(), worker.state.as_str()) {
         (false, _) => words.join(" · "),
         (true, "absent") => "its worker starts with the first call".to_owned(),
         (true, state) => state.to_owned(),
     };
-    format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}[{}]{DIM:#}\n", display::plain(&state))
+    if let Some(pi) = &followed.session_state {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let model = pi.get("model");
+        let model = text(model).or_else(|| text(model.and_then(|model| model.get("id"))));
+        state.push_str(&format!(" · {}", model.as_deref().unwrap_or("default")));
+        if let Some(thinking) = text(pi.get("thinkingLevel")) {
+            state.push_str(&format!(" · thinking:{thinking}"));
+        }
+    }
+    format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}[{}]{DIM:#}\n", display::cut(&state, MAX_STATE))
 }
 
 #[cfg(test)]
@@ -71,18 +109,27 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_first_line_names_the_session_and_its_confinement() {
-        for (worker, shown) in [
+    fn the_first_line_names_the_session_its_confinement_and_its_model() {
+        let ready = json!({"state": "ready", "pid": 7, "restarts": 0, "tier": "B", "policy": "workspace-write"});
+        let none = Value::Null;
+        for (worker, pi, shown) in [
+            (ready.clone(), none.clone(), "[B · workspace-write]"),
             (
-                json!({"state": "ready", "pid": 7, "restarts": 0, "tier": "B", "policy": "workspace-write"}),
-                "[B · workspace-write]",
+                ready.clone(),
+                json!({"model": {"id": "gpt-4o"}, "thinkingLevel": "off"}),
+                "[B · workspace-write · gpt-4o · thinking:off]",
             ),
-            (json!({"state": "absent", "restarts": 0}), "[its worker starts with the first call]"),
-            (json!({"state": "failed\u{1b}[2J", "restarts": 0}), "[failed\u{fffd}[2J]"),
+            (ready, json!({"model": null}), "[B · workspace-write · default]"),
+            (
+                json!({"state": "absent", "restarts": 0}),
+                none.clone(),
+                "[its worker starts with the first call]",
+            ),
+            (json!({"state": "failed\u{1b}[2J", "restarts": 0}), none, "[failed\u{fffd}[2J]"),
         ] {
             let followed: FollowData = serde_json::from_value(json!({
                 "sessionId": "s", "sessionName": "duck\n1", "workspacePath": "/home/ada/app",
-                "isRunning": true, "sessionState": null, "appHistoryFile": "", "appHistoryExists": false,
+                "isRunning": true, "sessionState": pi, "appHistoryFile": "", "appHistoryExists": false,
                 "appHistorySizeBytes": 0, "seq": 3, "epoch": "e", "resync": false, "replayed": 0,
                 "worker": worker
             }))

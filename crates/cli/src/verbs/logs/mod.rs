@@ -1,23 +1,29 @@
 //! `quack logs`: the daemon's log for a person, or as it is for a script. Works without a daemon.
 //!
-//! [`tail`] reads the files, [`mod@line`] makes a line readable.
+//! [`tail`] reads the files, [`filter`] says which lines are wanted, [`mod@line`] makes a line readable.
 //!
 //! With `-f` the file is looked at five times a second. A watcher of the kernel's would need a directory
 //! watch for the rotation, an instance of which each user has few, and works on no network file system;
 //! a look is one `stat`.
 
+mod filter;
 mod line;
 mod tail;
 
+use self::filter::Filter;
 use self::line::Format;
 use self::tail::{Line, Tail};
-use crate::args::LogsArgs;
-use crate::exit::Exit;
+use crate::args::logs::LogsArgs;
+use crate::connect::{REPLY_TIMEOUT, connect};
+use crate::display::plain;
+use crate::exit::{Exit, Fault};
 use crate::output::{Output, Reader};
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_home::Home;
+use quackd_protocol::client::{SessionParams, StateData};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -25,11 +31,24 @@ use tokio::time::sleep;
 /// Time between two looks at the log.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Lines that are shown unless somebody says otherwise.
+const LINES: usize = 50;
+
 /// Runs the verb.
 pub(crate) async fn run(args: LogsArgs, output: Output) -> anyhow::Result<Exit> {
-    let path = Home::from_process_env_blocking()?.log_file();
+    let home = Home::from_process_env_blocking()?;
+    let path = home.log_file();
+    let since = args.since.as_deref().map(|text| filter::moment(text, Timestamp::now()));
+    let filter = Filter {
+        since: since.transpose().map_err(Fault::usage)?,
+        level: args.level,
+        session: match &args.session {
+            Some(reference) => Some(session(&home, reference, output).await),
+            None => None,
+        },
+    };
     if !args.follow {
-        return show(&args, &path, output).await;
+        return show(&args, &filter, &path, output).await;
     }
     tokio::select! {
         biased;
@@ -37,13 +56,40 @@ pub(crate) async fn run(args: LogsArgs, output: Output) -> anyhow::Result<Exit> 
             interrupted?;
             Ok(Exit::Ok)
         }
-        ended = show(&args, &path, output) => ended,
+        ended = show(&args, &filter, &path, output) => ended,
     }
 }
 
-async fn show(args: &LogsArgs, path: &Path, output: Output) -> anyhow::Result<Exit> {
+/// The id of a session that the daemon knows. One that is deleted, or that nobody can be asked about, is looked for
+/// as it was named.
+async fn session(home: &Home, reference: &str, output: Output) -> String {
+    let params = SessionParams { session_id: Some(reference.to_owned()) };
+    let found = match connect(home).await {
+        Ok(client) => client.request("get_state", params, REPLY_TIMEOUT).await,
+        Err(error) => Err(error),
+    };
+    match found {
+        Ok(StateData { session_id, .. }) => session_id.0,
+        Err(error) => {
+            output.note(&format!("{error}; looking for lines with the id {}", plain(reference)));
+            reference.to_owned()
+        }
+    }
+}
+
+async fn show(
+    args: &LogsArgs,
+    filter: &Filter,
+    path: &Path,
+    output: Output,
+) -> anyhow::Result<Exit> {
     let cannot_read = || format!("cannot read {}", path.display());
-    let mut tail = Tail::begin_blocking(path, args.lines).with_context(cannot_read)?;
+    let all_if_since = if filter.since.is_some() { usize::MAX } else { LINES };
+    let wanted = args.lines.unwrap_or(all_if_since);
+    // Which lines are the last wanted ones is not known before all are read.
+    let from = if filter.is_any() { usize::MAX } else { wanted };
+    let mut tail = Tail::begin_blocking(path, from).with_context(cannot_read)?;
+    let mut last = (from != wanted).then(VecDeque::new);
     if tail.is_empty() {
         let what = if args.follow { "waiting for the log" } else { "there is no log yet" };
         output.note(&format!("{what}: {}", path.display()));
@@ -54,6 +100,14 @@ async fn show(args: &LogsArgs, path: &Path, output: Output) -> anyhow::Result<Ex
         let is_end = lines.is_empty();
         if is_end && !args.follow {
             lines.extend(tail.rest());
+        }
+        lines.retain(|line| filter.lets(line));
+        if let Some(kept) = &mut last {
+            kept.extend(lines.drain(..));
+            kept.drain(..kept.len().saturating_sub(wanted));
+            if is_end {
+                lines.extend(last.take().unwrap_or_default());
+            }
         }
         if !lines.is_empty() && print(&lines, &mut format, output).await? == Reader::Gone {
             return Ok(Exit::Ok);

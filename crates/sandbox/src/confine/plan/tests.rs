@@ -144,6 +144,9 @@ fn places_that_hold_too_much_are_no_workspaces() {
         "/home/u/.local",
         "/home/u/.local/state/quackd",
         "/home/u/.local/state/quackd/run/s1",
+        "/home/u/.local/state/quackd/run.old-7/s1",
+        "/home/u/.local/state/quackd/pi-sessions",
+        "/home/u/.local/state/quackd/Sessions/x",
         "/proc/1",
         "/usr",
         "/etc",
@@ -164,6 +167,22 @@ fn places_that_hold_too_much_are_no_workspaces() {
     }
     let full = Policy { profile: Profile::FullAccess, ..Policy::default() };
     assert_eq!(Plan::new(&full, &facts()), Err(PlanError::FullAccess));
+}
+
+#[test]
+fn a_workspace_in_the_state_directory_shows_nothing_else_of_it() {
+    let mut facts = facts();
+    facts.places.workspace = "/home/u/.local/state/quackd/ws".into();
+    for root in ["/srv/other", "/home/u/.local/state"] {
+        let policy = Policy { writable_roots: vec![root.into()], ..Policy::default() };
+        let plan = Plan::new(&policy, &facts).unwrap();
+        let shows = |at: &str| plan.shows(Path::new(at));
+        assert!(shows("/home/u/.local/state/quackd/ws/src"), "{root}");
+        for own in ["", "/daemon.sock", "/remote-auth-token", "/run/s2", "/ws2"] {
+            let own = format!("/home/u/.local/state/quackd{own}");
+            assert!(!shows(&own), "{own} beside {root}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,22 @@
+//! Arguments of `quack pin` and `quack unpin`.
+
+use clap::Args;
+
+/// Keeps a session's worker and Pi, however long nobody uses them.
+///
+/// They are not ended for being idle, for another session's sake or for want of memory, until
+/// `quack unpin`. A pin is kept when the daemon is restarted.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack pin duck-1\n  quack pin        the active session")]
+pub(crate) struct PinArgs {
+    /// The session: id, name or path; the active one if left out
+    pub(crate) session: Option<String>,
+}
+
+/// Lets a session's worker and Pi be ended again when nobody uses them.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack unpin duck-1")]
+pub(crate) struct UnpinArgs {
+    /// The session: id, name or path; the active one if left out
+    pub(crate) session: Option<String>,
+}

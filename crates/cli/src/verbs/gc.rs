@@ -1,0 +1,233 @@
+//! `quack gc`: deletes what nobody needs any more. The daemon does it, since it knows what is in use; where none
+//! runs it is done here, under the lock that a daemon would hold.
+
+use crate::age::span;
+use crate::args::gc::GcArgs;
+use crate::connect::connect_only;
+use crate::display;
+use crate::exit::{Exit, Fault};
+use crate::output::{DIM, Output};
+use anyhow::{Context as _, bail};
+use quackd_client::ClientError;
+use quackd_home::Home;
+use quackd_home::keep::{Found, Item, Known, Rules, Tally, find_blocking, remove_blocking};
+use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams};
+use quackd_protocol::limits::{MAX_METADATA_BYTES, MAX_UNDO_BYTES, OUTPUTS_KEPT, UNDO_KEPT};
+use quackd_protocol::metadata::Metadata;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// Deleting takes as long as the disk takes.
+const GC_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
+/// How old damaged files and histories must be unless somebody says otherwise.
+const KEPT_ASIDE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Things that are named to a person.
+const MAX_SHOWN: usize = 20;
+
+/// Things that JSON names.
+const MAX_NAMED: usize = 1000;
+
+/// Runs the verb.
+pub(crate) async fn run(args: GcArgs, output: Output) -> anyhow::Result<Exit> {
+    if args.histories && !args.dry_run && !args.yes && !confirmed(output).await? {
+        bail!("nothing was deleted");
+    }
+    let params = GcParams {
+        dry_run: args.dry_run.then_some(true),
+        older_than_s: args.older_than.map(|age| age.as_secs()),
+        histories: args.histories.then_some(true),
+    };
+    let data: GcData = match connect_only(output).await {
+        Ok(daemon) => daemon.client.request("quack.gc", params, GC_TIMEOUT).await?,
+        Err(error) if is_not_running(&error) => {
+            let args = (args.dry_run, args.older_than, args.histories);
+            tokio::task::spawn_blocking(move || alone_blocking(args)).await??
+        }
+        Err(error) => return Err(error),
+    };
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&text(&data))?;
+    }
+    Ok(if data.failed == 0 { Exit::Ok } else { Exit::Failed })
+}
+
+async fn confirmed(output: Output) -> anyhow::Result<bool> {
+    if !Output::can_ask() {
+        return Err(Fault::usage("nobody is there to confirm it; say --yes").into());
+    }
+    let question =
+        "Delete the histories of sessions that do not exist any more? They cannot be had back.";
+    Ok(tokio::task::spawn_blocking(move || output.ask_blocking(question)).await??)
+}
+
+fn is_not_running(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<ClientError>(), Some(ClientError::NotRunning { .. }))
+}
+
+/// Does it without a daemon.
+fn alone_blocking(
+    (dry_run, older, histories): (bool, Option<Duration>, bool),
+) -> anyhow::Result<GcData> {
+    let home = Home::from_process_env_blocking()?;
+    if !home.dir().exists() {
+        return Ok(GcData { dry_run, ..GcData::default() });
+    }
+    home.prepare_blocking()?;
+    let Some(_lock) = quackd_home::lock_blocking(&home)? else {
+        bail!("a daemon is just starting or ending; try again");
+    };
+    let known = known_blocking(&home.metadata());
+    if histories && let Err(error) = &known {
+        bail!("histories stay, because it is not certain which sessions exist: {error:#}");
+    }
+    let rules = Rules {
+        is_served: false,
+        outputs: older.unwrap_or(OUTPUTS_KEPT),
+        undo: older.unwrap_or(UNDO_KEPT),
+        undo_max_bytes: MAX_UNDO_BYTES,
+        quarantined: Some(older.unwrap_or(KEPT_ASIDE)),
+        histories: histories.then(|| older.unwrap_or(KEPT_ASIDE)),
+    };
+    let found = find_blocking(&home, &rules, known.as_ref().ok())?;
+    let tally = match dry_run {
+        true => Tally::of(&found.items),
+        false => remove_blocking(&home, &found.items),
+    };
+    Ok(answer(dry_run, tally, &found))
+}
+
+/// Which sessions exist, as the file says. It is read and not touched: what is wrong with it is the daemon's to
+/// mend.
+fn known_blocking(path: &Path) -> anyhow::Result<Known> {
+    let name = || path.display().to_string();
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).with_context(name)?;
+    anyhow::ensure!(file.metadata().with_context(name)?.is_file(), "{} is no file", name());
+    file.take(MAX_METADATA_BYTES).read_to_end(&mut bytes).with_context(name)?;
+    let metadata: Metadata = serde_json::from_slice(&bytes).with_context(name)?;
+    let pi_file =
+        |file: &str| Path::new(file).file_name().map(|name| name.to_string_lossy().into_owned());
+    Ok(Known {
+        sessions: metadata.sessions.iter().map(|session| session.id.0.clone()).collect(),
+        pi_files: metadata.sessions.iter().filter_map(|it| pi_file(&it.pi_session_file)).collect(),
+        // One without a session is kept too: nobody is there to say more.
+        workspaces: metadata.workspaces.into_iter().map(|workspace| workspace.path).collect(),
+        ..Known::default()
+    })
+}
+
+fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
+    let named = |item: &Item| GcItem {
+        kind: item.kind.name().to_owned(),
+        path: item.path.clone(),
+        bytes: item.bytes,
+        age_s: item.age.as_secs(),
+    };
+    let of_kind = |(kind, (items, bytes)): (quackd_home::keep::Kind, (usize, u64))| GcKind {
+        kind: kind.name().to_owned(),
+        items,
+        bytes,
+    };
+    GcData {
+        dry_run,
+        items: tally.items(),
+        bytes: tally.bytes(),
+        failed: tally.failed,
+        more: found.is_cut,
+        found: found.items.iter().filter(|_| dry_run).take(MAX_NAMED).map(named).collect(),
+        why: tally.why,
+        kinds: tally.kinds.into_iter().map(of_kind).collect(),
+    }
+}
+
+/// What a person reads.
+fn text(data: &GcData) -> String {
+    let mut text = String::new();
+    let verb = if data.dry_run { "Would delete" } else { "Deleted" };
+    if data.kinds.is_empty() && data.failed == 0 {
+        return "Nothing to delete.\n".to_owned();
+    }
+    for GcKind { kind, items, bytes } in &data.kinds {
+        text.push_str(&format!("{verb} {}  {}\n", about(kind, *items), display::bytes(*bytes)));
+    }
+    for item in data.found.iter().take(MAX_SHOWN) {
+        let (path, age) = (display::plain(&item.path), span(Duration::from_secs(item.age_s)));
+        let bytes = display::bytes(item.bytes);
+        text.push_str(&format!("  {DIM}{path}  {bytes}  {age} old{DIM:#}\n"));
+    }
+    if MAX_SHOWN < data.found.len() {
+        text.push_str("  … and more; `--json` names up to 1000\n");
+    }
+    if data.failed != 0 {
+        let why = data.why.as_deref().map(display::plain).unwrap_or_default();
+        text.push_str(&format!("{} could not be deleted: {why}\n", data.failed));
+    }
+    if data.more {
+        text.push_str("There is more: run it again.\n");
+    }
+    text
+}
+
+/// `n` things of a kind, in words.
+fn about(kind: &str, n: usize) -> String {
+    let (one, many) = match kind {
+        "leftovers" => ("run directory of an earlier daemon", "run directories of earlier daemons"),
+        "runs" => ("run directory of no session", "run directories of no session"),
+        "temporary" => ("temporary file of commands", "temporary files of commands"),
+        "outputs" => ("long output", "long outputs"),
+        "undo" => ("replacement that could be undone", "replacements that could be undone"),
+        "unfinished" => ("file of a save that was cut short", "files of saves that were cut short"),
+        "quarantined" => ("damaged file that was set aside", "damaged files that were set aside"),
+        "histories" => ("history of no session", "histories of no session"),
+        // Of a newer daemon.
+        other => return format!("{n} of {}", display::plain(other)),
+    };
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_words_of_its_own() {
+        let words: std::collections::BTreeSet<String> =
+            quackd_home::keep::Kind::ALL.iter().map(|kind| about(kind.name(), 2)).collect();
+        assert_eq!(words.len(), quackd_home::keep::Kind::ALL.len());
+        assert!(
+            words.iter().all(|words| !words.contains(" of leftovers") && words.starts_with("2 "))
+        );
+    }
+
+    #[test]
+    fn a_dry_run_names_things_and_nothing_is_said_so() {
+        let nothing = GcData::default();
+        assert_eq!(text(&nothing), "Nothing to delete.\n");
+        let item = |n: usize| GcItem {
+            kind: "outputs".into(),
+            path: format!("run/a\u{1b}/{n}"),
+            bytes: 2048,
+            age_s: 7200,
+        };
+        let data = GcData {
+            dry_run: true,
+            kinds: vec![GcKind { kind: "outputs".into(), items: 1, bytes: 2048 }],
+            items: 1,
+            bytes: 2048,
+            found: vec![item(1)],
+            ..GcData::default()
+        };
+        let plain = anstream::adapter::strip_str(&text(&data)).to_string();
+        assert_eq!(
+            plain,
+            "Would delete 1 long output  2.0 KB\n  run/a\u{fffd}/1  2.0 KB  2h 0m old\n"
+        );
+        let many = GcData { found: (0..30).map(item).collect(), ..data };
+        assert_eq!(text(&many).lines().count(), 1 + MAX_SHOWN + 1);
+    }
+}

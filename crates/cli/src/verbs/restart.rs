@@ -1,0 +1,247 @@
+//! `quack restart`: ends the daemon when nothing is at work, and sees to it that the next one serves.
+
+use crate::age::span;
+use crate::args::service::RestartArgs;
+use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT, connect};
+use crate::display::plain;
+use crate::exit::{Exit, Fault};
+use crate::output::Output;
+use crate::verbs::stop::DaemonProcess;
+use anyhow::Context;
+use quackd_client::{Client, ClientError, ensure_daemon};
+use quackd_home::Home;
+use quackd_process::SelfExe;
+use quackd_protocol::VERSION;
+use quackd_protocol::client::{
+    DaemonData, InterruptedSession, RestartData, RestartParams, UnfinishedWork, WorkKind,
+};
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Longest wait for the end: the grace of running calls, their workers' end, the last write to disk.
+const STOP_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Longest wait for the next one where a service manager starts it. launchd lets ten seconds pass after a
+/// start before it starts again.
+const MANAGED_DEADLINE: Duration = Duration::from_secs(45);
+
+/// Time between two looks: at what is at work, and at the daemon.
+const WORK_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Pieces of work that are listed for a person.
+const MAX_SHOWN: usize = 20;
+
+/// Runs the verb.
+pub(crate) async fn run(args: &RestartArgs, output: Output) -> anyhow::Result<Exit> {
+    let home = Home::from_process_env_blocking()?;
+    let begun = Instant::now();
+    let client = connect(&home).await?;
+    let before = look(&client).await?;
+    let waits_for = ask_until_it_does(&client, args, output).await?;
+    drop(client);
+    let restarted = next_one(&home, &before).await?;
+    report(output, &before, &restarted, &waits_for, begun.elapsed())
+}
+
+/// What the daemon says of itself.
+///
+/// # Errors
+/// Of the request; one that is too old to know the question is named, with the way out.
+pub(crate) async fn look(client: &Client) -> anyhow::Result<DaemonData> {
+    match client.request("quack.daemon", json!({}), REPLY_TIMEOUT).await {
+        Ok(data) => Ok(data),
+        Err(ClientError::Refused(why)) => {
+            let version = version_of(client).await;
+            Err(Fault::wrong_daemon(format!(
+                "the daemon is version {version} and cannot be asked to restart ({}), this is {VERSION}; \
+                 `quack stop` ends it (calls get 5 s), and the next verb starts this one",
+                plain(&why)
+            ))
+            .into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn version_of(client: &Client) -> String {
+    let answer = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await.unwrap_or_default();
+    plain(answer.get("version").and_then(serde_json::Value::as_str).unwrap_or("unknown"))
+}
+
+/// Asks until the daemon is on its way out, as long as the person wants to wait. Gives what it cuts short.
+async fn ask_until_it_does(
+    client: &Client,
+    args: &RestartArgs,
+    output: Output,
+) -> anyhow::Result<Vec<UnfinishedWork>> {
+    let until = Instant::now() + args.wait.unwrap_or_default();
+    let mut told = String::new();
+    loop {
+        let is_last = until <= Instant::now();
+        let force = (is_last && args.force).then_some(true);
+        let asked = client.request("quack.restart", RestartParams { force }, REPLY_TIMEOUT).await;
+        let data: RestartData = asked?;
+        if data.restarting {
+            return Ok(data.waits_for);
+        }
+        if is_last {
+            if output.is_json() {
+                output.document(&data)?;
+            }
+            return Err(Fault::busy(refusal(&data.waits_for)).into());
+        }
+        let now = list(&data.waits_for, false);
+        if now != told {
+            output.note(&format!("waiting for:\n{}", now.trim_end()));
+            told = now;
+        }
+        tokio::time::sleep(WORK_INTERVAL).await;
+    }
+}
+
+fn refusal(work: &[UnfinishedWork]) -> String {
+    format!(
+        "the daemon is at work:\n{}`quack restart --wait 10m` waits for that, --force cuts it short",
+        list(work, true)
+    )
+}
+
+/// One line for each piece of work.
+fn list(work: &[UnfinishedWork], with_times: bool) -> String {
+    let line = |piece: &UnfinishedWork| {
+        let kind = match piece.kind {
+            WorkKind::Call => "",
+            WorkKind::Job => "background job ",
+            WorkKind::Turn => "a turn of ",
+        };
+        let since = piece.elapsed_ms.filter(|_| with_times).map(Duration::from_millis);
+        let since = since.map_or_else(String::new, |since| format!(", for {}", span(since)));
+        format!("  {}: {kind}{}{since}\n", plain(&piece.session_name), plain(&piece.what))
+    };
+    let mut text: String = work.iter().take(MAX_SHOWN).map(line).collect();
+    if let Some(more) = work.len().checked_sub(MAX_SHOWN).filter(|more| 0 < *more) {
+        text.push_str(&format!("  and {more} more\n"));
+    }
+    text
+}
+
+/// Waits for the end of the daemon, has the next one started where nobody else does, and asks it who it is.
+async fn next_one(home: &Home, before: &DaemonData) -> anyhow::Result<DaemonData> {
+    let process = DaemonProcess::find(u64::from(before.pid));
+    let mut until = Instant::now() + STOP_DEADLINE;
+    while !process.as_ref().is_none_or(DaemonProcess::has_ended) {
+        if until <= Instant::now() {
+            anyhow::bail!("the daemon (pid {}) still runs after {STOP_DEADLINE:?}", before.pid);
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    if before.managed_by.is_none() {
+        let exe = SelfExe::open().context("cannot open this program's own file")?;
+        ensure_daemon(home, &exe).await?;
+    }
+    until = Instant::now() + MANAGED_DEADLINE;
+    loop {
+        match found(home, before.pid).await {
+            Ok(Some(data)) => return Ok(data),
+            last if until <= Instant::now() => {
+                let why = last.err().map_or_else(String::new, |error| format!(": {error}"));
+                let hint = match before.managed_by.as_deref() {
+                    Some(manager) => {
+                        format!("{manager} has not started it; see `quack service status`")
+                    }
+                    None => "see `quack logs`".to_owned(),
+                };
+                return Err(Fault::daemon_gone(format!(
+                    "the daemon has ended, and the next one does not answer{why}; {hint}"
+                ))
+                .into());
+            }
+            _ => tokio::time::sleep(POLL_INTERVAL).await,
+        }
+    }
+}
+
+/// The daemon that answers, if it is another one by now.
+async fn found(home: &Home, old: u32) -> anyhow::Result<Option<DaemonData>> {
+    let client = Client::connect(&home.socket().path, CONNECT_TIMEOUT).await?;
+    let data = look(&client).await?;
+    Ok((data.pid != old).then_some(data))
+}
+
+fn report(
+    output: Output,
+    before: &DaemonData,
+    after: &DaemonData,
+    cut: &[UnfinishedWork],
+    took: Duration,
+) -> anyhow::Result<Exit> {
+    if output.is_json() {
+        let one = |daemon: &DaemonData| json!({"version": daemon.version, "pid": daemon.pid});
+        output.document(&json!({
+            "tookMs": took.as_secs_f64() * 1000.0,
+            "managedBy": after.managed_by,
+            "before": one(before),
+            "after": one(after),
+            "interrupted": after.interrupted,
+        }))?;
+        return Ok(Exit::Ok);
+    }
+    let version = match before.version == after.version {
+        true => after.version.clone(),
+        false => format!("{}, it was {}", after.version, before.version),
+    };
+    let mut text = format!(
+        "Restarted the daemon in {}: version {}, process {}.\n",
+        span(took),
+        plain(&version),
+        after.pid
+    );
+    if !cut.is_empty() {
+        text.push_str(&interrupted(&after.interrupted));
+    }
+    output.text(&text)?;
+    Ok(Exit::Ok)
+}
+
+/// What was cut short, as a person reads it.
+pub(crate) fn interrupted(sessions: &[InterruptedSession]) -> String {
+    let line = |session: &InterruptedSession| {
+        let work = session.interruption.work.iter().map(|work| plain(work));
+        let work: Vec<String> = work.collect();
+        format!("Interrupted in {}: {}.\n", plain(&session.session_name), work.join(", "))
+    };
+    sessions.iter().take(MAX_SHOWN).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(kind: WorkKind, what: &str, elapsed_ms: Option<u64>) -> UnfinishedWork {
+        UnfinishedWork {
+            session_id: quackd_protocol::SessionId("s".into()),
+            session_name: "duck-1".into(),
+            kind,
+            what: what.into(),
+            elapsed_ms,
+        }
+    }
+
+    #[test]
+    fn what_is_at_work_is_listed_with_the_ways_on() {
+        let work = [
+            piece(WorkKind::Call, "bash", Some(1500)),
+            piece(WorkKind::Job, "job-1 make\u{1b}", None),
+            piece(WorkKind::Turn, "Pi", None),
+        ];
+        assert_eq!(
+            refusal(&work),
+            "the daemon is at work:\n  duck-1: bash, for 1.5 s\n  duck-1: background job job-1 make\u{fffd}\n  \
+             duck-1: a turn of Pi\n`quack restart --wait 10m` waits for that, --force cuts it short"
+        );
+        let many: Vec<_> = (0..23).map(|_| piece(WorkKind::Call, "bash", None)).collect();
+        assert!(list(&many, true).ends_with("  and 3 more\n"));
+    }
+}

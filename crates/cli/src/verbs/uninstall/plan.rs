@@ -1,0 +1,212 @@
+//! What `quack uninstall` would remove, and what it would leave and why.
+
+use crate::verbs::service::{Here, present};
+use anyhow::Context;
+use quackd_home::Home;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Longest beginning of a file that is looked at to see whose it is, in bytes.
+const MAX_LOOK: u64 = 64 * 1024;
+
+/// Files of the state directory that exist as generations, too.
+const GENERATIONS: [&str; 4] =
+    ["metadata.json", "quackd-state.json", "config.json", "remote-auth-token"];
+
+/// What else is in it.
+const FILES: [&str; 9] = [
+    "quackd.toml",
+    "service.env",
+    "launchd.log",
+    "login-environment.json",
+    "interrupted.json",
+    "duck-daemon.pid",
+    "duck-daemon.log",
+    "daemon.sock",
+    "quackd.lock",
+];
+
+const DIRECTORIES: [&str; 3] = ["run", "placeholders", "pi-sessions"];
+
+/// Something that stays.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) path: PathBuf,
+    pub(super) why: &'static str,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// The service's files.
+    pub(super) service: Vec<PathBuf>,
+    /// Completions and manual pages.
+    pub(super) programs: Vec<PathBuf>,
+    /// What is in the state directory, if that is to go.
+    pub(super) state: Vec<PathBuf>,
+    pub(super) kept: Vec<Kept>,
+}
+
+impl Plan {
+    /// Looks at the disk and removes nothing.
+    ///
+    /// # Errors
+    /// The state directory cannot be read, is another user's, or is none.
+    pub(super) fn make_blocking(here: &Here, purge: bool) -> anyhow::Result<Self> {
+        let mut plan = Self { service: present(here), ..Self::default() };
+        let home_dir = std::env::var_os("HOME").map(PathBuf::from);
+        let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+        let data = data.filter(|path| path.is_absolute());
+        if let Some(home_dir) = home_dir.filter(|path| path.is_absolute()) {
+            let data = data.unwrap_or_else(|| home_dir.join(".local/share"));
+            plan.find_programs(&data, &home_dir.join(".config"));
+        }
+        if purge {
+            plan.find_state(&here.home)?;
+        } else if here.home.dir().is_dir() {
+            let path = here.home.dir().to_owned();
+            plan.kept.push(Kept { path, why: "the state; --purge removes it" });
+        }
+        Ok(plan)
+    }
+
+    /// Everything that would be removed.
+    pub(super) fn all(&self) -> Vec<PathBuf> {
+        [self.service.as_slice(), &self.programs, &self.state].concat()
+    }
+
+    fn find_programs(&mut self, data: &Path, config: &Path) {
+        let completions = [
+            (data.join("bash-completion/completions/quack"), "_quack()"),
+            (data.join("zsh/site-functions/_quack"), "#compdef quack"),
+            (config.join("fish/completions/quack.fish"), "complete -c quack"),
+        ];
+        let pages = fs::read_dir(data.join("man/man1")).into_iter().flatten().flatten();
+        let is_page = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name == "quack.1" || name.starts_with("quack-") && name.ends_with(".1")
+        };
+        let mut pages: Vec<PathBuf> = pages.map(|entry| entry.path()).filter(is_page).collect();
+        pages.sort();
+        let pages = pages.into_iter().map(|path| (path, ".TH quack"));
+        for (path, sign) in completions.into_iter().chain(pages) {
+            match begins_with_sign(&path, sign) {
+                Some(true) => self.programs.push(path),
+                Some(false) => self.kept.push(Kept { path, why: "not written by `quack`" }),
+                None => {}
+            }
+        }
+    }
+
+    fn find_state(&mut self, home: &Home) -> anyhow::Result<()> {
+        let dir = home.dir();
+        let Ok(found) = dir.symlink_metadata() else { return Ok(()) };
+        let us = rustix::process::geteuid().as_raw();
+        let home_dir = std::env::var_os("HOME").map(PathBuf::from);
+        if !found.is_dir() || found.uid() != us {
+            anyhow::bail!("{} is no directory of yours; its content is not removed", dir.display());
+        }
+        if dir == Path::new("/") || home_dir.as_deref() == Some(dir) {
+            anyhow::bail!("{} is no state directory; its content is not removed", dir.display());
+        }
+        let entries =
+            fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_string_lossy();
+            let is_dir = entry.file_type()?.is_dir();
+            if name == "placeholders" && fs::read_dir(&path)?.next().is_some() {
+                let why = "names repositories in which something is still to be removed: \
+                           start the daemon once and stop it";
+                self.kept.push(Kept { path, why });
+            } else if is_ours(&name, is_dir) {
+                self.state.push(path);
+            } else {
+                let why =
+                    if name == "sessions" { "the macOS app's" } else { "not known to be ours" };
+                self.kept.push(Kept { path, why });
+            }
+        }
+        self.state.sort();
+        Ok(())
+    }
+}
+
+/// Whether a name in the state directory is one of the daemon's.
+fn is_ours(name: &str, is_dir: bool) -> bool {
+    if is_dir {
+        return DIRECTORIES.contains(&name) || name.starts_with("run.old-");
+    }
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_log = name.strip_prefix("duck-daemon.log.").is_some_and(is_number);
+    let is_generation = GENERATIONS.iter().any(|base| match name.strip_prefix(base) {
+        Some("" | ".bak" | ".tmp" | ".bak.tmp" | ".ours" | ".ours.tmp" | ".theirs") => true,
+        Some(rest) => rest.strip_prefix(".corrupt-").is_some_and(is_number),
+        None => false,
+    });
+    let is_temporary = FILES.iter().any(|base| name.strip_prefix(base) == Some(".tmp"));
+    FILES.contains(&name) || is_log || is_generation || is_temporary
+}
+
+/// Whether `sign` stands in the beginning of the file; `None` if there is no such file.
+fn begins_with_sign(path: &Path, sign: &str) -> Option<bool> {
+    if !path.symlink_metadata().ok()?.is_file() {
+        return Some(false);
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(MAX_LOOK).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_the_daemon_are_taken_for_its_own() {
+        for (name, is_dir, ours) in [
+            ("metadata.json", false, true),
+            ("metadata.json.bak.tmp", false, true),
+            ("metadata.json.corrupt-3", false, true),
+            ("metadata.json.corrupt-", false, false),
+            ("metadata.json.ours", false, true),
+            ("metadata.json.mine", false, false),
+            ("quackd-state.json", false, true),
+            ("duck-daemon.log.4", false, true),
+            ("duck-daemon.log.old", false, false),
+            ("login-environment.json.tmp", false, true),
+            ("quackd.toml.orig", false, false),
+            ("run", true, true),
+            ("run", false, false),
+            ("run.old-123", true, true),
+            ("sessions", true, false),
+            ("metadata.json", true, false),
+            ("notes.txt", false, false),
+        ] {
+            assert_eq!(is_ours(name, is_dir), ours, "{name}");
+        }
+    }
+
+    #[test]
+    fn completions_and_pages_are_known_by_what_they_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let bash = write("data/bash-completion/completions/quack", "_quack() {\n");
+        let fish = write("config/fish/completions/quack.fish", "# mine\n");
+        let page = write("data/man/man1/quack-ps.1", ".ie x\n.TH quack-ps 1\n");
+        let other = write("data/man/man1/quackery.1", ".TH quackery 1\n");
+        let mut plan = Plan::default();
+        plan.find_programs(&dir.path().join("data"), &dir.path().join("config"));
+        assert_eq!(plan.programs, [bash, page]);
+        assert_eq!(plan.kept, [Kept { path: fish, why: "not written by `quack`" }]);
+        assert!(other.exists());
+    }
+}

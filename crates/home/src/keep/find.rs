@@ -1,0 +1,299 @@
+//! Looking for what may go. Called by [`super`]'s callers; deletes nothing.
+
+use super::removal::{open_dir, open_state};
+use super::{Found, Item, Kind, Known, Rules, histories};
+use crate::Home;
+use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, SystemTime};
+
+/// Entries that are looked at in one go.
+const MAX_ENTRIES: usize = 200_000;
+
+/// Things that are given in one go.
+const MAX_ITEMS: usize = 20_000;
+
+/// How deep the size of a tree is looked at.
+const MAX_DEPTH: usize = 16;
+
+/// What was changed a moment ago is somebody's.
+const MOMENT: Duration = Duration::from_secs(60);
+
+/// What belongs to a session that does not exist may belong to one that is just being made, or whose deletion is
+/// taken back.
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// Files that are replaced as a whole; what a save leaves of them that is cut short ends with one of
+/// [`UNFINISHED`], and what is set aside with `.corrupt-<n>`.
+const REPLACED: [&str; 7] = [
+    "metadata.json",
+    "metadata.json.ours",
+    "quackd-state.json",
+    "login-environment.json",
+    "interrupted.json",
+    "config.json",
+    "remote-auth-token",
+];
+const UNFINISHED: [&str; 2] = [".tmp", ".bak.tmp"];
+
+/// Looks for what may go. `known` is what exists: if it is `None` nothing goes that could belong to a session.
+/// Blocks on the disk.
+///
+/// # Errors
+/// The state directory cannot be read. A directory in it that cannot be read is as if it were empty.
+pub fn find_blocking(home: &Home, rules: &Rules, known: Option<&Known>) -> io::Result<Found> {
+    let state = open_state(home.dir())?;
+    let mut look = Look {
+        rules,
+        now: SystemTime::now(),
+        left: MAX_ENTRIES,
+        items: Vec::new(),
+        undo: Vec::new(),
+    };
+    look.top(&state);
+    look.runs(&state, known);
+    if let Some((known, older)) = known.zip(rules.histories) {
+        look.histories(&state, known, older);
+    }
+    look.surplus_of_undo();
+    let Look { mut items, left, .. } = look;
+    items.sort_by_key(|item| (item.kind, std::cmp::Reverse(item.age)));
+    let is_cut = left == 0 || MAX_ITEMS < items.len();
+    items.truncate(MAX_ITEMS);
+    Ok(Found { items, is_cut })
+}
+
+struct Look<'a> {
+    rules: &'a Rules,
+    now: SystemTime,
+    /// Entries that may be looked at still.
+    left: usize,
+    items: Vec<Item>,
+    /// Originals that are young enough to stay.
+    undo: Vec<Item>,
+}
+
+/// One name in a directory.
+struct Entry {
+    name: CString,
+    stat: Stat,
+}
+
+impl Entry {
+    fn text(&self) -> &str {
+        self.name.to_str().unwrap_or_default()
+    }
+
+    fn is(&self, kind: FileType) -> bool {
+        FileType::from_raw_mode(self.stat.st_mode) == kind
+    }
+}
+
+impl Look<'_> {
+    /// What stands in the state directory itself.
+    fn top(&mut self, state: &OwnedFd) {
+        for entry in self.entries(state) {
+            let name = entry.text();
+            let age = self.age(&entry);
+            if name.starts_with("run.old-") && entry.is(FileType::Directory) {
+                // One that is being deleted now is no harm.
+                self.tree(Kind::Leftovers, state, &[], &entry, age);
+            }
+            let unfinished = REPLACED
+                .iter()
+                .any(|of| UNFINISHED.iter().any(|end| name.strip_suffix(end) == Some(of)));
+            if unfinished && !self.rules.is_served {
+                self.file(Kind::Unfinished, &[], &entry, age);
+            }
+            let older = |limit: Option<Duration>| limit.is_some_and(|limit| limit <= age);
+            if is_set_aside(name) && older(self.rules.quarantined) {
+                self.tree(Kind::Quarantined, state, &[], &entry, age);
+            }
+        }
+    }
+
+    fn runs(&mut self, state: &OwnedFd, known: Option<&Known>) {
+        let Ok(run) = open_dir(state, c"run", false) else { return };
+        for session in self.entries(&run) {
+            if !session.is(FileType::Directory) {
+                continue;
+            }
+            let Ok(dir) = open_dir(&run, &session.name, false) else { continue };
+            let at = [c"run".to_owned(), session.name.clone()];
+            let id = session.text();
+            match known {
+                Some(known) if !known.sessions.contains(id) => {
+                    let age = self.age(&session);
+                    if HOUR <= age {
+                        self.tree(Kind::Runs, &run, &at[..1], &session, age);
+                    }
+                }
+                Some(known) if !known.busy.contains(id) => {
+                    self.run(&dir, &at, !known.live.contains(id));
+                }
+                // Something runs in it, or nobody knows.
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    /// The run directory of a session in which nothing runs.
+    fn run(&mut self, dir: &OwnedFd, at: &[CString; 2], has_no_process: bool) {
+        for entry in self.entries(dir) {
+            let age = self.age(&entry);
+            let is_old = self.rules.outputs.max(MOMENT) <= age;
+            match entry.text() {
+                "journal" => self.journal(dir, at),
+                "tmp" if has_no_process => self.temporary(dir, at),
+                "seen.jsonl" | "tmp" => {}
+                name if is_old && name.ends_with(".log") && entry.is(FileType::RegularFile) => {
+                    self.file(Kind::Outputs, at, &entry, age);
+                }
+                _ if is_old && has_no_process => self.tree(Kind::Temporary, dir, at, &entry, age),
+                _ => {}
+            }
+        }
+    }
+
+    /// Each entry of a journal is a directory with two files.
+    fn journal(&mut self, run: &OwnedFd, at: &[CString; 2]) {
+        let Ok(journal) = open_dir(run, c"journal", false) else { return };
+        let at = [at[0].clone(), at[1].clone(), c"journal".to_owned()];
+        for entry in self.entries(&journal) {
+            let Ok(dir) = open_dir(&journal, &entry.name, false) else { continue };
+            let files = self.entries(&dir);
+            let ages = files.iter().map(|file| self.age(file));
+            let age = ages.chain([self.age(&entry)]).min().unwrap_or_default();
+            let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(bytes(&file.stat)));
+            let item = item(Kind::Undo, &at, &entry.name, bytes, age);
+            match self.rules.undo.max(MOMENT) <= age {
+                true => self.items.push(item),
+                false => self.undo.push(item),
+            }
+        }
+    }
+
+    fn temporary(&mut self, run: &OwnedFd, at: &[CString; 2]) {
+        let Ok(tmp) = open_dir(run, c"tmp", false) else { return };
+        let at = [at[0].clone(), at[1].clone(), c"tmp".to_owned()];
+        for entry in self.entries(&tmp) {
+            let age = self.age(&entry);
+            if HOUR <= age {
+                self.tree(Kind::Temporary, &tmp, &at, &entry, age);
+            }
+        }
+    }
+
+    /// The oldest originals go until the others have few enough bytes.
+    fn surplus_of_undo(&mut self) {
+        let mut undo = std::mem::take(&mut self.undo);
+        undo.sort_by_key(|item| std::cmp::Reverse(item.age));
+        let mut sum = undo.iter().fold(0_u64, |sum, item| sum.saturating_add(item.bytes));
+        for item in undo {
+            if sum <= self.rules.undo_max_bytes {
+                break;
+            }
+            if MOMENT <= item.age {
+                sum = sum.saturating_sub(item.bytes);
+                self.items.push(item);
+            }
+        }
+    }
+
+    /// What the app and Pi wrote about sessions that do not exist.
+    fn histories(&mut self, state: &OwnedFd, known: &Known, older: Duration) {
+        let is_history =
+            |entry: &Entry| entry.text().ends_with(".jsonl") && entry.is(FileType::RegularFile);
+        if let Ok(dir) = open_dir(state, c"sessions", true) {
+            for entry in self.entries(&dir).into_iter().filter(is_history) {
+                let age = self.age(&entry);
+                let id = entry.text().trim_end_matches(".jsonl");
+                if older.max(HOUR) <= age && !known.sessions.contains(id) {
+                    self.file(Kind::Histories, &[c"sessions".to_owned()], &entry, age);
+                }
+            }
+        }
+        let Ok(dir) = open_dir(state, c"pi-sessions", true) else { return };
+        for entry in self.entries(&dir).into_iter().filter(is_history) {
+            let age = self.age(&entry);
+            if age < older.max(HOUR) || known.pi_files.contains(entry.text()) {
+                continue;
+            }
+            // An earlier conversation of a session that exists is not named anywhere.
+            let is_of_nobody = histories::workspace(&dir, &entry.name)
+                .is_some_and(|workspace| !known.workspaces.contains(&workspace));
+            if is_of_nobody {
+                self.file(Kind::Histories, &[c"pi-sessions".to_owned()], &entry, age);
+            }
+        }
+    }
+
+    fn file(&mut self, kind: Kind, at: &[CString], entry: &Entry, age: Duration) {
+        self.items.push(item(kind, at, &entry.name, bytes(&entry.stat), age));
+    }
+
+    fn tree(&mut self, kind: Kind, dir: &OwnedFd, at: &[CString], entry: &Entry, age: Duration) {
+        let bytes = self.size(dir.as_fd(), entry, MAX_DEPTH);
+        self.items.push(item(kind, at, &entry.name, bytes, age));
+    }
+
+    /// What an entry takes of the disk with everything in it, as far as it is looked at.
+    fn size(&mut self, at: rustix::fd::BorrowedFd<'_>, entry: &Entry, depth: usize) -> u64 {
+        let own = bytes(&entry.stat);
+        let deeper = depth.checked_sub(1).filter(|_| entry.is(FileType::Directory));
+        let (Some(deeper), Ok(dir)) = (deeper, open_dir(at, &entry.name, false)) else {
+            return own;
+        };
+        let children = self.entries(&dir);
+        children
+            .iter()
+            .fold(own, |sum, child| sum.saturating_add(self.size(dir.as_fd(), child, deeper)))
+    }
+
+    fn entries(&mut self, dir: &OwnedFd) -> Vec<Entry> {
+        let Ok(entries) = Dir::read_from(dir) else { return Vec::new() };
+        let mut found = Vec::new();
+        for entry in entries.filter_map(Result::ok) {
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            if self.left == 0 {
+                break;
+            }
+            self.left -= 1;
+            if let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                found.push(Entry { name: name.to_owned(), stat });
+            }
+        }
+        found
+    }
+
+    fn age(&self, entry: &Entry) -> Duration {
+        #[expect(clippy::useless_conversion, reason = "the type of this field differs by system")]
+        let seconds = u64::try_from(i64::from(entry.stat.st_mtime)).unwrap_or(0);
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        // What was changed in the future is young.
+        self.now.duration_since(changed).unwrap_or_default()
+    }
+}
+
+fn item(kind: Kind, at: &[CString], name: &CStr, bytes: u64, age: Duration) -> Item {
+    let parts: Vec<_> =
+        at.iter().map(CString::as_c_str).chain([name]).map(CStr::to_string_lossy).collect();
+    Item { kind, path: parts.join("/"), bytes, age, dirs: at.to_vec(), name: name.to_owned() }
+}
+
+/// What it takes of the disk: a file may have holes.
+fn bytes(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
+}
+
+/// One of our own files that was set aside because it was damaged.
+fn is_set_aside(name: &str) -> bool {
+    let Some((original, number)) = name.rsplit_once(".corrupt-") else { return false };
+    let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+    is_number && REPLACED.contains(&original)
+}

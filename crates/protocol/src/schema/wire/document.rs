@@ -1,0 +1,341 @@
+//! Puts the tables together: one document with everything in its `$defs`, and parts of it.
+
+use super::events::{Door, Event, events};
+use super::methods::{METHODS, Method};
+use super::{object, pi};
+use crate::client::CLIENT_PROTOCOL;
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
+const DEFS: &str = "#/$defs/";
+
+/// What the daemon writes.
+pub(super) fn generator_of_data() -> SchemaGenerator {
+    SchemaSettings::draft2020_12().for_serialize().into_generator()
+}
+
+/// What the daemon reads.
+fn generator_of_params() -> SchemaGenerator {
+    SchemaSettings::draft2020_12().for_deserialize().into_generator()
+}
+
+pub(super) fn whole() -> Value {
+    json!({
+        "$schema": DRAFT,
+        "title": format!("quackd, client wire, protocol {CLIENT_PROTOCOL}"),
+        "description": "One line, either way, between a client and the daemon.",
+        "anyOf": [
+            {"$ref": format!("{DEFS}Request")},
+            {"$ref": format!("{DEFS}Reply")},
+            {"$ref": format!("{DEFS}Event")},
+        ],
+        "$defs": defs(),
+    })
+}
+
+/// One definition as a document of its own.
+pub(super) fn part(name: &str) -> Option<Value> {
+    let defs = defs();
+    let schema = defs.get(name)?.clone();
+    Some(complete(name, schema, &defs))
+}
+
+pub(super) fn named(name: &str) -> Option<Value> {
+    let defs = defs();
+    let under = |list: &str| defs.get(list)?.get("properties")?.get(name).cloned();
+    let (method, event) = (under("Methods"), under("Events"));
+    if method.is_none() && event.is_none() {
+        let schema = defs.get(name)?.clone();
+        return Some(complete(name, schema, &defs));
+    }
+    let mut schema = object(method.unwrap_or_else(|| json!({"type": "object", "properties": {}})));
+    if let Some(event) = event
+        && let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut)
+    {
+        properties.insert("event".to_owned(), event);
+    }
+    Some(complete(name, schema.into(), &defs))
+}
+
+/// A schema with the definitions that it needs, and no others.
+fn complete(title: &str, schema: Value, defs: &Map<String, Value>) -> Value {
+    let mut wanted = BTreeSet::new();
+    reach(&schema, defs, &mut wanted);
+    let needed: Map<String, Value> = defs
+        .iter()
+        .filter(|(name, _)| wanted.contains(*name))
+        .map(|(n, s)| (n.clone(), s.clone()))
+        .collect();
+    let mut whole = object(schema);
+    whole.insert("$schema".to_owned(), DRAFT.into());
+    whole.insert("title".to_owned(), title.into());
+    if !needed.is_empty() {
+        whole.insert("$defs".to_owned(), needed.into());
+    }
+    whole.into()
+}
+
+fn reach(schema: &Value, defs: &Map<String, Value>, found: &mut BTreeSet<String>) {
+    match schema {
+        Value::Array(all) => all.iter().for_each(|it| reach(it, defs, found)),
+        Value::Object(all) => {
+            let name = all.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix(DEFS));
+            if let Some(name) = name
+                && found.insert(name.to_owned())
+                && let Some(next) = defs.get(name)
+            {
+                reach(next, defs, found);
+            }
+            all.values().for_each(|it| reach(it, defs, found));
+        }
+        _ => {}
+    }
+}
+
+/// Everything that has a name.
+fn defs() -> Map<String, Value> {
+    let (mut reading, mut writing) = (generator_of_params(), generator_of_data());
+    let mut requests = Vec::new();
+    let mut methods = Map::new();
+    for method in METHODS {
+        let params = params(method, &mut reading);
+        requests.push(request(method, &params));
+        methods.insert(method.name.to_owned(), entry(method, params, &mut writing));
+    }
+    let events = events(&mut writing);
+    let mut defs: Map<String, Value> = writing.take_definitions(true);
+    defs.values_mut().for_each(never_null);
+    // A type that is both read and written is the same in both; a test holds that.
+    for (name, schema) in reading.take_definitions(true) {
+        defs.entry(name).or_insert(schema);
+    }
+    defs.extend(pi::shared().map(|(name, schema)| (name.to_owned(), schema)));
+    defs.insert(
+        "Request".to_owned(),
+        json!({"description": "What a client sends.", "anyOf": requests}),
+    );
+    defs.insert("Methods".to_owned(), listed("Every method: what it takes and gives.", methods));
+    defs.extend(replies());
+    add_events(&mut defs, events);
+    defs.values_mut().for_each(tidy);
+    defs
+}
+
+/// The parameters of a method; an empty object if it takes none.
+fn params(method: &Method, generator: &mut SchemaGenerator) -> Value {
+    let Some(make) = method.params else { return json!({"type": "object"}) };
+    let schema = make(generator);
+    if method.required.is_empty() {
+        return schema;
+    }
+    json!({"allOf": [schema, {"type": "object", "required": method.required}]})
+}
+
+fn entry(method: &Method, params: Value, generator: &mut SchemaGenerator) -> Value {
+    // `false`: there is never any.
+    let data = method.data.map_or(Value::Bool(false), |make| make(generator));
+    let required = if data.is_boolean() { json!(["params"]) } else { json!(["params", "data"]) };
+    json!({
+        "description": method.about,
+        "type": "object",
+        "properties": {"params": params, "data": data},
+        "required": required,
+    })
+}
+
+fn request(method: &Method, params: &Value) -> Value {
+    let required =
+        if method.required.is_empty() { json!(["method"]) } else { json!(["method", "params"]) };
+    json!({
+        "type": "object",
+        "properties": {
+            "id": {"description": "Echoed in the reply; a text is best."},
+            "method": {"const": method.name},
+            "params": params,
+        },
+        "required": required,
+    })
+}
+
+fn replies() -> [(String, Value); 3] {
+    let id = || json!({"description": "The request's; absent if that had none."});
+    let data = || json!({"description": "As `Methods` has it for the request's method."});
+    [
+        (
+            "Reply".to_owned(),
+            json!({
+                "description": "The answer to a request: exactly one, with its `id`.",
+                "anyOf": [{"$ref": format!("{DEFS}Success")}, {"$ref": format!("{DEFS}Failure")}],
+            }),
+        ),
+        (
+            "Success".to_owned(),
+            json!({
+                "description": "It was done. A tool that fails is a request that succeeded.",
+                "type": "object",
+                "properties": {"id": id(), "ok": {"const": true}, "data": data(), "error": false},
+                "required": ["ok"],
+            }),
+        ),
+        (
+            "Failure".to_owned(),
+            json!({
+                "description": "It was not done.",
+                "type": "object",
+                "properties": {
+                    "id": id(),
+                    "ok": {"const": false},
+                    "error": {"type": "string", "description": "Why, a sentence for people."},
+                    "data": data(),
+                },
+                "required": ["ok", "error"],
+            }),
+        ),
+    ]
+}
+
+fn add_events(defs: &mut Map<String, Value>, events: Vec<Event>) {
+    let names: Vec<&str> = events.iter().map(|event| event.name).collect();
+    let other = json!({
+        "description": "What else Pi prints: the event has the name of its `type`, and newer versions add some.",
+        "type": "object",
+        "properties": {
+            "event": {"type": "string", "not": {"enum": names}},
+            "sessionId": {"type": "string"},
+            "data": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"],
+                "additionalProperties": true},
+            "seq": {"type": "integer", "minimum": 1},
+        },
+        "required": ["event", "sessionId", "data", "seq"],
+    });
+    let mut known = Vec::new();
+    let mut lines = Map::new();
+    for event in events {
+        let line = format!("{}Event", camel(event.name));
+        known.push(json!({"$ref": format!("{DEFS}{line}")}));
+        lines.insert(event.name.to_owned(), json!({"$ref": format!("{DEFS}{line}")}));
+        defs.insert(line, event_line(event));
+    }
+    defs.insert("Events".to_owned(), listed("Every event: its line.", lines));
+    defs.insert(
+        "KnownEvent".to_owned(),
+        json!({
+            "description": "An event that has a shape of its own.", "anyOf": known,
+        }),
+    );
+    defs.insert("OtherEvent".to_owned(), other);
+    defs.insert(
+        "Event".to_owned(),
+        json!({
+            "description": "What happened, without being asked.",
+            "anyOf": [{"$ref": format!("{DEFS}KnownEvent")}, {"$ref": format!("{DEFS}OtherEvent")}],
+        }),
+    );
+}
+
+fn event_line(event: Event) -> Value {
+    let mut schema = json!({
+        "description": event.about,
+        "type": "object",
+        "properties": {
+            "event": {"const": event.name},
+            "sessionId": {"type": "string", "description": "The session that it is about."},
+            "data": event.data,
+        },
+        "required": ["event", "sessionId", "data"],
+    });
+    // What one client alone is told has no number.
+    let seq = match event.door {
+        Door::Followers => {
+            json!({"type": "integer", "minimum": 1, "description": "Counts the session's events."})
+        }
+        Door::One => Value::Bool(false),
+    };
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.insert("seq".to_owned(), seq);
+    }
+    if event.door == Door::Followers
+        && let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut)
+    {
+        required.push("seq".into());
+    }
+    schema
+}
+
+fn listed(about: &str, properties: Map<String, Value>) -> Value {
+    let names: Vec<&String> = properties.keys().collect();
+    json!({"description": about, "type": "object", "required": names, "properties": properties})
+}
+
+/// `agent_end` as `AgentEnd`.
+fn camel(name: &str) -> String {
+    let words = name.split(['_', '.']);
+    words
+        .map(|word| {
+            let mut letters = word.chars();
+            letters.next().map_or_else(String::new, |first| {
+                first.to_ascii_uppercase().to_string() + letters.as_str()
+            })
+        })
+        .collect()
+}
+
+/// What is written and may be absent is absent instead of null.
+pub(super) fn never_null(schema: &mut Value) {
+    let required: BTreeSet<String> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect();
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(*name)) {
+        let Some(property) = property.as_object_mut() else { continue };
+        if let Some(types) = property.get_mut("type").and_then(Value::as_array_mut) {
+            types.retain(|it| it != "null");
+            if let [one] = types.as_slice() {
+                let one = one.clone();
+                property.insert("type".to_owned(), one);
+            }
+        } else if let Some(all) = property.get_mut("anyOf").and_then(Value::as_array_mut) {
+            all.retain(|it| it.get("type").is_none_or(|it| it != "null"));
+            if let [Value::Object(one)] = all.as_mut_slice() {
+                let one = std::mem::take(one);
+                property.remove("anyOf");
+                property.extend(one);
+            }
+        }
+    }
+}
+
+/// Takes out what says nothing to a client: Rust's names of numbers, defaults that are what absence means
+/// anyway, and links of the documentation.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Array(all) => all.iter_mut().for_each(tidy),
+        Value::Object(all) => {
+            for keyword in ["format", "default", "title"] {
+                all.remove(keyword);
+            }
+            if let Some(Value::String(text)) = all.get_mut("description") {
+                *text = text.replace("[`", "`").replace("`]", "`").replace('\n', " ");
+            }
+            for (keyword, value) in all {
+                match value {
+                    // The keys in here are names of a client's and not keywords.
+                    Value::Object(named) if keyword == "properties" => {
+                        named.values_mut().for_each(tidy);
+                    }
+                    value => tidy(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}

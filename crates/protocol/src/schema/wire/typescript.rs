@@ -1,0 +1,140 @@
+//! TypeScript declarations from a schema document: an interface or a type for each definition, with what it
+//! means as a comment. Knows the keywords that the document uses; what else there is becomes `unknown`.
+
+use serde_json::{Map, Value};
+use std::fmt::Write as _;
+
+const HEAD: &str = "\
+// The client wire of quackd, made by `quack schema --typescript`. Do not edit.\n\
+// Objects may have more keys than are declared here: ignore those that you do not know.\n";
+
+/// The declarations of everything in the document's `$defs`, ready to be a file.
+pub(super) fn declarations(document: &Value) -> String {
+    let mut text = HEAD.to_owned();
+    let defs = document.get("$defs").and_then(Value::as_object);
+    for (name, schema) in defs.into_iter().flatten() {
+        text.push('\n');
+        comment(&mut text, schema, 0);
+        let is_object = schema.get("properties").is_some() && schema.get("anyOf").is_none();
+        // Writing to a text cannot fail.
+        let _cannot_fail = match is_object {
+            true => writeln!(text, "export interface {name} {}", ts(schema, 0)),
+            false => writeln!(text, "export type {name} = {};", ts(schema, 0)),
+        };
+    }
+    text
+}
+
+/// A type for a schema, at some depth of braces.
+fn ts(schema: &Value, depth: usize) -> String {
+    let Some(schema) = schema.as_object() else {
+        return if schema == &Value::Bool(false) { "undefined" } else { "unknown" }.to_owned();
+    };
+    if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
+        return name.rsplit('/').next().unwrap_or("unknown").to_owned();
+    }
+    if let Some(value) = schema.get("const") {
+        return value.to_string();
+    }
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return values.iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
+    }
+    for (keyword, between) in [("anyOf", " | "), ("oneOf", " | "), ("allOf", " & ")] {
+        if let Some(all) = schema.get(keyword).and_then(Value::as_array) {
+            return joined(all, between, depth);
+        }
+    }
+    match schema.get("type") {
+        Some(Value::Array(types)) => {
+            let all: Vec<String> = types
+                .iter()
+                .map(|it| of_type(it.as_str().unwrap_or_default(), schema, depth))
+                .collect();
+            all.join(" | ")
+        }
+        Some(Value::String(one)) => of_type(one, schema, depth),
+        _ => "unknown".to_owned(),
+    }
+}
+
+fn joined(all: &[Value], between: &str, depth: usize) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for part in all.iter().map(|schema| ts(schema, depth)) {
+        let part =
+            if between == " & " && part.contains(" | ") { format!("({part})") } else { part };
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    parts.join(between)
+}
+
+fn of_type(name: &str, schema: &Map<String, Value>, depth: usize) -> String {
+    match name {
+        "string" | "boolean" | "null" => name.to_owned(),
+        "integer" | "number" => "number".to_owned(),
+        "array" => {
+            let items =
+                schema.get("items").map_or_else(|| "unknown".to_owned(), |it| ts(it, depth));
+            if items.contains(' ') { format!("Array<{items}>") } else { format!("{items}[]") }
+        }
+        "object" => braces(schema, depth),
+        _ => "unknown".to_owned(),
+    }
+}
+
+fn braces(schema: &Map<String, Value>, depth: usize) -> String {
+    let rest = schema.get("additionalProperties");
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let Some(properties) = properties.filter(|all| !all.is_empty()) else {
+        return bare(rest, &required, depth);
+    };
+    let mut text = "{\n".to_owned();
+    let indent = "  ".repeat(depth + 1);
+    for (name, property) in properties {
+        comment(&mut text, property, depth + 1);
+        let mark = if required.contains(&name.as_str()) { "" } else { "?" };
+        let _cannot_fail =
+            writeln!(text, "{indent}{}{mark}: {};", key(name), ts(property, depth + 1));
+    }
+    if rest == Some(&Value::Bool(true)) {
+        let _cannot_fail = writeln!(text, "{indent}[key: string]: unknown;");
+    }
+    text.push_str(&"  ".repeat(depth));
+    text.push('}');
+    text
+}
+
+/// An object of which no property is described: any keys, or with those that must be there.
+fn bare(rest: Option<&Value>, required: &[&str], depth: usize) -> String {
+    if !required.is_empty() {
+        let fields: Vec<String> =
+            required.iter().map(|name| format!("{}: {{}}", key(name))).collect();
+        return format!("{{ {} }}", fields.join("; "));
+    }
+    let values = rest.map_or_else(|| "unknown".to_owned(), |it| ts(it, depth));
+    format!("Record<string, {values}>")
+}
+
+/// A name as a key: with quotes unless it is an identifier.
+fn key(name: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_identifier = !name.is_empty()
+        && name.chars().all(is_word)
+        && !name.starts_with(|c: char| c.is_ascii_digit());
+    if is_identifier { name.to_owned() } else { Value::from(name).to_string() }
+}
+
+fn comment(text: &mut String, schema: &Value, depth: usize) {
+    if let Some(about) = schema.get("description").and_then(Value::as_str) {
+        let about = about.replace("*/", "* /");
+        let _cannot_fail = writeln!(text, "{}/** {about} */", "  ".repeat(depth));
+    }
+}

@@ -1,0 +1,82 @@
+//! What the managers' own programs are told, as words. Run by the command line, and shown by its dry run.
+
+use crate::Manager;
+use crate::place::{LABEL, SOCKET_UNIT, UNIT};
+use std::path::Path;
+
+/// What shall happen to the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Read the files anew and start the service, now and at every login.
+    Load,
+    /// End it, and do not start it any more.
+    Unload,
+    /// Start it again.
+    Restart,
+}
+
+/// The commands of one step, in order. `file` is the service's last file.
+#[must_use]
+pub fn commands(manager: Manager, step: Step, uid: u32, file: &Path) -> Vec<Vec<String>> {
+    let words = |line: &[&str]| line.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let systemctl = |line: &[&str]| words(&[&["systemctl", "--user"], line].concat());
+    let (domain, target) = (format!("gui/{uid}"), format!("gui/{uid}/{LABEL}"));
+    let file = file.display().to_string();
+    match (manager, step) {
+        (Manager::Systemd, Step::Load) => vec![
+            systemctl(&["daemon-reload"]),
+            systemctl(&["enable", SOCKET_UNIT, UNIT]),
+            systemctl(&["start", SOCKET_UNIT, UNIT]),
+        ],
+        (Manager::Systemd, Step::Unload) => {
+            vec![systemctl(&["disable", "--now", SOCKET_UNIT, UNIT])]
+        }
+        (Manager::Systemd, Step::Restart) => {
+            vec![systemctl(&["reset-failed", SOCKET_UNIT, UNIT]), systemctl(&["restart", UNIT])]
+        }
+        // What was disabled once would stay so, whatever is loaded.
+        (Manager::Launchd, Step::Load) => vec![
+            words(&["launchctl", "enable", &target]),
+            words(&["launchctl", "bootstrap", &domain, &file]),
+        ],
+        (Manager::Launchd, Step::Unload) => vec![words(&["launchctl", "bootout", &target])],
+        (Manager::Launchd, Step::Restart) => {
+            vec![words(&["launchctl", "kickstart", "-k", &target])]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(manager: Manager, step: Step) -> Vec<String> {
+        let all = commands(manager, step, 501, Path::new("/h/Library/LaunchAgents/x.plist"));
+        all.iter().map(|words| words.join(" ")).collect()
+    }
+
+    #[test]
+    fn each_manager_is_told_in_its_own_words() {
+        assert_eq!(
+            lines(Manager::Systemd, Step::Load),
+            [
+                "systemctl --user daemon-reload",
+                "systemctl --user enable quackd.socket quackd.service",
+                "systemctl --user start quackd.socket quackd.service",
+            ]
+        );
+        assert_eq!(
+            lines(Manager::Launchd, Step::Load),
+            [
+                "launchctl enable gui/501/dev.quackd.daemon",
+                "launchctl bootstrap gui/501 /h/Library/LaunchAgents/x.plist",
+            ]
+        );
+        assert_eq!(
+            lines(Manager::Launchd, Step::Restart),
+            ["launchctl kickstart -k gui/501/dev.quackd.daemon"]
+        );
+        let bootout = ["launchctl bootout gui/501/dev.quackd.daemon"];
+        assert_eq!(lines(Manager::Launchd, Step::Unload), bootout);
+    }
+}

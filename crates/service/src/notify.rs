@@ -1,0 +1,168 @@
+//! Tells the service manager how the daemon is (sd_notify(3)). Used by the supervisor.
+//!
+//! Plain datagrams. Never waits: a manager whose queue is full is told the next time, and one that is gone
+//! is told nothing.
+
+use crate::Variable;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// Longest status that is sent, in bytes.
+const MAX_STATUS: usize = 512;
+
+/// The way to the service manager.
+#[derive(Debug)]
+pub struct Notifier {
+    socket: UnixDatagram,
+    address: SocketAddr,
+}
+
+impl Notifier {
+    /// The way to the manager that started this process; `None` if none did that wants to be told.
+    ///
+    /// # Errors
+    /// It named an address that cannot be one, or no descriptor is left.
+    pub fn from_variables(variable: Variable<'_>) -> io::Result<Option<Self>> {
+        let Some(path) = variable("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
+            return Ok(None);
+        };
+        let address = address(&path)?;
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        Ok(Some(Self { socket, address }))
+    }
+
+    /// The daemon serves.
+    pub fn ready(&self) {
+        self.send(&format!("READY=1\nMAINPID={}", std::process::id()));
+    }
+
+    /// The daemon is alive and well.
+    pub fn alive(&self) {
+        self.send("WATCHDOG=1");
+    }
+
+    /// The daemon is on its way out.
+    pub fn stopping(&self) {
+        self.send("STOPPING=1");
+    }
+
+    /// What a person shall see beside the service's name.
+    pub fn status(&self, text: &str) {
+        let text = text.replace(char::is_control, " ");
+        let text = text.get(..text.floor_char_boundary(MAX_STATUS)).unwrap_or_default();
+        self.send(&format!("STATUS={text}"));
+    }
+
+    fn send(&self, text: &str) {
+        // Nobody can be told that nobody can be told.
+        drop(self.socket.send_to_addr(text.as_bytes(), &self.address));
+    }
+}
+
+/// `@` begins an abstract address, which has no file.
+fn address(path: &OsString) -> io::Result<SocketAddr> {
+    #[cfg(target_os = "linux")]
+    if let Some(name) = path.as_bytes().strip_prefix(b"@") {
+        use std::os::linux::net::SocketAddrExt;
+        return SocketAddr::from_abstract_name(name);
+    }
+    if !path.as_bytes().starts_with(b"/") {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    SocketAddr::from_pathname(path)
+}
+
+/// How long this process may say nothing before it is taken for hung; `None` if nobody watches it.
+#[must_use]
+pub fn watchdog_interval(variable: Variable<'_>) -> Option<Duration> {
+    let number = |name: &str| variable(name)?.to_str()?.parse::<u64>().ok();
+    let is_for_us = match variable("WATCHDOG_PID") {
+        Some(_) => number("WATCHDOG_PID") == Some(u64::from(std::process::id())),
+        None => true,
+    };
+    number("WATCHDOG_USEC")
+        .filter(|microseconds| is_for_us && 0 < *microseconds)
+        .map(Duration::from_micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(socket: &UnixDatagram) -> String {
+        let mut bytes = [0; 2048];
+        let n = socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..n]).into_owned()
+    }
+
+    fn notifier(path: &str) -> io::Result<Option<Notifier>> {
+        Notifier::from_variables(&|name| (name == "NOTIFY_SOCKET").then(|| path.into()))
+    }
+
+    #[test]
+    fn the_manager_hears_what_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let notifier = notifier(path.to_str().unwrap()).unwrap().unwrap();
+        notifier.ready();
+        assert_eq!(received(&manager), format!("READY=1\nMAINPID={}", std::process::id()));
+        notifier.status("2 sessions\nREADY=1");
+        assert_eq!(received(&manager), "STATUS=2 sessions READY=1");
+        notifier.status(&"é".repeat(MAX_STATUS));
+        assert_eq!(received(&manager).len(), "STATUS=".len() + MAX_STATUS);
+        notifier.alive();
+        notifier.stopping();
+        assert_eq!([received(&manager), received(&manager)], ["WATCHDOG=1", "STOPPING=1"]);
+    }
+
+    #[test]
+    fn a_manager_that_does_not_read_or_is_gone_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let notifier = notifier(path.to_str().unwrap()).unwrap().unwrap();
+        for _ in 0..10_000 {
+            notifier.alive();
+        }
+        drop(manager);
+        notifier.alive();
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn an_abstract_address_works_and_a_relative_one_is_refused() {
+        use std::os::linux::net::SocketAddrExt;
+        let name = format!("quackd-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
+        let manager = UnixDatagram::bind_addr(&address).unwrap();
+        notifier(&format!("@{name}")).unwrap().unwrap().alive();
+        assert_eq!(received(&manager), "WATCHDOG=1");
+        assert!(notifier("relative").is_err());
+        assert!(notifier("").unwrap().is_none());
+        assert!(Notifier::from_variables(&|_| None).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_watchdog_is_for_the_process_that_it_names() {
+        let of = |microseconds: &str, pid: Option<u32>| {
+            watchdog_interval(&|name| match name {
+                "WATCHDOG_USEC" => Some(microseconds.into()),
+                "WATCHDOG_PID" => pid.map(|pid| pid.to_string().into()),
+                _ => None,
+            })
+        };
+        let own = std::process::id();
+        assert_eq!(of("30000000", Some(own)), Some(Duration::from_secs(30)));
+        assert_eq!(of("500000", None), Some(Duration::from_millis(500)));
+        for (microseconds, pid) in
+            [("30000000", Some(own + 1)), ("0", None), ("", None), ("-1", None)]
+        {
+            assert_eq!(of(microseconds, pid), None, "{microseconds} {pid:?}");
+        }
+    }
+}

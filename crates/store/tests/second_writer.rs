@@ -1,0 +1,290 @@
+//! P-12: a program that reads the metadata, changes its copy and puts it back, as the macOS app does, while we
+//! save. Real files; the merge itself is tested where it is.
+
+#[cfg(test)]
+mod tests {
+    use quackd_protocol::metadata::{Metadata, Session, Workspace};
+    use quackd_store::{Files, Gone, Origin, Paths, Saved, Snapshot, StoreError, Writer};
+    use quackd_store::{load_blocking, rebase};
+    use serde_json::json;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn session(id: &str) -> Session {
+        let value = json!({"id": id, "workspaceId": "w", "name": id});
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn metadata(sessions: &[&str]) -> Metadata {
+        let workspace: Workspace =
+            serde_json::from_value(json!({"id": "w", "path": "/w"})).unwrap();
+        Metadata {
+            workspaces: vec![workspace],
+            sessions: sessions.iter().map(|id| session(id)).collect(),
+            ..Metadata::default()
+        }
+    }
+
+    fn snapshot(sessions: &[&str]) -> Snapshot {
+        Snapshot { metadata: metadata(sessions).into(), ..Snapshot::default() }
+    }
+
+    fn ids(metadata: &Metadata) -> Vec<&str> {
+        metadata.sessions.iter().map(|session| session.id.as_str()).collect()
+    }
+
+    fn paths(dir: &Path) -> Paths {
+        Paths { metadata: dir.join("metadata.json"), state: dir.join("quackd-state.json") }
+    }
+
+    fn on_disk(dir: &Path) -> Vec<String> {
+        let text = fs::read(dir.join("metadata.json")).unwrap();
+        let metadata: Metadata = serde_json::from_slice(&text).unwrap();
+        ids(&metadata).into_iter().map(str::to_owned).collect()
+    }
+
+    /// As the app does: another file, renamed into place.
+    #[expect(clippy::disallowed_methods, reason = "it is the other program that renames here")]
+    fn app_writes(dir: &Path, metadata: &Metadata) {
+        let new = dir.join("app.tmp");
+        fs::write(&new, serde_json::to_vec(metadata).unwrap()).unwrap();
+        fs::rename(new, dir.join("metadata.json")).unwrap();
+    }
+
+    /// A directory with these sessions in its file, and who has written them.
+    fn world(sessions: &[&str]) -> (tempfile::TempDir, Files) {
+        let dir = tempfile::tempdir().unwrap();
+        app_writes(dir.path(), &metadata(sessions));
+        let mut files = Files::new(paths(dir.path()), snapshot(sessions));
+        files.save_blocking(&snapshot(sessions)).unwrap();
+        (dir, files)
+    }
+
+    #[test]
+    fn a_save_brings_what_the_other_has_written_and_keeps_both() {
+        let (dir, mut files) = world(&["s"]);
+        assert!(!files.has_changed_blocking());
+        app_writes(dir.path(), &metadata(&["s", "app"]));
+        assert!(files.has_changed_blocking());
+        let saved = files.save_blocking(&snapshot(&["s", "ours"])).unwrap();
+        assert_eq!(ids(&saved.metadata), ["s", "ours", "app"]);
+        assert_eq!(on_disk(dir.path()), ["s", "ours", "app"]);
+        assert!(!saved.is_behind && !files.has_changed_blocking());
+        // Nothing to merge and nothing to write.
+        let inode = fs::metadata(dir.path().join("metadata.json")).unwrap().modified().unwrap();
+        let again =
+            files.save_blocking(&Snapshot { metadata: saved.metadata.clone(), ..snapshot(&[]) });
+        assert_eq!(again.unwrap(), Saved { metadata: saved.metadata, ..Saved::default() });
+        let now = fs::metadata(dir.path().join("metadata.json")).unwrap().modified().unwrap();
+        assert_eq!(inode, now);
+    }
+
+    #[test]
+    fn an_old_copy_that_is_put_back_loses_nothing_of_ours() {
+        let (dir, mut files) = world(&["s"]);
+        files.save_blocking(&snapshot(&["s", "ours"])).unwrap();
+        app_writes(dir.path(), &metadata(&["s", "app"]));
+        let saved = files.save_blocking(&snapshot(&["s", "ours"])).unwrap();
+        assert_eq!(on_disk(dir.path()), ["s", "ours", "app"]);
+        assert_eq!(saved.gone, Gone::default());
+    }
+
+    #[test]
+    fn what_the_other_has_deleted_is_told_and_not_written_again_until_it_is_kept() {
+        let (dir, mut files) = world(&["s", "t"]);
+        app_writes(dir.path(), &metadata(&["s"]));
+        let saved = files.save_blocking(&snapshot(&["s", "t", "new"])).unwrap();
+        assert_eq!(ids(&saved.metadata), ["s", "t", "new"]);
+        assert_eq!(saved.gone.sessions, ["t".into()]);
+        assert_eq!(on_disk(dir.path()), ["s", "new"]);
+        // Something runs in it: it is kept.
+        let kept = Snapshot { metadata: saved.metadata, ..Snapshot::default() };
+        let saved = files.save_blocking(&kept).unwrap();
+        assert_eq!(saved.gone, Gone::default());
+        assert_eq!(on_disk(dir.path()), ["s", "t", "new"]);
+    }
+
+    #[test]
+    fn a_file_that_became_unusable_is_moved_aside_and_ours_is_written_again() {
+        let spoilt: [fn(&Path); 4] = [
+            |path| fs::write(path, "{\"version\": 1, \"work").unwrap(),
+            |path| fs::write(path, "{}").unwrap(),
+            |path| fs::write(path, "").unwrap(),
+            |path| {
+                fs::remove_file(path).unwrap();
+                fs::create_dir(path).unwrap();
+            },
+        ];
+        for spoil in spoilt {
+            let (dir, mut files) = world(&["s", "t"]);
+            spoil(&dir.path().join("metadata.json"));
+            assert!(files.has_changed_blocking());
+            let saved = files.save_blocking(&snapshot(&["s", "t"])).unwrap();
+            let aside = saved.set_aside.unwrap();
+            assert_eq!(aside.path, dir.path().join("metadata.json.corrupt-1"));
+            assert!(aside.path.exists() && !aside.reason.is_empty());
+            assert_eq!(on_disk(dir.path()), ["s", "t"]);
+            // Who has lost the file has lost ours with it: nothing that is missing then was deleted.
+            app_writes(dir.path(), &metadata(&["s"]));
+            let saved = files.save_blocking(&snapshot(&["s", "t"])).unwrap();
+            assert_eq!((saved.gone, saved.set_aside), (Gone::default(), None));
+            assert_eq!(on_disk(dir.path()), ["s", "t"]);
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_written_again() {
+        let (dir, mut files) = world(&["s"]);
+        fs::remove_file(dir.path().join("metadata.json")).unwrap();
+        assert!(files.has_changed_blocking());
+        files.save_blocking(&snapshot(&["s"])).unwrap();
+        assert_eq!(on_disk(dir.path()), ["s"]);
+    }
+
+    #[test]
+    fn a_newer_format_is_left_alone_and_asked_about_once() {
+        let (dir, mut files) = world(&["s"]);
+        let newer = r#"{"version":2,"everything":"else"}"#;
+        fs::write(dir.path().join("metadata.json"), newer).unwrap();
+        assert!(files.has_changed_blocking());
+        let refused = files.save_blocking(&snapshot(&["s", "t"]));
+        assert!(matches!(refused, Err(StoreError::TooNew { found: 2, .. })), "{refused:?}");
+        assert!(!files.has_changed_blocking());
+        assert_eq!(fs::read_to_string(dir.path().join("metadata.json")).unwrap(), newer);
+        app_writes(dir.path(), &metadata(&["s"]));
+        assert!(files.has_changed_blocking());
+        files.save_blocking(&snapshot(&["s", "t"])).unwrap();
+        assert_eq!(on_disk(dir.path()), ["s", "t"]);
+    }
+
+    #[test]
+    fn after_a_kill_nothing_is_missing_that_was_acknowledged_before_or_after() {
+        let (dir, mut files) = world(&["s"]);
+        files.save_blocking(&snapshot(&["s", "ours"])).unwrap();
+        // The app puts its old copy back, and the daemon is killed before it has seen it.
+        app_writes(dir.path(), &metadata(&["s", "app"]));
+        drop(files);
+        let loaded = load_blocking(&dir.path().join("metadata.json")).unwrap();
+        assert_eq!(ids(&loaded.metadata), ["s", "ours", "app"]);
+        assert_eq!((loaded.origin, loaded.restored), (Origin::File, 1));
+    }
+
+    #[test]
+    fn after_a_kill_what_was_taken_out_of_the_way_unread_is_there() {
+        let (dir, mut files) = world(&["s"]);
+        files.save_blocking(&snapshot(&["s", "ours"])).unwrap();
+        drop(files);
+        let theirs = serde_json::to_vec(&metadata(&["s", "app"])).unwrap();
+        fs::write(dir.path().join("metadata.json.theirs"), theirs).unwrap();
+        let loaded = load_blocking(&dir.path().join("metadata.json")).unwrap();
+        assert_eq!(ids(&loaded.metadata), ["s", "ours", "app"]);
+        // The next save has it, and clears away.
+        let loaded = Snapshot { metadata: loaded.metadata.into(), ..Snapshot::default() };
+        let mut files = Files::new(paths(dir.path()), loaded.clone());
+        files.save_blocking(&loaded).unwrap();
+        assert_eq!(on_disk(dir.path()), ["s", "ours", "app"]);
+        assert!(!dir.path().join("metadata.json.theirs").exists());
+    }
+
+    #[test]
+    fn after_a_kill_the_last_file_of_ours_serves_if_the_shared_one_cannot() {
+        let (dir, mut files) = world(&["s"]);
+        files.save_blocking(&snapshot(&["s", "ours"])).unwrap();
+        drop(files);
+        let path = dir.path().join("metadata.json");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "{broken").unwrap();
+        let loaded = load_blocking(&path).unwrap();
+        assert_eq!(ids(&loaded.metadata), ["s", "ours"]);
+        assert!(matches!(loaded.origin, Origin::Backup { quarantined: Some(_), .. }));
+    }
+
+    #[test]
+    fn an_orderly_end_leaves_no_second_name_unless_something_is_fresh() {
+        let (dir, files) = world(&["s"]);
+        let ours = dir.path().join("metadata.json.ours");
+        assert!(ours.exists());
+        files.finish_blocking();
+        assert!(!ours.exists());
+        let mut files = Files::new(paths(dir.path()), snapshot(&["s"]));
+        files.save_blocking(&snapshot(&["s", "t"])).unwrap();
+        files.finish_blocking();
+        assert!(ours.exists(), "who has read the file before may still write it");
+    }
+
+    /// A writer of files that does not stop, as fast as it can, and a daemon's store.
+    #[tokio::test]
+    async fn a_program_that_writes_without_end_loses_nothing_and_nothing_is_lost_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory: PathBuf = dir.path().to_owned();
+        app_writes(&directory, &metadata(&["s"]));
+        let writer = Writer::start(paths(&directory), snapshot(&["s"])).unwrap();
+        let app = std::thread::spawn(move || {
+            let path = directory.join("metadata.json");
+            let mut made = Vec::new();
+            for n in 0..200 {
+                // Read, change, put back: ours may come in between at any moment.
+                let Ok(text) = fs::read(&path) else { continue };
+                let mut copy: Metadata = serde_json::from_slice(&text).unwrap();
+                copy.sessions.push(session(&format!("app-{n}")));
+                // Wait until what it wrote last was seen: its own writes over each other are its own affair.
+                app_writes(&directory, &copy);
+                made.push(format!("app-{n}"));
+                for _ in 0..10_000 {
+                    let now: Metadata =
+                        serde_json::from_slice(&fs::read(&path).unwrap_or_default())
+                            .unwrap_or_default();
+                    let last = made.last().unwrap();
+                    if now.sessions.iter().any(|it| it.id.as_str() == last) {
+                        break;
+                    }
+                    std::thread::yield_now();
+                }
+            }
+            made
+        });
+        let mut memory = Arc::clone(&snapshot(&["s"]).metadata);
+        let mut n_made = 0;
+        while !app.is_finished() || n_made < 50 {
+            let id = format!("our-{n_made}");
+            n_made += 1;
+            Arc::make_mut(&mut memory).sessions.push(session(&id));
+            let saved = save(&writer, &mut memory).await;
+            assert!(ids(&saved.metadata).contains(&id.as_str()));
+            assert_eq!(saved.gone, Gone::default());
+        }
+        let app = app.join().unwrap();
+        while save(&writer, &mut memory).await.is_behind {}
+        let there = on_disk(dir.path());
+        let ours = (0..n_made).map(|n| format!("our-{n}"));
+        for id in ours.chain(app) {
+            assert!(there.contains(&id), "{id} is lost: {there:?}");
+        }
+        assert_eq!(there, ids(&memory));
+    }
+
+    async fn save(writer: &Writer, memory: &mut Arc<Metadata>) -> Saved {
+        let snapshot = Snapshot { metadata: Arc::clone(memory), ..Snapshot::default() };
+        let saved = writer.save(snapshot.clone()).await.unwrap();
+        *memory = rebase(&snapshot.metadata, &saved.metadata, memory).into();
+        saved
+    }
+
+    #[tokio::test]
+    async fn a_change_of_the_other_is_told_within_two_seconds() {
+        let dir = tempfile::tempdir().unwrap();
+        app_writes(dir.path(), &metadata(&["s"]));
+        let writer = Writer::start(paths(dir.path()), snapshot(&["s"])).unwrap();
+        writer.save(snapshot(&["s"])).await.unwrap();
+        let changed = writer.changed();
+        // What there was before the first save may have been told.
+        drop(tokio::time::timeout(Duration::from_millis(600), changed.notified()).await);
+        app_writes(dir.path(), &metadata(&["s", "app"]));
+        let told = tokio::time::timeout(Duration::from_secs(2), changed.notified()).await;
+        told.expect("word of the change");
+        let saved = writer.save(snapshot(&["s"])).await.unwrap();
+        assert_eq!(ids(&saved.metadata), ["s", "app"]);
+    }
+}

@@ -1,0 +1,106 @@
+//! The last deaths of children, with their causes: for people who ask why, after it has happened.
+
+use super::ms;
+use crate::services::now_text;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::DeathInfo;
+use quackd_supervision::{ChildSpec, Exit};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// Deaths that are kept.
+const KEPT: usize = 32;
+
+/// Longest part of a dead child's last words that is kept, in characters: its end, which says most.
+const MAX_WORDS: usize = 400;
+
+/// One death.
+#[derive(Debug)]
+pub(crate) struct Death<'a> {
+    pub(crate) spec: &'a ChildSpec,
+    pub(crate) session: Option<(&'a SessionId, &'a str)>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) exit: Option<Exit>,
+    pub(crate) cause: &'a str,
+    pub(crate) last_words: &'a str,
+    /// When the process was started.
+    pub(crate) started: Option<Instant>,
+}
+
+/// One instance per daemon, on the actors' thread.
+#[derive(Debug, Default)]
+pub(crate) struct Deaths {
+    total: Cell<u64>,
+    last: RefCell<VecDeque<DeathInfo>>,
+}
+
+impl Deaths {
+    /// Takes note of one.
+    pub(crate) fn note(&self, death: &Death<'_>) {
+        let (exit_code, signal) = match death.exit {
+            Some(Exit::Code(code)) => (Some(code), None),
+            Some(Exit::Signal(signal)) => (None, Some(signal)),
+            Some(Exit::OutOfMemory) => (None, Some(nix::libc::SIGKILL)),
+            None => (None, None),
+        };
+        let words = death.last_words.trim();
+        let skipped = words.chars().count().saturating_sub(MAX_WORDS);
+        self.total.set(self.total.get().saturating_add(1));
+        let mut last = self.last.borrow_mut();
+        if KEPT <= last.len() {
+            last.pop_front();
+        }
+        last.push_back(DeathInfo {
+            at: now_text(),
+            child: death.spec.name.to_owned(),
+            session_id: death.session.map(|(id, _)| id.clone()),
+            session_name: death.session.map(|(_, name)| name.to_owned()),
+            pid: death.pid,
+            cause: death.cause.to_owned(),
+            exit_code,
+            signal,
+            lived_ms: death.started.map(|started| ms(started.elapsed())),
+            last_words: words.chars().skip(skipped).collect(),
+        });
+    }
+
+    /// The last ones, the newest last.
+    pub(crate) fn list(&self) -> Vec<DeathInfo> {
+        self.last.borrow().iter().cloned().collect()
+    }
+
+    /// All since the daemon started.
+    pub(crate) fn total(&self) -> u64 {
+        self.total.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_supervision::SESSION_WORKER;
+
+    #[test]
+    fn the_last_deaths_are_kept_with_the_end_of_their_words_and_all_are_counted() {
+        let deaths = Deaths::default();
+        let session = SessionId("s".to_owned());
+        for n in 0..100 {
+            deaths.note(&Death {
+                spec: &SESSION_WORKER,
+                session: Some((&session, "duck-1")),
+                pid: Some(n),
+                exit: Some(Exit::Signal(9)),
+                cause: "signal 9",
+                last_words: &format!("{}end {n}\n", "x".repeat(1000)),
+                started: None,
+            });
+        }
+        let kept = deaths.list();
+        assert_eq!((deaths.total(), kept.len()), (100, KEPT));
+        let last = kept.last().unwrap();
+        assert_eq!((last.pid, last.signal, last.exit_code), (Some(99), Some(9), None));
+        assert_eq!(last.last_words.chars().count(), MAX_WORDS);
+        assert!(last.last_words.ends_with("end 99"));
+    }
+}

@@ -1,0 +1,213 @@
+//! Which sessions' work the last stop of a daemon cut short: noted at the stop, told until the session does
+//! something again. One instance per daemon, on the actors' thread.
+//!
+//! A daemon that is killed notes nothing: what ran then is gone, and its callers saw the connection end.
+
+use crate::services::now_text;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::{InterruptedSession, Interruption, UnfinishedWork, WorkKind};
+use quackd_store::replace_file_blocking;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// The file's format.
+const VERSION: u64 = 1;
+
+/// Largest file that is read, in bytes.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Sessions and pieces of work of one that are noted.
+const MAX_SESSIONS: usize = 1000;
+const MAX_WORK: usize = 41;
+
+/// The file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Noted {
+    version: u64,
+    sessions: Vec<InterruptedSession>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Interrupted {
+    path: PathBuf,
+    sessions: RefCell<BTreeMap<SessionId, InterruptedSession>>,
+    /// A save is under way.
+    saving: Cell<bool>,
+    /// It is out of date already.
+    again: Cell<bool>,
+}
+
+/// Reads what the last daemon noted. A file that cannot be used says nothing.
+pub(crate) fn load_blocking(path: &Path) -> Vec<InterruptedSession> {
+    match read(path) {
+        Ok(noted) if noted.version == VERSION => noted.sessions,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), %error, "ignoring what the last stop cut short");
+            Vec::new()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Noted> {
+    if !path.symlink_metadata()?.is_file() {
+        return Err(io::Error::other("not a file"));
+    }
+    let mut text = Vec::new();
+    File::open(path)?.take(MAX_BYTES).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+impl Interrupted {
+    /// What was `loaded` from `path`.
+    pub(crate) fn new(path: PathBuf, loaded: Vec<InterruptedSession>) -> Rc<Self> {
+        let sessions = loaded.into_iter().take(MAX_SESSIONS);
+        let sessions = sessions.map(|session| (session.session_id.clone(), session)).collect();
+        let (saving, again) = (Cell::new(false), Cell::new(false));
+        Rc::new(Self { path, sessions: RefCell::new(sessions), saving, again })
+    }
+
+    /// What was cut short in a session that has done nothing since.
+    pub(crate) fn of(&self, session: &SessionId) -> Option<Interruption> {
+        self.sessions.borrow().get(session).map(|noted| noted.interruption.clone())
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<InterruptedSession> {
+        self.sessions.borrow().values().cloned().collect()
+    }
+
+    /// The session does something again, or is gone: somebody has seen it.
+    pub(crate) fn resumed(self: &Rc<Self>, session: &SessionId) {
+        if self.sessions.borrow_mut().remove(session).is_some() {
+            self.again.set(true);
+            if !self.saving.replace(true) {
+                actix::spawn(Rc::clone(self).save_while_needed());
+            }
+        }
+    }
+
+    /// Notes what a stop has cut short. To be saved by [`Interrupted::save`].
+    pub(crate) fn note(&self, by: &str, work: &[UnfinishedWork]) {
+        let mut sessions = self.sessions.borrow_mut();
+        let at = now_text();
+        // What an earlier stop cut short is told no longer where this one did it again.
+        for piece in work {
+            sessions.remove(&piece.session_id);
+        }
+        for piece in work {
+            if MAX_SESSIONS <= sessions.len() && !sessions.contains_key(&piece.session_id) {
+                continue;
+            }
+            let noted = sessions.entry(piece.session_id.clone()).or_insert_with(|| {
+                let (session_id, session_name) =
+                    (piece.session_id.clone(), piece.session_name.clone());
+                let interruption =
+                    Interruption { at: at.clone(), by: by.to_owned(), work: Vec::new() };
+                InterruptedSession { session_id, session_name, interruption }
+            });
+            let work = &mut noted.interruption.work;
+            if work.len() < MAX_WORK {
+                work.push(shown(piece));
+            }
+        }
+    }
+
+    /// Writes down what is known now; no file if that is nothing.
+    pub(crate) async fn save(&self) {
+        let (path, sessions) = (self.path.clone(), self.all());
+        let saved = actix_rt::task::spawn_blocking(move || save_blocking(&path, sessions)).await;
+        if let Ok(Err(error)) = saved {
+            tracing::warn!(%error, "cannot note what was cut short");
+        }
+    }
+
+    async fn save_while_needed(self: Rc<Self>) {
+        while self.again.replace(false) {
+            self.save().await;
+        }
+        self.saving.set(false);
+    }
+}
+
+fn save_blocking(path: &Path, sessions: Vec<InterruptedSession>) -> io::Result<()> {
+    if sessions.is_empty() {
+        return match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+    }
+    let text = serde_json::to_vec(&Noted { version: VERSION, sessions })?;
+    replace_file_blocking(path, &text)
+}
+
+fn shown(piece: &UnfinishedWork) -> String {
+    match piece.kind {
+        WorkKind::Call => piece.what.clone(),
+        WorkKind::Job => format!("background job {}", piece.what),
+        WorkKind::Turn => format!("a turn of {}", piece.what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(session: &str, kind: WorkKind, what: &str) -> UnfinishedWork {
+        UnfinishedWork {
+            session_id: SessionId(session.into()),
+            session_name: format!("name of {session}"),
+            kind,
+            what: what.into(),
+            elapsed_ms: None,
+        }
+    }
+
+    #[actix::test]
+    async fn what_was_cut_short_is_told_by_the_next_daemon_until_the_session_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("interrupted.json");
+        let first = Interrupted::new(path.clone(), load_blocking(&path));
+        first.note(
+            "restart",
+            &[
+                work("a", WorkKind::Call, "bash"),
+                work("a", WorkKind::Job, "job-1 make"),
+                work("b", WorkKind::Turn, "Pi"),
+            ],
+        );
+        first.save().await;
+
+        let second = Interrupted::new(path.clone(), load_blocking(&path));
+        let found = second.of(&SessionId("a".into())).unwrap();
+        assert_eq!(
+            (found.by.as_str(), found.work),
+            ("restart", vec!["bash".to_owned(), "background job job-1 make".to_owned()])
+        );
+        assert_eq!(second.all().len(), 2);
+        for session in ["a", "b", "c"] {
+            second.resumed(&SessionId(session.into()));
+        }
+        assert_eq!(second.all(), []);
+        while second.saving.get() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_says_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("interrupted.json");
+        for bad in ["", "{", "[]", r#"{"version":2,"sessions":[]}"#] {
+            std::fs::write(&path, bad).unwrap();
+            assert_eq!(load_blocking(&path), []);
+        }
+    }
+}

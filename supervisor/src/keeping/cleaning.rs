@@ -1,0 +1,173 @@
+//! Deletes what nobody needs any more, in steps: by itself what is safe, and for `quack.gc` what it asks for.
+
+use super::{Keeping, mebibytes};
+use crate::errors::chain;
+use crate::registry::{ListKnown, Registry};
+use crate::services::{Services, now_text};
+use actix::Addr;
+use quackd_home::keep::{
+    Found, Rules, Tally, find_blocking, remove_blocking, trim_service_log_blocking,
+};
+use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams};
+use quackd_store::Origin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Pause after the start, which has other things to do, and between two cleanings. What is bounded by age or by
+/// all of its bytes together is beyond its bound for so long at most.
+const AT_START: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// How old damaged files and histories have to be unless somebody says otherwise.
+const KEPT_ASIDE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Things that are deleted in one go; others of the blocking pool have their turn in between.
+const STEP: usize = 64;
+
+/// Things that a dry run names.
+const MAX_NAMED: usize = 1000;
+
+/// Why nothing was deleted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CleanError {
+    /// Which sessions exist is not certain, so none is known not to.
+    #[error(
+        "Histories stay: metadata.json was not read as it was left ({0}), so it is not certain which sessions exist"
+    )]
+    NotCertain(String),
+    /// The disk.
+    #[error("Cannot look at the state directory: {0}")]
+    Io(#[from] std::io::Error),
+    /// The daemon ends, or does too much.
+    #[error("Daemon is shutting down")]
+    Ended,
+}
+
+/// See [`super::start`].
+pub(super) async fn repeat(services: Rc<Services>, registry: Addr<Registry>) {
+    tokio::time::sleep(AT_START).await;
+    loop {
+        services.keeping.clean_by_itself(&services, &registry).await;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+impl Keeping {
+    /// Deletes what is safe, and says in the log what that was.
+    pub(super) async fn clean_by_itself(&self, services: &Services, registry: &Addr<Registry>) {
+        let rules = Rules { quarantined: None, ..self.rules(None) };
+        let home = self.home.clone();
+        if let Ok(Err(error)) = blocking(move || trim_service_log_blocking(&home)).await {
+            tracing::warn!(%error, "cannot empty the service manager's log");
+        }
+        match self.clean(registry, rules, false, services).await {
+            Ok((tally, _)) if tally.items() != 0 || tally.failed != 0 => {
+                let (items, bytes, failed) = (tally.items(), tally.bytes(), tally.failed);
+                tracing::info!(items, bytes, failed, why = tally.why, "deleted what nobody needs");
+            }
+            Ok(_) | Err(CleanError::Ended) => {}
+            Err(error) => tracing::warn!(error = %chain(&error), "cannot keep house"),
+        }
+    }
+
+    /// `quack.gc`.
+    pub(crate) async fn gc(
+        &self,
+        params: GcParams,
+        registry: &Addr<Registry>,
+        services: &Services,
+    ) -> Result<GcData, CleanError> {
+        let older = params.older_than_s.map(Duration::from_secs);
+        let dry_run = params.dry_run.unwrap_or(false);
+        let histories = params.histories.unwrap_or(false).then(|| older.unwrap_or(KEPT_ASIDE));
+        if histories.is_some() {
+            certain(services)?;
+        }
+        let rules = Rules { histories, ..self.rules(older) };
+        let (tally, found) = self.clean(registry, rules, dry_run, services).await?;
+        Ok(answer(dry_run, tally, &found))
+    }
+
+    /// What goes when it is so old; as it is configured if nobody says.
+    fn rules(&self, older: Option<Duration>) -> Rules {
+        let keep = &self.keep;
+        Rules {
+            is_served: true,
+            outputs: older.unwrap_or(keep.outputs.value),
+            undo: older.unwrap_or(keep.undo.value),
+            undo_max_bytes: mebibytes(keep.undo_mb.value),
+            quarantined: Some(older.unwrap_or(KEPT_ASIDE)),
+            histories: None,
+        }
+    }
+
+    async fn clean(
+        &self,
+        registry: &Addr<Registry>,
+        rules: Rules,
+        dry_run: bool,
+        services: &Services,
+    ) -> Result<(Tally, Found), CleanError> {
+        // Two at the same time would count the same things.
+        let _turn = self.cleaning.acquire().await.map_err(|_closed| CleanError::Ended)?;
+        // What exists is asked before it is looked what there is: what is made in between is young.
+        let known = registry.send(ListKnown).await.map_err(|_full| CleanError::Ended)?;
+        let home = self.home.clone();
+        let found = blocking(move || find_blocking(&home, &rules, Some(&known))).await??;
+        if dry_run {
+            return Ok((Tally::of(&found.items), found));
+        }
+        let mut tally = Tally::default();
+        for step in found.items.chunks(STEP) {
+            let (home, step) = (self.home.clone(), step.to_vec());
+            tally.add(blocking(move || remove_blocking(&home, &step)).await?);
+        }
+        let outputs = tally.kinds.get(&quackd_home::keep::Kind::Outputs).map_or(0, |(n, _)| *n);
+        services.metrics.spills_deleted.add(u64::try_from(outputs).unwrap_or(u64::MAX));
+        if tally.items() != 0 {
+            let deleted = format!("{} things were deleted at {}", tally.items(), now_text());
+            self.last.replace(Some(deleted));
+        }
+        Ok((tally, found))
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CleanError> {
+    actix_rt::task::spawn_blocking(work).await.map_err(|_ended| CleanError::Ended)
+}
+
+/// Whether the sessions that are known are all there are.
+fn certain(services: &Services) -> Result<(), CleanError> {
+    let why = match &services.health.metadata {
+        Ok(Origin::File) => return Ok(()),
+        Ok(Origin::Fresh) => "there was none when the daemon started".to_owned(),
+        Ok(Origin::Backup { reason, .. } | Origin::Lost { reason, .. }) => reason.to_string(),
+        Err(why) => why.clone(),
+    };
+    Err(CleanError::NotCertain(why))
+}
+
+fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
+    let named = |item: &quackd_home::keep::Item| GcItem {
+        kind: item.kind.name().to_owned(),
+        path: item.path.clone(),
+        bytes: item.bytes,
+        age_s: item.age.as_secs(),
+    };
+    GcData {
+        dry_run,
+        items: tally.items(),
+        bytes: tally.bytes(),
+        failed: tally.failed,
+        why: tally.why,
+        more: found.is_cut,
+        kinds: tally
+            .kinds
+            .into_iter()
+            .map(|(kind, (items, bytes))| GcKind { kind: kind.name().to_owned(), items, bytes })
+            .collect(),
+        found: found.items.iter().filter(|_| dry_run).take(MAX_NAMED).map(named).collect(),
+    }
+}

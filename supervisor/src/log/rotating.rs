@@ -1,0 +1,177 @@
+//! The log's files: one that is written, and a fixed number of older ones.
+//!
+//! Owns: that all of them together never have more than their number times their size. Called by the log's own
+//! thread, through [`super::repeats`].
+
+use quackd_protocol::limits::{LOG_FILE_BYTES, LOG_FILES_KEPT};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often is looked whether the file still has its name.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Writes whole lines to a file that is put aside when it is full. Its errors are counted and cost the line.
+#[derive(Debug)]
+pub(super) struct RotatingFile {
+    path: PathBuf,
+    max_bytes: u64,
+    /// `None`: it could not be opened, and the next line tries again.
+    file: Option<File>,
+    /// Bytes in it.
+    bytes: u64,
+    looked: Instant,
+    failed: Arc<AtomicU64>,
+}
+
+impl RotatingFile {
+    /// Opens nothing yet. What could not be written is counted in `failed`.
+    pub(super) fn new(path: &Path, failed: Arc<AtomicU64>) -> Self {
+        let max_bytes = LOG_FILE_BYTES as u64;
+        Self {
+            path: path.to_owned(),
+            max_bytes,
+            file: None,
+            bytes: 0,
+            looked: Instant::now(),
+            failed,
+        }
+    }
+
+    /// Writes one line, as a whole as far as the disk lets it.
+    pub(super) fn line(&mut self, line: &[u8]) {
+        if self.try_line(line).is_err() {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn try_line(&mut self, line: &[u8]) -> io::Result<()> {
+        let n_bytes = line.len() as u64;
+        if LOOK_INTERVAL <= self.looked.elapsed() {
+            self.looked = Instant::now();
+            if !self.has_its_name() {
+                self.file = None;
+            }
+        }
+        if self.file.is_none() {
+            let file = options().open(&self.path)?;
+            self.bytes = file.metadata()?.len();
+            self.file = Some(file);
+        }
+        if self.bytes != 0 && self.max_bytes < self.bytes.saturating_add(n_bytes) {
+            self.rotate()?;
+        }
+        let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
+        // A line that a full disk cut counts with what is there of it.
+        let written = file.write_all(line);
+        match &written {
+            Ok(()) => self.bytes = self.bytes.saturating_add(n_bytes),
+            Err(_) => self.bytes = file.metadata().map_or(self.bytes, |found| found.len()),
+        }
+        written
+    }
+
+    /// Somebody may have deleted the file, or have put it aside.
+    fn has_its_name(&self) -> bool {
+        let Some(Ok(ours)) = self.file.as_ref().map(File::metadata) else { return false };
+        let named = std::fs::metadata(&self.path);
+        named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
+    }
+
+    /// Moves each file one place on. The last one is replaced by the one before it, and is gone.
+    fn rotate(&mut self) -> io::Result<()> {
+        for n in (1..=LOG_FILES_KEPT).rev() {
+            let from = if n == 1 { self.path.clone() } else { older(&self.path, n - 1) };
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a log: nothing that must survive a power cut"
+            )]
+            match std::fs::rename(from, older(&self.path, n)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        // If it cannot be opened now, the next line tries again.
+        self.file = None;
+        self.file = Some(options().open(&self.path)?);
+        self.bytes = 0;
+        Ok(())
+    }
+}
+
+/// The name of the `n`th older file.
+fn older(path: &Path, n: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{n}"));
+    name.into()
+}
+
+pub(super) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(dir: &Path) -> Vec<(String, u64)> {
+        let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
+        let mut sizes: Vec<_> = entries
+            .map(|it| (it.file_name().into_string().unwrap(), it.metadata().unwrap().len()))
+            .collect();
+        sizes.sort();
+        sizes
+    }
+
+    fn file(path: &Path, max_bytes: u64) -> RotatingFile {
+        RotatingFile { max_bytes, ..RotatingFile::new(path, Arc::default()) }
+    }
+
+    #[test]
+    fn the_newest_lines_are_kept_in_files_of_a_bounded_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("l");
+        let mut log = file(&path, 10);
+        for n in 0..100 {
+            log.line(format!("{n:03}\n").as_bytes());
+        }
+        let names = ["l", "l.1", "l.2", "l.3", "l.4"];
+        assert_eq!(sizes(dir.path()), names.map(|name| (name.to_owned(), 8)));
+        let text = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        assert_eq!((text("l"), text("l.4")), ("098\n099\n".into(), "090\n091\n".into()));
+        // The next daemon goes on where the last one was.
+        file(&path, 10).line(b"100\n");
+        assert_eq!((text("l"), text("l.1")), ("100\n".into(), "098\n099\n".into()));
+    }
+
+    #[test]
+    fn a_file_that_is_deleted_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("l");
+        let mut log = file(&path, 100);
+        log.line(b"one\n");
+        std::fs::remove_file(&path).unwrap();
+        log.looked = Instant::now().checked_sub(LOOK_INTERVAL).unwrap();
+        log.line(b"two\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted_and_the_next_line_tries_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/l");
+        let mut log = file(&path, 100);
+        log.line(b"one\n");
+        assert_eq!(log.failed.load(Ordering::Relaxed), 1);
+        std::fs::create_dir(dir.path().join("deep")).unwrap();
+        log.line(b"two\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+        assert_eq!(log.failed.load(Ordering::Relaxed), 1);
+    }
+}

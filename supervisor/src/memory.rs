@@ -1,0 +1,183 @@
+//! Whether memory is short: then processes that nobody uses are ended, the one that was idle for longest first.
+//!
+//! Three signs, each where the system tells it (Linux): less than `worker.evict_below_mb` available in the whole
+//! machine; programs that wait for memory (`/proc/pressure/memory`); limits of our own control group that were
+//! hit since the last look. What has begun ends only when memory is plenty again, so that workers are not
+//! ended and started in turns.
+
+use crate::services::Services;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// A look that takes longer is given up; the next one comes in its time.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
+
+/// Nobody is ended who was used a moment ago: who calls in a row would start a worker each time.
+const MIN_IDLE: Duration = Duration::from_secs(2);
+
+/// Share of the last 10 s in which some program waited for memory, in percent, from which on memory is short,
+/// and below which it is not any more.
+const PRESSED: f64 = 20.0;
+const RELIEVED: f64 = 10.0;
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Reading {
+    /// MiB that programs could still get.
+    available_mb: Option<u64>,
+    /// `some avg10` of the whole machine.
+    waiting: Option<f64>,
+    /// How often a limit of our control group was hit, since it was made.
+    hits: Option<u64>,
+}
+
+/// Decides whether memory is short. Pure.
+#[derive(Debug)]
+struct Shortage {
+    /// Less than this is short; 0: that is not looked at.
+    below_mb: u64,
+    hits: Option<u64>,
+    is_short: bool,
+}
+
+impl Shortage {
+    fn new(below_mb: u64) -> Self {
+        Self { below_mb, hits: None, is_short: false }
+    }
+
+    /// Why memory is short, if it is.
+    fn look(&mut self, reading: Reading) -> Option<String> {
+        // A quarter more than where it begins.
+        let below = if self.is_short { self.below_mb + self.below_mb / 4 } else { self.below_mb };
+        let pressed = if self.is_short { RELIEVED } else { PRESSED };
+        let hits = reading.hits.zip(self.hits).map(|(now, before)| now.saturating_sub(before));
+        self.hits = reading.hits.or(self.hits);
+        let scarce = reading
+            .available_mb
+            .filter(|mb| *mb < below)
+            .map(|mb| format!("{mb} MiB of memory are available"));
+        let why = scarce
+            .or_else(|| {
+                let waiting = reading.waiting.filter(|share| pressed <= *share)?;
+                Some(format!("programs waited for memory {waiting:.0}% of the time"))
+            })
+            .or_else(|| {
+                let hits = hits.filter(|hits| *hits != 0)?;
+                Some(format!("the memory limit of our control group was hit {hits} times"))
+            });
+        self.is_short = why.is_some();
+        why
+    }
+}
+
+/// Looks again and again, and ends what nobody uses while memory is short. Ends with the daemon.
+pub(crate) async fn watch(services: Rc<Services>) {
+    let below = u64::try_from(services.config.worker.evict_below_mb.value).unwrap_or(u64::MAX);
+    if below == 0 {
+        return;
+    }
+    let mut shortage = Shortage::new(below);
+    let group = services.cgroups.as_ref().map(|cgroups| cgroups.directory());
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let has_pi = services.pis.idle_longest(&services.standings).is_some();
+        let free = services.tenants.n_free() + usize::from(has_pi);
+        if free == 0 && !shortage.is_short {
+            continue;
+        }
+        let group = group.clone();
+        let look = actix_rt::task::spawn_blocking(move || read_blocking(group.as_deref()));
+        // A pool without threads has nothing to say; the next look comes soon.
+        let Ok(Ok(reading)) = tokio::time::timeout(LOOK_LIMIT, look).await else { continue };
+        let was_short = shortage.is_short;
+        let why = shortage.look(reading);
+        if let Some(why) = why.as_deref().filter(|_| !was_short) {
+            tracing::warn!(why, free, "memory is short: ending workers that nobody uses");
+        }
+        if why.is_some() {
+            // One at a time first: memory comes back a moment after an end. An eighth when there are many.
+            let n = (free / 8).max(1);
+            let (pis, standings) = (&services.pis, &services.standings);
+            services.tenants.shed((n, MIN_IDLE), Instant::now(), pis, standings);
+        } else if was_short {
+            tracing::info!("memory is not short any more");
+        }
+        services.health.memory_short.replace(why);
+    }
+}
+
+fn read_blocking(group: Option<&Path>) -> Reading {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let events = |group: &Path| std::fs::read_to_string(group.join("memory.events")).ok();
+    Reading {
+        available_mb: read("/proc/meminfo").as_deref().and_then(available_mb),
+        waiting: read("/proc/pressure/memory").as_deref().and_then(waiting),
+        hits: group.map(PathBuf::from).as_deref().and_then(events).as_deref().map(hits),
+    }
+}
+
+/// `MemAvailable` in MiB.
+fn available_mb(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kb| kb / 1024)
+}
+
+/// `some avg10` of `/proc/pressure/memory`.
+fn waiting(pressure: &str) -> Option<f64> {
+    let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
+}
+
+/// How often processes of a control group were slowed or refused for want of memory.
+fn hits(events: &str) -> u64 {
+    let of = |name: &str| {
+        let line = events.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<u64>().ok()
+    };
+    ["high ", "max ", "oom "].into_iter().filter_map(of).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_texts_are_read() {
+        let meminfo = "MemTotal: 9 kB\nMemFree:  1 kB\nMemAvailable:   2097152 kB\n";
+        assert_eq!(available_mb(meminfo), Some(2048));
+        assert_eq!(available_mb("MemAvailable: x"), None);
+        let pressure = "some avg10=12.34 avg60=1.00 avg300=0.00 total=5\nfull avg10=1.00\n";
+        assert_eq!(waiting(pressure), Some(12.34));
+        assert_eq!(waiting(""), None);
+        assert_eq!(hits("low 9\nhigh 3\nmax 2\noom 1\noom_kill 7\n"), 6);
+        assert_eq!(hits(""), 0);
+    }
+
+    #[test]
+    fn what_has_begun_ends_only_when_memory_is_plenty_again() {
+        let mut shortage = Shortage::new(400);
+        let mut is_short =
+            |mb| shortage.look(Reading { available_mb: Some(mb), ..Reading::default() }).is_some();
+        let seen: Vec<bool> = [900, 400, 399, 450, 499, 500, 450, 399].map(&mut is_short).into();
+        assert_eq!(seen, [false, false, true, true, true, false, false, true]);
+    }
+
+    #[test]
+    fn programs_that_wait_and_limits_that_are_hit_are_signs_too() {
+        let mut shortage = Shortage::new(1);
+        let waiting = |share| Reading { waiting: Some(share), ..Reading::default() };
+        let seen: Vec<bool> =
+            [19.9, 20.0, 10.0, 9.9].map(|share| shortage.look(waiting(share)).is_some()).into();
+        assert_eq!(seen, [false, true, true, false]);
+
+        let mut shortage = Shortage::new(1);
+        let hit = |hits| Reading { hits: Some(hits), ..Reading::default() };
+        let seen: Vec<bool> = [7, 7, 9, 9].map(|hits| shortage.look(hit(hits)).is_some()).into();
+        assert_eq!(seen, [false, false, true, false], "what was hit before is not counted");
+        assert_eq!(Shortage::new(1).look(Reading::default()), None, "nothing is known elsewhere");
+    }
+}

@@ -1,0 +1,62 @@
+//! `quack.daemon`, `quack.restart`, `quack.shutdown`: which program this is, and its end.
+
+use super::{Caller, params};
+use crate::errors::MethodError;
+use crate::services::Services;
+use crate::stop::Stop;
+use crate::unfinished::unfinished;
+use crate::wire::Request;
+use quackd_protocol::VERSION;
+use quackd_protocol::client::{
+    DaemonData, ExecutableInfo, ExecutableState, RestartData, RestartParams,
+};
+use std::time::Duration;
+
+/// A disk that hangs is no reason to say nothing else.
+const LOOK_LIMIT: Duration = Duration::from_secs(3);
+
+pub(super) async fn daemon(caller: &Caller) -> Result<DaemonData, MethodError> {
+    let services = &caller.services;
+    Ok(DaemonData {
+        version: VERSION.to_owned(),
+        pid: std::process::id(),
+        started_at: services.started_at.clone(),
+        managed_by: services.managed.name(),
+        socket_activated: services.managed.is_activated,
+        executable: executable(services).await,
+        waits_for: unfinished(services, &caller.registry).await,
+        interrupted: services.interrupted.all(),
+    })
+}
+
+/// The daemon's program, and what stands in its place by now.
+pub(super) async fn executable(services: &Services) -> ExecutableInfo {
+    let exe = services.executable.clone();
+    let path = exe.path_text();
+    let looked = actix_rt::task::spawn_blocking(move || exe.look_blocking());
+    match tokio::time::timeout(LOOK_LIMIT, looked).await {
+        Ok(Ok(info)) => info,
+        _ => ExecutableInfo { path, state: ExecutableState::Unknown },
+    }
+}
+
+/// Looks and decides in one go, so that little can begin in between. What does is let finish, like at every
+/// stop.
+pub(super) async fn restart(
+    request: &mut Request,
+    caller: &Caller,
+) -> Result<RestartData, MethodError> {
+    let RestartParams { force } = params(request, "quack.restart")?;
+    let waits_for = unfinished(&caller.services, &caller.registry).await;
+    let restarting = force.unwrap_or(false) || waits_for.is_empty();
+    if restarting {
+        tracing::info!(forced = !waits_for.is_empty(), "restart");
+        stop(caller, Stop::Restart);
+    }
+    Ok(RestartData { restarting, managed_by: caller.services.managed.name(), waits_for })
+}
+
+/// A full queue means that somebody asked already.
+pub(super) fn stop(caller: &Caller, stop: Stop) {
+    caller.services.stop.try_send(stop).ok();
+}

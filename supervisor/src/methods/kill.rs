@@ -1,0 +1,24 @@
+//! `quack.kill`: a person has had enough of a session's worker.
+
+use super::{Caller, params};
+use crate::errors::MethodError;
+use crate::registry::{FindSession, Purpose};
+use crate::wire::{Request, reference};
+use crate::worker_handle::KillWorker;
+use quackd_protocol::client::{KillData, SessionParams};
+use serde_json::Value;
+
+pub(super) async fn kill(request: &mut Request, caller: &Caller) -> Result<KillData, MethodError> {
+    let SessionParams { session_id } = params(request, "quack.kill")?;
+    // Which one is killed is said, and never guessed.
+    let wanted = session_id.and_then(|id| reference(&Value::from(id)));
+    let find = FindSession {
+        reference: Some(wanted.ok_or(MethodError::NoReference)?),
+        purpose: Purpose::Look,
+    };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    if !found.handle.send(KillWorker).await? {
+        return Err(MethodError::NothingToKill);
+    }
+    Ok(KillData { session_id: found.session_id, session_name: found.session_name })
+}

@@ -1,0 +1,18 @@
+//! `quack.pin`: a session's processes stay however long nobody uses them, or do not any more.
+
+use super::{Caller, params};
+use crate::errors::MethodError;
+use crate::registry::{FindSession, Pin, Purpose};
+use crate::wire::Request;
+use quackd_protocol::client::{PinData, PinParams};
+
+pub(super) async fn pin(request: &mut Request, caller: &Caller) -> Result<PinData, MethodError> {
+    let PinParams { session_id, pinned } = params(request, "quack.pin")?;
+    let reference = session_id.filter(|reference| !reference.is_empty());
+    let find = FindSession { reference, purpose: Purpose::Look };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    let pinned = pinned.unwrap_or(true);
+    let pin = Pin { session: found.session_id.clone(), pinned };
+    caller.registry.send(pin).timeout(super::attach::SAVE_LIMIT).await??;
+    Ok(PinData { session_id: found.session_id, session_name: found.session_name, pinned })
+}

@@ -1,0 +1,62 @@
+//! The check `supervision` of `doctor`: memory, pauses, deaths, and whether the daemon itself keeps up.
+
+use crate::services::Services;
+use quackd_protocol::client::{Check, CheckStatus, LoopLag, PauseInfo};
+use std::time::Duration;
+
+/// A daemon whose timers are later than this does not keep up.
+const SLOW: Duration = Duration::from_millis(250);
+
+const NAME: &str = "supervision";
+
+pub(super) fn check(services: &Services) -> Check {
+    let lag = services.pulse.lag();
+    let mut words = Vec::new();
+    if let Some(pause) = services.pulse.pauses().last() {
+        words.push(paused(pause));
+    }
+    let deaths = services.deaths.list();
+    words.push(match (services.deaths.total(), deaths.last()) {
+        (0, _) | (_, None) => "no deaths".to_owned(),
+        (1, Some(last)) => format!("1 death ({})", last.cause),
+        (n, Some(last)) => format!("{n} deaths (last: {})", last.cause),
+    });
+    if services.tenants.evictions() != 0 {
+        words.push(format!("{} ended for want of use", services.tenants.evictions()));
+    }
+    let LoopLag { max_us, p99_us, .. } = lag;
+    words.push(format!(
+        "timers at most {:.1} ms late",
+        Duration::from_micros(max_us).as_secs_f64() * 1e3
+    ));
+    let short = services.health.memory_short.borrow().clone();
+    if let Some(why) = &short {
+        words.insert(0, format!("memory is short: {why}"));
+    }
+    let is_slow = SLOW < Duration::from_micros(p99_us);
+    let hint = match (&short, is_slow) {
+        (Some(_), _) => {
+            Some("idle workers are ended meanwhile; `quack doctor --tree` shows what each takes")
+        }
+        (None, true) => {
+            Some("the machine is overloaded, or its disk hangs; `quack doctor --tree` says more")
+        }
+        (None, false) => None,
+    };
+    Check {
+        name: NAME.to_owned(),
+        status: if hint.is_some() { CheckStatus::Warn } else { CheckStatus::Ok },
+        message: words.join("; "),
+        hint: hint.map(str::to_owned),
+    }
+}
+
+fn paused(pause: &PauseInfo) -> String {
+    let length = format!("{} s", pause.ms.unsigned_abs() / 1000);
+    let what = match pause.kind.as_str() {
+        "suspended" => format!("the machine slept for {length}"),
+        "stopped" => format!("the daemon was stopped for {length}"),
+        _ => format!("the clock was set by {length}"),
+    };
+    format!("{what}, {}", pause.at)
+}

@@ -1,0 +1,112 @@
+//! `quack.tree`: every kind of child of the supervisor, what it is promised, and those that there are.
+
+use super::Caller;
+use super::ps::processes;
+use crate::child::ms;
+use crate::errors::MethodError;
+use crate::services::Services;
+use quackd_protocol::client::{
+    HeartbeatInfo, PsData, SpecInfo, TreeChild, TreeData, TreeWorker, WorkerInfo,
+};
+use quackd_supervision::{
+    CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, PI_WORKER, REMOTE_THREAD,
+    REPOSITORY_CLEANER, Restart, SESSION_WORKER, TREE,
+};
+
+pub(super) async fn tree(caller: &Caller) -> Result<TreeData, MethodError> {
+    let PsData { supervisor, workers, deaths, .. } = processes(caller).await?;
+    let services = &caller.services;
+    let remote_runs = services.remote.status().await.enabled;
+    let child = |spec: &&ChildSpec| TreeChild {
+        spec: describe(spec),
+        workers: of(spec, &workers),
+        errand: errand(spec, services),
+        running: (spec.form == Form::Thread).then(|| match spec.name {
+            name if name == EGRESS_THREAD.name => services.egress.is_running(),
+            name if name == REMOTE_THREAD.name => remote_runs,
+            // Without one of the others there is no daemon that could answer.
+            _ => true,
+        }),
+    };
+    Ok(TreeData {
+        pid: supervisor.pid,
+        uptime: supervisor.uptime,
+        rss_kb: supervisor.rss_kb,
+        loop_lag: supervisor.loop_lag,
+        pauses: services.pulse.pauses(),
+        children: TREE.iter().map(child).collect(),
+        deaths_total: supervisor.deaths_total,
+        deaths,
+    })
+}
+
+fn errand(spec: &ChildSpec, services: &Services) -> Option<quackd_protocol::client::ErrandInfo> {
+    if spec.name == ENVIRONMENT_WORKER.name {
+        return Some(services.login.errand().describe());
+    }
+    (spec.name == REPOSITORY_CLEANER.name).then(|| services.cleaner.describe())
+}
+
+/// The processes of one kind.
+fn of(spec: &ChildSpec, workers: &[WorkerInfo]) -> Vec<TreeWorker> {
+    if spec.name == SESSION_WORKER.name {
+        return workers.iter().map(session_worker).collect();
+    }
+    if spec.name == PI_WORKER.name {
+        return workers.iter().filter_map(pi_worker).collect();
+    }
+    Vec::new()
+}
+
+fn session_worker(worker: &WorkerInfo) -> TreeWorker {
+    TreeWorker {
+        session_id: worker.session_id.0.clone(),
+        session_name: worker.session_name.clone(),
+        monitor_pid: worker.monitor_pid,
+        pid: worker.pid,
+        started_at: worker.started_at.clone(),
+        rss_kb: worker.rss_kb,
+        life: worker.life.clone(),
+        why: worker.why.clone(),
+    }
+}
+
+fn pi_worker(worker: &WorkerInfo) -> Option<TreeWorker> {
+    let pi = worker.pi.as_ref()?;
+    Some(TreeWorker {
+        session_id: worker.session_id.0.clone(),
+        session_name: worker.session_name.clone(),
+        monitor_pid: pi.monitor_pid,
+        pid: pi.worker_pid,
+        started_at: pi.started_at.clone(),
+        rss_kb: pi.rss_kb,
+        life: pi.life.clone(),
+        why: pi.why.clone(),
+    })
+}
+
+fn describe(spec: &ChildSpec) -> SpecInfo {
+    let restarts = matches!(spec.restart, Restart::Permanent | Restart::Transient);
+    let only = |time| if restarts { ms(time) } else { 0 };
+    SpecInfo {
+        name: spec.name.to_owned(),
+        about: spec.about.to_owned(),
+        form: spec.form.name().to_owned(),
+        restart: spec.restart.name().to_owned(),
+        intensity: spec.intensity,
+        period_ms: only(spec.period),
+        forgiveness_ms: only(spec.forgiveness),
+        backoff_min_ms: only(spec.backoff.min),
+        backoff_max_ms: only(spec.backoff.max),
+        jitter_percent: spec.backoff.jitter_percent,
+        start_ms: ms(spec.start),
+        shutdown_ms: ms(spec.shutdown),
+        heartbeat: spec.heartbeat.map(|beat| HeartbeatInfo {
+            busy_ms: ms(beat.busy),
+            idle_ms: ms(beat.idle),
+            missed: beat.missed,
+            kill_ms: ms(beat.kill),
+        }),
+        terminal: spec.terminal.iter().map(|kind: &CauseKind| kind.name().to_owned()).collect(),
+    }
+}

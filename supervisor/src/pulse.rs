@@ -1,0 +1,266 @@
+//! The pulse of the actors' thread: a timer that says how late timers are, and notices when the machine slept,
+//! the process was stopped or somebody set the clock.
+//!
+//! Nothing is decided by the wall clock: it is only looked at to say that it was set. After a sleep or a stop
+//! every child has its time anew ([`crate::child::Renew`]), and a person is told.
+
+use crate::services::{Services, now_text};
+use quackd_protocol::client::{LoopLag, PauseInfo};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Time between two beats while anybody is there, and while nobody is.
+const EVERY: Duration = Duration::from_millis(500);
+const EVERY_IDLE: Duration = Duration::from_secs(2);
+
+/// How far back lateness is remembered.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// Most beats that are remembered: those of that time, and a few that came close together.
+const MAX_SAMPLES: usize = 256;
+
+/// A sleep or a step of the clock that is shorter means nothing.
+const MIN_GAP: Duration = Duration::from_secs(1);
+
+/// A beat that is later than this tells of a process that was stopped, not of one that is busy.
+const STOPPED: Duration = Duration::from_millis(2500);
+
+/// Pauses that are remembered.
+const KEPT: usize = 8;
+
+/// What the clocks say, each from a beginning of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Clocks {
+    /// Stands still while the machine sleeps: what timers and deadlines count.
+    running: Duration,
+    /// Goes on while the machine sleeps.
+    boot: Duration,
+    /// What people call time, and may set.
+    wall: Duration,
+}
+
+/// Why time went by otherwise than it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    /// The machine slept.
+    Suspended(Duration),
+    /// This process did not run.
+    Stopped(Duration),
+    /// The clock was set, by so many milliseconds.
+    Clock(i64),
+}
+
+/// Compares each beat with the one before. Pure.
+#[derive(Debug)]
+struct Gaps {
+    last: Clocks,
+}
+
+impl Gaps {
+    /// What has happened since the last beat, which was to be `expected` ago.
+    fn beat(&mut self, now: Clocks, expected: Duration) -> Option<Pause> {
+        let last = std::mem::replace(&mut self.last, now);
+        let ran = now.running.saturating_sub(last.running);
+        let slept = now.boot.saturating_sub(last.boot).saturating_sub(ran);
+        if MIN_GAP <= slept {
+            return Some(Pause::Suspended(slept));
+        }
+        let late = ran.saturating_sub(expected);
+        if STOPPED <= late {
+            return Some(Pause::Stopped(late));
+        }
+        let step = signed_ms(now.wall)
+            - signed_ms(last.wall)
+            - (signed_ms(now.boot) - signed_ms(last.boot));
+        (signed_ms(MIN_GAP) <= step.abs()).then_some(Pause::Clock(step))
+    }
+}
+
+fn signed_ms(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 4)
+}
+
+/// How late the last beats were. Pure.
+#[derive(Debug, Default)]
+struct Lateness {
+    /// When, and how late.
+    beats: VecDeque<(Instant, Duration)>,
+}
+
+impl Lateness {
+    fn note(&mut self, now: Instant, late: Duration) {
+        if MAX_SAMPLES <= self.beats.len() {
+            self.beats.pop_front();
+        }
+        self.beats.push_back((now, late));
+    }
+
+    fn describe(&self, now: Instant) -> LoopLag {
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) <= REMEMBERED;
+        let recent = self.beats.iter().filter(|(at, _)| is_recent(at));
+        let mut late: Vec<Duration> = recent.map(|(_, late)| *late).collect();
+        late.sort_unstable();
+        let us = |late: Option<&Duration>| {
+            late.map_or(0, |late| u64::try_from(late.as_micros()).unwrap_or(u64::MAX))
+        };
+        // The smallest that 99 of a hundred are not above.
+        let rank = (late.len() * 99).div_ceil(100).saturating_sub(1);
+        LoopLag { max_us: us(late.last()), p99_us: us(late.get(rank)), samples: late.len() }
+    }
+}
+
+/// What is remembered. One instance per daemon, on the actors' thread.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    lateness: RefCell<Lateness>,
+    pauses: RefCell<VecDeque<PauseInfo>>,
+}
+
+impl Pulse {
+    /// How late the thread's timers were in the last minute.
+    pub(crate) fn lag(&self) -> LoopLag {
+        self.lateness.borrow().describe(Instant::now())
+    }
+
+    /// The last pauses, the newest last.
+    pub(crate) fn pauses(&self) -> Vec<PauseInfo> {
+        self.pauses.borrow().iter().cloned().collect()
+    }
+
+    fn note(&self, pause: Pause) {
+        let (kind, ms) = match pause {
+            Pause::Suspended(time) => ("suspended", signed_ms(time)),
+            Pause::Stopped(time) => ("stopped", signed_ms(time)),
+            Pause::Clock(ms) => ("clock", ms),
+        };
+        let mut pauses = self.pauses.borrow_mut();
+        if KEPT <= pauses.len() {
+            pauses.pop_front();
+        }
+        pauses.push_back(PauseInfo { at: now_text(), kind: kind.to_owned(), ms });
+    }
+}
+
+/// Beats again and again. Ends with the daemon.
+pub(crate) async fn beat(services: Rc<Services>) {
+    let mut gaps = Gaps { last: clocks(services.started) };
+    loop {
+        let is_used = services.metrics.clients.get() != 0 || services.tenants.any();
+        let every = if is_used { EVERY } else { EVERY_IDLE };
+        let due = Instant::now() + every;
+        tokio::time::sleep_until(due.into()).await;
+        let now = Instant::now();
+        let late = now.saturating_duration_since(due);
+        services.pulse.lateness.borrow_mut().note(now, late);
+        let Some(pause) = gaps.beat(clocks(services.started), every) else { continue };
+        services.pulse.note(pause);
+        match pause {
+            Pause::Clock(ms) => {
+                tracing::info!(ms, "the clock was set; nothing is decided by it");
+                continue;
+            }
+            Pause::Suspended(time) => {
+                tracing::warn!(
+                    slept_s = time.as_secs(),
+                    "the machine slept: everybody has their time anew"
+                );
+            }
+            Pause::Stopped(time) => {
+                tracing::warn!(
+                    stopped_s = time.as_secs(),
+                    "this process was stopped: everybody has their time anew"
+                );
+            }
+        }
+        services.tenants.renew();
+        services.pis.renew();
+    }
+}
+
+fn clocks(started: Instant) -> Clocks {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let running = started.elapsed();
+    Clocks { running, boot: boot(wall), wall }
+}
+
+/// The time since the machine was started, with that in which it slept.
+#[cfg(target_os = "linux")]
+fn boot(wall: Duration) -> Duration {
+    use nix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(wall, Duration::from)
+}
+
+/// Elsewhere the wall clock stands in: a step of it passes for a sleep, which gives everybody some time and does
+/// no harm.
+#[cfg(not(target_os = "linux"))]
+fn boot(wall: Duration) -> Duration {
+    wall
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Clocks after a time of running, of sleep, and a step of the wall clock.
+    fn clocks_at(ran: Duration, slept: Duration, step: i64) -> Clocks {
+        let begin = Duration::from_secs(1_000_000_000);
+        let boot = ran + slept;
+        let wall = (begin + boot).checked_add_signed_ms(step);
+        Clocks { running: ran, boot, wall }
+    }
+
+    trait AddMs {
+        fn checked_add_signed_ms(self, ms: i64) -> Duration;
+    }
+
+    impl AddMs for Duration {
+        fn checked_add_signed_ms(self, ms: i64) -> Duration {
+            let step = Self::from_millis(ms.unsigned_abs());
+            if ms < 0 { self - step } else { self + step }
+        }
+    }
+
+    #[test]
+    fn sleep_stop_and_a_set_clock_are_told_apart_and_nothing_else_is_told() {
+        let mut gaps = Gaps { last: clocks_at(SECOND, Duration::ZERO, 0) };
+        let hour = 3_600_000;
+        for (now, expected) in [
+            // On time, and a little late.
+            (clocks_at(2 * SECOND, Duration::ZERO, 0), None),
+            (clocks_at(5 * SECOND, Duration::ZERO, 0), None),
+            // The machine slept for an hour: timers stood still.
+            (clocks_at(6 * SECOND, 3600 * SECOND, 0), Some(Pause::Suspended(3600 * SECOND))),
+            (clocks_at(7 * SECOND, 3600 * SECOND, 0), None),
+            // The process was stopped for a minute: timers went on.
+            (clocks_at(68 * SECOND, 3600 * SECOND, 0), Some(Pause::Stopped(60 * SECOND))),
+            // Somebody set the clock back by an hour, and forward by two.
+            (clocks_at(69 * SECOND, 3600 * SECOND, -hour), Some(Pause::Clock(-hour))),
+            (clocks_at(70 * SECOND, 3600 * SECOND, -hour), None),
+            (clocks_at(71 * SECOND, 3600 * SECOND, hour), Some(Pause::Clock(2 * hour))),
+            // Slewing is no step.
+            (clocks_at(72 * SECOND, 3600 * SECOND, hour + 500), None),
+        ] {
+            assert_eq!(gaps.beat(now, SECOND), expected, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn lateness_is_that_of_the_last_minute() {
+        let (mut lateness, start) = (Lateness::default(), Instant::now());
+        assert_eq!(lateness.describe(start), LoopLag::default());
+        lateness.note(start, 9 * SECOND);
+        for n in 1..=100 {
+            lateness.note(start + 61 * SECOND, Duration::from_micros(n));
+        }
+        let lag = lateness.describe(start + 62 * SECOND);
+        assert_eq!(lag, LoopLag { max_us: 100, p99_us: 99, samples: 100 });
+        for _ in 0..10_000 {
+            lateness.note(start, SECOND);
+        }
+        assert_eq!(lateness.beats.len(), MAX_SAMPLES);
+    }
+}

@@ -1,0 +1,97 @@
+//! The disk is almost full: what can be done without is not written, and what must be written still is.
+
+use super::full_disk::SmallDisk;
+use super::{OnDisk, fresh_directory, skipped};
+use crate::harness::{Session, Wire, wait_for};
+use serde_json::{Value, json};
+use std::fs::File;
+
+const MIB: u64 = 1024 * 1024;
+
+/// What `doctor` says of the disk.
+fn disk_check(wire: &Wire) -> (String, String) {
+    let data = wire.request("doctor", json!({}));
+    let disk = super::array(&data["checks"]).iter().find(|check| check["name"] == "disk");
+    let disk = disk.expect("a check of the disk");
+    let text = |key: &str| disk[key].as_str().expect("text").to_owned();
+    (text("status"), text("message"))
+}
+
+fn disk(wire: &Wire) -> Value {
+    wire.request("quack.ps", json!({}))["supervisor"]["disk"].clone()
+}
+
+/// The line that says what of a long output is not shown.
+fn omitted(session: &Session<'_>, mib: u64) -> String {
+    let text = session.bash(&format!("head -c {} /dev/zero | tr '\\0' x", mib * MIB));
+    let line = text.lines().find(|line| line.contains(" bytes omitted"));
+    line.unwrap_or_else(|| panic!("nothing is omitted: {} bytes", text.len())).to_owned()
+}
+
+#[test]
+fn on_a_disk_that_is_almost_full_outputs_are_not_kept_and_changes_are() {
+    const NAME: &str = "on_a_disk_that_is_almost_full_outputs_are_not_kept_and_changes_are";
+    // A tenth of it has to be free, which is less than what is configured.
+    let small = match SmallDisk::start(64) {
+        Ok(disk) => disk,
+        Err(why) => return skipped(NAME, &why),
+    };
+    let repo = small.world.repo("a");
+    let wire = Wire::connect(&small.app().join("daemon.sock"));
+    let session = wire.attach(repo.path());
+    assert!(omitted(&session, 10).contains("; full output: "));
+    assert_eq!((disk_check(&wire).0.as_str(), disk(&wire)["low"].as_bool()), ("ok", Some(false)));
+
+    // A command that prints more than there is room for leaves room.
+    let line = omitted(&session, 60);
+    assert!(
+        line.contains(" bytes of the output: ") && line.ends_with("; the disk is almost full]"),
+        "{line}"
+    );
+    let (status, message) = disk_check(&wire);
+    assert!(status == "warn" && message.contains(" MiB free, fewer than 6: "), "{message}");
+    let free = disk(&wire)["freeBytes"].as_u64().expect("a number");
+    assert!(disk(&wire)["low"] == true && 4 * MIB < free && free < 7 * MIB, "{free}");
+    let line = omitted(&session, 1);
+    assert!(line.ends_with("; not kept in a file: the disk is almost full]"), "{line}");
+
+    // Others take more of it. Sessions are made all the same, and both files are whole.
+    let fill = small.app().join("fill");
+    File::create(&fill).unwrap().set_len(0).unwrap();
+    std::fs::write(&fill, vec![b'x'; usize::try_from(free - 2 * MIB).unwrap()]).unwrap();
+    for n in 0..20 {
+        small
+            .attach(&fresh_directory(&small.world, &format!("d{n}")), n % 2 == 0)
+            .expect("a change");
+    }
+    assert_eq!(OnDisk::read(&small.app()).sessions.len(), 21);
+    let log = std::fs::read_to_string(small.app().join("duck-daemon.log")).unwrap();
+    assert_eq!(log.matches("the disk is almost full").count(), 1);
+
+    // It ends with half as much again as has to be free, and not before.
+    let outputs = small.app().join("run").join(&session.id);
+    let n_removed = std::fs::read_dir(&outputs).unwrap().flatten().filter(|entry| {
+        entry.file_name().to_string_lossy().ends_with(".log")
+            && std::fs::remove_file(entry.path()).is_ok()
+    });
+    assert_eq!(n_removed.count(), 2);
+    std::fs::write(&fill, "").unwrap();
+    let other = small.app().join("other");
+    let free = |wire: &Wire| {
+        disk_check(wire);
+        disk(wire)["freeBytes"].as_u64().expect("a number")
+    };
+    std::fs::write(&other, vec![b'x'; usize::try_from(free(&wire) - 8 * MIB).unwrap()]).unwrap();
+    assert_eq!(disk_check(&wire).0, "ok", "there was room in between");
+    std::fs::write(&fill, vec![b'x'; 6 * usize::try_from(MIB).unwrap()]).unwrap();
+    assert_eq!(disk_check(&wire).0, "warn");
+    std::fs::write(&fill, "").unwrap();
+    assert_eq!((disk_check(&wire).0.as_str(), 7 * MIB < free(&wire)), ("warn", true));
+    std::fs::remove_file(&other).unwrap();
+    assert_eq!(disk_check(&wire).0, "ok");
+    assert!(omitted(&session, 1).contains("; full output: "));
+    wait_for("the log to say so", || {
+        let log = std::fs::read_to_string(small.app().join("duck-daemon.log")).unwrap();
+        log.contains("the disk has room again").then_some(())
+    });
+}

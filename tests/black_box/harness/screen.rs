@@ -1,0 +1,68 @@
+//! What a person sees of a full screen: enough of a terminal to know which letters stand where.
+
+/// The letters of a terminal, fed with what a program writes to it.
+#[derive(Default)]
+pub(crate) struct Screen {
+    rows: Vec<Vec<char>>,
+    x: usize,
+    y: usize,
+    /// The beginning of a sequence that is not there as a whole.
+    rest: String,
+}
+
+impl Screen {
+    /// Takes what was written.
+    pub(crate) fn feed(&mut self, text: &str) {
+        let text = std::mem::take(&mut self.rest) + text;
+        let mut left = text.as_str();
+        while let Some(c) = left.chars().next() {
+            if c == '\u{1b}' {
+                let Some(end) =
+                    left.get(2..).and_then(|it| it.find(|c: char| c.is_ascii_alphabetic()))
+                else {
+                    left.clone_into(&mut self.rest);
+                    return;
+                };
+                self.sequence(&left[2..end + 2], left.as_bytes()[end + 2]);
+                left = &left[end + 3..];
+            } else {
+                self.letter(c);
+                left = &left[c.len_utf8()..];
+            }
+        }
+    }
+
+    fn sequence(&mut self, numbers: &str, kind: u8) {
+        match kind {
+            b'H' => {
+                let mut parts = numbers.split(';').map(|n| n.parse().unwrap_or(1).max(1) - 1);
+                self.y = parts.next().unwrap_or(0);
+                self.x = parts.next().unwrap_or(0);
+            }
+            // What is cleared is all there is, also when the screen is another one.
+            b'J' => self.rows.clear(),
+            b'h' | b'l' if numbers == "?1049" => self.rows.clear(),
+            _ => {}
+        }
+    }
+
+    fn letter(&mut self, c: char) {
+        match c {
+            '\r' => self.x = 0,
+            '\n' => (self.x, self.y) = (0, self.y + 1),
+            c => {
+                let rows = self.rows.len().max(self.y + 1);
+                self.rows.resize(rows, Vec::new());
+                let row = &mut self.rows[self.y];
+                row.resize(row.len().max(self.x + 1), ' ');
+                row[self.x] = c;
+                self.x += 1;
+            }
+        }
+    }
+
+    /// What stands there, line by line.
+    pub(crate) fn text(&self) -> String {
+        self.rows.iter().map(|row| row.iter().collect::<String>() + "\n").collect()
+    }
+}

@@ -1,0 +1,175 @@
+//! A verb at a terminal: what it shows there, and what a person types.
+
+use super::screen::Screen;
+use super::{PATIENCE, wait_for};
+use nix::pty::{Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::Pid;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+/// The running program and the other end of its terminal; ended with its test.
+pub(crate) struct Terminal {
+    child: Child,
+    keyboard: File,
+    pieces: Receiver<Vec<u8>>,
+    /// What was shown and not looked at yet.
+    shown: RefCell<String>,
+    /// What stands on the screen.
+    screen: RefCell<Screen>,
+}
+
+impl Terminal {
+    /// Starts a verb with a terminal as its input, output and stderr.
+    #[track_caller]
+    pub(crate) fn start(command: Command) -> Self {
+        Self::sized(command, None)
+    }
+
+    /// The same with a terminal of so many columns and rows; of none, which some have too, for `None`.
+    #[track_caller]
+    pub(crate) fn sized(mut command: Command, size: Option<(u16, u16)>) -> Self {
+        let size =
+            size.map(|(ws_col, ws_row)| Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 });
+        let pty = openpty(size.as_ref(), None).expect("a terminal");
+        let slave = |slave: &std::os::fd::OwnedFd| slave.try_clone().expect("a terminal");
+        command.stdin(slave(&pty.slave)).stdout(slave(&pty.slave)).stderr(pty.slave);
+        let child = command.spawn().expect("start a verb");
+        // It holds the other end: without it the terminal ends with the verb.
+        drop(command);
+        let keyboard = File::from(pty.master);
+        let mut screen = keyboard.try_clone().expect("a terminal");
+        let (sender, pieces) = channel();
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            // The end of a terminal is an error on Linux.
+            while let Ok(n @ 1..) = screen.read(&mut piece) {
+                if sender.send(piece[..n].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, keyboard, pieces, shown: RefCell::default(), screen: RefCell::default() }
+    }
+
+    /// Waits until `part` is shown; gives everything up to its end that was not looked at before. Styles are left
+    /// out, and what was erased is still there.
+    #[track_caller]
+    pub(crate) fn see(&self, part: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            {
+                let mut shown = self.shown.borrow_mut();
+                if let Some(at) = shown.find(part) {
+                    let rest = shown.split_off(at + part.len());
+                    return std::mem::replace(&mut *shown, rest);
+                }
+            }
+            assert!(self.take_until(deadline), "no {part:?} in {:?}", self.shown.borrow());
+        }
+    }
+
+    /// Waits until `part` stands in one line of the screen, wherever and since when.
+    #[track_caller]
+    pub(crate) fn stands(&self, part: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.screen.borrow().text().contains(part) {
+            let text = self.screen.borrow().text();
+            assert!(self.take_until(deadline), "no {part:?} on\n{text}");
+        }
+    }
+
+    /// Takes what is shown next. `false` if there is nothing until then.
+    fn take_until(&self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Ok(piece) = self.pieces.recv_timeout(left) else { return false };
+        let text = String::from_utf8_lossy(&piece).replace("\r\n", "\n");
+        self.screen.borrow_mut().feed(&text);
+        self.shown.borrow_mut().push_str(&unstyled(&text));
+        true
+    }
+
+    /// Everything that is still shown until the end of the program, and its exit code.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> (String, Option<i32>) {
+        let status = wait_for("a verb to end", || self.child.try_wait().expect("wait"));
+        let rest: Vec<u8> = self.pieces.iter().flatten().collect();
+        let text = String::from_utf8_lossy(&rest).replace("\r\n", "\n");
+        (self.shown.take() + &unstyled(&text), status.code())
+    }
+
+    /// Types a line and Return.
+    #[track_caller]
+    pub(crate) fn type_line(&self, line: &str) {
+        (&self.keyboard).write_all(format!("{line}\n").as_bytes()).expect("type");
+    }
+
+    /// Presses keys.
+    #[track_caller]
+    pub(crate) fn press(&self, keys: &str) {
+        (&self.keyboard).write_all(keys.as_bytes()).expect("type");
+    }
+
+    /// Whether what is typed is shown and comes in lines, as at a prompt.
+    pub(crate) fn is_cooked(&self) -> bool {
+        let flags = tcgetattr(&self.keyboard).expect("a terminal").local_flags;
+        flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG)
+    }
+
+    /// Sends the verb a signal.
+    #[track_caller]
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"));
+        kill(pid, signal).expect("signal a verb");
+    }
+
+    /// Whether the verb is stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        stat.is_ok_and(|stat| {
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+        })
+    }
+
+    /// Presses Ctrl-D.
+    #[track_caller]
+    pub(crate) fn ctrl_d(&self) {
+        (&self.keyboard).write_all(b"\x04").expect("type");
+    }
+
+    /// Sends what Ctrl-C would.
+    #[track_caller]
+    pub(crate) fn interrupt(&self) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"));
+        kill(pid, Signal::SIGINT).expect("signal a verb");
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Without `ESC [ … m`.
+fn unstyled(text: &str) -> String {
+    let mut pieces = text.split("\u{1b}[");
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let end = piece.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(0);
+        match piece.as_bytes().get(end) {
+            Some(b'm') => plain.push_str(&piece[end + 1..]),
+            _ => {
+                plain.push_str("\u{1b}[");
+                plain.push_str(piece);
+            }
+        }
+    }
+    plain
+}

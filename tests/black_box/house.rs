@@ -1,0 +1,232 @@
+//! Keeping house: `quack gc` deletes what nobody needs and nothing else, and nothing grows.
+
+use crate::harness::{Daemon, Wire, wait_for};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+const DAY: u64 = 24 * 60 * 60;
+
+/// A file that was changed so many days ago, with the directories on its way.
+#[track_caller]
+fn old(path: &Path, content: &str, days: u64) {
+    std::fs::create_dir_all(path.parent().expect("a directory")).expect("make directories");
+    std::fs::write(path, content).expect("write a file");
+    age(path, days);
+}
+
+#[track_caller]
+fn age(path: &Path, days: u64) {
+    let changed = SystemTime::now() - Duration::from_secs(days * DAY);
+    File::open(path).expect("open").set_modified(changed).expect("make it old");
+}
+
+/// The kinds and how many of each.
+fn kinds(data: &Value) -> BTreeMap<String, u64> {
+    let kinds = data["kinds"].as_array().expect("kinds").iter();
+    kinds
+        .map(|it| (it["kind"].as_str().unwrap().to_owned(), it["items"].as_u64().unwrap()))
+        .collect()
+}
+
+fn counted<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    counts.map(|(kind, n)| (kind.to_owned(), n)).into()
+}
+
+/// Every file beneath a directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.extend(files(&entry.path())),
+            _ => found.push(entry.path()),
+        }
+    }
+    found
+}
+
+#[test]
+fn gc_deletes_what_nobody_needs_and_nothing_else() {
+    let mut daemon = Daemon::start();
+    // The sessions are known for certain from a file that was there at the start.
+    let repo = daemon.repo("a");
+    drop(daemon.wire().attach(repo.path()));
+    daemon.quack(&["stop"]).ok();
+    daemon.wait();
+    daemon.boot();
+    let (app, wire) = (daemon.app(), daemon.wire());
+    let session = wire.attach(repo.path());
+    session.bash("head -c 200000 /dev/zero | tr '\\0' x");
+    let run = app.join("run").join(&session.id);
+    old(&run.join("bash-old.log"), "old", 8);
+    old(&run.join("bash-young.log"), "young", 2);
+    old(&app.join("run/nobody/bash-1.log"), "x", 8);
+    age(&app.join("run/nobody"), 8);
+    old(&app.join("metadata.json.corrupt-1"), "{", 40);
+    old(&app.join("sessions").join(format!("{}.jsonl", session.id)), "{}", 400);
+    old(&app.join("sessions/nobody.jsonl"), "{}", 400);
+    let header = |cwd: &str| json!({"type": "session", "cwd": cwd}).to_string() + "\n";
+    old(&app.join("pi-sessions/ours.jsonl"), &header(&session.path), 400);
+    old(&app.join("pi-sessions/nobody.jsonl"), &header("/nowhere"), 400);
+    old(&repo.path().join("kept"), "the user's", 400);
+    let before = files(&app);
+
+    let safe = counted([("runs", 1), ("outputs", 1), ("quarantined", 1)]);
+    let dry = daemon.quack(&["gc", "--dry-run", "--json"]).json();
+    assert_eq!((kinds(&dry), dry["dryRun"].as_bool()), (safe.clone(), Some(true)));
+    let named: Vec<&str> =
+        dry["found"].as_array().unwrap().iter().filter_map(|it| it["path"].as_str()).collect();
+    let output = format!("run/{}/bash-old.log", session.id);
+    assert_eq!(named, ["run/nobody", output.as_str(), "metadata.json.corrupt-1"]);
+    assert_eq!(files(&app), before, "a dry run deletes nothing");
+
+    // What belongs to a session in which something runs stays, however old.
+    let running = session.begin("bash", json!({"command": daemon.gated("gate", "true")}));
+    wait_for("the call", || (session.worker()["calls"][0]["tool"] == "bash").then_some(()));
+    assert_eq!(kinds(&wire.request("quack.gc", json!({"dryRun": true}))).get("outputs"), None);
+    daemon.open_gate("gate");
+    running.text();
+
+    let shown = daemon.quack(&["gc"]).ok();
+    assert!(shown.contains("Deleted 1 long output  "), "{shown}");
+    assert!(daemon.quack(&["gc"]).ok().contains("Nothing to delete."));
+    assert!(run.join("bash-young.log").exists() && !run.join("bash-old.log").exists());
+    assert!(!app.join("run/nobody").exists());
+
+    // Histories only if somebody asks for them, and only those of nobody.
+    let refused = daemon.quack(&["gc", "--histories"]);
+    assert_eq!(refused.code(), Some(2), "{refused:?}");
+    let data = daemon.quack(&["gc", "--histories", "--yes", "--json"]).json();
+    assert_eq!(kinds(&data), counted([("histories", 2)]));
+    let left: Vec<_> =
+        ["sessions", "pi-sessions"].iter().flat_map(|dir| files(&app.join(dir))).collect();
+    assert_eq!(
+        left,
+        [
+            app.join("sessions").join(format!("{}.jsonl", session.id)),
+            app.join("pi-sessions/ours.jsonl")
+        ]
+    );
+
+    // A moment old is young, whatever is asked for.
+    let data = wire.request("quack.gc", json!({"olderThanS": 0}));
+    assert_eq!(kinds(&data), counted([("outputs", 1)]));
+    assert!(
+        !run.join("bash-young.log").exists()
+            && files(&run).iter().any(|it| it.extension() == Some("log".as_ref()))
+    );
+    assert_eq!(repo.read("kept"), "the user's");
+    assert_eq!(session.bash("echo fine"), "fine\n\n[Exit code: 0]");
+}
+
+#[test]
+fn gc_works_without_a_daemon_and_starts_none() {
+    let daemon = Daemon::absent();
+    assert_eq!(daemon.quack(&["gc"]).ok(), "Nothing to delete.\n");
+    let app = daemon.app();
+    old(&app.join("run.old-1/s/bash-1.log"), "x", 0);
+    old(&app.join("metadata.json.tmp"), "{", 1);
+    old(&app.join("sessions/s.jsonl"), "{}", 400);
+    old(&app.join("run/s/bash-1.log"), "x", 400);
+    age(&app.join("run/s"), 400);
+    let refused = daemon.quack(&["gc", "--histories", "--yes"]);
+    assert_eq!(refused.code(), Some(1));
+    assert!(refused.stderr().contains("not certain which sessions exist"), "{refused:?}");
+    let data = daemon.quack(&["gc", "--json"]).json();
+    assert_eq!(kinds(&data), counted([("leftovers", 1), ("unfinished", 1)]));
+    let metadata = json!({"version": 1, "workspaces": [], "sessions": []}).to_string();
+    std::fs::write(app.join("metadata.json"), metadata).unwrap();
+    let data = daemon.quack(&["gc", "--histories", "--yes", "--json"]).json();
+    assert_eq!(kinds(&data), counted([("runs", 1), ("histories", 1)]));
+    assert!(!daemon.socket().exists());
+}
+
+/// What a daemon has of the machine.
+#[derive(Debug)]
+struct Size {
+    rss_kb: u64,
+    open_files: u64,
+    /// Bytes of the state directory without what is left out below.
+    disk: u64,
+    n_files: usize,
+}
+
+fn size(daemon: &Daemon, wire: &Wire) -> Size {
+    let supervisor = wire.request("quack.ps", json!({}))["supervisor"].take();
+    let number = |key: &str| supervisor[key].as_u64().expect("a number");
+    let files = files(&daemon.app());
+    // The log has a bound of its own; what the login shell said is kept when it has said it, which is later.
+    let counts = |path: &&PathBuf| {
+        let path = path.to_string_lossy();
+        !["duck-daemon.log", "login-environment.json"].iter().any(|name| path.contains(name))
+    };
+    let files: Vec<_> = files.iter().filter(counts).collect();
+    let disk =
+        files.iter().filter_map(|path| path.symlink_metadata().ok()).map(|it| it.len()).sum();
+    Size { rss_kb: number("rssKb"), open_files: number("openFiles"), disk, n_files: files.len() }
+}
+
+/// Makes, uses and deletes so many sessions, one after the other.
+#[track_caller]
+fn sessions_come_and_go(daemon: &Daemon, repo: &Path, n: usize) {
+    let wire = daemon.wire();
+    for i in 0..n {
+        let made = wire.request("quack.session_new", json!({"path": repo}));
+        let id = made["session"]["id"].as_str().expect("an id").to_owned();
+        let call = |tool: &str, arguments: Value| {
+            let params = json!({"tool": tool, "arguments": arguments, "sessionId": id});
+            wire.request("quack.tool", params)["text"].as_str().expect("text").to_owned()
+        };
+        let command = match i % 3 {
+            0 => "head -c 300000 /dev/zero | tr '\\0' x",
+            1 => "echo short",
+            _ => "sleep 300 & echo left one behind",
+        };
+        let text = call("bash", json!({"command": command}));
+        assert!(
+            text.ends_with("[Exit code: 0]") || text.contains("background process"),
+            "{text:.200}"
+        );
+        if i % 5 == 0 {
+            let replace = json!({"pattern": "needle", "replacement": "needle"});
+            call("replace", replace);
+        }
+        wire.request("quack.session_delete", json!({"sessionId": id, "force": true}));
+    }
+}
+
+#[test]
+fn three_hundred_sessions_that_come_and_go_leave_nothing() {
+    const THREADS: usize = 4;
+
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    wire.attach(repo.path()).bash("true");
+    let begun = Instant::now();
+    let wave = |n: usize| {
+        std::thread::scope(|scope| {
+            let work = || sessions_come_and_go(&daemon, repo.path(), n);
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().for_each(|thread| thread.join().expect("sessions come and go"));
+        });
+    };
+    // The first ones fill what is filled once: pools of threads, the allocator, tables.
+    wave(10);
+    let before = size(&daemon, &wire);
+    wave(65);
+    let took = begun.elapsed();
+    let after = wait_for("everything to be as before", || {
+        let after = size(&daemon, &wire);
+        let is_back = after.open_files <= before.open_files && after.n_files <= before.n_files;
+        (is_back && after.disk <= before.disk + 4096).then_some(after)
+    });
+    assert!(after.rss_kb <= before.rss_kb + 16 * 1024, "{before:?} {after:?}");
+    let run: Vec<_> = files(&daemon.app().join("run"));
+    assert!(run.iter().all(|path| path.to_string_lossy().ends_with("seen.jsonl")), "{run:?}");
+    // The one session that stays has a worker, which may have noted its repository.
+    assert!(files(&daemon.app().join("placeholders")).len() <= 1);
+    assert!(took < Duration::from_secs(120), "{took:?}");
+}

@@ -1,0 +1,261 @@
+//! P-12: another program rewrites `metadata.json` while the daemon runs, as the macOS app does.
+
+use crate::harness::{Daemon, wait_for};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The other program, until it is ended.
+struct App(Child);
+
+impl App {
+    #[expect(clippy::disallowed_methods, reason = "it is a program of its own")]
+    fn start(daemon: &Daemon, pause_ms: u32, held_ms: u32) -> Self {
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/second_writer.py");
+        let child = Command::new("python3")
+            .arg(script)
+            .arg(daemon.app().join("metadata.json"))
+            .args([pause_ms.to_string(), held_ms.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        Self(child.expect("start python3"))
+    }
+
+    /// Ends it and gives the ids of the sessions that it has made.
+    fn end(mut self) -> Vec<String> {
+        drop(self.0.stdin.take());
+        let stdout = self.0.stdout.take().expect("a pipe");
+        let made = BufReader::new(stdout).lines().map(|line| line.expect("an id")).collect();
+        assert!(self.0.wait().expect("wait").success());
+        made
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn on_disk(daemon: &Daemon) -> Value {
+    let bytes = std::fs::read(daemon.app().join("metadata.json")).unwrap_or_default();
+    serde_json::from_slice(&bytes).expect("a whole file")
+}
+
+fn ids(sessions: &Value) -> BTreeSet<String> {
+    let sessions = sessions["sessions"].as_array().expect("sessions");
+    sessions.iter().map(|it| it["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+/// Changes the file once, as the app does.
+fn edit(daemon: &Daemon, change: impl FnOnce(&mut Value)) {
+    let mut file = on_disk(daemon);
+    change(&mut file);
+    put(daemon, &file.to_string());
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is the other program that renames here")]
+fn put(daemon: &Daemon, text: &str) {
+    let new = daemon.app().join("metadata.json.app");
+    std::fs::write(&new, text).expect("a file");
+    std::fs::rename(new, daemon.app().join("metadata.json")).expect("rename");
+}
+
+fn add(file: &mut Value, id: &str) {
+    let workspace = file["workspaces"][0]["id"].clone();
+    let session = json!({"id": id, "workspaceId": workspace, "name": format!("name of {id}")});
+    file["sessions"].as_array_mut().expect("sessions").push(session);
+}
+
+fn remove(file: &mut Value, id: &str) {
+    file["sessions"].as_array_mut().expect("sessions").retain(|session| session["id"] != id);
+}
+
+fn listed(daemon: &Daemon) -> BTreeSet<String> {
+    ids(&daemon.wire().request("sessions", json!({"all": true})))
+}
+
+#[test]
+fn a_session_that_the_app_has_made_can_be_used_at_once() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let repo = daemon.repo("a");
+    let first = wire.attach(repo.path());
+    // No time for a hint of the system to come: the reference itself is the reason to look.
+    edit(&daemon, |file| add(file, "APP-1"));
+    let followed = wire.request("follow", json!({"sessionId": "APP-1"}));
+    assert_eq!(followed["sessionName"], "name of APP-1");
+    edit(&daemon, |file| add(file, "APP-2"));
+    let params = json!({"sessionId": "APP-2"});
+    assert_eq!(wire.request("activate_session", params)["session"]["id"], "APP-2");
+    edit(&daemon, |file| add(file, "APP-3"));
+    let params = json!({
+        "callId": "c", "toolName": "bash", "arguments": json!({"command": "pwd"}).to_string(),
+        "sessionId": "APP-3",
+    });
+    let answer = wire.request("voice_tool_call", params);
+    assert!(answer["result"].as_str().unwrap().contains(&first.path), "{answer}");
+    let wanted = BTreeSet::from([first.id.clone(), "APP-1".into(), "APP-2".into(), "APP-3".into()]);
+    assert_eq!(ids(&on_disk(&daemon)), wanted);
+}
+
+#[test]
+fn what_the_app_changes_is_listed_within_two_seconds() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let first = wire.attach(daemon.repo("a").path());
+    let begin = Instant::now();
+    edit(&daemon, |file| {
+        add(file, "app");
+        file["sessions"][0]["name"] = json!("renamed");
+        file["activeVoiceSessionId"] = json!("app");
+    });
+    wait_for("what the app has written", || {
+        let sessions = wire.request("sessions", json!({"all": true}));
+        let name = |id: &str| {
+            let found = sessions["sessions"].as_array().unwrap().iter().find(|it| it["id"] == id);
+            found.map(|it| (it["name"].clone(), it["isActive"].clone()))
+        };
+        let is_there = name(&first.id) == Some((json!("renamed"), json!(false)))
+            && name("app") == Some((json!("name of app"), json!(true)));
+        is_there.then_some(())
+    });
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    let checks = wire.request("doctor", json!({}));
+    let metadata =
+        checks["checks"].as_array().unwrap().iter().find(|check| check["name"] == "metadata");
+    assert_eq!(metadata.unwrap()["message"], "2 sessions", "a watch, and no polling");
+}
+
+#[test]
+fn a_session_that_the_app_deletes_is_gone_unless_something_runs_in_it() {
+    let mut daemon = Daemon::start();
+    let workspace = daemon.repo("a");
+    for name in ["idle", "busy", "other"] {
+        daemon.wire().request("quack.session_new", json!({"path": workspace.path(), "name": name}));
+    }
+    // What is older than this run the app must know.
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    std::fs::remove_file(daemon.app().join("metadata.json.ours")).unwrap();
+    daemon.boot();
+    let wire = daemon.wire();
+    let sessions = on_disk(&daemon)["sessions"].clone();
+    let id = |name: &str| {
+        let found = sessions.as_array().unwrap().iter().find(|it| it["name"] == name);
+        found.unwrap()["id"].as_str().unwrap().to_owned()
+    };
+    let (idle, busy, other) = (id("idle"), id("busy"), id("other"));
+    let params = json!({
+        "callId": "c", "toolName": "bash", "sessionId": busy,
+        "arguments": json!({"command": daemon.gated("go", "echo done")}).to_string(),
+    });
+    let running = wire.begin("voice_tool_call", &params);
+    wait_for("the command to run", || {
+        let ps = daemon.wire().request("quack.ps", json!({}));
+        ps.to_string().contains("\"state\":\"busy\"").then_some(())
+    });
+    edit(&daemon, |file| {
+        remove(file, &idle);
+        remove(file, &busy);
+    });
+    let log = "kept, because something runs in it";
+    wait_for("the deletion", || {
+        let is_done = !listed(&daemon).contains(&idle) && ids(&on_disk(&daemon)).contains(&busy);
+        is_done.then_some(())
+    });
+    daemon.open_gate("go");
+    assert!(running.text().contains("done"));
+    assert_eq!(listed(&daemon), BTreeSet::from([busy, other]));
+    assert!(
+        daemon.log().contains(log) || daemon.log().contains("changed here; kept"),
+        "{}",
+        daemon.log()
+    );
+}
+
+#[test]
+fn a_file_that_the_app_has_spoilt_is_kept_aside_and_ours_is_there_again() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let first = wire.attach(daemon.repo("a").path());
+    put(&daemon, "{\"version\": 1, \"sess");
+    let aside = daemon.app().join("metadata.json.corrupt-1");
+    let kept = wait_for("the file to be moved", || std::fs::read_to_string(&aside).ok());
+    assert_eq!(kept, "{\"version\": 1, \"sess");
+    wait_for("ours", || daemon.app().join("metadata.json").exists().then_some(()));
+    assert_eq!(ids(&on_disk(&daemon)), BTreeSet::from([first.id]));
+    let data = wait_for("the doctor to say so", || {
+        let data = wire.request("doctor", json!({}));
+        data.to_string().contains("made metadata.json unusable").then_some(data)
+    });
+    assert!(data.to_string().contains("metadata.json.corrupt-1"), "{data}");
+}
+
+/// Makes, renames and deletes sessions for a while, and gives the ids of those that must be there.
+fn work(daemon: &Daemon, round: usize, time: Duration) -> Vec<String> {
+    let wire = daemon.wire();
+    let repo = daemon.repo("a");
+    let mut kept = vec![wire.attach(repo.path()).id];
+    let end = Instant::now() + time;
+    let mut n = 0;
+    while Instant::now() < end {
+        n += 1;
+        let made = |name: &str| {
+            let params = json!({"path": repo.path(), "name": format!("{name} {round} {n}")});
+            wire.request("quack.session_new", params)["session"]["id"].as_str().unwrap().to_owned()
+        };
+        kept.push(made("kept"));
+        let gone = made("gone");
+        wire.request("quack.session_delete", json!({"sessionId": gone}));
+        wire.request("activate_session", json!({"sessionId": kept.last()}));
+    }
+    kept
+}
+
+#[test]
+fn nothing_of_either_is_lost_while_both_write_every_few_milliseconds() {
+    let daemon = Daemon::start();
+    daemon.wire().attach(daemon.repo("a").path());
+    let apps = [(0, 2, 0), (1, 5, 8)].map(|(round, pause, held)| {
+        let app = App::start(&daemon, pause, held);
+        let kept = work(&daemon, round, Duration::from_secs(4));
+        (app.end(), kept)
+    });
+    let mut made = BTreeSet::new();
+    for (app, kept) in apps {
+        assert!(app.len() > 5 && kept.len() > 5, "{} and {}", app.len(), kept.len());
+        made.extend(app.into_iter().chain(kept));
+    }
+    let there = wait_for("both to be the same", || {
+        let (there, file) = (listed(&daemon), ids(&on_disk(&daemon)));
+        (there == file && there.is_superset(&made)).then_some(there)
+    });
+    // Nor has anything that was deleted come back.
+    assert_eq!(there, made, "{}", daemon.log());
+}
+
+#[test]
+fn a_daemon_that_is_killed_between_two_writers_loses_nothing_that_was_acknowledged() {
+    let mut daemon = Daemon::start();
+    daemon.wire().attach(daemon.repo("a").path());
+    let mut made = BTreeSet::new();
+    for round in 0..8 {
+        let app = App::start(&daemon, 2, 4);
+        made.extend(work(&daemon, round, Duration::from_millis(300)));
+        daemon.signal(Signal::SIGKILL);
+        daemon.wait();
+        made.extend(app.end());
+        daemon.boot();
+        let there = listed(&daemon);
+        let lost: Vec<_> = made.difference(&there).collect();
+        assert!(lost.is_empty(), "round {round}: {lost:?} of {there:?}\n{}", daemon.log());
+    }
+}

@@ -1,0 +1,119 @@
+//! Below a stand-in for the service manager, which keeps the socket, minds the watchdog and starts again.
+
+use crate::harness::init::{Init, Unit};
+use crate::harness::{Wire, descendants_of, is_alive, wait_within};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+#[test]
+fn a_service_says_that_it_is_ready_when_it_answers_and_keeps_the_managers_things_to_itself() {
+    let mut init = Init::new();
+    init.start();
+    // Who comes before the daemon is there waits in the manager's socket.
+    let wire = Wire::connect(&init.world.socket());
+    init.until("it to be ready", |init| (init.unit == Unit::Ready).then_some(()));
+    let ping = wire.request("ping", Value::Null);
+    assert_eq!(ping["pid"], init.pid());
+    let data = wire.request("quack.daemon", Value::Null);
+    assert_eq!((&data["managedBy"], &data["socketActivated"]), (&json!("systemd"), &json!(true)));
+
+    let repo = init.world.repo("repo");
+    let seen = wire.request(
+        "quack.tool",
+        json!({"path": repo.path(), "tool": "bash", "arguments": {"command": "env; ls -l /proc/self/fd"}}),
+    );
+    let seen = seen["text"].as_str().unwrap_or_default().to_owned();
+    for name in ["LISTEN_", "NOTIFY_SOCKET", "WATCHDOG", "daemon.sock"] {
+        assert!(!seen.contains(name), "{name}: {seen}");
+    }
+    init.until("its status", |init| init.status.starts_with("1 sessions, 1 workers").then_some(()));
+    // Some turns of the watchdog pass and nothing happens.
+    let begun = std::time::Instant::now();
+    init.until("the watchdog's time", |_| (Duration::from_secs(5) < begun.elapsed()).then_some(()));
+    assert_eq!((init.starts, init.hung), (1, 0));
+    assert_eq!(init.stop(Duration::from_secs(10)).code(), Some(0));
+    assert!(init.stopping && init.world.socket().exists());
+}
+
+#[test]
+fn a_service_that_is_killed_is_there_again_with_its_sessions_and_its_socket() {
+    let mut init = Init::ready();
+    let repo = init.world.repo("repo");
+    let attached = init.world.wire().request("attach", json!({"path": repo.path()}));
+    let below = descendants_of(init.pid());
+    init.signal(Signal::SIGKILL);
+    init.until("its end", |init| (init.unit == Unit::Pausing).then_some(()));
+    // Nobody runs now, and who comes is served all the same.
+    let wire = Wire::connect(&init.world.socket());
+    init.until("the next one", |init| (init.unit == Unit::Ready).then_some(()));
+    let sessions = wire.request("sessions", json!({"all": true}));
+    assert_eq!(sessions["sessions"][0]["id"], attached["session"]["id"]);
+    assert_eq!((init.starts, init.ends[0].signal()), (2, Some(9)));
+    wait_within(Duration::from_secs(5), "what was below it to end", || {
+        below.iter().all(|process| !is_alive(process)).then_some(())
+    });
+}
+
+#[test]
+fn a_service_that_hangs_is_noticed_by_the_watchdog_and_started_again() {
+    let mut init = Init::ready();
+    let repo = init.world.repo("repo");
+    init.world.wire().request("attach", json!({"path": repo.path()}));
+    init.signal(Signal::SIGSTOP);
+    init.until("the watchdog", |init| (init.hung == 1).then_some(()));
+    init.until("the next one", |init| (init.starts == 2 && init.unit == Unit::Ready).then_some(()));
+    let sessions = init.world.wire().request("sessions", json!({"all": true}));
+    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_stop_of_the_service_lets_calls_finish_and_one_that_does_not_end_is_killed() {
+    let mut init = Init::ready();
+    let repo = init.world.repo("repo");
+    let wire = init.world.wire();
+    let call = wire.begin(
+        "quack.tool",
+        &json!({"path": repo.path(), "tool": "bash", "arguments": {"command": "echo begun > f; sleep 1; echo done"}}),
+    );
+    init.until("the call to run", |_| repo.read("f").starts_with("begun").then_some(()));
+    assert_eq!(init.stop(Duration::from_secs(10)).code(), Some(0));
+    assert!(call.reply()["data"]["text"].as_str().unwrap_or_default().contains("done"));
+
+    init.start();
+    init.until("the next one", |init| (init.unit == Unit::Ready).then_some(()));
+    let below = descendants_of(init.pid());
+    init.signal(Signal::SIGSTOP);
+    assert_eq!(init.stop(Duration::from_millis(500)).signal(), Some(9));
+    wait_within(Duration::from_secs(5), "what was below it to end", || {
+        below.iter().all(|process| !is_alive(process)).then_some(())
+    });
+}
+
+#[test]
+fn a_cause_that_only_a_person_can_change_is_not_tried_again_and_another_one_is() {
+    let mut init = Init::new();
+    std::fs::write(init.world.app().join("quackd.toml"), "nonsense = 1\n").unwrap();
+    init.start();
+    init.until("its end", |init| (init.unit == Unit::Ended).then_some(()));
+    assert_eq!((init.starts, init.ends[0].code()), (1, Some(78)));
+
+    // Somebody else holds the lock: it serves, so this is no failure.
+    std::fs::remove_file(init.world.app().join("quackd.toml")).unwrap();
+    let lock = std::fs::File::create(init.world.app().join("quackd.lock")).unwrap();
+    lock.lock().unwrap();
+    init.start();
+    init.until("its end", |init| (init.unit == Unit::Ended).then_some(()));
+    assert_eq!((init.starts, init.ends[1].code()), (2, Some(0)));
+    drop(lock);
+
+    // What the system refuses may pass.
+    std::fs::remove_file(init.world.app().join("quackd.lock")).unwrap();
+    std::fs::create_dir(init.world.app().join("quackd.lock")).unwrap();
+    init.start();
+    init.until("its end", |init| (init.unit == Unit::Pausing).then_some(()));
+    assert_eq!(init.ends[2].code(), Some(3));
+    std::fs::remove_dir(init.world.app().join("quackd.lock")).unwrap();
+    init.until("the next one", |init| (init.unit == Unit::Ready).then_some(()));
+}

@@ -1,0 +1,146 @@
+//! `quack top` at a terminal, with a daemon that works: what is seen, what its keys do, and that the terminal is as it
+//! was afterwards, however it ends.
+
+use crate::harness::{Daemon, Terminal, wait_for};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+/// What switches to the full screen, and back.
+const UP: &str = "\u{1b}[?1049h";
+const DOWN: &str = "\u{1b}[?1049l";
+
+#[track_caller]
+fn top(daemon: &Daemon) -> Terminal {
+    let mut command = daemon.command(&["top"]);
+    command.env("TERM", "xterm-256color");
+    let screen = Terminal::sized(command, Some((100, 24)));
+    screen.see(UP);
+    screen
+}
+
+#[track_caller]
+fn ends_well(screen: Terminal) {
+    screen.see(DOWN);
+    wait_for("the terminal to be as it was", || screen.is_cooked().then_some(()));
+    let (_, code) = screen.end();
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn top_shows_a_call_in_flight_and_ends_it_when_a_person_says_so_twice() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let call = session.begin("bash", json!({"command": "echo begun; sleep 60"}));
+    // A call that no worker has yet goes to the next one.
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    let screen = top(&daemon);
+    screen.stands("duck-1");
+    screen.stands("working");
+    assert!(!screen.is_cooked());
+    screen.press("a");
+    screen.stands("End the calls of duck-1? [y/N]");
+    screen.press("n");
+    screen.stands("q quit");
+    assert_eq!(session.worker()["calls"].as_array().map(Vec::len), Some(1));
+    screen.press("ay");
+    screen.stands("Ended the calls of duck-1.");
+    assert!(call.text().contains("[Process aborted]"));
+    screen.press("p");
+    wait_for("the session to be pinned", || (session.worker()["pinned"] == true).then_some(()));
+    screen.press("q");
+    ends_well(screen);
+}
+
+#[test]
+fn top_kills_a_worker_and_its_calls_say_that_a_person_did() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let call = session.begin("bash", json!({"command": "echo begun; sleep 60"}));
+    // A call that no worker has yet goes to the next one.
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    let screen = top(&daemon);
+    screen.stands("working");
+    screen.press("xy");
+    screen.stands("Killed the worker of duck-1.");
+    assert_eq!(
+        call.text(),
+        "Error: Worker died during bash (killed by a person). It may have run; it was not retried."
+    );
+    screen.stands("LAST DEATHS");
+    screen.stands("killed by a person");
+    let deaths = wire.request("quack.ps", json!({}))["deaths"].clone();
+    assert_eq!(deaths[0]["cause"], "killed by a person");
+    assert_eq!(session.bash("echo back"), "back\n\n[Exit code: 0]");
+    drop(screen);
+}
+
+#[test]
+fn top_follows_a_session_and_comes_back() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    session.bash("true");
+    let screen = top(&daemon);
+    screen.stands("duck-1");
+    screen.press("f");
+    screen.see(DOWN);
+    screen.see("-- q or Esc comes back --");
+    session.bash("echo something to see");
+    screen.see("  something to see");
+    screen.press("q");
+    screen.see(UP);
+    screen.stands("duck-1");
+    screen.press("q");
+    ends_well(screen);
+}
+
+#[test]
+fn top_gives_the_terminal_back_when_it_is_stopped_or_ended_from_outside() {
+    let daemon = Daemon::start();
+    let screen = top(&daemon);
+    screen.stands("No session was used");
+    screen.signal(Signal::SIGTSTP);
+    screen.see(DOWN);
+    wait_for("the verb to be stopped", || screen.is_stopped().then_some(()));
+    assert!(screen.is_cooked());
+    screen.signal(Signal::SIGCONT);
+    screen.see(UP);
+    screen.stands("No session was used");
+    assert!(!screen.is_cooked());
+    screen.signal(Signal::SIGTERM);
+    ends_well(screen);
+}
+
+#[test]
+fn top_outlives_a_daemon_that_comes_back() {
+    let mut daemon = Daemon::start();
+    let screen = top(&daemon);
+    screen.stands("No session was used");
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    screen.stands("no daemon, waiting for one");
+    daemon.boot();
+    {
+        let repo = daemon.repo("a");
+        let wire = daemon.wire();
+        wire.attach(repo.path()).bash("true");
+        screen.stands("duck-1");
+    }
+    screen.press("q");
+    ends_well(screen);
+}
+
+#[test]
+fn top_without_a_terminal_names_what_scripts_use() {
+    let daemon = Daemon::start();
+    for args in [&["top"][..], &["top", "--json"]] {
+        let ended = daemon.quack(args);
+        assert_eq!(ended.code(), Some(2));
+        assert!(ended.stderr().contains("`quack ps --json`"), "{}", ended.stderr());
+    }
+}

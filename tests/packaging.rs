@@ -1,0 +1,58 @@
+//! The scripts of `packaging/`: an executable is packed as a release is, twice, and what comes out is looked
+//! at, installed and removed. What is looked at stands in `packaging/test.sh`, which this starts.
+//!
+//! Skipped, and said so, where a tool that it takes is not there; a part of it where only Debian's are missing.
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    /// What the script ends with where it cannot run.
+    const SKIPPED: i32 = 77;
+
+    fn packaging(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name)
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test starts a shell, which starts the rest")]
+    #[expect(clippy::print_stderr, reason = "who runs the tests is told what was skipped")]
+    #[cfg_attr(not(target_os = "linux"), ignore = "archives have been made on Linux only")]
+    fn packing_twice_gives_the_same_bytes_and_a_package_that_installs_and_removes() {
+        let output = Command::new("bash")
+            .arg(packaging("test.sh"))
+            .arg(env!("CARGO_BIN_EXE_quack"))
+            .env("CARGO", env!("CARGO"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        if text.contains("SKIPPED") {
+            eprintln!("{text}");
+        }
+        let code = output.status.code();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(code == Some(0) || code == Some(SKIPPED), "{code:?}\n{text}\n{errors}");
+    }
+
+    #[test]
+    fn the_release_script_takes_the_options_that_its_head_lists() {
+        let script = std::fs::read_to_string(packaging("release.sh")).unwrap();
+        let (head, body) = script.split_once("set -euo pipefail").unwrap();
+        let (_, cases) = body.split_once("case \"$1\" in").unwrap();
+        let (cases, _) = cases.split_once("esac").unwrap();
+        let listed: BTreeSet<&str> = head
+            .lines()
+            .filter_map(|line| line.strip_prefix("#   ")?.split(' ').next())
+            .filter(|word| word.starts_with("--"))
+            .collect();
+        let patterns = cases.lines().filter_map(|line| line.split_once(')')).map(|(left, _)| left);
+        let taken: BTreeSet<&str> = patterns
+            .flat_map(|pattern| pattern.split(['|', ' ']))
+            .filter(|word| word.starts_with("--"))
+            .collect();
+        assert!(3 < listed.len());
+        assert_eq!(listed, taken);
+    }
+}
