@@ -95,6 +95,8 @@ pub(crate) enum MethodError {
     LocalOnly,
     #[error("Only local clients may delete files")]
     LocalGc,
+    #[error("Only local clients may restart a daemon that no service manager starts again")]
+    LocalRestart,
     #[error(transparent)]
     Clean(#[from] crate::keeping::CleanError),
     #[error(transparent)]

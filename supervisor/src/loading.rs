@@ -11,6 +11,9 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
 
+/// Most deleted sessions whose limits are remembered.
+const MAX_REMEMBERED: usize = 1024;
+
 /// Loads metadata and state. A file that can neither be used nor be set aside, for example one of a newer
 /// version, is left alone: the daemon serves without saving, and says why to whoever changes something.
 pub(crate) fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Saving, Health) {
@@ -30,7 +33,17 @@ pub(crate) fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Savin
     // is said of them is kept: somebody may put the file back.
     if matches!(metadata_origin, Ok(Loaded::File | Loaded::Fresh)) {
         let known: HashSet<_> = metadata.sessions.iter().map(|session| &session.id).collect();
-        state.sessions.retain(|id, _| known.contains(id));
+        let mut room = MAX_REMEMBERED;
+        state.sessions.retain(|id, entry| match (known.contains(id), entry.limits()) {
+            (true, _) => true,
+            // Deleted, and perhaps put back by the other program one day.
+            (false, Some(limits)) if 0 < room => {
+                room -= 1;
+                *entry = limits;
+                true
+            }
+            (false, _) => false,
+        });
         let known: HashSet<_> = metadata.workspaces.iter().map(|workspace| &workspace.id).collect();
         state.workspaces.retain(|id, _| known.contains(id));
     }

@@ -259,3 +259,29 @@ fn a_daemon_that_is_killed_between_two_writers_loses_nothing_that_was_acknowledg
         assert!(lost.is_empty(), "round {round}: {lost:?} of {there:?}\n{}", daemon.log());
     }
 }
+
+#[test]
+fn a_deleted_session_that_the_app_puts_back_is_as_safe_as_it_was() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let params =
+        |name: &str, safe: bool| json!({"path": repo.path(), "name": name, "safeMode": safe});
+    daemon.wire().request("quack.session_new", params("keep", false));
+    let made = daemon.wire().request("quack.session_new", params("safe", true));
+    let safe = made["session"]["id"].as_str().unwrap().to_owned();
+    let old = on_disk(&daemon);
+    daemon.wire().request("quack.session_delete", json!({"sessionId": safe}));
+    // Writes our own file anew, without the session.
+    daemon.wire().request("quack.session_new", params("another", true));
+    daemon.wire().request("quack.shutdown", json!({}));
+    daemon.wait();
+    daemon.boot();
+    edit(&daemon, |file| *file = old);
+    wait_for("the session to be back", || listed(&daemon).contains(&safe).then_some(()));
+    let arguments = json!({"path": "new", "content": "x"}).to_string();
+    let call = json!({
+        "callId": "c", "toolName": "write_file", "arguments": arguments, "sessionId": safe,
+    });
+    let text = daemon.wire().begin("voice_tool_call", &call).text();
+    assert!(text.starts_with("Error: ") && !repo.path().join("new").exists(), "{text}");
+}

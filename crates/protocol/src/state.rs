@@ -15,8 +15,9 @@ pub const STATE_VERSION: u64 = 1;
 pub struct DaemonState {
     /// File format; see [`STATE_VERSION`].
     pub version: u64,
-    /// By session id. A session without an entry has the defaults; an entry without a session is
-    /// dropped at the next start.
+    /// By session id. A session without an entry has the defaults; an entry without a session is dropped at the
+    /// next start, but for what it limits ([`SessionState::limits`]): the metadata's other writer may bring the
+    /// session back.
     #[serde(default)]
     pub sessions: BTreeMap<SessionId, SessionState>,
     /// By workspace id, as the sessions.
@@ -82,6 +83,14 @@ impl SessionState {
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// What keeps a session from doing something: its safe mode and its policy. `None` if it has neither.
+    #[must_use]
+    pub fn limits(&self) -> Option<Self> {
+        let limits =
+            Self { safe_mode: self.safe_mode, policy: self.policy.clone(), ..Self::default() };
+        (!limits.is_default()).then_some(limits)
     }
 }
 

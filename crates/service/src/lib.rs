@@ -2,7 +2,7 @@
 //!
 //! Two halves that share one description. The command line uses the first, the supervisor the second:
 //! - [`Service`] says what the service is. [`systemd`] and [`launchd`] write it down for their manager, and
-//!   [`place`] says where. [`file`] puts such a file there, and knows a file of ours from another one's.
+//!   [`place`] says where. [`mod@file`] puts such a file there, and knows a file of ours from another one's.
 //! - [`Notifier`] tells the manager how the daemon is, [`watchdog_interval`] how often it wants to hear that
 //!   it is well, [`activated_blocking`] takes the socket that the manager has made, and [`exit`] has the
 //!   exit codes that the manager acts on.

@@ -45,7 +45,10 @@ WantedBy=sockets.target
 /// The text of the unit that runs the daemon.
 #[must_use]
 pub fn service_unit(service: &Service) -> String {
-    let command: Vec<String> = service.arguments(Manager::Systemd).map(word).into();
+    let [program, rest @ ..] = service.arguments(Manager::Systemd);
+    // Variables are not looked for in the first word.
+    let command: Vec<String> =
+        std::iter::once(plain_or_quoted(program)).chain(rest.map(word)).collect();
     let environment: String = service
         .environment
         .iter()
@@ -120,11 +123,12 @@ fn quoted(value: &str) -> String {
 
 /// A word of a command line, where `$` stands for a variable as well.
 fn word(value: &str) -> String {
+    plain_or_quoted(&value.replace('$', "$$"))
+}
+
+fn plain_or_quoted(value: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@".contains(c);
-    if value.chars().all(is_plain) {
-        return value.to_owned();
-    }
-    quoted(&value.replace('$', "$$"))
+    if value.chars().all(is_plain) { value.to_owned() } else { quoted(value) }
 }
 
 #[cfg(test)]
@@ -152,6 +156,7 @@ mod tests {
             ["/home/u/a 100%% \"state\"/daemon.sock"]
         );
         assert_eq!(word("/opt/$x y"), "\"/opt/$$x y\"");
+        assert_eq!(plain_or_quoted("/opt/$x y"), "\"/opt/$x y\"");
         assert!(!unit.contains("secret"), "{unit}");
     }
 

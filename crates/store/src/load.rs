@@ -106,11 +106,18 @@ fn merge_leftovers(path: &Path, loaded: &mut Metadata) -> Result<usize, StoreErr
     };
     let now = Instant::now();
     let mut recent = Recent::default();
-    if let Some(before) = read_good(&with_suffix(path, ".bak"))? {
+    let bak = with_suffix(path, ".bak");
+    let theirs = Stamp::at_blocking(&theirs_name(path));
+    // If what stood there before ours was that file, what ours lacks of it was not deleted: it was not read.
+    let is_theirs = theirs.is_some() && Stamp::at_blocking(&bak) == theirs;
+    if let Some(before) = read_good(&bak)?.filter(|_| !is_theirs) {
         recent.note(&before, &ours, now);
     }
     let n_before = loaded.sessions.len();
-    let mut merged = merge(&ours, &ours, loaded, &mut recent, now).metadata;
+    let mut merged = match ours == *loaded {
+        true => ours,
+        false => merge(&ours, &ours, loaded, &mut recent, now).metadata,
+    };
     if let Some(mut theirs) = read_good::<Metadata>(&theirs_name(path))? {
         // Older than what the file says: of what is known there, that counts.
         let known: HashSet<&SessionId> = merged.sessions.iter().map(|it| &it.id).collect();

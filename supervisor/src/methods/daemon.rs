@@ -1,6 +1,7 @@
 //! `quack.daemon`, `quack.restart`, `quack.shutdown`: which program this is, and its end.
 
 use super::{Caller, params};
+use crate::clients::Transport;
 use crate::errors::MethodError;
 use crate::services::Services;
 use crate::stop::Stop;
@@ -47,6 +48,11 @@ pub(super) async fn restart(
     caller: &Caller,
 ) -> Result<RestartData, MethodError> {
     let RestartParams { force } = params(request, "quack.restart")?;
+    // From afar it would be the end: nobody there can start the next one.
+    let is_local = caller.client.transport == Transport::Socket;
+    if !is_local && caller.services.managed.name().is_none() {
+        return Err(MethodError::LocalRestart);
+    }
     let waits_for = unfinished(&caller.services, &caller.registry).await;
     let restarting = force.unwrap_or(false) || waits_for.is_empty();
     if restarting {

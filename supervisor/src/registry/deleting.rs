@@ -91,8 +91,14 @@ impl Registry {
     pub(super) fn remove(&mut self, id: &SessionId) -> Result<AttachedSession, MethodError> {
         let removed = catalog::delete(Arc::make_mut(&mut self.metadata), id)
             .ok_or_else(|| MethodError::SessionNotFound(id.0.clone()))?;
-        if self.state.sessions.contains_key(id) {
-            Arc::make_mut(&mut self.state).sessions.remove(id);
+        if let Some(entry) = self.state.sessions.get(id) {
+            // The other program may put the session back from an old copy of its own: not with fewer limits.
+            let limits = entry.limits();
+            let sessions = &mut Arc::make_mut(&mut self.state).sessions;
+            match limits {
+                Some(limits) => drop(sessions.insert(id.clone(), limits)),
+                None => drop(sessions.remove(id)),
+            }
         }
         Ok(removed)
     }

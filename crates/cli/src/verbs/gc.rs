@@ -105,6 +105,11 @@ fn alone_blocking(
 /// mend.
 fn known_blocking(path: &Path) -> anyhow::Result<Known> {
     let name = || path.display().to_string();
+    // A daemon that was killed left more than this file knows.
+    for part in ["ours", "ours.tmp", "theirs"] {
+        let other = path.with_extension(format!("json.{part}"));
+        anyhow::ensure!(!other.exists(), "{} is there: start the daemon once", other.display());
+    }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).with_context(name)?;
     anyhow::ensure!(file.metadata().with_context(name)?.is_file(), "{} is no file", name());

@@ -108,7 +108,17 @@ impl Plan {
         if !found.is_dir() || found.uid() != us {
             anyhow::bail!("{} is no directory of yours; its content is not removed", dir.display());
         }
-        if dir == Path::new("/") || home_dir.as_deref() == Some(dir) {
+        // By what it is: a path may be spelt in many ways.
+        let is_here = |other: &Path| {
+            other.metadata().is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
+        };
+        let is_another = is_here(Path::new("/")) || home_dir.is_some_and(|home| is_here(&home));
+        if !is_another && fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none()) {
+            return Ok(());
+        }
+        // What every daemon leaves that has served there.
+        let has_served = [home.lock_file(), home.state_file(), home.log_file()];
+        if is_another || !has_served.iter().any(|file| file.is_file()) {
             anyhow::bail!("{} is no state directory; its content is not removed", dir.display());
         }
         let entries =
