@@ -2,6 +2,7 @@
 //! supervisor before anything else opens a descriptor.
 
 use crate::Variable;
+#[cfg(target_os = "linux")]
 use rustix::net::sockopt::socket_acceptconn;
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -60,6 +61,8 @@ pub fn activated_blocking(
     let none = || io::Error::from(io::ErrorKind::NotFound);
     let listener =
         listener.and_then(|taken| taken.ok_or_else(none)).map_err(ActivationError::NotListening)?;
+    // Only systemd hands sockets over in this way.
+    #[cfg(target_os = "linux")]
     if !socket_acceptconn(&listener).map_err(|e| ActivationError::NotListening(e.into()))? {
         let error = io::Error::other("it does not listen");
         return Err(ActivationError::NotListening(error));
