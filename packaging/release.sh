@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds what is published: an archive with the executable, its pages and its licences, one with the debug
-# information, the sources, and SHA256SUMS over them. The same commit is to give the same bytes wherever it was
+# information, the sources, and SHA256SUMS over them. The same commit gives the same bytes wherever it was
 # cloned to, with the same Rust, C compiler and linker. docs/install.md says who needs what of it.
 #
 #   packaging/release.sh [--out DIR] [--target TRIPLE] [--deb] [--url BASE] [--dirty] [--binary FILE]

@@ -6,6 +6,7 @@
 //! metadata, unlink our socket, remove the pid file. A second signal skips the waiting.
 
 use crate::boot;
+use crate::ceiling;
 use crate::child::{Deaths, Errand};
 use crate::clients::Clients;
 use crate::environment;
@@ -22,6 +23,7 @@ use crate::login::{Captured, Login, LoginParts, load_cached_blocking};
 use crate::manager::{self, Managed};
 use crate::memory;
 use crate::metrics::Metrics;
+use crate::metrics_endpoint::{self, MetricsEndpoint};
 use crate::pi::Pis;
 use crate::places::Places;
 use crate::pulse::{self, Pulse};
@@ -115,6 +117,8 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
         return Ok(Ended::AlreadyRunning);
     };
     let (config, config_file) = read_config(&home)?;
+    log::check_blocking(&home.log_file())
+        .map_err(|reason| StartError::Log { path: home.log_file(), reason })?;
     log::abort_on_panic(home.log_file());
     let (files, found) = remote::load_blocking(&home);
     let is_verbose = options.verbose || found.config.log_to_stderr;
@@ -362,7 +366,9 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
     repositories::clean_soon(&services);
     actix::spawn(pulse::beat(Rc::clone(&services)));
     actix::spawn(memory::watch(Rc::clone(&services)));
+    actix::spawn(ceiling::watch(Rc::clone(&services)));
     remote::start(&services, &registry);
+    metrics_endpoint::start(&services, &registry);
     keeping::start(&services, &registry);
 
     let asked_for = asked.any().await;
@@ -371,6 +377,7 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
     stop::drain(asked_for, &mut asked, &services, &registry).await;
     reporting.abort();
     listening.abort();
+    services.metrics_endpoint.close();
     services.remote.close().await;
     services.spawner.stop();
     Served { made_again: services.socket_file.take(), asked_for: Some(asked_for) }
@@ -424,6 +431,7 @@ fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
         pis: Pis::default(),
         egress: parts.egress,
         remote: parts.remote,
+        metrics_endpoint: MetricsEndpoint::default(),
         cgroups: parts.cgroups,
         no_cgroups: parts.no_cgroups,
         probe: RefCell::new(None),

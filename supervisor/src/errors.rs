@@ -93,6 +93,12 @@ pub(crate) enum MethodError {
     NoRandom(std::io::Error),
     #[error("Remote configuration is only available to local clients")]
     LocalOnly,
+    #[error("Only local clients are shown the configuration")]
+    LocalConfig,
+    #[error("Only local clients may change what a session may do")]
+    LocalPolicy,
+    #[error("Only local clients may stop the daemon")]
+    LocalStop,
     #[error("Only local clients may delete files")]
     LocalGc,
     #[error("Only local clients may restart a daemon that no service manager starts again")]

@@ -25,6 +25,13 @@ pub(crate) struct Health {
     pub(crate) web_search: WebSearchHealth,
 }
 
+impl Health {
+    /// Whether every session that exists is known: if the file was damaged, somebody may put a better one back.
+    pub(crate) fn are_all_sessions_known(&self) -> bool {
+        matches!(self.metadata, Ok(Origin::File | Origin::Fresh))
+    }
+}
+
 /// See [`Health::web_search`].
 #[derive(Debug)]
 pub(crate) struct WebSearchHealth {

@@ -4,14 +4,14 @@
 //! A daemon that is killed notes nothing: what ran then is gone, and its callers saw the connection end.
 
 use crate::services::now_text;
+use quackd_home::own_file::read_blocking;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{InterruptedSession, Interruption, UnfinishedWork, WorkKind};
 use quackd_store::replace_file_blocking;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -56,12 +56,7 @@ pub(crate) fn load_blocking(path: &Path) -> Vec<InterruptedSession> {
 }
 
 fn read(path: &Path) -> io::Result<Noted> {
-    if !path.symlink_metadata()?.is_file() {
-        return Err(io::Error::other("not a file"));
-    }
-    let mut text = Vec::new();
-    File::open(path)?.take(MAX_BYTES).read_to_end(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
+    Ok(serde_json::from_slice(&read_blocking(path, MAX_BYTES)?)?)
 }
 
 impl Interrupted {

@@ -10,7 +10,8 @@
 //!   its unanswered [`calls`]; [`child`] is what every supervised process and its handle have in common.
 //! - [`standing`] says what each session is doing, [`tenants`] who has a place and who is ended for another,
 //!   [`memory`] whether memory is short, [`pulse`] whether time went by as it should.
-//! - [`remote`] lets clients of other machines in, through a thread of its own.
+//! - [`remote`] lets clients of other machines in, through a thread of its own; [`metrics_endpoint`] gives
+//!   numbers to a Prometheus, through another one.
 //! - [`places`] says how many commands run at the same time over all sessions, [`spills`] bounds what their
 //!   outputs take of the disk, [`keeping`] deletes what nobody needs and watches what is free.
 //! - [`spawner`] is the main thread: every child is started and reaped there.
@@ -28,6 +29,7 @@ mod boot;
 mod call_times;
 mod calls;
 mod catalog;
+mod ceiling;
 mod child;
 mod clients;
 mod connection;
@@ -48,6 +50,7 @@ mod manager;
 mod memory;
 mod methods;
 mod metrics;
+mod metrics_endpoint;
 mod outbox;
 mod pi;
 mod places;

@@ -4,15 +4,12 @@
 use crate::errors::chain;
 use crate::health::{Health, WebSearchHealth};
 use crate::registry::Saving;
+use crate::registry::remembered::{trim_sessions, trim_workspaces};
 use quackd_home::Home;
 use quackd_store::{Duplicate, Origin as Loaded, Paths, Snapshot, StoreError, Writer};
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
-
-/// Most deleted sessions whose limits are remembered.
-const MAX_REMEMBERED: usize = 1024;
 
 /// Loads metadata and state. A file that can neither be used nor be set aside, for example one of a newer
 /// version, is left alone: the daemon serves without saving, and says why to whoever changes something.
@@ -29,23 +26,11 @@ pub(crate) fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Savin
         .map(|loaded| (loaded.state, loaded.origin, loaded.duplicates));
     let (metadata, metadata_origin) = said("metadata.json", metadata);
     let (mut state, state_origin) = said("quackd-state.json", state);
-    // What is ours about a session that does not exist any more. If the sessions are not all there, what
+    // What is ours about sessions and workspaces that do not exist any more. If the sessions are not all there, what
     // is said of them is kept: somebody may put the file back.
     if matches!(metadata_origin, Ok(Loaded::File | Loaded::Fresh)) {
-        let known: HashSet<_> = metadata.sessions.iter().map(|session| &session.id).collect();
-        let mut room = MAX_REMEMBERED;
-        state.sessions.retain(|id, entry| match (known.contains(id), entry.limits()) {
-            (true, _) => true,
-            // Deleted, and perhaps put back by the other program one day.
-            (false, Some(limits)) if 0 < room => {
-                room -= 1;
-                *entry = limits;
-                true
-            }
-            (false, _) => false,
-        });
-        let known: HashSet<_> = metadata.workspaces.iter().map(|workspace| &workspace.id).collect();
-        state.workspaces.retain(|id, _| known.contains(id));
+        trim_sessions(&mut state, &metadata, None);
+        trim_workspaces(&mut state, &metadata);
     }
     let snapshot = Snapshot { metadata: Arc::new(metadata), state: Arc::new(state) };
     let why =

@@ -12,6 +12,8 @@ pub(crate) struct Metrics {
     pub(crate) refused_clients: Counter,
     /// Clients disconnected because they did not read.
     pub(crate) slow_clients: Counter,
+    /// Bytes of lines that clients have not taken yet.
+    pub(crate) queued_bytes: Gauge,
     /// Lines that were too long or not JSON.
     pub(crate) bad_lines: Counter,
     /// Processes that had to be killed after the monitor above them was gone.
@@ -46,11 +48,20 @@ pub(crate) struct Gauge(AtomicUsize);
 
 impl Gauge {
     pub(crate) fn up(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add(1);
     }
 
     pub(crate) fn down(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.subtract(1);
+    }
+
+    pub(crate) fn add(&self, n: usize) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// No more than was added.
+    pub(crate) fn subtract(&self, n: usize) {
+        self.0.fetch_sub(n, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> usize {

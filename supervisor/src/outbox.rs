@@ -35,13 +35,31 @@ pub(crate) struct Outbox {
     /// Room for what is told to this client alone: neither replies nor a session's events take of it.
     told_room: Arc<Semaphore>,
     given_up: CancellationToken,
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     line: Bytes,
     /// Given back when the line was written.
-    _held: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+    _held: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>, Counted),
+}
+
+/// The bytes of a message among those of all clients, until it was written or dropped.
+#[derive(Debug)]
+struct Counted(Arc<Metrics>, usize);
+
+impl Counted {
+    fn new(metrics: &Arc<Metrics>, line: &Bytes) -> Self {
+        metrics.queued_bytes.add(line.len());
+        Self(Arc::clone(metrics), line.len())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.queued_bytes.subtract(self.1);
+    }
 }
 
 /// The least that a message takes of the room for what is told: it bounds their number.
@@ -70,7 +88,7 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
     let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES + CLIENT_TOLD_MESSAGES);
     let room_for = |n| Arc::new(Semaphore::new(n));
     let given_up = CancellationToken::new();
-    let writing = write_until_given_up(writer, waiting, metrics, given_up.clone());
+    let writing = write_until_given_up(writer, waiting, Arc::clone(&metrics), given_up.clone());
     let outbox = Outbox {
         messages,
         places: room_for(CLIENT_OUTBOX_MESSAGES),
@@ -78,6 +96,7 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
         event_room: room_for(CLIENT_EVENT_BYTES),
         told_room: room_for(CLIENT_TOLD_BYTES),
         given_up,
+        metrics,
     };
     (outbox, writing)
 }
@@ -99,10 +118,11 @@ impl Outbox {
             let room = Arc::clone(room).acquire_many_owned(n).await.ok()?;
             Some((room, Arc::clone(&self.places).acquire_owned().await.ok()))
         };
-        let held = tokio::select! {
+        let (room, place) = tokio::select! {
             held = waited_for => held.ok_or(Gone)?,
             () = self.messages.closed() => return Err(Gone),
         };
+        let held = (room, place, Counted::new(&self.metrics, &line));
         self.messages.try_send(Waiting { line, _held: held }).map_err(|_closed| Gone)
     }
 
@@ -114,10 +134,10 @@ impl Outbox {
         }
         let n = line.len().clamp(LEAST_TOLD_BYTES, CLIENT_TOLD_BYTES);
         let n = u32::try_from(n).unwrap_or(u32::MAX);
-        let told = Arc::clone(&self.told_room)
-            .try_acquire_many_owned(n)
-            .ok()
-            .and_then(|room| self.messages.try_send(Waiting { line, _held: (room, None) }).ok());
+        let told = Arc::clone(&self.told_room).try_acquire_many_owned(n).ok().and_then(|room| {
+            let held = (room, None, Counted::new(&self.metrics, &line));
+            self.messages.try_send(Waiting { line, _held: held }).ok()
+        });
         if told.is_none() {
             self.give_up();
         }
@@ -229,10 +249,11 @@ mod tests {
             let writing = tokio::spawn(writing);
             let big = Bytes::from(vec![b'x'; CLIENT_OUTBOX_BYTES]);
             outbox.send(big.clone()).await.unwrap();
+            assert_eq!(metrics.queued_bytes.get(), CLIENT_OUTBOX_BYTES);
             // No room for the second one: it waits until the first is given up.
             assert!(outbox.send(big).await.is_err());
             assert_eq!(writing.await.unwrap(), WriteEnd::Slow);
-            assert_eq!(metrics.slow_clients.get(), 1);
+            assert_eq!((metrics.slow_clients.get(), metrics.queued_bytes.get()), (1, 0));
         });
     }
 }

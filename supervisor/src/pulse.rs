@@ -1,12 +1,13 @@
 //! The pulse of the actors' thread: a timer that says how late timers are, and notices when the machine slept,
 //! the process was stopped or somebody set the clock.
 //!
-//! Nothing is decided by the wall clock: it is only looked at to say that it was set. After a sleep or a stop
-//! every child has its time anew ([`crate::child::Renew`]), and a person is told.
+//! Nothing is decided by the wall clock alone: it is looked at to say that it was set, and since when it can be
+//! told from it how old a file is ([`Pulse::even_since`]). After a sleep or a stop every child has its time anew
+//! ([`crate::child::Renew`]), and a person is told.
 
 use crate::services::{Services, now_text};
 use quackd_protocol::client::{LoopLag, PauseInfo};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
@@ -26,6 +27,9 @@ const MIN_GAP: Duration = Duration::from_secs(1);
 
 /// A beat that is later than this tells of a process that was stopped, not of one that is busy.
 const STOPPED: Duration = Duration::from_millis(2500);
+
+/// A clock that was set forward by more makes files look older than they are.
+const LEAP_MS: i64 = 60 * 60 * 1000;
 
 /// Pauses that are remembered.
 const KEPT: usize = 8;
@@ -59,22 +63,22 @@ struct Gaps {
 }
 
 impl Gaps {
-    /// What has happened since the last beat, which was to be `expected` ago.
-    fn beat(&mut self, now: Clocks, expected: Duration) -> Option<Pause> {
+    /// What has happened since the last beat, which was to be `expected` ago: a sleep or a stop, and a clock that
+    /// was set, which may come together.
+    fn beat(&mut self, now: Clocks, expected: Duration) -> [Option<Pause>; 2] {
         let last = std::mem::replace(&mut self.last, now);
         let ran = now.running.saturating_sub(last.running);
         let slept = now.boot.saturating_sub(last.boot).saturating_sub(ran);
-        if MIN_GAP <= slept {
-            return Some(Pause::Suspended(slept));
-        }
         let late = ran.saturating_sub(expected);
-        if STOPPED <= late {
-            return Some(Pause::Stopped(late));
-        }
+        let gap = match (MIN_GAP <= slept, STOPPED <= late) {
+            (true, _) => Some(Pause::Suspended(slept)),
+            (false, true) => Some(Pause::Stopped(late)),
+            (false, false) => None,
+        };
         let step = signed_ms(now.wall)
             - signed_ms(last.wall)
             - (signed_ms(now.boot) - signed_ms(last.boot));
-        (signed_ms(MIN_GAP) <= step.abs()).then_some(Pause::Clock(step))
+        [gap, (signed_ms(MIN_GAP) <= step.abs()).then_some(Pause::Clock(step))]
     }
 }
 
@@ -116,6 +120,8 @@ impl Lateness {
 pub(crate) struct Pulse {
     lateness: RefCell<Lateness>,
     pauses: RefCell<VecDeque<PauseInfo>>,
+    /// When the clock was last set forward by much.
+    leapt: Cell<Option<Instant>>,
 }
 
 impl Pulse {
@@ -129,7 +135,16 @@ impl Pulse {
         self.pauses.borrow().iter().cloned().collect()
     }
 
+    /// When the clock was last set forward by much: nothing that looks older than the time since then is
+    /// certain to be.
+    pub(crate) fn even_since(&self) -> Option<Instant> {
+        self.leapt.get()
+    }
+
     fn note(&self, pause: Pause) {
+        if matches!(pause, Pause::Clock(ms) if LEAP_MS < ms) {
+            self.leapt.set(Some(Instant::now()));
+        }
         let (kind, ms) = match pause {
             Pause::Suspended(time) => ("suspended", signed_ms(time)),
             Pause::Stopped(time) => ("stopped", signed_ms(time)),
@@ -154,28 +169,30 @@ pub(crate) async fn beat(services: Rc<Services>) {
         let now = Instant::now();
         let late = now.saturating_duration_since(due);
         services.pulse.lateness.borrow_mut().note(now, late);
-        let Some(pause) = gaps.beat(clocks(services.started), every) else { continue };
-        services.pulse.note(pause);
-        match pause {
-            Pause::Clock(ms) => {
-                tracing::info!(ms, "the clock was set; nothing is decided by it");
-                continue;
-            }
-            Pause::Suspended(time) => {
-                tracing::warn!(
-                    slept_s = time.as_secs(),
-                    "the machine slept: everybody has their time anew"
-                );
-            }
-            Pause::Stopped(time) => {
-                tracing::warn!(
-                    stopped_s = time.as_secs(),
-                    "this process was stopped: everybody has their time anew"
-                );
+        for pause in gaps.beat(clocks(services.started), every).into_iter().flatten() {
+            services.pulse.note(pause);
+            tell(pause);
+            if !matches!(pause, Pause::Clock(_)) {
+                services.tenants.renew();
+                services.pis.renew();
             }
         }
-        services.tenants.renew();
-        services.pis.renew();
+    }
+}
+
+fn tell(pause: Pause) {
+    match pause {
+        Pause::Clock(ms) => {
+            tracing::info!(ms, "the clock was set; no deadline, delay or limit is moved by it");
+        }
+        Pause::Suspended(time) => {
+            let slept_s = time.as_secs();
+            tracing::warn!(slept_s, "the machine slept: everybody has their time anew");
+        }
+        Pause::Stopped(time) => {
+            let stopped_s = time.as_secs();
+            tracing::warn!(stopped_s, "this process was stopped: everybody has their time anew");
+        }
     }
 }
 
@@ -244,8 +261,30 @@ mod tests {
             // Slewing is no step.
             (clocks_at(72 * SECOND, 3600 * SECOND, hour + 500), None),
         ] {
-            assert_eq!(gaps.beat(now, SECOND), expected, "{now:?}");
+            let found = gaps.beat(now, SECOND);
+            assert_eq!(found.into_iter().flatten().next(), expected, "{now:?}");
+            assert!(found.iter().flatten().count() <= 1, "{now:?}: {found:?}");
         }
+        // Set while the machine slept, or while the process was stopped: both are told.
+        let found = gaps.beat(clocks_at(73 * SECOND, 7200 * SECOND, 0), SECOND);
+        let slept = Some(Pause::Suspended(3600 * SECOND));
+        assert_eq!(found, [slept, Some(Pause::Clock(-hour - 500))]);
+        let found = gaps.beat(clocks_at(99 * SECOND, 7200 * SECOND, hour), SECOND);
+        assert_eq!(found, [Some(Pause::Stopped(25 * SECOND)), Some(Pause::Clock(hour))]);
+    }
+
+    #[test]
+    fn only_a_clock_that_is_set_far_forward_makes_ages_uncertain() {
+        let pulse = Pulse::default();
+        pulse.note(Pause::Clock(-10 * LEAP_MS));
+        pulse.note(Pause::Clock(LEAP_MS / 2));
+        pulse.note(Pause::Suspended(36_000 * SECOND));
+        assert_eq!(pulse.even_since(), None);
+        pulse.note(Pause::Clock(LEAP_MS + 1));
+        let first = pulse.even_since().unwrap();
+        assert!(first.elapsed() < 60 * SECOND);
+        pulse.note(Pause::Clock(-LEAP_MS - 1));
+        assert_eq!(pulse.even_since(), Some(first), "what it did is not undone by setting it back");
     }
 
     #[test]

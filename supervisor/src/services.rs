@@ -10,6 +10,7 @@ use crate::keeping::Keeping;
 use crate::login::Login;
 use crate::manager::Managed;
 use crate::metrics::Metrics;
+use crate::metrics_endpoint::MetricsEndpoint;
 use crate::pi::Pis;
 use crate::places::Places;
 use crate::pulse::Pulse;
@@ -65,6 +66,8 @@ pub(crate) struct Services {
     pub(crate) pis: Pis,
     /// The door for other machines.
     pub(crate) remote: RemoteControl,
+    /// The door for a Prometheus.
+    pub(crate) metrics_endpoint: MetricsEndpoint,
     /// The way to the web.
     pub(crate) egress: Egress,
     /// Where commands are kept together and counted; `None` where control groups cannot be had.

@@ -4,9 +4,11 @@
 use quackd_config::{ConfigError, Origin};
 use quackd_egress::EgressError;
 use quackd_home::HomeError;
+use quackd_home::own_file::NotOurFile;
 use quackd_ipc::listener::BindError;
 use quackd_protocol::policy::PolicyError;
 use quackd_service::ActivationError;
+use std::path::PathBuf;
 
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +28,14 @@ pub enum StartError {
         origin: Origin,
         /// What is wrong with it.
         reason: PolicyError,
+    },
+    /// Something that is no file of ours has the name of the log.
+    #[error("the log {} cannot be written: {reason}; move it away", path.display())]
+    Log {
+        /// The log.
+        path: PathBuf,
+        /// What stands there.
+        reason: NotOurFile,
     },
     /// Nor where web searches shall go.
     #[error(transparent)]
@@ -53,7 +63,8 @@ impl StartError {
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Home(error) => !matches!(error, HomeError::Io { .. }),
-            Self::Config(_) | Self::Policy { .. } | Self::Egress(_) | Self::Activation(_) => true,
+            Self::Config(_) | Self::Policy { .. } | Self::Log { .. } => true,
+            Self::Egress(_) | Self::Activation(_) => true,
             Self::Socket(error) => matches!(error, BindError::Occupied { .. }),
             Self::System { .. } => false,
         }
@@ -77,6 +88,8 @@ mod tests {
         for (error, is_terminal) in [
             (StartError::from(HomeError::NoHome), true),
             (HomeError::NotOurs { path: "/s".into(), owner: 1, us: 2 }.into(), true),
+            (HomeError::Foreign { path: "/s".into(), found: "x".into() }.into(), true),
+            (StartError::Log { path: "/s".into(), reason: NotOurFile::Link }, true),
             (io.into(), false),
             (ConfigError::TooBig { path: "/s".into() }.into(), true),
             (EgressError::UnusableKey.into(), true),

@@ -4,7 +4,7 @@
 //!
 //! On the actors' thread. Written by the worker handles; the next call starts a worker again.
 
-use crate::child::{Evict, Eviction, Renew};
+use crate::child::{Evict, Eviction, Outgrown, Renew};
 use crate::pi::Pis;
 use crate::spawner::SpawnFailure;
 use crate::standing::Standings;
@@ -34,6 +34,9 @@ pub(crate) enum Stage {
 struct Tenant {
     evict: Recipient<Evict>,
     renew: Recipient<Renew>,
+    outgrown: Recipient<Outgrown>,
+    /// Process id of its monitor.
+    monitor: Option<u32>,
     /// It lives, or is being started.
     has_place: bool,
     /// It was asked to go.
@@ -58,13 +61,19 @@ impl Tenants {
     }
 
     /// A session has a handle now.
-    pub(crate) fn enter(
-        &self,
-        session: &SessionId,
-        evict: Recipient<Evict>,
-        renew: Recipient<Renew>,
-    ) {
-        let none = Tenant { evict, renew, has_place: false, is_leaving: false, free_since: None };
+    pub(crate) fn enter<A>(&self, session: &SessionId, handle: &Addr<A>)
+    where
+        A: Actor<Context = Context<A>> + Handler<Evict> + Handler<Renew> + Handler<Outgrown>,
+    {
+        let none = Tenant {
+            evict: handle.clone().recipient(),
+            renew: handle.clone().recipient(),
+            outgrown: handle.clone().recipient(),
+            monitor: None,
+            has_place: false,
+            is_leaving: false,
+            free_since: None,
+        };
         self.tenants.borrow_mut().insert(session.clone(), none);
     }
 
@@ -74,11 +83,18 @@ impl Tenants {
         self.left.notify_waiters();
     }
 
-    /// What a worker is at, and since when nobody uses it, if it may be ended.
-    pub(crate) fn set(&self, session: &SessionId, stage: Stage, free_since: Option<Instant>) {
+    /// What a worker is at, since when nobody uses it, if it may be ended, and its monitor's process id.
+    pub(crate) fn set(
+        &self,
+        session: &SessionId,
+        stage: Stage,
+        free_since: Option<Instant>,
+        monitor: Option<u32>,
+    ) {
         let mut tenants = self.tenants.borrow_mut();
         let Some(tenant) = tenants.get_mut(session) else { return };
         tenant.free_since = free_since;
+        tenant.monitor = monitor;
         tenant.is_leaving = stage == Stage::Leaving;
         if stage == Stage::Gone && tenant.has_place {
             tenant.has_place = false;
@@ -191,6 +207,20 @@ impl Tenants {
         for tenant in self.tenants.borrow().values().filter(|one| one.has_place) {
             // Without it the heartbeat finds out by itself.
             tenant.renew.try_send(Renew).ok();
+        }
+    }
+
+    /// The sessions whose worker has a process, and the process id of its monitor.
+    pub(crate) fn monitors(&self) -> Vec<(SessionId, u32)> {
+        let tenants = self.tenants.borrow();
+        tenants.iter().filter_map(|(id, one)| Some((id.clone(), one.monitor?))).collect()
+    }
+
+    /// A session's worker has too much memory.
+    pub(crate) fn outgrown(&self, session: &SessionId, outgrown: Outgrown) {
+        if let Some(tenant) = self.tenants.borrow().get(session) {
+            // A full mailbox has its turn at the next look.
+            tenant.outgrown.try_send(outgrown).ok();
         }
     }
 

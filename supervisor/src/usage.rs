@@ -103,18 +103,26 @@ impl Processes {
         self.stats.insert(pid, stat);
     }
 
+    /// `roots` and everything below them, as far as they are there.
+    pub(crate) fn tree(&self, roots: impl IntoIterator<Item = u32>) -> HashSet<u32> {
+        let mut seen = HashSet::new();
+        let mut left: Vec<u32> = roots.into_iter().collect();
+        while let Some(pid) = left.pop() {
+            if self.stats.contains_key(&pid) && seen.insert(pid) {
+                left.extend(self.children.get(&pid).into_iter().flatten());
+            }
+        }
+        seen
+    }
+
     /// What `roots` and everything below them use; `None` if there is nothing of them.
     pub(crate) fn below(&self, roots: impl IntoIterator<Item = u32>) -> Option<UsageInfo> {
         let mut usage = UsageInfo::default();
         let (mut ticks, mut pages) = (0_u64, 0_u64);
-        let mut seen = HashSet::new();
-        let mut left: Vec<u32> = roots.into_iter().collect();
-        while let Some(pid) = left.pop() {
-            let Some(stat) = self.stats.get(&pid).filter(|_| seen.insert(pid)) else { continue };
+        for stat in self.tree(roots).iter().filter_map(|pid| self.stats.get(pid)) {
             usage.processes = usage.processes.saturating_add(1);
             ticks = ticks.saturating_add(stat.ticks);
             pages = pages.saturating_add(stat.pages);
-            left.extend(self.children.get(&pid).into_iter().flatten());
         }
         usage.cpu_ms = ticks_to_ms(ticks);
         let page_kb = u64::try_from(rustix::param::page_size()).unwrap_or(4096) / 1024;

@@ -18,6 +18,8 @@ pub(crate) struct Request {
     pub(crate) id: Option<Value>,
     /// Method name, as JavaScript's `String(method)` gives it.
     pub(crate) method: String,
+    /// What the parameters are if they are neither an object nor `null`, with its article.
+    pub(crate) odd_params: Option<&'static str>,
     params: String,
 }
 
@@ -67,8 +69,21 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<Request>, Bytes> {
     };
     let method = envelope.method.as_ref().map_or_else(|| "undefined".to_owned(), js_string);
     // JavaScript reads a property of any value but null: what is no object has no parameters.
-    let params = envelope.params.map(RawValue::get).filter(|text| text.starts_with('{'));
-    Ok(Some(Request { id, method, params: params.unwrap_or("{}").to_owned() }))
+    let params = envelope.params.map(RawValue::get);
+    let odd_params = params.and_then(odd);
+    let params = params.filter(|text| text.starts_with('{'));
+    Ok(Some(Request { id, method, odd_params, params: params.unwrap_or("{}").to_owned() }))
+}
+
+/// What a JSON text is, by its first byte, if it is no object and not `null`.
+fn odd(json: &str) -> Option<&'static str> {
+    match json.as_bytes().first()? {
+        b'{' | b'n' => None,
+        b'[' => Some("an array"),
+        b'"' => Some("a string"),
+        b't' | b'f' => Some("true or false"),
+        _ => Some("a number"),
+    }
 }
 
 impl Request {
@@ -253,10 +268,18 @@ mod tests {
     }
 
     #[test]
-    fn params_that_are_no_object_count_as_none() {
-        for params in ["null", "5", "[1]", "\"x\"", "{}"] {
+    fn params_that_are_no_object_count_as_none_and_are_said_to_be_odd() {
+        for (params, odd) in [
+            ("null", None),
+            ("{}", None),
+            ("-5", Some("a number")),
+            ("[1]", Some("an array")),
+            ("\"x\"", Some("a string")),
+            (" true", Some("true or false")),
+        ] {
             let line = format!("{{\"method\":\"m\",\"params\":{params}}}");
             let mut request = parse(line.as_bytes()).unwrap().unwrap();
+            assert_eq!(request.odd_params, odd, "{params}");
             assert_eq!(request.params::<Value>().unwrap(), json!({}));
         }
     }

@@ -34,6 +34,8 @@ fn help_and_version_need_no_daemon() {
         assert!(own.contains("Examples"), "{verb} has no examples: {own}");
     }
     assert!(!help.contains("\n  worker"), "the worker verb is hidden: {help}");
+    assert_eq!(world.quack(&["help"]).ok(), help);
+    assert_eq!(world.quack(&["help", "say"]).ok(), world.quack(&["say", "--help"]).ok());
     assert!(world.quack(&["version"]).ok().contains(env!("CARGO_PKG_VERSION")));
     let version = world.quack(&["version", "--json"]).json();
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
@@ -188,4 +190,145 @@ fn a_daemon_started_by_a_verb_outlives_it_and_serves_the_next() {
     let gone: Value =
         json!(crate::harness::Process::find(pid).is_none_or(|process| process.state == 'Z'));
     assert_eq!(gone, true);
+}
+
+/// The verbs that help lists.
+fn verbs(help: &str) -> Vec<&str> {
+    let (_, listed) = help.split_once("Commands:\n").expect("a list of verbs");
+    let listed = listed.lines().take_while(|line| !line.is_empty());
+    // What continues a line stands further right.
+    let named = listed.filter_map(|line| line.strip_prefix("  ").filter(|it| !it.starts_with(' ')));
+    named.filter_map(|line| line.split_whitespace().next()).collect()
+}
+
+#[test]
+fn completions_and_manual_pages_have_every_verb() {
+    let world = Daemon::absent();
+    let help = world.quack(&["--help"]).ok();
+    let all = verbs(&help);
+    assert!(30 < all.len(), "{all:?}");
+    let pages = world.home().join("man");
+    world.quack(&["man", pages.to_str().unwrap()]).ok();
+    for verb in all.iter().filter(|verb| **verb != "help") {
+        for shell in ["bash", "zsh", "fish", "elvish"] {
+            let script = world.quack(&["completions", shell]).ok();
+            assert!(script.contains(verb), "{shell}: {verb}");
+        }
+        let page = std::fs::read_to_string(pages.join(format!("quack-{verb}.1"))).unwrap();
+        assert!(page.contains("Examples") && page.contains("json"), "{verb}: {page}");
+    }
+}
+
+/// Called with an output that nobody reads, no verb fails for that in another way than it would anyhow.
+#[test]
+fn no_verb_panics_when_nobody_reads_what_it_prints() {
+    const CALLS: &[&[&str]] = &[
+        &["--help"],
+        &[".", "--no-follow"],
+        &["demo"],
+        &["tool", "bash", "echo hi"],
+        &["grep", "needle"],
+        &["find"],
+        &["replace", "--dry-run", "needle", "thread"],
+        &["undo"],
+        &["say", "hello"],
+        &["follow", "--session", "duck-1"],
+        &["sessions", "--all"],
+        &["workspaces"],
+        &["new", "--name", "second"],
+        &["activate", "duck-1"],
+        &["delete", "second", "--yes"],
+        &["state"],
+        &["ps"],
+        &["ps", "--watch=1"],
+        &["top"],
+        &["metrics"],
+        &["sandbox", "show"],
+        &["remote", "status"],
+        &["abort"],
+        &["pin", "duck-1"],
+        &["unpin", "duck-1"],
+        &["doctor"],
+        &["doctor", "--tree"],
+        &["logs"],
+        &["logs", "-f"],
+        &["gc", "--dry-run"],
+        &["daemon"],
+        // Another daemon than the test's would be left.
+        &["restart", "--help"],
+        &["service", "status"],
+        &["uninstall", "--dry-run"],
+        &["config", "show"],
+        &["schema"],
+        &["completions", "zsh"],
+        &["man"],
+        &["version"],
+        &["help"],
+        &["stop"],
+    ];
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    daemon.wire().attach(repo.path()).bash("true");
+    let help = daemon.quack(&["--help"]).ok();
+    for verb in verbs(&help) {
+        assert!(CALLS.iter().any(|call| call[0] == verb), "no call of `quack {verb}`");
+    }
+    for call in CALLS {
+        for json in [&[][..], &["--json"]] {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let mut command = daemon.command(&[call, json].concat());
+            command.current_dir(repo.path()).stdin(Stdio::null());
+            let output = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+            let output = output.wait_with_output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(!stderr.contains("panicked"), "{call:?} {json:?}: {stderr}");
+            // None ends by a signal, nor as a panic does.
+            assert!(matches!(output.status.code(), Some(0..=4)), "{call:?} {json:?}: {output:?}");
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let mut command = daemon.command(&[call, json].concat());
+            command.current_dir(repo.path()).stdin(Stdio::null());
+            command.stdout(writer.try_clone().unwrap()).stderr(writer);
+            let code = command.status().unwrap().code();
+            assert!(matches!(code, Some(0..=4)), "{call:?} {json:?}: {code:?}");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_there_is_not_comes_with_those_that_may_be_meant() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let none = daemon.quack(&["state", "--session", "duck-1"]);
+    assert_eq!(none.code(), Some(1));
+    assert!(
+        none.stderr().ends_with("Session not found: duck-1; there is none; `quack` makes one\n")
+    );
+    daemon.wire().attach(repo.path());
+    for args in [
+        &["state", "--session", "duk-1"][..],
+        &["activate", "duk-1"],
+        &["follow", "--session", "duk-1"],
+        &["tool", "bash", "true", "--session", "duk-1"],
+        &["grep", "x", "--session", "duk-1"],
+        &["say", "x", "--session", "duk-1"],
+        &["abort", "--session", "duk-1"],
+        &["pin", "duk-1"],
+        &["delete", "duk-1", "--yes"],
+        &["sandbox", "show", "--session", "duk-1"],
+    ] {
+        let run = daemon.quack(args);
+        assert_eq!(run.code(), Some(1), "{args:?}: {run:?}");
+        let told = "Session not found: duk-1; did you mean `duck-1`?";
+        assert!(run.stderr().contains(told), "{args:?}: {run:?}");
+    }
+    let other = daemon.quack(&["state", "--session", "zzz"]);
+    assert!(other.stderr().contains("`quack sessions --all` lists them"), "{other:?}");
+    let tool = daemon.quack(&["tool", "read_fil", "x", "-C", repo.path().to_str().unwrap()]);
+    assert_eq!(tool.code(), Some(1), "{tool:?}");
+    assert!(tool.stderr().contains("did you mean `read_file`?"), "{tool:?}");
+    let verb = daemon.quack(&["sesions"]);
+    assert_eq!(verb.code(), Some(2));
+    assert!(verb.stderr().contains("did you mean `quack sessions`?"), "{verb:?}");
 }

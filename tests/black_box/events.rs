@@ -424,22 +424,38 @@ fn a_call_that_prints_a_little_is_seen_beside_others_that_flood() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     let (follower, _) = follow(&daemon, &session, &Value::Null);
-    let flood = "timeout -s KILL 3 cat /dev/zero; true";
-    let floods: Vec<_> = (0..12).map(|_| session.begin("bash", json!(flood))).collect();
-    let quiet =
-        session.begin("bash", json!("for i in 1 2 3 4 5 6; do echo quiet $i; sleep 0.4; done"));
-    let mut n_seen = 0;
-    loop {
-        let event = follower.event();
+    // They flood until the quiet one has ended, however slow the machine is.
+    let flood = "cat /dev/zero & ".to_owned() + &daemon.gated("end", "kill -KILL $!; true");
+    let flood = json!({"command": flood, "timeout_ms": 120_000}).to_string();
+    let begin = |n: i32| {
+        let params = json!({
+            "callId": format!("flood-{n}"), "toolName": "bash", "arguments": flood,
+            "sessionId": session.id,
+        });
+        wire.begin("voice_tool_call", &params)
+    };
+    let floods: Vec<_> = (0..12).map(begin).collect();
+    let is_flooding = |event: &Value| {
         let data = &event["data"];
-        if data["delta"].as_str().is_some_and(|delta| delta.contains("quiet")) {
-            n_seen += 1;
-        }
-        let text = data["result"]["content"][0]["text"].as_str();
-        if text.is_some_and(|text| text.contains("quiet 6")) {
-            break;
-        }
+        let total = &data["partialResult"]["details"]["totalBytes"];
+        total.as_u64().filter(|total| 1 << 20 < *total).map(|_| data["toolCallId"].clone())
+    };
+    let mut flooding = BTreeSet::new();
+    while flooding.len() < floods.len() {
+        flooding.extend(is_flooding(&follower.event()).map(|id| id.to_string()));
     }
-    assert!(3 <= n_seen, "{n_seen} updates of {}", quiet.text());
+    // Each line is printed when the one before was seen, so none of them comes with another one or the answer.
+    let lines: String =
+        (1..=6).map(|n| daemon.gated(&n.to_string(), &format!("echo quiet {n}; "))).collect();
+    let quiet = session.begin("bash", json!({"command": lines, "timeout_ms": 120_000}));
+    for n in 1..=6 {
+        daemon.open_gate(&n.to_string());
+        let asked = Instant::now();
+        let line = format!("quiet {n}\n");
+        while follower.event()["data"]["delta"] != *line {}
+        assert!(asked.elapsed() < Duration::from_secs(10), "line {n} after {:?}", asked.elapsed());
+    }
+    assert!(quiet.text().ends_with("quiet 6\n\n[Exit code: 0]"));
+    daemon.open_gate("end");
     floods.into_iter().for_each(|flood| drop(flood.text()));
 }

@@ -126,6 +126,10 @@ fn gc_works_without_a_daemon_and_starts_none() {
     let daemon = Daemon::absent();
     assert_eq!(daemon.quack(&["gc"]).ok(), "Nothing to delete.\n");
     let app = daemon.app();
+    // What a daemon has left that served there.
+    std::fs::create_dir_all(app.join("run")).unwrap();
+    std::fs::write(app.join("quackd.lock"), "").unwrap();
+    std::fs::write(app.join("run/.quackd"), "").unwrap();
     old(&app.join("run.old-1/s/bash-1.log"), "x", 0);
     old(&app.join("metadata.json.tmp"), "{", 1);
     old(&app.join("sessions/s.jsonl"), "{}", 400);
@@ -141,6 +145,38 @@ fn gc_works_without_a_daemon_and_starts_none() {
     let data = daemon.quack(&["gc", "--histories", "--yes", "--json"]).json();
     assert_eq!(kinds(&data), counted([("runs", 1), ("histories", 1)]));
     assert!(!daemon.socket().exists());
+}
+
+#[test]
+fn gc_without_a_daemon_goes_by_the_configuration() {
+    let daemon = Daemon::absent();
+    let app = daemon.app();
+    std::fs::create_dir_all(app.join("run")).unwrap();
+    std::fs::write(app.join("quackd.lock"), "").unwrap();
+    std::fs::write(app.join("run/.quackd"), "").unwrap();
+    let session = json!({"id": "s", "workspaceId": "w", "name": "s"});
+    let workspace = json!({"id": "w", "path": "/w"});
+    let metadata = json!({"version": 1, "workspaces": [workspace], "sessions": [session]});
+    std::fs::write(app.join("metadata.json"), metadata.to_string()).unwrap();
+    for days in [20, 40] {
+        old(&app.join(format!("run/s/bash-{days}.log")), "x", days);
+    }
+    let kept = |days: u64| app.join(format!("run/s/bash-{days}.log")).exists();
+    let config = app.join("quackd.toml");
+    // A configuration with which no daemon would start is no reason to go by another one.
+    std::fs::write(&config, "[keep]\noutputs_days = \"many\"\n").unwrap();
+    let refused = daemon.quack(&["gc"]);
+    assert_eq!(refused.code(), Some(1), "{refused:?}");
+    assert!(refused.stderr().contains("outputs_days"), "{refused:?}");
+    assert!(kept(20) && kept(40));
+    std::fs::write(&config, "[keep]\noutputs_days = 30\n").unwrap();
+    let data = daemon.quack(&["gc", "--json"]).json();
+    assert_eq!(kinds(&data), counted([("outputs", 1)]), "{data}");
+    assert!(kept(20) && !kept(40));
+    // Unless somebody says so.
+    let data = daemon.quack(&["gc", "--older-than", "10d", "--json"]).json();
+    assert_eq!(kinds(&data), counted([("outputs", 1)]), "{data}");
+    assert!(!kept(20));
 }
 
 /// What a daemon has of the machine.
@@ -225,6 +261,7 @@ fn three_hundred_sessions_that_come_and_go_leave_nothing() {
     });
     assert!(after.rss_kb <= before.rss_kb + 16 * 1024, "{before:?} {after:?}");
     let run: Vec<_> = files(&daemon.app().join("run"));
+    let run: Vec<_> = run.iter().filter(|path| !path.ends_with("run/.quackd")).collect();
     assert!(run.iter().all(|path| path.to_string_lossy().ends_with("seen.jsonl")), "{run:?}");
     // The one session that stays has a worker, which may have noted its repository.
     assert!(files(&daemon.app().join("placeholders")).len() <= 1);

@@ -6,13 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The samples of a text by name and labels. Every line is looked at: what Prometheus would not take fails.
 #[track_caller]
-fn samples(text: &str) -> BTreeMap<String, f64> {
+pub(crate) fn samples(text: &str) -> BTreeMap<String, f64> {
     let is_name = |name: &str| {
         !name.is_empty()
             && name.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
     };
     let (mut families, mut samples) = (BTreeMap::new(), BTreeMap::new());
     let mut helped = BTreeSet::new();
+    // Lines of a family stand together, after its HELP and its TYPE.
+    let mut current = "";
+    // The last bucket of a series: each has at least what the one before had.
+    let mut last_bucket = ("".to_owned(), 0.0);
     assert!(text.ends_with('\n'));
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
@@ -23,13 +27,14 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
             assert!(helped.contains(name) && name.starts_with("quackd_"), "{line}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
             assert!(families.insert(name, kind).is_none(), "{line}");
+            current = name;
         } else {
             let (series, value) = line.rsplit_once(' ').unwrap();
             let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
             let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| {
                 name.strip_suffix(end).filter(|it| families.get(it) == Some(&"histogram"))
             });
-            assert!(families.contains_key(family.unwrap_or(name)), "{line} has no type");
+            assert_eq!(family.unwrap_or(name), current, "{line} is not with its type");
             let labels = labels.strip_suffix('}').unwrap_or_else(|| panic!("{line}"));
             for label in labels.split(',').filter(|label| !label.is_empty()) {
                 let (key, text) = label.split_once('=').unwrap();
@@ -38,6 +43,12 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
                 );
             }
             let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
+            assert!(value.is_finite() && 0.0 <= value, "{line}");
+            if let Some((of, _)) = labels.split_once(",le=\"").filter(|_| name.ends_with("_bucket"))
+            {
+                let before = std::mem::replace(&mut last_bucket, (of.to_owned(), value));
+                assert!(before.0 != of || before.1 <= value, "{line}");
+            }
             assert!(samples.insert(series.to_owned(), value).is_none(), "{line} is there twice");
         }
     }
@@ -62,6 +73,10 @@ fn metrics_are_what_prometheus_reads_and_move_with_what_happens() {
     assert!(!text.contains("no_such_tool_of_ours"), "{text}");
     assert_eq!(after["quackd_sessions"], 1.0);
     assert_eq!(after["quackd_child_deaths_total"], before["quackd_child_deaths_total"] + 1.0);
+    let killed = "quackd_child_deaths_by_cause_total{child=\"session-worker\",cause=\"signal\"}";
+    assert_eq!((before.get(killed), after.get(killed)), (None, Some(&1.0)));
+    assert!(before.contains_key("quackd_client_queue_bytes"));
+    assert!(before.contains_key("quackd_event_ring_bytes"));
     assert!(before["quackd_events_total"] + 4.0 <= after["quackd_events_total"]);
     let count = |tool: &str, outcome: &str| {
         let name = "quackd_tool_call_duration_seconds";

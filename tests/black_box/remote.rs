@@ -317,6 +317,54 @@ fn a_single_request_may_speak_for_a_websocket_and_for_nobody_else() {
 }
 
 #[test]
+fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("r");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let remote = enable(&wire);
+    let mut phone = remote.socket();
+    let id = phone.id.clone();
+    wire.request("attach", json!({"path": repo.path(), "safeMode": true}));
+    let set = json!({"sessionId": session.id, "action": "set", "profile": "full-access"});
+    let unsafe_again = json!({"path": repo.path(), "safeMode": false});
+    for (method, params, error) in [
+        ("quack.shutdown", json!({}), "Only local clients may stop the daemon"),
+        ("quack.config", json!({}), "Only local clients are shown the configuration"),
+        ("quack.sandbox", set, "Only local clients may change what a session may do"),
+        ("attach", unsafe_again, "Only local clients may change what a session may do"),
+        ("quack.gc", json!({"olderThanS": 1}), "Only local clients may delete files"),
+        (
+            "quack.restart",
+            json!({"force": true}),
+            "Only local clients may restart a daemon that no service manager starts again",
+        ),
+    ] {
+        assert_eq!(phone.reply(method, params.clone())["error"], error);
+        for client in [None, Some(id.as_str())] {
+            let (code, reply) = remote.rpc(client, method, params.clone());
+            let expected = (StatusCode::BAD_REQUEST, &json!(false), &json!(error));
+            assert_eq!((code, &reply["ok"], &reply["error"]), expected, "{method}");
+        }
+    }
+    // What only looks is answered, and nothing has changed.
+    for (method, params) in [
+        ("quack.sandbox", json!({"sessionId": session.id})),
+        ("quack.gc", json!({"dryRun": true})),
+        ("quack.ps", json!({})),
+        ("quack.daemon", json!({})),
+        ("quack.metrics", json!({})),
+    ] {
+        phone.request(method, params);
+    }
+    let state = wire.request("get_state", json!({"sessionId": session.id}));
+    assert_eq!(state["safeMode"], true, "{state}");
+    let policy = wire.request("quack.sandbox", json!({"sessionId": session.id}));
+    assert_eq!(policy["policy"]["profile"], "read-only", "{policy}");
+    assert_eq!(phone.request("attach", json!({"path": repo.path()}))["session"]["id"], session.id);
+}
+
+#[test]
 fn wrong_tokens_do_not_slow_the_daemon() {
     let daemon = Daemon::start();
     let wire = daemon.wire();

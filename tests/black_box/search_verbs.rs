@@ -130,6 +130,45 @@ fn grep_says_by_its_exit_code_whether_it_found_something_or_was_asked_wrongly() 
 }
 
 #[test]
+fn a_path_that_is_missing_is_told_and_the_others_are_looked_at_but_nothing_is_changed() {
+    let (daemon, repo) = world();
+    let told = "warning: missing: No such file or directory\n";
+    for (args, expected) in [
+        (
+            &["grep", "needle", "missing", "src/main.rs"][..],
+            "src/main.rs:2:    println!(\"needle\");\n",
+        ),
+        (&["find", "main.rs", "missing", "src"], "src/main.rs\n"),
+        (&["find", "nowhere", "src", "missing"], ""),
+    ] {
+        let (code, stdout, stderr) = ran(daemon.command(args), &repo, "");
+        assert_eq!((code, stdout.as_str()), (Some(2), expected), "{args:?}: {stderr}");
+        assert!(stderr.contains(told), "{args:?}: {stderr}");
+    }
+    let args = ["find", "main.rs", "missing", "src", "--json"];
+    let (code, stdout, _) = ran(daemon.command(&args), &repo, "");
+    let lines = lines_of_json(&stdout);
+    let (first, last) = (&lines[0], lines.last().unwrap());
+    assert_eq!(
+        (code, &first["path"], &last["complete"]),
+        (Some(2), &json!("src/main.rs"), &json!(false))
+    );
+    assert_eq!(last["warnings"][0]["path"], "missing");
+    let none = ran(daemon.command(&["find", "main.rs", "missing"]), &repo, "");
+    assert_eq!((none.0, none.1.as_str()), (Some(2), ""), "{}", none.2);
+    for args in [
+        &["replace", "needle", "x", "missing", "src/main.rs", "nor-this"][..],
+        &["replace", "--dry-run", "needle", "x", "missing", "src/main.rs", "nor-this"],
+    ] {
+        let (code, stdout, stderr) = ran(daemon.command(args), &repo, "");
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{args:?}: {stderr}");
+        let told = "error: missing, nor-this: No such file or directory; nothing was changed\n";
+        assert!(stderr.ends_with(told), "{args:?}: {stderr}");
+        assert!(repo.read("src/main.rs").contains("needle"));
+    }
+}
+
+#[test]
 fn paths_are_relative_to_where_one_stands() {
     let (daemon, repo) = world();
     let grep = |dir: &str, args: &[&str]| {

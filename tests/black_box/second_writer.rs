@@ -199,6 +199,38 @@ fn a_file_that_the_app_has_spoilt_is_kept_aside_and_ours_is_there_again() {
     assert!(data.to_string().contains("metadata.json.corrupt-1"), "{data}");
 }
 
+/// Writes into the file that is there, as a program does that does not replace it, and is stopped halfway.
+fn tear(daemon: &Daemon) -> Vec<u8> {
+    let path = daemon.app().join("metadata.json");
+    let torn = std::fs::read(&path).expect("the file");
+    let torn = torn[..torn.len() / 2].to_vec();
+    std::fs::write(&path, &torn).expect("write into it");
+    torn
+}
+
+#[test]
+fn what_another_program_has_half_written_into_the_file_loses_nothing_of_ours() {
+    let mut daemon = Daemon::start();
+    let mut made = BTreeSet::from([daemon.wire().attach(daemon.repo("a").path()).id]);
+    for round in 1..=3 {
+        made.insert(daemon.wire().attach(daemon.repo(&format!("b{round}")).path()).id);
+        daemon.signal(Signal::SIGKILL);
+        daemon.wait();
+        let torn = tear(&daemon);
+        daemon.boot();
+        assert_eq!(listed(&daemon), made, "round {round}");
+        let aside = daemon.app().join(format!("metadata.json.corrupt-{round}"));
+        assert_eq!(std::fs::read(aside).unwrap(), torn, "round {round}");
+    }
+    // The same while the daemon runs.
+    made.insert(daemon.wire().attach(daemon.repo("c").path()).id);
+    tear(&daemon);
+    let aside = daemon.app().join("metadata.json.corrupt-4");
+    wait_for("the file to be moved", || aside.exists().then_some(()));
+    wait_for("ours", || daemon.app().join("metadata.json").exists().then_some(()));
+    assert_eq!(ids(&on_disk(&daemon)), made);
+}
+
 /// Makes, renames and deletes sessions for a while, and gives the ids of those that must be there.
 fn work(daemon: &Daemon, round: usize, time: Duration) -> Vec<String> {
     let wire = daemon.wire();
@@ -284,4 +316,45 @@ fn a_deleted_session_that_the_app_puts_back_is_as_safe_as_it_was() {
     });
     let text = daemon.wire().begin("voice_tool_call", &call).text();
     assert!(text.starts_with("Error: ") && !repo.path().join("new").exists(), "{text}");
+}
+
+#[test]
+fn a_deleted_workspace_that_the_app_puts_back_has_the_limits_of_its_policy() {
+    let mut daemon = Daemon::start();
+    let (repo, other) = (daemon.repo("a"), daemon.repo("b"));
+    let session = daemon.wire().attach(repo.path()).id;
+    daemon.wire().attach(other.path());
+    let params = json!({
+        "sessionId": session, "action": "set", "scope": "workspace", "profile": "read-only",
+        "network": true,
+    });
+    daemon.wire().request("quack.sandbox", params);
+    let old = on_disk(&daemon);
+    // What is older than this run the app must know.
+    let start_anew = |daemon: &mut Daemon| {
+        daemon.signal(Signal::SIGKILL);
+        daemon.wait();
+        std::fs::remove_file(daemon.app().join("metadata.json.ours")).unwrap();
+        daemon.boot();
+    };
+    start_anew(&mut daemon);
+    let path = repo.path().to_str().unwrap().to_owned();
+    let has_it = |file: &Value| {
+        file["workspaces"].as_array().unwrap().iter().any(|it| it["path"] == path.as_str())
+    };
+    edit(&daemon, |file| {
+        remove(file, &session);
+        file["workspaces"].as_array_mut().unwrap().retain(|it| it["path"] != path.as_str());
+    });
+    wait_for("the deletion", || (!listed(&daemon).contains(&session)).then_some(()));
+    // Something is written without it, and the next daemon does not know it.
+    daemon.wire().attach(daemon.repo("c").path());
+    assert!(!has_it(&on_disk(&daemon)));
+    start_anew(&mut daemon);
+    edit(&daemon, |file| *file = old);
+    wait_for("the session to be back", || listed(&daemon).contains(&session).then_some(()));
+    let shown = daemon.wire().request("quack.sandbox", json!({"sessionId": session}));
+    // What allowed more does not come back by itself.
+    assert_eq!(shown["layers"]["workspace"], json!({"profile": "read-only"}), "{shown}");
+    assert_eq!(shown["policy"]["profile"], "read-only", "{shown}");
 }

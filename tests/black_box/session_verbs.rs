@@ -135,3 +135,33 @@ fn a_person_is_asked_and_may_say_no() {
     assert_eq!(answered("y"), (question, Some(0), "Deleted duck-1.\n".to_owned()));
     assert_eq!(wire.request("sessions", json!({"all": true}))["sessions"], json!([]));
 }
+
+#[test]
+fn long_and_strange_names_leave_a_table_a_table_and_scripts_have_all_of_them() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    daemon.wire().attach(repo.path());
+    // As the app may name it: who asks the daemon for such a name is refused.
+    let name = format!("du\u{200e}ck\u{2028}\n{}", "漢字".repeat(500));
+    let path = daemon.app().join("metadata.json");
+    let metadata = std::fs::read_to_string(&path).unwrap();
+    let named = serde_json::to_string(&name).unwrap();
+    let changed = metadata.replace("\"duck-1\"", &named);
+    assert_ne!(changed, metadata);
+    std::fs::write(&path, changed).unwrap();
+    let table = wait_for("the name to be known", || {
+        let table = daemon.quack(&["sessions"]).ok();
+        (!table.contains("duck-1")).then_some(table)
+    });
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 2, "{table:?}");
+    // Six columns, 16 characters of two each, and the mark in the last one that there may be or before it.
+    let cell = format!("du\u{fffd}ck\u{fffd}\u{fffd}{}…", "漢字".repeat(8));
+    assert!(lines[1].starts_with(&format!("{cell} ◇  ")), "{table}");
+    assert_eq!(lines[0].find("WORKSPACE"), Some(7 + 32 + 1 + 2 + 2), "{table}");
+    let all = daemon.quack(&["sessions", "--json"]).json();
+    assert_eq!(all[0]["name"], name);
+    let state = daemon.quack(&["state", "--session", all[0]["id"].as_str().unwrap()]).ok();
+    let first = state.lines().next().unwrap();
+    assert!(first.contains("…  ") && first.chars().count() < 130, "{state}");
+}

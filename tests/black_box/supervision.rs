@@ -5,6 +5,8 @@ use crate::harness::{Daemon, Session, Wire, wait_for, wait_within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 /// A daemon with a configuration.
@@ -185,6 +187,7 @@ fn the_tree_says_what_each_child_is_promised_how_it_is_and_how_the_last_ones_die
             "egress",
             "actors",
             "remote",
+            "metrics",
             "login-environment",
             "clean-repositories",
             "session-worker",
@@ -247,4 +250,67 @@ fn a_daemon_that_was_stopped_says_so_and_harms_nobody() {
     assert_eq!(slow.text(), "done\n\n[Exit code: 0]");
     assert_eq!((session.pid("pid"), &session.worker()["restarts"]), (pid, &json!(0)));
     assert!(daemon.log().contains("this process was stopped"));
+}
+
+#[test]
+fn a_daemon_that_was_stopped_beyond_a_deadline_takes_the_answer_that_came_meanwhile() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let late = session.begin("bash", json!({"command": "sleep 60", "timeout_ms": 2000}));
+    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    let pid = session.pid("pid");
+    daemon.signal(Signal::SIGSTOP);
+    let stopped = Instant::now();
+    // The deadline, and the time after which a worker that keeps a call is ended.
+    wait_for("both to pass", || (Duration::from_secs(9) < stopped.elapsed()).then_some(()));
+    daemon.signal(Signal::SIGCONT);
+    let late = late.text();
+    assert!(late.contains("[Process timed out after "), "{late}");
+    assert_eq!((session.pid("pid"), &session.worker()["restarts"]), (pid, &json!(0)));
+}
+
+#[test]
+fn a_cause_that_another_start_cannot_change_fails_at_once_and_is_not_tried_again() {
+    let mut daemon = Daemon::absent();
+    let (program, starts) = (daemon.home().join("launcher"), daemon.home().join("starts"));
+    // Code 100: another start cannot help.
+    let script =
+        |words: &str| format!("#!/bin/sh\necho \"$*\" >> '{}'\n{words}\n", starts.display());
+    std::fs::write(&program, script("case \"$*\" in *' worker'*) exit 100;; esac; exec \"$@\""))
+        .unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(daemon.app()).unwrap();
+    let config = format!("[worker]\nlauncher = [\"{}\"]\n", program.display());
+    std::fs::write(daemon.app().join("quackd.toml"), config).unwrap();
+    daemon.boot();
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let started = || {
+        let starts = std::fs::read_to_string(&starts).unwrap_or_default();
+        starts.lines().filter(|line| line.ends_with(" worker")).count()
+    };
+    let failed = wait_for("the worker to fail", || {
+        let worker = session.worker();
+        (worker["state"] == "failed").then_some(worker)
+    });
+    assert_eq!(
+        (&failed["status"], &failed["statusWhy"]),
+        (&json!("failed"), &json!("exit code 100"))
+    );
+    for _ in 0..5 {
+        let begun = Instant::now();
+        assert_eq!(session.bash("true"), "Error: Session worker exit code 100");
+        assert!(begun.elapsed() < Duration::from_secs(1), "refused after {:?}", begun.elapsed());
+    }
+    assert_eq!(started(), 1, "calls start nothing");
+    // Who attaches asks again, once.
+    wire.attach(std::path::Path::new(&session.path));
+    wait_for("another start", || (started() == 2).then_some(()));
+    // The reason is gone, and somebody asks again.
+    std::fs::write(&program, script("exec \"$@\"")).unwrap();
+    wait_for("a worker", || {
+        wire.attach(std::path::Path::new(&session.path));
+        (session.bash("echo back") == BACK).then_some(())
+    });
 }

@@ -144,3 +144,78 @@ fn top_without_a_terminal_names_what_scripts_use() {
         assert!(ended.stderr().contains("`quack ps --json`"), "{}", ended.stderr());
     }
 }
+
+/// With a terminal that nobody else has, however many tests start programs at the same time.
+#[cfg(target_os = "linux")]
+mod vanishing {
+    use crate::harness::{Daemon, wait_for};
+    use nix::fcntl::OFlag;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+    use rustix::termios::Winsize;
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::process::Command;
+
+    /// Starts a verb at a terminal that vanishes when `part` is shown; gives its exit code. What it complains of goes the
+    /// same way.
+    #[track_caller]
+    fn until_the_terminal_vanishes(mut command: Command, part: &str) -> Option<i32> {
+        // No program that is started meanwhile may have the other end: the terminal would live as long as that.
+        let mut terminal =
+            posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&terminal, size).unwrap();
+        let end = || {
+            let mut options = File::options();
+            let options = options.read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits());
+            options.open(ptsname_r(&terminal).unwrap()).unwrap()
+        };
+        command.stdin(end()).stdout(end()).stderr(end());
+        let mut child = command.spawn().unwrap();
+        // They hold the terminal: without them it is the verb's alone.
+        drop(command);
+        let (mut shown, mut piece) = (String::new(), [0; 4096]);
+        while !shown.contains(part) {
+            let mut watched = [PollFd::new(terminal.as_fd(), PollFlags::POLLIN)];
+            let ready = poll(&mut watched, PollTimeout::from(20_000_u16)).unwrap();
+            assert!(ready != 0, "no {part:?} in {shown:?}");
+            let n = terminal.read(&mut piece).unwrap();
+            shown.push_str(&String::from_utf8_lossy(&piece[..n]));
+        }
+        drop(terminal);
+        wait_for("the verb to end", || child.try_wait().unwrap()).code()
+    }
+
+    #[test]
+    fn top_ends_quietly_when_its_terminal_vanishes() {
+        let daemon = Daemon::start();
+        // As a shell's job whose terminal is closed, without a signal.
+        let mut command = daemon.command(&["top"]);
+        command.env("TERM", "xterm-256color");
+        assert_eq!(until_the_terminal_vanishes(command, "quit"), Some(0));
+        // As what a terminal was opened for: it is told by SIGHUP.
+        let mut command = daemon.program_for_tests("setsid");
+        command.args(["--ctty", env!("CARGO_BIN_EXE_quack"), "top"]);
+        assert_eq!(until_the_terminal_vanishes(command, "quit"), Some(0));
+    }
+
+    #[test]
+    fn no_verb_that_runs_on_panics_when_its_terminal_vanishes() {
+        let daemon = Daemon::start();
+        let repo = daemon.repo("a");
+        daemon.wire().attach(repo.path()).bash("true");
+        for (args, part) in [
+            (&["follow", "--session", "duck-1"][..], "duck-1"),
+            (&["ps", "--watch=1"], "supervisor"),
+            (&["logs", "-f"], "daemon"),
+        ] {
+            let code = until_the_terminal_vanishes(daemon.command(args), part);
+            assert!(matches!(code, Some(0 | 1)), "{args:?}: {code:?}");
+        }
+    }
+}

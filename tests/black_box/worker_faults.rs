@@ -30,9 +30,10 @@ fn kill_9_on_a_worker_fails_only_its_own_calls_and_the_next_call_works() {
         a.begin("bash", json!("sleep 60")),
     ];
     let worker = wait_for("both calls to run", || {
+        // In this order: what `ps` tells is a moment old when it is read.
+        let has_run = repo_a.read("marker") == "run\n";
         let worker = a.worker();
-        (worker["calls"].as_array()?.len() == 2 && repo_a.read("marker") == "run\n")
-            .then_some(worker)
+        (has_run && worker["calls"].as_array()?.len() == 2).then_some(worker)
     });
     let (old, undisturbed) = (a.pid("pid"), b.pid("pid"));
     assert_eq!(worker["pid"], old);

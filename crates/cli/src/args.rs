@@ -1,23 +1,24 @@
 //! The command line as types. Read once by `main`; the verbs get their own part of it.
 
+pub(crate) mod daemon;
 pub(crate) mod gc;
 pub(crate) mod logs;
 pub(crate) mod pin;
+pub(crate) mod program;
 pub(crate) mod remote;
 pub(crate) mod sandbox;
 pub(crate) mod say;
 pub(crate) mod schema;
 pub(crate) mod search;
 pub(crate) mod service;
+pub(crate) mod sessions;
+pub(crate) mod tool;
 pub(crate) mod top;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use jiff::SignedDuration;
-use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 busy or deadline, \
 130 interrupted.";
@@ -27,7 +28,6 @@ const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 bu
 #[command(
     name = "quack",
     version = quackd_protocol::VERSION,
-    disable_help_subcommand = true,
     override_usage = "quack [OPTIONS] [DIR]\n       quack [OPTIONS] <COMMAND>",
     after_help = format!(
         "Examples:\n  quack                      attach the repository you are in, and follow it\n  \
@@ -85,41 +85,41 @@ pub(crate) enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    Demo(DemoArgs),
-    Tool(ToolArgs),
+    Demo(tool::DemoArgs),
+    Tool(tool::ToolArgs),
     Grep(Box<search::GrepArgs>),
     Find(Box<search::FindArgs>),
     Replace(Box<search::ReplaceArgs>),
     Undo(search::UndoArgs),
     Say(say::SayArgs),
-    Follow(FollowArgs),
-    Sessions(SessionsArgs),
-    Workspaces(WorkspacesArgs),
-    New(NewArgs),
-    Activate(ActivateArgs),
-    Delete(DeleteArgs),
-    State(StateArgs),
-    Ps(PsArgs),
+    Follow(sessions::FollowArgs),
+    Sessions(sessions::SessionsArgs),
+    Workspaces(sessions::WorkspacesArgs),
+    New(sessions::NewArgs),
+    Activate(sessions::ActivateArgs),
+    Delete(sessions::DeleteArgs),
+    State(sessions::StateArgs),
+    Ps(daemon::PsArgs),
     Top(top::TopArgs),
     Metrics(top::MetricsArgs),
     Sandbox(sandbox::SandboxArgs),
     Remote(remote::RemoteArgs),
-    Abort(AbortArgs),
+    Abort(sessions::AbortArgs),
     Pin(pin::PinArgs),
     Unpin(pin::UnpinArgs),
-    Doctor(DoctorArgs),
+    Doctor(daemon::DoctorArgs),
     Logs(logs::LogsArgs),
     Gc(gc::GcArgs),
-    Daemon(DaemonArgs),
-    Stop(StopArgs),
+    Daemon(daemon::DaemonArgs),
+    Stop(daemon::StopArgs),
     Restart(service::RestartArgs),
     Service(service::ServiceArgs),
     Uninstall(service::UninstallArgs),
-    Config(ConfigArgs),
+    Config(program::ConfigArgs),
     Schema(schema::SchemaArgs),
-    Completions(CompletionsArgs),
-    Man(ManArgs),
-    Version(VersionArgs),
+    Completions(program::CompletionsArgs),
+    Man(program::ManArgs),
+    Version(program::VersionArgs),
     /// Runs one session's worker; the supervisor starts it.
     #[command(hide = true)]
     Worker,
@@ -176,295 +176,16 @@ pub(crate) struct WhichArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Shows in a few seconds what the supervisor does, on a real repository.
-///
-/// Searches and reads it, runs a command, kills the worker in the middle of another one and shows
-/// what happens then. Changes no file of yours and needs no key.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack demo\n  quack demo ~/src/app\n  quack demo --json")]
-pub(crate) struct DemoArgs {
-    /// Directory; the current one if absent
-    #[arg(value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-    /// Allow `/` and the home directory
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// Runs one tool in a session and prints its answer.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  quack tool bash 'git status'\n  quack tool read_file README.md\n  \
-    quack tool grep_search '{\"pattern\":\"fn main\",\"include\":\"*.rs\"}'\n  \
-    quack tool bash - --timeout 2m < script.sh\n\nExit codes: 0 the tool succeeded, 1 it failed, \
-    4 it was refused as busy or its deadline passed.\nA command's own exit code is in --json."
-)]
-pub(crate) struct ToolArgs {
-    /// Tool: bash, read_file, grep_search, …
-    #[arg(value_name = "NAME")]
-    pub(crate) name: String,
-    /// A word (the tool's main argument), a JSON object, or `-` to read either from stdin
-    #[arg(value_name = "WORD|JSON|-", allow_hyphen_values = true)]
-    pub(crate) argument: Option<String>,
-    /// Session, by id or name
-    #[arg(long, value_name = "REF", allow_hyphen_values = true, conflicts_with = "dir")]
-    pub(crate) session: Option<String>,
-    /// Use the session of this directory's repository; the current one if absent
-    #[arg(short = 'C', long = "dir", value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-    /// Only allow what changes nothing
-    #[arg(long)]
-    pub(crate) safe: bool,
-    /// Deadline, such as 500ms, 10s or 2m; 30 s if absent
-    #[arg(long, value_name = "TIME", value_parser = deadline)]
-    pub(crate) timeout: Option<Duration>,
-    /// Allow `/` and the home directory
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// Shows what happens in a session until Ctrl-C, which ends it with exit code 0.
-///
-/// Survives a restart of the daemon of up to 5 s. With --json every event is one line, as the daemon
-/// sends it: {"event","sessionId","data","seq"}.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  quack follow\n  quack follow --session duck-2 --show-thinking\n  \
-    quack follow -C ~/src/app --since 0\n  quack follow --json | jq .data"
-)]
-pub(crate) struct FollowArgs {
-    #[command(flatten)]
-    pub(crate) which: WhichArgs,
-    /// Begin after this event, as far as it is still kept; with what is new if absent
-    #[arg(long, value_name = "SEQ")]
-    pub(crate) since: Option<u64>,
-    #[command(flatten)]
-    pub(crate) look: LookArgs,
-    /// Allow `/` and the home directory
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// Lists the directories that have sessions.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack workspaces\n  quack workspaces --json")]
-pub(crate) struct WorkspacesArgs {}
-
-/// Makes one more session for a directory's repository.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack new\n  quack new ~/src/app --name review --safe\n  \
-    quack new --activate --json")]
-pub(crate) struct NewArgs {
-    /// Directory; the current one if absent
-    #[arg(value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-    /// Its name; `duck-` and a number if absent
-    #[arg(long, value_name = "NAME")]
-    pub(crate) name: Option<String>,
-    /// Make it the active session
-    #[arg(long)]
-    pub(crate) activate: bool,
-    /// Only allow what changes nothing
-    #[arg(long)]
-    pub(crate) safe: bool,
-    /// Allow `/` and the home directory
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// Makes a session the active one.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack activate duck-2\n  quack activate duck-2 --json")]
-pub(crate) struct ActivateArgs {
-    /// Session, by id or name
-    #[arg(value_name = "REF", allow_hyphen_values = true)]
-    pub(crate) session: String,
-}
-
-/// Deletes a session: the daemon forgets it, your files stay.
-///
-/// Asks first. Where nobody can be asked, --yes is needed.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack delete duck-2\n  quack delete duck-2 --yes --json\n  \
-    quack delete duck-2 --force     also if calls are running")]
-pub(crate) struct DeleteArgs {
-    /// Session, by id or name
-    #[arg(value_name = "REF", allow_hyphen_values = true)]
-    pub(crate) session: String,
-    /// Do not ask
-    #[arg(long, short = 'y')]
-    pub(crate) yes: bool,
-    /// End its running calls; do not ask
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// Shows one session and its worker process.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  quack state\n  quack state --session duck-2\n  quack state -C ~/src/app --json"
-)]
-pub(crate) struct StateArgs {
-    #[command(flatten)]
-    pub(crate) which: WhichArgs,
-}
-
-/// Looks everything over and says what to do about it.
-///
-/// Works without a daemon. Exit code 1 if a check failed; a warning is no failure.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  quack doctor\n  quack doctor --refresh-environment\n  quack doctor --tree\n  quack doctor --json"
-)]
-pub(crate) struct DoctorArgs {
-    /// Have the daemon ask your login shell for its environment again
-    #[arg(long)]
-    pub(crate) refresh_environment: bool,
-    /// Show every kind of process and thread of the daemon, what it is promised and how it is
-    #[arg(long, conflicts_with = "refresh_environment")]
-    pub(crate) tree: bool,
-}
-
-/// Lists the sessions of the active workspace.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack sessions\n  quack sessions --all --json")]
-pub(crate) struct SessionsArgs {
-    /// The sessions of every workspace
-    #[arg(long)]
-    pub(crate) all: bool,
-}
-
-/// Shows the supervisor, its worker processes and the calls in flight.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack ps\n  quack ps --json\n  quack ps --watch\n  \
-    quack ps --watch=10 --json | jq '.workers | length'")]
-pub(crate) struct PsArgs {
-    /// Again and again, every 2 s or so many, until Ctrl-C (exit code 0); with --json a line for each look
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "2",
-        value_parser = clap::value_parser!(u64).range(1..=3600)
-    )]
-    pub(crate) watch: Option<u64>,
-}
-
-/// Ends every call in flight of a session.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack abort\n  quack abort --session duck-1")]
-pub(crate) struct AbortArgs {
-    /// Session, by id or name; the active one if absent
-    #[arg(long, value_name = "REF", allow_hyphen_values = true)]
-    pub(crate) session: Option<String>,
-}
-
-/// Runs the supervisor in the foreground; TERM drains it and ends it.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack daemon\n  quack daemon --verbose")]
-pub(crate) struct DaemonArgs {
-    /// Copy the log to stderr; QUACKD_LOG=debug says more
-    #[arg(long)]
-    pub(crate) verbose: bool,
-    /// Detach from the terminal; used when a verb starts the daemon
-    #[arg(long, hide = true)]
-    pub(crate) background: bool,
-    /// The service manager that starts it: systemd or launchd; used in their files
-    #[arg(long, hide = true, value_name = "MANAGER")]
-    pub(crate) service: Option<quackd_service::Manager>,
-}
-
-/// Stops the supervisor: running calls get a moment, then every worker ends.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack stop\n  quack stop --json")]
-pub(crate) struct StopArgs {}
-
-/// Prints the version of this program and of the daemon that is running.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack version\n  quack version --json")]
-pub(crate) struct VersionArgs {}
-
-/// Shows the configuration and where it comes from.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack config show --origin\n  quack config show --json\n  \
-    $EDITOR \"$(quack config path)\"")]
-pub(crate) struct ConfigArgs {
-    #[command(subcommand)]
-    pub(crate) verb: ConfigVerb,
-}
-
-/// What `quack config` does.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ConfigVerb {
-    Show(ConfigShowArgs),
-    Path(ConfigPathArgs),
-}
-
-/// Prints every key with its value, as a file that says the same.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack config show\n  quack config show --origin")]
-pub(crate) struct ConfigShowArgs {
-    /// Say of each value where it comes from
-    #[arg(long)]
-    pub(crate) origin: bool,
-}
-
-/// Prints the path of the configuration file, whether there is one or not.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack config path\n  quack config path --json")]
-pub(crate) struct ConfigPathArgs {}
-
-/// Prints a script that makes a shell complete verbs and options.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  quack completions bash > ~/.local/share/bash-completion/completions/quack\n  \
-    quack completions zsh > \"${fpath[1]}/_quack\"\n  \
-    quack completions fish > ~/.config/fish/completions/quack.fish"
-)]
-pub(crate) struct CompletionsArgs {
-    /// Which shell
-    #[arg(value_name = "SHELL")]
-    pub(crate) shell: Shell,
-}
-
-/// The shells of `quack completions`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shell {
-    Bash,
-    Zsh,
-    Fish,
-    Elvish,
-}
-
-/// Prints the manual page, or writes the pages of all verbs into a directory.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack man | man -l -\n  quack man ~/.local/share/man/man1")]
-pub(crate) struct ManArgs {
-    /// Directory for the pages; it is made if it is missing
-    #[arg(value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-fn deadline(text: &str) -> Result<Duration, String> {
-    let signed: SignedDuration = text
-        .parse()
-        .map_err(|_e| "give a number with a unit, such as 500ms, 10s or 2m".to_owned())?;
-    Duration::try_from(signed)
-        .ok()
-        .filter(|time| (MIN_TOOL_DEADLINE..=MAX_TOOL_DEADLINE).contains(time))
-        .ok_or_else(|| format!("give a time from {MIN_TOOL_DEADLINE:?} to {MAX_TOOL_DEADLINE:?}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::read(std::iter::once("quack").chain(line.split_whitespace()))
     }
 
-    fn tool(line: &str) -> ToolArgs {
+    fn tool(line: &str) -> tool::ToolArgs {
         match parse(line).unwrap().verb {
             Some(Verb::Tool(tool)) => tool,
             other => panic!("not a tool: {other:?}"),
@@ -477,11 +198,30 @@ mod tests {
     }
 
     #[test]
-    fn every_public_verb_has_examples() {
-        for verb in Cli::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
-            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Examples:"), "{}", verb.get_name());
+    fn every_public_verb_has_examples_that_can_be_read() {
+        fn look(name: &str, command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let (_, examples) = help.split_once("Examples:\n").unwrap_or_else(|| panic!("{name}"));
+            let own = examples.lines().take_while(|line| line.starts_with("  "));
+            // `quack service restart` is `quack restart`.
+            let word = command.get_name();
+            assert!(own.clone().any(|line| line.contains(word)), "{name}: {help}");
+            assert!(command.get_about().is_some(), "{name} says nothing of itself");
+            for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+                look(&format!("{name} {}", verb.get_name()), verb);
+            }
         }
+        look("quack", &Cli::command());
+    }
+
+    #[test]
+    fn help_is_a_verb_too() {
+        for line in ["help", "help say", "--help", "say --help", "config help show"] {
+            let shown = parse(line).unwrap_err();
+            assert_eq!((shown.kind(), shown.exit_code()), (ErrorKind::DisplayHelp, 0), "{line}");
+            assert!(shown.to_string().contains("Usage: quack"), "{shown}");
+        }
+        assert_eq!(parse("help nothing").unwrap_err().exit_code(), 2);
     }
 
     #[test]

@@ -2,35 +2,114 @@
 //!
 //! Names and paths come from files that other programs write: nothing in them may steer the terminal.
 
+use crate::unseen::Sieve;
 use std::fmt::Write;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// `text` on one line, without control characters and what turns its direction.
+/// Most columns of a name in a sentence, and in a table or a tree. A person's own names fit into the first
+/// ([`quackd_protocol::limits::MAX_NAME_CHARS`]); `--json` has all of every name.
+const MAX_NAME: usize = 100;
+const MAX_NAME_CELL: usize = 40;
+
+/// The same for paths.
+const MAX_PATH: usize = 240;
+const MAX_PATH_CELL: usize = 72;
+
+/// Makes some characters before it an emoji, which has two columns.
+const WIDENS: char = '\u{fe0f}';
+
+/// A text of so many columns has no more characters than this many times as many; the rest has no width at all.
+const CHARS_PER_COLUMN: usize = 8;
+
+/// `text` on one line, without control characters and what is not seen or turns its direction.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() || is_direction(c) { '\u{fffd}' } else { c }).collect()
+    let mut out = String::with_capacity(text.len());
+    let mut sieve = Sieve::default();
+    for c in text.chars() {
+        sieve.feed(if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }, &mut out);
+    }
+    sieve.finish(&mut out);
+    out
 }
 
-/// Characters that turn the direction of what stands after them: a line could be made to read as
-/// another one.
-pub(crate) fn is_direction(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// The first line of `text`, plain, at most `max_width` columns wide.
+pub(crate) fn first_line(text: &str, max_width: usize) -> String {
+    cut(text.lines().next().unwrap_or_default(), max_width)
 }
 
-/// The first line of `text`, plain, at most `max_chars` characters long.
-pub(crate) fn first_line(text: &str, max_chars: usize) -> String {
-    cut(text.lines().next().unwrap_or_default(), max_chars)
-}
-
-/// `text` plain and cut to `max_chars` characters, with `…` as the last of them if it was longer.
-pub(crate) fn cut(text: &str, max_chars: usize) -> String {
+/// `text` plain and cut to `max_width` columns, with `…` in the last of them if it was longer.
+pub(crate) fn cut(text: &str, max_width: usize) -> String {
     let text = plain(text);
-    if text.chars().count() <= max_chars {
+    if fits(&text, max_width) {
         return text;
     }
-    text.chars().take(max_chars.saturating_sub(1)).chain(['…']).collect()
+    let end = text.len() - left_over(text.chars(), max_width).map(char::len_utf8).sum::<usize>();
+    let kept = text.get(..end).unwrap_or_default();
+    // A joiner would join the mark.
+    let kept = kept.trim_end_matches(['\u{200c}', '\u{200d}']);
+    if max_width == 0 { String::new() } else { format!("{kept}…") }
 }
 
-/// `path` with `~` for the home directory.
+/// The same, but it is the end that is kept: of a path it says more.
+fn cut_begin(text: &str, max_width: usize) -> String {
+    if fits(text, max_width) {
+        return text.to_owned();
+    }
+    let begin = left_over(text.chars().rev(), max_width).map(char::len_utf8).sum::<usize>();
+    let kept = text.get(begin..).unwrap_or_default();
+    if max_width == 0 { String::new() } else { format!("…{kept}") }
+}
+
+/// What of `chars` has no room in `max_width` columns beside the mark.
+fn left_over(chars: impl Iterator<Item = char>, max_width: usize) -> impl Iterator<Item = char> {
+    let mut chars = chars.peekable();
+    let mut columns = 0;
+    for _ in 0..most_chars(max_width) {
+        // What is joined may be narrower than this, and never wider.
+        let width =
+            chars.peek().map_or(0, |c| if *c == WIDENS { 1 } else { c.width().unwrap_or(0) });
+        columns += width;
+        if max_width <= columns || chars.next().is_none() {
+            break;
+        }
+    }
+    chars
+}
+
+fn fits(text: &str, max_width: usize) -> bool {
+    text.width() <= max_width && text.chars().count() <= most_chars(max_width)
+}
+
+fn most_chars(width: usize) -> usize {
+    width.saturating_mul(CHARS_PER_COLUMN)
+}
+
+/// The columns that a plain text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// A name of something, such as a session, in a sentence.
+pub(crate) fn name(name: &str) -> String {
+    cut(name, MAX_NAME)
+}
+
+/// A name in a table or a tree.
+pub(crate) fn name_cell(name: &str) -> String {
+    cut(name, MAX_NAME_CELL)
+}
+
+/// `path` with `~` for the home directory; its end, if it is very long.
 pub(crate) fn path(path: &str, home_dir: Option<&str>) -> String {
+    cut_begin(&at_home(path, home_dir), MAX_PATH)
+}
+
+/// The same in a table or a tree.
+pub(crate) fn path_cell(path: &str, home_dir: Option<&str>) -> String {
+    cut_begin(&at_home(path, home_dir), MAX_PATH_CELL)
+}
+
+fn at_home(path: &str, home_dir: Option<&str>) -> String {
     let home_dir = home_dir.map(|dir| dir.trim_end_matches('/')).filter(|dir| !dir.is_empty());
     let rest = home_dir.and_then(|dir| path.strip_prefix(dir));
     match rest {
@@ -49,7 +128,7 @@ pub(crate) fn table<const N: usize>(
     let mut widths = min_widths;
     for row in rows.iter().map(|row| row.each_ref().map(String::as_str)).chain([header]) {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
+            *width = cell.width().max(*width);
         }
     }
     let mut text = String::new();
@@ -57,8 +136,9 @@ pub(crate) fn table<const N: usize>(
     {
         let mut line = String::new();
         for (cell, width) in row.into_iter().zip(widths) {
+            let padding = width.saturating_sub(cell.width()) + 2;
             // Writing to a String cannot fail.
-            let _never = write!(line, "{cell:<width$}  ");
+            let _never = write!(line, "{cell}{:padding$}", "");
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -86,6 +166,7 @@ pub(crate) fn count(n: usize, thing: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn nothing_in_a_name_steers_the_terminal() {
@@ -93,6 +174,45 @@ mod tests {
         assert_eq!(first_line("one\ntwo", 80), "one");
         assert_eq!(cut("äöüß", 4), "äöüß");
         assert_eq!(cut("äöüßx", 4), "äöü…");
+        assert_eq!(
+            plain("du\u{200e}ck\u{2028}\u{e0041}\u{feff}"),
+            "du\u{fffd}ck\u{fffd}\u{fffd}\u{fffd}"
+        );
+    }
+
+    #[test]
+    fn what_is_cut_is_as_wide_as_it_may_be_and_says_so() {
+        for (given, max, shown) in [
+            ("漢字漢字", 8, "漢字漢字"),
+            ("漢字漢字x", 8, "漢字漢…"),
+            ("漢字漢字x", 7, "漢字漢…"),
+            ("e\u{301}e\u{301}e\u{301}", 2, "e\u{301}…"),
+            ("👩\u{200d}💻 at work", 4, "👩…"),
+            ("👩\u{200d}💻 at work", 6, "👩\u{200d}💻 …"),
+            ("a👩\u{200d}💻b", 3, "a…"),
+            ("long", 1, "…"),
+            ("long", 0, ""),
+        ] {
+            assert_eq!(cut(given, max), shown, "{given:?} {max}");
+        }
+        assert_eq!(cut_begin("/a/漢字/duck", 9), "…字/duck");
+        assert_eq!(cut_begin("/a/duck", 7), "/a/duck");
+        assert_eq!(name_cell(&"x".repeat(99)).chars().count(), MAX_NAME_CELL);
+        assert_eq!(name(&"x".repeat(100)), "x".repeat(100));
+        let shown = path_cell(&format!("/home/ada/{}/app", "x".repeat(5000)), Some("/home/ada"));
+        assert!(shown.starts_with("…x") && shown.ends_with("x/app"), "{shown}");
+        // Marks that have no width are bounded too.
+        assert!(cut(&format!("e{}", "\u{301}".repeat(1 << 16)), 9).chars().count() <= 73);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_cut_is_wider_or_steers(text in ".*", max in 0_usize..50) {
+            for shown in [cut(&text, max), cut_begin(&plain(&text), max), first_line(&text, max)] {
+                prop_assert!(width(&shown) <= max, "{shown:?}");
+                prop_assert!(!shown.contains(|c: char| c.is_control()), "{shown:?}");
+            }
+        }
     }
 
     #[test]
@@ -118,6 +238,8 @@ mod tests {
             table(["SESSION", "WORKSPACE"], [12, 12], &rows),
             "SESSION           WORKSPACE\nduck-1 ◇          ~/a\na-very-long-name\n"
         );
+        let wide = [["漢字".to_owned(), "x".to_owned()], ["abcd".to_owned(), "y".to_owned()]];
+        assert_eq!(table(["A", "B"], [1, 1], &wide), "A     B\n漢字  x\nabcd  y\n");
         assert_eq!(table(["A", "B"], [3, 1], &[]), "A    B\n");
     }
 

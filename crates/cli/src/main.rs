@@ -9,10 +9,12 @@ mod connect;
 mod directory;
 mod display;
 mod exit;
+mod near;
 mod output;
 mod place;
 mod programs;
 mod render;
+mod unseen;
 mod verbs;
 
 use crate::args::{Cli, OutputArgs, Verb};
@@ -67,7 +69,10 @@ fn run_client(
         tokio::select! {
             // A verb for which an interrupt is the way to end sees it first.
             biased;
-            ended = dispatch(verb, attach, output) => ended,
+            ended = dispatch(verb, attach, output) => match ended {
+                Ok(exit) => Ok(exit),
+                Err(error) => Err(near::explained(error).await),
+            },
             interrupted = tokio::signal::ctrl_c(), if is_mine => {
                 interrupted?;
                 output.note(hint);

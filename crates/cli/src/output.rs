@@ -116,7 +116,7 @@ impl Output {
 
     /// Tells a person, or a script on stderr, what is wrong with the result although the verb goes on.
     pub(crate) fn warning(self, text: &str) {
-        self.to_stderr(&format!("{YELLOW}warning:{YELLOW:#} {text}\n"));
+        self.to_stderr(&format!("{YELLOW}warning:{YELLOW:#} {}\n", clean(text)));
     }
 
     /// Whether a person is there to answer a question.
@@ -135,13 +135,14 @@ impl Output {
     /// Tells a person at a terminal something besides the result. Goes to stderr, never to a script.
     pub(crate) fn note(self, text: &str) {
         if !self.json && io::stderr().is_terminal() {
-            self.to_stderr(&format!("{DIM}{text}{DIM:#}\n"));
+            self.to_stderr(&format!("{DIM}{}{DIM:#}\n", clean(text)));
         }
     }
 
-    /// Says on stderr why the verb failed. Stdout has nothing then, also with `--json`.
+    /// Says on stderr why the verb failed. Stdout has nothing then, also with `--json`. Nothing in the text, which
+    /// may be of the daemon, of Pi or of a file, steers the terminal.
     pub(crate) fn failure(self, text: &str) {
-        self.to_stderr(&format!("{RED}error:{RED:#} {text}\n"));
+        self.to_stderr(&format!("{RED}error:{RED:#} {}\n", clean(text)));
     }
 
     /// Prints to stderr as it is, but for the styles. For texts that another program's users know.

@@ -17,6 +17,7 @@ use quackd_client::Client;
 use quackd_protocol::client::{SessionsData, SessionsParams, ToolParams, ToolResult};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use serde_json::{Map, Value};
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -164,6 +165,21 @@ impl Place {
     /// `path` as a person gave it, absolute.
     pub(crate) fn absolute(&self, path: &str) -> PathBuf {
         self.workspace.join(&self.base).join(path)
+    }
+
+    /// The paths that are there, as far as can be seen from here, and those that are not. If none is there they
+    /// all stand among the first: the tool says so.
+    pub(crate) fn present(&self, paths: &[String]) -> (Vec<String>, Vec<String>) {
+        let is_there = |path: &&String| match self.absolute(path).symlink_metadata() {
+            Ok(_) => true,
+            Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        };
+        let (there, missing): (Vec<&String>, Vec<&String>) = paths.iter().partition(is_there);
+        if there.is_empty() {
+            return (paths.to_vec(), Vec::new());
+        }
+        let owned = |paths: Vec<&String>| paths.into_iter().cloned().collect();
+        (owned(there), owned(missing))
     }
 
     /// What to look at, for a tool: `paths` relative to the workspace; the directory itself if there are

@@ -239,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn a_follower_that_takes_nothing_stops_the_daemon_and_loses_nothing() {
         const EVENTS: u64 = 20_000;
-        let (said, is_said) = tokio::sync::watch::channel(0);
+        let (said, mut is_said) = tokio::sync::watch::channel(0);
         let daemon = Daemon::playing(move |mut peer| async move {
             let data = "x".repeat(1000);
             for seq in 1..=EVENTS {
@@ -253,13 +253,14 @@ mod tests {
         let client = daemon.connect().await;
         let mut events = client.events().await.unwrap();
         assert_eq!(events.recv().await.unwrap().seq, Some(1));
-        let mut before = 0;
-        // The daemon gets no further once the queue and the socket are full.
-        while before != *is_said.borrow() {
-            before = *is_said.borrow();
-            tokio::time::sleep(Duration::from_millis(200)).await;
+        // Much less than fills the queue and the socket.
+        is_said.wait_for(|said| 500 <= *said).await.unwrap();
+        // All of this is on one thread: in each round whoever can go on does, the daemon by an event at least.
+        for _ in 0..EVENTS {
+            tokio::task::yield_now().await;
         }
-        assert!(before < EVENTS / 2, "{before} events were read ahead");
+        let ahead = *is_said.borrow();
+        assert!(ahead < EVENTS / 2, "{ahead} events were read ahead");
         for seq in 2..=EVENTS {
             assert_eq!(events.recv().await.unwrap().seq, Some(seq));
         }

@@ -3,7 +3,7 @@
 
 use crate::error::excerpt;
 use quackd_protocol::policy::{MAX_ROOTS, Profile, path_problem};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// Longest text that a value may be, in bytes. Paths have at most 4,096.
@@ -66,6 +66,24 @@ fn is_this_machine(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// An address that programs of this machine only can reach, and a port; or nothing.
+pub(crate) fn loopback(text: &str) -> Result<(), String> {
+    const SUCH_AS: &str = "such as 127.0.0.1:9464 or [::1]:9464";
+    match text.parse::<SocketAddr>() {
+        _ if text.is_empty() => Ok(()),
+        Ok(address) if address.ip().is_loopback() => Ok(()),
+        Ok(_) => Err(format!(
+            "must be an address of this machine only, {SUCH_AS}, not `{}`: the numbers are for whoever can \
+             connect, so put a proxy that asks who it is before it for others",
+            excerpt(text)
+        )),
+        Err(_) => Err(format!(
+            "must be an address and a port, {SUCH_AS}, or empty for none, not `{}`",
+            excerpt(text)
+        )),
+    }
 }
 
 /// The host of `host[:port]`, if that is what it is. Nothing else passes, so that no other reader of the
@@ -198,6 +216,38 @@ mod tests {
         ] {
             let message = endpoint(bad).unwrap_err();
             assert!(message.contains(part) && !message.contains("secret"), "{bad}: {message}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_given_on_this_machine_only_and_a_name_is_no_address() {
+        for good in ["", "127.0.0.1:9464", "127.9.9.9:1", "[::1]:9464", "127.0.0.1:0"] {
+            assert_eq!(loopback(good), Ok(()), "{good}");
+        }
+        for bad in ["0.0.0.0:9464", "[::]:9464", "192.168.1.2:80", "[::ffff:127.0.0.1]:80"] {
+            let message = loopback(bad).unwrap_err();
+            assert!(
+                message.starts_with("must be an address of this machine only, such as"),
+                "{bad}"
+            );
+            assert!(message.contains(bad) && message.contains("a proxy"), "{message}");
+        }
+        for bad in [
+            " ",
+            "9464",
+            ":9464",
+            "127.0.0.1",
+            "127.0.0.1:",
+            "127.0.0.1:65536",
+            "localhost:9464",
+            "::1:9464",
+            "http://127.0.0.1:9464",
+            "127.0.0.1:9464/metrics",
+            "127.1:9464",
+            "2130706433:9464",
+        ] {
+            let message = loopback(bad).unwrap_err();
+            assert!(message.starts_with("must be an address and a port, such as 127."), "{bad}");
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Config {
     pub pi: PiSettings,
     /// `[log]`
     pub log: LogSettings,
+    /// `[metrics]`
+    pub metrics: MetricsSettings,
     /// `[web_search]`
     pub web_search: WebSearchSettings,
 }
@@ -102,6 +104,8 @@ pub struct LimitSettings {
     pub processes: Setting<usize>,
     /// Processes that the commands of all sessions may have, where the kernel counts them.
     pub total_processes: Setting<usize>,
+    /// Memory that all processes of one session may have together, in MiB; 0 for no limit.
+    pub session_memory_mb: Setting<usize>,
     /// Processor time that each process of a command may use; zero for no limit.
     pub cpu: Setting<Duration>,
     /// Largest file that a command may write, in MiB; 0 for no limit.
@@ -156,6 +160,13 @@ pub struct LogSettings {
     pub level: Setting<String>,
 }
 
+/// The daemon's numbers over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// A loopback address and a port, 0 for one that is free, as `SocketAddr` reads it; empty for none.
+    pub listen: Setting<String>,
+}
+
 /// The search of the web.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebSearchSettings {
@@ -189,6 +200,7 @@ impl Default for Config {
                 jobs: Setting::default_of(MAX_JOBS),
                 processes: Setting::default_of(MAX_PROCESSES_PER_SESSION),
                 total_processes: Setting::default_of(MAX_PROCESSES),
+                session_memory_mb: Setting::default_of(0),
                 cpu: Setting::default_of(Duration::ZERO),
                 file_mb: Setting::default_of(0),
                 spill_mb: Setting::default_of(mebibytes(MAX_SPILLS_BYTES)),
@@ -210,6 +222,7 @@ impl Default for Config {
                 env: Setting::default_of(Vec::new()),
             },
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
+            metrics: MetricsSettings { listen: Setting::default_of(String::new()) },
             web_search: WebSearchSettings {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),
             },

@@ -182,6 +182,11 @@ static KEYS: &[Key] = &[
         kind: Kind::Count { field: field!(limits.total_processes), min: 64, max: 1_000_000 },
     },
     Key {
+        name: "limits.session_memory_mb",
+        about: "So many MiB of memory may the commands, the worker and the Pi of one session have together; its worker or its Pi is ended for more; 0 for no limit.",
+        kind: Kind::Count { field: field!(limits.session_memory_mb), min: 0, max: 1_048_576 },
+    },
+    Key {
         name: "limits.cpu_minutes",
         about: "So much processor time may each process of a command use; 0 for no limit.",
         kind: Kind::Time { field: field!(limits.cpu), unit_s: 60, min: 0, max: 24 * 60 },
@@ -293,6 +298,16 @@ static KEYS: &[Key] = &[
             values: "off, error, warn, info, debug, trace",
             variable: Some("QUACKD_LOG"),
             check: check::log_filter,
+        },
+    },
+    Key {
+        name: "metrics.listen",
+        about: "Where a Prometheus may ask for the daemon's numbers, such as `127.0.0.1:9464`; empty for nowhere.",
+        kind: Kind::Text {
+            field: field!(metrics.listen),
+            values: "an address of this machine only, and a port",
+            variable: None,
+            check: check::loopback,
         },
     },
     Key {

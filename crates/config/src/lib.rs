@@ -21,8 +21,8 @@ mod nearest;
 mod setting;
 
 pub use config::{
-    Config, EnvironmentSettings, KeepSettings, LimitSettings, LogSettings, PiSettings,
-    SandboxSettings, ToolSettings, WebSearchSettings, WorkerSettings, load_blocking,
+    Config, EnvironmentSettings, KeepSettings, LimitSettings, LogSettings, MetricsSettings,
+    PiSettings, SandboxSettings, ToolSettings, WebSearchSettings, WorkerSettings, load_blocking,
 };
 pub use entry::Entry;
 pub use error::ConfigError;

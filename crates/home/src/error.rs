@@ -32,6 +32,40 @@ pub enum HomeError {
         /// Our effective user id.
         us: u32,
     },
+    /// A directory that is never the state directory, whatever is in it.
+    #[error(
+        "{path} is {what} and cannot be the state directory, which the daemon closes to others and clears in \
+         part; nothing was changed. Name another one in RUBBER_DUCK_APP_SUPPORT"
+    )]
+    Reserved {
+        /// The path in question.
+        path: PathBuf,
+        /// What it is, for people.
+        what: &'static str,
+    },
+    /// A directory that is full of somebody's things.
+    #[error(
+        "{path} is no state directory of quackd: it holds {found}, and nothing that quackd or Rubber Duck have \
+         left; nothing was changed. Name an empty or a new directory in RUBBER_DUCK_APP_SUPPORT; if it is the \
+         right one all the same, put an empty file `quackd.lock` into it"
+    )]
+    Foreign {
+        /// The path in question.
+        path: PathBuf,
+        /// The first of the names in it.
+        found: String,
+    },
+    /// A `run` in the state directory that we did not make.
+    #[error(
+        "{path} was not made by quackd, which deletes its own at each start: it holds {found}; nothing was \
+         changed. Move it away, or name another state directory in RUBBER_DUCK_APP_SUPPORT"
+    )]
+    ForeignRun {
+        /// The path in question.
+        path: PathBuf,
+        /// The first of the names in it.
+        found: String,
+    },
     /// A session id that cannot be a file name.
     #[error("not a session id: {id:.80?}")]
     InvalidSessionId {

@@ -4,11 +4,15 @@
 //! client compute alike from the environment.
 
 use crate::HomeError;
+use crate::claim::{Claim, RUN_FLAGS, check_run, mark_run};
 use crate::keep;
 use crate::locate::{Platform, locate_blocking};
-use crate::private_dir::{FinalLink, private_dir_blocking};
+use crate::private_dir::{FinalLink, own_dir_blocking, private_dir_blocking, restrict_blocking};
 use crate::socket::{SocketPath, temp_dir};
+use rustix::fs::{CWD, Mode, openat};
+use rustix::io::Errno;
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Longest session id that is used as a file name, in bytes. Ours have 22, upstream's 36; 255 is
@@ -30,6 +34,10 @@ pub struct Home {
     given: String,
     temp_dir: PathBuf,
     rival: Option<PathBuf>,
+    /// The user's home directory, which is never the state directory.
+    user_home: Option<PathBuf>,
+    /// Whether the platform's rule names the directory, and not a variable.
+    is_by_rule: bool,
 }
 
 impl Home {
@@ -70,19 +78,65 @@ impl Home {
             return Err(HomeError::NotUtf8 { variable: "the working directory" });
         }
         let temp_dir = absolute_blocking(&temp_dir(var))?;
-        Ok(Self { dir, given: located.given, temp_dir, rival: located.rival })
+        let user_home = var("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let is_by_rule = located.is_by_rule;
+        Ok(Self {
+            dir,
+            given: located.given,
+            temp_dir,
+            rival: located.rival,
+            user_home,
+            is_by_rule,
+        })
     }
 
     /// Makes the directory and `run/` in it if they are missing, and private (0700) if others may
-    /// enter them.
+    /// enter them. What is there and is not ours is refused before anything is changed.
     ///
     /// # Errors
+    /// [`HomeError::Reserved`], [`HomeError::Foreign`], [`HomeError::ForeignRun`],
     /// [`HomeError::NotADirectory`], [`HomeError::NotOurs`], or [`HomeError::Io`].
     pub fn prepare_blocking(&self) -> Result<(), HomeError> {
         // A person may well keep the state directory elsewhere and link to it; nobody but a worker
         // that went astray would replace `run`.
-        private_dir_blocking(&self.dir, FinalLink::Follow)?;
-        private_dir_blocking(&self.run_dir(), FinalLink::Refuse)
+        let dir = own_dir_blocking(&self.dir, FinalLink::Follow)?;
+        self.claim().check_blocking(&dir)?;
+        restrict_blocking(&dir, &self.dir)?;
+        let path = self.run_dir();
+        let run = own_dir_blocking(&path, FinalLink::Refuse)?;
+        check_run(&run, &path)?;
+        restrict_blocking(&run, &path)?;
+        mark_run(&run, &path)
+    }
+
+    /// Whether [`Home::prepare_blocking`] would use what is there. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`Home::prepare_blocking`]. A directory that does not exist is no error.
+    pub fn check_blocking(&self) -> Result<(), HomeError> {
+        match File::open(&self.dir) {
+            Ok(dir) => self.claim().check_blocking(&dir),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(HomeError::io("open", &self.dir, error)),
+        }
+    }
+
+    /// Whether there is a `run`. Changes nothing.
+    ///
+    /// # Errors
+    /// [`HomeError::ForeignRun`]: it is not one of ours; or [`HomeError::Io`].
+    pub fn check_run_blocking(&self) -> Result<bool, HomeError> {
+        let path = self.run_dir();
+        match openat(CWD, &path, RUN_FLAGS, Mode::empty()) {
+            Ok(run) => check_run(&run, &path).map(|()| true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(HomeError::io("open", &path, errno)),
+        }
+    }
+
+    fn claim(&self) -> Claim<'_> {
+        let user_home = self.user_home.as_deref();
+        Claim { path: &self.dir, user_home, is_by_rule: self.is_by_rule }
     }
 
     /// Makes the session's run directory, private, and gives its path.
@@ -213,9 +267,7 @@ impl Home {
     /// [`HomeError::Io`].
     pub fn remove_retired_blocking(&self) -> Result<(), HomeError> {
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        let is_retired =
-            |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(RETIRED.as_bytes());
-        let retired = entries.filter(|entry| is_retired(&entry.file_name()));
+        let retired = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_retired));
         let failed =
             |path: PathBuf| keep::remove_tree(&path).map_err(|e| HomeError::io("delete", &path, e));
         // All of them are tried.
@@ -223,12 +275,16 @@ impl Home {
         ends.into_iter().collect()
     }
 
-    /// Puts the run directories of all sessions aside, so that there are none.
+    /// Puts the run directories of all sessions aside, so that there are none. [`Home::prepare_blocking`] must have
+    /// been called.
     ///
     /// # Errors
-    /// [`HomeError::Io`]: they are where they were.
+    /// [`HomeError::ForeignRun`] or [`HomeError::Io`]: they are where they were.
     pub fn retire_run_dir_blocking(&self) -> Result<(), HomeError> {
         let (run, pid) = (self.run_dir(), std::process::id());
+        if !self.check_run_blocking()? {
+            return Ok(());
+        }
         let mut retired = self.dir.join(format!("{RETIRED}{pid}"));
         // Left by a process with the same number.
         let mut n = 1;
@@ -260,6 +316,15 @@ fn absolute_blocking(path: &Path) -> Result<PathBuf, HomeError> {
     let absolute = std::path::absolute(path);
     let absolute = absolute.map_err(|e| HomeError::io("find the absolute path of", path, e))?;
     Ok(absolute.components().collect())
+}
+
+/// Whether a name in the state directory is that of a run directory that was put aside.
+pub(crate) fn is_retired(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    name.strip_prefix(RETIRED).is_some_and(|rest| {
+        let (pid, n) = rest.split_once('-').unwrap_or((rest, "1"));
+        is_number(pid) && is_number(n)
+    })
 }
 
 /// The id, if it names one entry of a directory and not a hidden one (so neither `.` nor `..`).
@@ -369,7 +434,7 @@ mod tests {
         home_at(&link).prepare_blocking().unwrap();
         assert_eq!(mode(&real), 0o700);
 
-        fs::remove_dir(real.join("run")).unwrap();
+        fs::remove_dir_all(real.join("run")).unwrap();
         symlink("/", real.join("run")).unwrap();
         let refused = home_at(&link).prepare_blocking().unwrap_err();
         assert!(matches!(refused, HomeError::NotADirectory { .. }), "{refused}");

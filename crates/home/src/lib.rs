@@ -3,6 +3,7 @@
 //! Called by the supervisor at start and at `attach`, and by the command line before it connects.
 //! Functions that touch the disk end in `_blocking`; the rest only compute.
 
+mod claim;
 mod disk;
 mod error;
 mod home;
@@ -10,6 +11,7 @@ mod ids;
 pub mod keep;
 mod locate;
 mod lock;
+pub mod own_file;
 mod pid_file;
 mod private_dir;
 mod socket;

@@ -26,6 +26,8 @@ pub(crate) struct Located {
     pub(crate) given: String,
     /// Another directory that could have been meant and holds metadata too.
     pub(crate) rival: Option<PathBuf>,
+    /// Whether the rule names the directory, and not a variable: then nobody else uses that name.
+    pub(crate) is_by_rule: bool,
 }
 
 /// Applies the rule. Looks at the disk only to see which candidate exists.
@@ -34,7 +36,7 @@ pub(crate) fn locate_blocking(
     var: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Located, HomeError> {
     if let Some(given) = text(var, "RUBBER_DUCK_APP_SUPPORT")? {
-        return Ok(Located { given, rival: None });
+        return Ok(Located { given, rival: None, is_by_rule: false });
     }
     // A relative HOME would make the state directory depend on where a client was started.
     let home = text(var, "HOME")?.map(PathBuf::from);
@@ -45,7 +47,8 @@ pub(crate) fn locate_blocking(
     };
     let given = chosen.into_os_string().into_string();
     let given = given.map_err(|_path| HomeError::NotUtf8 { variable: "HOME" })?;
-    Ok(Located { given, rival: Some(other).filter(|path| holds_metadata(path)) })
+    let rival = Some(other).filter(|path| holds_metadata(path));
+    Ok(Located { given, rival, is_by_rule: true })
 }
 
 /// The Mac app's own directory, else the one of its sandbox container.
@@ -167,7 +170,7 @@ mod tests {
     fn the_explicit_variable_wins_and_needs_no_home() {
         let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| " /a//b/ \n".into());
         let found = locate_blocking(Platform::Linux, &var).unwrap();
-        assert_eq!(found, Located { given: "/a//b/".to_owned(), rival: None });
+        assert_eq!(found, Located { given: "/a//b/".to_owned(), rival: None, is_by_rule: false });
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! `duck-daemon.pid`: who is running, for people and for upstream's programs, which take a live
 //! process of that number for a running daemon. Nothing of ours decides by it.
 
+use crate::own_file::read_blocking;
 use crate::{Home, HomeError};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Writes our process id, in decimal without a newline. To be called by the holder of the instance
@@ -35,13 +36,8 @@ pub fn write_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
 /// [`HomeError::Io`]. A file that is missing or not ours is no error.
 pub fn remove_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
     let path = home.pid_file();
-    // Opening a FIFO would wait for a writer.
-    if !fs::symlink_metadata(&path).is_ok_and(|status| status.is_file()) {
-        return Ok(());
-    }
-    let mut text = String::new();
-    let read = File::open(&path).and_then(|file| file.take(32).read_to_string(&mut text));
-    if read.is_err() || text.trim().parse() != Ok(std::process::id()) {
+    let text = read_blocking(&path, 32).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    if text.and_then(|text| text.trim().parse().ok()) != Some(std::process::id()) {
         return Ok(());
     }
     match fs::remove_file(&path) {

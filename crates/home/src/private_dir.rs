@@ -17,6 +17,12 @@ pub(crate) enum FinalLink {
 /// Makes the directory with its parents (0700) if it is missing, refuses it if it is not ours, and
 /// takes the rights of group and others away. Bits of the owner stay: 0500 may be meant.
 pub(crate) fn private_dir_blocking(path: &Path, link: FinalLink) -> Result<(), HomeError> {
+    restrict_blocking(&own_dir_blocking(path, link)?, path)
+}
+
+/// Makes the directory with its parents (0700) if it is missing, refuses it if it is not ours, and gives its
+/// handle. One that was there is as it was.
+pub(crate) fn own_dir_blocking(path: &Path, link: FinalLink) -> Result<File, HomeError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if link == FinalLink::Refuse {
@@ -43,6 +49,12 @@ pub(crate) fn private_dir_blocking(path: &Path, link: FinalLink) -> Result<(), H
     if status.uid() != us {
         return Err(HomeError::NotOurs { path: path.to_owned(), owner: status.uid(), us });
     }
+    Ok(dir)
+}
+
+/// Takes the rights of group and others away.
+pub(crate) fn restrict_blocking(dir: &File, path: &Path) -> Result<(), HomeError> {
+    let status = dir.metadata().map_err(|e| HomeError::io("inspect", path, e))?;
     if status.mode() & 0o077 == 0 {
         return Ok(());
     }

@@ -365,3 +365,21 @@ pub const DEFAULT_HISTORY_EVENTS: usize = 200;
 
 /// How much of a history file is read, in bytes from its end.
 pub const MAX_HISTORY_BYTES: u64 = 8 * 1024 * 1024;
+
+// --- metrics over HTTP ----------------------------------------------------------------------
+
+/// Connections to the endpoint of metrics that are served at the same time; more wait in the kernel.
+pub const MAX_METRICS_CONNECTIONS: usize = 8;
+
+/// Largest head of a request to it, in bytes, the least that hyper can be told; a longer one is answered with
+/// 431.
+pub const MAX_METRICS_HEAD_BYTES: usize = 8 * 1024;
+
+/// How long a client of it may take for its head, so that one without a word holds its place no longer.
+pub const METRICS_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a connection to it may last, the answer included.
+pub const METRICS_CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// For how long the same text is given to whoever asks: who asks more often costs the daemon nothing.
+pub const METRICS_KEPT_FOR: Duration = Duration::from_secs(1);

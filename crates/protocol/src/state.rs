@@ -1,7 +1,7 @@
 //! The shape of `quackd-state.json`: what is ours about a session. The metadata's other writer drops
 //! keys that it does not know, so nothing of ours lives only there.
 
-use crate::policy::PolicyPatch;
+use crate::policy::{PolicyPatch, Profile};
 use crate::{SessionId, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,7 +20,7 @@ pub struct DaemonState {
     /// session back.
     #[serde(default)]
     pub sessions: BTreeMap<SessionId, SessionState>,
-    /// By workspace id, as the sessions.
+    /// By workspace id, as the sessions ([`WorkspaceState::limits`]).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workspaces: BTreeMap<WorkspaceId, WorkspaceState>,
     /// Keys of a program that knows more.
@@ -49,6 +49,23 @@ pub struct WorkspaceState {
     /// Keys of a program that knows more.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+impl WorkspaceState {
+    /// What keeps its sessions from doing something: its policy without what allows more. `None` if there is
+    /// nothing of that kind. Who makes the workspace anew, which has the same id then, asks for the rest anew.
+    #[must_use]
+    pub fn limits(&self) -> Option<Self> {
+        let PolicyPatch { profile, network, writable_roots, hidden } = self.policy.clone();
+        let policy = PolicyPatch {
+            profile: profile.filter(|profile| *profile != Profile::FullAccess),
+            network: network.filter(|is_allowed| !is_allowed),
+            writable_roots: writable_roots.filter(Vec::is_empty),
+            // These are added to what else is hidden.
+            hidden,
+        };
+        (!policy.is_empty()).then(|| Self { policy, ..Self::default() })
+    }
 }
 
 /// What is ours about one session.

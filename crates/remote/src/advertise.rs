@@ -35,6 +35,15 @@ impl Seen {
         Ok(Some(Self { authority, is_https }))
     }
 
+    /// Whether that is this machine, by a name that no stranger can give to another one, and `port` if one was
+    /// named.
+    pub(crate) fn is_this_machine(&self, port: u16) -> bool {
+        let host = self.host();
+        let rest = self.authority.strip_prefix(host).unwrap_or_default();
+        let named = rest.strip_prefix(':').map(str::parse);
+        is_loopback(host) && named.is_none_or(|named| named == Ok(port))
+    }
+
     fn host(&self) -> &str {
         match self.authority.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -171,6 +180,38 @@ mod tests {
         two.append(HOST, HeaderValue::from_static("a"));
         assert_eq!(Seen::read(&two), Err(MalformedHost));
         assert_eq!(Seen::read(&HeaderMap::new()), Ok(None));
+    }
+
+    #[test]
+    fn this_machine_has_few_names_and_one_port() {
+        let names = |host: &str| seen(host).unwrap().unwrap().is_this_machine(9464);
+        for ours in [
+            "localhost",
+            "LocalHost:9464",
+            "127.0.0.1",
+            "127.0.0.1:9464",
+            "127.9.9.9:9464",
+            "[::1]",
+            "[::1]:9464",
+        ] {
+            assert!(names(ours), "{ours}");
+        }
+        for other in [
+            "evil.example:9464",
+            "localhost.evil.example",
+            "a.localhost",
+            "localhost.",
+            "127.0.0.1.evil.example:9464",
+            "127.0.0.1:9465",
+            "127.1:9464",
+            "0.0.0.0:9464",
+            "[::]:9464",
+            "[::ffff:10.0.0.1]:9464",
+            "192.168.1.2:9464",
+            "9464",
+        ] {
+            assert!(!names(other), "{other}");
+        }
     }
 
     #[track_caller]

@@ -16,8 +16,11 @@
 //! client of ours speaks HTTP/2 without TLS, and none asks for it with.
 //!
 //! Nothing of this exists before remote control is enabled for the first time.
+//!
+//! Beside it lives [`scrape`], which gives numbers to a Prometheus and shares nothing with it but these libraries.
 
 pub mod gate;
+pub mod scrape;
 
 mod advertise;
 mod assets;

@@ -66,6 +66,22 @@ fn dictionary(service: &Service) -> Dictionary {
 mod tests {
     use super::*;
     use crate::description::tests::service;
+    use proptest::prelude::*;
+    use std::path::Path;
+
+    proptest! {
+        #[test]
+        fn whatever_is_in_a_path_is_read_back_from_the_property_list(
+            state in r#"/([a z/"'&<>\]!-]|[^\p{Cc}]){0,24}"#,
+        ) {
+            let variable = |name: &str| (name == "QUACKD_CONFIG").then(|| state.as_str().into());
+            let path = Path::new(&state);
+            let service = Service::new(path, path, path, false, &variable).unwrap();
+            let text = agent(&service).unwrap();
+            let read = Value::from_reader_xml(text.as_bytes()).unwrap();
+            prop_assert_eq!(&read, &Value::Dictionary(dictionary(&service)), "{}", text);
+        }
+    }
 
     #[test]
     fn the_property_list_is_read_back_as_it_was_described() {

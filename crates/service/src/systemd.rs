@@ -98,7 +98,7 @@ WantedBy=default.target
 ",
         mark = file::unit_mark(),
         command = command.join(" "),
-        variables = specifiers(&format!("{}/{}", service.state_dir, crate::file::VARIABLES)),
+        variables = pattern(&format!("{}/{}", service.state_dir, file::VARIABLES)),
         window = START_WINDOW.as_secs(),
         start = START_TIMEOUT.as_secs(),
         watchdog = WATCHDOG.as_secs(),
@@ -113,6 +113,18 @@ WantedBy=default.target
 /// `%` begins a specifier.
 fn specifiers(value: &str) -> String {
     value.replace('%', "%%")
+}
+
+/// Where a pattern of glob(7) is read, without quotes: a path in which nothing stands for anything else.
+fn pattern(path: &str) -> String {
+    let mut literal = String::with_capacity(path.len());
+    for c in path.chars() {
+        if matches!(c, '*' | '?' | '[' | '\\') {
+            literal.push('\\');
+        }
+        literal.push(c);
+    }
+    specifiers(&literal)
 }
 
 /// In quotes, whatever it is; control characters were refused before.
@@ -132,65 +144,4 @@ fn plain_or_quoted(value: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::description::tests::service;
-
-    fn value<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
-        unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
-    }
-
-    #[test]
-    fn every_value_is_written_so_that_it_is_read_as_it_was() {
-        let unit = service_unit(&service());
-        assert_eq!(value(&unit, "ExecStart"), ["\"/opt/my tools/quack\" daemon --service systemd"]);
-        assert_eq!(
-            value(&unit, "Environment"),
-            [
-                "\"RUBBER_DUCK_APP_SUPPORT=/home/u/a 100%% \\\"state\\\"\"",
-                "\"QUACKD_CONFIG=/home/u/$HOME/quackd.toml\"",
-            ]
-        );
-        assert_eq!(
-            value(&socket_unit(&service()), "ListenStream"),
-            ["/home/u/a 100%% \"state\"/daemon.sock"]
-        );
-        assert_eq!(word("/opt/$x y"), "\"/opt/$$x y\"");
-        assert_eq!(plain_or_quoted("/opt/$x y"), "\"/opt/$x y\"");
-        assert!(!unit.contains("secret"), "{unit}");
-    }
-
-    #[test]
-    fn the_unit_says_what_it_must() {
-        let unit = service_unit(&service());
-        for (key, wanted) in [
-            ("Type", "notify"),
-            ("NotifyAccess", "main"),
-            ("WatchdogSec", "30"),
-            ("Restart", "on-failure"),
-            ("RestartForceExitStatus", "75"),
-            ("RestartPreventExitStatus", "0 78"),
-            ("KillMode", "mixed"),
-            ("TimeoutStopSec", "20"),
-            ("OOMPolicy", "continue"),
-            ("Delegate", "yes"),
-            ("LimitNOFILE", "524288"),
-            ("WantedBy", "default.target"),
-        ] {
-            assert_eq!(value(&unit, key), [wanted], "{key}");
-        }
-        let socket = socket_unit(&service());
-        for (key, wanted) in
-            [("SocketMode", "0600"), ("DirectoryMode", "0700"), ("FileDescriptorName", "quackd")]
-        {
-            assert_eq!(value(&socket, key), [wanted], "{key}");
-        }
-        // What would keep workers from confining themselves, or reach into workspaces.
-        for unwanted in
-            ["NoNewPrivileges", "Restrict", "Protect", "PrivateUsers", "SystemCall", "UMask"]
-        {
-            let is_set = |line: &str| line.starts_with(unwanted) && !line.starts_with("RestartP");
-            assert!(!unit.lines().any(is_set), "{unwanted}");
-        }
-    }
-}
+mod tests;

@@ -21,6 +21,9 @@ mod validate;
 mod watch;
 mod writer;
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+
 pub use error::StoreError;
 pub use load::{Loaded, LoadedState, Origin, load_blocking, load_state_blocking};
 pub use merge::{Conflict, Gone, rebase};

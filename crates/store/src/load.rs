@@ -78,7 +78,7 @@ pub enum Origin {
 /// holds.
 pub fn load_blocking(path: &Path) -> Result<Loaded, StoreError> {
     // A directory that cannot be written is met again by whoever saves.
-    recover_blocking(path).ok();
+    recover_blocking(path, Metadata::MAX_BYTES).ok();
     let newest = ours_name(path);
     let (Good { document, duplicates, .. }, origin) = load_document(path, Some(&newest))?;
     let mut metadata: Metadata = document;
@@ -156,7 +156,7 @@ fn load_document<D: Document>(
     let bad_file = set_aside(path, &file, path)?;
     // A bad backup is moved too: the next saves would write over it.
     let bad_backup = set_aside(&backup_path, &backup, path)?;
-    // A bad one of that name is not kept: it is the bad file itself, or one that was kept before.
+    // A bad one of that name is not kept: it was cut off by a power cut, or spoilt by the disk.
     let usable = newest.into_iter().chain([backup]).find_map(|content| match content {
         Content::Good(good) => Some(good),
         Content::Missing | Content::Bad(_) => None,
@@ -205,13 +205,15 @@ pub(crate) struct Good<D> {
 }
 
 pub(crate) fn read<D: Document>(path: &Path) -> Result<Content<D>, StoreError> {
-    // O_NONBLOCK: the open of a FIFO would wait for a writer.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    // O_NONBLOCK: the open of a FIFO would wait for a writer. A link is not what either program makes: it is set
+    // aside, and what it points to is left alone.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT) => return Ok(Content::Missing),
+        Err(Errno::LOOP) => return Ok(Content::Bad("a symbolic link".to_owned())),
         // These are about what stands there; a socket is ENXIO. All others may pass.
-        Err(e @ (Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::NXIO | Errno::NODEV)) => {
+        Err(e @ (Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::NODEV)) => {
             return Ok(Content::Bad(io::Error::from(e).to_string()));
         }
         Err(errno) => return Err(StoreError::read(path, errno.into())),

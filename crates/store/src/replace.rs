@@ -44,7 +44,7 @@ pub(crate) struct Staged {
 
 /// What stood at the target before, and has a second name now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Previous {
+pub(crate) enum Previous {
     None,
     Held,
 }
@@ -132,8 +132,8 @@ pub(crate) fn move_aside_blocking(from: &Path, to: &Path) -> io::Result<()> {
     dir.sync_all()
 }
 
-/// Gives the file a second name.
-fn hold_blocking(target: &Path, held: &Path) -> io::Result<Previous> {
+/// Gives the file a second name, or makes a copy of that name.
+pub(crate) fn hold_blocking(target: &Path, held: &Path) -> io::Result<Previous> {
     match fs::hard_link(target, held) {
         Ok(()) => Ok(Previous::Held),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Previous::None),
@@ -149,7 +149,8 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     text.into()
 }
 
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<Stamp> {
+/// Makes the file, mode 0600, with `bytes` on disk.
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<Stamp> {
     let mut file = create_private(path)?;
     file.write_all(bytes)?;
     // On macOS this is F_FULLFSYNC, the only one that means it.

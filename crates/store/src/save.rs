@@ -21,7 +21,7 @@ use crate::document::Document;
 use crate::replace::{Replaced, Staged, stage_blocking};
 use crate::shared::{Saved, Shared};
 use crate::stamp::Stamp;
-use crate::swap::swap_blocking;
+use crate::swap::{Pair, stage_pair_blocking, swap_blocking};
 use quackd_protocol::metadata::Metadata;
 use quackd_protocol::state::DaemonState;
 use serde::Serialize;
@@ -119,14 +119,14 @@ impl Files {
         let (metadata_path, state_path) = (self.shared.path().to_owned(), &self.state_path);
         let state = self.state_to_write(&kept);
         let state = state.map(|state| stage(state_path, &*state)).transpose()?;
-        let metadata = ready.is_needed.then(|| stage(&metadata_path, &*ready.to_write));
+        let metadata = ready.is_needed.then(|| stage_pair(&metadata_path, &*ready.to_write));
         let metadata = metadata.transpose()?;
-        *written = metadata.as_ref().and_then(Staged::stamp);
+        *written = metadata.as_ref().and_then(Pair::stamp);
 
         self.state_is_known &= state.is_none();
         self.metadata_is_known &= metadata.is_none();
         let state = replace(state, state_path)?;
-        let swapped = metadata.map(|staged| swap_blocking(staged, ready.expected)).transpose();
+        let swapped = metadata.map(|pair| swap_blocking(pair, ready.expected)).transpose();
         let is_theirs_unread = match swapped {
             Ok(swapped) => {
                 let is_theirs_unread = swapped.as_ref().is_some_and(|it| it.is_theirs_unread);
@@ -179,6 +179,12 @@ fn same<D: PartialEq>(one: &Arc<D>, other: &Arc<D>) -> bool {
 fn stage<D: Document>(path: &Path, document: &D) -> Result<Staged, StoreError> {
     let bytes = to_bytes(D::MAX_BYTES, path, document)?;
     stage_blocking(path, &bytes).map_err(|error| StoreError::write(path, error))
+}
+
+/// The same for a file that has another writer.
+fn stage_pair<D: Document>(path: &Path, document: &D) -> Result<Pair, StoreError> {
+    let bytes = to_bytes(D::MAX_BYTES, path, document)?;
+    stage_pair_blocking(path, &bytes).map_err(|error| StoreError::write(path, error))
 }
 
 fn replace(staged: Option<Staged>, path: &Path) -> Result<Option<Replaced>, StoreError> {
@@ -235,7 +241,7 @@ mod tests {
 
         fn on_disk(&self) -> Snapshot {
             let [metadata, state] = self.paths();
-            // The second name of our file is for a start after a kill: here the names themselves count.
+            // The copy of our file is for a start after a kill: here the names themselves count.
             fs::remove_file(metadata.with_extension("json.ours")).ok();
             Snapshot {
                 metadata: crate::load_blocking(&metadata).unwrap().metadata.into(),

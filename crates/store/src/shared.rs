@@ -250,7 +250,7 @@ impl Shared {
         saved
     }
 
-    /// The last look: the second name of our last file goes, unless the other program may still write what
+    /// The last look: the copy of our last file goes, unless the other program may still write what
     /// it read before that.
     pub(crate) fn finish_blocking(&mut self) {
         let is_unread = theirs_name(&self.path).exists() || self.has_changed_blocking();

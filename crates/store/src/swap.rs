@@ -1,21 +1,26 @@
 //! Replacing a file that another program replaces too: what was swapped out is looked at, so that nothing of
-//! theirs is lost between our last look and our rename, and what we wrote keeps a second name of ours.
+//! theirs is lost between our last look and our rename, and of what we wrote there is a copy of ours.
 //!
-//! Both are the same idea: a name is everybody's, a file is not. `<path>.ours` is the last file that we have
-//! acknowledged, whoever replaces `<path>`; `<path>.theirs` is one that our rename took out of the way before
-//! we had read it. Called by [`crate::Files`].
+//! A name is everybody's, and so is the file that has it: another program may put another one there, or may write
+//! into it and be stopped halfway. `<path>.ours` is a file of its own with what we have acknowledged last,
+//! whatever becomes of `<path>`; `<path>.theirs` is one that our rename took out of the way before we had read it.
+//! Called by [`crate::Files`].
 
 use crate::quarantine::quarantine_blocking;
-use crate::replace::{Replaced, Staged, remove_if_there, rename, with_suffix};
+use crate::replace::{
+    Previous, Replaced, Staged, hold_blocking, remove_if_there, rename, stage_blocking,
+    with_suffix, write_synced,
+};
 use crate::stamp::Stamp;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use serde::de::IgnoredAny;
 use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Where the last file that we wrote has its second name.
+/// Where the copy of the last file that we wrote is.
 pub(crate) fn ours_name(target: &Path) -> PathBuf {
     with_suffix(target, ".ours")
 }
@@ -23,6 +28,72 @@ pub(crate) fn ours_name(target: &Path) -> PathBuf {
 /// Where a file is kept that we took out of the way unread.
 pub(crate) fn theirs_name(target: &Path) -> PathBuf {
     with_suffix(target, ".theirs")
+}
+
+/// A new file and its copy, both on disk and neither in its place. Dropped, both are gone and nothing happened.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Pair {
+    staged: Staged,
+    copy: OurCopy,
+}
+
+/// Puts `bytes` on disk twice, beside `target` and beside its copy. What can fail for want of room is done then.
+///
+/// # Errors
+/// The system's. Nothing is left, if the system can still remove something.
+pub(crate) fn stage_pair_blocking(target: &Path, bytes: &[u8]) -> io::Result<Pair> {
+    let mut copy = OurCopy { ours: ours_name(target), has_held: false };
+    // Before there is a new file: one that is whole says that the new file is ([`recover_blocking`]).
+    remove_if_there(&copy.new_name())?;
+    let staged = stage_blocking(target, bytes)?;
+    write_synced(&copy.new_name(), bytes)?;
+    remove_if_there(&copy.held_name())?;
+    if fs::symlink_metadata(&copy.ours).is_ok_and(|found| found.is_file()) {
+        copy.has_held = hold_blocking(&copy.ours, &copy.held_name())? == Previous::Held;
+    }
+    Ok(Pair { staged, copy })
+}
+
+impl Pair {
+    /// Of the new file. It has the same one in its place.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        self.staged.stamp()
+    }
+}
+
+/// The copy. Dropped, its names for the time of a save are gone.
+#[derive(Debug)]
+struct OurCopy {
+    ours: PathBuf,
+    /// Whether the copy before has a second name now.
+    has_held: bool,
+}
+
+impl OurCopy {
+    fn new_name(&self) -> PathBuf {
+        with_suffix(&self.ours, ".tmp")
+    }
+
+    fn held_name(&self) -> PathBuf {
+        with_suffix(&self.ours, ".bak.tmp")
+    }
+
+    /// Puts back the one before, as well as can be had. It takes no room.
+    fn restore(&self) {
+        let restored = match self.has_held {
+            true => rename(&self.held_name(), &self.ours),
+            false => remove_if_there(&self.ours),
+        };
+        restored.ok();
+    }
+}
+
+impl Drop for OurCopy {
+    fn drop(&mut self) {
+        remove_if_there(&self.new_name()).ok();
+        remove_if_there(&self.held_name()).ok();
+    }
 }
 
 /// A file that is in place.
@@ -35,59 +106,63 @@ pub(crate) struct Swapped {
     pub(crate) is_theirs_unread: bool,
 }
 
-/// Replaces the target, at which `known` was seen last, and gives the new file its second name.
+/// Replaces the target, at which `known` was seen last, and the copy.
 ///
 /// # Errors
-/// The system's. What stood at the target stands there again.
-pub(crate) fn swap_blocking(staged: Staged, known: Option<Stamp>) -> io::Result<Swapped> {
-    let (target, ours) = (staged.target().to_owned(), ours_name(staged.target()));
-    let second = with_suffix(&ours, ".tmp");
-    remove_if_there(&second)?;
-    // Where there are no hard links there is no second name, and an older one would be wrong.
-    let has_second = fs::hard_link(staged.new_name(), &second).is_ok();
-    let taken_out = match exchange(&staged, known) {
-        Ok(taken_out) => taken_out,
-        Err(error) => {
-            remove_if_there(&second).ok();
-            return Err(error);
-        }
-    };
+/// The system's. What stood at the target stands there again, and the copy is the one before.
+pub(crate) fn swap_blocking(pair: Pair, known: Option<Stamp>) -> io::Result<Swapped> {
+    let Pair { staged, copy } = pair;
+    let taken_out = exchange(&staged, known)?;
     let swapped = Swapped { replaced: Replaced(staged), is_theirs_unread: taken_out };
-    let named = if has_second { rename(&second, &ours) } else { remove_if_there(&ours) };
-    let result = named.and_then(|()| swapped.replaced.0.sync_blocking());
-    let Err(error) = result else { return Ok(swapped) };
-    remove_if_there(&second).ok();
+    let named = rename(&copy.new_name(), &copy.ours);
+    let is_named = named.is_ok();
+    let Err(error) = named.and_then(|()| swapped.replaced.0.sync_blocking()) else {
+        return Ok(swapped);
+    };
+    // What was refused must not come back. Before the file, whose return syncs the directory.
+    if is_named {
+        copy.restore();
+    }
     swapped.restore_blocking();
-    // The second name goes with the file: what was refused must not come back.
-    let again = remove_if_there(&ours).and_then(|()| match fs::hard_link(&target, &ours) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        linked => linked,
-    });
-    again.ok();
     Err(error)
 }
 
 /// After a kill between two steps of a swap: a file that was taken out and not looked at yet becomes
-/// [`theirs_name`]. Called before anything is loaded, so that the second name of a file that was never
-/// acknowledged is gone before the first save.
+/// [`theirs_name`]. Called before anything is loaded; a file has at most `max_bytes`.
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn recover_blocking(target: &Path) -> io::Result<()> {
+pub(crate) fn recover_blocking(target: &Path, max_bytes: u64) -> io::Result<()> {
     let out = with_suffix(target, ".tmp");
-    let second = with_suffix(&ours_name(target), ".tmp");
-    let which = |path: &Path| {
-        let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file);
-        found.map(|found| (found.dev(), found.ino()))
-    };
-    if let (Some(taken), Some(ours)) = (which(&out), which(&second)) {
+    let copy = OurCopy { ours: ours_name(target), has_held: false };
+    // A copy that is not whole was never followed by a swap.
+    let new = read_file(&copy.new_name(), max_bytes).filter(|new| is_whole(new));
+    let is_file = fs::symlink_metadata(&out).is_ok_and(|found| found.is_file());
+    if let Some(new) = new.filter(|_| is_file) {
         // Unless it is our new file, not in place yet. It may well be one that we had read: then there is nothing
         // new in it but what the save, which nobody was told of, would have deleted.
-        if taken != ours {
+        if read_file(&out, max_bytes).is_none_or(|out| out != new) {
             rename(&out, &theirs_name(target))?;
         }
     }
-    remove_if_there(&second)
+    remove_if_there(&copy.new_name())?;
+    remove_if_there(&copy.held_name())
+}
+
+/// What a regular file holds, if it can be had.
+fn read_file(path: &Path, max_bytes: u64) -> Option<Vec<u8>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).ok()?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
+    let mut bytes = Vec::new();
+    file.take(max_bytes).read_to_end(&mut bytes).ok()?;
+    (found.len() == u64::try_from(bytes.len()).ok()?).then_some(bytes)
+}
+
+/// Whether it is all of a file of ours: no part of one is.
+fn is_whole(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
 
 impl Swapped {
@@ -158,7 +233,10 @@ fn keep_unknown(out: &Path, target: &Path, known: Option<Stamp>) -> io::Result<b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replace::stage_blocking;
+    use std::os::unix::fs::MetadataExt as _;
+
+    /// More than any file here has.
+    const MAX: u64 = 1000;
 
     fn names(dir: &Path) -> Vec<(String, String)> {
         let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -171,7 +249,7 @@ mod tests {
 
     fn put(target: &Path, text: &str, known: Option<Stamp>) -> bool {
         let swapped =
-            swap_blocking(stage_blocking(target, text.as_bytes()).unwrap(), known).unwrap();
+            swap_blocking(stage_pair_blocking(target, text.as_bytes()).unwrap(), known).unwrap();
         let is_theirs_unread = swapped.is_theirs_unread;
         swapped.replaced.keep_blocking();
         is_theirs_unread
@@ -182,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write_keeps_a_second_name_whoever_takes_the_first() {
+    fn of_what_we_write_there_is_a_copy_whatever_becomes_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
         assert!(!put(&target, "one", None));
@@ -193,6 +271,13 @@ mod tests {
         rename(&dir.path().join("other"), &target).unwrap();
         let wanted = [("f", "theirs"), ("f.bak", "one"), ("f.ours", "two")];
         assert_eq!(names(dir.path()), pairs(wanted));
+        // Who writes into the file writes into no other one.
+        put(&target, "three", Stamp::at_blocking(&target));
+        fs::write(&target, "hal").unwrap();
+        let wanted = [("f", "hal"), ("f.bak", "theirs"), ("f.ours", "three")];
+        assert_eq!(names(dir.path()), pairs(wanted));
+        let inode = |name: &str| dir.path().join(name).metadata().unwrap().ino();
+        assert!(inode("f") != inode("f.ours") && inode("f.bak") != inode("f.ours"));
     }
 
     #[test]
@@ -201,7 +286,7 @@ mod tests {
         let target = dir.path().join("f");
         put(&target, "one", None);
         let known = Stamp::at_blocking(&target);
-        let staged = stage_blocking(&target, b"two").unwrap();
+        let staged = stage_pair_blocking(&target, b"two").unwrap();
         fs::write(dir.path().join("other"), "theirs").unwrap();
         rename(&dir.path().join("other"), &target).unwrap();
         let swapped = swap_blocking(staged, known).unwrap();
@@ -215,7 +300,7 @@ mod tests {
     fn a_first_file_that_came_meanwhile_is_kept_too() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
-        let staged = stage_blocking(&target, b"ours").unwrap();
+        let staged = stage_pair_blocking(&target, b"ours").unwrap();
         fs::write(&target, "theirs").unwrap();
         let swapped = swap_blocking(staged, None).unwrap();
         assert!(swapped.is_theirs_unread);
@@ -228,7 +313,7 @@ mod tests {
     fn a_directory_that_came_meanwhile_is_set_aside() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
-        let staged = stage_blocking(&target, b"ours").unwrap();
+        let staged = stage_pair_blocking(&target, b"ours").unwrap();
         fs::create_dir(&target).unwrap();
         let swapped = swap_blocking(staged, None).unwrap();
         assert!(!swapped.is_theirs_unread);
@@ -239,39 +324,67 @@ mod tests {
 
     #[test]
     fn what_a_kill_left_between_two_steps_is_told_apart() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        let target = at("f");
-        // Ours is in place, theirs was taken out unread.
-        fs::write(&target, "ours").unwrap();
-        fs::hard_link(&target, at("f.ours.tmp")).unwrap();
-        fs::write(at("f.bak.tmp"), "seen").unwrap();
-        fs::write(at("f.tmp"), "theirs").unwrap();
-        recover_blocking(&target).unwrap();
-        let wanted = [("f", "ours"), ("f.bak.tmp", "seen"), ("f.theirs", "theirs")];
-        assert_eq!(names(dir.path()), pairs(wanted));
-        // Ours was not in place yet: nobody was promised it.
-        fs::remove_file(at("f.theirs")).unwrap();
-        fs::write(at("f.tmp"), "never acknowledged").unwrap();
-        fs::hard_link(at("f.tmp"), at("f.ours.tmp")).unwrap();
-        recover_blocking(&target).unwrap();
-        assert!(!at("f.theirs").exists() && !at("f.ours.tmp").exists());
+        // What the new file's name has, what the copy's has, and whether the former is another program's.
+        let (new, theirs) = (r#"{"a":1}"#, r#"{"b":2}"#);
+        for (out, copy, is_theirs) in [
+            // Swapped: theirs was taken out unread.
+            (Some(theirs), Some(new), true),
+            (Some("{broken"), Some(new), true),
+            // Not swapped yet: nobody was promised it.
+            (Some(new), Some(new), false),
+            (Some(new), Some(&new[..3]), false),
+            (Some(new), Some(""), false),
+            (Some(new), Some("\0\0\0\0\0\0\0"), false),
+            (Some(new), None, false),
+            (Some(&new[..3]), None, false),
+            (None, Some(new), false),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            fs::write(at("f"), "any").unwrap();
+            fs::write(at("f.ours"), "before").unwrap();
+            fs::hard_link(at("f.ours"), at("f.ours.bak.tmp")).unwrap();
+            for (name, text) in [("f.tmp", out), ("f.ours.tmp", copy)] {
+                text.into_iter().for_each(|text| fs::write(at(name), text).unwrap());
+            }
+            recover_blocking(&at("f"), MAX).unwrap();
+            let kept = fs::read_to_string(at("f.theirs")).ok();
+            assert_eq!(kept.as_deref(), out.filter(|_| is_theirs), "{out:?} {copy:?}");
+            assert!(!at("f.ours.tmp").exists() && !at("f.ours.bak.tmp").exists());
+            assert_eq!(fs::read_to_string(at("f.ours")).unwrap(), "before");
+        }
     }
 
     #[test]
-    fn what_is_taken_back_takes_its_second_name_along() {
+    fn what_cannot_have_a_copy_is_taken_back() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
         put(&target, "one", None);
-        // The second name cannot be given: a directory with something in it has it.
+        // A directory with something in it has the name.
         let ours = ours_name(&target);
         fs::remove_file(&ours).unwrap();
         fs::create_dir_all(ours.join("x")).unwrap();
-        let staged = stage_blocking(&target, b"two").unwrap();
+        let staged = stage_pair_blocking(&target, b"two").unwrap();
         swap_blocking(staged, Stamp::at_blocking(&target)).unwrap_err();
         assert_eq!(fs::read_to_string(&target).unwrap(), "one");
         fs::remove_dir_all(&ours).unwrap();
         assert!(!put(&target, "two", Stamp::at_blocking(&target)));
+        let wanted = [("f", "two"), ("f.bak", "one"), ("f.ours", "two")];
+        assert_eq!(names(dir.path()), pairs(wanted));
+    }
+    #[test]
+    fn a_copy_that_was_put_in_place_can_be_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("f");
+        for (before, text) in [(None, "one"), (Some("one"), "two")] {
+            let pair = stage_pair_blocking(&target, text.as_bytes()).unwrap();
+            rename(&pair.copy.new_name(), &pair.copy.ours).unwrap();
+            pair.copy.restore();
+            drop(pair);
+            let copy = fs::read_to_string(ours_name(&target)).ok();
+            assert_eq!(copy.as_deref(), before);
+            put(&target, text, Stamp::at_blocking(&target));
+        }
         let wanted = [("f", "two"), ("f.bak", "one"), ("f.ours", "two")];
         assert_eq!(names(dir.path()), pairs(wanted));
     }

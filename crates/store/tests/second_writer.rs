@@ -202,7 +202,51 @@ mod tests {
     }
 
     #[test]
-    fn an_orderly_end_leaves_no_second_name_unless_something_is_fresh() {
+    fn what_another_program_writes_into_the_file_and_does_not_finish_costs_nothing_of_ours() {
+        let (dir, mut files) = world(&["s"]);
+        files.save_blocking(&snapshot(&["s", "kept"])).unwrap();
+        let path = dir.path().join("metadata.json");
+        // Into the file that is there, and not to another one that takes its name.
+        let torn = r#"{"version":1,"workspaces":[{"id":"w","pa"#;
+        fs::write(&path, torn).unwrap();
+        drop(files);
+        let loaded = load_blocking(&path).unwrap();
+        assert_eq!(ids(&loaded.metadata), ["s", "kept"]);
+        assert_eq!(fs::read_to_string(dir.path().join("metadata.json.corrupt-1")).unwrap(), torn);
+        // The same while we run.
+        let loaded = Snapshot { metadata: loaded.metadata.into(), ..Snapshot::default() };
+        let mut files = Files::new(paths(dir.path()), loaded.clone());
+        files.save_blocking(&loaded).unwrap();
+        fs::write(&path, torn).unwrap();
+        let saved = files.save_blocking(&loaded).unwrap();
+        assert_eq!(saved.set_aside.unwrap().path, dir.path().join("metadata.json.corrupt-2"));
+        assert_eq!(on_disk(dir.path()), ["s", "kept"]);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_file_is_set_aside_and_what_it_points_to_left_alone() {
+        let (dir, mut files) = world(&["s"]);
+        let path = dir.path().join("metadata.json");
+        let other = dir.path().join("other");
+        let text = serde_json::to_string(&metadata(&["not-ours"])).unwrap();
+        fs::write(&other, &text).unwrap();
+        for n in 1..=2 {
+            fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink(&other, &path).unwrap();
+            // At a save, and then at a start.
+            let found = match n {
+                1 => files.save_blocking(&snapshot(&["s"])).unwrap().metadata,
+                _ => load_blocking(&path).unwrap().metadata.into(),
+            };
+            assert_eq!(ids(&found), ["s"]);
+            let aside = dir.path().join(format!("metadata.json.corrupt-{n}"));
+            assert_eq!(fs::read_link(aside).unwrap(), other);
+            assert_eq!(fs::read_to_string(&other).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn an_orderly_end_leaves_no_copy_unless_something_is_fresh() {
         let (dir, files) = world(&["s"]);
         let ours = dir.path().join("metadata.json.ours");
         assert!(ours.exists());

@@ -27,6 +27,13 @@ pub enum Cause {
     ExitCode(i32),
     /// The kernel ended it for want of memory.
     OutOfMemory,
+    /// Its session had more memory than it may, and was ended by the supervisor.
+    MemoryLimit {
+        /// What it had, in MiB …
+        mb: u64,
+        /// … and what it may have.
+        limit_mb: u64,
+    },
     /// It left heartbeats unanswered and was killed.
     NotResponding,
     /// It was not ready after this time and was killed.
@@ -70,7 +77,7 @@ pub enum CauseKind {
     ExitCode,
     /// [`Cause::ExitCode`] with [`EXIT_TERMINAL`].
     ExitTerminal,
-    /// [`Cause::OutOfMemory`].
+    /// [`Cause::OutOfMemory`] and [`Cause::MemoryLimit`].
     OutOfMemory,
     /// [`Cause::NotResponding`].
     NotResponding,
@@ -122,7 +129,7 @@ impl Cause {
             Self::ExitCode(EXIT_TERMINAL) => CauseKind::ExitTerminal,
             Self::ExitCode(_) => CauseKind::ExitCode,
             Self::Signal(_) => CauseKind::Signal,
-            Self::OutOfMemory => CauseKind::OutOfMemory,
+            Self::OutOfMemory | Self::MemoryLimit { .. } => CauseKind::OutOfMemory,
             Self::NotResponding => CauseKind::NotResponding,
             Self::StartTimeout(_) => CauseKind::StartTimeout,
             Self::KilledByPerson => CauseKind::KilledByPerson,
@@ -152,6 +159,10 @@ impl fmt::Display for Cause {
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::ExitCode(code) => write!(f, "exit code {code}"),
             Self::OutOfMemory => write!(f, "out of memory"),
+            Self::MemoryLimit { mb, limit_mb } => write!(
+                f,
+                "out of memory: its session had {mb} MiB, and limits.session_memory_mb is {limit_mb}"
+            ),
             Self::NotResponding => write!(f, "not responding"),
             Self::StartTimeout(limit) => write!(f, "did not start within {} s", limit.as_secs()),
             Self::KilledByPerson => write!(f, "killed by a person"),
@@ -186,6 +197,11 @@ mod tests {
             (Cause::ExitCode(3), "exit code 3", false),
             (Cause::ExitCode(100), "exit code 100", true),
             (Cause::OutOfMemory, "out of memory", false),
+            (
+                Cause::MemoryLimit { mb: 1300, limit_mb: 1024 },
+                "out of memory: its session had 1300 MiB, and limits.session_memory_mb is 1024",
+                false,
+            ),
             (Cause::NotResponding, "not responding", false),
             (Cause::KilledByPerson, "killed by a person", false),
             (Cause::StartTimeout(Duration::from_secs(10)), "did not start within 10 s", false),

@@ -191,12 +191,17 @@ pub const EGRESS_THREAD: ChildSpec =
 pub const REMOTE_THREAD: ChildSpec =
     ChildSpec { name: "remote", about: "serves clients of other machines", ..THREAD };
 
+/// The thread of the endpoint that a Prometheus asks; only if one is configured.
+pub const METRICS_THREAD: ChildSpec =
+    ChildSpec { name: "metrics", about: "gives numbers to Prometheus", ..THREAD };
+
 /// Every kind of child of the supervisor, in the order of its start; the stop is the other way round.
-pub const TREE: [&ChildSpec; 8] = [
+pub const TREE: [&ChildSpec; 9] = [
     &STORE_THREAD,
     &EGRESS_THREAD,
     &ACTORS_THREAD,
     &REMOTE_THREAD,
+    &METRICS_THREAD,
     &ENVIRONMENT_WORKER,
     &REPOSITORY_CLEANER,
     &SESSION_WORKER,

@@ -6,7 +6,7 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::DeathInfo;
 use quackd_supervision::{ChildSpec, Exit};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 /// Deaths that are kept.
@@ -15,6 +15,9 @@ const KEPT: usize = 32;
 /// Longest part of a dead child's last words that is kept, in characters: its end, which says most.
 const MAX_WORDS: usize = 400;
 
+/// The kind of cause of an errand that came to nothing, whatever it says of that.
+pub(super) const ERRAND_FAILED: &str = "failed";
+
 /// One death.
 #[derive(Debug)]
 pub(crate) struct Death<'a> {
@@ -22,6 +25,9 @@ pub(crate) struct Death<'a> {
     pub(crate) session: Option<(&'a SessionId, &'a str)>,
     pub(crate) pid: Option<u32>,
     pub(crate) exit: Option<Exit>,
+    /// Why, in a word of a short list; for an errand [`ERRAND_FAILED`].
+    pub(crate) kind: &'static str,
+    /// Why, in words.
     pub(crate) cause: &'a str,
     pub(crate) last_words: &'a str,
     /// When the process was started.
@@ -33,6 +39,8 @@ pub(crate) struct Death<'a> {
 pub(crate) struct Deaths {
     total: Cell<u64>,
     last: RefCell<VecDeque<DeathInfo>>,
+    /// By name of child and kind of cause, of which there are few.
+    by_cause: RefCell<BTreeMap<(&'static str, &'static str), u64>>,
 }
 
 impl Deaths {
@@ -47,6 +55,7 @@ impl Deaths {
         let words = death.last_words.trim();
         let skipped = words.chars().count().saturating_sub(MAX_WORDS);
         self.total.set(self.total.get().saturating_add(1));
+        *self.by_cause.borrow_mut().entry((death.spec.name, death.kind)).or_default() += 1;
         let mut last = self.last.borrow_mut();
         if KEPT <= last.len() {
             last.pop_front();
@@ -70,6 +79,12 @@ impl Deaths {
         self.last.borrow().iter().cloned().collect()
     }
 
+    /// How many of each kind of child died of each kind of cause: what [`Deaths::total`] is made of.
+    pub(crate) fn by_cause(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let counts = self.by_cause.borrow();
+        counts.iter().map(|((child, cause), n)| (*child, *cause, *n)).collect()
+    }
+
     /// All since the daemon started.
     pub(crate) fn total(&self) -> u64 {
         self.total.get()
@@ -91,6 +106,7 @@ mod tests {
                 session: Some((&session, "duck-1")),
                 pid: Some(n),
                 exit: Some(Exit::Signal(9)),
+                kind: if n < 30 { "signal" } else { "protocol" },
                 cause: "signal 9",
                 last_words: &format!("{}end {n}\n", "x".repeat(1000)),
                 started: None,
@@ -98,6 +114,8 @@ mod tests {
         }
         let kept = deaths.list();
         assert_eq!((deaths.total(), kept.len()), (100, KEPT));
+        let counts = [("session-worker", "protocol", 70), ("session-worker", "signal", 30)];
+        assert_eq!(deaths.by_cause(), counts);
         let last = kept.last().unwrap();
         assert_eq!((last.pid, last.signal, last.exit_code), (Some(99), Some(9), None));
         assert_eq!(last.last_words.chars().count(), MAX_WORDS);

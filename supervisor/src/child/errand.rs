@@ -1,6 +1,7 @@
 //! Children that do one thing and end: the one that asks the login shell and the one that cleans repositories.
 //! What they are allowed stands in their row of the table; here is how they go, for `quack doctor --tree`.
 
+use super::deaths::ERRAND_FAILED;
 use super::{Death, Deaths, ms};
 use crate::services::now_text;
 use crate::spawner::Spawner;
@@ -56,6 +57,7 @@ impl Errand {
             session: None,
             pid,
             exit: None,
+            kind: ERRAND_FAILED,
             cause,
             last_words: "",
             started,

@@ -4,7 +4,7 @@
 use super::beat::Beats;
 use super::place::end_group;
 use super::process::ChildProcess;
-use super::{Evict, LinkClosed, Supervised};
+use super::{Evict, LinkClosed, Outgrown, Supervised};
 use crate::spawner::SpawnFailure;
 use actix::prelude::*;
 use quackd_process::{SessionPaths, SpawnedWorker};
@@ -88,6 +88,18 @@ pub(crate) trait Life: Supervised {
         self.condemned(why);
         let order = self.child_mut().worker.condemn(Instant::now(), cause);
         self.obey(order, ctx);
+    }
+
+    /// The session has too much memory, and this process with what is below it most of it.
+    fn outgrown(&mut self, outgrown: Outgrown, ctx: &mut Context<Self>) {
+        let Outgrown { monitor, mb, limit_mb } = outgrown;
+        let is_ending =
+            !matches!(self.child().worker.state(), State::Starting { .. } | State::Ready { .. });
+        // It may be another one by now.
+        if self.child().monitor_pid() == Some(monitor) && !is_ending {
+            let why = "its session has too much memory";
+            self.end_for(Cause::MemoryLimit { mb, limit_mb }, why, ctx);
+        }
     }
 
     /// Asks the process to end, once nothing runs in it.

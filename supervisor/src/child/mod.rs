@@ -37,6 +37,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
+/// A timer that is later tells of a process that was stopped: what it has waited for may have come meanwhile and
+/// not been taken yet.
+pub(crate) const LATE: Duration = Duration::from_secs(2);
+
 /// What is special about one kind of supervised process. The methods with a body are for kinds that have
 /// something to do then.
 pub(crate) trait Supervised:
@@ -259,6 +263,17 @@ pub(crate) fn ms(time: Duration) -> u64 {
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub(crate) struct Renew;
+
+/// Everything below this monitor has more memory than its session may have.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub(crate) struct Outgrown {
+    /// Its process id.
+    pub(crate) monitor: u32,
+    /// What the session has, and what it may have, in MiB.
+    pub(crate) mb: u64,
+    pub(crate) limit_mb: u64,
+}
 
 /// End the process if nobody uses it.
 #[derive(Debug, Clone, Copy, Message)]

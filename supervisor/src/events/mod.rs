@@ -88,6 +88,11 @@ impl Events {
         self.published.get()
     }
 
+    /// Bytes of those that are kept.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
     /// Whether anybody wants to know what happens in a session. Events that nobody wants are only
     /// counted.
     pub(crate) fn is_watched(&self, session: &SessionId) -> bool {
@@ -97,6 +102,11 @@ impl Events {
     /// How many follow a session now.
     pub(crate) fn followers(&self, session: &SessionId) -> usize {
         self.feeds.borrow().get(session).map_or(0, |feed| feed.followers.get())
+    }
+
+    /// Number of a session's newest event; 0 if there was none.
+    pub(crate) fn last(&self, session: &SessionId) -> u64 {
+        self.feeds.borrow().get(session).map_or(0, |feed| *feed.last.borrow())
     }
 
     /// Tells the followers of a session, and gives the number of the event. `data` is not looked at if there

@@ -55,7 +55,8 @@ pub(super) async fn repeat(services: Rc<Services>, registry: Addr<Registry>) {
 impl Keeping {
     /// Deletes what is safe, and says in the log what that was.
     pub(super) async fn clean_by_itself(&self, services: &Services, registry: &Addr<Registry>) {
-        let rules = Rules { quarantined: None, ..self.rules(None) };
+        let even = services.pulse.even_since().unwrap_or(services.started).elapsed();
+        let rules = certain_ages(Rules { quarantined: None, ..self.rules(None) }, even);
         let home = self.home.clone();
         if let Ok(Err(error)) = blocking(move || trim_service_log_blocking(&home)).await {
             tracing::warn!(%error, "cannot empty the service manager's log");
@@ -132,6 +133,14 @@ impl Keeping {
     }
 }
 
+/// Lets nothing go for its age that may only look so old. All that goes by its age was made since the daemon
+/// started; and for `even` that clock by which files have their times has not been set forward by much. What is
+/// said to be older than that is not, or its time was written into it. The bounds in bytes hold all the same.
+fn certain_ages(rules: Rules, even: Duration) -> Rules {
+    let certain = |age: Duration| if age <= even { age } else { Duration::MAX };
+    Rules { outputs: certain(rules.outputs), undo: certain(rules.undo), ..rules }
+}
+
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CleanError> {
@@ -169,5 +178,30 @@ fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
             .map(|(kind, (items, bytes))| GcKind { kind: kind.name().to_owned(), items, bytes })
             .collect(),
         found: found.items.iter().filter(|_| dry_run).take(MAX_NAMED).map(named).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_goes_for_an_age_that_only_the_clock_says() {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let rules = || Rules {
+            is_served: true,
+            outputs: 7 * day,
+            undo: 2 * day,
+            undo_max_bytes: 1,
+            quarantined: None,
+            histories: None,
+        };
+        let ages = |even| {
+            let rules = certain_ages(rules(), even);
+            (rules.outputs, rules.undo, rules.undo_max_bytes)
+        };
+        assert_eq!(ages(day), (Duration::MAX, Duration::MAX, 1));
+        assert_eq!(ages(3 * day), (Duration::MAX, 2 * day, 1));
+        assert_eq!(ages(7 * day), (7 * day, 2 * day, 1));
     }
 }

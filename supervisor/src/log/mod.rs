@@ -10,8 +10,9 @@
 mod repeats;
 mod rotating;
 
+use quackd_home::own_file::{NotOurFile, append_blocking};
 use repeats::Repeats;
-use rotating::{RotatingFile, options};
+use rotating::RotatingFile;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,6 +47,15 @@ impl LogControl {
         let late = u64::try_from(self.queue.dropped_lines()).unwrap_or(u64::MAX);
         self.failed.load(Ordering::Relaxed).saturating_add(late)
     }
+}
+
+/// Whether the log can be one: what has its name is a file of ours, or nothing. That it cannot be written just now
+/// is no reason not to serve.
+///
+/// # Errors
+/// What stands there instead, and only a person can change.
+pub(crate) fn check_blocking(path: &Path) -> Result<(), NotOurFile> {
+    append_blocking(path).err().as_ref().and_then(NotOurFile::of).map_or(Ok(()), Err)
 }
 
 /// Starts logging to `path`, and to stderr too if asked. What is queued is written when the guard is
@@ -84,7 +94,7 @@ pub(crate) fn abort_on_panic(path: PathBuf) {
             "message": text,
         });
         // Nothing is left to do about a log or a terminal that cannot be written.
-        if let Ok(mut file) = options().open(&path) {
+        if let Ok(mut file) = append_blocking(&path) {
             drop(writeln!(file, "{line}"));
         }
         drop(writeln!(std::io::stderr(), "quackd: {text}"));

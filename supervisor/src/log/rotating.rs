@@ -3,10 +3,11 @@
 //! Owns: that all of them together never have more than their number times their size. Called by the log's own
 //! thread, through [`super::repeats`].
 
+use quackd_home::own_file::append_blocking;
 use quackd_protocol::limits::{LOG_FILE_BYTES, LOG_FILES_KEPT};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +59,7 @@ impl RotatingFile {
             }
         }
         if self.file.is_none() {
-            let file = options().open(&self.path)?;
+            let file = append_blocking(&self.path)?;
             self.bytes = file.metadata()?.len();
             self.file = Some(file);
         }
@@ -78,7 +79,7 @@ impl RotatingFile {
     /// Somebody may have deleted the file, or have put it aside.
     fn has_its_name(&self) -> bool {
         let Some(Ok(ours)) = self.file.as_ref().map(File::metadata) else { return false };
-        let named = std::fs::metadata(&self.path);
+        let named = std::fs::symlink_metadata(&self.path);
         named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
     }
 
@@ -97,7 +98,7 @@ impl RotatingFile {
         }
         // If it cannot be opened now, the next line tries again.
         self.file = None;
-        self.file = Some(options().open(&self.path)?);
+        self.file = Some(append_blocking(&self.path)?);
         self.bytes = 0;
         Ok(())
     }
@@ -108,12 +109,6 @@ fn older(path: &Path, n: usize) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{n}"));
     name.into()
-}
-
-pub(super) fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true).mode(0o600);
-    options
 }
 
 #[cfg(test)]
@@ -160,6 +155,25 @@ mod tests {
         log.looked = Instant::now().checked_sub(LOOK_INTERVAL).unwrap();
         log.line(b"two\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+    }
+
+    #[test]
+    fn a_link_that_is_put_in_its_place_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, victim) = (dir.path().join("l"), dir.path().join("victim"));
+        std::fs::write(&victim, "precious").unwrap();
+        let mut log = file(&path, 10);
+        log.line(b"one\n");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        log.looked = Instant::now().checked_sub(LOOK_INTERVAL).unwrap();
+        log.line(b"two\n");
+        assert_eq!(log.failed.load(Ordering::Relaxed), 1);
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+        // It is for a person to remove it.
+        std::fs::remove_file(&path).unwrap();
+        log.line(b"three\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "three\n");
     }
 
     #[test]

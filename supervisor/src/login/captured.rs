@@ -1,10 +1,11 @@
 //! What a login shell said, and the file that keeps it for the next daemon.
 
 use crate::environment::Allowed;
+use quackd_home::own_file::read_blocking;
 use quackd_protocol::environment::LoginEnvironment;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -80,16 +81,7 @@ pub(crate) fn load_cached_blocking(path: &Path) -> Option<Captured> {
 }
 
 fn read(path: &Path) -> io::Result<Captured> {
-    // Whatever else has this name could make us wait.
-    if !path.symlink_metadata()?.is_file() {
-        return Err(io::Error::other("not a file"));
-    }
-    let mut text = Vec::new();
-    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
-    if MAX_FILE_BYTES < u64::try_from(text.len()).unwrap_or(u64::MAX) {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(serde_json::from_slice(&text)?)
+    Ok(serde_json::from_slice(&read_blocking(path, MAX_FILE_BYTES)?)?)
 }
 
 #[cfg(test)]

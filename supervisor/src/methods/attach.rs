@@ -2,6 +2,7 @@
 
 use super::{Caller, params};
 use crate::catalog::Fresh;
+use crate::clients::Transport;
 use crate::errors::MethodError;
 use crate::pi;
 use crate::registry::{Attach, FindSession, Purpose};
@@ -29,6 +30,10 @@ pub(super) async fn attach(
         Some(Value::String(path)) => PathBuf::from(path),
         Some(_) => return Err(MethodError::PathNotText),
     };
+    // A session stays as safe as it was made, whatever is asked from afar.
+    if safe_mode == Some(false) && caller.client.transport != Transport::Socket {
+        return Err(MethodError::LocalPolicy);
+    }
     let activate = activate.unwrap_or(true);
     let data = attach_path(caller, path, activate, safe_mode).await?;
     if activate {

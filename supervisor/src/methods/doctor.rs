@@ -60,6 +60,7 @@ pub(super) async fn doctor(
     checks.push(sessions(&workers));
     checks.push(supervision::check(services));
     checks.push(remote(&services.remote.status().await));
+    checks.extend(services.metrics_endpoint.check());
     checks.push(executable(&super::daemon::executable(services).await));
     Ok(DoctorData { checks })
 }

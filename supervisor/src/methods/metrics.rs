@@ -5,6 +5,9 @@ use crate::call_times::{BOUNDS, Histogram};
 use crate::errors::MethodError;
 use crate::exposition::{CONTENT_TYPE, Exposition, Kind};
 use crate::metrics::Metrics;
+use crate::registry::Registry;
+use crate::services::Services;
+use actix::Addr;
 use quackd_protocol::client::{MetricsData, PsData, SessionStatus};
 use std::time::Duration;
 
@@ -22,14 +25,25 @@ const STATUSES: [SessionStatus; 5] = [
 ];
 
 pub(super) async fn metrics(caller: &Caller) -> Result<MetricsData, MethodError> {
-    let data = super::ps::processes(caller).await?;
-    let counted = &caller.services.metrics;
+    let text = metrics_text(&caller.services, &caller.registry).await?;
+    Ok(MetricsData { content_type: CONTENT_TYPE.to_owned(), text })
+}
+
+/// The text alone, also for who asks over HTTP.
+pub(crate) async fn metrics_text(
+    services: &Services,
+    registry: &Addr<Registry>,
+) -> Result<String, MethodError> {
+    let data = super::ps::processes(services, registry).await?;
+    let counted = &services.metrics;
     let mut text = Exposition::default();
     daemon(&mut text, &data);
     sessions(&mut text, &data);
+    queues(&mut text, services);
     totals(&mut text, &data, counted);
+    deaths(&mut text, &services.deaths.by_cause());
     calls(&mut text, &counted.calls.histograms());
-    Ok(MetricsData { content_type: CONTENT_TYPE.to_owned(), text: text.finish() })
+    Ok(text.finish())
 }
 
 fn seconds(ms: u64) -> f64 {
@@ -100,6 +114,25 @@ fn sessions(text: &mut Exposition, data: &PsData) {
     text.one("quackd_session_processes", Kind::Gauge, help, Some(processes));
     let help = "Their resident memory; what they share is counted for each.";
     text.one("quackd_session_memory_bytes", Kind::Gauge, help, Some(memory));
+}
+
+/// What waits in the daemon's memory for somebody who has not read it.
+fn queues(text: &mut Exposition, services: &Services) {
+    let bytes = Some(services.metrics.queued_bytes.get());
+    let help = "Replies and events that clients have not taken yet.";
+    text.one("quackd_client_queue_bytes", Kind::Gauge, help, bytes);
+    let bytes = Some(services.events.kept_bytes());
+    let help = "Events that are kept for those who follow a session.";
+    text.one("quackd_event_ring_bytes", Kind::Gauge, help, bytes);
+}
+
+/// A series for each kind of child and of cause of which there was one.
+fn deaths(text: &mut Exposition, counts: &[(&str, &str, u64)]) {
+    const NAME: &str = "quackd_child_deaths_by_cause_total";
+    text.family(NAME, Kind::Counter, "The same deaths, by kind of child and by cause.");
+    for (child, cause, n) in counts {
+        text.sample(NAME, &[("child", child), ("cause", cause)], n);
+    }
 }
 
 fn totals(text: &mut Exposition, data: &PsData, counted: &Metrics) {

@@ -5,6 +5,7 @@ mod attach;
 mod config;
 mod daemon;
 mod doctor;
+mod doors;
 mod extension_ui;
 mod follow;
 mod gc;
@@ -23,6 +24,8 @@ mod supervision;
 mod tool;
 mod tree;
 mod voice;
+
+pub(crate) use metrics::metrics_text;
 
 use crate::clients::Client;
 use crate::errors::MethodError;
@@ -136,6 +139,9 @@ pub(crate) fn waits(request: &Request) -> bool {
 /// The reply to one request. Exactly one, always.
 pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
     let request = &mut request;
+    if let Err(error) = doors::admit(request, caller.client.transport) {
+        return wire::failure(request.id.as_ref(), &error.to_string());
+    }
     match request.method.as_str() {
         "ping" => reply(request, Ok(ping::ping(caller))),
         "attach" => answered(request, caller, attach::attach).await,

@@ -2,8 +2,10 @@
 
 use super::Caller;
 use crate::errors::MethodError;
-use crate::registry::ListWorkers;
+use crate::registry::{ListWorkers, Registry};
+use crate::services::Services;
 use crate::usage::{Processes, own_usage_blocking, resident_kb_blocking};
+use actix::Addr;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{PsData, SupervisorInfo};
 use std::collections::HashMap;
@@ -13,16 +15,19 @@ use std::time::Duration;
 const USAGE_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn ps(caller: &Caller) -> Result<PsData, MethodError> {
-    processes(caller).await
+    processes(&caller.services, &caller.registry).await
 }
 
 /// What there is, with the memory of each.
-pub(super) async fn processes(caller: &Caller) -> Result<PsData, MethodError> {
-    let (mut workers, sessions) = caller.registry.send(ListWorkers).await?;
+pub(super) async fn processes(
+    services: &Services,
+    registry: &Addr<Registry>,
+) -> Result<PsData, MethodError> {
+    let (mut workers, sessions) = registry.send(ListWorkers).await?;
     for worker in &mut workers {
-        worker.pi = caller.services.pis.describe(&worker.session_id);
+        worker.pi = services.pis.describe(&worker.session_id);
         if let Some(pi) = &mut worker.pi {
-            pi.why = caller.services.standings.why_pi(&worker.session_id);
+            pi.why = services.standings.why_pi(&worker.session_id);
         }
     }
     let pids: Vec<u32> = workers
@@ -47,7 +52,6 @@ pub(super) async fn processes(caller: &Caller) -> Result<PsData, MethodError> {
             pi.rss_kb = of(pi.pid);
         }
     }
-    let services = &caller.services;
     let supervisor = SupervisorInfo {
         pid: std::process::id(),
         version: VERSION.to_owned(),

@@ -3,6 +3,7 @@
 
 use super::attach::{SAVE_LIMIT, attach_path};
 use super::{Caller, params};
+use crate::clients::Transport;
 use crate::errors::{CallError, MethodError};
 use crate::registry::{FindPolicy, FindSession, FoundPolicy, FoundSession, PolicyChange, Purpose};
 use crate::wire::Request;
@@ -43,6 +44,10 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
             }
             let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
             return ask_worker(EXPLAIN, arguments.to_string(), &asked, caller).await;
+        }
+        // What a token is worth is decided where it was made.
+        Some("set") if caller.client.transport != Transport::Socket => {
+            return Err(MethodError::LocalPolicy);
         }
         Some("set") => Some(PolicyChange {
             scope: asked.scope.unwrap_or_default(),

@@ -31,19 +31,23 @@ async fn route(asked: SayParams, caller: &Caller) -> Result<(SayData, Said), Met
     let services = &caller.services;
     let found = find(caller, &session_id, Purpose::Look).await?;
     services.interrupted.resumed(&found.session_id);
-    let data =
-        SayData { session_id: found.session_id.clone(), session_name: found.session_name.clone() };
+    let mut data = SayData {
+        session_id: found.session_id.clone(),
+        session_name: found.session_name.clone(),
+        seq: None,
+    };
     let routed = match truthy(&prefer_pi) {
         true => None,
         false => services.voice.route_say(&found.session_id, &message),
     };
     if let Some(routed) = routed {
         routed?;
-        return Ok((data, Said { success: true, error: None }));
+        return Ok((data, Said { success: true, error: None, seq: None }));
     }
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
     let pi = services.pis.of(&found, services, &caller.registry);
     let said = pi.send(Say { message, found }).await??;
+    data.seq = said.seq;
     // Only now it has done something, whatever Pi says to it.
     find(caller, &data.session_id.0.clone().into(), Purpose::Use).await.ok();
     Ok((data, said))

@@ -9,13 +9,13 @@ use quackd_protocol::client::{
     HeartbeatInfo, PsData, SpecInfo, TreeChild, TreeData, TreeWorker, WorkerInfo,
 };
 use quackd_supervision::{
-    CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, PI_WORKER, REMOTE_THREAD,
-    REPOSITORY_CLEANER, Restart, SESSION_WORKER, TREE,
+    CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD, PI_WORKER,
+    REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, TREE,
 };
 
 pub(super) async fn tree(caller: &Caller) -> Result<TreeData, MethodError> {
-    let PsData { supervisor, workers, deaths, .. } = processes(caller).await?;
     let services = &caller.services;
+    let PsData { supervisor, workers, deaths, .. } = processes(services, &caller.registry).await?;
     let remote_runs = services.remote.status().await.enabled;
     let child = |spec: &&ChildSpec| TreeChild {
         spec: describe(spec),
@@ -24,6 +24,7 @@ pub(super) async fn tree(caller: &Caller) -> Result<TreeData, MethodError> {
         running: (spec.form == Form::Thread).then(|| match spec.name {
             name if name == EGRESS_THREAD.name => services.egress.is_running(),
             name if name == REMOTE_THREAD.name => remote_runs,
+            name if name == METRICS_THREAD.name => services.metrics_endpoint.is_running(),
             // Without one of the others there is no daemon that could answer.
             _ => true,
         }),

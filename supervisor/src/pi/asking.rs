@@ -3,6 +3,7 @@
 use super::dialogs::{Answer, Closed};
 use super::error::PiError;
 use super::handle::{PiHandle, Waiter};
+use crate::child::LATE;
 use actix::prelude::*;
 use quackd_protocol::limits::PI_ABORT_LIMIT;
 use quackd_protocol::pi::{PiCommand, UiAnswer};
@@ -31,8 +32,15 @@ impl Handler<Abort> for PiHandle {
             self.command(command, Waiter::Abort(reply), ctx);
             heard
         });
-        let heard = futures_util::future::join_all(heard);
-        let waited = async move { tokio::time::timeout(PI_ABORT_LIMIT, heard).await };
+        let mut heard = futures_util::future::join_all(heard);
+        let due = Instant::now() + PI_ABORT_LIMIT;
+        let waited = async move {
+            match tokio::time::timeout(PI_ABORT_LIMIT, &mut heard).await {
+                // Pi may have been stopped too.
+                Err(_) if LATE < due.elapsed() => tokio::time::timeout(PI_ABORT_LIMIT, heard).await,
+                waited => waited,
+            }
+        };
         Box::pin(waited.into_actor(self).map(move |heard, handle, ctx| {
             let is_heard = heard.is_ok_and(|heard| heard.iter().all(Result::is_ok));
             if !is_heard && handle.child.generation == generation && handle.is_ready() {

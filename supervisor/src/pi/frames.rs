@@ -132,7 +132,8 @@ impl PiHandle {
                 Waiter::Say(reply) => {
                     self.has_accepted |= success && !is_handled(data.as_deref());
                     // Who does not wait any more has been answered.
-                    reply.send(Ok(Said { success, error })).ok();
+                    let seq = success.then(|| self.services.events.last(&self.session));
+                    reply.send(Ok(Said { success, error, seq })).ok();
                 }
                 Waiter::Abort(reply) => drop(reply.send(())),
                 Waiter::State => {

@@ -14,7 +14,7 @@
 use super::commands::Commands;
 use super::error::PiError;
 use super::view::View;
-use crate::child::{Child, Ending, Eviction, Life, Refused};
+use crate::child::{Child, Ending, Eviction, LATE, Life, Refused};
 use crate::registry::{FoundSession, Registry};
 use crate::services::Services;
 use crate::standing::{Doing, Stopped};
@@ -22,12 +22,12 @@ use actix::WeakAddr;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::SessionId;
-use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_COMMAND_LIMIT, PI_STATE_WAIT};
+use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_ABORT_LIMIT, PI_COMMAND_LIMIT, PI_STATE_WAIT};
 use quackd_protocol::pi::{PiCommand, PiEnd, ToPiWorker, UiAnswer};
 use quackd_supervision::{Cause, Demander, PI_WORKER, State};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Messages of many clients of one session, and one frame at a time.
@@ -225,8 +225,18 @@ impl PiHandle {
         let now = Instant::now();
         self.view.active.set(now);
         self.commands.insert(number, name, now, waiter);
-        ctx.run_later(PI_COMMAND_LIMIT, move |handle, ctx| handle.timed_out(number, ctx));
+        self.give_time(number, PI_COMMAND_LIMIT, ctx);
         self.show();
+    }
+
+    /// Gives Pi `limit` to answer a command.
+    fn give_time(&self, number: u64, limit: Duration, ctx: &mut Context<Self>) {
+        let due = Instant::now() + limit;
+        ctx.run_later(limit, move |handle, ctx| match LATE < due.elapsed() {
+            // Pi may have been stopped too.
+            true => handle.give_time(number, PI_ABORT_LIMIT, ctx),
+            false => handle.timed_out(number, ctx),
+        });
     }
 
     /// A command was not answered in time.
@@ -343,6 +353,8 @@ pub(crate) struct Said {
     pub(crate) success: bool,
     /// Why not.
     pub(crate) error: Option<String>,
+    /// Number of the session's last event before that, if it was accepted.
+    pub(crate) seq: Option<u64>,
 }
 
 impl Handler<Say> for PiHandle {

@@ -112,17 +112,25 @@ impl PiHandle {
             _ => false,
         };
         let was_in_turn = self.in_turn || self.has_accepted;
-        let error = match self.condemned {
-            Some("it closed its stdin") => PiError::Stdin,
-            Some(_) => PiError::Ended(Cause::NotResponding),
-            None => PiError::Exited { code: end.code },
+        let outgrown = match self.child.worker.state() {
+            State::Draining { cause: Some(cause @ Cause::MemoryLimit { .. }), .. } => {
+                Some(cause.clone())
+            }
+            _ => None,
+        };
+        let error = match (&outgrown, self.condemned) {
+            (Some(cause), _) => PiError::Ended(cause.clone()),
+            (None, Some("it closed its stdin")) => PiError::Stdin,
+            (None, Some(_)) => PiError::Ended(Cause::NotResponding),
+            (None, None) => PiError::Exited { code: end.code },
         };
         for sent in self.commands.take() {
             fail(sent.waiter, &error);
         }
         let session = &self.session;
         if !is_asked {
-            let text = match self.condemned {
+            let outgrown = outgrown.map(|cause| cause.to_string());
+            let text = match outgrown.as_deref().or(self.condemned) {
                 Some(why) => format!("Pi process for session \"{}\" was ended: {why}", self.name),
                 None => format!(
                     "Pi process for session \"{}\" died unexpectedly (exit code: {})",
@@ -243,7 +251,8 @@ impl PiHandle {
     ) {
         let (session, name) = (self.session.clone(), self.name.clone());
         let deaths = Rc::clone(&self.services.deaths);
-        let crash = crash.filter(|_| self.child.ending.is_none()).map(|cause| cause.to_string());
+        let crash = crash.filter(|_| self.child.ending.is_none());
+        let crash = crash.map(|cause| (cause.kind().name(), cause.to_string()));
         let said = self.end.as_ref().map(|end| end.stderr_tail.clone()).unwrap_or_default();
         let (pid, started) = (process.monitor_pid(), process.started);
         ctx.spawn(actix::fut::wrap_future(async move {
@@ -251,12 +260,13 @@ impl PiHandle {
             if !words.is_empty() {
                 tracing::warn!(%session, words, "a Pi worker's last words");
             }
-            let Some(cause) = crash else { return };
+            let Some((kind, cause)) = crash else { return };
             deaths.note(&Death {
                 spec: &PI_WORKER,
                 session: Some((&session, &name)),
                 pid,
                 exit: Some(exit),
+                kind,
                 cause: &cause,
                 last_words: if said.is_empty() { &words } else { &said },
                 started: Some(started),

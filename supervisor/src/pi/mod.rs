@@ -28,7 +28,7 @@ pub(crate) use error::PiError;
 pub(crate) use handle::{Said, Say, Wake};
 pub(crate) use health::checks;
 
-use crate::child::{Ending, Evict, Eviction, Renew};
+use crate::child::{Ending, Evict, Eviction, Outgrown, Renew};
 use crate::registry::{FoundSession, Registry};
 use crate::services::Services;
 use crate::standing::Standings;
@@ -94,6 +94,21 @@ impl Pis {
         running.map(|(session, _)| session.clone()).collect()
     }
 
+    /// Process id of the monitor of a session's Pi, if there is one.
+    pub(crate) fn monitor(&self, session: &SessionId) -> Option<u32> {
+        let sessions = self.sessions.borrow();
+        let view = &sessions.get(session)?.view;
+        view.info.borrow().as_ref()?.monitor_pid.filter(|_| view.is_alive.get())
+    }
+
+    /// A session's Pi has too much memory.
+    pub(crate) fn outgrown(&self, session: &SessionId, outgrown: Outgrown) {
+        if let Some(entry) = self.sessions.borrow().get(session) {
+            // A full mailbox has its turn at the next look.
+            entry.handle.try_send(outgrown).ok();
+        }
+    }
+
     /// What a session's Pi last said of its state; `None` if there is no Pi, or it said nothing yet.
     pub(crate) fn state(&self, session: &SessionId) -> Option<Rc<RawValue>> {
         self.sessions.borrow().get(session)?.view.state.borrow().clone()
@@ -123,7 +138,7 @@ impl Pis {
         if sessions.values().filter(stays).count() < max {
             return true;
         }
-        match idle(&sessions, standings) {
+        match idle(&sessions, standings, |_| true) {
             Some((_, entry)) => {
                 // Leaving from here on, whoever asks next. A full mailbox means that it has work after all.
                 entry.view.is_leaving.set(true);
@@ -133,14 +148,17 @@ impl Pis {
         }
     }
 
-    /// Since when the one that was idle for longest and may be ended is idle.
+    /// Since when the one that was idle for longest and may be ended is idle. One that is not there yet takes
+    /// no memory.
     pub(crate) fn idle_longest(&self, standings: &Standings) -> Option<Instant> {
-        Some(idle(&self.sessions.borrow(), standings)?.1.view.active.get())
+        let sessions = self.sessions.borrow();
+        Some(idle(&sessions, standings, |entry| entry.view.is_alive.get())?.1.view.active.get())
     }
 
     /// Ends it.
     pub(crate) fn evict_idle_longest(&self, why: Eviction, standings: &Standings) {
-        if let Some((_, entry)) = idle(&self.sessions.borrow(), standings) {
+        let sessions = self.sessions.borrow();
+        if let Some((_, entry)) = idle(&sessions, standings, |entry| entry.view.is_alive.get()) {
             // A full mailbox means that it has work after all.
             entry.handle.try_send(Evict(why)).ok();
         }
@@ -175,15 +193,16 @@ impl Pis {
     }
 }
 
-/// The Pi that was idle for longest, of those that may be ended.
+/// The Pi that was idle for longest, of those that may be ended and are meant.
 fn idle<'a>(
     sessions: &'a HashMap<SessionId, Entry>,
     standings: &Standings,
+    is_meant: impl Fn(&Entry) -> bool,
 ) -> Option<(&'a SessionId, &'a Entry)> {
     let may_end = |(session, entry): &(&SessionId, &Entry)| {
         let view = &entry.view;
         let stays = view.is_running.get() && !view.is_leaving.get();
-        stays && !view.is_busy.get() && !standings.is_pinned(session)
+        stays && !view.is_busy.get() && !standings.is_pinned(session) && is_meant(entry)
     };
     sessions.iter().filter(may_end).min_by_key(|(_, entry)| entry.view.active.get())
 }

@@ -2,7 +2,7 @@
 
 use super::error::PiError;
 use super::handle::PiHandle;
-use crate::child::{Child, Evict, Eviction, Life, Renew, Supervised, Wire};
+use crate::child::{Child, Evict, Eviction, Life, Outgrown, Renew, Supervised, Wire};
 use crate::services::Services;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
@@ -106,5 +106,13 @@ impl Handler<Renew> for PiHandle {
 
     fn handle(&mut self, _: Renew, ctx: &mut Self::Context) {
         self.renew(ctx);
+    }
+}
+
+impl Handler<Outgrown> for PiHandle {
+    type Result = ();
+
+    fn handle(&mut self, msg: Outgrown, ctx: &mut Self::Context) {
+        self.outgrown(msg, ctx);
     }
 }

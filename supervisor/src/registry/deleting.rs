@@ -1,6 +1,7 @@
 //! Deleting a session: off the disk first, then its worker and everything that it left.
 
 use super::Registry;
+use super::remembered::session_gone;
 use super::saving::kept;
 use crate::catalog;
 use crate::errors::MethodError;
@@ -91,14 +92,10 @@ impl Registry {
     pub(super) fn remove(&mut self, id: &SessionId) -> Result<AttachedSession, MethodError> {
         let removed = catalog::delete(Arc::make_mut(&mut self.metadata), id)
             .ok_or_else(|| MethodError::SessionNotFound(id.0.clone()))?;
-        if let Some(entry) = self.state.sessions.get(id) {
+        if self.state.sessions.contains_key(id) {
             // The other program may put the session back from an old copy of its own: not with fewer limits.
-            let limits = entry.limits();
-            let sessions = &mut Arc::make_mut(&mut self.state).sessions;
-            match limits {
-                Some(limits) => drop(sessions.insert(id.clone(), limits)),
-                None => drop(sessions.remove(id)),
-            }
+            let are_all_known = self.services.health.are_all_sessions_known();
+            session_gone(Arc::make_mut(&mut self.state), &self.metadata, id, are_all_known);
         }
         Ok(removed)
     }

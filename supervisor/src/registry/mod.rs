@@ -18,6 +18,7 @@ mod lookups;
 mod pi;
 mod pins;
 mod policies;
+pub(crate) mod remembered;
 mod saving;
 mod second_writer;
 

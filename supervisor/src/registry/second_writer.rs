@@ -6,6 +6,7 @@
 
 use super::Registry;
 use super::deleting::clear_away;
+use super::remembered::trim_workspaces;
 use super::saving::{Saved, Saving, kept};
 use crate::worker_handle::CountWork;
 use actix::prelude::*;
@@ -134,6 +135,10 @@ impl Registry {
         if self.metadata.workspaces.iter().any(|workspace| is_gone(&workspace.id)) {
             let workspaces = &mut Arc::make_mut(&mut self.metadata).workspaces;
             workspaces.retain(|workspace| !is_gone(&workspace.id));
+        }
+        if self.services.health.are_all_sessions_known() {
+            // It may be put back as a session may.
+            trim_workspaces(Arc::make_mut(&mut self.state), &self.metadata);
         }
         // What stays is written again.
         let saved = self.save(ctx);

@@ -4,13 +4,13 @@
 
 use super::config::DaemonConfig;
 use quackd_home::Home;
+use quackd_home::own_file::read_blocking;
 use quackd_remote::TokenHash;
 use quackd_store::{replace_file_blocking, set_aside_blocking};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 /// Largest configuration and largest token that are read, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
@@ -110,22 +110,10 @@ impl Files {
     }
 }
 
-fn read_blocking(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    // What is no file, a FIFO, say, could make us wait for ever.
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("not a file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
-    if limit < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn files(dir: &Path) -> Files {
         Files {

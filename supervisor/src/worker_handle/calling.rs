@@ -2,7 +2,7 @@
 
 use super::WorkerHandle;
 use crate::calls::{CallResult, NewCall, call_id};
-use crate::child::{Beats, Life, Refused, Supervised};
+use crate::child::{Beats, LATE, Life, Refused, Supervised};
 use crate::errors::CallError;
 use crate::events::{ShownCall, shown_arguments};
 use crate::places::{Asked, Place};
@@ -180,10 +180,7 @@ impl WorkerHandle {
             self.answer(number, ctx, |_| Err(error));
             return;
         }
-        let timer = ctx.run_later(left + DEADLINE_SLACK, move |handle, ctx| {
-            handle.no_answer(number, ctx);
-        });
-        self.replace_timer(number, timer, ctx);
+        self.await_answer(number, left + DEADLINE_SLACK, ctx);
         if !was_busy {
             self.is_busy_now(ctx);
         }
@@ -235,6 +232,19 @@ impl WorkerHandle {
             },
         };
         self.answer(number, ctx, |_| Err(CallError::NotReady(why)));
+    }
+
+    /// Gives the worker `limit` to answer a call.
+    fn await_answer(&mut self, number: u64, limit: Duration, ctx: &mut Context<Self>) {
+        let due = Instant::now() + limit;
+        let timer = ctx.run_later(limit, move |handle, ctx| {
+            match LATE < due.elapsed() {
+                // The worker may have been stopped too, before it had read the call.
+                true => handle.await_answer(number, limit, ctx),
+                false => handle.no_answer(number, ctx),
+            }
+        });
+        self.replace_timer(number, timer, ctx);
     }
 
     /// The worker kept a call beyond its deadline and everything added to it: it cannot be trusted.

@@ -187,7 +187,7 @@ impl WorkerHandle {
         let (events, name) = (Rc::clone(&self.services.events), self.name.clone());
         let deaths = Rc::clone(&self.services.deaths);
         let started = process.started;
-        let cause = cause.to_string();
+        let (kind, cause) = (cause.kind().name(), cause.to_string());
         ctx.spawn(actix::fut::wrap_future(async move {
             let stderr = process.last_words().await;
             tracing::warn!(%session, pid, cause, stderr, "worker died");
@@ -196,6 +196,7 @@ impl WorkerHandle {
                 session: Some((&session, &name)),
                 pid,
                 exit: Some(exit),
+                kind,
                 cause: &cause,
                 last_words: &stderr,
                 started: Some(started),

@@ -2,7 +2,7 @@
 //!
 //! Owns: the worker's state machine, its heartbeat, its process and the table of unanswered calls.
 //! Receives: [`CallTool`], [`AbortCalls`], [`Wake`], [`Describe`], [`CountWork`], [`Drain`] (clients, through the
-//! registry), [`KillWorker`] (a person); `FrameArrived`, `LinkClosed` (the link); `Evict`, `Renew` ([`crate::tenants`], [`crate::pulse`]).
+//! registry), [`KillWorker`] (a person); `FrameArrived`, `LinkClosed` (the link); `Evict`, `Renew`, `Outgrown` ([`crate::tenants`], [`crate::pulse`], [`crate::ceiling`]).
 //! Blocks on: nothing. Starting and reaping happen on the main thread.
 //! Mailbox: [`MAILBOX`] messages; a sender waits for room.
 //! Ends: with the daemon. Then every call that it still had is answered by the drop of its sender.
@@ -115,8 +115,7 @@ impl Actor for WorkerHandle {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        let own = ctx.address();
-        self.services.tenants.enter(&self.session, own.clone().recipient(), own.recipient());
+        self.services.tenants.enter(&self.session, &ctx.address());
     }
 }
 

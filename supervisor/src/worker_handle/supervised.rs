@@ -2,7 +2,7 @@
 
 use super::WorkerHandle;
 use super::frames::idle_until;
-use crate::child::{Child, Evict, Eviction, Life, Renew, Supervised, Wire};
+use crate::child::{Child, Evict, Eviction, Life, Outgrown, Renew, Supervised, Wire};
 use crate::errors::CallError;
 use crate::services::Services;
 use crate::spawner::WORKER;
@@ -82,7 +82,8 @@ impl Supervised for WorkerHandle {
             State::Starting { .. } | State::Ready { .. } => Stage::Here,
         };
         let free_since = is_free.then_some(self.idle_since);
-        self.services.tenants.set(&self.session, stage, free_since);
+        let monitor = self.child.monitor_pid();
+        self.services.tenants.set(&self.session, stage, free_since, monitor);
         self.services.standings.set_worker(&self.session, doing);
     }
 
@@ -123,6 +124,14 @@ impl Handler<Renew> for WorkerHandle {
 
     fn handle(&mut self, _: Renew, ctx: &mut Self::Context) {
         self.renew(ctx);
+    }
+}
+
+impl Handler<Outgrown> for WorkerHandle {
+    type Result = ();
+
+    fn handle(&mut self, msg: Outgrown, ctx: &mut Self::Context) {
+        self.outgrown(msg, ctx);
     }
 }
 

@@ -17,15 +17,15 @@ struct Call {
 }
 
 const CALLS: [Call; 5] = [
-    // The directory, and the new file.
-    Call { names: "openat,?openat2", n_refusing: |n_files| 2 * n_files, n_keeping: |_| 0 },
-    Call { names: "write,pwrite64,writev", n_refusing: |n_files| n_files, n_keeping: |_| 0 },
-    // The new file, and the directory.
-    Call { names: "fsync,fdatasync", n_refusing: |n_files| 2 * n_files, n_keeping: |_| 0 },
+    // The directory, and the new file; and the copy of the metadata's.
+    Call { names: "openat,?openat2", n_refusing: |n_files| 2 * n_files + 1, n_keeping: |_| 0 },
+    Call { names: "write,pwrite64,writev", n_refusing: |n_files| n_files + 1, n_keeping: |_| 0 },
+    // The new file, and the directory; and the copy.
+    Call { names: "fsync,fdatasync", n_refusing: |n_files| 2 * n_files + 1, n_keeping: |_| 0 },
     // The metadata's new file takes the place of the old one, which stays to be looked at.
     Call { names: "renameat2", n_refusing: |_| 1, n_keeping: |_| 0 },
-    // The state's new file to its name, and the metadata's to a second one; when all is done, the old ones to
-    // those of the backups.
+    // The state's new file to its name, and the copy of the metadata's to its own; when all is done, the old ones
+    // to those of the backups.
     Call {
         names: "?rename,?renameat",
         n_refusing: |n_files| n_files,

@@ -5,7 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 
 /// The running program; ended with its test.
@@ -41,6 +41,16 @@ impl Running {
     /// The next line, if it comes soon.
     pub(crate) fn line_within(&self, time: std::time::Duration) -> Option<String> {
         self.lines.recv_timeout(time).ok()
+    }
+
+    /// The next line; `None` if there is none any more.
+    #[track_caller]
+    pub(crate) fn line_until_end(&self) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("neither a line nor the end in time"),
+        }
     }
 
     /// The next lines, up to one that contains `part`.

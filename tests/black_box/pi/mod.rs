@@ -4,9 +4,12 @@
 mod dialogs;
 mod faults;
 mod many;
+mod memory;
 mod real;
+mod speakers;
 mod turns;
 mod verbs;
+mod waiting;
 
 use crate::harness::{Daemon, Process, Wire, wait_for};
 use serde_json::{Value, json};

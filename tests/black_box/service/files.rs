@@ -81,15 +81,21 @@ fn the_units_pass_the_check_of_systemd() {
         crate::harness::skipped("systemd-analyze is not installed");
         return;
     }
-    let _written = world.quack(&["service", "install", "--no-start"]).ok();
     let units = world.home().join(".config/systemd/user");
-    let mut verify = world.program_for_tests(analyze.to_str().unwrap());
-    verify.args(["--user", "--man=no", "verify"]);
-    verify.args([units.join("quackd.socket"), units.join("quackd.service")]);
-    verify.env("XDG_RUNTIME_DIR", world.home());
-    let output = verify.stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && !said.contains("quackd"), "{said}");
+    // Any character may be in the path of a state directory.
+    let strange = world.home().join(r#"a [b]*? 100% "c" $HOME \x 'd' ;#{e}"#);
+    for dir in [world.app(), strange] {
+        let mut install = world.command(&["service", "install", "--no-start"]);
+        let installed = install.env("RUBBER_DUCK_APP_SUPPORT", &dir).output().unwrap();
+        assert!(installed.status.success(), "{installed:?}");
+        let mut verify = world.program_for_tests(analyze.to_str().unwrap());
+        verify.args(["--user", "--man=no", "verify"]);
+        verify.args([units.join("quackd.socket"), units.join("quackd.service")]);
+        verify.env("XDG_RUNTIME_DIR", world.home());
+        let output = verify.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !said.contains("quackd"), "{dir:?}: {said}");
+    }
 }
 
 #[test]

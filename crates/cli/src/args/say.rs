@@ -11,14 +11,17 @@ const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hou
 /// Says something to a session's Pi and shows what it does, until its turn is over.
 ///
 /// Speaks to the active session; to the one of the current directory, which becomes the active one, if there is
-/// none. Ctrl-C ends the turn. Questions of Pi are asked on a terminal; elsewhere they are left to somebody else.
+/// none. Ctrl-C ends the turn, and no other: one that has not begun is ended when it does, for which it waits a moment.
+/// Questions of Pi are asked on a terminal; elsewhere they are left to somebody else.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack say 'what does this repository do?'\n  \
     quack say fix the failing test -C ~/src/app\n  git diff | quack say --session review\n  \
     quack say hello --json | jq -r 'select(.event==\"tool_execution_start\").data.toolName'\n\n\
-    --json prints every event of the session on a line, as the daemon sends it, until the turn is over.\n\n\
-    Exit codes: 0 the turn ended well, 1 it failed or Pi refused or died, 2 usage, 3 no daemon, or it went away,\n\
-    4 Pi is at work already, or there was no time (the turn goes on then), 130 Ctrl-C, which has ended the turn.")]
+    --json prints the events of the session from the beginning of the turn to its end, each on a line as the daemon \
+    sends it. Turns that others begin are not shown; `quack follow --json` has everything.\n\n\
+    Exit codes: 0 the turn ended well, 1 it failed or Pi refused or died, 2 usage, 3 no daemon, or it went away, \
+    4 Pi is at work already, or there was no time (the turn goes on then), 130 Ctrl-C, which has ended the turn; one \
+    that Pi had not begun with may still come, and then that is said.")]
 pub(crate) struct SayArgs {
     /// What to say; `-` or nothing: what stdin has
     #[arg(value_name = "MESSAGE")]

@@ -8,7 +8,8 @@ use clap::Args;
 /// kill its worker or pin it. `?` explains them, q ends it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack top\n  NO_COLOR=1 quack top\n  quack ps --json     for scripts"
+    after_help = "Examples:\n  quack top\n  NO_COLOR=1 quack top\n  quack ps --json     for scripts\n\n\
+    q, Ctrl-C, and a terminal that is closed end it with exit code 0. Without a terminal it is a usage error."
 )]
 pub(crate) struct TopArgs {}
 

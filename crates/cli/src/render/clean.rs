@@ -1,16 +1,18 @@
 //! Text from a command or a model as a terminal may show it: nothing in it steers anything. Used by the
 //! renderer for everything that an event brings.
 
-use crate::display::is_direction;
+use crate::unseen::Sieve;
 
 /// Longest escape sequence that is taken out as a whole; what is longer is not one.
 const MAX_SEQUENCE: usize = 64;
 
 /// Cleans a text that comes in pieces. Colours and cursor movements are taken out, a carriage return
-/// begins a new line, every other control character becomes `�`.
+/// begins a new line, every other control character becomes `�`, and so does what is not seen
+/// ([`crate::unseen`]).
 #[derive(Debug, Default)]
 pub(super) struct Cleaner {
     state: State,
+    sieve: Sieve,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -30,26 +32,38 @@ impl Cleaner {
     pub(super) fn feed(&mut self, text: &str, out: &mut String) {
         for c in text.chars() {
             self.state = match (self.state, c) {
-                (State::Text, c) => plain(c, out),
+                (State::Text, c) => self.plain(c, out),
                 (State::Return, '\r') => State::Return,
-                (State::Return, '\n') => plain('\n', out),
+                (State::Return, '\n') => self.plain('\n', out),
                 (State::Return, c) => {
-                    out.push('\n');
-                    plain(c, out)
+                    self.plain('\n', out);
+                    self.plain(c, out)
                 }
                 (State::Escape, '[') => State::Sequence(0),
                 (State::Sequence(n), ' '..='?') if n < MAX_SEQUENCE => State::Sequence(n + 1),
                 (State::Sequence(_), '@'..='~') => State::Text,
                 (State::Escape | State::Sequence(_), c) => {
-                    out.push(char::REPLACEMENT_CHARACTER);
-                    plain(c, out)
+                    self.plain(char::REPLACEMENT_CHARACTER, out);
+                    self.plain(c, out)
                 }
             };
         }
     }
 
+    fn plain(&mut self, c: char, out: &mut String) -> State {
+        match c {
+            '\x1b' => return State::Escape,
+            '\r' => return State::Return,
+            '\n' | '\t' => self.sieve.feed(c, out),
+            c if c.is_control() => self.sieve.feed(char::REPLACEMENT_CHARACTER, out),
+            c => self.sieve.feed(c, out),
+        }
+        State::Text
+    }
+
     /// The text has ended: half a sequence is none.
     pub(super) fn finish(&mut self, out: &mut String) {
+        self.sieve.finish(out);
         if matches!(self.state, State::Escape | State::Sequence(_)) {
             out.push(char::REPLACEMENT_CHARACTER);
         }
@@ -87,17 +101,6 @@ pub(crate) fn one_line(text: &str, max_chars: usize) -> String {
     line
 }
 
-fn plain(c: char, out: &mut String) -> State {
-    match c {
-        '\x1b' => return State::Escape,
-        '\r' => return State::Return,
-        '\n' | '\t' => out.push(c),
-        c if c.is_control() || is_direction(c) => out.push(char::REPLACEMENT_CHARACTER),
-        c => out.push(c),
-    }
-    State::Text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +119,9 @@ mod tests {
             ("10%\r20%\r30%\n", "10%\n20%\n30%\n"),
             ("a\u{7}b\u{7f}c\u{9b}31md\0", "a\u{fffd}b\u{fffd}c\u{fffd}31md\u{fffd}"),
             ("safe\u{202e}cod.exe\u{2066}", "safe\u{fffd}cod.exe\u{fffd}"),
+            ("a\u{200e}b\u{2028}c\u{e0041}", "a\u{fffd}b\u{fffd}c\u{fffd}"),
+            ("👩\u{200d}💻 é\u{200d}\x1b[1m", "👩\u{200d}💻 é\u{fffd}"),
+            ("é\u{200d}\r\né", "é\u{fffd}\né"),
         ] {
             assert_eq!(clean(given), shown, "{given:?}");
         }
@@ -123,7 +129,7 @@ mod tests {
 
     #[test]
     fn pieces_give_what_the_whole_gives() {
-        let whole = "a\x1b[1;31mb\x1b[0mc\r\nd\re\x1b]x\u{202e}\n";
+        let whole = "a\x1b[1;31mb\x1b[0mc\r\nd\re\x1b]x\u{202e}\n👩\u{200d}💻\u{200d}\n";
         let mut cleaner = Cleaner::default();
         let mut pieces = String::new();
         for c in whole.chars() {

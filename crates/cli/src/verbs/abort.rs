@@ -1,8 +1,8 @@
 //! `quack abort`: ends every call in flight of a session.
 
-use crate::args::AbortArgs;
+use crate::args::sessions::AbortArgs;
 use crate::connect::{REPLY_TIMEOUT, connect_only};
-use crate::display::plain;
+use crate::display;
 use crate::exit::Exit;
 use crate::output::Output;
 use quackd_protocol::client::{AbortData, SessionParams};
@@ -15,7 +15,7 @@ pub(crate) async fn run(args: AbortArgs, output: Output) -> anyhow::Result<Exit>
     if output.is_json() {
         output.document(&data)?;
     } else {
-        output.text(&format!("Ended the calls of {}.\n", plain(&data.session_name)))?;
+        output.text(&format!("Ended the calls of {}.\n", display::name(&data.session_name)))?;
     }
     Ok(Exit::Ok)
 }

@@ -1,6 +1,6 @@
 //! `quack activate`: makes a session the active one.
 
-use crate::args::ActivateArgs;
+use crate::args::sessions::ActivateArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::Exit;
@@ -17,7 +17,7 @@ pub(crate) async fn run(args: ActivateArgs, output: Output) -> anyhow::Result<Ex
         output.document(&data)?;
     } else {
         let home_dir = std::env::var("HOME").ok();
-        let name = display::plain(&data.session.name);
+        let name = display::name(&data.session.name);
         let path = display::path(&data.workspace.path, home_dir.as_deref());
         output.text(&format!("{BOLD}{name}{BOLD:#}  {path}  is the active session.\n"))?;
     }

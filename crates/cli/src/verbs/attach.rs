@@ -2,13 +2,15 @@
 
 use super::follow::live::{Interrupts, Live, Typing};
 use super::follow::{self, watch::Watch};
-use crate::args::AttachArgs;
+use crate::args::{AttachArgs, Cli};
 use crate::connect::{Connected, REPLY_TIMEOUT, start_and_connect};
 use crate::directory;
 use crate::display;
 use crate::exit::{Exit, Fault};
+use crate::near::nearest;
 use crate::output::{BOLD, DIM, Output};
 use anyhow::Context;
+use clap::{Command, CommandFactory};
 use quackd_protocol::client::{
     AttachData, AttachParams, SessionInfo, SessionsData, SessionsParams,
 };
@@ -84,17 +86,24 @@ fn document(attached: &AttachData, is_running: bool) -> Value {
 fn explain(error: anyhow::Error, dir: Option<&Path>) -> anyhow::Error {
     let word = dir.and_then(Path::to_str).filter(|word| !word.contains('/'));
     match word {
-        Some(word) if !Path::new(word).exists() => Fault::usage(format!(
-            "`{}` is neither a verb nor a directory; `quack --help` lists the verbs",
-            display::plain(word)
-        ))
-        .into(),
+        Some(word) if !Path::new(word).exists() => {
+            let all = Cli::command();
+            let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
+            let near = nearest(word, verbs.map(Command::get_name));
+            let meant = near.first().map(|verb| format!("did you mean `quack {verb}`? "));
+            Fault::usage(format!(
+                "`{}` is neither a verb nor a directory; {}`quack --help` lists the verbs",
+                display::name(word),
+                meant.unwrap_or_default()
+            ))
+            .into()
+        }
         _ => error,
     }
 }
 
 fn header(session: &SessionInfo, home_dir: Option<&str>) -> String {
-    let name = display::plain(&session.name);
+    let name = display::name(&session.name);
     let path = display::path(&session.workspace_path, home_dir);
     let state = if session.is_running {
         "its worker process is running"
@@ -139,6 +148,11 @@ mod tests {
         let plain = || Fault::usage("not a directory: x").into();
         let verb = explain(plain(), Some(Path::new("sesions"))).to_string();
         assert!(verb.starts_with("`sesions` is neither a verb nor a directory"), "{verb}");
+        assert!(verb.contains("; did you mean `quack sessions`? `quack --help` lists"), "{verb}");
+        let other = explain(plain(), Some(Path::new("xyzzy"))).to_string();
+        assert!(other.contains("directory; `quack --help` lists the verbs"), "{other}");
+        let hidden = explain(plain(), Some(Path::new("pi-worke"))).to_string();
+        assert!(!hidden.contains("pi-worker"), "{hidden}");
         let path = explain(plain(), Some(Path::new("./sesions"))).to_string();
         assert_eq!(path, "not a directory: x");
     }

@@ -1,6 +1,7 @@
 //! `quack completions`: a script for a shell that completes verbs and options.
 
-use crate::args::{Cli, CompletionsArgs, Shell};
+use crate::args::Cli;
+use crate::args::program::{CompletionsArgs, Shell};
 use crate::exit::Exit;
 use crate::output::Output;
 use clap::{Command, CommandFactory};

@@ -1,7 +1,7 @@
 //! `quack config`: what the configuration is and where it comes from. Needs no daemon: a daemon that does
 //! not start because of it is when one asks.
 
-use crate::args::{ConfigArgs, ConfigShowArgs, ConfigVerb};
+use crate::args::program::{ConfigArgs, ConfigShowArgs, ConfigVerb};
 use crate::display::plain;
 use crate::exit::Exit;
 use crate::output::{DIM, Output};

@@ -1,7 +1,7 @@
 //! `quack daemon`: becomes the supervisor. Started by a person, a service manager or another verb; and, in the
 //! ways in which the Rubber Duck daemon is started, by programs that know that one ([`Upstream`]).
 
-use crate::args::DaemonArgs;
+use crate::args::daemon::DaemonArgs;
 use crate::exit::Exit;
 use crate::output::Output;
 use quackd_home::Home;

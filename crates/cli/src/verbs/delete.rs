@@ -1,7 +1,7 @@
 //! `quack delete`: the daemon forgets a session, after a person has said that it should.
 
 use super::state::state_of;
-use crate::args::DeleteArgs;
+use crate::args::sessions::DeleteArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::{Exit, Fault};
@@ -37,7 +37,7 @@ pub(crate) async fn run(args: DeleteArgs, output: Output) -> anyhow::Result<Exit
     if output.is_json() {
         output.document(&data)?;
     } else {
-        let name = display::plain(&data.session.name);
+        let name = display::name(&data.session.name);
         let ended = [(data.calls_ended, "running call"), (data.jobs_ended, "background job")];
         let ended: Vec<_> = ended.into_iter().filter(|(n, _)| 0 < *n).collect();
         let ended = match ended.as_slice() {
@@ -60,6 +60,6 @@ async fn question(client: &Client, state: &StateData) -> anyhow::Result<String> 
     let place = session.map_or_else(String::new, |session| {
         format!(" of {}", display::path(&session.workspace_path, home_dir.as_deref()))
     });
-    let name = display::plain(&state.session_name);
+    let name = display::name(&state.session_name);
     Ok(format!("Delete session {name}{place}? The files there stay."))
 }

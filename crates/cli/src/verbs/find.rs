@@ -19,10 +19,12 @@ pub(crate) async fn run(args: &FindArgs, output: Output) -> anyhow::Result<Exit>
         return Err(Fault::usage("--fuzzy needs a pattern").into());
     }
     let asking = Asking::begin(&args.call, output).await?;
-    let arguments = arguments(args, &asking.place)?;
+    let (paths, missing) = asking.place.present(&args.paths);
+    let arguments = arguments(args, &paths, &asking.place)?;
     let audience = output.audience();
     let zone = TimeZone::system();
     let mut pages = Pages::new("find", arguments, args.limit);
+    pages.are_missing(missing);
     let mut n_found = 0;
     while let Some(page) = pages.next(&asking).await? {
         n_found += page.entries.len();
@@ -40,13 +42,17 @@ pub(crate) async fn run(args: &FindArgs, output: Output) -> anyhow::Result<Exit>
     Ok(pages.exit(Exit::Ok))
 }
 
-fn arguments(args: &FindArgs, place: &Place) -> Result<Map<String, Value>, Fault> {
+fn arguments(
+    args: &FindArgs,
+    paths: &[String],
+    place: &Place,
+) -> Result<Map<String, Value>, Fault> {
     let mut map = Map::new();
     if let Some(pattern) = &args.pattern {
         let pattern = if args.fuzzy { pattern.clone() } else { place.glob(pattern) };
         set(&mut map, "pattern", vec![pattern]);
     }
-    set(&mut map, "path", place.starts(&args.paths)?);
+    set(&mut map, "path", place.starts(paths)?);
     if args.fuzzy {
         set(&mut map, "fuzzy", true);
     }
@@ -215,7 +221,8 @@ mod tests {
                 assert!(tool.parameter(name).is_some(), "{name}");
                 expected[name] = value.clone();
             }
-            let sent = arguments(&parse(line), &Place::of("/ws", "a")).unwrap();
+            let args = parse(line);
+            let sent = arguments(&args, &args.paths, &Place::of("/ws", "a")).unwrap();
             assert_eq!(Value::from(sent), expected, "{line:?}");
         }
     }

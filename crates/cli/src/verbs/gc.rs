@@ -9,12 +9,13 @@ use crate::exit::{Exit, Fault};
 use crate::output::{DIM, Output};
 use anyhow::{Context as _, bail};
 use quackd_client::ClientError;
+use quackd_config::KeepSettings;
 use quackd_home::Home;
 use quackd_home::keep::{Found, Item, Known, Rules, Tally, find_blocking, remove_blocking};
+use quackd_home::own_file::read_blocking;
 use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams};
-use quackd_protocol::limits::{MAX_METADATA_BYTES, MAX_UNDO_BYTES, OUTPUTS_KEPT, UNDO_KEPT};
+use quackd_protocol::limits::MAX_METADATA_BYTES;
 use quackd_protocol::metadata::Metadata;
-use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ const GC_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// How old damaged files and histories must be unless somebody says otherwise.
 const KEPT_ASIDE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Bytes of what is configured in MiB.
+const MIB: u64 = 1024 * 1024;
 
 /// Things that are named to a person.
 const MAX_SHOWN: usize = 20;
@@ -85,11 +89,12 @@ fn alone_blocking(
     if histories && let Err(error) = &known {
         bail!("histories stay, because it is not certain which sessions exist: {error:#}");
     }
+    let keep = keep_settings(&home)?;
     let rules = Rules {
         is_served: false,
-        outputs: older.unwrap_or(OUTPUTS_KEPT),
-        undo: older.unwrap_or(UNDO_KEPT),
-        undo_max_bytes: MAX_UNDO_BYTES,
+        outputs: older.unwrap_or(keep.outputs.value),
+        undo: older.unwrap_or(keep.undo.value),
+        undo_max_bytes: u64::try_from(keep.undo_mb.value).unwrap_or(u64::MAX).saturating_mul(MIB),
         quarantined: Some(older.unwrap_or(KEPT_ASIDE)),
         histories: histories.then(|| older.unwrap_or(KEPT_ASIDE)),
     };
@@ -101,6 +106,16 @@ fn alone_blocking(
     Ok(answer(dry_run, tally, &found))
 }
 
+/// What a daemon would go by. If it could not start with its configuration, nothing is deleted: somebody meant
+/// something by it.
+fn keep_settings(home: &Home) -> anyhow::Result<KeepSettings> {
+    let variable =
+        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let (path, is_named) = quackd_config::locate(home.config(), &variable)?;
+    let config = quackd_config::load_blocking(&path, is_named, &variable);
+    Ok(config.context("what may go is configured, and the configuration cannot be read")?.keep)
+}
+
 /// Which sessions exist, as the file says. It is read and not touched: what is wrong with it is the daemon's to
 /// mend.
 fn known_blocking(path: &Path) -> anyhow::Result<Known> {
@@ -110,10 +125,7 @@ fn known_blocking(path: &Path) -> anyhow::Result<Known> {
         let other = path.with_extension(format!("json.{part}"));
         anyhow::ensure!(!other.exists(), "{} is there: start the daemon once", other.display());
     }
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).with_context(name)?;
-    anyhow::ensure!(file.metadata().with_context(name)?.is_file(), "{} is no file", name());
-    file.take(MAX_METADATA_BYTES).read_to_end(&mut bytes).with_context(name)?;
+    let bytes = read_blocking(path, MAX_METADATA_BYTES).with_context(name)?;
     let metadata: Metadata = serde_json::from_slice(&bytes).with_context(name)?;
     let pi_file =
         |file: &str| Path::new(file).file_name().map(|name| name.to_string_lossy().into_owned());

@@ -8,12 +8,10 @@ use crate::place::{Asking, Place};
 use crate::render::search::data::{Hit, Page};
 use crate::render::search::fit;
 use crate::render::search::hits::{Layout, Printer, name_line};
-
 use crate::render::search::join::Joiner;
 use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
-use std::io::ErrorKind;
 
 /// Names that are kept in mind, so that none is shown twice.
 const MAX_NAMES: usize = 100_000;
@@ -23,7 +21,7 @@ pub(crate) async fn run(args: &GrepArgs, output: Output) -> anyhow::Result<Exit>
     let (patterns, paths) = words(args)?;
     context_is_no_directory(args)?;
     let asking = Asking::begin(&args.call, output).await?;
-    let (paths, missing) = present(paths, &asking.place);
+    let (paths, missing) = asking.place.present(paths);
     let files = named_files(&paths, &asking.place);
     let is_one_file = missing.is_empty() && matches!((&*paths, &*files), ([_], [_]));
     // No directory is so shallow that something in it counts.
@@ -60,21 +58,6 @@ pub(crate) async fn run(args: &GrepArgs, output: Output) -> anyhow::Result<Exit>
         return Ok(Exit::Ok);
     }
     Ok(pages.exit(Exit::Failed))
-}
-
-/// The paths that are there, as far as can be seen from here, and those that are not. If none is there, the
-/// tool says so of the first one.
-fn present(paths: &[String], place: &Place) -> (Vec<String>, Vec<String>) {
-    let is_there = |path: &&String| match place.absolute(path).symlink_metadata() {
-        Ok(_) => true,
-        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
-    };
-    let (there, missing): (Vec<&String>, Vec<&String>) = paths.iter().partition(is_there);
-    if there.is_empty() {
-        return (paths.to_vec(), Vec::new());
-    }
-    let owned = |paths: Vec<&String>| paths.into_iter().cloned().collect();
-    (owned(there), owned(missing))
 }
 
 /// Those that are files: who names a file wants to know whether it matches, also if it is a binary one.

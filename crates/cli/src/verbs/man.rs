@@ -1,6 +1,7 @@
 //! `quack man`: the manual page, or the pages of all verbs as files.
 
-use crate::args::{Cli, ManArgs};
+use crate::args::Cli;
+use crate::args::program::ManArgs;
 use crate::display::{count, plain};
 use crate::exit::Exit;
 use crate::output::Output;

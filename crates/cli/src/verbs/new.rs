@@ -1,6 +1,6 @@
 //! `quack new`: one more session for a directory's repository.
 
-use crate::args::NewArgs;
+use crate::args::sessions::NewArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::directory;
 use crate::display;
@@ -23,7 +23,7 @@ pub(crate) async fn run(args: NewArgs, output: Output) -> anyhow::Result<Exit> {
         output.document(&made)?;
     } else {
         let home_dir = std::env::var("HOME").ok();
-        let name = display::plain(&made.session.name);
+        let name = display::name(&made.session.name);
         let path = display::path(&made.workspace.path, home_dir.as_deref());
         let id = display::plain(made.session.id.as_str());
         output.text(&format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n"))?;

@@ -18,7 +18,7 @@ const MAX_WARNINGS: usize = 5;
 const MAX_NOTES: usize = 20;
 
 /// What is said of a path that was named and is not there.
-const NOT_FOUND: &str = "No such file or directory";
+pub(super) const NOT_FOUND: &str = "No such file or directory";
 
 /// Numbers that each page counts for the whole tree, not for itself.
 const OF_THE_TREE: &[&str] = &["ignored", "hidden", "filtered", "notRegular", "unreadable"];

@@ -1,7 +1,7 @@
 //! `quack pin` and `quack unpin`: whose processes stay however long nobody uses them.
 
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
-use crate::display::plain;
+use crate::display;
 use crate::exit::Exit;
 use crate::output::Output;
 use quackd_protocol::client::{PinData, PinParams};
@@ -18,7 +18,7 @@ pub(crate) async fn run(
     if output.is_json() {
         output.document(&data)?;
     } else {
-        let name = plain(&data.session_name);
+        let name = display::name(&data.session_name);
         output.text(&match data.pinned {
             true => format!("{name} stays until `quack unpin`.\n"),
             false => format!("{name} is ended again when nobody uses it.\n"),

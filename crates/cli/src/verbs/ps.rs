@@ -2,7 +2,7 @@
 //! again and again.
 
 use crate::age::{local, span};
-use crate::args::PsArgs;
+use crate::args::daemon::PsArgs;
 use crate::connect::{REPLY_TIMEOUT, connect_only};
 use crate::display;
 use crate::exit::Exit;
@@ -132,12 +132,12 @@ fn supervisor_line(supervisor: &SupervisorInfo) -> String {
 }
 
 fn session_line(worker: &WorkerInfo, home_dir: Option<&str>) -> String {
-    let name = display::plain(&worker.session_name);
-    let path = display::path(&worker.workspace_path, home_dir);
+    let name = display::name_cell(&worker.session_name);
+    let path = display::path_cell(&worker.workspace_path, home_dir);
     let mut line = format!("{BOLD}{name}{BOLD:#}  {path}  {}", status(worker));
     for word in [&worker.tier, &worker.policy].into_iter().flatten() {
         line.push_str("  ");
-        line.push_str(&display::plain(word));
+        line.push_str(&display::name_cell(word));
     }
     line
 }

@@ -1,7 +1,7 @@
 //! `quack replace`: what matches becomes something else, in all files at once; or a patch that says so.
 
 use super::grep::{files, matching};
-use super::pages::set;
+use super::pages::{NOT_FOUND, set};
 use crate::args::WhichArgs;
 use crate::args::search::ReplaceArgs;
 use crate::display::{count, plain};
@@ -24,6 +24,9 @@ const MAX_SKIPPED: usize = 20;
 pub(crate) async fn run(args: &ReplaceArgs, output: Output) -> anyhow::Result<Exit> {
     let words = words(args)?;
     let asking = Asking::begin(&args.call, output).await?;
+    if let Some(words) = &words {
+        all_there(words.paths, &asking.place)?;
+    }
     let arguments = arguments(args, words, &asking.place)?;
     let result = asking.call("replace", arguments, true).await?;
     let data = result.data.as_ref().filter(|_| !result.info.is_error);
@@ -59,6 +62,21 @@ fn words(args: &ReplaceArgs) -> Result<Option<Words<'_>>, Fault> {
         }
         _ => Err(Fault::usage("say what to replace, and by what; see --help")),
     }
+}
+
+/// Who looks is shown what there is (`grep`, `find`). Who changes files and has named one that is not there means
+/// something else than what would happen: nothing does, and all that is missing is named.
+fn all_there(paths: &[String], place: &Place) -> Result<(), Fault> {
+    let (_, missing) = place.present(paths);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> = missing.iter().take(MAX_SKIPPED).map(|path| plain(path)).collect();
+    let more = match missing.len().saturating_sub(named.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Err(Fault::usage(format!("{}{more}: {NOT_FOUND}; nothing was changed", named.join(", "))))
 }
 
 fn arguments(

@@ -3,7 +3,7 @@
 use crate::age::span;
 use crate::args::service::RestartArgs;
 use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT, connect};
-use crate::display::plain;
+use crate::display::{self, plain};
 use crate::exit::{Exit, Fault};
 use crate::output::Output;
 use crate::verbs::stop::DaemonProcess;
@@ -118,7 +118,7 @@ fn list(work: &[UnfinishedWork], with_times: bool) -> String {
         };
         let since = piece.elapsed_ms.filter(|_| with_times).map(Duration::from_millis);
         let since = since.map_or_else(String::new, |since| format!(", for {}", span(since)));
-        format!("  {}: {kind}{}{since}\n", plain(&piece.session_name), plain(&piece.what))
+        format!("  {}: {kind}{}{since}\n", display::name(&piece.session_name), plain(&piece.what))
     };
     let mut text: String = work.iter().take(MAX_SHOWN).map(line).collect();
     if let Some(more) = work.len().checked_sub(MAX_SHOWN).filter(|more| 0 < *more) {
@@ -210,7 +210,7 @@ pub(crate) fn interrupted(sessions: &[InterruptedSession]) -> String {
     let line = |session: &InterruptedSession| {
         let work = session.interruption.work.iter().map(|work| plain(work));
         let work: Vec<String> = work.collect();
-        format!("Interrupted in {}: {}.\n", plain(&session.session_name), work.join(", "))
+        format!("Interrupted in {}: {}.\n", display::name(&session.session_name), work.join(", "))
     };
     sessions.iter().take(MAX_SHOWN).map(line).collect()
 }

@@ -140,7 +140,7 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 
 fn lines(data: &SandboxData) -> String {
     let home = std::env::var("HOME").ok();
-    let name = plain(&data.session_name);
+    let name = display::name(&data.session_name);
     let path = display::path(&data.workspace_path, home.as_deref());
     let id = plain(data.session_id.as_str());
     let mut text = format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n");

@@ -77,7 +77,7 @@ fn tell_where(watch: &Watch, is_named: bool, output: Output) {
     let home_dir = std::env::var("HOME").ok();
     let place = format!(
         "{}  {}",
-        display::plain(&followed.session_name),
+        display::name(&followed.session_name),
         display::path(&followed.workspace_path, home_dir.as_deref())
     );
     match directory::workspace(None, true) {

@@ -1,7 +1,7 @@
 //! `quack sessions`: the sessions that the daemon knows.
 
 use crate::age::{ago, local};
-use crate::args::SessionsArgs;
+use crate::args::sessions::SessionsArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::Exit;
@@ -42,8 +42,8 @@ fn render(
     let row = |session: &SessionInfo| {
         let mark = if session.is_active { " ◇" } else { "" };
         [
-            format!("{}{mark}", display::plain(&session.name)),
-            display::path(&session.workspace_path, home_dir),
+            format!("{}{mark}", display::name_cell(&session.name)),
+            display::path_cell(&session.workspace_path, home_dir),
             status(session),
             ago(&session.last_active_at, now, zone),
         ]

@@ -1,7 +1,7 @@
 //! `quack state`: one session and its worker.
 
 use crate::age::local;
-use crate::args::StateArgs;
+use crate::args::sessions::StateArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::directory;
 use crate::display;
@@ -63,7 +63,7 @@ fn preferred_session(workspace: &WorkspaceInfo) -> Option<String> {
 
 fn lines(data: &StateData) -> String {
     let worker = &data.worker;
-    let name = display::plain(&data.session_name);
+    let name = display::name(&data.session_name);
     let id = display::plain(data.session_id.as_str());
     let mut text = format!("{BOLD}{name}{BOLD:#}  {DIM}{id}{DIM:#}\n");
     let pid = worker.pid.map_or_else(String::new, |pid| format!(", process {pid}"));

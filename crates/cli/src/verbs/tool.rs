@@ -1,15 +1,18 @@
 //! `quack tool`: one tool call, its answer on stdout.
 
-use crate::args::ToolArgs;
+use crate::args::tool::ToolArgs;
 use crate::connect::start_and_connect;
 use crate::directory;
+use crate::display;
 use crate::exit::{self, Exit, Fault};
+use crate::near::nearest;
 use crate::output::Output;
 use anyhow::Context;
 use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::limits::{
     DEADLINE_GRACE, DEADLINE_SLACK, MAX_LINE_BYTES, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
 };
+use quackd_protocol::schema;
 use serde_json::Value;
 use std::io::Read;
 use std::time::Duration;
@@ -46,7 +49,27 @@ pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit>
     } else {
         output.answer(&result.text)?;
     }
-    Ok(exit::of_tool(&result))
+    let exit = exit::of_tool(&result);
+    if exit == Exit::Failed
+        && let Some(hint) = unknown(&args.name)
+    {
+        output.warning(&hint);
+    }
+    Ok(exit)
+}
+
+/// What to know of a tool that has failed and that this program does not know: a daemon may have more of them.
+fn unknown(name: &str) -> Option<String> {
+    let known = schema::ALL.iter().map(|tool| tool.name);
+    if schema::tool_schema(name).is_some() {
+        return None;
+    }
+    let near = nearest(name, known.clone());
+    let meant = match near.first() {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
+    };
+    Some(format!("no tool is called `{}`; {meant}", display::name(name)))
 }
 
 /// How long to wait for the answer to a call with this deadline: the daemon always answers first.
@@ -83,6 +106,14 @@ fn read_at_most(from: impl Read) -> anyhow::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_mistyped_tool_is_told_from_one_that_failed() {
+        assert_eq!(unknown("bash"), None);
+        assert_eq!(unknown("bsh").unwrap(), "no tool is called `bsh`; did you mean `bash`?");
+        let all = unknown("xyzzy").unwrap();
+        assert!(all.contains("; there are ") && all.contains(", bash, "), "{all}");
+    }
 
     #[test]
     fn json_objects_and_strings_are_passed_and_everything_else_is_a_word() {

@@ -1,7 +1,7 @@
 //! `quack workspaces`: the directories that have sessions.
 
 use crate::age::{ago, local};
-use crate::args::WorkspacesArgs;
+use crate::args::sessions::WorkspacesArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::Exit;
@@ -45,7 +45,7 @@ fn render(
         let mark = if sessions.iter().any(|session| session.is_active) { " ◇" } else { "" };
         let count = |is: fn(&WorkspaceSession) -> bool| sessions.iter().filter(|s| is(s)).count();
         [
-            format!("{}{mark}", display::path(&workspace.path, home_dir)),
+            format!("{}{mark}", display::path_cell(&workspace.path, home_dir)),
             workspace.session_count.to_string(),
             count(|session| session.is_running).to_string(),
             last.map_or_else(

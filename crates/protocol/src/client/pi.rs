@@ -32,6 +32,10 @@ pub struct SayData {
     pub session_id: SessionId,
     /// Its name.
     pub session_name: String,
+    /// Number of the session's last event when Pi accepted it: the events of its turn have higher ones. Absent if it
+    /// was for a voice client, or refused.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seq: Option<u64>,
 }
 
 /// `extension_ui_response` parameters.

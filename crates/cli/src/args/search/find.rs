@@ -10,9 +10,10 @@ use clap::{ArgAction, Args, ValueEnum};
 #[command(after_help = "Examples:\n  quack find '*.rs'\n  quack find 'src/**/mod.rs' -l\n  \
     quack find -t d\n  quack find --size +1M --newer 2d --sort size\n  \
     quack find --fuzzy mnrs\n  quack find '*.log' -0 | xargs -0 wc -l\n\n\
-    PATTERN is a glob of the whole name; with a slash it is one of the path.\n\
+    PATTERN is a glob of the whole name; with a slash it is one of the path. \
     --json prints a line for each entry and a last one of the type summary.\n\n\
-    Exit codes: 0 ok, also if nothing was found, 2 usage, bad pattern, or it failed, 3 no daemon,\n\
+    Exit codes: 0 ok, also if nothing was found, 2 usage, bad pattern, a missing path (the others are \
+    looked at), or it failed, 3 no daemon, \
     4 busy or deadline (what was found until then is printed).")]
 pub(crate) struct FindArgs {
     /// Glob; everything if absent

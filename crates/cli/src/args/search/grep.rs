@@ -17,10 +17,10 @@ const MAX_CONTEXT: i64 = 200;
     quack grep -iw todo src -g '*.rs' -g '!*_test.rs'\n  \
     quack grep -F 'a[0]' --context 2 -C ~/src/app\n  quack grep -l -t py import\n  \
     quack grep -c -e needle -e thread\n  quack grep --json TODO | jq -r 'select(.type==\"match\").text'\n\n\
-    -C is the directory, as in every verb; lines of context are --context, -A and -B.\n\
-    --json prints a line for each file, count, match, line of context and named binary file that matches, and a last\n\
+    -C is the directory, as in every verb; lines of context are --context, -A and -B. \
+    --json prints a line for each file, count, match, line of context and named binary file that matches, and a last \
     one of the type summary.\n\n\
-    Exit codes: 0 something matches, 1 nothing does, 2 usage, bad pattern, a missing path (the others are searched), or\n\
+    Exit codes: 0 something matches, 1 nothing does, 2 usage, bad pattern, a missing path (the others are searched), or \
     it failed, 3 no daemon, 4 busy or deadline (what was found until then is printed)."
 )]
 pub(crate) struct GrepArgs {

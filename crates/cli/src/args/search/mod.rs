@@ -11,7 +11,8 @@ pub(crate) use find::{FindArgs, FindKind, FindSort, SizeBound};
 pub(crate) use grep::{GrepArgs, GrepSort};
 pub(crate) use replace::{ReplaceArgs, UndoArgs};
 
-use super::{WhichArgs, deadline};
+use super::WhichArgs;
+use super::tool::deadline;
 use clap::{ArgAction, Args};
 use std::time::Duration;
 

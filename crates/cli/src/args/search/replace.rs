@@ -15,10 +15,10 @@ use clap::Args;
     quack replace '(\\w+)@(\\w+)' '${2} at ${1}' README.md\n  \
     quack replace -F 'a.b()' 'a.c()' --expect-replacements 3\n  \
     quack replace --dry-run x y | git apply\n  quack replace --plan ID      what a dry run has shown\n\n\
-    With --dry-run the output is a patch whose paths begin at the workspace; nothing is written.\n\
+    With --dry-run the output is a patch whose paths begin at the workspace; nothing is written. \
     --json prints one document.\n\n\
-    Exit codes: 0 replaced (or would be), 1 nothing matches, a limit or --expect does not hold, or not all could be\n\
-    written, 2 usage or bad pattern, 3 no daemon, 4 busy or deadline."
+    Exit codes: 0 replaced (or would be), 1 nothing matches, a limit or --expect does not hold, or not all could be \
+    written, 2 usage, bad pattern or a missing path (nothing is changed then), 3 no daemon, 4 busy or deadline."
 )]
 pub(crate) struct ReplaceArgs {
     /// PATTERN, a regular expression; REPLACEMENT, in which `$1` and `${name}` are groups; then files and

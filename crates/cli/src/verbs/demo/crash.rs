@@ -94,7 +94,7 @@ async fn kill_once_running(
     report.say(&format!(
         "\nNow a worker dies: `{DOOMED}` runs in worker {pid} of {}, and gets SIGKILL.\n\
          Only this session can notice; nothing of yours is touched.\n\n",
-        display::plain(&session.name)
+        display::name(&session.name)
     ))?;
     let killed_at = Instant::now();
     kill_process(target, Signal::KILL).context("cannot kill the worker")?;

@@ -18,7 +18,7 @@ use self::neighbour::NeighbourDir;
 use self::report::{Report, ms};
 use self::session::DemoSession;
 use super::ps;
-use crate::args::DemoArgs;
+use crate::args::tool::DemoArgs;
 use crate::connect::start_and_connect;
 use crate::directory;
 use crate::display;
@@ -107,7 +107,7 @@ async fn open<'a>(
     let tier = worker.tier.as_deref().unwrap_or("unknown");
     let summary = format!(
         "{}, worker process {pid}, confinement: {}",
-        display::plain(&session.name),
+        display::name(&session.name),
         display::plain(tier)
     );
     report.step("session", Some(call.took), summary, Vec::new())?;

@@ -122,7 +122,11 @@ fn state(home: &Home) -> Check {
         }
         Err(error) => return fail("state", format!("{place}: {error}"), "see who may enter it"),
     };
-    match (entered_by(&status, us), home.rival()) {
+    let entered = entered_by(&status, us);
+    if let (Ok(_), Err(error)) = (&entered, home.check_blocking()) {
+        return fail("state", error.to_string(), "nothing was changed there; see what it is");
+    }
+    match (entered, home.rival()) {
         (Err(problem), _) => {
             let hint = "move it away, or name another one in RUBBER_DUCK_APP_SUPPORT";
             fail("state", format!("{place} {problem}"), hint)

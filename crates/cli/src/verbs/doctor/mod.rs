@@ -4,7 +4,7 @@
 mod local;
 mod tree;
 
-use crate::args::DoctorArgs;
+use crate::args::daemon::DoctorArgs;
 use crate::connect::connect_only;
 use crate::display;
 use crate::exit::Exit;
@@ -110,7 +110,7 @@ fn merge(ours: Vec<Check>, theirs: Vec<Check>) -> Vec<Check> {
 
 fn render(checks: &[Check]) -> String {
     let name = |check: &Check| display::cut(&check.name, 24);
-    let width = checks.iter().map(|check| name(check).chars().count()).max().unwrap_or(0);
+    let width = checks.iter().map(|check| display::width(&name(check))).max().unwrap_or(0);
     let mut text = String::new();
     for check in checks {
         let (style, word) = match check.status {

@@ -132,7 +132,11 @@ fn promise(spec: &SpecInfo) -> String {
 
 fn worker_line(worker: &TreeWorker, spec: &SpecInfo) -> String {
     let life = &worker.life;
-    let mut line = format!("{BOLD}{}{BOLD:#}  {}", plain(&worker.session_name), plain(&life.state));
+    let mut line = format!(
+        "{BOLD}{}{BOLD:#}  {}",
+        display::name_cell(&worker.session_name),
+        plain(&life.state)
+    );
     if let Some(ms) = life.state_ms {
         line.push_str(&format!(" for {}", time(ms)));
     }
@@ -173,7 +177,7 @@ fn pause_line(pause: &PauseInfo, zone: &TimeZone) -> String {
 }
 
 fn death_line(death: &DeathInfo, zone: &TimeZone) -> String {
-    let name = death.session_name.as_deref().map(plain).unwrap_or_default();
+    let name = death.session_name.as_deref().map(display::name_cell).unwrap_or_default();
     let cause = display::first_line(&death.cause, MAX_CAUSE);
     let lived = death.lived_ms.map(|ms| format!(" after {}", time(ms))).unwrap_or_default();
     format!("{}  {} {name}  {cause}{lived}", local(&death.at, zone), plain(&death.child))

@@ -27,8 +27,8 @@ pub(super) const NO_VOICE: &str =
 /// What came of a request.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// Pi has accepted what was said, or not.
-    Said(Result<(), ClientError>),
+    /// Pi has accepted what was said, after this event if the daemon says so; or not.
+    Said(Result<Option<u64>, ClientError>),
     /// An answer to a question was taken, or not.
     Answered(Result<(), ClientError>),
     /// The turn was aborted, or there was none.
@@ -54,7 +54,7 @@ pub(super) async fn say(
         prefer_pi: Value::Bool(true),
     };
     let said = client.request::<_, SayData>("say", params, limit).await;
-    Done::Said(said.map(|_data| ()))
+    Done::Said(said.map(|data| data.seq))
 }
 
 /// Answers a question of Pi's.

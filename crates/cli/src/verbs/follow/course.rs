@@ -15,6 +15,9 @@ const AFTER_REFUSAL: Duration = Duration::from_millis(200);
 /// Longest wait for a turn to end after Ctrl-C. The daemon ends a Pi that does not abort within 3 s.
 const AFTER_INTERRUPT: Duration = Duration::from_secs(6);
 
+/// How long a turn that is to be ended may take to begin before a person is told what is waited for.
+const UNTOLD: Duration = Duration::from_millis(300);
+
 /// When it is looked whether a prompt that was accepted began no turn, and how often: a command of an extension's.
 const LOOK_AFTER: Duration = Duration::from_millis(300);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -23,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(10);
 
 /// How Pi says that it works already, in every version.
-const AT_WORK: &str = "already processing";
+pub(super) const AT_WORK: &str = "already processing";
 
 /// What the daemon says if it takes no more; see docs/protocol.md, `say`.
 const NO_ROOM: [&str; 2] = ["messages waiting in this session", "Pis are at work"];
@@ -37,6 +40,8 @@ pub(super) enum End {
     Failed,
     /// A person has ended it.
     Interrupted,
+    /// A person does not wait any longer for it to begin, and has to know this.
+    Left(String),
     /// Not; nothing else says why.
     Because(anyhow::Error),
 }
@@ -46,6 +51,8 @@ pub(super) enum End {
 pub(super) enum Interrupt {
     /// Abort the turn, and wait for its end.
     Abort,
+    /// It has not begun, and what runs may be another one: wait a moment for it to begin, and abort it then.
+    Wait,
     /// End.
     Now,
 }
@@ -66,8 +73,14 @@ pub(super) struct Course {
     ended_badly: bool,
     refused: Option<ClientError>,
     interrupted: bool,
+    /// It was to be aborted, and has begun since.
+    aborts: bool,
+    /// It was found to be over without a turn.
+    quiet: bool,
     end_at: Option<Instant>,
     look_at: Option<Instant>,
+    /// When a person is told what is waited for after Ctrl-C.
+    tell_at: Option<Instant>,
     /// Looks in a row after which Pi was idle.
     idle: u32,
 }
@@ -86,8 +99,11 @@ impl Course {
             ended_badly: false,
             refused: None,
             interrupted: false,
+            aborts: false,
+            quiet: false,
             end_at: None,
             look_at: None,
+            tell_at: None,
             idle: 0,
         }
     }
@@ -108,14 +124,19 @@ impl Course {
         }
     }
 
-    /// Something happened in the session.
+    /// Something happened in the session that counts for this turn ([`super::gate`]).
     pub(super) fn happened(&mut self, name: &str, data: &Value, now: Instant) {
         let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
         self.active = now;
         match name {
             "agent_start" => {
+                self.aborts |= self.interrupted && !self.began;
                 self.began = true;
                 self.look_at = None;
+                if self.busy && !self.interrupted {
+                    // Somebody else was refused, because of this turn.
+                    (self.busy, self.failed, self.end_at) = (false, false, None);
+                }
             }
             "message_end" => {
                 let message = data.get("message").unwrap_or(&Value::Null);
@@ -135,8 +156,12 @@ impl Course {
                 (began, is_busy) => {
                     self.failed = true;
                     self.busy |= is_busy;
-                    // The end of a turn that began is told too.
-                    self.end_by(if began { now + AFTER_FAILURE } else { now });
+                    // The end of a turn that began is told too, and so is the beginning of one that is about to.
+                    self.end_by(match (began, is_busy) {
+                        (true, _) => now + AFTER_FAILURE,
+                        (false, true) => now + AFTER_REFUSAL,
+                        (false, false) => now,
+                    });
                 }
             },
             // A worker of the session's tools may die and its turn go on.
@@ -162,6 +187,7 @@ impl Course {
             return;
         }
         if 2 <= self.idle || was_quiet && streams != Some(true) {
+            self.quiet = true;
             return self.end_by(now);
         }
         self.look_at = Some(now + if self.idle == 0 { LOOK_EVERY } else { LOOK_AFTER });
@@ -175,7 +201,23 @@ impl Course {
         }
         self.interrupted = true;
         self.end_by(now + AFTER_INTERRUPT);
-        Interrupt::Abort
+        // The daemon aborts what its session does, whoever wanted it.
+        if self.began {
+            return Interrupt::Abort;
+        }
+        self.tell_at = Some(now + UNTOLD);
+        Interrupt::Wait
+    }
+
+    /// Whether a person is to be told now what is waited for after Ctrl-C. Once.
+    pub(super) fn tells(&mut self, now: Instant) -> bool {
+        let is_due = self.tell_at.take_if(|at| *at <= now).is_some();
+        is_due && !self.began && !self.is_over(now)
+    }
+
+    /// Whether it is to be aborted now that it has begun. Once.
+    pub(super) fn aborts(&mut self, now: Instant) -> bool {
+        std::mem::take(&mut self.aborts) && !self.is_over(now)
     }
 
     /// The daemon has aborted it, or there was nothing to abort.
@@ -190,7 +232,10 @@ impl Course {
 
     /// When something is due without anything having happened.
     pub(super) fn due(&self) -> Instant {
-        [self.end_at, self.look_at].into_iter().flatten().fold(self.deadline, Instant::min)
+        [self.end_at, self.look_at, self.tell_at]
+            .into_iter()
+            .flatten()
+            .fold(self.deadline, Instant::min)
     }
 
     /// Whether it is over, and nothing that comes now belongs to it.
@@ -208,19 +253,26 @@ impl Course {
         let ways = format!(
             "`quack follow --session {session}` shows it, `quack abort --session {session}` ends it"
         );
+        let is_settled = self.began || self.failed || self.quiet || self.refused.is_some();
+        let may_begin = format!("Pi has not begun with it and may do so yet: {ways}");
         Some(match self.refused.take() {
-            _ if self.interrupted => End::Interrupted,
+            _ if self.interrupted && is_settled => End::Interrupted,
+            _ if self.interrupted => {
+                End::Left(format!("Pi has not begun with it and may do so yet: {ways}"))
+            }
             Some(ClientError::Refused(text)) if text.contains(AT_WORK) => {
                 End::Because(Fault::busy(format!("Pi is at work on something else: {ways}")).into())
             }
             Some(ClientError::Refused(text)) if NO_ROOM.iter().any(|part| text.contains(part)) => {
                 End::Because(Fault::busy(text).into())
             }
+            Some(ClientError::Timeout { .. }) => End::Because(Fault::busy(may_begin).into()),
             Some(error) => End::Because(error.into()),
             None if self.busy => {
                 End::Because(Fault::busy(format!("Pi is at work on something else: {ways}")).into())
             }
             None if self.failed => End::Failed,
+            None if !is_over && !self.began => End::Because(Fault::busy(may_begin).into()),
             None if !is_over => End::Because(
                 Fault::busy(format!("the turn is not over yet and goes on: {ways}")).into(),
             ),
@@ -266,6 +318,7 @@ mod tests {
                     End::Well => 0,
                     End::Failed => 1,
                     End::Interrupted => 130,
+                    End::Left(_) => 131,
                     End::Because(error) => of_error(&error).code(),
                 };
                 return (code, n + 1);
@@ -353,6 +406,46 @@ mod tests {
         ] {
             assert_eq!(course(&steps), expected, "{steps:?}");
         }
+    }
+
+    #[test]
+    fn ctrl_c_before_the_turn_ends_it_when_it_begins_and_nobody_elses() {
+        let (ok, start, end) = (step("ok"), step("agent_start"), step("agent_end"));
+        for (steps, expected) in [
+            (vec![step("^C"), start.clone(), end], (130, 3)),
+            (vec![step("^C"), start, step("^C")], (130, 3)),
+            (vec![ok.clone(), step("^C"), step("^C")], (131, 3)),
+            (vec![step("^C"), ("refused", json!("Aborted before Pi had started"))], (130, 2)),
+            (vec![ok.clone(), step("^C"), failed("no key")], (130, 3)),
+            (vec![ok.clone(), step("^C"), step("idle"), step("idle")], (130, 4)),
+            (vec![ok, step("^C"), step("busy"), step("later")], (131, 4)),
+        ] {
+            assert_eq!(course(&steps), expected, "{steps:?}");
+        }
+        let now = Instant::now();
+        let mut course = Course::new("s".to_owned(), now, now + SEC);
+        assert_eq!(course.interrupt(now), Interrupt::Wait);
+        assert!(!course.aborts(now), "nothing of ours runs");
+        assert_eq!(course.due(), now + UNTOLD);
+        assert!(!course.tells(now) && course.tells(now + UNTOLD) && !course.tells(now + UNTOLD));
+        course.happened("agent_start", &Value::Null, now);
+        assert!(course.aborts(now) && !course.aborts(now), "once");
+        let mut course = Course::new("s".to_owned(), now, now + SEC);
+        course.happened("agent_start", &Value::Null, now);
+        assert_eq!(course.interrupt(now), Interrupt::Abort);
+        assert!(!course.aborts(now), "it is being aborted already");
+    }
+
+    #[test]
+    fn a_refusal_of_somebody_else_before_the_turn_begins_does_not_end_it() {
+        let now = Instant::now();
+        let mut course = Course::new("s".to_owned(), now, now + 9 * SEC);
+        course.answered(Ok(()), now);
+        course.happened("prompt_error", &json!({"error": "Agent is already processing."}), now);
+        course.happened("agent_start", &Value::Null, now);
+        assert!(course.end(now + SEC).is_none());
+        course.happened("agent_end", &Value::Null, now + SEC);
+        assert!(matches!(course.end(now + SEC), Some(End::Well)));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 use super::ask::{self, Done};
 use super::course::{Course, End, Interrupt};
 use super::desk::{Desk, Means, Question};
+use super::gate::Gate;
 use super::history;
 use super::screen::Screen;
 use super::typed::{self, Typed};
@@ -38,6 +39,10 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// What is asked for with the last line of a terminal.
 const SPEAK: &str = "> ";
 const THINKING: &str = "Duck is thinking...";
+
+/// What is said after Ctrl-C while others may be at work.
+const WAITS: &str =
+    "Pi has not begun with it: waiting a moment to end it then; Ctrl-C again does not wait";
 
 /// What the lines that a person types are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +93,8 @@ pub(crate) struct Live {
     history: Option<mpsc::Receiver<Vec<Value>>>,
     requests: JoinSet<Done>,
     course: Option<Course>,
+    /// What of the session is shown, if one turn of it is waited for.
+    gate: Option<Gate>,
     is_at_work: bool,
     is_thinking: bool,
 }
@@ -125,6 +132,7 @@ impl Live {
             history,
             requests: JoinSet::new(),
             course: None,
+            gate: None,
             is_thinking: false,
         }
     }
@@ -145,6 +153,7 @@ impl Live {
         // The app's history says nothing of what is said to Pi.
         self.history = None;
         self.course = Some(Course::new(self.watch.session().to_owned(), now, deadline));
+        self.gate = Some(Gate::new(&message, self.is_at_work));
         self.say(message, deadline.saturating_duration_since(now));
     }
 
@@ -190,6 +199,10 @@ impl Live {
                     End::Well => Ok(Exit::Ok),
                     End::Failed => Ok(Exit::Failed),
                     End::Interrupted => Ok(Exit::Interrupted),
+                    End::Left(text) => {
+                        self.screen.warn(&text);
+                        Ok(Exit::Interrupted)
+                    }
                     End::Because(error) => Err(error),
                 };
             }
@@ -232,7 +245,7 @@ impl Live {
                 }
                 again = self.reconnect() => again?,
             },
-            Happened::Done(done) => self.done(done, now),
+            Happened::Done(done) => self.done(done, now)?,
             Happened::Typed(typed) => return Ok(self.was_typed(&typed)),
             Happened::History(entries) => {
                 entries.iter().for_each(|entry| self.screen.history(entry));
@@ -240,6 +253,9 @@ impl Live {
             Happened::Time => {
                 if self.screen.look() == Reader::Gone && self.course.is_none() {
                     return Ok(Some(Exit::Ok));
+                }
+                if self.course.as_mut().is_some_and(|course| course.tells(now)) {
+                    self.screen.warn(WAITS);
                 }
                 if self.course.as_mut().is_some_and(|course| course.look_is_due(now)) {
                     let session = self.watch.session().to_owned();
@@ -252,19 +268,29 @@ impl Live {
 
     fn interrupted(&mut self, now: Instant) -> Option<Exit> {
         let Some(course) = &mut self.course else { return Some(Exit::Ok) };
-        if course.interrupt(now) == Interrupt::Abort {
-            let session = self.watch.session().to_owned();
-            self.requests.spawn(ask::abort(self.watch.client(), session));
+        match course.interrupt(now) {
+            Interrupt::Abort => self.abort(),
+            Interrupt::Wait | Interrupt::Now => {}
         }
         None
+    }
+
+    fn abort(&mut self) {
+        let session = self.watch.session().to_owned();
+        self.requests.spawn(ask::abort(self.watch.client(), session));
     }
 
     /// Takes an event and those that are there already. True: the session was deleted.
     fn events(&mut self, first: Event) -> anyhow::Result<bool> {
         let mut next = Some(first);
         while let Some(event) = next {
-            self.event(&event)?;
-            if event.name == "session_deleted" {
+            let is_last = event.name == "session_deleted";
+            let counted = match &mut self.gate {
+                Some(gate) => gate.pass(event),
+                None => vec![event],
+            };
+            counted.iter().try_for_each(|event| self.event(event))?;
+            if is_last {
                 return Ok(true);
             }
             let is_over = self.course.as_ref().is_some_and(|course| course.is_over(Instant::now()));
@@ -272,6 +298,10 @@ impl Live {
                 true => None,
                 false => self.watch.try_recv(),
             };
+        }
+        // Only now: a turn whose end is there already is not aborted, and nobody else's instead of it.
+        if self.course.as_mut().is_some_and(|course| course.aborts(Instant::now())) {
+            self.abort();
         }
         Ok(false)
     }
@@ -370,9 +400,21 @@ impl Live {
         None
     }
 
-    fn done(&mut self, done: Done, now: Instant) {
+    fn done(&mut self, done: Done, now: Instant) -> anyhow::Result<()> {
         match (done, &mut self.course) {
-            (Done::Said(answer), Some(course)) => course.answered(answer, now),
+            (Done::Said(answer), Some(course)) => {
+                let counted = match (&answer, &mut self.gate) {
+                    (Ok(seq), Some(gate)) => gate.accepted(*seq),
+                    (Err(ClientError::Disconnected), Some(gate)) => gate.accepted(None),
+                    (Err(_), Some(gate)) => gate.refused(),
+                    (_, None) => Vec::new(),
+                };
+                course.answered(answer.map(drop), now);
+                counted.iter().try_for_each(|event| self.event(event))?;
+                if self.course.as_mut().is_some_and(|course| course.aborts(Instant::now())) {
+                    self.abort();
+                }
+            }
             (Done::Said(answer), None) => {
                 if let Err(error) = answer {
                     self.is_thinking = false;
@@ -385,6 +427,7 @@ impl Live {
             (Done::NoVoice, _) => self.screen.remark(ask::NO_VOICE),
             (Done::Answered(Ok(())) | Done::Voice | Done::Aborted | Done::Looked { .. }, _) => {}
         }
+        Ok(())
     }
 
     /// The connection has ended: finds the daemon again, or the next one.
@@ -409,6 +452,9 @@ impl Live {
         } else {
             self.is_at_work = false;
             self.screen.forget();
+            if let Some(gate) = &mut self.gate {
+                gate.lost();
+            }
             self.screen.remark("reconnected; some events were lost");
         }
         Ok(())

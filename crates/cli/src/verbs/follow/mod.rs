@@ -1,10 +1,12 @@
 //! `quack follow`: what happens in a session, until a person has seen enough. [`live`] does it, for `quack [DIR]` and
 //! `quack say` too: over the connection of [`watch`], printed by [`screen`], with what a person types ([`typed`],
-//! [`desk`]), the requests beside it ([`ask`]), the app's [`history`], and the [`course`] of one turn.
+//! [`desk`]), the requests beside it ([`ask`]), the app's [`history`], and the [`course`] of one turn, of which [`gate`]
+//! knows which it is.
 
 mod ask;
 mod course;
 mod desk;
+mod gate;
 mod history;
 pub(crate) mod live;
 mod screen;
@@ -13,7 +15,8 @@ pub(crate) mod watch;
 
 use self::live::{Interrupts, Live, Typing};
 use self::watch::Watch;
-use crate::args::{FollowArgs, LookArgs};
+use crate::args::LookArgs;
+use crate::args::sessions::FollowArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::directory;
 use crate::display;
@@ -81,7 +84,7 @@ pub(crate) fn look(args: LookArgs) -> Look {
 
 /// The first line: which session this is, how it is confined, and which model its Pi has, if that is known.
 pub(crate) fn header(followed: &FollowData, home_dir: Option<&str>) -> String {
-    let name = display::plain(&followed.session_name);
+    let name = display::name(&followed.session_name);
     let path = display::path(&followed.workspace_path, home_dir);
     let worker = &followed.worker;
     let words: Vec<&str> =

@@ -92,6 +92,15 @@ impl Screen {
         }
     }
 
+    /// Something that a person, or a script on stderr, has to know besides the stream.
+    pub(super) fn warn(&mut self, text: &str) {
+        if self.is_json() || !self.output.audience().is_terminal {
+            self.output.warning(text);
+        } else {
+            self.remark(text);
+        }
+    }
+
     /// Events are missing: what was under way is not known any more.
     pub(super) fn forget(&mut self) {
         self.renderer.forget();

@@ -11,7 +11,8 @@ mod tests;
 mod view;
 
 use self::model::{Model, Wish};
-use self::screen::{Ears, KeyByKey, Keys, Screen, Told};
+use self::screen::{Ears, KeyByKey, Keys, Screen, Told, is_gone};
+use self::source::{Deed, Update};
 use self::view::Look;
 use super::follow::live::{Interrupts, Live, Typing};
 use super::follow::{header, watch::Watch};
@@ -23,7 +24,7 @@ use quackd_home::Home;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
-use tokio::sync::mpsc::channel;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Deeds and looks that wait: the daemon is asked no faster than the screen takes it.
 const WAITING: usize = 4;
@@ -37,16 +38,29 @@ pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
     let home = Home::from_process_env_blocking()?;
     let daemon = connect_only(output).await?;
     let (deeds, wanted) = channel(WAITING);
-    let (told, mut updates) = channel(WAITING);
+    let (told, updates) = channel(WAITING);
     let source = tokio::spawn(source::run(home.clone(), daemon.client, wanted, told));
+    let shown = show(&home, &deeds, updates, output).await;
+    source.abort();
+    match shown {
+        // Whoever closed the window has seen enough.
+        Err(error) if is_gone(&error) => Ok(Exit::Ok),
+        shown => shown.map(|()| Exit::Ok),
+    }
+}
+
+async fn show(
+    home: &Home,
+    deeds: &Sender<Deed>,
+    mut updates: Receiver<Update>,
+    output: Output,
+) -> anyhow::Result<()> {
     let home_dir = std::env::var("HOME").ok();
     let look = Look { is_colored: output.audience().is_colored, home_dir: home_dir.as_deref() };
     let mut ears = Ears::open()?;
     let (mut model, mut keys, mut screen) = (Model::default(), Keys::default(), Screen::enter()?);
     loop {
-        screen.terminal().draw(|frame| {
-            view::draw(&model, look, frame.area(), frame.buffer_mut());
-        })?;
+        screen.draw(|frame| view::draw(&model, look, frame.area(), frame.buffer_mut()))?;
         let wish = tokio::select! {
             biased;
             told = ears.next() => match told {
@@ -72,7 +86,7 @@ pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
         };
         match wish {
             Wish::Nothing => {}
-            Wish::Quit => break,
+            Wish::Quit => return Ok(()),
             Wish::Stop => {
                 keys.rest().await;
                 screen.stop(true)?;
@@ -82,8 +96,8 @@ pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
             Wish::Follow(session) => {
                 keys.rest().await;
                 screen.down();
-                match Box::pin(follow(&home, session, &mut keys, &mut ears, output)).await {
-                    Ok(Told::End) => break,
+                match Box::pin(follow(home, session, &mut keys, &mut ears, output)).await {
+                    Ok(Told::End) => return Ok(()),
                     Ok(Told::Stop | Told::Continued) => {}
                     Err(error) => model.note = format!("{error:#}"),
                 }
@@ -92,9 +106,6 @@ pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
             }
         }
     }
-    drop(screen);
-    source.abort();
-    Ok(Exit::Ok)
 }
 
 /// Shows a session as `quack follow` does, until a key or the session's end. `End`: the whole program is to end.

@@ -2,7 +2,7 @@
 //! [`super::view`].
 
 use super::source::{Deed, Update};
-use crate::display::plain;
+use crate::display;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{PsData, SessionStatus, WorkerInfo};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -235,7 +235,7 @@ impl Model {
     fn about_chosen(&mut self, code: KeyCode) -> Option<Wish> {
         let rows = self.rows();
         let chosen = *rows.get(self.chosen(&rows))?;
-        let (id, name) = (chosen.session_id.0.clone(), plain(&chosen.session_name));
+        let (id, name) = (chosen.session_id.0.clone(), display::name(&chosen.session_name));
         let pin = !chosen.status.pinned;
         let (question, deed) = match code {
             KeyCode::Enter | KeyCode::Char('f') => return Some(Wish::Follow(id)),

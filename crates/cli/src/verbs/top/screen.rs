@@ -3,7 +3,6 @@
 //! Owns: the alternate screen and the raw mode. Both are undone when this is dropped, before a panic's text is
 //! printed, and while the program is stopped or another view has the terminal.
 
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::event::{self, Event};
@@ -11,13 +10,16 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
-use std::io::{self, Stdout};
+use std::cell::Cell;
+use std::io::{self, Write};
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -28,8 +30,43 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The full screen.
 #[derive(Debug)]
 pub(super) struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Out>>,
+    /// See [`Out`].
+    is_gone: Rc<Cell<bool>>,
     is_up: bool,
+}
+
+/// Stdout, or nowhere once it cannot be written to any more. The library prints a complaint when it cannot show the
+/// cursor at its end, and where the terminal is gone, that is a panic.
+#[derive(Debug)]
+struct Out(Rc<Cell<bool>>);
+
+impl Out {
+    fn unless_gone<T>(&self, done: io::Result<T>, otherwise: T) -> io::Result<T> {
+        match done {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                self.0.set(true);
+                Ok(otherwise)
+            }
+            done => done,
+        }
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.get() {
+            return Ok(bytes.len());
+        }
+        self.unless_gone(io::stdout().write(bytes), bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.0.get() {
+            return Ok(());
+        }
+        self.unless_gone(io::stdout().flush(), ())
+    }
 }
 
 impl Screen {
@@ -43,8 +80,9 @@ impl Screen {
             give_back();
             before(info);
         }));
-        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
-        let mut screen = Self { terminal, is_up: false };
+        let is_gone = Rc::<Cell<bool>>::default();
+        let terminal = Terminal::new(CrosstermBackend::new(Out(Rc::clone(&is_gone))))?;
+        let mut screen = Self { terminal, is_gone, is_up: false };
         screen.up()?;
         Ok(screen)
     }
@@ -59,7 +97,7 @@ impl Screen {
         enable_raw_mode()?;
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
         // One that believes that nothing is shown: everything is drawn.
-        self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        self.terminal = Terminal::new(CrosstermBackend::new(Out(Rc::clone(&self.is_gone))))?;
         let area = self.terminal.size()?.into();
         self.terminal.resize(area)
     }
@@ -71,9 +109,13 @@ impl Screen {
         }
     }
 
-    /// The terminal to draw on; as large as it is by now.
-    pub(super) fn terminal(&mut self) -> &mut Terminal<CrosstermBackend<Stdout>> {
-        &mut self.terminal
+    /// Draws on the terminal, as large as it is by now.
+    ///
+    /// # Errors
+    /// The terminal's.
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(draw)?;
+        if self.is_gone.get() { Err(gone()) } else { Ok(()) }
     }
 
     /// Gives the terminal back and stops this program until somebody continues it; with `group` those too that
@@ -186,11 +228,25 @@ fn wait_blocking(limit: Duration) -> io::Result<()> {
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
-    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    match watched.iter().any(|fd| fd.revents().intersects(gone)) {
-        true => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the terminal is gone")),
+    let end = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    match watched.iter().any(|fd| fd.revents().intersects(end)) {
+        true => Err(gone()),
         false => Ok(()),
     }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the terminal is gone")
+}
+
+/// Whether this is what becomes of a terminal that is gone: there is nobody to tell, and nothing to give back.
+pub(super) fn is_gone(error: &anyhow::Error) -> bool {
+    let is_of_it = |error: &io::Error| {
+        error.kind() == io::ErrorKind::BrokenPipe
+            || Errno::from_io_error(error)
+                .is_some_and(|errno| matches!(errno, Errno::IO | Errno::NXIO))
+    };
+    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_of_it)
 }
 
 /// What the system wants of a program that has the terminal.

@@ -2,7 +2,7 @@
 //! again when the daemon comes back. Used by [`super`].
 
 use crate::connect::{REPLY_TIMEOUT, connect};
-use crate::display::plain;
+use crate::display;
 use crate::verbs::ps;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
@@ -94,18 +94,18 @@ async fn done(client: &Client, deed: Deed) -> Result<String, ClientError> {
         Deed::Abort(session) => {
             let params = SessionParams { session_id: Some(session) };
             let data: AbortData = client.request("abort", params, REPLY_TIMEOUT).await?;
-            Ok(format!("Ended the calls of {}.", plain(&data.session_name)))
+            Ok(format!("Ended the calls of {}.", display::name(&data.session_name)))
         }
         Deed::Kill(session) => {
             let params = SessionParams { session_id: Some(session) };
             let data: KillData = client.request("quack.kill", params, REPLY_TIMEOUT).await?;
-            Ok(format!("Killed the worker of {}.", plain(&data.session_name)))
+            Ok(format!("Killed the worker of {}.", display::name(&data.session_name)))
         }
         Deed::Pin(session, pinned) => {
             let params = PinParams { session_id: Some(session), pinned: Some(pinned) };
             let data: PinData = client.request("quack.pin", params, REPLY_TIMEOUT).await?;
             let what = if data.pinned { "stays" } else { "is ended again when nobody uses it" };
-            Ok(format!("{} {what}.", plain(&data.session_name)))
+            Ok(format!("{} {what}.", display::name(&data.session_name)))
         }
     }
 }

@@ -142,7 +142,7 @@ fn a_screen_of_80_columns_has_everything_that_matters() {
         lines[6],
         "  duck\u{fffd}[2J\u{fffd}1     idle         102                    -            -    -      3s"
     );
-    assert!(lines[7].starts_with("  鴨の会議をする idle "), "{}", lines[7]);
+    assert!(lines[7].starts_with("  鴨の会議をす…  idle "), "{}", lines[7]);
     assert_eq!(
         lines[8],
         "  zoo            stopped                             -            -    -"

@@ -63,7 +63,7 @@ const fn column(
 
 const COLUMNS: &[Column] = &[
     column("", 1, false, 3, |w, _| if w.status.pinned { "*" } else { "" }.to_owned()),
-    column("SESSION", 14, false, 0, |w, _| display::plain(&w.session_name)),
+    column("SESSION", 14, false, 0, |w, _| display::name_cell(&w.session_name)),
     column("STATUS", 8, false, 0, |w, _| status(w)),
     column("PID", 7, true, 5, |w, _| number(w.pid)),
     column("CPU%", 5, true, 1, cpu),
@@ -181,7 +181,7 @@ impl Page<'_> {
             }
             let home_dir = self.look.home_dir;
             let cell = |column: &Column| match column.title {
-                "WORKSPACE" => display::path(&worker.workspace_path, home_dir),
+                "WORKSPACE" => display::path_cell(&worker.workspace_path, home_dir),
                 _ => (column.cell)(worker, model),
             };
             self.row(&columns, cell, style, end);
@@ -216,7 +216,7 @@ impl Page<'_> {
             let width = if is_wide { rest } else { column.width.min(rest) };
             let text = cell(column);
             let shown = display::cut(&text, usize::from(width));
-            let n = u16::try_from(shown.chars().count()).unwrap_or(width);
+            let n = u16::try_from(display::width(&shown)).unwrap_or(width);
             let indent = if column.is_number { width.saturating_sub(n) } else { 0 };
             let room = usize::from(width - indent);
             self.buffer.set_stringn(x.saturating_add(indent), self.y, &shown, room, style);
@@ -230,8 +230,8 @@ impl Page<'_> {
         let Some(worker) = rows.get(model.chosen(&rows)) else {
             return self.line(end, "", Style::new());
         };
-        let path = display::path(&worker.workspace_path, self.look.home_dir);
-        let mut text = format!("{}  {path}", display::plain(&worker.session_name));
+        let path = display::path_cell(&worker.workspace_path, self.look.home_dir);
+        let mut text = format!("{}  {path}", display::name_cell(&worker.session_name));
         let why = if worker.status.status_why.is_empty() {
             &worker.state
         } else {
@@ -239,7 +239,7 @@ impl Page<'_> {
         };
         text.push_str(&format!("  {}", display::first_line(why, 80)));
         for word in [&worker.tier, &worker.policy].into_iter().flatten() {
-            text.push_str(&format!("  {}", display::plain(word)));
+            text.push_str(&format!("  {}", display::name_cell(word)));
         }
         let style = self.color(Color::Cyan);
         self.line(end, &text, style);
@@ -382,8 +382,8 @@ fn death_line(death: &DeathInfo) -> String {
     let mut line = format!(
         "{}Z  {}  {}",
         display::plain(at),
-        display::plain(&death.child),
-        display::plain(name)
+        display::name_cell(&death.child),
+        display::name_cell(name)
     );
     if let Some(pid) = death.pid {
         line.push_str(&format!("  {pid}"));

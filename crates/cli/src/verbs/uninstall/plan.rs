@@ -132,6 +132,8 @@ impl Plan {
                 let why = "names repositories in which something is still to be removed: \
                            start the daemon once and stop it";
                 self.kept.push(Kept { path, why });
+            } else if name == "run" && home.check_run_blocking().is_err() {
+                self.kept.push(Kept { path, why: "not made by quackd" });
             } else if is_ours(&name, is_dir) {
                 self.state.push(path);
             } else {
@@ -153,7 +155,8 @@ fn is_ours(name: &str, is_dir: bool) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_log = name.strip_prefix("duck-daemon.log.").is_some_and(is_number);
     let is_generation = GENERATIONS.iter().any(|base| match name.strip_prefix(base) {
-        Some("" | ".bak" | ".tmp" | ".bak.tmp" | ".ours" | ".ours.tmp" | ".theirs") => true,
+        Some("" | ".bak" | ".tmp" | ".bak.tmp") => true,
+        Some(".ours" | ".ours.tmp" | ".ours.bak.tmp" | ".theirs") => true,
         Some(rest) => rest.strip_prefix(".corrupt-").is_some_and(is_number),
         None => false,
     });

@@ -1,0 +1,109 @@
+//! The command lines of the verbs about sessions: which there are, making, choosing, following, deleting them.
+
+use super::{LookArgs, WhichArgs};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Shows what happens in a session until Ctrl-C, which ends it with exit code 0.
+///
+/// Survives a restart of the daemon of up to 5 s. With --json every event is one line, as the daemon
+/// sends it: {"event","sessionId","data","seq"}.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack follow\n  quack follow --session duck-2 --show-thinking\n  \
+    quack follow -C ~/src/app --since 0\n  quack follow --json | jq .data"
+)]
+pub(crate) struct FollowArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// Begin after this event, as far as it is still kept; with what is new if absent
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) since: Option<u64>,
+    #[command(flatten)]
+    pub(crate) look: LookArgs,
+    /// Allow `/` and the home directory
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Lists the sessions of the active workspace.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack sessions\n  quack sessions --all --json")]
+pub(crate) struct SessionsArgs {
+    /// The sessions of every workspace
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// Lists the directories that have sessions.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack workspaces\n  quack workspaces --json")]
+pub(crate) struct WorkspacesArgs {}
+
+/// Makes one more session for a directory's repository.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack new\n  quack new ~/src/app --name review --safe\n  \
+    quack new --activate --json")]
+pub(crate) struct NewArgs {
+    /// Directory; the current one if absent
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Its name; `duck-` and a number if absent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Make it the active session
+    #[arg(long)]
+    pub(crate) activate: bool,
+    /// Only allow what changes nothing
+    #[arg(long)]
+    pub(crate) safe: bool,
+    /// Allow `/` and the home directory
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Makes a session the active one.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack activate duck-2\n  quack activate duck-2 --json")]
+pub(crate) struct ActivateArgs {
+    /// Session, by id or name
+    #[arg(value_name = "REF", allow_hyphen_values = true)]
+    pub(crate) session: String,
+}
+
+/// Shows one session and its worker process.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack state\n  quack state --session duck-2\n  quack state -C ~/src/app --json"
+)]
+pub(crate) struct StateArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+}
+
+/// Ends every call in flight of a session.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack abort\n  quack abort --session duck-1")]
+pub(crate) struct AbortArgs {
+    /// Session, by id or name; the active one if absent
+    #[arg(long, value_name = "REF", allow_hyphen_values = true)]
+    pub(crate) session: Option<String>,
+}
+
+/// Deletes a session: the daemon forgets it, your files stay.
+///
+/// Asks first. Where nobody can be asked, --yes is needed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack delete duck-2\n  quack delete duck-2 --yes --json\n  \
+    quack delete duck-2 --force     also if calls are running")]
+pub(crate) struct DeleteArgs {
+    /// Session, by id or name
+    #[arg(value_name = "REF", allow_hyphen_values = true)]
+    pub(crate) session: String,
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    /// End its running calls; do not ask
+    #[arg(long)]
+    pub(crate) force: bool,
+}

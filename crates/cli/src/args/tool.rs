@@ -1,0 +1,65 @@
+//! The command line of `quack tool`, and of `quack demo`, which shows one.
+
+use clap::Args;
+use jiff::SignedDuration;
+use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Shows in a few seconds what the supervisor does, on a real repository.
+///
+/// Searches and reads it, runs a command, kills the worker in the middle of another one and shows
+/// what happens then. Changes no file of yours and needs no key.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack demo\n  quack demo ~/src/app\n  quack demo --json")]
+pub(crate) struct DemoArgs {
+    /// Directory; the current one if absent
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Allow `/` and the home directory
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Runs one tool in a session and prints its answer.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack tool bash 'git status'\n  quack tool read_file README.md\n  \
+    quack tool grep_search '{\"pattern\":\"fn main\",\"include\":\"*.rs\"}'\n  \
+    quack tool bash - --timeout 2m < script.sh\n\nExit codes: 0 the tool succeeded, 1 it failed, \
+    4 it was refused as busy or its deadline passed.\nA command's own exit code is in --json."
+)]
+pub(crate) struct ToolArgs {
+    /// Tool: bash, read_file, grep_search, …
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// A word (the tool's main argument), a JSON object, or `-` to read either from stdin
+    #[arg(value_name = "WORD|JSON|-", allow_hyphen_values = true)]
+    pub(crate) argument: Option<String>,
+    /// Session, by id or name
+    #[arg(long, value_name = "REF", allow_hyphen_values = true, conflicts_with = "dir")]
+    pub(crate) session: Option<String>,
+    /// Use the session of this directory's repository; the current one if absent
+    #[arg(short = 'C', long = "dir", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Only allow what changes nothing
+    #[arg(long)]
+    pub(crate) safe: bool,
+    /// Deadline, such as 500ms, 10s or 2m; 30 s if absent
+    #[arg(long, value_name = "TIME", value_parser = deadline)]
+    pub(crate) timeout: Option<Duration>,
+    /// Allow `/` and the home directory
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// A deadline as people write it.
+pub(super) fn deadline(text: &str) -> Result<Duration, String> {
+    let signed: SignedDuration = text
+        .parse()
+        .map_err(|_e| "give a number with a unit, such as 500ms, 10s or 2m".to_owned())?;
+    Duration::try_from(signed)
+        .ok()
+        .filter(|time| (MIN_TOOL_DEADLINE..=MAX_TOOL_DEADLINE).contains(time))
+        .ok_or_else(|| format!("give a time from {MIN_TOOL_DEADLINE:?} to {MAX_TOOL_DEADLINE:?}"))
+}

@@ -1,0 +1,108 @@
+//! What a person may have meant by a session or a verb that there is not. Used by `main` when a verb has failed for
+//! a session, and by `quack [DIR]` for a verb.
+
+use crate::connect::connect;
+use crate::display;
+use quackd_client::ClientError;
+use quackd_home::Home;
+use quackd_protocol::client::{SessionsData, SessionsParams};
+use serde_json::Value;
+use std::time::Duration;
+
+/// What the daemon says; see docs/protocol.md.
+const NOT_FOUND: &str = "Session not found: ";
+
+/// Longest wait for the names: the verb has failed already.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Names that are looked at, and shown; longest one that is compared, in characters.
+const MAX_LOOKED_AT: usize = 10_000;
+const MAX_SHOWN: usize = 3;
+const MAX_COMPARED: usize = 100;
+
+/// How alike a name has to be, from 0 to 1.
+const ALIKE: f64 = 0.75;
+
+/// `error` with what to do about it, if it is about a session that there is not.
+pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
+    let Some(ClientError::Refused(text)) = error.downcast_ref() else { return error };
+    let Some(wanted) = text.strip_prefix(NOT_FOUND) else { return error };
+    // Where the names cannot be had now, the list can be later.
+    let names = tokio::time::timeout(LIMIT, names()).await.ok().flatten().unwrap_or_default();
+    ClientError::Refused(format!("{text}; {}", hint(wanted, &names))).into()
+}
+
+async fn names() -> Option<Vec<String>> {
+    let client = connect(&Home::from_process_env_blocking().ok()?).await.ok()?;
+    let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
+    let known: SessionsData = client.request("sessions", all, LIMIT).await.ok()?;
+    Some(known.sessions.into_iter().take(MAX_LOOKED_AT).map(|session| session.name).collect())
+}
+
+fn hint(wanted: &str, names: &[String]) -> String {
+    let near = nearest(wanted, names.iter().map(String::as_str));
+    let shown: Vec<String> =
+        near.into_iter().map(|name| format!("`{}`", display::name(name))).collect();
+    match shown.as_slice() {
+        [] if names.is_empty() => "there is none; `quack` makes one".to_owned(),
+        [] => "`quack sessions --all` lists them".to_owned(),
+        some => format!("did you mean {}?", some.join(" or ")),
+    }
+}
+
+/// Those of `names` that `wanted` may be a mistyped one of, the most alike first; few.
+pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let short = |name: &str| name.chars().take(MAX_COMPARED).collect::<String>().to_lowercase();
+    let wanted = short(wanted);
+    let mut near: Vec<(f64, &str)> = names
+        .map(|name| (strsim::jaro_winkler(&wanted, &short(name)), name))
+        .filter(|(alike, _)| ALIKE <= *alike)
+        .collect();
+    near.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)));
+    near.dedup_by(|one, other| one.1 == other.1);
+    near.into_iter().take(MAX_SHOWN).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_few_and_the_nearest_come_first() {
+        let names = ["duck-1", "duck-2", "review", "duck-1", "Refactoring", "über-ente"];
+        let names = names.map(str::to_owned);
+        for (wanted, expected) in [
+            ("duk-1", "did you mean `duck-1` or `duck-2`?"),
+            ("reveiw", "did you mean `review`?"),
+            ("refactor", "did you mean `Refactoring`?"),
+            ("uber-ente", "did you mean `über-ente`?"),
+            ("zzz", "`quack sessions --all` lists them"),
+            ("", "`quack sessions --all` lists them"),
+        ] {
+            assert_eq!(hint(wanted, &names), expected, "{wanted}");
+        }
+        assert_eq!(hint("x", &[]), "there is none; `quack` makes one");
+    }
+
+    #[test]
+    fn a_hint_is_short_and_steers_nothing() {
+        let names: Vec<String> = (0..1000).map(|n| format!("duck\u{1b}[2J\u{202e}{n}")).collect();
+        let shown = hint("duck\u{1b}[2J\u{202e}1", &names);
+        assert_eq!(shown.matches('`').count(), 2 * MAX_SHOWN, "{shown}");
+        assert!(!shown.contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
+        let long = vec!["x".repeat(1 << 20)];
+        assert!(hint(&"x".repeat(1 << 20), &long).chars().count() < 150);
+    }
+
+    #[tokio::test]
+    async fn another_error_is_left_as_it_is() {
+        for error in [
+            anyhow::anyhow!("Session not found: x"),
+            ClientError::Refused("Message is required".to_owned()).into(),
+            ClientError::Disconnected.into(),
+        ] {
+            let text = error.to_string();
+            assert_eq!(explained(error).await.to_string(), text);
+        }
+    }
+}

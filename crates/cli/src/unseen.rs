@@ -1,0 +1,191 @@
+//! Characters that a terminal does not show, or that change the place of others: what a person reads would not be
+//! what is there. Used wherever text of others is made fit for a terminal ([`crate::display`], [`crate::render`]).
+//!
+//! They become `�`, but for those that scripts and emoji need, where these need them: a joiner between two letters
+//! that are not ASCII, a selector after something that it can select, a space without width in scripts that have no
+//! other between words.
+
+/// Lets characters through one by one, whatever the pieces are that they come in. Controls are the caller's.
+#[derive(Debug, Default)]
+pub(crate) struct Sieve {
+    /// The last character that can be joined to something, or have a selector.
+    base: Option<char>,
+    /// It has a selector.
+    is_selected: bool,
+    /// A joiner after it, which needs something that it joins.
+    joiner: Option<char>,
+}
+
+impl Sieve {
+    /// Appends `c` to `out`, or what is shown instead of it. A joiner waits for what comes after it.
+    pub(crate) fn feed(&mut self, c: char, out: &mut String) {
+        if let Some(joiner) = self.joiner.take() {
+            let joins = is_joined(c);
+            out.push(if joins { joiner } else { char::REPLACEMENT_CHARACTER });
+            self.base = self.base.filter(|_| joins);
+        }
+        let base = self.base;
+        match c {
+            '\u{200c}' | '\u{200d}' if base.is_some_and(is_joined) => {
+                self.joiner = Some(c);
+                self.is_selected = false;
+            }
+            c if is_selector(c) && !self.is_selected && base.is_some_and(|it| selects(c, it)) => {
+                self.is_selected = true;
+                out.push(c);
+            }
+            '\u{200b}' if base.is_some_and(is_unspaced) => {
+                self.base = None;
+                out.push(c);
+            }
+            c if is_unseen(c) => {
+                (self.base, self.is_selected) = (None, false);
+                out.push(char::REPLACEMENT_CHARACTER);
+            }
+            c => {
+                (self.base, self.is_selected) = (Some(c), false);
+                out.push(c);
+            }
+        }
+    }
+
+    /// The text has ended.
+    pub(crate) fn finish(&mut self, out: &mut String) {
+        if self.joiner.take().is_some() {
+            out.push(char::REPLACEMENT_CHARACTER);
+        }
+        (self.base, self.is_selected) = (None, false);
+    }
+}
+
+/// Not seen by itself, or turning the direction of what stands after it, or ending a line.
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        // Soft hyphen; Arabic letter mark; fillers that are letters; vowel separator.
+        '\u{ad}' | '\u{61c}' | '\u{3164}' | '\u{ffa0}' | '\u{180e}'
+        // Spaces and joiners without width, marks of direction.
+        | '\u{200b}'..='\u{200f}'
+        // Line and paragraph separators, embeddings and overrides.
+        | '\u{2028}'..='\u{202e}'
+        // Word joiner, invisible operators, isolates, and what they replaced.
+        | '\u{2060}'..='\u{206f}'
+        // Byte order mark, annotations; formats of shorthand and music.
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        // Tags, in which a text can be hidden, and selectors.
+        | '\u{e0000}'..='\u{e0fff}')
+        || is_selector(c)
+}
+
+fn is_selector(c: char) -> bool {
+    matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+/// Whether a selector means something after this.
+fn selects(selector: char, base: char) -> bool {
+    let is_ideograph = matches!(base, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}');
+    match selector {
+        '\u{fe00}'..='\u{fe0f}' => is_joined(base) || matches!(base, '0'..='9' | '#' | '*'),
+        _ => is_ideograph,
+    }
+}
+
+/// Whether a joiner has a meaning before and after this: letters of scripts that need it, and emoji.
+fn is_joined(c: char) -> bool {
+    !c.is_ascii()
+        && !c.is_whitespace()
+        && !c.is_control()
+        && !is_unseen(c)
+        && c != char::REPLACEMENT_CHARACTER
+}
+
+/// Thai, Lao, Myanmar, Khmer: words stand without a space between them.
+fn is_unspaced(c: char) -> bool {
+    matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sieved(text: &str) -> String {
+        let (mut sieve, mut out) = (Sieve::default(), String::new());
+        text.chars().for_each(|c| sieve.feed(c, &mut out));
+        sieve.finish(&mut out);
+        out
+    }
+
+    #[test]
+    fn what_is_not_seen_is_made_visible() {
+        for c in "\u{ad}\u{61c}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2060}\u{2064}\
+            \u{2066}\u{2069}\u{206f}\u{3164}\u{fe0f}\u{feff}\u{fff9}\u{e0001}\u{e0041}\u{e007f}\u{e0100}"
+            .chars()
+        {
+            assert_eq!(sieved(&format!("du{c}ck")), "du\u{fffd}ck", "{c:?}");
+        }
+    }
+
+    #[test]
+    fn what_scripts_and_emoji_need_stays() {
+        for text in [
+            "می\u{200c}خواهم",
+            "क\u{94d}\u{200d}ष",
+            "👩\u{200d}💻 👩🏽\u{200d}🚀 ❤\u{fe0f}\u{200d}🔥 🏳\u{fe0f}\u{200d}🌈",
+            "1\u{fe0f}\u{20e3} #\u{fe0f}\u{20e3}",
+            "葛\u{e0100}飾",
+            "ភាសា\u{200b}ខ្មែរ",
+            "naïve — “quotes” … → 漢字 עברית العربية",
+        ] {
+            assert_eq!(sieved(text), text);
+        }
+    }
+
+    #[test]
+    fn a_joiner_that_joins_nothing_and_a_second_selector_are_shown() {
+        for (given, shown) in [
+            ("\u{200d}é", "\u{fffd}é"),
+            ("é\u{200d}", "é\u{fffd}"),
+            ("é\u{200d}x", "é\u{fffd}x"),
+            ("é\u{200d} é", "é\u{fffd} é"),
+            ("é\u{200d}\u{200c}é", "é\u{fffd}\u{fffd}é"),
+            ("❤\u{fe0f}\u{fe0e}\u{fe01}", "❤\u{fe0f}\u{fffd}\u{fffd}"),
+            ("x\u{fe0f}\u{e0100}", "x\u{fffd}\u{fffd}"),
+            ("ខ\u{200b}\u{200b}x\u{200b}", "ខ\u{200b}\u{fffd}x\u{fffd}"),
+            ("é\u{200d}\u{fe0f}", "é\u{fffd}\u{fffd}"),
+        ] {
+            assert_eq!(sieved(given), shown, "{given:?}");
+        }
+    }
+
+    /// Characters of which something can go wrong, more often than others.
+    fn tricky() -> impl Strategy<Value = String> {
+        let hidden = proptest::sample::select(
+            "\u{200b}\u{200c}\u{200d}\u{200e}\u{61c}\u{2028}\u{202e}\u{2066}\u{fe0f}\u{e0100}\u{e0041}\u{feff}é👩漢ខx 1"
+                .chars()
+                .collect::<Vec<_>>(),
+        );
+        proptest::collection::vec(prop_oneof![hidden, any::<char>()], 0..40)
+            .prop_map(|chars| chars.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn no_direction_no_line_end_and_no_tag_gets_through(text in tricky()) {
+            let shown = sieved(&text);
+            prop_assert_eq!(shown.chars().count(), text.chars().count(), "each is shown or replaced");
+            let mut before = None;
+            for c in shown.chars() {
+                match c {
+                    '\u{200c}' | '\u{200d}' => {
+                        prop_assert!(before.is_some_and(|it| is_joined(it) || is_selector(it)));
+                    }
+                    '\u{200b}' => prop_assert!(before.is_some_and(|it| is_unspaced(it) || is_selector(it))),
+                    c if is_selector(c) => prop_assert!(before.is_some_and(|it| selects(c, it))),
+                    c => prop_assert!(!is_unseen(c), "{:?} in {:?}", c, shown),
+                }
+                before = Some(c);
+            }
+            prop_assert_eq!(sieved(&shown), shown, "once is enough");
+        }
+    }
+}

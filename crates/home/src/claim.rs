@@ -1,0 +1,445 @@
+//! Whether a directory is a state directory of ours, before anything in it is changed: the daemon closes it to
+//! others, writes into it and clears its `run`, so a wrong word in `RUBBER_DUCK_APP_SUPPORT` must not cost anybody
+//! a file. Used by [`crate::Home`] only; changes nothing itself, but for the mark in a `run` of ours.
+//!
+//! A directory is ours if the platform's rule names it, if it is empty, if it has what only our daemon or Rubber
+//! Duck's leaves, or if it has nothing but names that are known to be theirs. One that is closed to others already
+//! may have anything in it: nothing of what is there is changed then, and Rubber Duck's own tests keep workspaces
+//! beneath one. Three are never: the root of the file system, the user's home and the root of a git repository.
+
+use crate::own_file::read_blocking;
+use crate::{HomeError, home};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::io::Errno;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// What says that `run` is ours. No session has a name that begins with a dot.
+const MARK: &CStr = c".quackd";
+
+/// For who finds it.
+const MARK_TEXT: &[u8] =
+    b"quackd made this directory, and deletes it with everything in it at each start.\n";
+
+/// Files that only one of the two daemons leaves.
+const TELLING: [&CStr; 4] =
+    [c"quackd-state.json", c"quackd-state.json.bak", c"duck-daemon.log", c"duck-daemon.pid"];
+
+/// Their metadata, if it has its shape: others have files of that name, too.
+const METADATA: [&str; 3] = ["metadata.json", "metadata.json.bak", "metadata.json.ours"];
+
+/// Longest metadata that is looked at, in bytes: as long as it may be.
+const MAX_METADATA_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Names that a directory may have in which no daemon has served yet, or of which all that tells is damaged. What
+/// is made of them by a suffix (`.tmp`, `.corrupt-1`) belongs to them.
+const KNOWN: [&str; 15] = [
+    "metadata.json",
+    "quackd-state.json",
+    "config.json",
+    "remote-auth-token",
+    "login-environment.json",
+    "interrupted.json",
+    "quackd.toml",
+    "service.env",
+    "launchd.log",
+    "duck-daemon.pid",
+    "duck-daemon.log",
+    "daemon.sock",
+    "quackd.lock",
+    "placeholders",
+    "pi-sessions",
+];
+
+/// What systems put into any directory.
+const ANYWHERE: [&str; 2] = [".DS_Store", "lost+found"];
+
+/// Where the app keeps its things on macOS, whoever names it.
+const APP_SUPPORT: &str = "Library/Application Support/RubberDuck";
+
+/// Strange names that are told.
+const MAX_TOLD: usize = 3;
+
+/// Strange names that are counted.
+const MAX_COUNTED: usize = 1000;
+
+/// Longest part of a name that is told, in characters.
+const MAX_NAME: usize = 40;
+
+/// What is known of a directory that shall be the state directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claim<'a> {
+    /// As it was named.
+    pub(crate) path: &'a Path,
+    /// The user's home, if it is known.
+    pub(crate) user_home: Option<&'a Path>,
+    /// Whether the platform's rule names it, and not a variable.
+    pub(crate) is_by_rule: bool,
+}
+
+impl Claim<'_> {
+    /// Whether the directory, and a `run` that is in it, may be used.
+    ///
+    /// # Errors
+    /// [`HomeError::Reserved`], [`HomeError::Foreign`], [`HomeError::ForeignRun`], or [`HomeError::Io`]. Nothing has
+    /// been changed.
+    pub(crate) fn check_blocking(&self, dir: &File) -> Result<(), HomeError> {
+        let io = |error: Errno| HomeError::io("inspect", self.path, error);
+        let found = dir.metadata().map_err(|e| HomeError::io("inspect", self.path, e))?;
+        // By what it is: a path can be spelt in many ways.
+        let is_here = |other: &Path| {
+            other.metadata().is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
+        };
+        let reserved = |what| Err(HomeError::Reserved { path: self.path.to_owned(), what });
+        if is_here(Path::new("/")) {
+            return reserved("the root of the file system");
+        }
+        if self.user_home.is_some_and(is_here) {
+            return reserved("your home directory");
+        }
+        let is_ours = self.is_by_rule || self.path.ends_with(APP_SUPPORT);
+        if !is_ours {
+            if statat(dir, c".git", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                return reserved("the root of a git repository");
+            }
+            let others = Mode::RWXG | Mode::RWXO;
+            let is_private = !Mode::from_raw_mode(found.mode()).intersects(others);
+            if !is_private
+                && !self.has_telling_file(dir)
+                && let Some(found) = strangers(dir, is_known).map_err(io)?
+            {
+                return Err(HomeError::Foreign { path: self.path.to_owned(), found });
+            }
+        }
+        match openat(dir, c"run", RUN_FLAGS, Mode::empty()) {
+            Ok(run) => check_run(&run, &self.path.join("run")),
+            // Missing; or what making it private refuses.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            Err(errno) => Err(io(errno)),
+        }
+    }
+
+    fn has_telling_file(&self, dir: &File) -> bool {
+        let file = |name: &CStr| {
+            let found = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            is(&found, FileType::RegularFile).then_some(found)
+        };
+        // Nobody writes into the lock's file.
+        file(c"quackd.lock").is_some_and(|found| found.st_size == 0)
+            || TELLING.iter().any(|name| file(name).is_some())
+            || METADATA.iter().any(|name| is_metadata(&self.path.join(name)))
+    }
+}
+
+/// How `run` is opened.
+pub(crate) const RUN_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Whether `run` is one of ours: it has our mark, or is empty, or looks like one of a version that made none.
+///
+/// # Errors
+/// [`HomeError::ForeignRun`], or [`HomeError::Io`].
+pub(crate) fn check_run(run: impl AsFd, path: &Path) -> Result<(), HomeError> {
+    let run = run.as_fd();
+    let is_marked = || {
+        let found = statat(run, MARK, AtFlags::SYMLINK_NOFOLLOW);
+        found.is_ok_and(|found| is(&found, FileType::RegularFile))
+    };
+    if is_marked() {
+        return Ok(());
+    }
+    let strange = strangers(run, |name| {
+        // Another daemon has made it a moment ago.
+        name.as_bytes() == MARK.to_bytes()
+            || statat(run, name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|found| is_of_a_session(name, &found))
+    });
+    match strange {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) if is_marked() => Ok(()),
+        Ok(Some(found)) => Err(HomeError::ForeignRun { path: path.to_owned(), found }),
+        Err(errno) => Err(HomeError::io("inspect", path, errno)),
+    }
+}
+
+/// Puts the mark into a `run` that [`check_run`] has found to be ours.
+///
+/// # Errors
+/// [`HomeError::Io`].
+pub(crate) fn mark_run(run: impl AsFd, path: &Path) -> Result<(), HomeError> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    match openat(run, MARK, flags, Mode::RUSR | Mode::WUSR) {
+        // That it is there is what counts; on a full disk it is empty.
+        Ok(mark) => drop(File::from(mark).write_all(MARK_TEXT)),
+        Err(Errno::EXIST) => {}
+        Err(errno) => return Err(HomeError::io("mark", path, errno)),
+    }
+    Ok(())
+}
+
+/// Whether an entry of `run` is what a daemon makes there that puts no mark beside it: the private directory of a
+/// session, or the pipe of a login shell.
+fn is_of_a_session(name: &str, found: &Stat) -> bool {
+    if is(found, FileType::Fifo) {
+        return name.starts_with("login-") && name.ends_with(".pipe");
+    }
+    let is_id = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
+    // Ours have 22 characters, Rubber Duck's are UUIDs.
+    let has_shape = matches!(name.len(), 22 | 36) && name.bytes().all(is_id);
+    let others = Mode::RWXG | Mode::RWXO;
+    let is_private = !Mode::from_raw_mode(found.st_mode).intersects(others);
+    is(found, FileType::Directory) && has_shape && is_private
+}
+
+/// Whether the file is the metadata of one of the two daemons.
+fn is_metadata(path: &Path) -> bool {
+    #[derive(Deserialize)]
+    struct Shape {
+        #[serde(rename = "workspaces")]
+        _workspaces: Vec<IgnoredAny>,
+        #[serde(rename = "sessions")]
+        _sessions: Vec<IgnoredAny>,
+    }
+    let bytes = read_blocking(path, MAX_METADATA_BYTES);
+    bytes.is_ok_and(|bytes| serde_json::from_slice::<Shape>(&bytes).is_ok())
+}
+
+fn is_known(name: &str) -> bool {
+    let is_made_of = |base: &str| {
+        name.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    // What is in `run` is looked at by itself.
+    name == "run"
+        || home::is_retired(name)
+        || ANYWHERE.contains(&name)
+        || KNOWN.iter().any(|base| is_made_of(base))
+}
+
+/// The first names in the directory that are not known, for people; `None` if there is none.
+fn strangers(dir: impl AsFd, is_known: impl Fn(&str) -> bool) -> Result<Option<String>, Errno> {
+    let (mut told, mut n) = (Vec::new(), 0_usize);
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy();
+        if matches!(&*name, "." | "..") || is_known(&name) {
+            continue;
+        }
+        n += 1;
+        if told.len() < MAX_TOLD {
+            told.push(name.chars().take(MAX_NAME).flat_map(char::escape_debug).collect::<String>());
+        }
+        if MAX_COUNTED <= n {
+            break;
+        }
+    }
+    told.sort();
+    let more = n - told.len();
+    Ok(match (told.join(", "), more) {
+        (_, _) if n == 0 => None,
+        (told, 0) => Some(told),
+        (told, more) => Some(format!("{told} and {more} more")),
+    })
+}
+
+fn is(found: &Stat, kind: FileType) -> bool {
+    FileType::from_raw_mode(found.st_mode) == kind
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Home, HomeError};
+    use std::fs;
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+    use std::path::{Path, PathBuf};
+
+    const METADATA: &str = r#"{"version":1,"workspaces":[],"sessions":[],"more":1}"#;
+
+    /// A directory that somebody names as the state directory.
+    struct World(tempfile::TempDir);
+
+    impl World {
+        /// What ends with `/` is a directory, `run/x/` a private one; `name=text` is a file.
+        fn with(entries: &[&str]) -> Self {
+            let world = Self(tempfile::tempdir().unwrap());
+            fs::create_dir_all(world.dir()).unwrap();
+            fs::set_permissions(world.dir(), fs::Permissions::from_mode(0o755)).unwrap();
+            for entry in entries {
+                if let Some(dir) = entry.strip_suffix('/') {
+                    let dir = world.dir().join(dir);
+                    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).unwrap();
+                    continue;
+                }
+                let (name, text) = entry.split_once('=').unwrap_or((entry, ""));
+                let path = world.dir().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            world
+        }
+
+        fn dir(&self) -> PathBuf {
+            self.0.path().join("home/state")
+        }
+
+        fn named(&self, dir: &Path) -> Home {
+            let var = |name: &str| match name {
+                "RUBBER_DUCK_APP_SUPPORT" => Some(dir.into()),
+                "HOME" => Some(self.0.path().join("home").into()),
+                _ => None,
+            };
+            Home::resolve_blocking(&var).unwrap()
+        }
+
+        /// Every name below the directory, with its mode.
+        fn tree(&self) -> Vec<(PathBuf, u32)> {
+            let (mut found, mut left) = (Vec::new(), vec![self.dir()]);
+            while let Some(path) = left.pop() {
+                let metadata = path.symlink_metadata().unwrap();
+                if metadata.is_dir() {
+                    left.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path()));
+                }
+                found.push((path, metadata.mode()));
+            }
+            found.sort();
+            found
+        }
+
+        /// It is refused, and all of it is as it was. Gives the reason.
+        fn refused(&self, dir: &Path) -> HomeError {
+            let before = self.tree();
+            let home = self.named(dir);
+            let look = home.check_blocking().unwrap_err().to_string();
+            let error = home.prepare_blocking().unwrap_err();
+            assert_eq!(look, error.to_string());
+            assert_eq!(self.tree(), before, "{error}");
+            error
+        }
+    }
+
+    #[test]
+    fn a_directory_of_somebody_is_refused_and_nothing_in_it_is_changed() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["notes.txt"], "notes.txt"),
+            (&["src/", "run/data", "config.json={}"], "src"),
+            (&["metadata.json={\"name\":\"x\"}", "data/"], "data"),
+            (&["quackd.lock=text", "b", "a", "c", "d", "e"], "2 more"),
+            (&["quackd.toml", "Makefile"], "Makefile"),
+            (&["run.old-backup/x"], "run.old-backup"),
+        ];
+        for (entries, told) in cases {
+            let world = World::with(entries);
+            let error = world.refused(&world.dir());
+            assert!(matches!(error, HomeError::Foreign { .. }), "{entries:?}: {error}");
+            assert!(error.to_string().contains(told), "{entries:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_either_daemon_has_left_is_used_and_so_is_an_empty_directory() {
+        let metadata = format!("metadata.json={METADATA}");
+        let backup = format!("metadata.json.bak={METADATA}");
+        let cases: &[&[&str]] = &[
+            &[],
+            &["quackd.toml", "service.env", ".DS_Store", "lost+found/"],
+            &["quackd.lock", "notes.txt"],
+            &["quackd-state.json=damaged", "notes.txt"],
+            &["duck-daemon.log", "duck", "duck.version", "sessions/x.jsonl", "notes.txt"],
+            &[&metadata, "sessions/metadata.sqlite", "notes.txt"],
+            &["metadata.json=damaged", &backup, "notes.txt"],
+            &["metadata.json=damaged", "metadata.json.corrupt-1", "config.json={}"],
+            &["run.old-12/x", "run.old-12-3/x", "run/.quackd", "run/anything"],
+        ];
+        for entries in cases {
+            let world = World::with(entries);
+            let home = world.named(&world.dir());
+            home.check_blocking().unwrap();
+            home.prepare_blocking().unwrap_or_else(|error| panic!("{entries:?}: {error}"));
+            assert_eq!(world.dir().metadata().unwrap().mode() & 0o777, 0o700, "{entries:?}");
+            assert!(world.dir().join("run/.quackd").is_file(), "{entries:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_closed_already_is_used_with_what_is_in_it_but_not_with_a_run_of_others()
+    {
+        let world = World::with(&["workspace-a/", "notes.txt"]);
+        fs::set_permissions(world.dir(), fs::Permissions::from_mode(0o700)).unwrap();
+        let before = world.tree();
+        world.named(&world.dir()).prepare_blocking().unwrap();
+        let after = world.tree();
+        assert!(before.iter().all(|entry| after.contains(entry)), "{before:?} {after:?}");
+        let world = World::with(&["workspace-a/", "run/data"]);
+        fs::set_permissions(world.dir(), fs::Permissions::from_mode(0o700)).unwrap();
+        let error = world.refused(&world.dir());
+        assert!(matches!(error, HomeError::ForeignRun { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_home_directory_the_root_and_a_repository_are_refused_by_name_whatever_is_in_them() {
+        let world = World::with(&["quackd.lock", ".git/HEAD"]);
+        let above = world.dir().parent().unwrap().to_owned();
+        fs::write(above.join("quackd.lock"), "").unwrap();
+        symlink(&above, world.0.path().join("link")).unwrap();
+        let link = world.0.path().join("link");
+        for (dir, told) in [
+            (world.dir(), "the root of a git repository"),
+            (above, "your home directory"),
+            (link, "your home directory"),
+        ] {
+            let error = world.refused(&dir);
+            assert!(matches!(error, HomeError::Reserved { .. }), "{dir:?}: {error}");
+            assert!(error.to_string().contains(told), "{dir:?}: {error}");
+        }
+        // Of root's only root may be asked: everybody else is told whose it is.
+        if rustix::process::geteuid().is_root() {
+            let error = world.named(Path::new("/")).prepare_blocking().unwrap_err();
+            assert!(error.to_string().contains("the root of the file system"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_we_did_not_make_is_neither_used_nor_put_aside() {
+        let of_a_session = "run/abcdefghijklmnopqrstuv/";
+        for strange in ["run/notes", "run/abc/", "run/abcdefghijklmnopqrstuvw", "run/pid=1"] {
+            let world = World::with(&["quackd.lock", of_a_session, strange]);
+            let error = world.refused(&world.dir());
+            assert!(matches!(error, HomeError::ForeignRun { .. }), "{strange}: {error}");
+            let before = world.tree();
+            world.named(&world.dir()).retire_run_dir_blocking().unwrap_err();
+            assert_eq!(world.tree(), before);
+        }
+        // What a daemon of an earlier version left has no mark yet.
+        let world = World::with(&["quackd.lock", of_a_session]);
+        let home = world.named(&world.dir());
+        home.prepare_blocking().unwrap();
+        home.retire_run_dir_blocking().unwrap();
+        assert!(!home.run_dir().exists());
+        home.remove_retired_blocking().unwrap();
+        home.prepare_blocking().unwrap();
+        let names = fs::read_dir(world.dir()).unwrap().map(|it| it.unwrap().file_name());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        assert_eq!(names, ["quackd.lock", "run"]);
+    }
+
+    #[test]
+    fn where_the_platforms_rule_looks_everything_is_ours() {
+        let world = World::with(&[]);
+        let shared = world.dir().parent().unwrap().join(super::APP_SUPPORT);
+        fs::create_dir_all(&shared).unwrap();
+        fs::write(shared.join("anything"), "").unwrap();
+        let user_home = world.dir().parent().unwrap().to_owned();
+        let var = |name: &str| (name == "HOME").then(|| user_home.clone().into());
+        Home::resolve_blocking(&var).unwrap().prepare_blocking().unwrap();
+        assert!(shared.join("run/.quackd").is_file());
+        // The app may name it as well.
+        fs::remove_dir_all(shared.join("run")).unwrap();
+        world.named(&shared).prepare_blocking().unwrap();
+    }
+}

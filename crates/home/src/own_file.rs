@@ -1,0 +1,160 @@
+//! Files of ours by a name that everybody knows: opened only if they are plain files of this user. A link that
+//! somebody has put in the place of one is never followed, and nothing that is no file is waited for.
+//!
+//! Used by [`crate::Home`]'s callers for everything in the state directory that is read or appended to by its name.
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// Why what has the name of a file of ours is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotOurFile {
+    /// What it points to may be anything.
+    #[error("it is a symbolic link, which is not followed")]
+    Link,
+    /// A directory, a FIFO, a socket or a device.
+    #[error("it is not a regular file")]
+    NotRegular,
+    /// Somebody else could change what is in it.
+    #[error("it belongs to user {owner}, not to you (user {us})")]
+    Owner {
+        /// Its owner's user id.
+        owner: u32,
+        /// Our effective user id.
+        us: u32,
+    },
+}
+
+/// Opens the file for appending, and makes it if it is missing: mode 0600.
+///
+/// # Errors
+/// The system's; or what stands there is no file of ours: [`NotOurFile::of`] says so.
+pub fn append_blocking(path: &Path) -> io::Result<File> {
+    open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)
+}
+
+/// Reads the file as a whole.
+///
+/// # Errors
+/// As [`append_blocking`]; or it has more than `max_bytes`.
+pub fn read_blocking(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = open(path, OFlags::RDONLY)?;
+    let mut bytes = Vec::new();
+    // It may grow while it is read.
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    if max_bytes < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+impl NotOurFile {
+    /// The reason, if that is why one of the functions here has failed, and not what the system said.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+}
+
+fn open(path: &Path, how: OFlags) -> io::Result<File> {
+    // O_NONBLOCK: the open of a FIFO would wait for its other end. It changes nothing about a file.
+    let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file),
+        // A link further up that has no end is told in the same way; nobody has seen one.
+        Err(Errno::LOOP) => return Err(io::Error::other(NotOurFile::Link)),
+        // A directory that was to be written; a FIFO or a socket without its other end.
+        Err(Errno::ISDIR | Errno::NXIO) => return Err(io::Error::other(NotOurFile::NotRegular)),
+        Err(errno) => return Err(errno.into()),
+    };
+    // Of what was opened, so that nobody can put something else there in between.
+    let found = file.metadata()?;
+    let us = rustix::process::geteuid().as_raw();
+    if !found.is_file() {
+        return Err(io::Error::other(NotOurFile::NotRegular));
+    }
+    if found.uid() != us {
+        return Err(io::Error::other(NotOurFile::Owner { owner: found.uid(), us }));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn refused<T: std::fmt::Debug>(result: io::Result<T>) -> NotOurFile {
+        NotOurFile::of(&result.unwrap_err()).expect("refused for what it is")
+    }
+
+    #[test]
+    fn a_file_of_ours_is_made_appended_to_and_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        for text in ["one\n", "two\n"] {
+            append_blocking(&path).unwrap().write_all(text.as_bytes()).unwrap();
+        }
+        assert_eq!(read_blocking(&path, 8).unwrap(), b"one\ntwo\n");
+        assert_eq!(read_blocking(&path, 7).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let missing = read_blocking(&dir.path().join("g"), 8).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_link_is_not_followed_wherever_it_points() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, victim) = (dir.path().join("f"), dir.path().join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        for target in ["victim", "missing", "f"] {
+            symlink(target, &path).unwrap();
+            assert_eq!(refused(append_blocking(&path)), NotOurFile::Link, "{target}");
+            assert_eq!(refused(read_blocking(&path, 100)), NotOurFile::Link, "{target}");
+            fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert!(!dir.path().join("missing").exists());
+    }
+
+    #[test]
+    fn what_is_no_file_is_neither_used_nor_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::create_dir(&path).unwrap();
+        assert_eq!(refused(append_blocking(&path)), NotOurFile::NotRegular);
+        assert_eq!(refused(read_blocking(&path, 100)), NotOurFile::NotRegular);
+        #[cfg(target_os = "linux")] // rustix makes no FIFO on macOS.
+        {
+            use rustix::fs::{CWD, FileType, mknodat};
+            fs::remove_dir(&path).unwrap();
+            mknodat(CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
+            assert_eq!(refused(append_blocking(&path)), NotOurFile::NotRegular);
+            assert_eq!(refused(read_blocking(&path, 100)), NotOurFile::NotRegular);
+        }
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_is_refused() {
+        // As root nothing is somebody else's before the test gives it away.
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let (path, owner) = if rustix::process::geteuid().is_root() {
+            fs::write(&path, "").unwrap();
+            std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+            (path, 12_345)
+        } else {
+            ("/etc/passwd".into(), 0)
+        };
+        match refused(read_blocking(&path, 1 << 20)) {
+            NotOurFile::Owner { owner: found, .. } => assert_eq!(found, owner),
+            other => panic!("refused for another reason: {other}"),
+        }
+    }
+}

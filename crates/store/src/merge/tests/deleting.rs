@@ -1,0 +1,116 @@
+//! What counts as deleted, and when what is missing or old says nothing.
+
+use super::*;
+use crate::merge::recent::{ENTRY_AGE, VALUE_AGE};
+use std::time::Duration;
+
+#[test]
+fn what_they_have_deleted_is_given_back_as_gone_unless_we_have_changed_it() {
+    let base = with(&file(&["s", "t", "u"]), |it| {
+        it.workspaces.push(workspace("v", "/v"));
+        it.sessions.push(session("x", "v"));
+    });
+    let ours = with(&base, |it| it.sessions[1].last_active_at = "2026-02-02T00:00:00Z".into());
+    let merged = merged(&base, &ours, &file(&["u"]));
+    assert_eq!(ids(&merged.metadata), ["s", "t", "u", "x"], "nothing is deleted here");
+    let wanted = Gone { sessions: vec!["s".into(), "x".into()], workspaces: vec!["v".into()] };
+    assert_eq!(merged.gone, wanted);
+    assert_eq!(ids(&merged.gone.without(&merged.metadata)), ["t", "u"]);
+    assert_eq!(told(&merged), [r#"session "t" was deleted there and changed here; kept"#]);
+}
+
+#[test]
+fn a_file_without_anything_of_ours_deletes_nothing() {
+    let base = file(&["s", "t"]);
+    let theirs = Metadata {
+        workspaces: vec![workspace("z", "/z")],
+        sessions: vec![session("new", "z")],
+        ..Metadata::default()
+    };
+    for theirs in [theirs, Metadata::default()] {
+        let merged = merged(&base, &base, &theirs);
+        assert!(merged.gone.is_empty());
+        assert_eq!(&ids(&merged.metadata)[..2], ["s", "t"]);
+        assert_eq!(told(&merged), ["nothing of ours is there any more; kept"]);
+    }
+}
+
+#[test]
+fn an_old_copy_undoes_nothing_and_a_new_one_does() {
+    let before = with(&file(&["s", "old"]), |it| it.active_voice_session_id = Some("s".into()));
+    // We rename one, make one, delete one and activate another.
+    let after = with(&before, |it| {
+        it.sessions[0].name = "renamed".into();
+        it.sessions.retain(|session| session.id.as_str() != "old");
+        it.sessions.push(session("new", "w"));
+        it.active_voice_session_id = Some("new".into());
+    });
+    let begin = Instant::now();
+    let mut recent = Recent::default();
+    recent.note(&before, &after, begin);
+    // The app writes what it had read before that, with a session of its own.
+    let theirs = with(&before, |it| it.sessions.push(session("app", "w")));
+    let merged = merge(&after, &after, &theirs, &mut recent, begin);
+    assert_eq!(merged.metadata, with(&after, |it| it.sessions.push(session("app", "w"))));
+    assert!(merged.gone.is_empty());
+    assert_eq!(told(&merged), [r#"session "old" was deleted here and is still there; left out"#]);
+
+    // It has seen ours now: what it does then counts.
+    let seen = merged.metadata;
+    merge(&seen, &seen, &seen, &mut recent, begin);
+    let back = with(&seen, |it| {
+        it.sessions[0].name = "name of s".into();
+        it.sessions.retain(|session| session.id.as_str() != "new");
+        it.active_voice_session_id = Some("s".into());
+    });
+    let merged = merge(&seen, &seen, &back, &mut recent, begin);
+    assert_eq!(merged.metadata.sessions[0].name, "name of s");
+    assert_eq!(merged.metadata.active_voice_session_id, Some("s".into()));
+    assert_eq!(merged.gone.sessions, ["new".into()]);
+}
+
+#[test]
+fn after_a_while_an_old_value_is_a_change_and_what_is_missing_was_deleted() {
+    let before = file(&["s"]);
+    let after = with(&before, |it| {
+        it.sessions[0].name = "renamed".into();
+        it.sessions.push(session("new", "w"));
+    });
+    let begin = Instant::now();
+    let result = |age: Duration| {
+        let mut recent = Recent::default();
+        recent.note(&before, &after, begin);
+        let merged = merge(&after, &after, &before, &mut recent, begin + age);
+        (merged.metadata.sessions[0].name.clone(), merged.gone.sessions.len())
+    };
+    let moment = Duration::from_millis(1);
+    assert_eq!(result(VALUE_AGE - moment), ("renamed".into(), 0));
+    assert_eq!(result(VALUE_AGE), ("name of s".into(), 0));
+    assert_eq!(result(ENTRY_AGE - moment), ("name of s".into(), 0));
+    assert_eq!(result(ENTRY_AGE), ("name of s".into(), 1));
+}
+
+#[test]
+fn in_doubt_nothing_counts_as_deleted() {
+    let (base, now) = (file(&["s", "t"]), Instant::now());
+    let mut recent = Recent::default();
+    recent.doubt(now);
+    assert!(merge(&base, &base, &file(&["s"]), &mut recent, now).gone.is_empty());
+    let later = now + ENTRY_AGE;
+    assert_eq!(merge(&base, &base, &file(&["s"]), &mut recent, later).gone.sessions, ["t".into()]);
+}
+
+#[test]
+fn a_session_that_we_deleted_is_active_nowhere_and_stays_deleted() {
+    let before = with(&file(&["s", "t"]), |it| it.active_voice_session_id = Some("t".into()));
+    let after = with(&before, |it| {
+        it.sessions.truncate(1);
+        it.active_voice_session_id = Some("s".into());
+    });
+    let now = Instant::now();
+    let mut recent = Recent::default();
+    recent.note(&before, &after, now);
+    // Long after: it must be another program that keeps it in a place of its own.
+    let merged = merge(&after, &after, &before, &mut recent, now + 10 * ENTRY_AGE);
+    assert_eq!(merged.metadata, after);
+}

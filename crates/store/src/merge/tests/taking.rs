@@ -1,0 +1,166 @@
+//! What is taken of whom: fields, entries, and the active session.
+
+use super::*;
+
+/// One field of the session `s`: before, ours, theirs, and what comes of it.
+const FIELDS: &[(&str, &str, &str, &str, &str, bool)] = &[
+    ("name", "a", "a", "b", "b", false),
+    ("name", "a", "b", "a", "b", false),
+    ("name", "a", "b", "c", "c", true),
+    ("name", "a", "b", "", "b", false),
+    ("piSessionFile", "", "", "/f", "/f", false),
+    ("piSessionFile", "", "/f", "", "/f", false),
+    ("piSessionFile", "/f", "/f", "", "/f", false),
+    ("piSessionFile", "/f", "/g", "/h", "/g", true),
+    (
+        "createdAt",
+        "2026-01-01T00:00:00Z",
+        "2026-01-01T00:00:00Z",
+        "0001-01-01T00:00:00Z",
+        "2026-01-01T00:00:00Z",
+        false,
+    ),
+    ("createdAt", "", "", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", false),
+    (
+        "lastActiveAt",
+        "2026-01-01T00:00:00Z",
+        "2026-01-01T00:00:09Z",
+        "2026-01-01T00:00:05Z",
+        "2026-01-01T00:00:09Z",
+        false,
+    ),
+    (
+        "lastActiveAt",
+        "2026-01-01T00:00:00Z",
+        "2026-01-01T00:00:02Z",
+        "2026-01-01T00:00:05Z",
+        "2026-01-01T00:00:05Z",
+        false,
+    ),
+    (
+        "lastActiveAt",
+        "2026-01-01T00:00:07Z",
+        "2026-01-01T00:00:07Z",
+        "0001-01-01T00:00:00Z",
+        "2026-01-01T00:00:07Z",
+        false,
+    ),
+    ("colour", "a", "b", "a", "b", false),
+    ("colour", "a", "a", "b", "b", false),
+    ("colour", "a", "b", "c", "c", true),
+];
+
+fn with_field(name: &str, value: &str) -> Metadata {
+    let mut one = json!({"id": "s", "workspaceId": "w"});
+    one[name] = value.into();
+    with(&file(&[]), |it| it.sessions.push(serde_json::from_value(one).unwrap()))
+}
+
+#[test]
+fn each_field_is_of_who_changed_it_or_by_its_rule() {
+    for (name, base, ours, theirs, wanted, is_conflict) in FIELDS {
+        let case = format!("{name}: {base:?}, ours {ours:?}, theirs {theirs:?}");
+        let [base, ours, theirs] = [base, ours, theirs].map(|value| with_field(name, value));
+        let merged = merged(&base, &ours, &theirs);
+        assert_eq!(merged.metadata, with_field(name, wanted), "{case}");
+        assert_eq!(
+            merged.conflicts.len(),
+            usize::from(*is_conflict),
+            "{case}: {:?}",
+            told(&merged)
+        );
+        assert!(merged.gone.is_empty(), "{case}");
+    }
+}
+
+#[test]
+fn what_either_has_made_is_there_and_unknown_keys_stay() {
+    let base = with(&file(&["s"]), |it| {
+        it.other.insert("top".into(), json!([1]));
+        it.sessions[0].other.insert("tag".into(), json!("x"));
+    });
+    let ours = with(&base, |it| it.sessions.push(session("ours", "w")));
+    let theirs = with(&file(&["s", "theirs"]), |it| {
+        it.workspaces.push(workspace("v", "/v"));
+        it.sessions.push(session("third", "v"));
+        it.sessions[1].other.insert("new".into(), json!(1.5));
+    });
+    let merged = merged(&base, &ours, &theirs);
+    assert_eq!(ids(&merged.metadata), ["s", "ours", "theirs", "third"]);
+    assert_eq!(merged.metadata.other["top"], json!([1]));
+    assert_eq!(merged.metadata.sessions[0].other["tag"], "x");
+    assert_eq!(merged.metadata.sessions[2].other["new"], 1.5);
+    assert_eq!(merged.metadata.workspaces.len(), 2);
+    assert_eq!((told(&merged).len(), merged.gone), (0, Gone::default()));
+}
+
+#[test]
+fn workspaces_are_one_by_path_and_their_sessions_come_along() {
+    let base = file(&["s"]);
+    // The app makes another id for the same directory, and for one that we make meanwhile.
+    let ours = with(&base, |it| {
+        it.workspaces.push(workspace("ours", "/new"));
+        it.sessions.push(session("t", "ours"));
+    });
+    let theirs = Metadata {
+        workspaces: vec![workspace("5a295348d642", "/w"), workspace("other", "/new")],
+        sessions: vec![
+            session("s", "5a295348d642"),
+            session("u", "other"),
+            session("v", "5a295348d642"),
+        ],
+        ..Metadata::default()
+    };
+    let merged = merged(&base, &ours, &theirs);
+    let of: Vec<_> = merged
+        .metadata
+        .sessions
+        .iter()
+        .map(|it| (it.id.as_str(), it.workspace_id.as_str()))
+        .collect();
+    assert_eq!(of, [("s", "w"), ("t", "ours"), ("u", "ours"), ("v", "w")]);
+    let paths: Vec<_> =
+        merged.metadata.workspaces.iter().map(|it| (it.id.as_str(), &*it.path)).collect();
+    assert_eq!(paths, [("w", "/w"), ("ours", "/new")]);
+}
+
+#[test]
+fn a_directory_that_was_moved_keeps_its_id() {
+    let base = file(&["s"]);
+    let theirs = with(&base, |it| it.workspaces[0].path = "/moved".into());
+    let merged = merged(&base, &base, &theirs);
+    assert_eq!(merged.metadata, theirs);
+    assert!(merged.gone.is_empty());
+}
+
+#[test]
+fn the_active_session_is_who_set_it_last_and_is_not_taken_away() {
+    let active = |id: Option<&str>| {
+        with(&file(&["s", "t", "u"]), |it| it.active_voice_session_id = id.map(Into::into))
+    };
+    let result = |base, ours, theirs| {
+        merged(&active(base), &active(ours), &active(theirs)).metadata.active_voice_session_id
+    };
+    assert_eq!(result(None, None, Some("s")), Some("s".into()));
+    assert_eq!(result(Some("s"), Some("t"), Some("s")), Some("t".into()));
+    assert_eq!(result(Some("s"), Some("t"), Some("u")), Some("u".into()));
+    assert_eq!(result(Some("s"), Some("t"), None), Some("t".into()));
+    assert_eq!(result(Some("s"), Some("s"), None), Some("s".into()));
+}
+
+#[test]
+fn what_changed_in_memory_while_a_save_was_under_way_is_brought_along() {
+    let saved = file(&["s", "t"]);
+    let kept = with(&saved, |it| {
+        it.sessions[0].name = "theirs".into();
+        it.sessions.push(session("app", "w"));
+    });
+    let memory = with(&saved, |it| {
+        it.sessions.remove(1);
+        it.sessions.push(session("ours", "w"));
+    });
+    let after = rebase(&saved, &kept, &memory);
+    assert_eq!(ids(&after), ["s", "ours", "app"]);
+    assert_eq!(after.sessions[0].name, "theirs");
+    assert_eq!(rebase(&saved, &saved, &memory), memory);
+}

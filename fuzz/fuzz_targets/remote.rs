@@ -1,0 +1,86 @@
+//! The port of remote control with anything on it: every connection ends, what is answered is HTTP, and nothing gets
+//! through to the daemon without the token.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use quackd_remote::{Ask, Remote, RpcAnswer, Settings, TokenHash};
+use secrecy::SecretString;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+
+/// The token. Long enough that wrong ones do not shut out who has it.
+const TOKEN: &str = "token-of-the-fuzzer";
+
+/// What a connection may take; one that hangs is what is looked for.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// What came through.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+/// The port, opened once.
+fn port() -> u16 {
+    static PORT: OnceLock<u16> = OnceLock::new();
+    *PORT.get_or_init(|| {
+        let (opened, port) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(serve(&opened));
+        });
+        port.recv().expect("a port")
+    })
+}
+
+async fn serve(opened: &std::sync::mpsc::Sender<u16>) {
+    let (remote, mut asked) = Remote::new();
+    let token = SecretString::from(TOKEN);
+    let settings = Settings {
+        host: "127.0.0.1".to_owned(),
+        port: 0,
+        tls: None,
+        token: TokenHash::new_blocking(&token).expect("random numbers"),
+        plain_token: Some(token),
+        token_updated_at: None,
+        histories: quackd_fuzz::scratch().clone(),
+    };
+    opened.send(remote.apply(settings).await.expect("a port")).expect("somebody waits");
+    while let Some(ask) = asked.recv().await {
+        ASKED.fetch_add(1, Ordering::SeqCst);
+        match ask {
+            Ask::Rpc { answer, body, .. } => drop(answer.send(RpcAnswer::Reply(body))),
+            Ask::WebSocket { mut lines, .. } => {
+                tokio::spawn(async move { lines.read_to_end(&mut Vec::new()).await });
+            }
+        }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut stream = TcpStream::connect(("127.0.0.1", port())).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    // It may have ended the connection before all of it was sent.
+    let _sent = stream.write_all(data).and_then(|()| stream.shutdown(Shutdown::Write));
+    let mut answer = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut answer) {
+        let kind = error.kind();
+        assert!(!matches!(kind, std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut));
+    }
+    assert!(
+        answer.is_empty() || answer.starts_with(b"HTTP/1."),
+        "{:?}",
+        answer.escape_ascii().to_string()
+    );
+    // Every request has a line of its own, and one that gets through has the token. It may be on its way still
+    // when the next input comes.
+    static MAY_COME: AtomicU64 = AtomicU64::new(0);
+    if data.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes()) {
+        let requests = data.windows(5).filter(|part| *part == b"HTTP/").count();
+        MAY_COME.fetch_add(requests as u64, Ordering::SeqCst);
+    }
+    let (came, may) = (ASKED.load(Ordering::SeqCst), MAY_COME.load(Ordering::SeqCst));
+    assert!(came <= may, "{came} requests came through and {may} had a token");
+});

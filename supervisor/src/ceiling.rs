@@ -1,0 +1,200 @@
+//! The bound on a session's memory, `limits.session_memory_mb`: looked at again and again while anybody lives.
+//!
+//! What counts is what the processes have for themselves, in memory or swapped out: neither the programs that
+//! they run nor files that they map, which the kernel takes back when it needs room. It is a sample and no wall:
+//! who grows faster than it is looked at meets the kernel first, which is told to end commands before others.
+//! Control groups cannot do it: those of sessions are threaded, and memory is not counted there.
+//!
+//! A look finds who has too much by a quick count. It counts what a process shares with a child that it has just
+//! forked for each, so it is followed by a second look at those alone, a moment later, which divides what is
+//! shared. Whoever has too much at both is ended: the worker with its commands, or the Pi, whichever has more.
+
+use crate::child::Outgrown;
+use crate::services::Services;
+use crate::usage::Processes;
+use quackd_protocol::SessionId;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Time between two looks …
+const EVERY: Duration = Duration::from_secs(1);
+
+/// … or so many times as long as the last one took: with thousands of processes that is some hundredths of a
+/// second. But no more than this, since one may have had to wait for a processor.
+const REST: u32 = 50;
+const LONGEST: Duration = Duration::from_secs(3);
+
+/// From a first look to the second.
+const MOMENT: Duration = Duration::from_millis(200);
+
+/// A look that takes longer is given up; the next one comes in its time.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
+
+/// The monitors of one session; everything of the session is below them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Monitors {
+    session: SessionId,
+    worker: Option<u32>,
+    pi: Option<u32>,
+}
+
+/// Who has too much.
+#[derive(Debug, PartialEq, Eq)]
+struct Over {
+    monitors: Monitors,
+    /// The monitor below which there is more.
+    larger: u32,
+    /// What the session has, in MiB.
+    mb: u64,
+}
+
+/// Looks again and again. Ends with the daemon.
+pub(crate) async fn watch(services: Rc<Services>) {
+    let limit_mb =
+        u64::try_from(services.config.limits.session_memory_mb.value).unwrap_or(u64::MAX);
+    if limit_mb == 0 {
+        return;
+    }
+    if !cfg!(target_os = "linux") {
+        tracing::warn!("limits.session_memory_mb is not kept: this system does not tell memory");
+        return;
+    }
+    let mut pause = EVERY;
+    loop {
+        tokio::time::sleep(pause).await;
+        let begun = Instant::now();
+        let suspects = look(living(&services), limit_mb, Count::Quick).await;
+        pause = (begun.elapsed() * REST).clamp(EVERY, LONGEST);
+        if suspects.is_empty() {
+            continue;
+        }
+        tokio::time::sleep(MOMENT).await;
+        let suspects = suspects.into_iter().map(|over| over.monitors).collect();
+        for over in look(suspects, limit_mb, Count::Shared).await {
+            end(&services, &over, limit_mb);
+        }
+    }
+}
+
+fn living(services: &Services) -> Vec<Monitors> {
+    let mut all: Vec<Monitors> = Vec::new();
+    for (session, worker) in services.tenants.monitors() {
+        let pi = services.pis.monitor(&session);
+        all.push(Monitors { session, worker: Some(worker), pi });
+    }
+    let has_no_worker = |session: &SessionId| !all.iter().any(|one| one.session == *session);
+    let alone: Vec<_> = services.pis.running().into_iter().filter(has_no_worker).collect();
+    for session in alone {
+        let pi = services.pis.monitor(&session);
+        all.push(Monitors { session, worker: None, pi });
+    }
+    all
+}
+
+fn end(services: &Services, over: &Over, limit_mb: u64) {
+    let (session, mb) = (&over.monitors.session, over.mb);
+    tracing::warn!(%session, mb, limit_mb, "a session has more memory than it may");
+    let outgrown = Outgrown { monitor: over.larger, mb, limit_mb };
+    match over.monitors.pi == Some(over.larger) {
+        true => services.pis.outgrown(session, outgrown),
+        false => services.tenants.outgrown(session, outgrown),
+    }
+}
+
+/// How memory is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Count {
+    /// What is shared with a child counts for each.
+    Quick,
+    /// What is shared is divided, where one may look: slower.
+    Shared,
+}
+
+async fn look(all: Vec<Monitors>, limit_mb: u64, count: Count) -> Vec<Over> {
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let look = actix_rt::task::spawn_blocking(move || {
+        let processes = Processes::look_blocking();
+        let below = |root: u32| {
+            let pids = processes.tree([root]);
+            pids.into_iter().filter_map(|pid| own_kb_blocking(pid, count)).sum()
+        };
+        all.into_iter().filter_map(|monitors| over(monitors, limit_mb, below)).collect()
+    });
+    // A pool without threads has nothing to say; the next look comes soon.
+    tokio::time::timeout(LOOK_LIMIT, look).await.ok().and_then(Result::ok).unwrap_or_default()
+}
+
+/// Whether a session has too much; `below` says what everything below a monitor has, in KiB.
+fn over(monitors: Monitors, limit_mb: u64, below: impl Fn(u32) -> u64) -> Option<Over> {
+    let [worker, pi] = [monitors.worker, monitors.pi].map(|root| Some((below(root?), root?)));
+    let sum =
+        [worker, pi].into_iter().flatten().fold(0, |sum: u64, (kb, _)| sum.saturating_add(kb));
+    let (_, larger) = worker.max(pi)?;
+    let mb = sum / 1024;
+    (limit_mb < mb).then_some(Over { monitors, larger, mb })
+}
+
+/// What a process has for itself, in KiB; `None` if it is gone.
+fn own_kb_blocking(pid: u32, count: Count) -> Option<u64> {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let shared = (count == Count::Shared).then(|| read("smaps_rollup")).flatten();
+    // An older kernel, or a process that lets nobody look.
+    let divided = shared.as_deref().and_then(|text| kb(text, "Pss_Anon:", "SwapPss:"));
+    divided.or_else(|| kb(&read("status")?, "RssAnon:", "VmSwap:"))
+}
+
+/// The sum of two lines; the second may be missing.
+fn kb(text: &str, anonymous: &str, swapped: &str) -> Option<u64> {
+    let line = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    Some(line(anonymous)?.saturating_add(line(swapped).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn monitors(worker: Option<u32>, pi: Option<u32>) -> Monitors {
+        Monitors { session: SessionId("s".to_owned()), worker, pi }
+    }
+
+    #[test]
+    fn the_larger_of_worker_and_pi_is_ended_if_both_together_have_too_much() {
+        let below = |root: u32| u64::from(root) * 1024;
+        let larger =
+            |worker, pi| over(monitors(worker, pi), 100, below).map(|it| (it.larger, it.mb));
+        assert_eq!(larger(Some(60), Some(41)), Some((60, 101)));
+        assert_eq!(larger(Some(41), Some(60)), Some((60, 101)));
+        assert_eq!(larger(Some(60), Some(40)), None, "as much as it may have");
+        assert_eq!(larger(None, Some(101)), Some((101, 101)));
+        assert_eq!(larger(Some(100), None), None);
+        assert_eq!(larger(None, None), None);
+    }
+
+    #[test]
+    fn what_the_kernel_tells_is_read() {
+        let status =
+            "VmRSS:\t  900 kB\nRssAnon:\t     700 kB\nRssFile:\t 200 kB\nVmSwap:\t  50 kB\n";
+        assert_eq!(kb(status, "RssAnon:", "VmSwap:"), Some(750));
+        assert_eq!(kb("RssAnon:\t 7 kB\n", "RssAnon:", "VmSwap:"), Some(7));
+        // A thread of the kernel has none, an older kernel does not say.
+        assert_eq!(kb("Name:\tkthreadd\n", "RssAnon:", "VmSwap:"), None);
+        assert_eq!(kb("Pss_Anon: x kB\n", "Pss_Anon:", "SwapPss:"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_of_our_own_is_counted_in_both_ways() {
+        // Touched, so that it is there.
+        let hoard = vec![1_u8; 64 << 20];
+        for count in [Count::Quick, Count::Shared] {
+            let kb = own_kb_blocking(std::process::id(), count).unwrap();
+            assert!((64 << 10..4 << 20).contains(&kb), "{count:?}: {kb}");
+        }
+        assert_eq!(hoard.iter().filter(|byte| **byte == 1).count(), 64 << 20);
+    }
+}

@@ -1,0 +1,136 @@
+//! A directory that is not the daemon's, and a file that is not the log: whoever starts a daemon there is told so,
+//! and finds everything as it was.
+
+use crate::harness::Daemon;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+/// What there is below a directory: what kind of thing, with which rights, when it was changed, what is in it.
+fn everything(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(path) = left.pop() {
+        let metadata = path.symlink_metadata().expect("an entry");
+        let content =
+            if metadata.is_file() { fs::read(&path).expect("a file") } else { Vec::new() };
+        if metadata.is_dir() {
+            left.extend(fs::read_dir(&path).expect("a directory").map(|it| it.unwrap().path()));
+        }
+        let (mode, time, more) = (metadata.mode(), metadata.mtime(), metadata.mtime_nsec());
+        found.insert(path, (mode, time, more, content));
+    }
+    found
+}
+
+fn put(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a directory")).expect("make directories");
+    fs::write(path, text).expect("a file");
+}
+
+/// Runs `quack ARGS` with `dir` as the state directory. It fails, and nothing below `dir` is different.
+#[track_caller]
+fn refused(world: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let before = everything(dir);
+    let mut command = world.command(args);
+    command.env("RUBBER_DUCK_APP_SUPPORT", dir).stdin(std::process::Stdio::null());
+    let output = command.output().expect("run quack");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(everything(dir) == before, "{args:?} has changed {}: {said}", dir.display());
+    (output.status.code(), said)
+}
+
+#[test]
+fn a_directory_that_is_somebody_elses_is_refused_and_left_as_it_is() {
+    let world = Daemon::absent();
+    let project = world.home().join("project");
+    put(&project.join("run/job-1/result.csv"), "precious");
+    put(&project.join("run.old-backup/result.csv"), "precious");
+    put(&project.join("src/main.rs"), "fn main() {}");
+    put(&project.join("metadata.json"), r#"{"name": "mine"}"#);
+    fs::set_permissions(&project, fs::Permissions::from_mode(0o755)).unwrap();
+    let repository = world.home().join("repository");
+    put(&repository.join(".git/HEAD"), "ref: refs/heads/main\n");
+    put(&repository.join("run/x"), "precious");
+    // Its user's daemon has served in the wrong place before: that does not make it the right one.
+    put(&world.home().join("run/x"), "precious");
+    put(&world.home().join("quackd.lock"), "");
+    for (dir, why) in [
+        (&project, "is no state directory of quackd"),
+        (&repository, "is the root of a git repository"),
+        (&world.home(), "is your home directory"),
+    ] {
+        let (code, said) = refused(&world, dir, &["daemon"]);
+        assert_eq!(code, Some(3), "{said}");
+        assert!(said.contains(why) && said.contains("RUBBER_DUCK_APP_SUPPORT"), "{said}");
+        // A service manager does not try it again; a verb that starts a daemon says what that said.
+        assert_eq!(refused(&world, dir, &["daemon", "--service", "systemd"]).0, Some(78));
+        let (code, said) = refused(&world, dir, &["tool", "bash", "true", "-C", "/tmp"]);
+        assert!(code == Some(3) && said.contains(why), "{code:?} {said}");
+        for args in [&["gc"][..], &["gc", "--older-than", "1s"]] {
+            let (code, said) = refused(&world, dir, args);
+            assert!(code == Some(3) && said.contains(why), "{code:?} {said}");
+        }
+        let (code, said) = refused(&world, dir, &["uninstall", "--purge", "--yes"]);
+        assert!(code == Some(1) || said.contains("not"), "{code:?} {said}");
+    }
+    if rustix::process::geteuid().is_root() {
+        let mut command = world.command(&["daemon"]);
+        let output = command.env("RUBBER_DUCK_APP_SUPPORT", "/").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(3) && said.contains("root of the file system"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_the_daemon_did_not_make_is_never_deleted() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let id = daemon.wire().attach(repo.path()).id;
+    daemon.quack(&["stop"]).ok();
+    daemon.wait();
+    let run = daemon.app().join("run");
+    // Somebody has put a directory of theirs there.
+    fs::remove_dir_all(&run).unwrap();
+    put(&run.join("results/1.csv"), "precious");
+    let (code, said) = refused(&daemon, &daemon.app(), &["daemon"]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("was not made by quackd") && said.contains("results"), "{said}");
+    fs::remove_dir_all(&run).unwrap();
+    daemon.boot();
+    assert!(daemon.wire().request("sessions", json!({"all": true})).to_string().contains(&id));
+}
+
+#[test]
+fn a_log_that_is_a_link_or_no_file_is_not_written_and_the_daemon_says_so() {
+    let world = Daemon::absent();
+    let victim = world.home().join("victim");
+    let log = world.app().join("duck-daemon.log");
+    put(&victim, "precious");
+    fs::create_dir(world.app()).unwrap();
+    put(&world.app().join("quackd.lock"), "");
+    let refuse = |why: &str| {
+        let said = world.quack(&["daemon"]);
+        assert_eq!(said.code(), Some(3), "{said:?}");
+        assert!(said.stderr().contains(why), "{said:?}");
+        assert!(said.stderr().contains("duck-daemon.log"), "{said:?}");
+        assert_eq!(world.quack(&["daemon", "--service", "systemd"]).code(), Some(78));
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    };
+    for target in [victim.as_path(), Path::new("nowhere"), Path::new("/dev/null")] {
+        symlink(target, &log).unwrap();
+        refuse("symbolic link");
+        fs::remove_file(&log).unwrap();
+    }
+    fs::create_dir(&log).unwrap();
+    refuse("not a regular file");
+    fs::remove_dir(&log).unwrap();
+    nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    refuse("not a regular file");
+    assert!(!world.app().join("nowhere").exists());
+}

@@ -1,0 +1,153 @@
+//! Memory: whoever nobody uses is ended while it is short, the one that was idle for longest first and nobody
+//! twice; a session that has more than it may is ended, and no other. That of a Pi is in `pi/memory`.
+
+use crate::harness::{Daemon, Session, wait_for, wait_within};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const BACK: &str = "back\n\n[Exit code: 0]";
+
+/// A daemon with a configuration.
+fn configured(config: &str) -> Daemon {
+    let mut daemon = Daemon::absent();
+    std::fs::create_dir(daemon.app()).unwrap();
+    std::fs::write(daemon.app().join("quackd.toml"), config).unwrap();
+    daemon.boot();
+    daemon
+}
+
+/// What stands in `text` between two parts, as a number.
+#[track_caller]
+fn number(text: &str, before: &str, after: &str) -> u64 {
+    let rest = text.split_once(before).map(|(_, rest)| rest);
+    let word = rest.and_then(|rest| rest.split_once(after)).map(|(word, _)| word);
+    word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number: {text}"))
+}
+
+#[test]
+fn a_session_that_has_more_memory_than_it_may_is_ended_and_no_other() {
+    let daemon = configured("[limits]\nsession_memory_mb = 300\n");
+    let wire = daemon.wire();
+    let (a, b) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
+    // As much as it may have, and what is there for a while; what is shared with children is not counted for
+    // each of them.
+    let forks = "perl -e '$n = 100 << 20; $h = \"x\" x $n; \
+        for (1..4) { if (!fork) { sleep 4; exit } } 1 while wait > 0; print \"fits\\n\"'";
+    assert_eq!(a.bash(forks), "fits\n\n[Exit code: 0]");
+    let kept = b.pid("pid");
+    let undisturbed = b.begin("bash", json!(daemon.gated("go", "echo undisturbed")));
+    // It reads without end, keeps all of it, and then waits for a reader that does not read.
+    let text = a.bash("head -c 500m /dev/zero | tail -c 500m | sleep 600");
+    let cause = "Error: Worker died during bash (out of memory: its session had ";
+    assert!(text.starts_with(cause), "{text}");
+    let rest = " MiB, and limits.session_memory_mb is 300). It may have run; it was not retried.";
+    assert!(text.ends_with(rest), "{text}");
+    let had = number(&text, cause, " MiB");
+    assert!((301..700).contains(&had), "{text}");
+    daemon.open_gate("go");
+    assert_eq!(undisturbed.text(), "undisturbed\n\n[Exit code: 0]");
+    assert_eq!((b.pid("pid"), &b.worker()["restarts"]), (kept, &json!(0)));
+
+    // It is told afterwards, wherever somebody looks, and the next call works.
+    assert_eq!(a.bash("echo back"), BACK);
+    let worker = a.worker();
+    assert_eq!(worker["restarts"], 1);
+    assert!(worker["lastDeath"].as_str().unwrap().starts_with("out of memory: "), "{worker}");
+    let tree = wire.request("quack.tree", json!({}));
+    let death = &tree["deaths"][0];
+    assert!(death["cause"].as_str().unwrap().ends_with("session_memory_mb is 300"), "{death}");
+    assert!(daemon.quack(&["ps"]).ok().contains("last worker: out of memory: its session had "));
+    let doctor = daemon.quack(&["doctor"]);
+    assert!(doctor.stdout().contains("1 death (out of memory: its session had "), "{doctor:?}");
+    assert!(daemon.log().contains("a session has more memory than it may"));
+}
+
+#[test]
+fn a_background_job_counts_and_ends_with_the_session_that_has_too_much() {
+    let daemon = configured("[limits]\nsession_memory_mb = 200\n");
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    let pid = session.pid("pid");
+    let hoard = "head -c 400m /dev/zero | tail -c 400m | sleep 600";
+    session.call("bash", json!({"command": hoard, "background": true}));
+    wait_within(Duration::from_secs(40), "the worker to be ended", || {
+        let why = session.worker()["why"].as_str()?.to_owned();
+        why.starts_with("it died: out of memory: its session had ").then_some(())
+    });
+    assert_eq!(session.bash("echo back"), BACK);
+    assert_ne!(session.pid("pid"), pid);
+}
+
+/// Which sessions' workers were ended for want of memory, by name.
+fn evicted(sessions: &BTreeMap<&str, Session<'_>>) -> Vec<String> {
+    let ps = sessions["first"].wire.request("quack.ps", json!({}));
+    let is_gone = |session: &Session<'_>| {
+        let workers = ps["workers"].as_array().unwrap();
+        let worker = workers.iter().find(|worker| worker["sessionId"] == session.id.as_str());
+        worker.is_some_and(|worker: &Value| {
+            worker["why"].as_str().is_some_and(|why| why.starts_with("memory was short"))
+        })
+    };
+    let gone = sessions.iter().filter(|(_, session)| is_gone(session));
+    gone.map(|(name, _)| (*name).to_owned()).collect()
+}
+
+#[test]
+fn while_memory_is_short_the_one_that_was_idle_for_longest_goes_first_and_nobody_who_is_used() {
+    // More than any machine has, so that memory is always short.
+    let daemon = configured("[worker]\nevict_below_mb = 1048576\n");
+    let wire = daemon.wire();
+    let session = |name| (name, wire.attach(daemon.repo(name).path()));
+    let sessions = BTreeMap::from(["first", "second", "third", "used"].map(session));
+    // All are at work, so that nobody goes before it is known who was idle first.
+    let calls: Vec<_> = ["first", "second", "third", "used"]
+        .iter()
+        .map(|name| (name, sessions[name].begin("bash", json!(daemon.gated(name, "echo done")))))
+        .collect();
+    wait_for("all to be at work", || {
+        let is_busy = |session: &Session<'_>| session.worker()["state"] == "busy";
+        sessions.values().all(is_busy).then_some(())
+    });
+    let evictions = || {
+        let supervisor = wire.request("quack.ps", json!({}))["supervisor"].clone();
+        (supervisor["evictions"].as_u64().unwrap(), supervisor["deathsTotal"].clone())
+    };
+    // On a slow machine somebody may have been idle for long before that.
+    let (before, _) = evictions();
+    let used = &sessions["used"];
+    let pid = used.pid("pid");
+    for (name, call) in calls {
+        daemon.open_gate(name);
+        assert_eq!(call.text(), "done\n\n[Exit code: 0]");
+    }
+    let mut order: Vec<String> = Vec::new();
+    wait_within(Duration::from_secs(60), "the three to be ended", || {
+        // Who is used is not ended, although memory stays short.
+        assert_eq!(used.bash("echo back"), BACK);
+        let new: Vec<_> =
+            evicted(&sessions).into_iter().filter(|name| !order.contains(name)).collect();
+        order.extend(new);
+        (3 <= order.len()).then_some(())
+    });
+    assert_eq!(order, ["first", "second", "third"]);
+    assert_eq!(used.pid("pid"), pid);
+
+    let held = used.begin("bash", json!(daemon.gated("held", "echo done")));
+
+    // It comes back when it is wanted and stays while it is used: nobody is ended and started in turns.
+    let begun = Instant::now();
+    let back = &sessions["first"];
+    assert_eq!(back.bash("echo back"), BACK);
+    let pid = back.pid("pid");
+    wait_within(Duration::from_secs(30), "some looks at the memory", || {
+        assert_eq!(back.bash("echo back"), BACK);
+        (Duration::from_secs(7) < begun.elapsed()).then_some(())
+    });
+    assert_eq!(back.pid("pid"), pid);
+    daemon.open_gate("held");
+    assert_eq!(held.text(), "done\n\n[Exit code: 0]");
+    assert_eq!(evictions(), (before + 3, json!(0)));
+    let said = daemon.quack(&["doctor"]).stdout();
+    assert!(said.contains("memory is short: ") && said.contains("ended for want of use"), "{said}");
+}
