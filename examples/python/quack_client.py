@@ -200,7 +200,10 @@ def answer(question):
 
 
 def say(client, session, message):
-    """Says something to the session's Pi and shows the turn to its end. False if it has failed."""
+    """Says something to the session's Pi and shows the turn to its end. False if it has failed.
+
+    For one speaker at a time. Where several speak to one session, `seq` of the answer and the words of the
+    `message_start` that follows tell whose turn it is."""
     client.request("say", sessionId=session, message=message, preferPi=True)
     went_well = True
     for event in client.events():

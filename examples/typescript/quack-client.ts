@@ -212,7 +212,12 @@ async function answer(question: Question, typed: AsyncIterator<string>): Promise
   return chosen === undefined ? { cancelled: true } : { value: chosen };
 }
 
-/** Says something to the session's Pi and shows the turn to its end. False if it has failed. */
+/**
+ * Says something to the session's Pi and shows the turn to its end. False if it has failed.
+ *
+ * For one speaker at a time. Where several speak to one session, `seq` of the answer and the words of the
+ * `message_start` that follows tell whose turn it is.
+ */
 async function say(client: Client, sessionId: string, message: string): Promise<boolean> {
   const input = createInterface({ input: process.stdin });
   const typed: AsyncIterator<string> = input[Symbol.asyncIterator]();

@@ -1,9 +1,13 @@
 //! The bound on a session's memory, `limits.session_memory_mb`: looked at again and again while anybody lives.
 //!
-//! What counts is what the processes have for themselves, in memory or swapped out: neither the programs that
-//! they run nor files that they map, which the kernel takes back when it needs room. It is a sample and no wall:
-//! who grows faster than it is looked at meets the kernel first, which is told to end commands before others.
-//! Control groups cannot do it: those of sessions are threaded, and memory is not counted there.
+//! What counts is what the processes have in memory or swapped out and no file on a disk holds, and the memory that
+//! they map to share it, as far as it is not swapped out: neither the programs that they run nor files of a disk
+//! that they map, which the kernel takes back when it needs room. What lies in a file system in memory and nobody
+//! maps belongs to no process and is not counted; its size is bounded where it is made.
+//!
+//! It is a sample and no wall: who grows faster than it is looked at meets the kernel first, which is told to end
+//! commands before others. Control groups cannot do it: those of sessions are threaded, and memory is not counted
+//! there.
 //!
 //! A look finds who has too much by a quick count. It counts what a process shares with a child that it has just
 //! forked for each, so it is followed by a second look at those alone, a moment later, which divides what is
@@ -14,7 +18,9 @@ use crate::services::Services;
 use crate::usage::Processes;
 use quackd_protocol::SessionId;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// Time between two looks …
 const EVERY: Duration = Duration::from_secs(1);
@@ -27,7 +33,7 @@ const LONGEST: Duration = Duration::from_secs(3);
 /// From a first look to the second.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// A look that takes longer is given up; the next one comes in its time.
+/// A look that takes longer is not waited for. No other begins before it has ended.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
 
 /// The monitors of one session; everything of the session is below them.
@@ -59,18 +65,19 @@ pub(crate) async fn watch(services: Rc<Services>) {
         tracing::warn!("limits.session_memory_mb is not kept: this system does not tell memory");
         return;
     }
+    let looks = Looks::new();
     let mut pause = EVERY;
     loop {
         tokio::time::sleep(pause).await;
         let begun = Instant::now();
-        let suspects = look(living(&services), limit_mb, Count::Quick).await;
+        let suspects = looks.look(living(&services), limit_mb, Count::Quick).await;
         pause = (begun.elapsed() * REST).clamp(EVERY, LONGEST);
         if suspects.is_empty() {
             continue;
         }
         tokio::time::sleep(MOMENT).await;
         let suspects = suspects.into_iter().map(|over| over.monitors).collect();
-        for over in look(suspects, limit_mb, Count::Shared).await {
+        for over in looks.look(suspects, limit_mb, Count::Shared).await {
             end(&services, &over, limit_mb);
         }
     }
@@ -104,26 +111,57 @@ fn end(services: &Services, over: &Over, limit_mb: u64) {
 /// How memory is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Count {
-    /// What is shared with a child counts for each.
+    /// What is shared with others counts for each.
     Quick,
     /// What is shared is divided, where one may look: slower.
     Shared,
 }
 
-async fn look(all: Vec<Monitors>, limit_mb: u64, count: Count) -> Vec<Over> {
-    if all.is_empty() {
-        return Vec::new();
+/// Looks at processes, one look at a time: one that hangs keeps others from the threads that it would take.
+#[derive(Debug)]
+struct Looks {
+    place: Arc<Semaphore>,
+}
+
+impl Looks {
+    fn new() -> Self {
+        Self { place: Arc::new(Semaphore::new(1)) }
     }
-    let look = actix_rt::task::spawn_blocking(move || {
-        let processes = Processes::look_blocking();
-        let below = |root: u32| {
-            let pids = processes.tree([root]);
-            pids.into_iter().filter_map(|pid| own_kb_blocking(pid, count)).sum()
+
+    async fn look(&self, all: Vec<Monitors>, limit_mb: u64, count: Count) -> Vec<Over> {
+        if all.is_empty() {
+            return Vec::new();
+        }
+        let look = move || {
+            let processes = Processes::look_blocking();
+            let below = |root: u32| {
+                let pids = processes.tree([root]);
+                pids.into_iter().filter_map(|pid| own_kb_blocking(pid, count)).sum()
+            };
+            all.into_iter().filter_map(|monitors| over(monitors, limit_mb, below)).collect()
         };
-        all.into_iter().filter_map(|monitors| over(monitors, limit_mb, below)).collect()
-    });
-    // A pool without threads has nothing to say; the next look comes soon.
-    tokio::time::timeout(LOOK_LIMIT, look).await.ok().and_then(Result::ok).unwrap_or_default()
+        self.run(LOOK_LIMIT, look).await.unwrap_or_default()
+    }
+
+    /// Does it on the blocking pool. `None` if it takes longer than `limit`, while one that did is not done yet,
+    /// and if the pool has no thread for it.
+    async fn run<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let place = Arc::clone(&self.place).try_acquire_owned().ok()?;
+        let look = actix_rt::task::spawn_blocking(move || {
+            let found = look();
+            drop(place);
+            found
+        });
+        let looked = tokio::time::timeout(limit, look).await;
+        if looked.is_err() {
+            tracing::warn!("a look at the memory of sessions hangs; the next one waits for it");
+        }
+        looked.ok()?.ok()
+    }
 }
 
 /// Whether a session has too much; `below` says what everything below a monitor has, in KiB.
@@ -136,22 +174,27 @@ fn over(monitors: Monitors, limit_mb: u64, below: impl Fn(u32) -> u64) -> Option
     (limit_mb < mb).then_some(Over { monitors, larger, mb })
 }
 
-/// What a process has for itself, in KiB; `None` if it is gone.
+/// What a process has, in KiB; `None` if it is gone.
 fn own_kb_blocking(pid: u32, count: Count) -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
     let shared = (count == Count::Shared).then(|| read("smaps_rollup")).flatten();
     // An older kernel, or a process that lets nobody look.
-    let divided = shared.as_deref().and_then(|text| kb(text, "Pss_Anon:", "SwapPss:"));
-    divided.or_else(|| kb(&read("status")?, "RssAnon:", "VmSwap:"))
+    let divided = shared.as_deref().and_then(|text| kb(text, DIVIDED));
+    divided.or_else(|| kb(&read("status")?, QUICK))
 }
 
-/// The sum of two lines; the second may be missing.
-fn kb(text: &str, anonymous: &str, swapped: &str) -> Option<u64> {
+/// Lines that are added up: of `/proc/<pid>/smaps_rollup`, and of `status`.
+const DIVIDED: [&str; 3] = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"];
+const QUICK: [&str; 3] = ["RssAnon:", "RssShmem:", "VmSwap:"];
+
+/// The sum of lines; all but the first may be missing.
+fn kb(text: &str, [first, others @ ..]: [&str; 3]) -> Option<u64> {
     let line = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
-    Some(line(anonymous)?.saturating_add(line(swapped).unwrap_or(0)))
+    let others = others.into_iter().filter_map(line);
+    Some(others.fold(line(first)?, u64::saturating_add))
 }
 
 #[cfg(test)]
@@ -177,13 +220,31 @@ mod tests {
 
     #[test]
     fn what_the_kernel_tells_is_read() {
-        let status =
-            "VmRSS:\t  900 kB\nRssAnon:\t     700 kB\nRssFile:\t 200 kB\nVmSwap:\t  50 kB\n";
-        assert_eq!(kb(status, "RssAnon:", "VmSwap:"), Some(750));
-        assert_eq!(kb("RssAnon:\t 7 kB\n", "RssAnon:", "VmSwap:"), Some(7));
+        let status = "VmRSS:\t  999 kB\nRssAnon:\t     700 kB\nRssFile:\t 200 kB\n\
+            RssShmem:\t    6000 kB\nVmSwap:\t  50 kB\n";
+        assert_eq!(kb(status, QUICK), Some(6750));
+        let rollup = "Pss:  99 kB\nPss_Anon:  7 kB\nPss_File:  9 kB\nPss_Shmem:  20 kB\n\
+            Swap:  99 kB\nSwapPss:  300 kB\n";
+        assert_eq!(kb(rollup, DIVIDED), Some(327));
+        assert_eq!(kb("RssAnon:\t 7 kB\n", QUICK), Some(7));
         // A thread of the kernel has none, an older kernel does not say.
-        assert_eq!(kb("Name:\tkthreadd\n", "RssAnon:", "VmSwap:"), None);
-        assert_eq!(kb("Pss_Anon: x kB\n", "Pss_Anon:", "SwapPss:"), None);
+        assert_eq!(kb("Name:\tkthreadd\n", QUICK), None);
+        assert_eq!(kb("Pss_Anon: x kB\nPss_Shmem:  20 kB\n", DIVIDED), None);
+    }
+
+    #[tokio::test]
+    async fn while_a_look_hangs_no_other_begins() {
+        let looks = Looks::new();
+        let (end, hanging) = std::sync::mpsc::channel::<()>();
+        let long = Duration::from_secs(60);
+        let late = looks.run(Duration::ZERO, move || hanging.recv()).await;
+        assert_eq!(late, None);
+        let begun = looks.run(long, || "begun").await;
+        assert_eq!(begun, None, "although it has time");
+        end.send(()).unwrap();
+        // Until the thread has ended.
+        drop(tokio::time::timeout(long, looks.place.acquire()).await.unwrap().unwrap());
+        assert_eq!(looks.run(long, || "begun").await, Some("begun"));
     }
 
     #[cfg(target_os = "linux")]

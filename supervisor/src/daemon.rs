@@ -37,11 +37,12 @@ use crate::standing::Standings;
 use crate::start_error::system;
 use crate::stop::{self, Stop, StopSignals};
 use crate::tenants::Tenants;
+use crate::tenure;
 use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_config::Config;
 use quackd_egress::{Egress, EgressConfig, Key};
-use quackd_home::{Home, HomeError, InstanceLock};
+use quackd_home::{Home, HomeError, InstanceLock, Tenure};
 use quackd_ipc::listener::{BoundSocket, SocketFile, clear_stale_blocking};
 use quackd_process::{CgroupBase, Launcher, Role, SelfExe};
 use quackd_protocol::client::InterruptedSession;
@@ -185,12 +186,14 @@ fn run_locked(
     if is_ours {
         clear_stale_blocking(&socket.path)?;
     }
+    let tenure = Tenure::begin_blocking(&home)?;
     let metrics = Arc::<Metrics>::default();
     let (cgroups, no_cgroups) = boot::cgroups(&config);
     let (spawner, jobs) = spawner::spawner();
     let (ready, started) = sync_channel(1);
     let parts = Parts {
         home: home.clone(),
+        tenure,
         socket: socket.path,
         cgroups: cgroups.clone(),
         no_cgroups,
@@ -307,6 +310,7 @@ fn host_of(endpoint: &str) -> String {
 /// What moves to the actors' thread.
 struct Parts {
     home: Home,
+    tenure: Tenure,
     socket: PathBuf,
     activated: Option<UnixListener>,
     managed: Managed,
@@ -354,7 +358,7 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
             return Served::default();
         }
     };
-    let ready = parts.ready.clone();
+    let (ready, tenure) = (parts.ready.clone(), parts.tenure.clone());
     let services = services(parts, stop);
     let registry = Registry::new(Rc::clone(&services), loaded, saving).start();
     let file = bound.file();
@@ -365,6 +369,7 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
     let reporting = actix::spawn(manager::report(Rc::clone(&services), registry.clone()));
     repositories::clean_soon(&services);
     actix::spawn(pulse::beat(Rc::clone(&services)));
+    actix::spawn(tenure::watch(Rc::clone(&services), tenure));
     actix::spawn(memory::watch(Rc::clone(&services)));
     actix::spawn(ceiling::watch(Rc::clone(&services)));
     remote::start(&services, &registry);
@@ -405,7 +410,7 @@ fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
         started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
         tenants: Tenants::new(parts.config.worker.max_live.value),
         standings: Standings::default(),
-        pulse: Pulse::default(),
+        pulse: Pulse::new(),
         cleaner: Errand::new(&REPOSITORY_CLEANER, Rc::clone(&deaths)),
         deaths,
         places: Places::new(parts.config.limits.commands.value, parts.config.limits.jobs.value),

@@ -65,6 +65,7 @@ mod standing;
 mod start_error;
 mod stop;
 mod tenants;
+mod tenure;
 mod unfinished;
 mod usage;
 mod voice;

@@ -29,8 +29,8 @@ pub(crate) fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Savin
     // What is ours about sessions and workspaces that do not exist any more. If the sessions are not all there, what
     // is said of them is kept: somebody may put the file back.
     if matches!(metadata_origin, Ok(Loaded::File | Loaded::Fresh)) {
-        trim_sessions(&mut state, &metadata, None);
-        trim_workspaces(&mut state, &metadata);
+        trim_sessions(&mut state, &metadata, |_| false);
+        trim_workspaces(&mut state, &metadata, |_| false);
     }
     let snapshot = Snapshot { metadata: Arc::new(metadata), state: Arc::new(state) };
     let why =

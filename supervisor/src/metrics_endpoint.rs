@@ -69,8 +69,8 @@ impl MetricsEndpoint {
                     CheckStatus::Warn,
                     format!("Configured but not listening: {address}: {why}"),
                     Some(
-                        "end what has the port, or set another `metrics.listen`; it is tried again \
-                         every minute",
+                        "end what has the port, which is tried again every minute; or set another \
+                         `metrics.listen`, then `quack restart`",
                     ),
                 ),
             },

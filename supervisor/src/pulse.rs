@@ -2,7 +2,7 @@
 //! the process was stopped or somebody set the clock.
 //!
 //! Nothing is decided by the wall clock alone: it is looked at to say that it was set, and since when it can be
-//! told from it how old a file is ([`Pulse::even_since`]). After a sleep or a stop every child has its time anew
+//! told from it how old a file is ([`Pulse::even_since`], which does not wait for a beat). After a sleep or a stop every child has its time anew
 //! ([`crate::child::Renew`]), and a person is told.
 
 use crate::services::{Services, now_text};
@@ -59,10 +59,17 @@ enum Pause {
 /// Compares each beat with the one before. Pure.
 #[derive(Debug)]
 struct Gaps {
+    /// At the last beat.
     last: Clocks,
+    /// When it was last looked whether the clock was set: then, or since.
+    looked: Clocks,
 }
 
 impl Gaps {
+    fn since(now: Clocks) -> Self {
+        Self { last: now, looked: now }
+    }
+
     /// What has happened since the last beat, which was to be `expected` ago: a sleep or a stop, and a clock that
     /// was set, which may come together.
     fn beat(&mut self, now: Clocks, expected: Duration) -> [Option<Pause>; 2] {
@@ -75,10 +82,16 @@ impl Gaps {
             (false, true) => Some(Pause::Stopped(late)),
             (false, false) => None,
         };
+        [gap, self.step(now)]
+    }
+
+    /// How the clock was set since it was last asked: whoever asks first is told.
+    fn step(&mut self, now: Clocks) -> Option<Pause> {
+        let last = std::mem::replace(&mut self.looked, now);
         let step = signed_ms(now.wall)
             - signed_ms(last.wall)
             - (signed_ms(now.boot) - signed_ms(last.boot));
-        [gap, (signed_ms(MIN_GAP) <= step.abs()).then_some(Pause::Clock(step))]
+        (signed_ms(MIN_GAP) <= step.abs()).then_some(Pause::Clock(step))
     }
 }
 
@@ -116,8 +129,11 @@ impl Lateness {
 }
 
 /// What is remembered. One instance per daemon, on the actors' thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pulse {
+    /// From when the clock that stands still in a sleep counts.
+    began: Instant,
+    gaps: RefCell<Gaps>,
     lateness: RefCell<Lateness>,
     pauses: RefCell<VecDeque<PauseInfo>>,
     /// When the clock was last set forward by much.
@@ -125,6 +141,18 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
+    /// What comes later is compared with the clocks as they are now.
+    pub(crate) fn new() -> Self {
+        let began = Instant::now();
+        Self {
+            began,
+            gaps: RefCell::new(Gaps::since(clocks(began))),
+            lateness: RefCell::default(),
+            pauses: RefCell::default(),
+            leapt: Cell::default(),
+        }
+    }
+
     /// How late the thread's timers were in the last minute.
     pub(crate) fn lag(&self) -> LoopLag {
         self.lateness.borrow().describe(Instant::now())
@@ -135,13 +163,24 @@ impl Pulse {
         self.pauses.borrow().iter().cloned().collect()
     }
 
-    /// When the clock was last set forward by much: nothing that looks older than the time since then is
-    /// certain to be.
+    /// When the clock was last set forward by much, as far as can be seen now: nothing that looks older than the
+    /// time since then is certain to be.
     pub(crate) fn even_since(&self) -> Option<Instant> {
+        self.look(clocks(self.began));
         self.leapt.get()
     }
 
+    /// Between two beats, whether the clock was set.
+    fn look(&self, now: Clocks) {
+        let step = self.gaps.borrow_mut().step(now);
+        if let Some(step) = step {
+            self.note(step);
+        }
+    }
+
+    /// Remembers and tells it.
     fn note(&self, pause: Pause) {
+        tell(pause);
         if matches!(pause, Pause::Clock(ms) if LEAP_MS < ms) {
             self.leapt.set(Some(Instant::now()));
         }
@@ -160,7 +199,7 @@ impl Pulse {
 
 /// Beats again and again. Ends with the daemon.
 pub(crate) async fn beat(services: Rc<Services>) {
-    let mut gaps = Gaps { last: clocks(services.started) };
+    let pulse = &services.pulse;
     loop {
         let is_used = services.metrics.clients.get() != 0 || services.tenants.any();
         let every = if is_used { EVERY } else { EVERY_IDLE };
@@ -168,10 +207,10 @@ pub(crate) async fn beat(services: Rc<Services>) {
         tokio::time::sleep_until(due.into()).await;
         let now = Instant::now();
         let late = now.saturating_duration_since(due);
-        services.pulse.lateness.borrow_mut().note(now, late);
-        for pause in gaps.beat(clocks(services.started), every).into_iter().flatten() {
-            services.pulse.note(pause);
-            tell(pause);
+        pulse.lateness.borrow_mut().note(now, late);
+        let pauses = pulse.gaps.borrow_mut().beat(clocks(pulse.began), every);
+        for pause in pauses.into_iter().flatten() {
+            pulse.note(pause);
             if !matches!(pause, Pause::Clock(_)) {
                 services.tenants.renew();
                 services.pis.renew();
@@ -196,22 +235,27 @@ fn tell(pause: Pause) {
     }
 }
 
-fn clocks(started: Instant) -> Clocks {
+fn clocks(began: Instant) -> Clocks {
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let running = started.elapsed();
+    let running = began.elapsed();
     Clocks { running, boot: boot(wall), wall }
 }
 
-/// The time since the machine was started, with that in which it slept.
-#[cfg(target_os = "linux")]
+/// The time since the machine was started, with that in which it slept, whatever the wall clock is set to.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 fn boot(wall: Duration) -> Duration {
     use nix::time::{ClockId, clock_gettime};
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(wall, Duration::from)
+    #[cfg(target_os = "linux")]
+    const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+    // It goes on in a sleep there; the one that stands still is CLOCK_UPTIME_RAW, which `Instant` reads.
+    #[cfg(target_os = "macos")]
+    const CLOCK: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
+    clock_gettime(CLOCK).map_or(wall, Duration::from)
 }
 
 /// Elsewhere the wall clock stands in: a step of it passes for a sleep, which gives everybody some time and does
 /// no harm.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn boot(wall: Duration) -> Duration {
     wall
 }
@@ -243,7 +287,7 @@ mod tests {
 
     #[test]
     fn sleep_stop_and_a_set_clock_are_told_apart_and_nothing_else_is_told() {
-        let mut gaps = Gaps { last: clocks_at(SECOND, Duration::ZERO, 0) };
+        let mut gaps = Gaps::since(clocks_at(SECOND, Duration::ZERO, 0));
         let hour = 3_600_000;
         for (now, expected) in [
             // On time, and a little late.
@@ -274,8 +318,27 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_between_two_beats_is_seen_by_who_looks_and_told_once() {
+        let mut gaps = Gaps::since(clocks_at(SECOND, Duration::ZERO, 0));
+        let hour = 3_600_000;
+        let set = clocks_at(SECOND + SECOND / 4, 600 * SECOND, hour);
+        assert_eq!(gaps.step(set), Some(Pause::Clock(hour)));
+        assert_eq!(gaps.step(set), None);
+        // The sleep is told by the beat, which alone gives everybody time.
+        let beat = gaps.beat(clocks_at(2 * SECOND, 600 * SECOND, hour), SECOND);
+        assert_eq!(beat, [Some(Pause::Suspended(600 * SECOND)), None]);
+
+        let pulse = Pulse::new();
+        assert_eq!(pulse.even_since(), None);
+        let now = clocks(pulse.began);
+        pulse.look(Clocks { wall: now.wall + 3601 * SECOND, ..now });
+        assert!(pulse.leapt.get().is_some());
+        assert_eq!(pulse.pauses().len(), 1);
+    }
+
+    #[test]
     fn only_a_clock_that_is_set_far_forward_makes_ages_uncertain() {
-        let pulse = Pulse::default();
+        let pulse = Pulse::new();
         pulse.note(Pause::Clock(-10 * LEAP_MS));
         pulse.note(Pause::Clock(LEAP_MS / 2));
         pulse.note(Pause::Suspended(36_000 * SECOND));

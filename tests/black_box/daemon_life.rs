@@ -292,6 +292,25 @@ fn a_second_terminate_does_not_wait() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "nothing durable")]
+fn a_daemon_whose_state_directory_is_gone_ends_and_the_next_one_is_alone() {
+    let mut daemon = Daemon::start();
+    let wire = daemon.wire();
+    wire.attach(daemon.repo("a").path()).bash("true");
+    let below = daemon.descendants();
+    let away = daemon.app().with_extension("away");
+    std::fs::rename(daemon.app(), &away).unwrap();
+    // It looks every five seconds, and twice.
+    assert_eq!(daemon.wait(), Some(0));
+    assert!(!below.iter().any(is_alive));
+    std::fs::remove_dir_all(daemon.app()).ok();
+    std::fs::rename(&away, daemon.app()).unwrap();
+    daemon.boot();
+    let sessions = daemon.wire().request("sessions", json!({}));
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");
+}
+
+#[test]
 fn damaged_metadata_is_set_aside_and_the_generation_before_serves() {
     let mut daemon = Daemon::start();
     let wire = daemon.wire();

@@ -131,6 +131,7 @@ fn gc_works_without_a_daemon_and_starts_none() {
     std::fs::write(app.join("quackd.lock"), "").unwrap();
     std::fs::write(app.join("run/.quackd"), "").unwrap();
     old(&app.join("run.old-1/s/bash-1.log"), "x", 0);
+    old(&app.join("run.old-1/.quackd"), "", 0);
     old(&app.join("metadata.json.tmp"), "{", 1);
     old(&app.join("sessions/s.jsonl"), "{}", 400);
     old(&app.join("run/s/bash-1.log"), "x", 400);

@@ -130,7 +130,7 @@ fn a_killed_job_is_gone_with_everything_below_it_when_the_answer_comes() {
     let (_, processes) = start_family(&session);
     // It belongs to no call, so that the end of a call and an abort do not end it.
     assert_eq!(
-        session.bash("sleep 1004 >/dev/null 2>&1 & echo x"),
+        session.bash("exec 3>&1 >/dev/null 2>&1; sleep 1004 3>&- & echo x >&3"),
         "x\n\n[1 background process was ended]\n[Exit code: 0]"
     );
     let slow = session.begin("bash", json!("echo begun > marker; sleep 1005"));

@@ -130,3 +130,39 @@ fn the_log_of_one_session_is_what_happened_to_it_and_not_to_others() {
     assert_eq!(lines(&["--session", &one.id, "-n", "1"]).len(), 1);
     assert_eq!(daemon.quack(&["logs", "--since", "soon"]).code(), Some(2));
 }
+
+#[test]
+fn a_session_that_neither_the_daemon_nor_the_log_knows_is_an_error() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let id = {
+        let wire = daemon.wire();
+        let session = wire.attach(repo.path());
+        session.bash("true");
+        wait_for("the log to name it", || daemon.log().contains(&session.id).then_some(()));
+        session.id.clone()
+    };
+    let failed = |args: &[&str], part: &str| {
+        let run = daemon.quack(args);
+        assert_eq!((run.code(), run.stdout()), (Some(1), String::new()), "{run:?}");
+        assert!(run.stderr().contains(part), "{run:?}");
+    };
+    let near = "Session not found: duk-1; did you mean `duck-1`?";
+    failed(&["logs", "--session", "duk-1"], near);
+    failed(&["logs", "--session", "duk-1", "-f"], near);
+    let by_name = daemon.quack(&["logs", "--session", "duck-1", "--json"]).ok();
+    assert!(by_name.contains(&id), "{by_name}");
+    daemon.quack(&["delete", "duck-1", "--yes", "--force"]).ok();
+    let deleted = daemon.quack(&["logs", "--session", &id, "--json"]).ok();
+    assert!(deleted.starts_with(&by_name), "what is in the log stays: {deleted}");
+    failed(&["logs", "--session", "duck-1"], "Session not found: duck-1; ");
+    daemon.quack(&["stop"]).ok();
+    daemon.wait();
+    let without = daemon.quack(&["logs", "--session", &id, "--json"]).ok();
+    assert!(without.starts_with(&deleted), "{without}");
+    let run = daemon.quack(&["logs", "--session", "nobody"]);
+    assert_eq!((run.code(), run.stdout()), (Some(1), String::new()), "{run:?}");
+    for part in ["the daemon is not running", "no line about a session with the id nobody"] {
+        assert!(run.stderr().contains(part), "{run:?}");
+    }
+}

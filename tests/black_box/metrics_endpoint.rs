@@ -237,7 +237,8 @@ fn a_port_that_is_taken_keeps_no_daemon_from_its_work_and_is_had_when_it_is_free
     let message = refused["message"].as_str().unwrap();
     let begin = format!("Configured but not listening: {at}: ");
     assert!(message.starts_with(&begin) && message.contains("in use"), "{message}");
-    assert!(refused["hint"].as_str().unwrap().contains("metrics.listen"), "{refused}");
+    let hint = refused["hint"].as_str().unwrap();
+    assert!(hint.contains("`metrics.listen`, then `quack restart`"), "{refused}");
     assert_eq!(daemon.quack(&["doctor"]).code(), Some(0), "a warning is no failure");
     let repo = daemon.repo("a");
     assert_eq!(daemon.wire().attach(repo.path()).bash("echo x"), "x\n\n[Exit code: 0]");

@@ -79,6 +79,28 @@ fn a_background_job_counts_and_ends_with_the_session_that_has_too_much() {
     assert_ne!(session.pid("pid"), pid);
 }
 
+#[test]
+fn memory_that_is_mapped_to_share_it_counts() {
+    let daemon = configured("[limits]\nsession_memory_mb = 300\n");
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("a").path());
+    // mmap, of so many MiB and of no file, all of it at once: MAP_SHARED, MAP_ANONYMOUS, MAP_POPULATE.
+    let shares = |mb: u32, then: &str| {
+        format!(
+            "perl -e '$mmap = `uname -m` =~ /x86_64/ ? 9 : 222; \
+            $at = syscall $mmap, 0, {mb} << 20, 3, 0x8021, -1, 0; \
+            print $at == -1 ? \"none\\n\" : \"mapped\\n\"; {then}'"
+        )
+    };
+    assert_eq!(session.bash(&shares(100, "")), "mapped\n\n[Exit code: 0]");
+    let text = session.bash(&shares(500, "sleep 600"));
+    let cause = "Error: Worker died during bash (out of memory: its session had ";
+    assert!(text.starts_with(cause), "{text}");
+    let had = number(&text, cause, " MiB");
+    assert!((301..700).contains(&had), "{text}");
+    assert_eq!(session.bash("echo back"), BACK);
+}
+
 /// Which sessions' workers were ended for want of memory, by name.
 fn evicted(sessions: &BTreeMap<&str, Session<'_>>) -> Vec<String> {
     let ps = sessions["first"].wire.request("quack.ps", json!({}));

@@ -335,6 +335,11 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
         ("attach", unsafe_again, "Only local clients may change what a session may do"),
         ("quack.gc", json!({"olderThanS": 1}), "Only local clients may delete files"),
         (
+            "remote_configure",
+            json!({"rotateToken": true, "includeToken": true}),
+            "Remote configuration is only available to local clients",
+        ),
+        (
             "quack.restart",
             json!({"force": true}),
             "Only local clients may restart a daemon that no service manager starts again",

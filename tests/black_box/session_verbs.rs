@@ -5,6 +5,7 @@ use nix::pty::openpty;
 use serde_json::json;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::Stdio;
 
 #[test]
@@ -164,4 +165,124 @@ fn long_and_strange_names_leave_a_table_a_table_and_scripts_have_all_of_them() {
     let state = daemon.quack(&["state", "--session", all[0]["id"].as_str().unwrap()]).ok();
     let first = state.lines().next().unwrap();
     assert!(first.contains("…  ") && first.chars().count() < 130, "{state}");
+}
+
+/// Runs `quack` in a directory; gives its exit code, stdout and stderr.
+fn quack_in(daemon: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = daemon.command(args);
+    let output = command.current_dir(dir).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// Every repository's first session has the same name.
+#[test]
+fn a_name_that_several_sessions_have_means_the_one_of_the_directory_or_they_are_listed() {
+    let daemon = Daemon::start();
+    let (a, b) = (daemon.repo("a"), daemon.repo("b"));
+    let wire = daemon.wire();
+    let (first, second) = (wire.attach(a.path()), wire.attach(b.path()));
+    let elsewhere = daemon.home();
+    for args in [
+        &["state", "--session", "duck-1"][..],
+        &["activate", "duck-1"],
+        &["follow", "--session", "duck-1"],
+        &["tool", "bash", "true", "--session", "duck-1"],
+        &["grep", "x", "--session", "duck-1"],
+        &["say", "x", "--session", "duck-1"],
+        &["abort", "--session", "duck-1"],
+        &["pin", "duck-1"],
+        &["unpin", "duck-1"],
+        &["delete", "duck-1", "--yes"],
+        &["sandbox", "show", "--session", "duck-1"],
+        &["logs", "--session", "duck-1"],
+    ] {
+        let (code, stdout, stderr) = quack_in(&daemon, &elsewhere, args);
+        assert_eq!((code, stdout.as_str()), (Some(1), ""), "{args:?}: {stderr}");
+        let lines: Vec<&str> = stderr.lines().collect();
+        assert_eq!(lines.len(), 3, "{args:?}: {stderr}");
+        assert!(lines[0].ends_with("none of them in this directory; use the id:"), "{stderr}");
+        for (line, session, repo) in [(lines[1], &first, &a), (lines[2], &second, &b)] {
+            let told = format!("  {}  duck-1  {}", session.id, repo.path().display());
+            assert_eq!(line, told, "{args:?}");
+        }
+    }
+    let state = |repo: &Path, name: &str| {
+        let (code, stdout, stderr) =
+            quack_in(&daemon, repo, &["state", "--session", name, "--json"]);
+        assert_eq!(code, Some(0), "{stderr}");
+        serde_json::from_str::<serde_json::Value>(&stdout).unwrap()["sessionId"].clone()
+    };
+    assert_eq!(state(a.path(), "duck-1"), first.id.as_str());
+    assert_eq!(state(&b.path().join("src"), "DUCK-1"), second.id.as_str());
+    assert_eq!(state(&elsewhere, &first.id), first.id.as_str());
+    let (code, stdout, stderr) =
+        quack_in(&daemon, a.path(), &["tool", "bash", "pwd", "--session", "duck-1"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(stdout.lines().next(), a.path().to_str());
+    let table = daemon.quack(&["sessions", "--all"]).ok();
+    for (session, line) in [&first, &second].into_iter().zip(table.lines().skip(1)) {
+        assert!(line.ends_with(&format!("  {}", session.id)), "{table}");
+    }
+    assert!(
+        !daemon.quack(&["sessions"]).ok().contains(" ID\n"),
+        "one workspace has each name once"
+    );
+    let (code, stdout, stderr) = quack_in(&daemon, b.path(), &["delete", "duck-1", "--yes"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), "Deleted duck-1.\n"), "{stderr}");
+    let left = wire.request("sessions", json!({"all": true}));
+    assert_eq!(left["sessions"].as_array().unwrap().len(), 1, "{left}");
+    assert_eq!(left["sessions"][0]["id"], first.id.as_str());
+}
+
+#[test]
+fn without_a_session_abort_and_pin_mean_the_one_of_the_directory_and_else_the_active_one() {
+    let daemon = Daemon::start();
+    let (a, b) = (daemon.repo("a"), daemon.repo("b"));
+    let wire = daemon.wire();
+    let (first, active) = (wire.attach(a.path()), wire.attach(b.path()));
+    for (dir, verb, session) in [
+        (a.path().join("src"), "pin", &first),
+        (a.path().to_owned(), "unpin", &first),
+        (daemon.home(), "pin", &active),
+        (b.path().to_owned(), "unpin", &active),
+    ] {
+        let (code, stdout, stderr) = quack_in(&daemon, &dir, &[verb, "--json"]);
+        assert_eq!(code, Some(0), "{verb} in {dir:?}: {stderr}");
+        let pinned: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(
+            (&pinned["sessionId"], &pinned["pinned"]),
+            (&json!(session.id), &json!(verb == "pin")),
+            "in {dir:?}"
+        );
+    }
+    let call = first.begin("bash", json!({"command": "sleep 60"}));
+    wait_for("the call to run", || (first.worker()["state"] == "busy").then_some(()));
+    let (code, _, stderr) = quack_in(&daemon, &daemon.home(), &["abort"]);
+    assert_eq!(code, Some(1), "the active session does nothing: {stderr}");
+    let (code, stdout, stderr) = quack_in(&daemon, a.path(), &["abort"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), "Ended the calls of duck-1.\n"), "{stderr}");
+    assert!(call.text().contains("[Process aborted]"));
+}
+
+#[test]
+fn what_the_last_stop_cut_short_is_shown_to_a_person_too() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let id = {
+        let wire = daemon.wire();
+        let session = wire.attach(repo.path());
+        let _cut = session.begin("bash", json!({"command": "sleep 60"}));
+        wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+        daemon.quack(&["stop"]).ok();
+        session.id.clone()
+    };
+    daemon.wait();
+    daemon.boot();
+    let shown = daemon.quack(&["state", "--session", &id]).ok();
+    let cut = shown.lines().find(|line| line.starts_with("interrupted ")).unwrap_or(&shown);
+    assert!(cut.starts_with("interrupted bash  by a stop of the daemon at "), "{shown}");
+    daemon.quack(&["tool", "bash", "true", "--session", &id]).ok();
+    let shown = daemon.quack(&["state", "--session", &id]).ok();
+    assert!(!shown.contains("interrupted"), "{shown}");
 }

@@ -2,6 +2,7 @@
 //! Used by every verb but `daemon`.
 
 use crate::age;
+use crate::display::plain;
 use crate::exit::Fault;
 use crate::output::Output;
 use anyhow::Context;
@@ -19,6 +20,12 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest wait for an answer that needs no worker.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest wait for the daemon's version: the verb has failed already.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How a daemon refuses what it does not know; see docs/protocol.md.
+const UNKNOWN_METHOD: &str = "Unknown method: ";
 
 /// Daemons that may stop under our hands before we give up.
 const MAX_ATTEMPTS: u32 = 3;
@@ -93,6 +100,37 @@ async fn meet(home: &Home, started: Started, output: Output) -> anyhow::Result<C
     Ok(Connected { client, daemon, started })
 }
 
+/// `error` with the versions there are, if the daemon does not know what it was asked. The last thing that is done
+/// with an error before it is shown.
+pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
+    let Some(ClientError::Refused(text)) = error.downcast_ref() else { return error };
+    // A verb that has said more of it knows better what to do.
+    if !text.starts_with(UNKNOWN_METHOD) || error.to_string() != *text {
+        return error;
+    }
+    let version = tokio::time::timeout(VERSION_TIMEOUT, version()).await.ok().flatten();
+    ClientError::Refused(format!("{text}; {}", unknown_method(version.as_deref()))).into()
+}
+
+async fn version() -> Option<String> {
+    let client = connect(&Home::from_process_env_blocking().ok()?).await.ok()?;
+    let answer = client.request_raw("ping", json!({}), VERSION_TIMEOUT).await.ok()?;
+    Some(plain(answer.get("version")?.as_str()?))
+}
+
+fn unknown_method(daemon: Option<&str>) -> String {
+    let who = match daemon {
+        Some(VERSION) => {
+            format!("the daemon is another build of version {VERSION} and does not know this")
+        }
+        Some(other) => {
+            format!("the daemon is version {other} and does not know this; this is quack {VERSION}")
+        }
+        None => format!("the daemon does not know this; this is quack {VERSION}"),
+    };
+    format!("{who}: `quack restart` starts the program that is installed now")
+}
+
 fn identify(answer: Value) -> Result<PingData, String> {
     let version = answer.get("version").and_then(Value::as_str).unwrap_or("unknown").to_owned();
     let Ok(daemon) = serde_json::from_value::<PingData>(answer) else {
@@ -130,6 +168,20 @@ mod tests {
         for part in ["9.9.9", VERSION, "protocol 1", "protocol 2", "pid 4000000", "`quack stop`"] {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_the_daemon_does_not_know_comes_with_both_versions() {
+        let told = unknown_method(Some("0.0.1"));
+        for part in
+            ["the daemon is version 0.0.1 ", &format!("quack {VERSION}: "), "`quack restart`"]
+        {
+            assert!(told.contains(part), "{part} is missing in: {told}");
+        }
+        assert!(unknown_method(Some(VERSION)).contains("another build of version"));
+        assert!(unknown_method(None).starts_with("the daemon does not know this; "));
+        let other = explained(ClientError::Refused("Session not found: x".to_owned()).into()).await;
+        assert_eq!(other.to_string(), "Session not found: x");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod programs;
 mod render;
 mod unseen;
 mod verbs;
+mod which;
 
 use crate::args::{Cli, OutputArgs, Verb};
 use crate::exit::Exit;
@@ -71,7 +72,7 @@ fn run_client(
             biased;
             ended = dispatch(verb, attach, output) => match ended {
                 Ok(exit) => Ok(exit),
-                Err(error) => Err(near::explained(error).await),
+                Err(error) => Err(connect::explained(near::explained(error).await).await),
             },
             interrupted = tokio::signal::ctrl_c(), if is_mine => {
                 interrupted?;

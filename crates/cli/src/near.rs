@@ -3,14 +3,12 @@
 
 use crate::connect::connect;
 use crate::display;
+use crate::which::NOT_FOUND;
 use quackd_client::ClientError;
 use quackd_home::Home;
 use quackd_protocol::client::{SessionsData, SessionsParams};
 use serde_json::Value;
 use std::time::Duration;
-
-/// What the daemon says; see docs/protocol.md.
-const NOT_FOUND: &str = "Session not found: ";
 
 /// Longest wait for the names: the verb has failed already.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -40,7 +38,9 @@ async fn names() -> Option<Vec<String>> {
 }
 
 fn hint(wanted: &str, names: &[String]) -> String {
-    let near = nearest(wanted, names.iter().map(String::as_str));
+    // What was typed is no help, whoever is called so by now.
+    let others = names.iter().filter(|name| name.to_lowercase() != wanted.to_lowercase());
+    let near = nearest(wanted, others.map(String::as_str));
     let shown: Vec<String> =
         near.into_iter().map(|name| format!("`{}`", display::name(name))).collect();
     match shown.as_slice() {
@@ -78,6 +78,8 @@ mod tests {
             ("uber-ente", "did you mean `über-ente`?"),
             ("zzz", "`quack sessions --all` lists them"),
             ("", "`quack sessions --all` lists them"),
+            ("duck-1", "did you mean `duck-2`?"),
+            ("Review", "`quack sessions --all` lists them"),
         ] {
             assert_eq!(hint(wanted, &names), expected, "{wanted}");
         }

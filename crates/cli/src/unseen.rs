@@ -3,7 +3,7 @@
 //!
 //! They become `�`, but for those that scripts and emoji need, where these need them: a joiner between two letters
 //! that are not ASCII, a selector after something that it can select, a space without width in scripts that have no
-//! other between words.
+//! other between words. Blanks and fillers that look like a space, or like nothing, become `�` everywhere.
 
 /// Lets characters through one by one, whatever the pieces are that they come in. Controls are the caller's.
 #[derive(Debug, Default)]
@@ -61,8 +61,10 @@ impl Sieve {
 /// Not seen by itself, or turning the direction of what stands after it, or ending a line.
 fn is_unseen(c: char) -> bool {
     matches!(c,
-        // Soft hyphen; Arabic letter mark; fillers that are letters; vowel separator.
-        '\u{ad}' | '\u{61c}' | '\u{3164}' | '\u{ffa0}' | '\u{180e}'
+        // Soft hyphen; grapheme joiner; Arabic letter mark; Mongolian vowel separator.
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}'
+        // Fillers of Hangul, which are letters; inherent vowels of Khmer; the pattern of Braille without a dot.
+        | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}'
         // Spaces and joiners without width, marks of direction.
         | '\u{200b}'..='\u{200f}'
         // Line and paragraph separators, embeddings and overrides.
@@ -77,13 +79,19 @@ fn is_unseen(c: char) -> bool {
 }
 
 fn is_selector(c: char) -> bool {
-    matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+    is_mongolian_selector(c) || matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+/// Chooses the form of a letter of that script.
+fn is_mongolian_selector(c: char) -> bool {
+    matches!(c, '\u{180b}'..='\u{180d}' | '\u{180f}')
 }
 
 /// Whether a selector means something after this.
 fn selects(selector: char, base: char) -> bool {
     let is_ideograph = matches!(base, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}');
     match selector {
+        c if is_mongolian_selector(c) => matches!(base, '\u{1820}'..='\u{18aa}'),
         '\u{fe00}'..='\u{fe0f}' => is_joined(base) || matches!(base, '0'..='9' | '#' | '*'),
         _ => is_ideograph,
     }
@@ -118,10 +126,13 @@ mod tests {
     #[test]
     fn what_is_not_seen_is_made_visible() {
         for c in "\u{ad}\u{61c}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2060}\u{2064}\
-            \u{2066}\u{2069}\u{206f}\u{3164}\u{fe0f}\u{feff}\u{fff9}\u{e0001}\u{e0041}\u{e007f}\u{e0100}"
+            \u{2066}\u{2069}\u{206f}\u{3164}\u{fe0f}\u{feff}\u{fff9}\u{e0001}\u{e0041}\u{e007f}\u{e0100}\
+            \u{34f}\u{115f}\u{1160}\u{17b4}\u{17b5}\u{180b}\u{180c}\u{180d}\u{180e}\u{180f}\u{2800}\u{ffa0}"
             .chars()
         {
             assert_eq!(sieved(&format!("du{c}ck")), "du\u{fffd}ck", "{c:?}");
+            // Where joiners and selectors have a meaning.
+            assert!(!sieved(&format!("é{c}{c}é")).contains([c, c].iter().collect::<String>().as_str()));
         }
     }
 
@@ -134,6 +145,7 @@ mod tests {
             "1\u{fe0f}\u{20e3} #\u{fe0f}\u{20e3}",
             "葛\u{e0100}飾",
             "ភាសា\u{200b}ខ្មែរ",
+            "ᠠ\u{180b}ᠨ",
             "naïve — “quotes” … → 漢字 עברית العربية",
         ] {
             assert_eq!(sieved(text), text);
@@ -152,6 +164,8 @@ mod tests {
             ("x\u{fe0f}\u{e0100}", "x\u{fffd}\u{fffd}"),
             ("ខ\u{200b}\u{200b}x\u{200b}", "ខ\u{200b}\u{fffd}x\u{fffd}"),
             ("é\u{200d}\u{fe0f}", "é\u{fffd}\u{fffd}"),
+            ("ᠠ\u{180b}\u{180b}", "ᠠ\u{180b}\u{fffd}"),
+            ("漢\u{180b}", "漢\u{fffd}"),
         ] {
             assert_eq!(sieved(given), shown, "{given:?}");
         }
@@ -160,7 +174,7 @@ mod tests {
     /// Characters of which something can go wrong, more often than others.
     fn tricky() -> impl Strategy<Value = String> {
         let hidden = proptest::sample::select(
-            "\u{200b}\u{200c}\u{200d}\u{200e}\u{61c}\u{2028}\u{202e}\u{2066}\u{fe0f}\u{e0100}\u{e0041}\u{feff}é👩漢ខx 1"
+            "\u{200b}\u{200c}\u{200d}\u{200e}\u{61c}\u{2028}\u{202e}\u{2066}\u{fe0f}\u{e0100}\u{e0041}\u{feff}\u{180b}\u{2800}ᠠé👩漢ខx 1"
                 .chars()
                 .collect::<Vec<_>>(),
         );

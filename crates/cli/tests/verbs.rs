@@ -192,6 +192,16 @@ mod tests {
     }
 
     #[test]
+    fn what_an_older_daemon_does_not_know_comes_with_the_way_to_a_newer_one() {
+        let scene = Scene::with_daemon();
+        let output = scene.run(&["metrics"]);
+        assert_eq!((stdout(&output), output.status.code()), ("", Some(1)));
+        let told = "error: Unknown method: quack.metrics; the daemon is another build of version ";
+        assert!(stderr(&output).starts_with(told), "{}", stderr(&output));
+        assert!(stderr(&output).contains("`quack restart` starts the program that is installed"));
+    }
+
+    #[test]
     fn without_a_daemon_each_verb_says_so_in_its_own_way() {
         let scene = Scene::without_daemon();
         for args in [&["ps"][..], &["abort"], &["ps", "--json"]] {

@@ -52,24 +52,28 @@ pub enum StartError {
     #[error("RUBBER_DUCK_APP_SUPPORT must be an absolute path to start the daemon")]
     RelativeStateDirectory,
     /// It ended before it listened.
-    #[error("the daemon ended with {exit} before it listened; log: {}{}", log.display(), quote(stderr))]
+    #[error("the daemon ended with {exit} before it listened{}{}", place(log.as_deref()), quote(stderr))]
     Exited {
         /// How it ended.
         exit: Exit,
         /// The last lines of its stderr.
         stderr: String,
-        /// Where it writes its log.
-        log: PathBuf,
+        /// Where it writes its log; `None` if it came to none.
+        log: Option<PathBuf>,
     },
     /// It runs, or another one that holds the lock does, and does not listen.
-    #[error("the daemon does not listen after {after:?}; log: {}{}", log.display(), quote(stderr))]
+    #[error(
+        "the daemon does not listen after {after:?}; `quack doctor` says more{}{}",
+        place(log.as_deref()),
+        quote(stderr)
+    )]
     Silent {
         /// How long was waited.
         after: Duration,
         /// The last lines of its stderr.
         stderr: String,
-        /// Where it writes its log.
-        log: PathBuf,
+        /// Where it writes its log; `None` if it came to none.
+        log: Option<PathBuf>,
     },
 }
 
@@ -107,13 +111,13 @@ pub async fn ensure_daemon(home: &Home, exe: &SelfExe) -> Result<Started, StartE
             }
             Some(exit) => {
                 let stderr = daemon.stderr_so_far();
-                return Err(StartError::Exited { exit, stderr, log: home.log_file() });
+                return Err(StartError::Exited { exit, stderr, log: log_of(home) });
             }
             None => {}
         }
         if deadline < begun.elapsed() {
             let stderr = daemon.stderr_so_far();
-            return Err(StartError::Silent { after: deadline, stderr, log: home.log_file() });
+            return Err(StartError::Silent { after: deadline, stderr, log: log_of(home) });
         }
     }
 }
@@ -130,6 +134,16 @@ async fn listens(socket: &Path) -> Result<bool, StartError> {
         Err(ClientError::NotRunning { .. }) => Ok(false),
         Err(error) => Err(StartError::Probe(error)),
     }
+}
+
+/// The log, if there is one: a daemon that cannot write its state directory has none.
+fn log_of(home: &Home) -> Option<PathBuf> {
+    Some(home.log_file()).filter(|path| path.is_file())
+}
+
+/// Where the log is, as a part of an error text.
+fn place(log: Option<&Path>) -> String {
+    log.map_or_else(String::new, |path| format!("; log: {}", path.display()))
 }
 
 fn is_relative(dir: &std::ffi::OsStr) -> bool {
@@ -152,9 +166,8 @@ mod tests {
     #[test]
     fn a_failed_start_tells_the_daemons_last_lines_and_where_its_log_is() {
         let stderr = (0..20).map(|n| format!("line {n}\n\n")).collect();
-        let text =
-            StartError::Exited { exit: Exit::Code(1), stderr, log: "/s/duck-daemon.log".into() }
-                .to_string();
+        let log = Some(PathBuf::from("/s/duck-daemon.log"));
+        let text = StartError::Exited { exit: Exit::Code(1), stderr, log: log.clone() }.to_string();
         assert!(
             text.starts_with(
                 "the daemon ended with exit code 1 before it listened; log: /s/duck-daemon.log\n  line 10\n"
@@ -162,14 +175,16 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("\n  line 19"), "{text}");
-        let silent = StartError::Silent {
-            after: START_DEADLINE,
-            stderr: String::new(),
-            log: "/s/duck-daemon.log".into(),
-        };
+        let silent = StartError::Silent { after: START_DEADLINE, stderr: String::new(), log };
         assert_eq!(
             silent.to_string(),
-            "the daemon does not listen after 5s; log: /s/duck-daemon.log"
+            "the daemon does not listen after 5s; `quack doctor` says more; log: /s/duck-daemon.log"
+        );
+        let without =
+            StartError::Exited { exit: Exit::Code(1), stderr: "why\n".to_owned(), log: None };
+        assert_eq!(
+            without.to_string(),
+            "the daemon ended with exit code 1 before it listened\n  why"
         );
     }
 

@@ -4,8 +4,9 @@
 //!
 //! A directory is ours if the platform's rule names it, if it is empty, if it has what only our daemon or Rubber
 //! Duck's leaves, or if it has nothing but names that are known to be theirs. One that is closed to others already
-//! may have anything in it: nothing of what is there is changed then, and Rubber Duck's own tests keep workspaces
-//! beneath one. Three are never: the root of the file system, the user's home and the root of a git repository.
+//! may have anything but those names in it: nothing that is there is changed then, and Rubber Duck's own tests keep
+//! workspaces beneath one. Three are never: the root of the file system, the user's home, and the root of a git
+//! repository in which no daemon has served.
 
 use crate::own_file::read_blocking;
 use crate::{HomeError, home};
@@ -21,7 +22,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// What says that `run` is ours. No session has a name that begins with a dot.
-const MARK: &CStr = c".quackd";
+pub(crate) const MARK: &CStr = c".quackd";
 
 /// For who finds it.
 const MARK_TEXT: &[u8] =
@@ -105,47 +106,60 @@ impl Claim<'_> {
         }
         let is_ours = self.is_by_rule || self.path.ends_with(APP_SUPPORT);
         if !is_ours {
-            if statat(dir, c".git", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            let is_used = self.is_used(dir);
+            if !is_used && statat(dir, c".git", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                 return reserved("the root of a git repository");
             }
-            let others = Mode::RWXG | Mode::RWXO;
-            let is_private = !Mode::from_raw_mode(found.mode()).intersects(others);
-            if !is_private
-                && !self.has_telling_file(dir)
-                && let Some(found) = strangers(dir, is_known).map_err(io)?
+            let is_private = found.mode() & 0o077 == 0;
+            if !is_used
+                && !is_claimed(dir)
+                && let Some(found) = strangers(dir, |name| is_known(dir, name)).map_err(io)?
+                && !(is_private && has_none_of_ours(dir).map_err(io)?)
             {
                 return Err(HomeError::Foreign { path: self.path.to_owned(), found });
             }
         }
         match openat(dir, c"run", RUN_FLAGS, Mode::empty()) {
-            Ok(run) => check_run(&run, &self.path.join("run")),
+            Ok(run) => check_run(dir, &run, &self.path.join("run")),
             // Missing; or what making it private refuses.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             Err(errno) => Err(io(errno)),
         }
     }
 
-    fn has_telling_file(&self, dir: &File) -> bool {
-        let file = |name: &CStr| {
-            let found = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-            is(&found, FileType::RegularFile).then_some(found)
-        };
-        // Nobody writes into the lock's file.
-        file(c"quackd.lock").is_some_and(|found| found.st_size == 0)
-            || TELLING.iter().any(|name| file(name).is_some())
-            || METADATA.iter().any(|name| is_metadata(&self.path.join(name)))
+    /// Whether a daemon has served in the directory.
+    fn is_used(&self, dir: &File) -> bool {
+        has_telling_file(dir) || METADATA.iter().any(|name| is_metadata(&self.path.join(name)))
     }
+}
+
+/// What closes a directory to others.
+const OTHERS: Mode = Mode::RWXG.union(Mode::RWXO);
+
+fn regular(dir: impl AsFd, name: &CStr) -> Option<Stat> {
+    let found = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    is(&found, FileType::RegularFile).then_some(found)
+}
+
+fn has_telling_file(dir: impl AsFd) -> bool {
+    TELLING.iter().any(|name| regular(dir.as_fd(), name).is_some())
+}
+
+/// Whether a person has said that the directory is for us. Nobody writes into the lock's file.
+fn is_claimed(dir: &File) -> bool {
+    regular(dir, c"quackd.lock").is_some_and(|found| found.st_size == 0)
 }
 
 /// How `run` is opened.
 pub(crate) const RUN_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Whether `run` is one of ours: it has our mark, or is empty, or looks like one of a version that made none.
+/// Whether `run`, in the directory `above`, is one of ours: it has our mark, or is empty, or looks like one of a
+/// version that made none.
 ///
 /// # Errors
 /// [`HomeError::ForeignRun`], or [`HomeError::Io`].
-pub(crate) fn check_run(run: impl AsFd, path: &Path) -> Result<(), HomeError> {
+pub(crate) fn check_run(above: impl AsFd, run: impl AsFd, path: &Path) -> Result<(), HomeError> {
     let run = run.as_fd();
     let is_marked = || {
         let found = statat(run, MARK, AtFlags::SYMLINK_NOFOLLOW);
@@ -154,11 +168,12 @@ pub(crate) fn check_run(run: impl AsFd, path: &Path) -> Result<(), HomeError> {
     if is_marked() {
         return Ok(());
     }
+    let is_used = has_telling_file(above);
     let strange = strangers(run, |name| {
         // Another daemon has made it a moment ago.
         name.as_bytes() == MARK.to_bytes()
             || statat(run, name, AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|found| is_of_a_session(name, &found))
+                .is_ok_and(|found| is_of_a_session(name, &found, is_used))
     });
     match strange {
         Ok(None) => Ok(()),
@@ -166,6 +181,15 @@ pub(crate) fn check_run(run: impl AsFd, path: &Path) -> Result<(), HomeError> {
         Ok(Some(found)) => Err(HomeError::ForeignRun { path: path.to_owned(), found }),
         Err(errno) => Err(HomeError::io("inspect", path, errno)),
     }
+}
+
+/// Whether an entry of the state directory is a run directory that a daemon of ours has put aside.
+pub(crate) fn is_retired_run(state: impl AsFd, name: &str) -> bool {
+    if !home::is_retired(name) {
+        return false;
+    }
+    let run = openat(state.as_fd(), name, RUN_FLAGS, Mode::empty());
+    run.is_ok_and(|run| check_run(state, &run, Path::new(name)).is_ok())
 }
 
 /// Puts the mark into a `run` that [`check_run`] has found to be ours.
@@ -184,17 +208,17 @@ pub(crate) fn mark_run(run: impl AsFd, path: &Path) -> Result<(), HomeError> {
 }
 
 /// Whether an entry of `run` is what a daemon makes there that puts no mark beside it: the private directory of a
-/// session, or the pipe of a login shell.
-fn is_of_a_session(name: &str, found: &Stat) -> bool {
+/// session, or the pipe of a login shell. Other programs give sessions ids of any shape, so where a daemon has
+/// served (`is_used`) that is not asked for.
+fn is_of_a_session(name: &str, found: &Stat, is_used: bool) -> bool {
     if is(found, FileType::Fifo) {
         return name.starts_with("login-") && name.ends_with(".pipe");
     }
     let is_id = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
     // Ours have 22 characters, Rubber Duck's are UUIDs.
     let has_shape = matches!(name.len(), 22 | 36) && name.bytes().all(is_id);
-    let others = Mode::RWXG | Mode::RWXO;
-    let is_private = !Mode::from_raw_mode(found.st_mode).intersects(others);
-    is(found, FileType::Directory) && has_shape && is_private
+    let is_private = !Mode::from_raw_mode(found.st_mode).intersects(OTHERS);
+    is(found, FileType::Directory) && (has_shape || is_used) && is_private
 }
 
 /// Whether the file is the metadata of one of the two daemons.
@@ -210,15 +234,20 @@ fn is_metadata(path: &Path) -> bool {
     bytes.is_ok_and(|bytes| serde_json::from_slice::<Shape>(&bytes).is_ok())
 }
 
-fn is_known(name: &str) -> bool {
-    let is_made_of = |base: &str| {
+fn is_known(dir: &File, name: &str) -> bool {
+    is_ours(name) || is_retired_run(dir, name) || ANYWHERE.contains(&name) || name == "run"
+}
+
+/// Whether it is the name of a file of ours, or made of one. What is in `run` is looked at by itself.
+fn is_ours(name: &str) -> bool {
+    KNOWN.iter().any(|base| {
         name.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    // What is in `run` is looked at by itself.
-    name == "run"
-        || home::is_retired(name)
-        || ANYWHERE.contains(&name)
-        || KNOWN.iter().any(|base| is_made_of(base))
+    })
+}
+
+/// Whether nothing is there that a daemon would change.
+fn has_none_of_ours(dir: &File) -> Result<bool, Errno> {
+    Ok(strangers(dir, |name| !is_ours(name))?.is_none())
 }
 
 /// The first names in the directory that are not known, for people; `None` if there is none.
@@ -331,6 +360,7 @@ mod tests {
             (&["quackd.lock=text", "b", "a", "c", "d", "e"], "2 more"),
             (&["quackd.toml", "Makefile"], "Makefile"),
             (&["run.old-backup/x"], "run.old-backup"),
+            (&["run.old-2024/data"], "run.old-2024"),
         ];
         for (entries, told) in cases {
             let world = World::with(entries);
@@ -353,7 +383,7 @@ mod tests {
             &[&metadata, "sessions/metadata.sqlite", "notes.txt"],
             &["metadata.json=damaged", &backup, "notes.txt"],
             &["metadata.json=damaged", "metadata.json.corrupt-1", "config.json={}"],
-            &["run.old-12/x", "run.old-12-3/x", "run/.quackd", "run/anything"],
+            &["run.old-12/.quackd", "run.old-12-3/.quackd", "run/.quackd", "run/anything"],
         ];
         for entries in cases {
             let world = World::with(entries);
@@ -376,6 +406,38 @@ mod tests {
         assert!(before.iter().all(|entry| after.contains(entry)), "{before:?} {after:?}");
         let world = World::with(&["workspace-a/", "run/data"]);
         fs::set_permissions(world.dir(), fs::Permissions::from_mode(0o700)).unwrap();
+        let error = world.refused(&world.dir());
+        assert!(matches!(error, HomeError::ForeignRun { .. }), "{error}");
+        // What the daemon would read, move or write over, without a sign that it is a daemon's.
+        for name in ["config.json", "metadata.json", "service.env", "metadata.json.corrupt-1"] {
+            let world = World::with(&["workspace-a/", name]);
+            fs::set_permissions(world.dir(), fs::Permissions::from_mode(0o700)).unwrap();
+            let error = world.refused(&world.dir());
+            assert!(matches!(error, HomeError::Foreign { .. }), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_run_directory_that_somebody_put_aside_is_not_deleted_with_ours() {
+        let world = World::with(&["quackd.lock", "run.old-2024/data", "run.old-12/.quackd"]);
+        let home = world.named(&world.dir());
+        home.prepare_blocking().unwrap();
+        home.remove_retired_blocking().unwrap();
+        assert!(world.dir().join("run.old-2024/data").is_file());
+        assert!(!world.dir().join("run.old-12").exists());
+    }
+
+    #[test]
+    fn a_repository_in_which_a_daemon_has_served_is_used_on() {
+        let world = World::with(&["quackd.lock", "quackd-state.json={}", ".git/HEAD"]);
+        world.named(&world.dir()).prepare_blocking().unwrap();
+    }
+
+    #[test]
+    fn sessions_of_another_program_may_have_any_id_where_a_daemon_has_served() {
+        let world = World::with(&["quackd-state.json={}", "run/custom-id/"]);
+        world.named(&world.dir()).prepare_blocking().unwrap();
+        let world = World::with(&["quackd.lock", "run/custom-id/"]);
         let error = world.refused(&world.dir());
         assert!(matches!(error, HomeError::ForeignRun { .. }), "{error}");
     }

@@ -4,12 +4,12 @@
 //! client compute alike from the environment.
 
 use crate::HomeError;
-use crate::claim::{Claim, RUN_FLAGS, check_run, mark_run};
+use crate::claim::{Claim, RUN_FLAGS, check_run, is_retired_run, mark_run};
 use crate::keep;
 use crate::locate::{Platform, locate_blocking};
 use crate::private_dir::{FinalLink, own_dir_blocking, private_dir_blocking, restrict_blocking};
 use crate::socket::{SocketPath, temp_dir};
-use rustix::fs::{CWD, Mode, openat};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
@@ -78,7 +78,9 @@ impl Home {
             return Err(HomeError::NotUtf8 { variable: "the working directory" });
         }
         let temp_dir = absolute_blocking(&temp_dir(var))?;
+        // Without the variable it is still the home: the system knows.
         let user_home = var("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let user_home = user_home.or_else(std::env::home_dir);
         let is_by_rule = located.is_by_rule;
         Ok(Self {
             dir,
@@ -104,7 +106,7 @@ impl Home {
         restrict_blocking(&dir, &self.dir)?;
         let path = self.run_dir();
         let run = own_dir_blocking(&path, FinalLink::Refuse)?;
-        check_run(&run, &path)?;
+        check_run(&dir, &run, &path)?;
         restrict_blocking(&run, &path)?;
         mark_run(&run, &path)
     }
@@ -114,10 +116,9 @@ impl Home {
     /// # Errors
     /// As [`Home::prepare_blocking`]. A directory that does not exist is no error.
     pub fn check_blocking(&self) -> Result<(), HomeError> {
-        match File::open(&self.dir) {
-            Ok(dir) => self.claim().check_blocking(&dir),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(HomeError::io("open", &self.dir, error)),
+        match self.open_dir_blocking()? {
+            Some(dir) => self.claim().check_blocking(&dir),
+            None => Ok(()),
         }
     }
 
@@ -127,10 +128,22 @@ impl Home {
     /// [`HomeError::ForeignRun`]: it is not one of ours; or [`HomeError::Io`].
     pub fn check_run_blocking(&self) -> Result<bool, HomeError> {
         let path = self.run_dir();
-        match openat(CWD, &path, RUN_FLAGS, Mode::empty()) {
-            Ok(run) => check_run(&run, &path).map(|()| true),
+        let Some(dir) = self.open_dir_blocking()? else { return Ok(false) };
+        match openat(&dir, c"run", RUN_FLAGS, Mode::empty()) {
+            Ok(run) => check_run(&dir, &run, &path).map(|()| true),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(HomeError::io("open", &path, errno)),
+        }
+    }
+
+    /// The directory itself; `None` if it does not exist. What is no directory is not waited for.
+    fn open_dir_blocking(&self) -> Result<Option<File>, HomeError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match openat(CWD, &self.dir, flags, Mode::empty()) {
+            Ok(dir) => Ok(Some(dir.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::NOTDIR) => Err(HomeError::NotADirectory { path: self.dir.clone() }),
+            Err(errno) => Err(HomeError::io("open", &self.dir, errno)),
         }
     }
 
@@ -266,13 +279,21 @@ impl Home {
     /// # Errors
     /// [`HomeError::Io`].
     pub fn remove_retired_blocking(&self) -> Result<(), HomeError> {
+        let Some(dir) = self.open_dir_blocking()? else { return Ok(()) };
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        let retired = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_retired));
+        let is_ours = |name: &str| is_retired_run(&dir, name);
+        let retired = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
         let failed =
             |path: PathBuf| keep::remove_tree(&path).map_err(|e| HomeError::io("delete", &path, e));
         // All of them are tried.
         let ends: Vec<_> = retired.map(|entry| failed(entry.path())).collect();
         ends.into_iter().collect()
+    }
+
+    /// Whether an entry of the directory is a run directory that a daemon of ours has put aside.
+    #[must_use]
+    pub fn is_retired_blocking(&self, name: &str) -> bool {
+        self.open_dir_blocking().is_ok_and(|dir| dir.is_some_and(|dir| is_retired_run(&dir, name)))
     }
 
     /// Puts the run directories of all sessions aside, so that there are none. [`Home::prepare_blocking`] must have

@@ -16,6 +16,7 @@ mod pid_file;
 mod private_dir;
 mod socket;
 mod spills;
+mod tenure;
 mod workspace;
 
 pub use disk::DiskRoom;
@@ -26,4 +27,5 @@ pub use lock::{InstanceLock, lock_blocking};
 pub use pid_file::{remove_pid_file_blocking, write_pid_file_blocking};
 pub use socket::SocketPath;
 pub use spills::{Trimmed, trim_spills_blocking};
+pub use tenure::Tenure;
 pub use workspace::{WorkspaceError, is_risky_workspace, resolve_workspace_blocking};

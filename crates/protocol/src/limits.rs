@@ -366,6 +366,14 @@ pub const DEFAULT_HISTORY_EVENTS: usize = 200;
 /// How much of a history file is read, in bytes from its end.
 pub const MAX_HISTORY_BYTES: u64 = 8 * 1024 * 1024;
 
+// --- housekeeping ---------------------------------------------------------------------------
+
+/// How old damaged files and histories must be for `quack.gc` unless somebody says otherwise.
+pub const GC_KEPT_ASIDE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Things that a dry run of `quack.gc` names.
+pub const MAX_GC_NAMED: usize = 1000;
+
 // --- metrics over HTTP ----------------------------------------------------------------------
 
 /// Connections to the endpoint of metrics that are served at the same time; more wait in the kernel.
@@ -377,6 +385,10 @@ pub const MAX_METRICS_HEAD_BYTES: usize = 8 * 1024;
 
 /// How long a client of it may take for its head, so that one without a word holds its place no longer.
 pub const METRICS_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// For how long a client has its place for certain without a whole head. Later it is sent away if others come and
+/// all places are taken.
+pub const METRICS_HEAD_GRACE: Duration = Duration::from_millis(100);
 
 /// How long a connection to it may last, the answer included.
 pub const METRICS_CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);

@@ -76,13 +76,31 @@ pub fn look_blocking(path: &Path, text: &str) -> io::Result<Standing> {
 /// The system refuses; what was there is there still.
 pub fn write_blocking(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    fs::create_dir_all(directory)?;
+    make_directory_blocking(directory)?;
     let mut file = tempfile::Builder::new().prefix(".quackd-").tempfile_in(directory)?;
     file.write_all(text.as_bytes())?;
     file.as_file().set_permissions(Permissions::from_mode(MODE))?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|refused| refused.error)?;
     File::open(directory)?.sync_all()
+}
+
+/// Makes the directory and those above it. A link that leads nowhere is named: the system only says that
+/// something is there.
+fn make_directory_blocking(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory).map_err(|error| {
+        let leads_nowhere = |path: &&Path| path.is_symlink() && !path.exists();
+        match directory.ancestors().find(leads_nowhere) {
+            Some(link) => {
+                let target = fs::read_link(link).unwrap_or_default();
+                let (link, target) = (link.display(), target.display());
+                let text =
+                    format!("{link} is a link to {target}, which is not there: make that, or remove the link");
+                io::Error::new(error.kind(), text)
+            }
+            None => error,
+        }
+    })
 }
 
 /// Removes the file if it is ours. Returns whether it was.
@@ -144,6 +162,17 @@ mod tests {
         fs::remove_file(&path).unwrap();
         symlink("/dev/null", &path).unwrap();
         assert_eq!(look_blocking(&path, &text).unwrap(), Standing::Foreign);
+    }
+
+    #[test]
+    fn a_directory_that_is_a_link_to_nowhere_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("user");
+        symlink("/nowhere/at/all", &link).unwrap();
+        let text = write_blocking(&link.join("quackd.service"), "x").unwrap_err().to_string();
+        let expected =
+            format!("{} is a link to /nowhere/at/all, which is not there", link.display());
+        assert!(text.starts_with(&expected), "{text}");
     }
 
     #[test]

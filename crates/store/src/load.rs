@@ -6,7 +6,7 @@ use crate::merge::{Recent, merge};
 use crate::quarantine::quarantine_blocking;
 use crate::replace::with_suffix;
 use crate::stamp::Stamp;
-use crate::swap::{ours_name, recover_blocking, theirs_name};
+use crate::swap::{Unrecovered, ours_name, recover_blocking, theirs_name};
 use crate::validate::{Duplicate, Invalid, parse};
 use quackd_protocol::SessionId;
 use quackd_protocol::metadata::Metadata;
@@ -77,8 +77,11 @@ pub enum Origin {
 /// without writing. `ReadOnly`, `Full` and `Io` say that a bad file could not be moved aside; the same
 /// holds.
 pub fn load_blocking(path: &Path) -> Result<Loaded, StoreError> {
-    // A directory that cannot be written is met again by whoever saves.
-    recover_blocking(path, Metadata::MAX_BYTES).ok();
+    match recover_blocking(path, Metadata::MAX_BYTES) {
+        Err(Unrecovered::Unread(error)) => return Err(StoreError::read(path, error)),
+        // A directory that cannot be written is met again by whoever saves.
+        Ok(()) | Err(Unrecovered::Unwritten) => {}
+    }
     let newest = ours_name(path);
     let (Good { document, duplicates, .. }, origin) = load_document(path, Some(&newest))?;
     let mut metadata: Metadata = document;

@@ -131,33 +131,55 @@ pub(crate) fn swap_blocking(pair: Pair, known: Option<Stamp>) -> io::Result<Swap
 /// [`theirs_name`]. Called before anything is loaded; a file has at most `max_bytes`.
 ///
 /// # Errors
-/// The system's.
-pub(crate) fn recover_blocking(target: &Path, max_bytes: u64) -> io::Result<()> {
+/// [`Unrecovered::Unread`]: it is not known what happened, and everything is as it was. The next save would remove
+/// what may be another program's, so there must be none. [`Unrecovered::Unwritten`]: the next save meets it too.
+pub(crate) fn recover_blocking(target: &Path, max_bytes: u64) -> Result<(), Unrecovered> {
     let out = with_suffix(target, ".tmp");
     let copy = OurCopy { ours: ours_name(target), has_held: false };
-    // A copy that is not whole was never followed by a swap.
-    let new = read_file(&copy.new_name(), max_bytes).filter(|new| is_whole(new));
-    let is_file = fs::symlink_metadata(&out).is_ok_and(|found| found.is_file());
-    if let Some(new) = new.filter(|_| is_file) {
+    // A copy that is not whole was never followed by a swap. One that cannot be read may have been.
+    let new = read_file(&copy.new_name(), max_bytes).map_err(Unrecovered::Unread)?;
+    let is_file = is_file(&out).map_err(Unrecovered::Unread)?;
+    if let Some(new) = new.filter(|new| is_file && is_whole(new)) {
         // Unless it is our new file, not in place yet. It may well be one that we had read: then there is nothing
         // new in it but what the save, which nobody was told of, would have deleted.
-        if read_file(&out, max_bytes).is_none_or(|out| out != new) {
-            rename(&out, &theirs_name(target))?;
+        if !read_file(&out, max_bytes).is_ok_and(|out| out == Some(new)) {
+            rename(&out, &theirs_name(target)).map_err(|_error| Unrecovered::Unwritten)?;
         }
     }
-    remove_if_there(&copy.new_name())?;
-    remove_if_there(&copy.held_name())
+    let removed =
+        remove_if_there(&copy.new_name()).and_then(|()| remove_if_there(&copy.held_name()));
+    removed.map_err(|_error| Unrecovered::Unwritten)
 }
 
-/// What a regular file holds, if it can be had.
-fn read_file(path: &Path, max_bytes: u64) -> Option<Vec<u8>> {
+/// Why what a kill left is still there.
+#[derive(Debug)]
+pub(crate) enum Unrecovered {
+    /// The system cannot read it now.
+    Unread(io::Error),
+    /// The system does not let us change it.
+    Unwritten,
+}
+
+fn is_file(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(found.is_file()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a regular file holds; `None` if there is none, or a longer one.
+fn read_file(path: &Path, max_bytes: u64) -> io::Result<Option<Vec<u8>>> {
+    if !is_file(path)? {
+        return Ok(None);
+    }
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).ok()?;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let mut bytes = Vec::new();
-    file.take(max_bytes).read_to_end(&mut bytes).ok()?;
-    (found.len() == u64::try_from(bytes.len()).ok()?).then_some(bytes)
+    // One byte more shows that it is longer.
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(u64::try_from(bytes.len()).is_ok_and(|len| len <= max_bytes).then_some(bytes))
 }
 
 /// Whether it is all of a file of ours: no part of one is.
@@ -356,6 +378,36 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_theirs_stays_if_it_cannot_be_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        // The name of the copy is longer than names may be, so that the system refuses to read it, whoever asks.
+        let target = dir.path().join("f".repeat(250));
+        let out = with_suffix(&target, ".tmp");
+        fs::write(&out, "theirs").unwrap();
+        let error = recover_blocking(&target, MAX).unwrap_err();
+        assert!(matches!(error, Unrecovered::Unread(_)), "{error:?}");
+        // So that nothing is saved, which would remove it.
+        let error = crate::load_blocking(&target).unwrap_err();
+        assert!(matches!(error, crate::StoreError::Read { .. }), "{error:?}");
+        assert_eq!(fs::read_to_string(&out).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn only_what_is_not_there_or_not_ours_counts_as_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("f"), "12345").unwrap();
+        std::os::unix::fs::symlink(at("f"), at("link")).unwrap();
+        assert_eq!(read_file(&at("f"), 5).unwrap().as_deref(), Some(b"12345".as_slice()));
+        for (name, max) in [("f", 4), ("link", 5), ("none", 5), (".", 5)] {
+            assert_eq!(read_file(&at(name), max).unwrap(), None, "{name} {max}");
+        }
+        // A file where a directory should be, and a name that is too long.
+        read_file(&at("f").join("x"), 5).unwrap_err();
+        read_file(&at(&"x".repeat(256)), 5).unwrap_err();
+    }
+
+    #[test]
     fn what_cannot_have_a_copy_is_taken_back() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
@@ -372,6 +424,7 @@ mod tests {
         let wanted = [("f", "two"), ("f.bak", "one"), ("f.ours", "two")];
         assert_eq!(names(dir.path()), pairs(wanted));
     }
+
     #[test]
     fn a_copy_that_was_put_in_place_can_be_taken_back() {
         let dir = tempfile::tempdir().unwrap();

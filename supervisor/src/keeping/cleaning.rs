@@ -9,23 +9,27 @@ use quackd_home::keep::{
     Found, Rules, Tally, find_blocking, remove_blocking, trim_service_log_blocking,
 };
 use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams};
+use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED};
 use quackd_store::Origin;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// Pause after the start, which has other things to do, and between two cleanings. What is bounded by age or by
-/// all of its bytes together is beyond its bound for so long at most.
+/// all of its bytes together is beyond its bound for so long at most, unless the clock is set in the middle of one.
 const AT_START: Duration = Duration::from_secs(5);
 const EVERY: Duration = Duration::from_secs(60 * 60);
-
-/// How old damaged files and histories have to be unless somebody says otherwise.
-const KEPT_ASIDE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Things that are deleted in one go; others of the blocking pool have their turn in between.
 const STEP: usize = 64;
 
-/// Things that a dry run names.
-const MAX_NAMED: usize = 1000;
+/// Whether a clock is believed that was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ages {
+    /// Things are as old as they look.
+    AsTheyLook,
+    /// What may only look so old stays.
+    Certain,
+}
 
 /// Why nothing was deleted.
 #[derive(Debug, thiserror::Error)]
@@ -55,13 +59,12 @@ pub(super) async fn repeat(services: Rc<Services>, registry: Addr<Registry>) {
 impl Keeping {
     /// Deletes what is safe, and says in the log what that was.
     pub(super) async fn clean_by_itself(&self, services: &Services, registry: &Addr<Registry>) {
-        let even = services.pulse.even_since().unwrap_or(services.started).elapsed();
-        let rules = certain_ages(Rules { quarantined: None, ..self.rules(None) }, even);
+        let rules = Rules { quarantined: None, ..self.rules(None) };
         let home = self.home.clone();
         if let Ok(Err(error)) = blocking(move || trim_service_log_blocking(&home)).await {
             tracing::warn!(%error, "cannot empty the service manager's log");
         }
-        match self.clean(registry, rules, false, services).await {
+        match self.clean(registry, rules, Ages::Certain, false, services).await {
             Ok((tally, _)) if tally.items() != 0 || tally.failed != 0 => {
                 let (items, bytes, failed) = (tally.items(), tally.bytes(), tally.failed);
                 tracing::info!(items, bytes, failed, why = tally.why, "deleted what nobody needs");
@@ -80,12 +83,13 @@ impl Keeping {
     ) -> Result<GcData, CleanError> {
         let older = params.older_than_s.map(Duration::from_secs);
         let dry_run = params.dry_run.unwrap_or(false);
-        let histories = params.histories.unwrap_or(false).then(|| older.unwrap_or(KEPT_ASIDE));
+        let histories = params.histories.unwrap_or(false).then(|| older.unwrap_or(GC_KEPT_ASIDE));
         if histories.is_some() {
             certain(services)?;
         }
         let rules = Rules { histories, ..self.rules(older) };
-        let (tally, found) = self.clean(registry, rules, dry_run, services).await?;
+        let cleaning = self.clean(registry, rules, Ages::AsTheyLook, dry_run, services);
+        let (tally, found) = cleaning.await?;
         Ok(answer(dry_run, tally, &found))
     }
 
@@ -97,7 +101,7 @@ impl Keeping {
             outputs: older.unwrap_or(keep.outputs.value),
             undo: older.unwrap_or(keep.undo.value),
             undo_max_bytes: mebibytes(keep.undo_mb.value),
-            quarantined: Some(older.unwrap_or(KEPT_ASIDE)),
+            quarantined: Some(older.unwrap_or(GC_KEPT_ASIDE)),
             histories: None,
         }
     }
@@ -106,6 +110,7 @@ impl Keeping {
         &self,
         registry: &Addr<Registry>,
         rules: Rules,
+        ages: Ages,
         dry_run: bool,
         services: &Services,
     ) -> Result<(Tally, Found), CleanError> {
@@ -113,8 +118,16 @@ impl Keeping {
         let _turn = self.cleaning.acquire().await.map_err(|_closed| CleanError::Ended)?;
         // What exists is asked before it is looked what there is: what is made in between is young.
         let known = registry.send(ListKnown).await.map_err(|_full| CleanError::Ended)?;
+        // Only now: the clock may have been set while this waited.
+        let even_since = services.pulse.even_since();
+        let even = even_since.unwrap_or(services.started).elapsed();
+        let rules = if ages == Ages::Certain { certain_ages(rules, even) } else { rules };
         let home = self.home.clone();
         let found = blocking(move || find_blocking(&home, &rules, Some(&known))).await??;
+        if ages == Ages::Certain && services.pulse.even_since() != even_since {
+            // By which clock it was found is not known; what may go is found again the next time.
+            return Ok((Tally::default(), Found::default()));
+        }
         if dry_run {
             return Ok((Tally::of(&found.items), found));
         }
@@ -177,7 +190,7 @@ fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
             .into_iter()
             .map(|(kind, (items, bytes))| GcKind { kind: kind.name().to_owned(), items, bytes })
             .collect(),
-        found: found.items.iter().filter(|_| dry_run).take(MAX_NAMED).map(named).collect(),
+        found: found.items.iter().filter(|_| dry_run).take(MAX_GC_NAMED).map(named).collect(),
     }
 }
 

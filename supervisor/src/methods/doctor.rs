@@ -309,27 +309,33 @@ fn environment(services: &Services) -> Check {
     let shell = shell.unwrap_or_else(|| "the login shell".to_owned());
     let at = captured_at.unwrap_or_default();
     let path = format!("{} entries", path_entries.len());
+    let entries = path_entries.join(":");
     let again = "mend the shell's start files, then `quack doctor --refresh-environment`";
-    match (source, error) {
+    let mut check = match (source, error) {
         (LoginSource::Off, _) => {
-            ok(NAME, format!("the daemon's own, PATH of {path}; login_shell is off"))
+            ok(NAME, format!("the daemon's own, login_shell is off, PATH of {path}"))
         }
         (LoginSource::Fresh, None) => ok(NAME, format!("of {shell}, {at}, PATH of {path}")),
         (LoginSource::Cached, None) => {
             ok(NAME, format!("of {shell}, kept since {at}, PATH of {path}"))
         }
         (LoginSource::None, None) => {
-            ok(NAME, format!("the daemon's own, PATH of {path}; {shell} is being asked"))
+            ok(NAME, format!("the daemon's own, {shell} is being asked, PATH of {path}"))
         }
         (LoginSource::None, Some(error)) => warn(
             NAME,
-            format!("the daemon's own, PATH of {path}; {shell} did not tell: {error}"),
+            format!("the daemon's own, {shell} did not tell: {error}; PATH of {path}"),
             again,
         ),
-        (_, Some(error)) => {
-            warn(NAME, format!("of {shell}, {at}; it did not tell again: {error}"), again)
-        }
-    }
+        (_, Some(error)) => warn(
+            NAME,
+            format!("of {shell}, {at}; it did not tell again: {error}; PATH of {path}"),
+            again,
+        ),
+    };
+    // The last words of the message: the command line shows them on a line of their own.
+    check.message.push_str(&format!("; they are {entries}"));
+    check
 }
 
 fn providers(health: &Health) -> Check {

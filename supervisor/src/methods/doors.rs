@@ -105,6 +105,24 @@ mod tests {
         assert!(DOORS.iter().all(|(.., why)| !why.is_empty()));
     }
 
+    /// Here a row does nothing: the methods themselves refuse. tests/black_box/remote.rs asks each of these for what
+    /// is not for remote clients (`the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do`; of
+    /// `remote_status`, `a_single_request_may_speak_for_a_websocket_and_for_nobody_else`).
+    #[test]
+    fn what_methods_refuse_themselves_is_what_the_tests_of_the_whole_daemon_ask_for() {
+        let parts = DOORS.iter().filter(|(_, remote, _)| matches!(remote, Remote::Part));
+        let parts: Vec<_> = parts.map(|(method, ..)| *method).collect();
+        let asked = [
+            "attach",
+            "quack.sandbox",
+            "quack.gc",
+            "quack.restart",
+            "remote_status",
+            "remote_configure",
+        ];
+        assert_eq!(parts, asked, "a new one needs a refusal there first");
+    }
+
     #[test]
     fn what_is_not_for_remote_clients_is_refused_to_them_by_each_of_their_doors() {
         for (method, remote, _) in DOORS {

@@ -1,6 +1,6 @@
 //! `follow` and `unfollow`: what happens in a session, from now on or from a number on.
 
-use super::state::worker_state;
+use super::state::{is_up, worker_state};
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::events::Follow;
@@ -47,7 +47,7 @@ pub(super) async fn follow(
     Ok(FollowDataOf {
         session_name: found.session_name,
         workspace_path: found.workspace_path,
-        is_running: worker.monitor_pid.is_some() || pis.is_running(&found.session_id),
+        is_running: is_up(&worker) || pis.is_running(&found.session_id),
         session_state,
         app_history_file: history,
         app_history_exists: size.is_some(),

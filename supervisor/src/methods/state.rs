@@ -32,7 +32,7 @@ pub(super) async fn get_state(
     let worker = found.handle.send(Describe).await?;
     ask_pi(caller, &found.session_id).await;
     let pis = &caller.services.pis;
-    let is_running = worker.monitor_pid.is_some() || pis.is_running(&found.session_id);
+    let is_running = is_up(&worker) || pis.is_running(&found.session_id);
     let status = caller.services.standings.of(&found.session_id, Instant::now());
     let interrupted = caller.services.interrupted.of(&found.session_id);
     Ok(StateDataOf {
@@ -45,6 +45,11 @@ pub(super) async fn get_state(
         status,
         interrupted,
     })
+}
+
+/// Whether a session's worker runs, or is being started: who has just attached is told so, however long it takes.
+pub(super) fn is_up(worker: &WorkerInfo) -> bool {
+    worker.monitor_pid.is_some() || worker.state == "starting"
 }
 
 /// Has a session's Pi tell its state, if there is one. It is not waited for longer than it usually takes: what

@@ -9,7 +9,7 @@ use quackd_protocol::{SessionId, WorkspaceId};
 use std::collections::{BTreeMap, HashSet};
 
 /// Most deleted sessions that are remembered, and most workspaces. Of more than that, which are forgotten is chance;
-/// the one that has just gone is not.
+/// what has just gone is not, unless so many have at once.
 pub(crate) const MAX_REMEMBERED: usize = 1024;
 
 /// A session has just gone. Of others something is forgotten only if all that exist are in `metadata`.
@@ -24,31 +24,36 @@ pub(crate) fn session_gone(
         None => drop(state.sessions.remove(id)),
     }
     if are_all_known {
-        trim_sessions(state, metadata, Some(id));
+        trim_sessions(state, metadata, |gone| gone == id);
     }
 }
 
-/// Leaves of the state of sessions that are not in `metadata` what limits them. `newest` has just gone.
+/// Leaves of the state of sessions that are not in `metadata` what limits them. `is_newest` says which have just
+/// gone.
 pub(crate) fn trim_sessions(
     state: &mut DaemonState,
     metadata: &Metadata,
-    newest: Option<&SessionId>,
+    is_newest: impl Fn(&SessionId) -> bool,
 ) {
     let known: HashSet<_> = metadata.sessions.iter().map(|session| &session.id).collect();
-    trim(&mut state.sessions, |id| known.contains(id), SessionState::limits, newest);
+    trim(&mut state.sessions, |id| known.contains(id), SessionState::limits, is_newest);
 }
 
 /// The same for workspaces.
-pub(crate) fn trim_workspaces(state: &mut DaemonState, metadata: &Metadata) {
+pub(crate) fn trim_workspaces(
+    state: &mut DaemonState,
+    metadata: &Metadata,
+    is_newest: impl Fn(&WorkspaceId) -> bool,
+) {
     let known: HashSet<&WorkspaceId> = metadata.workspaces.iter().map(|it| &it.id).collect();
-    trim(&mut state.workspaces, |id| known.contains(id), WorkspaceState::limits, None);
+    trim(&mut state.workspaces, |id| known.contains(id), WorkspaceState::limits, is_newest);
 }
 
 fn trim<K: Ord + Clone, V>(
     entries: &mut BTreeMap<K, V>,
     exists: impl Fn(&K) -> bool,
     limits: impl Fn(&V) -> Option<V>,
-    newest: Option<&K>,
+    is_newest: impl Fn(&K) -> bool,
 ) {
     entries.retain(|id, entry| match limits(entry).filter(|_| !exists(id)) {
         Some(limits) => {
@@ -57,9 +62,10 @@ fn trim<K: Ord + Clone, V>(
         }
         None => exists(id),
     });
-    let room = MAX_REMEMBERED.saturating_sub(usize::from(newest.is_some()));
-    let gone = entries.keys().filter(|id| !exists(id) && Some(*id) != newest);
-    let surplus: Vec<K> = gone.skip(room).cloned().collect();
+    let gone = entries.keys().filter(|id| !exists(id));
+    let (newest, others): (Vec<&K>, Vec<&K>) = gone.partition(|id| is_newest(id));
+    let surplus = newest.into_iter().chain(others).skip(MAX_REMEMBERED);
+    let surplus: Vec<K> = surplus.cloned().collect();
     for id in surplus {
         entries.remove(&id);
     }
@@ -112,7 +118,7 @@ mod tests {
         ] {
             state.workspaces.insert(id.into(), of(policy));
         }
-        trim_workspaces(&mut state, &metadata(&[], &["here"]));
+        trim_workspaces(&mut state, &metadata(&[], &["here"]), |_| false);
         let hidden = PolicyPatch { hidden: open.hidden.clone(), ..PolicyPatch::default() };
         let wanted = [("closed", closed), ("here", open), ("open", hidden)];
         let wanted = wanted.map(|(id, policy)| (id.into(), of(&policy)));
@@ -134,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_remembered_and_the_one_that_has_just_gone_always_is() {
+    fn so_many_are_remembered_and_what_has_just_gone_before_others() {
         let mut state = DaemonState::default();
         let safe = SessionState { safe_mode: true, restarts: 3, ..SessionState::default() };
         for n in 0..MAX_REMEMBERED + 10 {
@@ -145,18 +151,32 @@ mod tests {
         }
         // The last in their order, so the first to be forgotten.
         let (newest, here): (SessionId, SessionId) = ("z".into(), "here".into());
+        let policy = only(Profile::ReadOnly);
+        let safe_workspace = WorkspaceState { policy, ..WorkspaceState::default() };
+        let left: [WorkspaceId; 2] = ["y".into(), "z".into()];
+        for id in &left {
+            state.workspaces.insert(id.clone(), safe_workspace.clone());
+        }
         state.sessions.insert(newest.clone(), safe.clone());
         state.sessions.insert(here.clone(), safe.clone());
         state.sessions.insert("free".into(), SessionState { restarts: 9, ..Default::default() });
         let metadata = metadata(&["here"], &[]);
-        trim_sessions(&mut state, &metadata, Some(&newest));
-        trim_workspaces(&mut state, &metadata);
+        trim_sessions(&mut state, &metadata, |id| *id == newest);
+        trim_workspaces(&mut state, &metadata, |id| left.contains(id));
         assert_eq!(state.workspaces.len(), MAX_REMEMBERED);
+        assert_eq!(
+            [&state.workspaces[&left[0]], &state.workspaces[&left[1]]],
+            [&safe_workspace; 2]
+        );
         assert_eq!(state.sessions.len(), MAX_REMEMBERED + 1, "and the one that exists");
         assert_eq!(state.sessions[&here], safe);
         assert_eq!(Some(state.sessions[&newest].clone()), safe.limits());
         let before = state.clone();
-        trim_sessions(&mut state, &metadata, Some(&newest));
+        trim_sessions(&mut state, &metadata, |id| *id == newest);
         assert_eq!(state, before);
+        // More than there is room for, at once.
+        state.workspaces.insert("zz".into(), safe_workspace);
+        trim_workspaces(&mut state, &metadata, |_| true);
+        assert_eq!(state.workspaces.len(), MAX_REMEMBERED);
     }
 }

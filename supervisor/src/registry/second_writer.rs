@@ -138,7 +138,7 @@ impl Registry {
         }
         if self.services.health.are_all_sessions_known() {
             // It may be put back as a session may.
-            trim_workspaces(Arc::make_mut(&mut self.state), &self.metadata);
+            trim_workspaces(Arc::make_mut(&mut self.state), &self.metadata, is_gone);
         }
         // What stays is written again.
         let saved = self.save(ctx);

@@ -145,7 +145,7 @@ fn a_mute_pi_holds_up_nobody_but_who_speaks_to_it() {
     soon("follow", || wire.request("follow", json!({})));
     for _ in 0..3 {
         let state = soon("get_state", || wire.request("get_state", json!({})));
-        assert_eq!((&state["isRunning"], state.get("piState")), (&json!(true), None));
+        assert_eq!((&state["isRunning"], state.get("piState")), (&json!(true), None), "{state}");
     }
     let speaking = wire.begin("say", &json!({"message": "hello", "preferPi": true}));
     let other = world.daemon.wire();

@@ -51,6 +51,10 @@ pub(crate) struct DaemonArgs {
 }
 
 /// Stops the supervisor: running calls get a moment, then every worker ends.
+///
+/// One that does not answer, or is too old to be asked, is named with its process and how to end that.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack stop\n  quack stop --json")]
+#[command(after_help = "Examples:\n  quack stop\n  quack stop --json\n\n\
+    Exit codes: 0 stopped, or none ran, 1 it cannot be asked to stop, 3 it cannot be reached, 4 it does not \
+    answer or end in time.")]
 pub(crate) struct StopArgs {}

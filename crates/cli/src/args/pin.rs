@@ -7,9 +7,11 @@ use clap::Args;
 /// They are not ended for being idle, for another session's sake or for want of memory, until
 /// `quack unpin`. A pin is kept when the daemon is restarted.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack pin duck-1\n  quack pin        the active session")]
+#[command(
+    after_help = "Examples:\n  quack pin duck-1\n  quack pin        the session of the directory you are in"
+)]
 pub(crate) struct PinArgs {
-    /// The session: id, name or path; the active one if left out
+    /// Session, by id or name; that of the current directory if absent, else the active one
     pub(crate) session: Option<String>,
 }
 
@@ -17,6 +19,6 @@ pub(crate) struct PinArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack unpin duck-1")]
 pub(crate) struct UnpinArgs {
-    /// The session: id, name or path; the active one if left out
+    /// Session, by id or name; that of the current directory if absent, else the active one
     pub(crate) session: Option<String>,
 }

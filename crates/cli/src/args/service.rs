@@ -57,7 +57,10 @@ pub(crate) struct ServiceInstallArgs {
 
 /// Ends the service and removes its files. The state directory stays: see `quack uninstall`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack service uninstall\n  quack service uninstall --dry-run")]
+#[command(
+    after_help = "Examples:\n  quack service uninstall\n  quack service uninstall --dry-run\n\n\
+    Exit codes: 0 removed, or there was none, 1 something could not be removed."
+)]
 pub(crate) struct ServiceUninstallArgs {
     /// Show what would be removed
     #[arg(long)]
@@ -68,7 +71,8 @@ pub(crate) struct ServiceUninstallArgs {
 ///
 /// Exits with 0 if it does, with 1 if not.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack service status\n  quack service status --json")]
+#[command(after_help = "Examples:\n  quack service status\n  quack service status --json\n\n\
+    Exit codes: 0 installed, and its daemon answers, 1 one of them is not so.")]
 pub(crate) struct ServiceStatusArgs {}
 
 /// Shows what the service manager has kept of the daemon's words: why it could not start, mostly. What it does
@@ -111,7 +115,9 @@ pub(crate) struct RestartArgs {
 /// is removed by what installed it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack uninstall --dry-run --purge\n  quack uninstall\n  quack uninstall --purge --yes"
+    after_help = "Examples:\n  quack uninstall --dry-run --purge\n  quack uninstall\n  quack uninstall --purge --yes\n\n\
+    Exit codes: 0 removed, 1 something could not be removed, or you said no, 2 nobody is there to confirm it, \
+    3 the daemon cannot be reached, 4 it does not answer or end in time."
 )]
 pub(crate) struct UninstallArgs {
     /// Remove the state directory too: sessions, policies, logs, conversations, configuration

@@ -85,7 +85,7 @@ pub(crate) struct StateArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack abort\n  quack abort --session duck-1")]
 pub(crate) struct AbortArgs {
-    /// Session, by id or name; the active one if absent
+    /// Session, by id or name; that of the current directory if absent, else the active one
     #[arg(long, value_name = "REF", allow_hyphen_values = true)]
     pub(crate) session: Option<String>,
 }

@@ -5,6 +5,7 @@ use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::Exit;
 use crate::output::{BOLD, Output};
+use crate::which;
 use quackd_protocol::client::{ActivateData, SessionParams};
 
 /// Runs the verb.
@@ -12,7 +13,7 @@ pub(crate) async fn run(args: ActivateArgs, output: Output) -> anyhow::Result<Ex
     let daemon = start_and_connect(output).await?;
     let params = SessionParams { session_id: Some(args.session) };
     let data: ActivateData =
-        daemon.client.request("activate_session", params, REPLY_TIMEOUT).await?;
+        which::request(&daemon.client, "activate_session", params, REPLY_TIMEOUT).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {

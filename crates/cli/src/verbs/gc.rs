@@ -14,7 +14,7 @@ use quackd_home::Home;
 use quackd_home::keep::{Found, Item, Known, Rules, Tally, find_blocking, remove_blocking};
 use quackd_home::own_file::read_blocking;
 use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams};
-use quackd_protocol::limits::MAX_METADATA_BYTES;
+use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED, MAX_METADATA_BYTES};
 use quackd_protocol::metadata::Metadata;
 use std::path::Path;
 use std::time::Duration;
@@ -22,17 +22,11 @@ use std::time::Duration;
 /// Deleting takes as long as the disk takes.
 const GC_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// How old damaged files and histories must be unless somebody says otherwise.
-const KEPT_ASIDE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-
 /// Bytes of what is configured in MiB.
 const MIB: u64 = 1024 * 1024;
 
 /// Things that are named to a person.
 const MAX_SHOWN: usize = 20;
-
-/// Things that JSON names.
-const MAX_NAMED: usize = 1000;
 
 /// Runs the verb.
 pub(crate) async fn run(args: GcArgs, output: Output) -> anyhow::Result<Exit> {
@@ -81,9 +75,10 @@ fn alone_blocking(
     if !home.dir().exists() {
         return Ok(GcData { dry_run, ..GcData::default() });
     }
-    home.prepare_blocking()?;
-    let Some(_lock) = quackd_home::lock_blocking(&home)? else {
-        bail!("a daemon is just starting or ending; try again");
+    // Who only looks makes nothing: neither a lock's file, by which the directory would be ours, nor `run`.
+    let _lock = match dry_run {
+        true => home.check_blocking().map(|()| None)?,
+        false => Some(lock_blocking(&home)?),
     };
     let known = known_blocking(&home.metadata());
     if histories && let Err(error) = &known {
@@ -95,8 +90,8 @@ fn alone_blocking(
         outputs: older.unwrap_or(keep.outputs.value),
         undo: older.unwrap_or(keep.undo.value),
         undo_max_bytes: u64::try_from(keep.undo_mb.value).unwrap_or(u64::MAX).saturating_mul(MIB),
-        quarantined: Some(older.unwrap_or(KEPT_ASIDE)),
-        histories: histories.then(|| older.unwrap_or(KEPT_ASIDE)),
+        quarantined: Some(older.unwrap_or(GC_KEPT_ASIDE)),
+        histories: histories.then(|| older.unwrap_or(GC_KEPT_ASIDE)),
     };
     let found = find_blocking(&home, &rules, known.as_ref().ok())?;
     let tally = match dry_run {
@@ -104,6 +99,12 @@ fn alone_blocking(
         false => remove_blocking(&home, &found.items),
     };
     Ok(answer(dry_run, tally, &found))
+}
+
+/// What keeps a daemon from starting meanwhile.
+fn lock_blocking(home: &Home) -> anyhow::Result<quackd_home::InstanceLock> {
+    home.prepare_blocking()?;
+    quackd_home::lock_blocking(home)?.context("a daemon is just starting or ending; try again")
 }
 
 /// What a daemon would go by. If it could not start with its configuration, nothing is deleted: somebody meant
@@ -156,7 +157,7 @@ fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
         bytes: tally.bytes(),
         failed: tally.failed,
         more: found.is_cut,
-        found: found.items.iter().filter(|_| dry_run).take(MAX_NAMED).map(named).collect(),
+        found: found.items.iter().filter(|_| dry_run).take(MAX_GC_NAMED).map(named).collect(),
         why: tally.why,
         kinds: tally.kinds.into_iter().map(of_kind).collect(),
     }
@@ -178,7 +179,7 @@ fn text(data: &GcData) -> String {
         text.push_str(&format!("  {DIM}{path}  {bytes}  {age} old{DIM:#}\n"));
     }
     if MAX_SHOWN < data.found.len() {
-        text.push_str("  … and more; `--json` names up to 1000\n");
+        text.push_str(&format!("  … and more; `--json` names up to {MAX_GC_NAMED}\n"));
     }
     if data.failed != 0 {
         let why = data.why.as_deref().map(display::plain).unwrap_or_default();

@@ -109,7 +109,7 @@ fn refusal(work: &[UnfinishedWork]) -> String {
 }
 
 /// One line for each piece of work.
-fn list(work: &[UnfinishedWork], with_times: bool) -> String {
+pub(crate) fn list(work: &[UnfinishedWork], with_times: bool) -> String {
     let line = |piece: &UnfinishedWork| {
         let kind = match piece.kind {
             WorkKind::Call => "",

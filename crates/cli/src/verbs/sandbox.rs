@@ -7,6 +7,7 @@ use crate::directory;
 use crate::display::{self, count, plain};
 use crate::exit::{Exit, Fault};
 use crate::output::{BOLD, DIM, Output};
+use crate::which;
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainReport, PolicyScope, SandboxData, SandboxParams, TimedDenial,
     WorkerSaid,
@@ -30,7 +31,8 @@ pub(crate) async fn run(args: SandboxArgs, output: Output) -> anyhow::Result<Exi
         SandboxVerb::Set(args) => change(args)?,
     };
     let daemon = start_and_connect(output).await?;
-    let data: SandboxData = daemon.client.request("quack.sandbox", params, REPLY_TIMEOUT).await?;
+    let data: SandboxData =
+        which::request(&daemon.client, "quack.sandbox", params, REPLY_TIMEOUT).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -43,7 +45,8 @@ async fn denials(which: WhichArgs, output: Output) -> anyhow::Result<Exit> {
     let params = SandboxParams { action: Some("denials".to_owned()), ..SandboxParams::default() };
     let params = asked(which, params)?;
     let daemon = start_and_connect(output).await?;
-    let data: DenialsData = daemon.client.request("quack.sandbox", params, REPLY_TIMEOUT).await?;
+    let data: DenialsData =
+        which::request(&daemon.client, "quack.sandbox", params, REPLY_TIMEOUT).await?;
     if output.is_json() {
         output.document(&data)?;
     } else if data.denials.is_empty() {
@@ -83,7 +86,7 @@ async fn ask<T: DeserializeOwned>(
     output: Output,
 ) -> anyhow::Result<WorkerSaid<T>> {
     let daemon = start_and_connect(output).await?;
-    Ok(daemon.client.request("quack.sandbox", params, WORKER_TIMEOUT).await?)
+    Ok(which::request(&daemon.client, "quack.sandbox", params, WORKER_TIMEOUT).await?)
 }
 
 /// Shows what a worker said, or why it said nothing.

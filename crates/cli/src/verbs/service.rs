@@ -1,8 +1,11 @@
 //! `quack service`: the daemon as a service of the user's systemd or launchd. What the files say is decided in
 //! `quackd-service`; here they are put in place, and the managers' programs are called.
 
+mod check;
 mod install;
 mod status;
+
+pub(crate) use check::check;
 
 use crate::args::service::{ServiceArgs, ServiceLogsArgs, ServiceUninstallArgs, ServiceVerb};
 use crate::display::plain;
@@ -242,31 +245,20 @@ async fn restart(
 }
 
 async fn logs(here: &Here, args: &ServiceLogsArgs, output: Output) -> anyhow::Result<Exit> {
-    let text = match here.manager {
-        Manager::Systemd => {
-            let lines = args.lines.to_string();
-            let words = [
-                "journalctl",
-                "--user",
-                "--quiet",
-                "--no-pager",
-                "--unit",
-                place::UNIT,
-                "--lines",
-                &lines,
-            ];
-            let answer = ask(&words.map(str::to_owned)).await.context("see `quack logs`")?;
-            if !answer.succeeded {
-                anyhow::bail!("{}; see `quack logs`", answer.complaint());
-            }
-            answer.stdout
-        }
-        Manager::Launchd => tail_blocking(&here.home.dir().join(launchd::STDERR), args.lines)?,
-    };
+    let kept = kept(here, args).await;
+    let is_empty = kept.as_ref().map_or(true, |text| text.trim().is_empty());
+    // One that was removed may have left words.
+    if is_empty && present(here).is_empty() {
+        return Err(Fault::failed(
+            "the service is not installed, and nothing is kept of one; `quack logs` has the daemon's own log",
+        )
+        .into());
+    }
+    let text = kept?;
     if output.is_json() {
         let lines: Vec<&str> = text.lines().collect();
         output.document(&json!({"lines": lines}))?;
-    } else if text.trim().is_empty() {
+    } else if is_empty {
         output.text(
             "The service manager has kept nothing; `quack logs` has the daemon's own log.\n",
         )?;
@@ -274,6 +266,22 @@ async fn logs(here: &Here, args: &ServiceLogsArgs, output: Output) -> anyhow::Re
         output.answer(&text)?;
     }
     Ok(Exit::Ok)
+}
+
+/// The last of what the manager has kept of the daemon's words.
+async fn kept(here: &Here, args: &ServiceLogsArgs) -> anyhow::Result<String> {
+    if here.manager == Manager::Launchd {
+        return tail_blocking(&here.home.dir().join(launchd::STDERR), args.lines);
+    }
+    let lines = args.lines.to_string();
+    let unit = ["--unit", place::UNIT, "--lines", &lines];
+    let words = ["journalctl", "--user", "--quiet", "--no-pager"].into_iter().chain(unit);
+    let words: Vec<String> = words.map(str::to_owned).collect();
+    let answer = ask(&words).await.context("see `quack logs`")?;
+    if !answer.succeeded {
+        anyhow::bail!("{}; see `quack logs`", answer.complaint());
+    }
+    Ok(answer.stdout)
 }
 
 /// The last lines of a file; none if it is not there.

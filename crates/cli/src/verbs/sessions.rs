@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{SessionInfo, SessionsData, SessionsParams};
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// Runs the verb.
 pub(crate) async fn run(args: &SessionsArgs, output: Output) -> anyhow::Result<Exit> {
@@ -49,7 +50,22 @@ fn render(
         ]
     };
     let rows: Vec<_> = sessions.iter().map(row).collect();
-    display::table(["SESSION", "WORKSPACE", "STATUS", "LAST ACTIVE"], [12, 12, 10, 0], &rows)
+    if are_told_apart(sessions) {
+        let header = ["SESSION", "WORKSPACE", "STATUS", "LAST ACTIVE"];
+        return display::table(header, [12, 12, 10, 0], &rows);
+    }
+    let with_id = |([name, path, status, last], session): ([String; 4], &SessionInfo)| {
+        [name, path, status, last, display::name_cell(session.id.as_str())]
+    };
+    let rows: Vec<_> = rows.into_iter().zip(sessions).map(with_id).collect();
+    let header = ["SESSION", "WORKSPACE", "STATUS", "LAST ACTIVE", "ID"];
+    display::table(header, [12, 12, 10, 0, 0], &rows)
+}
+
+/// Whether each name is the name of one session only, as the daemon reads names.
+fn are_told_apart(sessions: &[SessionInfo]) -> bool {
+    let mut seen = HashSet::new();
+    sessions.iter().all(|session| seen.insert(session.name.to_lowercase()))
 }
 
 /// What a session is doing; of a daemon that does not tell, whether anything of it runs.
@@ -105,6 +121,21 @@ mod tests {
             "SESSION       WORKSPACE     STATUS      LAST ACTIVE\n\
              duck-1 ◇      ~/src/app     running     3m ago\n\
              duck-2\u{fffd}[2J    unknown       stopped     2d ago\n"
+        );
+    }
+
+    #[test]
+    fn sessions_of_the_same_name_come_with_their_ids() {
+        let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();
+        let mut sessions =
+            ["/a", "/b"].map(|path| session("duck-1", path, false, "2026-03-10T11:57:00Z"));
+        sessions[1].id = "t\x1b".into();
+        sessions[1].name = "Duck-1".to_owned();
+        assert_eq!(
+            render(&sessions, now, &TimeZone::UTC, None),
+            "SESSION       WORKSPACE     STATUS      LAST ACTIVE  ID\n\
+             duck-1        /a            stopped     3m ago       s\n\
+             Duck-1        /b            stopped     3m ago       t\u{fffd}\n"
         );
     }
 

@@ -7,10 +7,13 @@ use crate::directory;
 use crate::display;
 use crate::exit::Exit;
 use crate::output::{BOLD, DIM, Output};
+use crate::which;
 use jiff::tz::TimeZone;
 use quackd_client::{Client, ClientError};
-use quackd_protocol::client::{SessionParams, StateData, WorkspaceInfo, WorkspacesData};
-use serde_json::json;
+use quackd_protocol::client::{Interruption, SessionParams, StateData};
+
+/// Pieces of work of a session that are shown as cut short.
+const MAX_WORK: usize = 10;
 
 /// Runs the verb.
 pub(crate) async fn run(args: StateArgs, output: Output) -> anyhow::Result<Exit> {
@@ -20,7 +23,13 @@ pub(crate) async fn run(args: StateArgs, output: Output) -> anyhow::Result<Exit>
     };
     let daemon = start_and_connect(output).await?;
     let session = match workspace {
-        Some(workspace) => existing(&daemon.client, &workspace).await?,
+        Some(workspace) => {
+            let found = which::of_directory(&daemon.client, &workspace).await?;
+            found.ok_or_else(|| {
+                let path = display::plain(&workspace);
+                anyhow::anyhow!("{path} has no session; `quack` or `quack new` makes one")
+            })?
+        }
         None => args.which.session.unwrap_or_default(),
     };
     let data = state_of(&daemon.client, session).await?;
@@ -38,27 +47,7 @@ pub(crate) async fn run(args: StateArgs, output: Output) -> anyhow::Result<Exit>
 /// Of the request.
 pub(crate) async fn state_of(client: &Client, session: String) -> Result<StateData, ClientError> {
     let params = SessionParams { session_id: Some(session) };
-    client.request("get_state", params, REPLY_TIMEOUT).await
-}
-
-/// The session of a directory. Makes none: who looks changes nothing.
-async fn existing(client: &Client, path: &str) -> anyhow::Result<String> {
-    let data: WorkspacesData = client.request("workspaces", json!({}), REPLY_TIMEOUT).await?;
-    let workspace = data.workspaces.iter().find(|workspace| workspace.path == path);
-    let session = workspace.and_then(preferred_session);
-    session.ok_or_else(|| {
-        let path = display::plain(path);
-        anyhow::anyhow!("{path} has no session; `quack` or `quack new` makes one")
-    })
-}
-
-/// The session that `attach` would give: the one that was last active, else the first.
-fn preferred_session(workspace: &WorkspaceInfo) -> Option<String> {
-    let last = workspace.last_active_session_id.as_ref();
-    let mut sessions = workspace.sessions.iter();
-    let session =
-        sessions.clone().find(|session| Some(&session.id) == last).or_else(|| sessions.next());
-    session.map(|session| session.id.0.clone())
+    which::request(client, "get_state", params, REPLY_TIMEOUT).await
 }
 
 fn lines(data: &StateData) -> String {
@@ -83,12 +72,27 @@ fn lines(data: &StateData) -> String {
     if data.status.pinned {
         row("pinned", "yes");
     }
+    if let Some(cut) = &data.interrupted {
+        row("interrupted", &interrupted(cut, &TimeZone::system()));
+    }
     text
+}
+
+/// What a stop of the daemon cut short, on one line.
+fn interrupted(cut: &Interruption, zone: &TimeZone) -> String {
+    let shown = cut.work.iter().take(MAX_WORK).map(|work| display::name(work));
+    let mut work = shown.collect::<Vec<_>>().join(", ");
+    if let Some(more) = cut.work.len().checked_sub(MAX_WORK).filter(|more| 0 < *more) {
+        work.push_str(&format!(", and {more} more"));
+    }
+    let (by, at) = (display::name(&cut.by), display::plain(&local(&cut.at, zone)));
+    format!("{work}  by a {by} of the daemon at {at}; it may have run")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_session_is_shown_with_its_worker() {
@@ -103,5 +107,24 @@ mod tests {
             "duck\u{fffd}1  abc\nworker      busy, process 7\ntier        unconfined\npolicy      -\n\
              restarts    2\nsafe mode   on\n"
         );
+    }
+
+    #[test]
+    fn what_the_last_stop_cut_short_is_one_line() {
+        let cut = |work: Vec<String>| Interruption {
+            at: "2026-03-10T12:00:00Z".to_owned(),
+            by: "restart".to_owned(),
+            work,
+        };
+        let line = interrupted(
+            &cut(vec!["bash".to_owned(), "job-1 a\u{1b}\nb".to_owned()]),
+            &TimeZone::UTC,
+        );
+        assert_eq!(
+            line,
+            "bash, job-1 a\u{fffd}\u{fffd}b  by a restart of the daemon at 2026-03-10T12:00:00+00:00; it may have run"
+        );
+        let many = interrupted(&cut(vec!["x".repeat(1000); 40]), &TimeZone::UTC);
+        assert!(many.contains(", and 30 more  by a ") && many.chars().count() < 1200, "{many}");
     }
 }

@@ -1,10 +1,11 @@
 //! `quack stop`: asks the daemon to drain and waits until it is gone.
 
+pub(crate) mod holder;
+
 use crate::age::span;
 use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT, connect};
-use crate::exit::Exit;
+use crate::exit::{Exit, Fault};
 use crate::output::Output;
-use anyhow::bail;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
 use quackd_protocol::client::DaemonData;
@@ -25,37 +26,24 @@ const STOP_DEADLINE: Duration = Duration::from_secs(15);
 /// Time between two looks at the socket.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Longest wait for a daemon that has the lock and does not listen: it starts, or ends, or makes its socket
+/// again, for which it looks every 5 s.
+const SOCKET_PATIENCE: Duration = Duration::from_secs(8);
+
+/// A daemon that was ended.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    took: Duration,
+    /// The service manager that keeps its socket, if one does.
+    keeper: Option<String>,
+}
+
 /// Runs the verb. Speaks to a daemon of any version: this is how one gets rid of it.
 pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
     let home = Home::from_process_env_blocking()?;
-    let socket = home.socket().path;
-    let begun = Instant::now();
-    let client = match connect(&home).await {
-        Err(ClientError::NotRunning { .. }) => {
-            return report(output, None, "The daemon is not running.\n");
-        }
-        other => other?,
+    let Some(Stopped { took, keeper }) = end(&home).await? else {
+        return report(output, None, "The daemon is not running.\n");
     };
-    let pid = pid_of(&client).await?;
-    let keeper = keeper_of_socket(&client).await;
-    let process = pid.and_then(DaemonProcess::find);
-    match client.request_raw("quack.shutdown", json!({}), REPLY_TIMEOUT).await {
-        // It may be gone before its reply is written.
-        Ok(_) | Err(ClientError::Disconnected) => {}
-        Err(error) => return Err(error.into()),
-    }
-    drop(client);
-    // The socket goes first; what holds the lock and the log goes with the process.
-    // One that a service manager keeps stays, and who connects to it has the next daemon started.
-    while !((keeper.is_some() || is_gone(&socket, pid).await?)
-        && process.as_ref().is_none_or(DaemonProcess::has_ended))
-    {
-        if STOP_DEADLINE < begun.elapsed() {
-            bail!("the daemon (pid {}) still runs after {STOP_DEADLINE:?}", pid.unwrap_or(0));
-        }
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
-    let took = begun.elapsed();
     let next = match keeper {
         Some(manager) => format!(
             "{manager} starts it again when a verb needs it; `systemctl --user stop quackd.socket` prevents that.\n"
@@ -63,6 +51,77 @@ pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
         None => String::new(),
     };
     report(output, Some(took), &format!("Stopped the daemon in {}.\n{next}", span(took)))
+}
+
+/// Asks the daemon to end and waits until it has; `None` if none runs.
+///
+/// # Errors
+/// It does not answer, cannot be asked, or goes on: with its process and how to end that.
+pub(crate) async fn end(home: &Home) -> anyhow::Result<Option<Stopped>> {
+    let begun = Instant::now();
+    let Some(client) = reach(home).await? else { return Ok(None) };
+    let pid = pid_of(&client).await.map_err(|error| trouble(home, error))?;
+    let keeper = keeper_of_socket(&client).await;
+    let process = pid.and_then(DaemonProcess::find);
+    match client.request_raw("quack.shutdown", json!({}), REPLY_TIMEOUT).await {
+        // It may be gone before its reply is written.
+        Ok(_) | Err(ClientError::Disconnected) => {}
+        Err(error) => return Err(trouble(home, error)),
+    }
+    drop(client);
+    // From here on: a socket that was waited for is no part of the time that the daemon gets.
+    let asked = Instant::now();
+    let socket = home.socket().path;
+    // The socket goes first; what holds the lock and the log goes with the process.
+    // One that a service manager keeps stays, and who connects to it has the next daemon started.
+    while !((keeper.is_some() || is_gone(&socket, pid).await?)
+        && process.as_ref().is_none_or(DaemonProcess::has_ended))
+    {
+        if STOP_DEADLINE < asked.elapsed() {
+            return Err(Fault::busy(format!(
+                "the daemon (pid {}) still runs after {STOP_DEADLINE:?}; {}",
+                pid.unwrap_or(0),
+                holder::way_out(holder::find_blocking(home), &socket)
+            ))
+            .into());
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    Ok(Some(Stopped { took: begun.elapsed(), keeper }))
+}
+
+/// Connects to the daemon; `None` if none lives.
+async fn reach(home: &Home) -> anyhow::Result<Option<Client>> {
+    let begun = Instant::now();
+    loop {
+        match connect(home).await {
+            Ok(client) => return Ok(Some(client)),
+            Err(ClientError::NotRunning { .. }) if !holder::is_held_blocking(home) => {
+                return Ok(None);
+            }
+            Err(ClientError::NotRunning { path }) if SOCKET_PATIENCE < begun.elapsed() => {
+                let way_out = holder::way_out(holder::find_blocking(home), &path);
+                return Err(Fault::wrong_daemon(format!(
+                    "a daemon lives and does not listen on {}; {way_out}",
+                    path.display()
+                ))
+                .into());
+            }
+            Err(ClientError::NotRunning { .. }) => tokio::time::sleep(POLL_INTERVAL).await,
+            Err(error) => return Err(trouble(home, error)),
+        }
+    }
+}
+
+/// Why the daemon cannot be ended by a request, with how to end it otherwise.
+fn trouble(home: &Home, error: ClientError) -> anyhow::Error {
+    let what = match &error {
+        ClientError::Timeout { .. } => "the daemon does not answer",
+        ClientError::Refused(_) => "the daemon cannot be asked to stop",
+        _ => return error.into(),
+    };
+    let way_out = holder::way_out(holder::find_blocking(home), &home.socket().path);
+    anyhow::Error::new(error).context(format!("{what} ({way_out})"))
 }
 
 /// The service manager that keeps the socket, if one does. A daemon that does not know the question has a

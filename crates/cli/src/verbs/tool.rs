@@ -7,6 +7,7 @@ use crate::display;
 use crate::exit::{self, Exit, Fault};
 use crate::near::nearest;
 use crate::output::Output;
+use crate::which;
 use anyhow::Context;
 use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::limits::{
@@ -43,7 +44,7 @@ pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit>
     let daemon = start_and_connect(output).await?;
     // The daemon's configuration may give more time than we know of.
     let patience = patience(args.timeout.unwrap_or(MAX_TOOL_DEADLINE));
-    let result: ToolResult = daemon.client.request("quack.tool", params, patience).await?;
+    let result: ToolResult = which::request(&daemon.client, "quack.tool", params, patience).await?;
     if output.is_json() {
         output.document(&result)?;
     } else {
@@ -51,11 +52,18 @@ pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit>
     }
     let exit = exit::of_tool(&result);
     if exit == Exit::Failed
+        && is_about_the_tool(&result.text)
         && let Some(hint) = unknown(&args.name)
     {
         output.warning(&hint);
     }
     Ok(exit)
+}
+
+/// Whether the daemon says that it knows no such tool; of one that it does not know a word is no argument.
+fn is_about_the_tool(text: &str) -> bool {
+    text.starts_with("Error: Unknown tool ")
+        || text == "Error: Tool arguments must be a JSON object"
 }
 
 /// What to know of a tool that has failed and that this program does not know: a daemon may have more of them.

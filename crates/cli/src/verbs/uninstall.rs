@@ -4,24 +4,19 @@
 mod plan;
 
 use crate::args::service::UninstallArgs;
-use crate::connect::{REPLY_TIMEOUT, connect};
+use crate::connect::connect;
 use crate::display::plain;
 use crate::exit::{Exit, Fault};
 use crate::output::Output;
+use crate::verbs::restart::list;
 use crate::verbs::service::{Here, remove};
-use crate::verbs::stop::DaemonProcess;
+use crate::verbs::stop::end;
 use anyhow::Context;
 use plan::{Kept, Plan};
-use quackd_client::ClientError;
 use quackd_home::Home;
 use quackd_service::Manager;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// Longest wait for the daemon's end.
-const STOP_DEADLINE: Duration = Duration::from_secs(15);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs the verb.
 pub(crate) async fn run(args: &UninstallArgs, output: Output) -> anyhow::Result<Exit> {
@@ -34,14 +29,16 @@ pub(crate) async fn run(args: &UninstallArgs, output: Output) -> anyhow::Result<
         if !Output::can_ask() {
             return Err(Fault::usage("nobody is there to confirm it; say --yes").into());
         }
-        let question = format!("{}Remove that?", listed("Would remove", &plan, &plan.all()));
+        let what = listed("Would remove", &plan, &plan.all());
+        let question = format!("{what}{}Remove that?", at_work(&here.home).await);
         let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
         if !asked.await?? {
             anyhow::bail!("nothing was removed");
         }
     }
     let mut removed = remove(&here, output).await?;
-    stop(&here.home).await?;
+    // Whoever started it.
+    end(&here.home).await?;
     for path in &plan.programs {
         std::fs::remove_file(path).with_context(|| format!("cannot remove {}", shown(path)))?;
         removed.push(path.clone());
@@ -55,28 +52,21 @@ pub(crate) async fn run(args: &UninstallArgs, output: Output) -> anyhow::Result<
     report(&plan, "Removed", &removed, output)
 }
 
-/// Ends a daemon that answers, whoever started it, and waits until it is gone.
-async fn stop(home: &Home) -> anyhow::Result<()> {
-    let client = match connect(home).await {
-        Err(ClientError::NotRunning { .. }) => return Ok(()),
-        other => other?,
-    };
-    let ping = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await?;
-    let process = ping.get("pid").and_then(Value::as_u64).and_then(DaemonProcess::find);
-    match client.request_raw("quack.shutdown", json!({}), REPLY_TIMEOUT).await {
-        Ok(_) | Err(ClientError::Disconnected) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let begun = Instant::now();
-    while !process.as_ref().is_none_or(DaemonProcess::has_ended) {
-        if STOP_DEADLINE < begun.elapsed() {
-            anyhow::bail!(
-                "the daemon still runs after {STOP_DEADLINE:?}; nothing of its was removed"
-            );
+/// What the question says of a daemon that runs: that it is stopped, and what that cuts short.
+async fn at_work(home: &Home) -> String {
+    let Ok(client) = connect(home).await else { return String::new() };
+    match crate::verbs::restart::look(&client).await {
+        Ok(daemon) if daemon.waits_for.is_empty() => {
+            format!("Would stop the daemon (process {}).\n", daemon.pid)
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
+        Ok(daemon) => format!(
+            "Would stop the daemon (process {}), which is at work:\n{}",
+            daemon.pid,
+            list(&daemon.waits_for, true)
+        ),
+        // One that does not know the question is stopped as well.
+        Err(_unknown) => "Would stop the daemon that answers.\n".to_owned(),
     }
-    Ok(())
 }
 
 /// Removes the state with the lock held, so that no daemon begins in the middle of it. The lock's file is the

@@ -25,11 +25,9 @@ pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
     }
     let running = match daemon.get("version").and_then(Value::as_str) {
         Some(version) => {
-            format!(
-                "daemon {}{}\n",
-                plain(version),
-                executable.as_ref().map_or_else(String::new, upgrade)
-            )
+            let file = executable.as_ref().map_or_else(String::new, upgrade);
+            let hint = difference(version, executable.as_ref());
+            format!("daemon {}{file}{hint}\n", plain(version))
         }
         None => String::new(),
     };
@@ -47,6 +45,18 @@ async fn ask_daemon() -> Option<(Value, Option<ExecutableInfo>)> {
     Some((daemon, executable))
 }
 
+/// What to do about a daemon of another version.
+fn difference(version: &str, executable: Option<&ExecutableInfo>) -> &'static str {
+    match executable.map(|executable| executable.state) {
+        _ if version == VERSION => "",
+        // That was said already.
+        Some(ExecutableState::Replaced) => "",
+        Some(_) => "; `quack restart` starts the program that is installed now",
+        // It is too old to be asked, or another one's.
+        None => "; `quack stop` ends it, and the next verb starts this one",
+    }
+}
+
 fn upgrade(executable: &ExecutableInfo) -> String {
     let path = plain(&executable.path);
     match executable.state {
@@ -55,5 +65,23 @@ fn upgrade(executable: &ExecutableInfo) -> String {
         }
         ExecutableState::Deleted => format!(", whose file {path} was deleted"),
         ExecutableState::Current | ExecutableState::Unknown => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_of_another_version_comes_with_the_way_out() {
+        let file = |state| ExecutableInfo { path: "/q".to_owned(), state };
+        let (current, replaced) = (file(ExecutableState::Current), file(ExecutableState::Replaced));
+        assert_eq!(difference(VERSION, Some(&current)), "");
+        assert_eq!(difference(VERSION, None), "");
+        assert!(difference("0.0.1", Some(&current)).contains("`quack restart`"));
+        assert!(difference("0.0.1", None).contains("`quack stop`"));
+        // Once is enough.
+        assert_eq!(difference("0.0.1", Some(&replaced)), "");
+        assert!(upgrade(&replaced).contains("`quack restart`"));
     }
 }

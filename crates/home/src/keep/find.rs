@@ -3,7 +3,7 @@
 use super::removal::{open_dir, open_state};
 use super::{Found, Item, Kind, Known, Rules, histories};
 use crate::Home;
-use crate::home::is_retired;
+use crate::claim::is_retired_run;
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use std::ffi::{CStr, CString};
 use std::io;
@@ -98,7 +98,7 @@ impl Look<'_> {
         for entry in self.entries(state) {
             let name = entry.text();
             let age = self.age(&entry);
-            if is_retired(name) && entry.is(FileType::Directory) {
+            if is_retired_run(state, name) {
                 // One that is being deleted now is no harm.
                 self.tree(Kind::Leftovers, state, &[], &entry, age);
             }

@@ -3,6 +3,7 @@
 
 use super::{Item, Kind};
 use crate::Home;
+use crate::claim::MARK;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -147,7 +148,10 @@ fn remove_entry(at: rustix::fd::BorrowedFd<'_>, name: &CStr, depth: usize) -> Re
     let mut first = Ok(());
     match open_readable(at, name) {
         Ok(dir) => {
-            for child in names(&dir)? {
+            let mut names = names(&dir)?;
+            // The mark that says whose it all is goes last: what a kill leaves is known as ours then.
+            names.sort_by_key(|name| name.as_c_str() == MARK);
+            for child in names {
                 let gone = remove_entry(dir.as_fd(), &child, deeper);
                 first = first.and(gone);
             }

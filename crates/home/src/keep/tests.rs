@@ -67,6 +67,7 @@ fn what_is_old_and_nobodys_goes_and_the_rest_stays() {
         file(&home, name, 400);
     }
     file(&home, "run.old-77/s/bash-1.log", 0);
+    file(&home, "run.old-77/.quackd", 0);
     file(&home, "run/idle/bash-1.log", 8);
     file(&home, "run/idle/bash-2.log", 6);
     file(&home, "run/idle/seen.jsonl", 400);
@@ -194,6 +195,7 @@ fn no_link_leads_out_of_the_state_directory() {
 
     // A tree with a link in it, and one whose links are put in place after it was found.
     file(&home, "run.old-2/s/x", 1);
+    file(&home, "run.old-2/.quackd", 1);
     symlink(outside.path(), home.dir().join("run.old-2/link")).unwrap();
     file(&home, "run/c/journal/1-00000001/originals", 90);
     age(&home.dir().join("run/c/journal/1-00000001"), 90);

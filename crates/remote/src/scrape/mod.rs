@@ -9,7 +9,8 @@
 //! come ([`answer`]).
 //!
 //! A peer can take a place for some seconds, and nothing else: connections, heads and times are bounded, one
-//! request is answered on each, and who finds no place waits in the kernel.
+//! request is answered on each, and who finds no place waits in the kernel. Who says nothing has to make room for
+//! who comes.
 
 mod answer;
 
@@ -23,19 +24,22 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use quackd_protocol::limits::{
     MAX_METRICS_CONNECTIONS, MAX_METRICS_HEAD_BYTES, METRICS_CONNECTION_TIMEOUT,
-    METRICS_HEAD_TIMEOUT,
+    METRICS_HEAD_GRACE, METRICS_HEAD_TIMEOUT,
 };
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::pin::pin;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// First and longest pause before the port is tried again that cannot be listened on.
@@ -51,9 +55,11 @@ const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration:
 /// Connections that the kernel keeps until there is a place for them.
 const BACKLOG: u32 = 32;
 
-/// See [`METRICS_HEAD_TIMEOUT`] and [`METRICS_CONNECTION_TIMEOUT`]; tests wait less.
+/// See [`METRICS_HEAD_TIMEOUT`], [`METRICS_HEAD_GRACE`] and [`METRICS_CONNECTION_TIMEOUT`]; tests wait less.
 const HEAD_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(400) } else { METRICS_HEAD_TIMEOUT };
+const HEAD_GRACE: Duration =
+    if cfg!(test) { Duration::from_millis(20) } else { METRICS_HEAD_GRACE };
 const CONNECTION_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(1500) } else { METRICS_CONNECTION_TIMEOUT };
 
@@ -155,9 +161,9 @@ fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 async fn serve(listener: TcpListener, visit: Visit) {
     let visit = Rc::new(visit);
     let places = Arc::new(Semaphore::new(MAX_METRICS_CONNECTIONS));
+    let mut unheard = Unheard::default();
     let mut pause = ACCEPT_PAUSE.0;
-    // Never closed.
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+    loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -173,17 +179,65 @@ async fn serve(listener: TcpListener, visit: Visit) {
             tracing::debug!(%peer, "metrics: not from this machine");
             continue;
         }
-        let visit = Rc::clone(&visit);
+        let mut free = pin!(Arc::clone(&places).acquire_owned());
+        let place = tokio::select! {
+            biased;
+            place = &mut free => place,
+            () = unheard.make_room() => free.await,
+        };
+        // Never closed.
+        let Ok(place) = place else { return };
+        let (visit, hearing) = (Rc::clone(&visit), unheard.another());
         tokio::task::spawn_local(async move {
-            connection(stream, visit).await;
+            connection(stream, visit, hearing).await;
             drop(place);
         });
     }
 }
 
+/// Of one connection, as long as it lasts.
+#[derive(Debug)]
+struct Hearing {
+    since: Instant,
+    /// Its head is whole.
+    is_heard: Cell<bool>,
+    /// Others need its place.
+    sent_away: CancellationToken,
+}
+
+/// Connections of which no whole head has come yet, the oldest first; some may have ended.
+#[derive(Debug, Default)]
+struct Unheard(VecDeque<Weak<Hearing>>);
+
+impl Unheard {
+    fn another(&mut self) -> Rc<Hearing> {
+        let (since, sent_away) = (Instant::now(), CancellationToken::new());
+        let hearing = Rc::new(Hearing { since, is_heard: Cell::new(false), sent_away });
+        // No more than there are places.
+        self.0.retain(|other| other.upgrade().is_some_and(|other| !other.is_heard.get()));
+        self.0.push_back(Rc::downgrade(&hearing));
+        hearing
+    }
+
+    /// Sends the oldest away when its time has come. Does nothing if there is none.
+    async fn make_room(&mut self) {
+        while let Some(oldest) = self.0.front() {
+            match oldest.upgrade().filter(|oldest| !oldest.is_heard.get()) {
+                Some(oldest) if oldest.since.elapsed() < HEAD_GRACE => {
+                    sleep_until(oldest.since + HEAD_GRACE).await;
+                }
+                Some(oldest) => return oldest.sent_away.cancel(),
+                None => drop(self.0.pop_front()),
+            }
+        }
+    }
+}
+
 /// Serves one connection to its end: one request, within the bounds.
-async fn connection(stream: TcpStream, visit: Rc<Visit>) {
+async fn connection(stream: TcpStream, visit: Rc<Visit>, hearing: Rc<Hearing>) {
+    let sent_away = hearing.sent_away.clone();
     let service = service_fn(move |request| {
+        hearing.is_heard.set(true);
         let visit = Rc::clone(&visit);
         async move { Ok::<_, Infallible>(answer(&request, &visit).await) }
     });
@@ -193,10 +247,12 @@ async fn connection(stream: TcpStream, visit: Rc<Visit>) {
         .max_buf_size(MAX_METRICS_HEAD_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
+    let connection = sent_away.run_until_cancelled(connection);
     match timeout(CONNECTION_TIMEOUT, connection).await {
-        Ok(Ok(())) => {}
+        Ok(Some(Ok(()))) => {}
+        Ok(None) => tracing::debug!("metrics: connection ended: others need its place"),
         // Whatever a peer sends or leaves unsaid is its own affair; it was answered if it could be.
-        Ok(Err(error)) => tracing::debug!(%error, "metrics: connection ended"),
+        Ok(Some(Err(error))) => tracing::debug!(%error, "metrics: connection ended"),
         Err(_elapsed) => tracing::debug!("metrics: connection ended: it took too long"),
     }
 }

@@ -220,13 +220,43 @@ fn heads_are_bounded_in_size_and_time() {
 fn who_says_nothing_holds_a_place_for_a_moment_only() {
     let world = World::new();
     // More than there are places, and some that wait in the kernel.
-    let silent: Vec<_> = (0..3 * MAX_METRICS_CONNECTIONS).map(|_| world.connect()).collect();
+    let mut silent: Vec<_> = (0..4 * MAX_METRICS_CONNECTIONS).map(|_| world.connect()).collect();
+    silent[0].write_all(b"GET /metrics HTTP/1.1\r\nHost: loc").unwrap();
+    let begun = Instant::now();
     assert_eq!(world.status("Host: localhost\r\n"), 200);
+    // If they were waited for it would be four times this.
+    assert!(begun.elapsed() < HEAD_TIMEOUT * 2, "{:?}", begun.elapsed());
+    // Who was there first was sent away without a word.
+    assert_eq!(rest(&mut silent[0]).0, 0);
     // One that comes after those who have hung up does not wait for them.
     drop(silent);
     let begun = Instant::now();
     assert_eq!(world.status("Host: localhost\r\n"), 200);
     assert!(begun.elapsed() < HEAD_TIMEOUT * 2, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn who_is_being_answered_keeps_its_place() {
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let world = World::saying(move || {
+        gate.recv().ok();
+        Some(Bytes::from_static(NUMBERS.as_bytes()))
+    });
+    let ask = || {
+        let mut stream = world.connect();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        stream
+    };
+    let mut all: Vec<_> = (0..=MAX_METRICS_CONNECTIONS).map(|_| ask()).collect();
+    // Long enough to be sent away for who had said nothing.
+    all[0].set_read_timeout(Some(HEAD_GRACE * 10)).unwrap();
+    let waits = all[0].read(&mut [0]).unwrap_err();
+    assert_eq!(waits.kind(), io::ErrorKind::WouldBlock);
+    all[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    drop(go);
+    for stream in &mut all {
+        assert_eq!(rest(stream).0, 200);
+    }
 }
 
 #[test]

@@ -3,10 +3,13 @@
 //! Looks only. What the daemon mends at its start is a warning that says so.
 
 use crate::display;
+use crate::verbs::stop::holder::is_held_blocking;
 use quackd_config::{ConfigError, load_blocking, locate};
 use quackd_home::Home;
 use quackd_protocol::client::{Check, CheckStatus};
 use quackd_protocol::limits::MAX_METADATA_BYTES;
+use rustix::fs::{Access, AtFlags, CWD};
+use rustix::io::Errno;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -46,7 +49,10 @@ fn socket(home: &Home) -> Check {
         Err(error) if error.kind() == io::ErrorKind::NotFound => warn(
             "socket",
             format!("{place} is not there"),
-            "`quack` starts the daemon, which makes it",
+            match is_held_blocking(home) {
+                true => "the daemon that lives makes it again",
+                false => "`quack` starts the daemon, which makes it",
+            },
         ),
         Err(error) => {
             fail("socket", format!("{place}: {error}"), "see who may enter its directory")
@@ -117,12 +123,17 @@ fn state(home: &Home) -> Check {
     let place = shown(path);
     let status = match path.metadata() {
         Ok(status) => status,
-        Err(error) if is_missing(&error) => {
-            return ok("state", format!("{place} is not there; the daemon's first start makes it"));
-        }
+        Err(error) if is_missing(&error) => return absent_state(path, &place),
         Err(error) => return fail("state", format!("{place}: {error}"), "see who may enter it"),
     };
     let entered = entered_by(&status, us);
+    if let (Ok(_), Err(error)) = (&entered, may_change(path)) {
+        return fail(
+            "state",
+            format!("{place} cannot be written: {error}"),
+            way_to_write(error, path),
+        );
+    }
     if let (Ok(_), Err(error)) = (&entered, home.check_blocking()) {
         return fail("state", error.to_string(), "nothing was changed there; see what it is");
     }
@@ -132,7 +143,8 @@ fn state(home: &Home) -> Check {
             fail("state", format!("{place} {problem}"), hint)
         }
         (Ok(Some(mode)), _) => {
-            let hint = format!("the daemon's next start closes it, or: chmod 700 '{place}'");
+            let hint =
+                format!("the daemon's next start closes it, or: chmod 700 '{}'", in_full(path));
             warn("state", format!("{place} can be entered by others (mode {mode:04o})"), hint)
         }
         (Ok(None), Some(rival)) => {
@@ -140,6 +152,44 @@ fn state(home: &Home) -> Check {
             warn("state", message, "RUBBER_DUCK_APP_SUPPORT chooses; move away what is not needed")
         }
         (Ok(None), None) => ok("state", place),
+    }
+}
+
+/// The state directory is not there: whether it can be made.
+fn absent_state(path: &Path, place: &str) -> Check {
+    // What leads nowhere is there, too: the daemon would make nothing in its place.
+    let above = path.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok());
+    let Some(above) = above else { return ok("state", format!("{place} is not there")) };
+    let message = format!("{place} is not there and cannot be made in {}", shown(above));
+    let hint = "name another one in RUBBER_DUCK_APP_SUPPORT";
+    if !above.is_dir() {
+        return fail("state", format!("{message}, which is no directory"), hint);
+    }
+    match may_change(above) {
+        Ok(()) => ok("state", format!("{place} is not there; the daemon's first start makes it")),
+        Err(error) => {
+            let message = format!("{message}: {error}");
+            fail("state", message, way_to_write(error, above))
+        }
+    }
+}
+
+/// Whether we may make and remove files in a directory.
+fn may_change(directory: &Path) -> Result<(), Errno> {
+    let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    rustix::fs::accessat(CWD, directory, access, AtFlags::EACCESS)
+}
+
+/// What a person does about a directory that may not be written.
+fn way_to_write(error: Errno, path: &Path) -> String {
+    let place = in_full(path);
+    match error {
+        Errno::ROFS => "its file system is read-only: name another place in \
+                        RUBBER_DUCK_APP_SUPPORT"
+            .to_owned(),
+        _ => format!(
+            "chmod u+rwx '{place}' if it is yours, or name another place in RUBBER_DUCK_APP_SUPPORT"
+        ),
     }
 }
 
@@ -157,6 +207,11 @@ fn entered_by(status: &Metadata, us: u32) -> Result<Option<u32>, String> {
 
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// A path for a command in quotes, in which no shell knows what `~` is.
+fn in_full(path: &Path) -> String {
+    display::plain(&path.to_string_lossy())
 }
 
 fn shown(path: &Path) -> String {
@@ -234,6 +289,35 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         assert_eq!(status_of(&home_at(&file), "state").0, CheckStatus::Fail);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_fails_with_what_to_do() {
+        // Root may write everywhere: the black-box test says so that it skips.
+        if rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o500)).unwrap();
+        for path in [dir.path().to_owned(), dir.path().join("deep/er")] {
+            let checks = look_blocking(&home_at(&path), &|_| None);
+            let state = checks.iter().find(|check| check.name == "state").unwrap();
+            assert_eq!(state.status, CheckStatus::Fail, "{state:?}");
+            assert!(state.hint.as_deref().is_some_and(|hint| hint.starts_with("chmod u+rwx '")));
+        }
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
+    }
+
+    #[test]
+    fn a_place_below_what_is_no_directory_cannot_be_made() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        std::os::unix::fs::symlink("/nowhere/at/all", dir.path().join("link")).unwrap();
+        for below in ["file/state", "link/state"] {
+            let (status, message) = status_of(&home_at(&dir.path().join(below)), "state");
+            assert_eq!(status, CheckStatus::Fail, "{below}");
+            assert!(message.ends_with(", which is no directory"), "{message}");
+        }
     }
 
     #[test]

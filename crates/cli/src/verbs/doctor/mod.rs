@@ -9,19 +9,23 @@ use crate::connect::connect_only;
 use crate::display;
 use crate::exit::Exit;
 use crate::output::{DIM, GREEN, Output, RED, YELLOW};
+use crate::verbs::stop::holder::{self, Holder};
 use quackd_client::ClientError;
 use quackd_home::Home;
 use quackd_protocol::client::{Check, CheckStatus, DoctorData, DoctorParams};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::time::Duration;
 
 /// The order in which checks are shown. Those that are not named here come after them.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 15] = [
     "daemon",
     "socket",
     "config",
     "log",
     "metadata",
     "state",
+    "service",
     "sandbox",
     "processes",
     "environment",
@@ -38,6 +42,9 @@ const DOCTOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest message that is shown, in characters.
 const MAX_MESSAGE: usize = 400;
 
+/// What the daemon puts before the entries of the `PATH`, which end its message.
+const PATH_SIGN: &str = "; they are ";
+
 /// Runs the verb. Starts no daemon: that there is none is a finding.
 pub(crate) async fn run(args: DoctorArgs, output: Output) -> anyhow::Result<Exit> {
     if args.tree {
@@ -45,8 +52,9 @@ pub(crate) async fn run(args: DoctorArgs, output: Output) -> anyhow::Result<Exit
     }
     let checks = match Home::from_process_env_blocking() {
         Ok(home) => {
-            let ours = local::look_blocking(&home, &|name| std::env::var(name).ok());
-            merge(ours, ask(args, output).await)
+            let mut ours = local::look_blocking(&home, &|name| std::env::var(name).ok());
+            ours.extend(crate::verbs::service::check().await);
+            merge(ours, ask(&home, args, output).await)
         }
         // Then there is nothing else to look at.
         Err(error) => {
@@ -65,10 +73,10 @@ pub(crate) async fn run(args: DoctorArgs, output: Output) -> anyhow::Result<Exit
 }
 
 /// The daemon's checks, or one that says why there are none.
-async fn ask(args: DoctorArgs, output: Output) -> Vec<Check> {
+async fn ask(home: &Home, args: DoctorArgs, output: Output) -> Vec<Check> {
     let daemon = match connect_only(output).await {
         Ok(daemon) => daemon,
-        Err(error) => return vec![without_daemon(&error)],
+        Err(error) => return vec![without_daemon(home, &error)],
     };
     let uptime = Duration::from_millis(daemon.daemon.uptime).as_secs();
     let running =
@@ -83,13 +91,49 @@ async fn ask(args: DoctorArgs, output: Output) -> Vec<Check> {
     }
 }
 
-fn without_daemon(error: &anyhow::Error) -> Check {
-    if matches!(error.downcast_ref(), Some(ClientError::NotRunning { .. })) {
-        let hint = "`quack logs` shows how the last one ended; `quack daemon` runs one here";
-        return local::warn("daemon", "Not running. Run `quack` to start.", hint);
+fn without_daemon(home: &Home, error: &anyhow::Error) -> Check {
+    let socket = home.socket().path;
+    let way_out = || holder::way_out(holder::find_blocking(home), &socket);
+    match error.downcast_ref() {
+        Some(ClientError::NotRunning { .. }) if holder::is_held_blocking(home) => {
+            unheard(holder::find_blocking(home), &socket)
+        }
+        Some(ClientError::NotRunning { .. }) => {
+            let hint = "`quack logs` shows how the last one ended; `quack daemon` runs one here";
+            local::warn("daemon", "Not running. Run `quack` to start.", hint)
+        }
+        Some(ClientError::Timeout { .. }) => {
+            local::fail("daemon", format!("Does not answer: {error:#}"), way_out())
+        }
+        _ => {
+            let hint =
+                format!("`quack stop` ends a daemon of another version; if not, {}", way_out());
+            local::fail("daemon", format!("Cannot be asked: {error:#}"), hint)
+        }
     }
-    let hint = "`quack logs` may say more; `quack stop` ends a daemon of another version";
-    local::fail("daemon", format!("Cannot be asked: {error:#}"), hint)
+}
+
+/// A daemon lives, as its lock says, and nobody listens on its socket.
+fn unheard(holder: Option<Holder>, socket: &Path) -> Check {
+    let process = match holder {
+        Some(Holder { pid, .. }) => format!(" (pid {pid})"),
+        None => String::new(),
+    };
+    let place = display::plain(&socket.display().to_string());
+    let way_out = holder::way_out(holder, socket);
+    let (why, first) = match socket.symlink_metadata() {
+        Err(_) => ("is not there", "it makes its socket again within some seconds"),
+        Ok(found) if found.file_type().is_socket() => {
+            ("has nobody who listens", "it may just start or end: look again in some seconds")
+        }
+        Ok(_) => ("is something else", "move that away, and it makes its socket again"),
+    };
+    let message = format!("Runs{process}, but cannot be reached: {place} {why}");
+    local::fail(
+        "daemon",
+        message,
+        format!("{first}; if not, {way_out}, and `quack` starts another"),
+    )
 }
 
 /// Ours, with the daemon's in the place of those of the same name, the rest of the daemon's after them;
@@ -118,8 +162,13 @@ fn render(checks: &[Check]) -> String {
             CheckStatus::Warn => (YELLOW, "warn"),
             CheckStatus::Fail => (RED, "fail"),
         };
-        let message = display::cut(&check.message, MAX_MESSAGE);
+        let (message, path) = parts(check);
+        let message = display::cut(message, MAX_MESSAGE);
         text.push_str(&format!("{style}{word:<4}{style:#}  {:<width$}  {message}\n", name(check)));
+        if let Some(path) = path {
+            let path = display::cut(path, MAX_MESSAGE);
+            text.push_str(&format!("{:width$}        {DIM}{path}{DIM:#}\n", ""));
+        }
         let hint = check.hint.as_deref().filter(|_| check.status != CheckStatus::Ok);
         if let Some(hint) = hint {
             let hint = display::cut(hint, MAX_MESSAGE);
@@ -133,6 +182,15 @@ fn render(checks: &[Check]) -> String {
         CheckStatus::Fail => "\nSome checks failed.\n",
     });
     text
+}
+
+/// The message, and what a person reads on a line of its own: the `PATH` of the environment.
+fn parts(check: &Check) -> (&str, Option<&str>) {
+    let cut = match check.name.as_str() {
+        "environment" => check.message.split_once(PATH_SIGN),
+        _ => None,
+    };
+    cut.map_or((&check.message, None), |(message, path)| (message, Some(path)))
 }
 
 #[cfg(test)]
@@ -182,5 +240,36 @@ mod tests {
         assert!(plain(&checks[..1]).ends_with("\nAll checks passed.\n"));
         checks.push(fail("config", "broken", "mend it"));
         assert!(plain(&checks).ends_with("\nSome checks failed.\n"));
+    }
+
+    #[test]
+    fn the_path_that_tools_see_has_a_line_of_its_own_which_is_cut() {
+        let message = "of /bin/sh, now, PATH of 2 entries; they are /a:/b";
+        let mut checks = vec![ok("environment", message), ok("log", "x; they are y")];
+        let plain = |checks: &[Check]| anstream::adapter::strip_str(&render(checks)).to_string();
+        assert_eq!(
+            plain(&checks),
+            "ok    environment  of /bin/sh, now, PATH of 2 entries\n                   /a:/b\n\
+             ok    log          x; they are y\n\nAll checks passed.\n"
+        );
+        checks[0].message.push_str(&":/long".repeat(1000));
+        let longest = plain(&checks).lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|n| n <= MAX_MESSAGE + 40), "{longest:?}");
+    }
+
+    #[test]
+    fn a_daemon_that_lives_and_has_no_socket_is_named_with_the_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("daemon.sock");
+        let holder = Some(Holder { pid: 77, is_stopped: false });
+        let check = unheard(holder, &socket);
+        assert_eq!(check.status, CheckStatus::Fail);
+        assert!(check.message.starts_with("Runs (pid 77), but cannot be reached: "), "{check:?}");
+        assert!(check.message.ends_with(" is not there"), "{check:?}");
+        assert!(check.hint.is_some_and(|hint| hint.contains("`kill 77` ends it")));
+        std::fs::write(&socket, "").unwrap();
+        let check = unheard(None, &socket);
+        assert!(check.message.ends_with(" is something else"), "{check:?}");
+        assert!(check.hint.is_some_and(|hint| hint.starts_with("move that away")));
     }
 }

@@ -257,9 +257,7 @@ impl Course {
         let may_begin = format!("Pi has not begun with it and may do so yet: {ways}");
         Some(match self.refused.take() {
             _ if self.interrupted && is_settled => End::Interrupted,
-            _ if self.interrupted => {
-                End::Left(format!("Pi has not begun with it and may do so yet: {ways}"))
-            }
+            _ if self.interrupted => End::Left(may_begin),
             Some(ClientError::Refused(text)) if text.contains(AT_WORK) => {
                 End::Because(Fault::busy(format!("Pi is at work on something else: {ways}")).into())
             }

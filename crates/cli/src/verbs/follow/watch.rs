@@ -4,6 +4,7 @@
 
 use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT};
 use crate::exit::Fault;
+use crate::which;
 use quackd_client::{Client, ClientError, Event, Events};
 use quackd_home::Home;
 use quackd_protocol::client::{FollowData, FollowParams, SessionParams, StateData};
@@ -43,7 +44,11 @@ impl Watch {
         since: Option<u64>,
     ) -> Result<Self, ClientError> {
         let session_id = session.map_or(Value::Null, Value::from);
-        Self::follow(client, FollowParams { session_id, since_seq: since, epoch: None }).await
+        let params = FollowParams { session_id, since_seq: since, epoch: None };
+        // Before the request: the first events may come before its answer.
+        let events = client.events().await?;
+        let followed = which::request(&client, "follow", params, REPLY_TIMEOUT).await?;
+        Ok(Self::of(client, events, followed, since))
     }
 
     /// Waits a moment for a worker that is just starting: then its confinement is known.
@@ -77,13 +82,17 @@ impl Watch {
         Arc::clone(&self.client)
     }
 
+    /// Follows a session again, by its id.
     async fn follow(client: Arc<Client>, params: FollowParams) -> Result<Self, ClientError> {
-        // Before the request: the first events may come before its answer.
         let events = client.events().await?;
         let since = params.since_seq;
-        let followed: FollowData = client.request("follow", params, REPLY_TIMEOUT).await?;
+        let followed = client.request("follow", params, REPLY_TIMEOUT).await?;
+        Ok(Self::of(client, events, followed, since))
+    }
+
+    fn of(client: Arc<Client>, events: Events, followed: FollowData, since: Option<u64>) -> Self {
         let seq = since.filter(|_| !followed.resync).unwrap_or(followed.seq);
-        Ok(Self { client, events, followed, seq })
+        Self { client, events, followed, seq }
     }
 
     /// The next event of the session; `None` if the connection has ended. Cancel-safe.

@@ -14,15 +14,17 @@ use self::filter::Filter;
 use self::line::Format;
 use self::tail::{Line, Tail};
 use crate::args::logs::LogsArgs;
-use crate::connect::{REPLY_TIMEOUT, connect};
-use crate::display::plain;
+use crate::connect::connect;
+use crate::display::{self, plain};
 use crate::exit::{Exit, Fault};
 use crate::output::{Output, Reader};
+use crate::verbs::state::state_of;
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use quackd_client::ClientError;
 use quackd_home::Home;
-use quackd_protocol::client::{SessionParams, StateData};
+use quackd_protocol::client::StateData;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
@@ -43,7 +45,7 @@ pub(crate) async fn run(args: LogsArgs, output: Output) -> anyhow::Result<Exit> 
         since: since.transpose().map_err(Fault::usage)?,
         level: args.level,
         session: match &args.session {
-            Some(reference) => Some(session(&home, reference, output).await),
+            Some(reference) => Some(session(&home, reference, &path, output).await?),
             None => None,
         },
     };
@@ -62,19 +64,54 @@ pub(crate) async fn run(args: LogsArgs, output: Output) -> anyhow::Result<Exit> 
 
 /// The id of a session that the daemon knows. One that is deleted, or that nobody can be asked about, is looked for
 /// as it was named.
-async fn session(home: &Home, reference: &str, output: Output) -> String {
-    let params = SessionParams { session_id: Some(reference.to_owned()) };
+///
+/// # Errors
+/// Neither the daemon nor the log knows it; of reading the log.
+async fn session(
+    home: &Home,
+    reference: &str,
+    path: &Path,
+    output: Output,
+) -> anyhow::Result<String> {
     let found = match connect(home).await {
-        Ok(client) => client.request("get_state", params, REPLY_TIMEOUT).await,
+        Ok(client) => state_of(&client, reference.to_owned()).await,
         Err(error) => Err(error),
     };
-    match found {
-        Ok(StateData { session_id, .. }) => session_id.0,
-        Err(error) => {
-            output.note(&format!("{error}; looking for lines with the id {}", plain(reference)));
-            reference.to_owned()
+    let error = match found {
+        Ok(StateData { session_id, .. }) => return Ok(session_id.0),
+        Err(error) => error,
+    };
+    if is_in_log_blocking(reference, path).with_context(|| cannot_read(path))? {
+        output.note(&format!("{error}; looking for lines with the id {}", plain(reference)));
+        return Ok(reference.to_owned());
+    }
+    Err(match error {
+        ClientError::Refused(_) => error.into(),
+        _ => Fault::failed(format!(
+            "{error}; and the log has no line about a session with the id {}",
+            display::name(reference)
+        ))
+        .into(),
+    })
+}
+
+/// Whether a line of the log is about a session with this id.
+fn is_in_log_blocking(id: &str, path: &Path) -> std::io::Result<bool> {
+    let filter = Filter { session: Some(id.to_owned()), ..Filter::default() };
+    let mut tail = Tail::begin_blocking(path, usize::MAX)?;
+    loop {
+        let lines = tail.read_blocking()?;
+        if lines.iter().any(|line| filter.lets(line)) {
+            return Ok(true);
+        }
+        if lines.is_empty() {
+            return Ok(tail.rest().iter().any(|line| filter.lets(line)));
         }
     }
+}
+
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read {}", path.display())
 }
 
 async fn show(
@@ -83,7 +120,7 @@ async fn show(
     path: &Path,
     output: Output,
 ) -> anyhow::Result<Exit> {
-    let cannot_read = || format!("cannot read {}", path.display());
+    let cannot_read = || cannot_read(path);
     let all_if_since = if filter.since.is_some() { usize::MAX } else { LINES };
     let wanted = args.lines.unwrap_or(all_if_since);
     // Which lines are the last wanted ones is not known before all are read.

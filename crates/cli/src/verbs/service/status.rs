@@ -97,11 +97,13 @@ async fn asked(here: &Here) -> Option<DaemonData> {
 
 fn unit_line(told: &Map<String, Value>) -> String {
     let of = |name: &str| plain(told.get(name).and_then(Value::as_str).unwrap_or("unknown"));
+    // systemd has no word for a unit that it does not know.
+    let file_state = Some(of("UnitFileState")).filter(|state| !state.is_empty());
     let mut text = format!(
         "  unit: {} ({}), {}, restarted {} times\n",
         of("ActiveState"),
         of("SubState"),
-        of("UnitFileState"),
+        file_state.as_deref().unwrap_or("not known to systemd"),
         of("NRestarts")
     );
     if of("Result") != "success" {
@@ -126,4 +128,29 @@ fn daemon_line(manager: Manager, daemon: Option<&DaemonData>) -> String {
         ExecutableState::Current | ExecutableState::Unknown => "",
     };
     format!("  daemon: version {version}, process {pid}{whose}{upgrade}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_that_systemd_does_not_know_has_no_empty_part() {
+        let told = |state: &str| {
+            let pairs = [
+                ("ActiveState", "inactive"),
+                ("SubState", "dead"),
+                ("UnitFileState", state),
+                ("NRestarts", "0"),
+                ("Result", "success"),
+            ];
+            pairs.map(|(name, value)| (name.to_owned(), Value::from(value))).into_iter().collect()
+        };
+        let expected = "  unit: inactive (dead), not known to systemd, restarted 0 times\n";
+        assert_eq!(unit_line(&told("")), expected);
+        assert_eq!(
+            unit_line(&told("enabled")),
+            "  unit: inactive (dead), enabled, restarted 0 times\n"
+        );
+    }
 }

@@ -132,7 +132,9 @@ impl Plan {
                 let why = "names repositories in which something is still to be removed: \
                            start the daemon once and stop it";
                 self.kept.push(Kept { path, why });
-            } else if name == "run" && home.check_run_blocking().is_err() {
+            } else if (name == "run" && home.check_run_blocking().is_err())
+                || (name.starts_with("run.old-") && !home.is_retired_blocking(&name))
+            {
                 self.kept.push(Kept { path, why: "not made by quackd" });
             } else if is_ours(&name, is_dir) {
                 self.state.push(path);
