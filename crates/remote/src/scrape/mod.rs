@@ -6,7 +6,7 @@
 //!
 //! There is no token: whoever can connect may read, which is every program of this machine. So what is given is
 //! numbers, and nothing can be changed here. Browsers are sent away, since a page of anybody's may ask them to
-//! come ([`answer`]).
+//! come (`answer.rs`).
 //!
 //! A peer can take a place for some seconds, and nothing else: connections, heads and times are bounded, one
 //! request is answered on each, and who finds no place waits in the kernel. Who says nothing has to make room for
