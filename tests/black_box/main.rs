@@ -14,6 +14,7 @@
 
 mod harness;
 
+mod attack;
 mod cli;
 mod clients;
 mod clock;

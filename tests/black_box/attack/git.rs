@@ -1,0 +1,1 @@
+//! Attacks through a workspace's git repositories, before and after the confinement exists.

@@ -1,0 +1,1 @@
+//! Attacks on counters and limits: process counts, probes, watches, directory depth, variables.

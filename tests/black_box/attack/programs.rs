@@ -1,0 +1,1 @@
+//! Files of a workspace that make the daemon or the user's programs run code.
