@@ -51,6 +51,7 @@ pub(crate) async fn ask(words: &[String]) -> anyhow::Result<Answer> {
         live: None,
         limits: Limits::default(),
         group: None,
+        spawn_thread: None,
     };
     let finished =
         quackd_process::run(command).await.with_context(|| format!("cannot run {program}"))?;

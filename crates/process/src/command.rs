@@ -1,6 +1,6 @@
 //! What a caller of [`crate::run`] says and is told.
 
-use crate::{Captured, Exit, Group, Limits, Live, Spilled, Usage};
+use crate::{Captured, Exit, Group, Limits, Live, SpawnThread, Spilled, Usage};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,8 @@ pub struct Command {
     /// The control group of this session, in which the command gets a place of its own; `None` where there
     /// is none. Then descent and marks alone tell what is the command's.
     pub group: Option<Arc<Group>>,
+    /// The thread that launches it; `None` launches it on the calling thread.
+    pub spawn_thread: Option<Arc<SpawnThread>>,
 }
 
 /// Where, and from what length on, the whole output is written to a file.

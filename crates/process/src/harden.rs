@@ -20,10 +20,6 @@ const SUPERVISOR_FILES: u64 = 10_240;
 /// programs behave badly above a modest limit (`select`, loops over all possible descriptors).
 const WORKER_FILES: u64 = 4096;
 
-/// How eagerly the kernel ends a worker when memory is short: before the supervisor, after a command.
-#[cfg(target_os = "linux")]
-const WORKER_OOM_SCORE: &str = "200";
-
 /// Which process prepares itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -47,7 +43,7 @@ pub enum Role {
 /// - orphaned descendants become our children (Linux), so that they can be found and ended.
 ///
 /// # Errors
-/// A limit or a signal could not be set. Without `/proc` the out-of-memory preference is left alone.
+/// A limit or a signal could not be set.
 pub fn harden(role: Role) -> io::Result<()> {
     keep_descriptors_to_ourselves()?;
     limit_files(role)?;
@@ -62,7 +58,6 @@ pub fn harden(role: Role) -> io::Result<()> {
         }
         survive(Signal::SIGINT)?;
         survive(Signal::SIGHUP)?;
-        prefer_for_out_of_memory();
     }
     survive(Signal::SIGXFSZ)?;
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
@@ -135,15 +130,6 @@ fn limit_files(role: Role) -> io::Result<()> {
     let new = Rlimit { current: Some(wanted.min(hard)), maximum: limit.maximum };
     Ok(setrlimit(Resource::Nofile, new)?)
 }
-
-#[cfg(target_os = "linux")]
-fn prefer_for_out_of_memory() {
-    // A read-only /proc forbids it; the worker is none the worse for it.
-    drop(std::fs::write("/proc/self/oom_score_adj", WORKER_OOM_SCORE));
-}
-
-#[cfg(not(target_os = "linux"))]
-fn prefer_for_out_of_memory() {}
 
 /// SIGKILL and SIGSTOP cannot be changed, and the runtime needs SIGPIPE ignored; `std` resets that one
 /// in children by itself.

@@ -32,12 +32,14 @@ mod limits;
 mod lineage;
 mod live;
 mod monitor;
+mod oom;
 mod output;
 mod piped;
 mod run;
 mod self_exe;
 mod shell;
 mod spawn;
+mod spawn_thread;
 mod spill;
 mod sweep;
 mod wait;
@@ -61,6 +63,7 @@ pub use live::{LIVE_BYTES, Live, Piece};
 #[cfg(target_os = "linux")]
 pub use monitor::{Split, split_off_monitor_by};
 pub use monitor::{die_with_parent, split_off_monitor, split_off_monitor_of};
+pub use oom::{OomScore, rank_above_parent};
 pub use piped::{Piped, Pipes, launch_piped};
 pub use run::run;
 pub use self_exe::SelfExe;
@@ -68,6 +71,7 @@ pub use spawn::{
     Launcher, SpawnError, SpawnedWorker, become_program, spawn_launched_blocking,
     spawn_worker_blocking,
 };
+pub use spawn_thread::SpawnThread;
 pub use spill::Spilled;
 pub use sweep::{Sweep, sweep_strays_blocking};
 pub use wait::Usage;

@@ -8,7 +8,7 @@ use crate::holders::holders;
 use crate::in_flight::{self, Place};
 use crate::lineage::{Lineage, has_variable, stat};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, Left, Sweeper, living_strays, send};
-use crate::{Command, Exit, Holder, LaunchError, ProcessHandle, Usage};
+use crate::{Command, Exit, Group, Holder, LaunchError, ProcessHandle, Usage};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
@@ -29,10 +29,6 @@ const FREEZE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Processes that are asked whether they hold an output.
 const MAX_SUSPECTS: usize = 256;
-
-/// How eagerly the kernel ends a command when memory is short: before every worker.
-#[cfg(target_os = "linux")]
-const COMMAND_OOM_SCORE: &str = "500";
 
 /// A running command: its shell, which leads a process group of its own, and its descendants.
 ///
@@ -118,9 +114,8 @@ impl Shell {
             .ok_or_else(|| LaunchError::TooManyProcesses(io::ErrorKind::QuotaExceeded.into()))?;
         // Without a leaf, for lack of descriptors for example, the marks serve.
         let leaf = command.group.as_ref().and_then(|group| group.leaf().ok()).map(Arc::new);
-        let (mut child, leaf) = spawn_in(leaf, command, input).map_err(explain)?;
+        let (mut child, leaf) = launch_in(leaf, command, input).map_err(explain)?;
         place.hold(child.id());
-        prefer_for_out_of_memory(child.id());
         command.limits.impose_on(child.id());
         match Self::adopt(&mut child, place, command, leaf) {
             Ok(launched) => Ok(launched),
@@ -325,31 +320,45 @@ pub(crate) fn reap_ended_orphans() {
     drop(living_strays(in_flight::contains, |_| false));
 }
 
-/// Starts the command from within its leaf, so that nothing of it was ever elsewhere. If it cannot be entered
-/// the command is started outside, where it is at least counted if that can be had.
-fn spawn_in(
+/// Starts the command, on the launching thread if the worker has one.
+fn launch_in(
     leaf: Option<Arc<Leaf>>,
     command: &Command,
     input: Input,
 ) -> io::Result<(Child, Option<Arc<Leaf>>)> {
+    let (program, group) = (prepare(command, input), command.group.clone());
+    match &command.spawn_thread {
+        Some(thread) => thread.run(move || spawn_in(leaf, group.as_deref(), program))?,
+        None => spawn_in(leaf, group.as_deref(), program),
+    }
+}
+
+/// Starts the command from within its leaf, so that nothing of it was ever elsewhere. If it cannot be entered
+/// the command is started outside, where it is at least counted if that can be had.
+fn spawn_in(
+    leaf: Option<Arc<Leaf>>,
+    group: Option<&Group>,
+    mut program: std::process::Command,
+) -> io::Result<(Child, Option<Arc<Leaf>>)> {
     let started = leaf.as_ref().and_then(|leaf| {
         let _inside = leaf.enter().ok()?;
-        Some(spawn(command, input))
+        Some(program.spawn())
     });
     if let Some(child) = started {
         return Ok((child?, leaf));
     }
-    let _inside = command.group.as_ref().and_then(|group| group.enter().ok());
-    Ok((spawn(command, input)?, None))
+    let _inside = group.and_then(|group| group.enter().ok());
+    Ok((program.spawn()?, None))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
-fn spawn(command: &Command, input: Input) -> io::Result<Child> {
+fn prepare(command: &Command, input: Input) -> std::process::Command {
     let stdin = match input {
         Input::Nothing => Stdio::null(),
         Input::Pipe => Stdio::piped(),
     };
-    std::process::Command::new(&command.program)
+    let mut program = std::process::Command::new(&command.program);
+    program
         .args(&command.args)
         .env_clear()
         .envs(command.env.iter().map(|(name, value)| (name, value)))
@@ -358,16 +367,6 @@ fn spawn(command: &Command, input: Input) -> io::Result<Child> {
         .process_group(0)
         .stdin(stdin)
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
+        .stderr(Stdio::piped());
+    program
 }
-
-#[cfg(target_os = "linux")]
-fn prefer_for_out_of_memory(pid: u32) {
-    // A read-only /proc forbids it, and what the command starts before this line keeps the worker's
-    // value; neither is the worse for it.
-    drop(std::fs::write(format!("/proc/{pid}/oom_score_adj"), COMMAND_OOM_SCORE));
-}
-
-#[cfg(not(target_os = "linux"))]
-fn prefer_for_out_of_memory(_: u32) {}

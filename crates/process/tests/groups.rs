@@ -86,6 +86,7 @@ fn bash(group: &Arc<Group>, tag: &str, script: &str) -> Command {
         live: None,
         limits: Limits::default(),
         group: Some(Arc::clone(group)),
+        spawn_thread: None,
     }
 }
 

@@ -190,6 +190,7 @@ fn grouped(paths: &str) {
         live: None,
         limits: Limits::default(),
         group: Some(Arc::new(group)),
+        spawn_thread: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     report(&std::process::id().to_string());

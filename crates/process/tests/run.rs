@@ -48,6 +48,7 @@ fn bash(tag: &str, script: &str) -> Command {
         live: None,
         limits: Limits::default(),
         group: None,
+        spawn_thread: None,
     }
 }
 

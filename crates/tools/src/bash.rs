@@ -7,7 +7,7 @@ use crate::bounds::{Bounds, Cutoff};
 use crate::denied::Finder;
 use crate::live::LiveText;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
-use quackd_process::{Command, Group, LaunchError, Limits, Live, SpillTarget};
+use quackd_process::{Command, Group, LaunchError, Limits, Live, SpawnThread, SpillTarget};
 use quackd_protocol::limits;
 use quackd_sandbox::Root;
 use std::ffi::OsString;
@@ -33,6 +33,7 @@ pub(crate) struct CommandLine {
     env: Vec<(String, String)>,
     limits: Limits,
     group: Option<Arc<Group>>,
+    spawn_thread: Option<Arc<SpawnThread>>,
 }
 
 pub(crate) async fn bash(
@@ -95,10 +96,11 @@ async fn command_line(
     let cwd = root.path().to_path_buf();
     let mut env = toolbox.env.clone();
     let (limits, group) = (toolbox.limits.clone(), toolbox.group.clone());
+    let spawn_thread = toolbox.spawn_thread.clone();
     if !(toolbox.safe_mode || call.safe_mode) {
         let (program, args) = shell(&line);
         let (program, args) = toolbox.confined(program, args);
-        return Ok(CommandLine { line, program, args, cwd, env, limits, group });
+        return Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread });
     }
     let (program, args) = safe_mode::parse(&line).map_err(Output::error)?;
     let (path, workspace) = (toolbox.variable("PATH").map(str::to_owned), cwd.clone());
@@ -119,7 +121,7 @@ async fn command_line(
     env.push(("PATH".to_owned(), path));
     let args = args.into_iter().map(OsString::from).collect();
     let (program, args) = toolbox.kept_from_writing(program.into(), args);
-    Ok(CommandLine { line, program, args, cwd, env, limits, group })
+    Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread })
 }
 
 impl CommandLine {
@@ -139,6 +141,7 @@ impl CommandLine {
             live: None,
             limits: self.limits,
             group: self.group,
+            spawn_thread: self.spawn_thread,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::replacing::{Journal, Plans};
 use crate::seen::SeenFiles;
 use crate::watched::Watched;
 use crate::{Confinement, Jobs, Output, Web};
-use quackd_process::{Group, Limits};
+use quackd_process::{Group, Limits, SpawnThread};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::{SandboxReport, ToolReport};
 use quackd_sandbox::Root;
@@ -37,6 +37,7 @@ pub struct Toolbox {
     command_words: Vec<OsString>,
     pub(crate) limits: Limits,
     pub(crate) group: Option<Arc<Group>>,
+    pub(crate) spawn_thread: Option<Arc<SpawnThread>>,
     pub(crate) confinement: Arc<Confinement>,
     pub(crate) sandbox: SandboxReport,
     pub(crate) watched: Watched,
@@ -82,6 +83,7 @@ impl Toolbox {
             pins: Arc::new([]),
             limits,
             group,
+            spawn_thread: None,
             confinement,
             sandbox,
             watched,
@@ -109,6 +111,14 @@ impl Toolbox {
     #[must_use]
     pub fn with_group(mut self, group: Option<Arc<Group>>) -> Self {
         self.group = group;
+        self
+    }
+
+    /// Launches commands on a thread with a filter of its own. Without it they are launched like every other
+    /// process.
+    #[must_use]
+    pub fn with_spawn_thread(mut self, thread: SpawnThread) -> Self {
+        self.spawn_thread = Some(Arc::new(thread));
         self
     }
 

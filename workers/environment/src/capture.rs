@@ -132,6 +132,7 @@ async fn ask(
         live: None,
         limits: Limits::default(),
         group: None,
+        spawn_thread: None,
     };
     let mut running = pin!(run(command));
     let answered = tokio::select! {

@@ -25,7 +25,9 @@ pub use shell::Account;
 
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::{frames, link};
-use quackd_process::{Role, become_session_leader, harden, set_process_name, split_off_monitor};
+use quackd_process::{
+    Role, become_session_leader, harden, rank_above_parent, set_process_name, split_off_monitor,
+};
 use quackd_protocol::environment::{
     CaptureRequest, FromEnvironmentWorker, TO_ENVIRONMENT_WORKER_TAGS, ToEnvironmentWorker,
 };
@@ -66,6 +68,8 @@ fn enter() -> io::Result<OwnedFd> {
     split_off_monitor()?;
     set_process_name("quack-login-env");
     harden(Role::Worker)?;
+    // Without it the login shell has the supervisor's rank when memory runs out.
+    drop(rank_above_parent());
     // An interactive shell with a controlling terminal would stop itself, because it is not in the
     // terminal's foreground.
     become_session_leader();

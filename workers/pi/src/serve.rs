@@ -10,7 +10,9 @@ use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_ipc::link;
-use quackd_process::{Command, Exit, Limits, Piped, Pipes, launch_piped};
+use quackd_process::{
+    Command, Exit, Group, Limits, OomScore, Piped, Pipes, SpawnThread, launch_piped,
+};
 use quackd_protocol::limits::{MAX_LINE_BYTES, PI_STDERR_BYTES};
 use quackd_protocol::pi::{
     FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiCommand, PiEnd, PiStart, TO_PI_WORKER_TAGS,
@@ -23,6 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::UnixStream;
@@ -123,7 +126,7 @@ async fn serve(Started { control, start, group }: Started) -> io::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-fn command(start: PiStart, group: Option<std::sync::Arc<quackd_process::Group>>) -> Command {
+fn command(start: PiStart, group: Option<Arc<Group>>) -> Command {
     Command {
         program: start.program.into(),
         args: start.args.into_iter().map(Into::into).collect(),
@@ -138,6 +141,7 @@ fn command(start: PiStart, group: Option<std::sync::Arc<quackd_process::Group>>)
         live: None,
         limits: Limits { processes: start.processes, ..Limits::default() },
         group,
+        spawn_thread: Some(Arc::new(SpawnThread::new(|| Ok(()), OomScore::open().ok()))),
     }
 }
 

@@ -8,7 +8,8 @@ use bytes::BytesMut;
 use quackd_ipc::first::{read_first_blocking, write_first_blocking};
 use quackd_ipc::{frames, link};
 use quackd_process::{
-    Group, Role, SessionPaths, harden, set_process_name, settle, split_off_monitor_of,
+    Group, Role, SessionPaths, harden, rank_above_parent, set_process_name, settle,
+    split_off_monitor_of,
 };
 use quackd_protocol::pi::{
     FromPiWorker, PI_FRAME_PROTOCOL, PiStart, TO_PI_WORKER_TAGS, ToPiWorker,
@@ -80,6 +81,9 @@ pub(crate) fn enter() -> Result<Started, StartError> {
         }
     });
     system("cannot set limits", harden(Role::Worker))?;
+    if let Err(error) = rank_above_parent() {
+        crate::complain(&format!("the order of ends when memory runs out is not set: {error}"));
+    }
     system("cannot make a monitor", split_off_monitor_of(paths.as_ref()))?;
     set_process_name("quack-pi-worker");
     system("cannot settle", settle())?;

@@ -1,6 +1,7 @@
 //! What comes of confining a worker: made by [`crate::confinement`], used by the executor.
 
 use crate::confinement::ReadOnly;
+use quackd_process::SpawnThread;
 use quackd_protocol::worker::SandboxReport;
 use quackd_sandbox::audit::Known;
 use std::ffi::OsString;
@@ -23,6 +24,8 @@ pub(crate) struct Confined {
     pub(crate) command_words: Vec<OsString>,
     /// How a command of a single call is kept from writing; `None` where the kernel cannot.
     pub(crate) read_only: Option<ReadOnly>,
+    /// The thread that launches commands, with their filter and their rank when memory runs out.
+    pub(crate) spawn_thread: Option<SpawnThread>,
     /// Where repositories were before any tool ran; `None` if nobody looked.
     pub(crate) known: Option<Known>,
 }

@@ -9,7 +9,8 @@
 use crate::confined::Confined;
 use crate::stage0::StartError;
 use quackd_process::{
-    Group, SelfExe, SessionPaths, Split, split_off_monitor_by, split_off_monitor_of,
+    Group, OomScore, SelfExe, SessionPaths, SpawnThread, Split, split_off_monitor_by,
+    split_off_monitor_of,
 };
 use quackd_protocol::policy::{Policy, Profile};
 use quackd_protocol::worker::{SandboxReport, Start, UNCONFINED};
@@ -27,6 +28,10 @@ use std::path::{Path, PathBuf};
 /// Entries of the workspace that are looked at for repositories before the worker starts. A tree that is
 /// larger is said to be protected in part.
 const WALK_ENTRIES: u64 = 200_000;
+
+/// Told where a command's links cannot be made by the worker.
+const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links that a command makes in .git are \
+                          removed when it ends, and not refused";
 
 /// Troubles that are told.
 const MAX_NOTES: usize = 8;
@@ -101,6 +106,8 @@ fn unconfined(
 ) -> Result<Confined, StartError> {
     split_off_monitor_of(cgroup)
         .map_err(|source| StartError::System { step: "cannot start the monitor", source })?;
+    let (spawn_thread, note) = launching(OomScore::open(), None);
+    let notes = notes.into_iter().chain(note).collect();
     Ok(Confined {
         report: SandboxReport {
             tier: UNCONFINED.to_owned(),
@@ -110,6 +117,7 @@ fn unconfined(
             probe: None,
         },
         is_confined: false,
+        spawn_thread: Some(spawn_thread),
         pid: std::process::id(),
         env: Vec::new(),
         pins: Vec::new(),
@@ -202,7 +210,13 @@ impl World {
         let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
         let mut pins: Vec<PathBuf> =
             plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect();
-        let Entered { host_pid } = init.enter(&plan, extra).map_err(confining)?;
+        let Entered { host_pid, oom_score } = init.enter(&plan, extra).map_err(confining)?;
+        let filter = confine::CommandFilter::new(&plan.git_mounts).map_err(confining)?;
+        let (spawn_thread, note) = launching(oom_score.and_then(OomScore::from_file), Some(filter));
+        notes.extend(note);
+        if !plan.git_mounts.is_empty() && !confine::CommandFilter::can_hold_links() {
+            notes.push(LINKS_NOTE.to_owned());
+        }
         // Where nothing could be mounted from the start there is nothing to miss.
         while let Some(bare) = confine::first_unpinned_blocking(&pins).map(Path::to_owned) {
             pins.retain(|pin| *pin != bare);
@@ -210,6 +224,7 @@ impl World {
         Ok(Confined {
             report: report(start, notes),
             is_confined: true,
+            spawn_thread: Some(spawn_thread),
             pid: host_pid.unwrap_or_else(std::process::id),
             env: vec![("HOME", home), ("TMPDIR", "/tmp".to_owned())],
             pins,
@@ -226,7 +241,7 @@ impl World {
         group: Option<&Group>,
         exe: SelfExe,
     ) -> Result<Confined, StartError> {
-        let Self { workspace, facts, found, policy, notes, .. } = self;
+        let Self { workspace, facts, found, policy, mut notes, .. } = self;
         let tmp = facts.places.run_dir.join("tmp");
         private_directory(&tmp)
             .map_err(|source| StartError::System { step: "cannot make a directory", source })?;
@@ -236,10 +251,16 @@ impl World {
         split_off_monitor_of(cgroup)
             .map_err(|source| StartError::System { step: "cannot start the monitor", source })?;
         // The kernel would count all that the user has: the number of processes is left to the watchdog.
-        confine::enter_alone(&Limits::default(), &policy, rules).map_err(confining)?;
+        let Entered { oom_score, .. } =
+            confine::enter_alone(&Limits::default(), &policy, rules).map_err(confining)?;
+        // No `.git` can be written here.
+        let filter = confine::CommandFilter::default();
+        let (spawn_thread, note) = launching(oom_score.and_then(OomScore::from_file), Some(filter));
+        notes.extend(note);
         Ok(Confined {
             report: report(start, notes),
             is_confined: true,
+            spawn_thread: Some(spawn_thread),
             pid: std::process::id(),
             env: vec![
                 ("TMPDIR", tmp.display().to_string()),
@@ -252,6 +273,21 @@ impl World {
             known: Some(Known::from(&found)),
         })
     }
+}
+
+/// The thread that launches commands, and a note if the kernel cannot be told to kill them first.
+fn launching(
+    score: io::Result<OomScore>,
+    filter: Option<confine::CommandFilter>,
+) -> (SpawnThread, Option<String>) {
+    let note = score.as_ref().err().map(|error| {
+        format!("if memory runs out, the kernel may kill the worker before its commands: {error}")
+    });
+    let prepare = move || match &filter {
+        Some(filter) => filter.apply_to_thread().map_err(io::Error::other),
+        None => Ok(()),
+    };
+    (SpawnThread::new(prepare, score.ok()), note)
 }
 
 /// A directory that may be written, and the repositories in it.
@@ -304,6 +340,7 @@ fn protect(
             let one = git::protect_blocking(handle, path, found, &mut placeholders)?;
             all.pins.extend(one.pins);
             all.repositories.extend(one.repositories);
+            all.git_directories.extend(one.git_directories);
             all.troubles.extend(one.troubles);
         }
         Ok((all, placeholders))

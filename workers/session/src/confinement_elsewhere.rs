@@ -58,6 +58,7 @@ pub(crate) fn enter(
             probe: None,
         },
         is_confined,
+        spawn_thread: None,
         pid: std::process::id(),
         env: match is_confined {
             true => vec![("TMPDIR", places.temporary.display().to_string())],

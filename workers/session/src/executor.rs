@@ -62,23 +62,24 @@ async fn start(started: Started) -> std::io::Result<()> {
     let env = environment(start.env, confined.env);
     let toolbox = Toolbox::new(start.workspace.into(), start.run_dir.into(), env, start.safe_mode);
     let searches = Searches::default();
-    let toolbox = Rc::new(
-        toolbox
-            .respecting_ignore_files(start.respect_ignore_files)
-            .with_confinement(Confinement {
-                policy: start.sandbox.policy,
-                is_confined: confined.is_confined,
-            })
-            .with_pins(confined.pins)
-            .with_command_words(confined.command_words)
-            .with_read_only_words(
-                confined.read_only.as_ref().map(ReadOnly::words).unwrap_or_default(),
-            )
-            .with_sandbox(confined.report.clone(), confined.known)
-            .with_limits(limits)
-            .with_group(group)
-            .with_web(searches.web(outbox.clone())),
-    );
+    let toolbox = toolbox
+        .respecting_ignore_files(start.respect_ignore_files)
+        .with_confinement(Confinement {
+            policy: start.sandbox.policy,
+            is_confined: confined.is_confined,
+        })
+        .with_pins(confined.pins)
+        .with_command_words(confined.command_words)
+        .with_read_only_words(confined.read_only.as_ref().map(ReadOnly::words).unwrap_or_default())
+        .with_sandbox(confined.report.clone(), confined.known)
+        .with_limits(limits)
+        .with_group(group)
+        .with_web(searches.web(outbox.clone()));
+    let toolbox = match confined.spawn_thread {
+        Some(thread) => toolbox.with_spawn_thread(thread),
+        None => toolbox,
+    };
+    let toolbox = Rc::new(toolbox);
     // Sessions that have replaced something only: the others are spared the thread.
     if let Some(recovery) = toolbox.recovery() {
         drop(tokio::task::spawn_blocking(recovery));

@@ -7,7 +7,9 @@
 use crate::confined::Confined;
 use crate::confinement;
 use quackd_ipc::{frames, link};
-use quackd_process::{Group, Limits, Role, SessionPaths, harden, set_process_name, settle};
+use quackd_process::{
+    Group, Limits, Role, SessionPaths, harden, rank_above_parent, set_process_name, settle,
+};
 use quackd_protocol::worker::{
     CommandLimits, FRAME_PROTOCOL, FromWorker, Start, TO_WORKER_TAGS, ToWorker,
 };
@@ -88,9 +90,14 @@ pub(crate) fn enter() -> Result<Started, StartError> {
     let group = open_group(cgroup.as_ref());
     // Before the confinement, which forbids some of it.
     system("cannot set limits", harden(Role::Worker))?;
+    let ranked = rank_above_parent();
     let limits = limits(&start.limits);
     system("cannot set limits", limits.impose())?;
-    let confined = confinement::enter(&start, cgroup.as_ref(), group.as_deref())?;
+    let mut confined = confinement::enter(&start, cgroup.as_ref(), group.as_deref())?;
+    if let Err(error) = ranked {
+        let note = "if memory runs out, the kernel may kill the daemon before its workers";
+        confined.report.notes.push(format!("{note}: {error}"));
+    }
     set_process_name("quack-worker");
     system("cannot settle", settle())?;
     let control = system("no control channel", link::take_control_channel())?;

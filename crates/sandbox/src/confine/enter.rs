@@ -15,7 +15,8 @@ use nix::unistd::ForkResult;
 use quackd_protocol::policy::Policy;
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// A worker in its confinement.
@@ -23,6 +24,8 @@ use std::path::Path;
 pub struct Entered {
     /// The worker's process number as the host sees it; `None` without namespaces, where it has but one.
     pub host_pid: Option<u32>,
+    /// The worker's `oom_score_adj`, open for reading and writing. It cannot be opened once confined.
+    pub oom_score: io::Result<OwnedFd>,
 }
 
 impl Init {
@@ -56,6 +59,9 @@ impl Init {
         privilege::forbid_new_rights()?;
         let mut files = rules_of(plan)?;
         files.extend(extra);
+        // The worker opens its own file there. Commands do not see this `/proc`.
+        let what = outside.try_clone().step("hold the host's /proc")?;
+        files.push(FileRule { what, rights: FileRights::Change });
         landlock::apply(Rules { files, forbid_tcp: false })?;
         seccomp::apply(&filter)?;
         match sys::fork_once().step("start the worker")? {
@@ -71,6 +77,12 @@ impl Init {
     }
 }
 
+/// Opens the score of this process in a `/proc`.
+fn open_oom_score(proc: impl AsFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(openat(proc, "self/oom_score_adj", flags, Mode::empty())?)
+}
+
 fn become_worker(outside: OwnedFd) -> Result<Entered, ConfineError> {
     set_parent_process_death_signal(Some(Signal::KILL)).step("ask to end with process 1")?;
     if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != 1) {
@@ -78,7 +90,8 @@ fn become_worker(outside: OwnedFd) -> Result<Entered, ConfineError> {
     }
     let number = readlinkat(&outside, "self", Vec::new()).step("read the host's number")?;
     let host_pid = number.to_str().ok().and_then(|number| number.parse().ok());
-    Ok(Entered { host_pid })
+    let oom_score = privilege::as_own_process(|| open_oom_score(&outside))?;
+    Ok(Entered { host_pid, oom_score })
 }
 
 /// Reading everywhere: what is not to be read is not there. Writing where the plan says so.
@@ -89,9 +102,7 @@ fn rules_of(plan: &Plan) -> Result<Vec<FileRule>, ConfineError> {
         Ok(())
     };
     push(Path::new("/"), FileRights::Read)?;
-    for kernel in ["/dev", "/proc"] {
-        push(Path::new(kernel), FileRights::Write)?;
-    }
+    push(Path::new("/dev"), FileRights::Write)?;
     for writable in plan.writable() {
         push(writable, FileRights::Write)?;
     }
@@ -115,6 +126,9 @@ pub fn enter_alone(
         return Err(ConfineError::new("enter", "Landlock alone does not hold user 0"));
     }
     let filter = seccomp::build(if network { Sockets::Internet } else { Sockets::PairsOnly })?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = openat(CWD, "/proc", flags, Mode::empty()).step("hold /proc")?;
+    let oom_score = open_oom_score(&proc);
     privilege::apply_limits(limits)?;
     privilege::drop_held()?;
     privilege::forbid_new_rights()?;
@@ -124,5 +138,5 @@ pub fn enter_alone(
         // Landlock decides about content and names only.
         seccomp::apply(&seccomp::build_for_attributes()?)?;
     }
-    Ok(Entered { host_pid: None })
+    Ok(Entered { host_pid: None, oom_score })
 }

@@ -25,9 +25,6 @@ const HIDDEN: &[&str] = &[
     "/proc/scsi",
 ];
 
-/// Parts of `/proc` that nobody may change.
-const READ_ONLY: &[&str] = &["/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/driver"];
-
 /// Devices that programs expect, and that tell and change nothing.
 const DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
@@ -41,25 +38,14 @@ const LINKS: &[(&str, &str)] = &[
     ("/dev/ptmx", "pts/ptmx"),
 ];
 
-/// Mounts a `/proc` of the new namespace of processes. Files there that belong to the machine can be written
-/// by user 0 even without a capability, so user 0 gets all of it read-only.
-pub(crate) fn mount_proc(root: &NewRoot, empty: &Empty, uid: u32) -> Result<(), ConfineError> {
-    let is_root = uid == 0;
-    let attributes = if is_root { MountAttributes::READ_ONLY } else { MountAttributes::WRITABLE };
-    let proc = new_file_system("proc", &[], attributes)?;
+/// Mounts a read-only `/proc` of the new namespace of processes. User 0 could otherwise write files there that
+/// belong to the machine, and every user lower the score by which the kernel chooses what to kill when
+/// memory runs out.
+pub(crate) fn mount_proc(root: &NewRoot, empty: &Empty) -> Result<(), ConfineError> {
+    let proc = new_file_system("proc", &[], MountAttributes::READ_ONLY)?;
     root.place(&proc, Path::new("/proc"), Kind::Directory)?;
     for hidden in HIDDEN {
         empty.cover(root, Path::new(hidden))?;
-    }
-    if is_root {
-        return Ok(());
-    }
-    for path in READ_ONLY.iter().map(Path::new) {
-        if let Some((target, _)) = root.find(path)? {
-            let copy = clone_tree(&target, "").step_on("limit", path)?;
-            sys::set_attributes(&copy, MountAttributes::READ_ONLY, true).step_on("limit", path)?;
-            root.place_on(&copy, &target, path)?;
-        }
     }
     Ok(())
 }

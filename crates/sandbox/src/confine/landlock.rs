@@ -8,7 +8,8 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -25,6 +26,8 @@ pub enum FileRights {
     Write,
     /// List this directory; no more. For directories that lead to others.
     List,
+    /// Read and change the content of files that are there.
+    Change,
 }
 
 impl FileRights {
@@ -33,6 +36,7 @@ impl FileRights {
             Self::Read => AccessFs::from_read(KNOWN),
             Self::Write => AccessFs::from_all(KNOWN),
             Self::List => AccessFs::ReadDir.into(),
+            Self::Change => AccessFs::ReadFile | AccessFs::WriteFile,
         }
     }
 }
@@ -53,7 +57,12 @@ impl FileRule {
     /// The system refuses for another reason.
     pub fn open(path: &Path, rights: FileRights) -> Result<Option<Self>, ConfineError> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+        let opened = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+            // A command has no `openat2` (see `commands`); of safe mode it opens fixed paths only.
+            Err(Errno::NOSYS) => openat(CWD, path, flags, Mode::empty()),
+            opened => opened,
+        };
+        match opened {
             Ok(what) => Ok(Some(Self { what, rights })),
             Err(errno) if sys::is_missing(errno) => Ok(None),
             Err(errno) => Err(errno).step_on("open for a Landlock rule", path),

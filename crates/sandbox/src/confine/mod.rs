@@ -17,6 +17,8 @@ mod tier;
 #[cfg(target_os = "linux")]
 mod alone;
 #[cfg(target_os = "linux")]
+mod commands;
+#[cfg(target_os = "linux")]
 mod enter;
 #[cfg(target_os = "linux")]
 mod error;
@@ -30,6 +32,8 @@ mod kernel_files;
 mod landlock;
 #[cfg(target_os = "linux")]
 mod layer;
+#[cfg(target_os = "linux")]
+mod links;
 #[cfg(target_os = "linux")]
 mod loopback;
 #[cfg(target_os = "linux")]
@@ -60,6 +64,8 @@ pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, Probe, Refusal, Tier, c
 
 #[cfg(target_os = "linux")]
 pub use alone::rules_alone_blocking;
+#[cfg(target_os = "linux")]
+pub use commands::CommandFilter;
 #[cfg(target_os = "linux")]
 pub use enter::{Entered, enter_alone};
 #[cfg(target_os = "linux")]

@@ -68,7 +68,7 @@ pub(crate) fn build(plan: &Plan, expected: DirectoryId) -> Result<(), ConfineErr
     let mut sources = sources.into_iter().peekable();
     // The fixed parts of the kernel come first: what a plan mounts may lie beneath them.
     let empty = Empty::make(&store)?;
-    kernel_files::mount_proc(&root, &empty, plan.uid)?;
+    kernel_files::mount_proc(&root, &empty)?;
     kernel_files::mount_dev(&root, &store)?;
     for (number, (at, mount)) in plan.mounts.iter().enumerate() {
         match mount {

@@ -79,6 +79,8 @@ pub struct Plan {
     pub mounts: BTreeMap<PathBuf, Mount>,
     /// What is pinned, in this order.
     pub pins: Vec<Pin>,
+    /// Those pins that are directories of git's and can be written: commands make no links in them.
+    pub git_mounts: Vec<PathBuf>,
     /// Where the worker starts, and its workspace.
     pub workspace: PathBuf,
     /// The home inside, for the environment of commands.
@@ -126,6 +128,7 @@ impl Plan {
         let mut plan = Self {
             mounts: BTreeMap::new(),
             pins: Vec::new(),
+            git_mounts: Vec::new(),
             workspace: facts.places.workspace.clone(),
             home: home_inside(&facts.places.home),
             network: policy.network,
@@ -152,8 +155,11 @@ impl Plan {
             };
             self.mounts.entry(repository.clone()).or_insert(mount);
         }
-        let pins = protection.pins.iter().filter(|pin| self.shows(&pin.at)).cloned().collect();
-        self.pins = pins;
+        self.pins = protection.pins.iter().filter(|pin| self.shows(&pin.at)).cloned().collect();
+        let is_in_git =
+            |at: &Path| protection.git_directories.iter().any(|git| at.starts_with(git));
+        let writable = self.pins.iter().filter(|pin| !pin.read_only && is_in_git(&pin.at));
+        self.git_mounts = writable.map(|pin| pin.at.clone()).collect();
     }
 
     /// Directories that may be written, for the second layer.

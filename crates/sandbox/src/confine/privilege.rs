@@ -58,6 +58,15 @@ pub(crate) fn forbid_new_rights() -> Result<(), ConfineError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide the memory")
 }
 
+/// Runs `open` while the files of this process in `/proc` belong to its user; afterwards they are hidden again.
+/// Only before the process has started another.
+pub(crate) fn as_own_process<T>(open: impl FnOnce() -> T) -> Result<T, ConfineError> {
+    set_dumpable_behavior(DumpableBehavior::Dumpable).step("show the process's files")?;
+    let opened = open();
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide the memory")?;
+    Ok(opened)
+}
+
 /// Sets the limits that the policy names, as far as the hard limits allow; no core files in any case.
 pub(crate) fn apply_limits(limits: &Limits) -> Result<(), ConfineError> {
     set(Resource::Core, 0)?;

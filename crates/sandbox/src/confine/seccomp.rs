@@ -207,12 +207,19 @@ const ATTRIBUTES_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ATTRIBUTES_HERE: &[i64] = &[];
 
+/// Calls that make links. The worker makes them for its commands ([`super::links`]), with its own rights.
+#[cfg(target_arch = "x86_64")]
+const LINKS: &[i64] = &[libc::SYS_symlink, libc::SYS_symlinkat];
+
+#[cfg(not(target_arch = "x86_64"))]
+const LINKS: &[i64] = &[libc::SYS_symlinkat];
+
 /// Requests that do the same: `FS_IOC_SETFLAGS`, for 64 and 32 bits, and `FS_IOC_FSSETXATTR`.
 const ATTRIBUTE_REQUESTS: [u64; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
 
 /// A filter that keeps a command from changing the attributes of files.
 pub(crate) fn build_for_attributes() -> Result<BpfProgram, ConfineError> {
-    let forbidden = ATTRIBUTES.iter().chain(ATTRIBUTES_HERE);
+    let forbidden = ATTRIBUTES.iter().chain(ATTRIBUTES_HERE).chain(LINKS);
     let mut rules: Rules = forbidden.map(|number| (*number, Vec::new())).collect();
     let ioctl = ATTRIBUTE_REQUESTS.iter().map(|number| rule(&[(1, SeccompCmpOp::Eq, *number)]));
     let ioctl = ioctl.collect::<io::Result<_>>().step("build the system call filter")?;

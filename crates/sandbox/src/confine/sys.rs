@@ -4,7 +4,7 @@
 use nix::libc;
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Attributes of a mount: a bit is set, none is taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +134,67 @@ pub(crate) fn has_seccomp_filters() -> bool {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const errno)
     };
     answer == 0
+}
+
+/// Installs a system call filter on this thread and its future children (`seccomp(2)`).
+pub(crate) fn filter(program: &mut [libc::sock_filter]) -> io::Result<()> {
+    install_filter(program, 0).map(drop)
+}
+
+#[expect(unsafe_code, reason = "seccomp(2) has no safe form")]
+fn install_filter(
+    program: &mut [libc::sock_filter],
+    flags: libc::c_ulong,
+) -> io::Result<libc::c_long> {
+    let len = u16::try_from(program.len()).map_err(io::Error::other)?;
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    let operation = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: the program outlives the call, which only reads it, and its length is the slice's.
+    let answer = unsafe { libc::syscall(libc::SYS_seccomp, operation, flags, &raw const program) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+/// As [`filter`]. The calls that the filter holds are received from the returned descriptor.
+#[expect(unsafe_code, reason = "a descriptor from a raw system call has no safe form")]
+pub(crate) fn filter_with_listener(program: &mut [libc::sock_filter]) -> io::Result<OwnedFd> {
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // From Linux 5.19 on a signal does not interrupt a call that is being answered, which would repeat it.
+    let installed =
+        install_filter(program, listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+            .or_else(|_| install_filter(program, listener))?;
+    let descriptor = RawFd::try_from(installed).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just made this descriptor for the caller.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Waits for a call that the filter of `listener` holds.
+#[expect(unsafe_code, reason = "the requests of seccomp(2) have no safe form")]
+pub(crate) fn next_held_call(listener: &OwnedFd) -> io::Result<libc::seccomp_notif> {
+    // SAFETY: the structure consists of numbers; the kernel wants it zeroed.
+    let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    let request = libc::SECCOMP_IOCTL_NOTIF_RECV;
+    // SAFETY: the request writes one such structure, which outlives the call.
+    let answer = unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw mut call) };
+    if answer == 0 { Ok(call) } else { Err(io::Error::last_os_error()) }
+}
+
+/// True if the process that made a held call still waits for its answer, so that its number is still its own.
+#[expect(unsafe_code, reason = "the requests of seccomp(2) have no safe form")]
+pub(crate) fn is_held(listener: &OwnedFd, id: u64) -> bool {
+    let request = libc::SECCOMP_IOCTL_NOTIF_ID_VALID;
+    // SAFETY: the request reads one number, which outlives the call.
+    unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const id) == 0 }
+}
+
+/// Answers a held call: 0 or an error number. A process that has ended meanwhile needs no answer.
+#[expect(unsafe_code, reason = "the requests of seccomp(2) have no safe form")]
+pub(crate) fn answer_held_call(listener: &OwnedFd, id: u64, result: Result<(), Errno>) {
+    let error = result.err().map_or(0, |errno| -errno.raw_os_error());
+    let response = libc::seccomp_notif_resp { id, val: 0, error, flags: 0 };
+    // SAFETY: the request reads one such structure, which outlives the call.
+    let _answer = unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const response)
+    };
 }
 
 /// Refuses a process with several threads: a fork would copy locks that nobody releases.

@@ -53,6 +53,8 @@ pub struct Protection {
     pub pins: Vec<Pin>,
     /// Repositories outside the workspace that belong to it: to be mounted writable at their own path.
     pub repositories: Vec<PathBuf>,
+    /// The git directories among what was found, submodules' included.
+    pub git_directories: Vec<PathBuf>,
     /// What could not be protected, or only by forbidding more. To be shown to the user.
     pub troubles: Vec<Trouble>,
 }
@@ -138,6 +140,7 @@ impl Builder<'_> {
     fn git_directory(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
         let git = beneath::open_directory(base.handle, at)?;
         self.pin(base, at, false);
+        self.rest.git_directories.push(base.path.join(at));
         if !self.names(base, at, &git)? {
             self.pin(base, at, true);
             self.trouble(base, at, "has links in place of protected names and is read-only");

@@ -1,0 +1,87 @@
+//! What a command may not do although its worker may. Installed on the thread that launches commands, which
+//! are started with that thread's filter.
+//!
+//! - `openat2` fails with ENOSYS: its mode is in memory, where a filter cannot look, and could make a set-id file.
+//!   Programs fall back to `openat`, whose mode is an argument. File tools need `openat2`.
+//! - Symbolic links are made by [`super::links`], which refuses them in git directories: the user's own git
+//!   would write through them.
+
+use super::error::{ConfineError, Step};
+use super::links::Links;
+use super::sys;
+use nix::libc;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+/// Whether one process may read the memory of another: 0 and 1 allow it for descendants.
+const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
+
+/// The filter of a worker's commands.
+#[derive(Debug, Clone, Default)]
+pub struct CommandFilter {
+    /// Mounts of git directories.
+    mounts: BTreeSet<u64>,
+}
+
+impl CommandFilter {
+    /// A filter that also keeps links out of the mounts at `git_directories`.
+    ///
+    /// # Errors
+    /// One of them cannot be looked at.
+    pub fn new(git_directories: &[PathBuf]) -> Result<Self, ConfineError> {
+        let mount = |path: &PathBuf| {
+            let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID);
+            found.map(|found| found.stx_mnt_id).step_on("find the mount of a repository", path)
+        };
+        Ok(Self { mounts: git_directories.iter().map(mount).collect::<Result<_, _>>()? })
+    }
+
+    /// True if this system lets a worker make the links of its commands. Elsewhere links in git directories
+    /// are only looked for when a command ends.
+    #[must_use]
+    pub fn can_hold_links() -> bool {
+        let scope = fs::read_to_string(PTRACE_SCOPE).ok();
+        scope.and_then(|scope| scope.trim().parse().ok()).is_none_or(|scope: u32| scope <= 1)
+    }
+
+    /// Installs the filter on this thread and all that it starts from now on, for good.
+    ///
+    /// # Errors
+    /// The kernel refuses: this thread must not start a command then.
+    pub fn apply_to_thread(&self) -> Result<(), ConfineError> {
+        let step = "filter the system calls of commands";
+        let links =
+            (!self.mounts.is_empty() && Self::can_hold_links()).then(|| self.mounts.clone());
+        let Some(mounts) = links else {
+            return sys::filter(&mut program(&[])).step(step);
+        };
+        // The thread that makes links must not have the filter, so it starts before.
+        let links = Links::start(mounts).step("start the thread that makes links")?;
+        let mut program = program(Links::CALLS);
+        let listener = sys::filter_with_listener(&mut program).step(step)?;
+        links.serve(listener).step(step)
+    }
+}
+
+/// The filter: `held` calls wait for [`super::links`]. It need not check the machine: the worker's filter is
+/// in force too, and ends or refuses the calls of another one.
+fn program(held: &[libc::c_long]) -> Vec<libc::sock_filter> {
+    let load_number = sock(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0);
+    let no_such_call = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    let mut program = vec![load_number];
+    let calls = held.iter().map(|call| (*call, libc::SECCOMP_RET_USER_NOTIF));
+    for (call, action) in calls.chain([(libc::SYS_openat2, no_such_call)]) {
+        let number = u32::try_from(call).unwrap_or(u32::MAX);
+        // Past the next instruction if it is another call.
+        program.push(sock(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, number));
+        program.push(sock(libc::BPF_RET | libc::BPF_K, 0, action));
+    }
+    program.push(sock(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW));
+    program
+}
+
+fn sock(code: u32, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: u16::try_from(code).unwrap_or(0), jt: 0, jf, k }
+}
