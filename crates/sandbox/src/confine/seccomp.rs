@@ -131,8 +131,12 @@ const NEW_NAMESPACES: [libc::c_int; 7] = [
 /// Requests that type into, or change the discipline of, a terminal: injection into the user's shell.
 const TERMINAL_REQUESTS: [u64; 3] = [0x5412, 0x541C, 0x5423];
 
+/// Requests that make a volume of btrfs or a copy of one, links and all, in any directory that can be written
+/// (`SNAP_CREATE`, `SUBVOL_CREATE`, and their second versions).
+const VOLUME_REQUESTS: [u64; 4] = [0x5000_9401, 0x5000_940e, 0x5000_9417, 0x5000_9418];
+
 /// Calls that give a file its mode, and the argument that is it. A file that runs with the rights of its owner
-/// or group would do so outside too. (`openat2` has its mode in memory, where a filter cannot look.)
+/// or group would do so outside too. Commands have no `openat2`, whose mode is in memory (see `commands`).
 const WITH_MODE: &[(i64, u8)] =
     &[(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2), (libc::SYS_mknodat, 2)];
 
@@ -266,7 +270,8 @@ fn rules(sockets: Sockets) -> io::Result<Rules> {
         rule(&[(0, SeccompCmpOp::MaskedEq(flag), flag)])
     });
     rules.insert(libc::SYS_clone, clone.collect::<io::Result<_>>()?);
-    let ioctl = TERMINAL_REQUESTS.iter().map(|number| rule(&[(1, SeccompCmpOp::Eq, *number)]));
+    let requests = TERMINAL_REQUESTS.iter().chain(&VOLUME_REQUESTS);
+    let ioctl = requests.map(|number| rule(&[(1, SeccompCmpOp::Eq, *number)]));
     rules.insert(libc::SYS_ioctl, ioctl.collect::<io::Result<_>>()?);
     rules.insert(libc::SYS_personality, vec![none_of(0, &PERSONALITIES)?]);
     rules.insert(libc::SYS_socket, socket(sockets)?);
