@@ -12,12 +12,12 @@
 #![expect(clippy::print_stderr, reason = "figures for people")]
 
 use quackd_process::{
-    CALL_VARIABLE, Command, EndedBy, Exit, Finished, LaunchError, Limits, MAX_HOLDERS, Role,
-    SpillTarget, harden, run,
+    CALL_VARIABLE, Command, EndedBy, Exit, Finished, LaunchError, Limits, MAX_HOLDERS, OomScore,
+    Role, SpawnThread, SpillTarget, harden, run,
 };
 use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
@@ -455,11 +455,17 @@ async fn signals_and_limits_of_a_command_are_ordinary() {
     // Signals 32 and 33 belong to the C library, which lets nobody set them.
     let script = "grep -E '^Sig(Blk|Ign)' /proc/self/status | while read name mask; do \
         echo $name $((0x$mask & 0x7fffffff)); done; ulimit -c; ulimit -n; \
-        sleep 0.2; cat /proc/$$/oom_score_adj; ps -o pgid= -p $$ | tr -d ' '; echo $$";
-    let finished = run(bash("ordinary", script)).await.unwrap();
+        cat /proc/self/oom_score_adj; ps -o pgid= -p $$ | tr -d ' '; echo $$";
+    let score = || std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let before: i32 = score().trim().parse().unwrap();
+    let thread = SpawnThread::new(|| Ok(()), Some(OomScore::open().unwrap()));
+    let command = Command { spawn_thread: Some(Arc::new(thread)), ..bash("ordinary", script) };
+    let finished = run(command).await.unwrap();
     let text = stdout(&finished);
     let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines[..5], ["SigBlk: 0", "SigIgn: 0", "0", "4096", "500"]);
+    let ranked = (before + 300).to_string();
+    assert_eq!(lines[..5], ["SigBlk: 0", "SigIgn: 0", "0", "4096", &ranked]);
+    assert_eq!(score().trim(), before.to_string(), "the score of this process is its own again");
     assert_eq!(lines[5], lines[6]);
 }
 
