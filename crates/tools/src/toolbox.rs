@@ -114,8 +114,8 @@ impl Toolbox {
         self
     }
 
-    /// Launches commands on a thread with a filter of its own. Without it they are launched like every other
-    /// process.
+    /// Launches commands on a separate thread, which sets their filter and score. By default they start on the
+    /// calling thread.
     #[must_use]
     pub fn with_spawn_thread(mut self, thread: SpawnThread) -> Self {
         self.spawn_thread = Some(Arc::new(thread));

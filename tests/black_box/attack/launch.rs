@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// A user that nothing else in these tests is.
 const SOMEBODY: u32 = 60_998;
 
-/// What git writes by name with the user's next commands.
+/// Files that git writes by name during the user's next commands.
 const WRITTEN_BY_NAME: &[&str] = &[
     "COMMIT_EDITMSG",
     "MERGE_MSG",

@@ -275,7 +275,7 @@ impl World {
     }
 }
 
-/// The thread that launches commands, and a note if the kernel cannot be told to kill them first.
+/// The thread that launches commands, and a note if their rank when memory runs out cannot be set.
 fn launching(
     score: io::Result<OomScore>,
     filter: Option<confine::CommandFilter>,

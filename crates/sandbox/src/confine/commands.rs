@@ -1,5 +1,5 @@
-//! What a command may not do although its worker may. Installed on the thread that launches commands, which
-//! are started with that thread's filter.
+//! The system call filter of commands, on top of their worker's. It is installed on the thread that launches
+//! commands, from which they inherit it.
 //!
 //! - `openat2` fails with ENOSYS: its mode is in memory, where a filter cannot look, and could make a set-id file.
 //!   Programs fall back to `openat`, whose mode is an argument. File tools need `openat2`.
@@ -29,7 +29,7 @@ impl CommandFilter {
     /// A filter that also keeps links out of the mounts at `git_directories`.
     ///
     /// # Errors
-    /// One of them cannot be looked at.
+    /// `statx` fails for one of them.
     pub fn new(git_directories: &[PathBuf]) -> Result<Self, ConfineError> {
         let mount = |path: &PathBuf| {
             let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID);

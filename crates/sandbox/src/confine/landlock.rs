@@ -26,7 +26,7 @@ pub enum FileRights {
     Write,
     /// List this directory; no more. For directories that lead to others.
     List,
-    /// Read and change the content of files that are there.
+    /// Read and change the content of existing files.
     Change,
 }
 

@@ -5,7 +5,7 @@
 //! go on would not do either: the command could change the path in its memory in between. So the path is
 //! read once, the directory is opened once, and the link is made in that directory.
 //!
-//! A link cannot be moved or hard-linked into a git directory from elsewhere, since that is a mount of its own.
+//! A link cannot be moved or hard-linked into a git directory from elsewhere, since git directories are separate mounts.
 //!
 //! The thread has the worker's rights and not the caller's. A command that has fewer (safe mode) has a filter that
 //! refuses the call before it is held.
@@ -138,7 +138,7 @@ fn read_path(memory: &OwnedFd, address: u64) -> Result<CString, Errno> {
     while bytes.len() < MAX_PATH {
         let mut chunk = [0; 256];
         let at = address.checked_add(bytes.len() as u64).ok_or(Errno::FAULT)?;
-        // What follows the string may not be readable: not past the end of a page.
+        // The page after the string may be unreadable, so a read ends at the page's end.
         let to_page_end = 4096 - usize::try_from(at % 4096).unwrap_or(0);
         let n = chunk.len().min(to_page_end);
         let n = rustix::io::pread(memory, chunk.get_mut(..n).ok_or(Errno::FAULT)?, at)

@@ -186,7 +186,7 @@ pub(crate) fn is_held(listener: &OwnedFd, id: u64) -> bool {
     unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const id) == 0 }
 }
 
-/// Answers a held call: 0 or an error number. A process that has ended meanwhile needs no answer.
+/// Answers a held call: 0 or an error number. The kernel ignores the answer if the process has ended.
 #[expect(unsafe_code, reason = "the requests of seccomp(2) have no safe form")]
 pub(crate) fn answer_held_call(listener: &OwnedFd, id: u64, result: Result<(), Errno>) {
     let error = result.err().map_or(0, |errno| -errno.raw_os_error());
