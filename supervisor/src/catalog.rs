@@ -210,6 +210,7 @@ fn attached(metadata: &Metadata, id: &SessionId) -> Option<AttachData> {
     Some(AttachData {
         workspace: AttachedWorkspace { id: workspace.id.clone(), path: workspace.path.clone() },
         session: AttachedSession { id: session.id.clone(), name: session.name.clone() },
+        note: None,
     })
 }
 

@@ -6,6 +6,7 @@
 mod claim;
 mod disk;
 mod error;
+mod foreign;
 mod home;
 mod ids;
 pub mod keep;
@@ -21,6 +22,7 @@ mod workspace;
 
 pub use disk::DiskRoom;
 pub use error::HomeError;
+pub use foreign::Foreign;
 pub use home::Home;
 pub use ids::{new_id, workspace_id};
 pub use lock::{InstanceLock, lock_blocking};
@@ -28,4 +30,7 @@ pub use pid_file::{remove_pid_file_blocking, write_pid_file_blocking};
 pub use socket::SocketPath;
 pub use spills::{Trimmed, trim_spills_blocking};
 pub use tenure::Tenure;
-pub use workspace::{WorkspaceError, is_risky_workspace, resolve_workspace_blocking};
+pub use workspace::{
+    Workspace, WorkspaceError, is_risky_workspace, look_up_workspace_blocking,
+    resolve_workspace_blocking,
+};

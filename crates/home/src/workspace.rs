@@ -1,8 +1,9 @@
 //! From what a client calls a directory to the one path that names its workspace.
 //!
 //! Canonical, so that two spellings of a directory are one workspace, and raised to the root of the
-//! repository that the directory lies in.
+//! repository that the directory lies in, if that belongs to the user.
 
+use crate::foreign::{Foreign, User};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,14 +31,32 @@ pub enum WorkspaceError {
     },
 }
 
-/// The workspace that `path` lies in, as a canonical absolute path: the nearest directory upwards,
-/// itself included and `/` excluded, that contains `.git`, else the directory itself. `~` and `~/x`
-/// mean `$HOME`; a relative path is taken from this process's working directory.
+/// The workspace of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// Canonical absolute path.
+    pub path: String,
+    /// Repository of another user that contains the directory. It is not the workspace.
+    pub foreign: Option<Foreign>,
+}
+
+/// Returns the workspace of `path`: the nearest directory upwards that contains `.git`, itself included and `/`
+/// excluded, else the directory itself. Ignores a repository that belongs to another user, because another user's
+/// `.git` must not widen the files that a session may write. Expands `~` and `~/x` to `$HOME`, and resolves relative
+/// paths against the working directory.
 ///
 /// # Errors
 /// [`WorkspaceError`], which names the absolute path.
+pub fn look_up_workspace_blocking(path: &Path) -> Result<Workspace, WorkspaceError> {
+    resolve(path, std::env::var_os("HOME").as_deref(), User::effective())
+}
+
+/// Returns the path of [`look_up_workspace_blocking`].
+///
+/// # Errors
+/// As there.
 pub fn resolve_workspace_blocking(path: &Path) -> Result<String, WorkspaceError> {
-    resolve(path, std::env::var_os("HOME").as_deref())
+    look_up_workspace_blocking(path).map(|workspace| workspace.path)
 }
 
 /// True for the workspaces that a person must ask for twice: `/` and `$HOME`, where a tool that goes
@@ -47,7 +66,7 @@ pub fn is_risky_workspace(path: &str) -> bool {
     is_risky(Path::new(path), std::env::var_os("HOME").as_deref())
 }
 
-fn resolve(path: &Path, home: Option<&OsStr>) -> Result<String, WorkspaceError> {
+fn resolve(path: &Path, home: Option<&OsStr>, us: User) -> Result<Workspace, WorkspaceError> {
     let absolute = match path.strip_prefix("~") {
         Ok(rest) => home_dir(home).ok_or(WorkspaceError::NoHome)?.join(rest),
         // Fails for an empty path, which is no directory either.
@@ -61,9 +80,12 @@ fn resolve(path: &Path, home: Option<&OsStr>) -> Result<String, WorkspaceError> 
         _ => return Err(WorkspaceError::NotADirectory(absolute)),
     };
     let is_root = |dir: &&Path| dir.parent().is_some() && dir.join(".git").exists();
-    let workspace = canonical.ancestors().find(is_root).unwrap_or(&canonical);
+    let repository = canonical.ancestors().find(is_root);
+    let foreign = repository.and_then(|repository| Foreign::look_blocking(repository, us));
+    let workspace = repository.filter(|_| foreign.is_none()).unwrap_or(&canonical);
     let text = workspace.to_str().map(str::to_owned);
-    text.ok_or_else(|| WorkspaceError::NotUtf8(workspace.to_owned()))
+    let path = text.ok_or_else(|| WorkspaceError::NotUtf8(workspace.to_owned()))?;
+    Ok(Workspace { path, foreign })
 }
 
 fn is_risky(path: &Path, home: Option<&OsStr>) -> bool {
@@ -88,6 +110,10 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    fn resolve(path: &Path, home: Option<&OsStr>) -> Result<String, WorkspaceError> {
+        super::resolve(path, home, User::effective()).map(|workspace| workspace.path)
+    }
 
     /// A canonical directory that is gone with the guard.
     fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -185,5 +211,24 @@ mod tests {
         assert!(is_risky(&dir, home));
         assert!(!is_risky(&dir.join("project"), home));
         assert!(!is_risky(&dir, None));
+    }
+
+    #[test]
+    fn a_repository_of_somebody_else_is_not_the_workspace() {
+        let (_guard, dir) = scratch();
+        fs::create_dir_all(dir.join("outer/.git")).unwrap();
+        fs::create_dir_all(dir.join("outer/inner")).unwrap();
+        let owner = rustix::process::geteuid().as_raw();
+        let other = User { effective: owner + 1, sudo: None };
+        let inner = super::resolve(&dir.join("outer/inner"), None, other).unwrap();
+        assert_eq!(inner.path, text(&dir.join("outer/inner")));
+        let outer = text(&dir.join("outer"));
+        assert_eq!(
+            inner.foreign.unwrap().to_string(),
+            format!(
+                "The repository {outer} is not the workspace: {outer} belongs to user {owner}, not to you (user {})",
+                owner + 1
+            )
+        );
     }
 }

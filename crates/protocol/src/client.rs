@@ -17,8 +17,9 @@ mod remote;
 mod voice;
 
 pub use audit::{
-    AuditChange, AuditCommand, AuditFile, AuditReport, AuditRepository, ExplainLayer, ExplainPath,
-    ExplainReport, PathAccess, RepositoryKind, RepositoryState, WorkerSaid, WorkerSays,
+    AuditChange, AuditCommand, AuditFile, AuditPlanted, AuditReport, AuditRepository, ExplainLayer,
+    ExplainPath, ExplainReport, PathAccess, PlantedKind, RepositoryKind, RepositoryState,
+    WorkerSaid, WorkerSays,
 };
 pub use daemon::{
     DaemonData, ExecutableInfo, ExecutableState, InterruptedSession, Interruption, RestartData,
@@ -158,6 +159,9 @@ pub struct AttachData {
     pub workspace: AttachedWorkspace,
     /// The session.
     pub session: AttachedSession,
+    /// Reason why the workspace is the directory itself and not its repository, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The workspace part of [`AttachData`].

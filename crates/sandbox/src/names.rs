@@ -45,6 +45,18 @@ pub(crate) fn canonicalise_existing(path: &Path) -> Option<PathBuf> {
 /// # Errors
 /// `ELOOP` after [`MAX_LINKS`] links; `EACCES` and the like where a directory may not be entered.
 pub(crate) fn follow_links(base: &Path, path: &Path) -> io::Result<PathBuf> {
+    follow_trusted_links(base, path, |_link| true)
+}
+
+/// Like [`follow_links`], but calls `is_trusted` with the path of each link before following it.
+///
+/// # Errors
+/// As [`follow_links`], and `EACCES` for a link that is not trusted.
+pub(crate) fn follow_trusted_links(
+    base: &Path,
+    path: &Path,
+    is_trusted: impl Fn(&Path) -> bool,
+) -> io::Result<PathBuf> {
     let mut resolved = base.to_path_buf();
     let mut pending = Vec::new();
     push_reversed(&mut pending, path);
@@ -57,6 +69,7 @@ pub(crate) fn follow_links(base: &Path, path: &Path) -> io::Result<PathBuf> {
         resolved.push(&name);
         match fs::read_link(&resolved) {
             Ok(_) if n_links == MAX_LINKS => return Err(Errno::LOOP.into()),
+            Ok(_) if !is_trusted(&resolved) => return Err(Errno::ACCESS.into()),
             Ok(target) => {
                 n_links += 1;
                 resolved.pop();

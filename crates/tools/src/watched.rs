@@ -9,9 +9,9 @@ use quackd_protocol::client::{AuditChange, AuditFile};
 use quackd_protocol::denial::one_line;
 use quackd_protocol::worker::MAX_LISTED;
 use quackd_sandbox::Root;
-use quackd_sandbox::audit::{Known, Names, Snapshot};
+use quackd_sandbox::audit::{Known, Names, Planted, Snapshot};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -36,6 +36,10 @@ struct Begun {
     snapshot: Arc<Snapshot>,
     /// The names as they were when they were looked at last.
     told: Names,
+    /// Path of the workspace.
+    path: PathBuf,
+    /// Reported names in git directories that were not removed.
+    swept: Vec<Planted>,
 }
 
 /// What a command has changed, as it is told.
@@ -66,7 +70,9 @@ impl Watched {
         let Ok(handle) = root.open_directory(Path::new("")) else { return };
         let Ok(snapshot) = Snapshot::take_blocking(&handle, root.path(), known) else { return };
         let told = snapshot.names().clone();
-        let begun = Begun { root: Arc::new(handle), snapshot: Arc::new(snapshot), told };
+        let (path, swept) = (root.path().to_owned(), Vec::new());
+        let begun =
+            Begun { root: Arc::new(handle), snapshot: Arc::new(snapshot), told, path, swept };
         self.0.send_if_modified(|state| {
             // Another call may have been as fast; the first one counts.
             state.begun.get_or_insert(begun);
@@ -87,11 +93,29 @@ impl Watched {
             return Told::default();
         }
         let this = self.clone();
-        let look = tokio::task::spawn_blocking(move || this.look_blocking());
-        match tokio::time::timeout(PATIENCE, look).await {
-            Ok(Ok(changes)) => Told::of(&changes),
+        // With full access the links are only reported.
+        let removes = confinement.has_limits();
+        let look = move || (this.look_blocking(), this.sweep_blocking(removes));
+        match tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await {
+            Ok(Ok((changes, planted))) => Told::of(&changes).with(&planted),
             _ => Told::default(),
         }
+    }
+
+    /// Removes names in git directories by which git would write to another file. Reports each name once.
+    fn sweep_blocking(&self, removes: bool) -> Vec<Planted> {
+        let Some(begun) = self.0.borrow().begun.clone() else { return Vec::new() };
+        let swept = begun.snapshot.sweep_blocking(&begun.root, &begun.path, removes);
+        let mut swept = swept.unwrap_or_default();
+        self.0.send_if_modified(|state| {
+            if let Some(begun) = &mut state.begun {
+                swept.retain(|one| one.removed || !begun.swept.contains(one));
+                begun.swept.extend(swept.iter().filter(|one| !one.removed).cloned());
+                begun.swept.truncate(MAX_LISTED);
+            }
+            false
+        });
+        swept
     }
 
     fn look_blocking(&self) -> Vec<AuditFile> {
@@ -130,6 +154,30 @@ impl Told {
             format!("[Sandbox: {first}{more}; {what}. quack sandbox audit shows it]")
         });
         Self { list, line }
+    }
+
+    /// Adds names in git directories by which git would write to another file.
+    fn with(mut self, planted: &[Planted]) -> Self {
+        let words = |one: &Planted| {
+            let end = if one.removed { "was removed" } else { "was made" };
+            one_line(&format!("{}, {}, {end}", one.path, one.kind.name()))
+        };
+        self.list.extend(planted.iter().map(words));
+        self.list.truncate(MAX_LISTED);
+        let Some(first) = planted.first() else { return self };
+        let more = match planted.len() {
+            1 => String::new(),
+            n => format!(", and {} more", n - 1),
+        };
+        let first = words(first);
+        let line = format!(
+            "[Sandbox: {first}{more}; git would write to another file by it. quack sandbox audit looks at all]"
+        );
+        self.line = Some(match self.line {
+            Some(before) => format!("{before}\n{line}"),
+            None => line,
+        });
+        self
     }
 
     /// The line about denials, if there is one, and then this one.

@@ -10,6 +10,7 @@ use crate::services::now_text;
 use crate::voice::VoiceSession;
 use crate::wire::Request;
 use crate::worker_handle::Wake;
+use quackd_home::Workspace;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachData, AttachParams};
 use serde_json::Value;
@@ -62,9 +63,10 @@ pub(super) async fn attach_path(
     activate: bool,
     safe_mode: Option<bool>,
 ) -> Result<AttachData, MethodError> {
-    let path = resolve(caller, path).await?;
+    let Workspace { path, foreign } = look_up(caller, path).await?;
     let attach = Attach { path, activate, safe_mode, fresh: fresh()? };
-    caller.registry.send(attach).timeout(SAVE_LIMIT).await?
+    let data = caller.registry.send(attach).timeout(SAVE_LIMIT).await??;
+    Ok(AttachData { note: foreign.map(|foreign| foreign.to_string()), ..data })
 }
 
 /// What a session needs that may have to be made.
@@ -73,8 +75,13 @@ pub(super) fn fresh() -> Result<Fresh, MethodError> {
     Ok(Fresh { session_id, now: now_text() })
 }
 
-/// The workspace of a directory. Runs on the blocking pool: it reads the file system.
+/// Returns the path of the workspace of a directory.
 pub(super) async fn resolve(caller: &Caller, path: PathBuf) -> Result<String, MethodError> {
+    look_up(caller, path).await.map(|workspace| workspace.path)
+}
+
+/// Returns the workspace of a directory. Runs on the blocking pool, because it reads the file system.
+pub(super) async fn look_up(caller: &Caller, path: PathBuf) -> Result<Workspace, MethodError> {
     let shown = path.display().to_string();
     let lookups = Arc::clone(&caller.services.lookups);
     let resolving = async {
@@ -82,7 +89,7 @@ pub(super) async fn resolve(caller: &Caller, path: PathBuf) -> Result<String, Me
         let resolve = move || {
             // A look-up that hangs keeps its place, so that the others keep their threads.
             let _place = place;
-            quackd_home::resolve_workspace_blocking(&path)
+            quackd_home::look_up_workspace_blocking(&path)
         };
         actix_rt::task::spawn_blocking(resolve).await
     };

@@ -1,12 +1,13 @@
 //! `workspaces`, `activate_session`, `quack.session_new`, `quack.session_delete`: which sessions there
 //! are, and changing that.
 
-use super::attach::{SAVE_LIMIT, fresh, resolve};
+use super::attach::{SAVE_LIMIT, fresh, look_up};
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{Activate, DeleteSession, ListWorkspaces, NewSession};
 use crate::voice::VoiceSession;
 use crate::wire::{Request, reference};
+use quackd_home::Workspace;
 use quackd_protocol::client::{
     ActivateData, AttachData, SessionDeleteData, SessionDeleteParams, SessionNewParams,
     WorkspacesData,
@@ -47,10 +48,11 @@ pub(super) async fn session_new(
     let SessionNewParams { path, name, activate, safe_mode } =
         params(request, "quack.session_new")?;
     let path = path.map_or_else(|| caller.services.started_in.clone(), PathBuf::from);
-    let path = resolve(caller, path).await?;
+    let Workspace { path, foreign } = look_up(caller, path).await?;
     let activate = activate.unwrap_or(false);
     let new = NewSession { path, name, activate, safe_mode, fresh: fresh()? };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
+    let data = AttachData { note: foreign.map(|foreign| foreign.to_string()), ..data };
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }

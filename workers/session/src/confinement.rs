@@ -19,11 +19,11 @@ use quackd_sandbox::confine::{
     self, Entered, Facts, FileRights, FileRule, Init, LANDLOCK_WITH_NAMESPACES, Limits, Pin,
     Places, Plan, Probe, Side, Tier, git,
 };
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Entries of the workspace that are looked at for repositories before the worker starts. A tree that is
 /// larger is said to be protected in part.
@@ -32,6 +32,12 @@ const WALK_ENTRIES: u64 = 200_000;
 /// Told where a command's links cannot be made by the worker.
 const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links that a command makes in .git are \
                           removed when it ends, and not refused";
+/// Timeout for reading the workspace before the confinement exists. Shorter than the supervisor's start timeout, so
+/// that the call gets this reason.
+const LOOK_LIMIT: Duration = Duration::from_secs(7);
+
+/// Number of entries between two checks of the time.
+const WALK_STEP: u64 = 2_000;
 
 /// Troubles that are told.
 const MAX_NOTES: usize = 8;
@@ -128,17 +134,25 @@ fn unconfined(
 }
 
 /// What is there to be confined to.
+///
+/// Each directory is opened once, without following links, and all files in it are reached through that handle. The
+/// mounts must show the same directories.
 struct World {
     workspace: OwnedFd,
+    /// Writable directories outside the workspace.
+    roots: Vec<(PathBuf, OwnedFd)>,
     facts: Facts,
     plan: Plan,
     found: git::Found,
     policy: Policy,
     notes: Vec<String>,
+    /// Deadline for reading the workspace.
+    until: Instant,
 }
 
 impl World {
     fn look_blocking(start: &Start) -> Result<Self, StartError> {
+        let until = Instant::now() + LOOK_LIMIT;
         let order = &start.sandbox;
         let places = Places {
             workspace: PathBuf::from(&start.workspace),
@@ -146,17 +160,20 @@ impl World {
             state_dir: PathBuf::from(&order.state_dir),
             home: PathBuf::from(&order.home),
         };
-        let workspace = open_directory(&places.workspace)
+        let workspace = git::hold_directory_blocking(&places.workspace)
             .map_err(|source| StartError::System { step: "cannot open the workspace", source })?;
         let path = start.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
         let facts = Facts::gather_blocking(places, path);
-        let (policy, notes) = without_missing_roots(order.policy.clone());
+        let (policy, roots, notes) = hold_roots(order.policy.clone());
         // A workspace that must not be one is refused before it is looked through.
-        let plan = Plan::new(&policy, &facts).map_err(refused)?;
-        let found = repositories(&workspace)
+        let mut plan = Plan::new(&policy, &facts).map_err(refused)?;
+        for (path, root) in &roots {
+            plan.verify(path, root).map_err(refused)?;
+        }
+        let found = repositories(&workspace, until)
             .map_err(|source| StartError::System { step: "cannot read the workspace", source })?;
-        Ok(Self { workspace, facts, plan, found, policy, notes })
+        Ok(Self { workspace, roots, facts, plan, found, policy, notes, until })
     }
 
     fn enter_namespaces(
@@ -166,28 +183,30 @@ impl World {
         group: Option<&Group>,
         exe: SelfExe,
     ) -> Result<Confined, StartError> {
-        let Self { workspace, facts, mut plan, found, policy, mut notes } = self;
+        let Self { workspace, roots, facts, mut plan, found, policy, mut notes, until } = self;
         let known = Some(Known::from(&found));
         plan.limits = limits(start, group);
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
         let placeholders = policy.may_write().then(|| {
             let mut trees = vec![Tree { handle: &workspace, path: &facts.places.workspace, found }];
-            let roots: Vec<_> =
-                policy.writable_roots.iter().map(|root| (root, open_directory(root))).collect();
-            for (root, opened) in &roots {
-                let Ok(handle) = opened else { continue };
-                match repositories(handle) {
-                    Ok(found) => trees.push(Tree { handle, path: root, found }),
+            for (path, handle) in &roots {
+                match repositories(handle, until) {
+                    Ok(found) => trees.push(Tree { handle, path, found }),
                     Err(error) => {
-                        notes.push(format!("{} cannot be looked through: {error}", root.display()));
+                        notes.push(format!("{} cannot be looked through: {error}", path.display()));
                     }
                 }
             }
-            let (more, placeholders) = protect(&mut plan, &trees, &registry);
+            let (more, protected) = protect(&mut plan, &trees, &registry, until);
             notes.extend(more);
-            placeholders
+            protected
         });
-        pin_above_hidden(&mut plan, &policy, &facts.places.workspace, &mut notes);
+        // The handles stay open until the directories are mounted.
+        let (placeholders, elsewhere) = placeholders.flatten().unzip();
+        let places = roots.iter().map(|(path, handle)| (path.as_path(), handle));
+        let places: Vec<_> = places.chain([(plan.workspace.as_path(), &workspace)]).collect();
+        let above = pins_above_hidden(&policy, &places, &mut notes);
+        plan.pin(above);
         notes.truncate(MAX_NOTES);
         let extra = beyond_the_plan(group, &exe)?;
         // What was made in the repositories stays as long as this is not dropped, and goes after that.
@@ -217,6 +236,7 @@ impl World {
         if !plan.git_mounts.is_empty() && !confine::CommandFilter::can_hold_links() {
             notes.push(LINKS_NOTE.to_owned());
         }
+        drop((roots, elsewhere));
         // Where nothing could be mounted from the start there is nothing to miss.
         while let Some(bare) = confine::first_unpinned_blocking(&pins).map(Path::to_owned) {
             pins.retain(|pin| *pin != bare);
@@ -297,60 +317,63 @@ struct Tree<'a> {
     found: git::Found,
 }
 
-/// Opens a directory by its canonical path. A link anywhere in it was put there since, by whoever may: what
-/// it leads to is not what was asked for.
-fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    Ok(openat2(CWD, path, flags, Mode::empty(), resolve)?)
-}
-
-fn repositories(directory: &OwnedFd) -> io::Result<git::Found> {
+fn repositories(directory: &OwnedFd, until: Instant) -> io::Result<git::Found> {
     let mut walk = git::Walk::new(directory)?;
-    walk.step(WALK_ENTRIES);
+    let mut left = WALK_ENTRIES;
+    while 0 < left && !walk.step(WALK_STEP) {
+        left = left.saturating_sub(WALK_STEP);
+        if until <= Instant::now() {
+            let text = format!("looking through it takes longer than {} s", LOOK_LIMIT.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+    }
     Ok(walk.finish())
 }
 
-/// A policy without the directories that are not there; they are told.
-fn without_missing_roots(mut policy: Policy) -> (Policy, Vec<String>) {
-    let mut notes = Vec::new();
-    policy.writable_roots.retain(|root| {
-        let is_there = root.is_dir();
-        if !is_there {
-            notes.push(format!("{} is no directory and cannot be written", root.display()));
+/// Opens the writable directories. Returns the policy without missing ones, the handles, and notes on the missing.
+fn hold_roots(mut policy: Policy) -> (Policy, Vec<(PathBuf, OwnedFd)>, Vec<String>) {
+    let (mut held, mut notes) = (Vec::new(), Vec::new());
+    policy.writable_roots.retain(|root| match git::hold_directory_blocking(root) {
+        Ok(handle) => {
+            held.push((root.clone(), handle));
+            true
         }
-        is_there
+        Err(_) => {
+            notes.push(format!("{} is no directory and cannot be written", root.display()));
+            false
+        }
     });
     notes.truncate(MAX_NOTES);
-    (policy, notes)
+    (policy, held, notes)
 }
 
-/// Adds to the plan what protects the repositories in what may be written. Gives what could not be protected
-/// as it should, and what holds the names that were made in them.
+/// Adds the protection of repositories in writable directories to the plan. Returns notes on incomplete protection,
+/// the placeholders, and the handles of repositories outside.
 fn protect(
     plan: &mut Plan,
     trees: &[Tree<'_>],
     registry: &Path,
-) -> (Vec<String>, Option<git::Placeholders>) {
-    // What a monitor that was killed could not remove. If it cannot be done now, then later.
+    until: Instant,
+) -> (Vec<String>, Option<(git::Placeholders, Vec<git::Main>)>) {
+    // Removes placeholders of a killed monitor. A failure is retried by the next cleanup.
     drop(git::clean_blocking(registry));
     let protected = git::Placeholders::open_blocking(registry).and_then(|mut placeholders| {
         let mut all = git::Protection::default();
         for Tree { handle, path, found } in trees {
-            let one = git::protect_blocking(handle, path, found, &mut placeholders)?;
+            let one = git::protect_blocking(handle, path, found, until, &mut placeholders)?;
             all.pins.extend(one.pins);
             all.repositories.extend(one.repositories);
             all.git_directories.extend(one.git_directories);
             all.troubles.extend(one.troubles);
         }
+        plan.protect(&all)?;
         Ok((all, placeholders))
     });
     match protected {
         Ok((protection, placeholders)) => {
-            plan.protect(&protection);
-            (notes_of(&protection.troubles), Some(placeholders))
+            (notes_of(&protection.troubles), Some((placeholders, protection.repositories)))
         }
-        // A full disk, for example. Then no name in them can be made or changed.
+        // For example because the disk is full. The repositories become read-only.
         Err(error) => {
             let repositories = trees
                 .iter()
@@ -368,22 +391,27 @@ fn private_of_safe_mode() -> Vec<PathBuf> {
     private_directory(&path).map(|()| path).into_iter().collect()
 }
 
-/// What is hidden stays where it is hidden: the directories above it, as far as they could be moved away, are
-/// pinned.
-fn pin_above_hidden(plan: &mut Plan, policy: &Policy, workspace: &Path, notes: &mut Vec<String>) {
-    let writable = || policy.writable_roots.iter().map(PathBuf::as_path).chain([workspace]);
+/// Returns pins for the parent directories of hidden files in the open `places`, so that a hidden file cannot be
+/// moved away.
+fn pins_above_hidden(
+    policy: &Policy,
+    places: &[(&Path, &OwnedFd)],
+    notes: &mut Vec<String>,
+) -> Vec<Pin> {
+    let mut pins = Vec::new();
     for hidden in policy.hidden.iter().filter(|_| policy.may_write()) {
-        let Some(root) = writable().find(|root| hidden.starts_with(root)) else { continue };
-        if hidden.symlink_metadata().is_err() {
+        let found = places.iter().find_map(|(root, handle)| {
+            hidden.strip_prefix(root).ok().map(|beneath| (root, handle, beneath))
+        });
+        let Some((root, handle, beneath)) = found else { continue };
+        if git::node_at(handle, beneath) == Ok(git::Node::Missing) {
             notes.push(format!("{} is not there and will not be hidden", hidden.display()));
         }
-        let above = hidden.ancestors().skip(1).take_while(|above| *above != root);
-        let pins = above.filter(|above| above.is_dir());
-        plan.pins.extend(pins.map(|at| Pin { at: at.to_owned(), read_only: false }));
+        let above = beneath.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        let above = above.filter(|above| git::node_at(handle, above) == Ok(git::Node::Directory));
+        pins.extend(above.map(|above| Pin { at: root.join(above), read_only: false }));
     }
-    // A directory before what is beneath it, and of two for one path the stricter one.
-    plan.pins.sort_unstable_by(|a, b| a.at.cmp(&b.at).then(b.read_only.cmp(&a.read_only)));
-    plan.pins.dedup_by(|later, earlier| later.at == earlier.at);
+    pins
 }
 
 /// Beneath the state directory: what was made in repositories for the time of a worker.

@@ -39,6 +39,9 @@ async fn begin(args: &AttachArgs, output: Output) -> anyhow::Result<Option<Live>
     let daemon = start_and_connect(output).await?;
     let params = AttachParams { path: Some(Value::from(workspace)), ..AttachParams::default() };
     let attached: AttachData = daemon.client.request("attach", params, REPLY_TIMEOUT).await?;
+    if let Some(note) = &attached.note {
+        output.note(note);
+    }
     let home_dir = std::env::var("HOME").ok();
     if args.no_follow {
         let session = known(&daemon, &attached).await?;
@@ -75,11 +78,15 @@ async fn known(daemon: &Connected, attached: &AttachData) -> anyhow::Result<Sess
 }
 
 fn document(attached: &AttachData, is_running: bool) -> Value {
-    json!({
+    let mut document = json!({
         "workspace": attached.workspace,
         "session": attached.session,
         "isRunning": is_running,
-    })
+    });
+    if let (Some(note), Some(fields)) = (&attached.note, document.as_object_mut()) {
+        fields.insert("note".to_owned(), Value::from(note.as_str()));
+    }
+    document
 }
 
 /// A mistyped verb arrives here as a directory that does not exist.

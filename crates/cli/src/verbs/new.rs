@@ -19,6 +19,9 @@ pub(crate) async fn run(args: NewArgs, output: Output) -> anyhow::Result<Exit> {
     let daemon = start_and_connect(output).await?;
     let made: AttachData =
         daemon.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
+    if let Some(note) = &made.note {
+        output.note(note);
+    }
     if output.is_json() {
         output.document(&made)?;
     } else {

@@ -53,6 +53,12 @@ pub struct AuditReport {
     pub entries: u64,
     /// Files at the top of the workspace that later programs run or obey, and that are not as they were.
     pub files: Vec<AuditFile>,
+    /// Names in git directories by which git would write to another file. Old names count too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub planted: Vec<AuditPlanted>,
+    /// Number of such names that are not listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub planted_not_listed: usize,
     /// Repositories that are new, changed, or make git run something.
     pub repositories: Vec<AuditRepository>,
     /// Repositories of that kind that are not listed.
@@ -70,6 +76,52 @@ pub struct AuditFile {
     pub change: AuditChange,
     /// What such a file does, to be read after its name.
     pub why: String,
+}
+
+/// A name in [`AuditReport::planted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditPlanted {
+    /// Relative to the workspace, or absolute in a repository outside. One line.
+    pub path: String,
+    /// Kind of the file.
+    pub kind: PlantedKind,
+    /// True if it was removed. An audit removes nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
+}
+
+/// Kind of a file by which git would write to another file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlantedKind {
+    /// A symbolic link.
+    Link,
+    /// A FIFO.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A device.
+    Device,
+    /// A directory instead of a file.
+    Directory,
+    /// A file with a second name.
+    HardLink,
+}
+
+impl PlantedKind {
+    /// Returns the text for it, to read after "is".
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Link => "a symbolic link",
+            Self::Fifo => "a FIFO",
+            Self::Socket => "a socket",
+            Self::Device => "a device",
+            Self::Directory => "a directory instead of a file",
+            Self::HardLink => "a file with a second name",
+        }
+    }
 }
 
 /// What became of a name.

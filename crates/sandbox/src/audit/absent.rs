@@ -1,6 +1,6 @@
 //! The audit outside Linux: there is none yet. Nothing is found, and no report is complete.
 
-use super::{Budget, Change, Report};
+use super::{Budget, Change, Planted, Report};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -57,6 +57,19 @@ impl Snapshot {
     /// # Errors
     /// None.
     pub fn changes_blocking(&self, _root: impl AsFd) -> io::Result<Vec<Change>> {
+        Ok(Vec::new())
+    }
+
+    /// Does nothing.
+    ///
+    /// # Errors
+    /// None.
+    pub fn sweep_blocking(
+        &self,
+        _root: impl AsFd,
+        _path: &Path,
+        _removes: bool,
+    ) -> io::Result<Vec<Planted>> {
         Ok(Vec::new())
     }
 }

@@ -2,8 +2,8 @@
 //! that were made or changed while a worker lived.
 //!
 //! Owns: which names and which of git's settings count, what is remembered of a workspace when a worker begins
-//! ([`Snapshot`]), and the comparison. Called by `crates/tools`: [`Snapshot::changes_blocking`] after commands
-//! that could write, [`audit_blocking`] when a person asks.
+//! ([`Snapshot`]), and the comparison. Called by `crates/tools`: [`Snapshot::changes_blocking`] and
+//! [`Snapshot::sweep_blocking`] after commands that could write, [`audit_blocking`] when a person asks.
 //!
 //! Everything here is read by handle, with limits and without following links, and git is never run. What is
 //! told is one line of bounded length, whatever it was called.
@@ -15,6 +15,8 @@ mod plain;
 #[cfg(target_os = "linux")]
 mod names;
 #[cfg(target_os = "linux")]
+mod planted;
+#[cfg(target_os = "linux")]
 mod report;
 #[cfg(target_os = "linux")]
 mod repository;
@@ -24,6 +26,8 @@ mod settings;
 mod snapshot;
 #[cfg(target_os = "linux")]
 mod stamp;
+#[cfg(target_os = "linux")]
+mod sweep;
 
 #[cfg(not(target_os = "linux"))]
 mod absent;
@@ -41,6 +45,9 @@ pub use snapshot::{Known, Snapshot};
 
 /// What became of one watched name.
 pub use quackd_protocol::client::AuditFile as Change;
+
+/// A name in a git directory by which git would write to another file.
+pub use quackd_protocol::client::AuditPlanted as Planted;
 
 /// What an audit found.
 pub use quackd_protocol::client::AuditReport as Report;

@@ -1,11 +1,12 @@
 //! The audit itself: every repository of a workspace, compared with what it was. Called when a person asks.
 
 use super::plain::plain;
+use super::planted::{self, Reach};
 use super::repository::{self, Base, Place, Shape};
 use super::snapshot::{Known, Snapshot};
 use super::{Budget, Report};
 use crate::confine::git::Walk;
-use quackd_protocol::client::{AuditRepository, RepositoryState};
+use quackd_protocol::client::{AuditPlanted, AuditRepository, RepositoryState};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
@@ -76,18 +77,57 @@ pub fn audit_blocking(
     });
     let not_listed = repositories.len().saturating_sub(MAX_LISTED);
     repositories.truncate(MAX_LISTED);
+    let planted = planted_in(base, &places, budget.entries, budget.until);
     let files = match before {
         Some(before) => before.changes_blocking(&root)?,
         None => Vec::new(),
     };
     Ok(Report {
-        found: files.len() + dangerous,
-        complete: is_whole && before.is_some(),
+        found: files.len() + planted.found.len() + planted.not_listed + dangerous,
+        complete: is_whole && planted.is_whole && before.is_some(),
         entries: found.entries,
         files,
+        planted: planted.found,
+        planted_not_listed: planted.not_listed,
         repositories,
         not_listed,
     })
+}
+
+/// Names in all git directories by which git would write to another file.
+struct AllPlanted {
+    found: Vec<AuditPlanted>,
+    not_listed: usize,
+    is_whole: bool,
+}
+
+fn planted_in(base: Base<'_>, places: &[Place], entries: u64, until: Instant) -> AllPlanted {
+    let mut all = AllPlanted { found: Vec::new(), not_listed: 0, is_whole: true };
+    let (mut left, mut seen) = (entries, Vec::<PathBuf>::new());
+    // Bare directories come last because they may be part of another repository.
+    let (bare, named): (Vec<_>, Vec<_>) = places.iter().partition(|it| it.shape == Shape::Bare);
+    for place in named.into_iter().chain(bare) {
+        let Some(git) = planted::git_directory(base, place) else { continue };
+        if seen.iter().any(|seen| git.path.starts_with(seen)) {
+            continue;
+        }
+        let reach = Reach { entries: left, until, with_files: true };
+        let (found, rest, is_whole) = planted::look(&git, reach);
+        left = rest;
+        all.is_whole &= is_whole;
+        for one in found {
+            if all.found.len() == MAX_LISTED {
+                all.not_listed += 1;
+                continue;
+            }
+            let path = plain(&planted::shown(&git, &one.at).to_string_lossy(), MAX_PATH);
+            all.found.push(AuditPlanted { path, kind: one.kind, removed: false });
+        }
+        if place.shape != Shape::Bare {
+            seen.push(git.path);
+        }
+    }
+    all
 }
 
 fn state(base: Base<'_>, place: &Place, before: Option<&Snapshot>) -> RepositoryState {

@@ -293,7 +293,7 @@ fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
 }
 
 /// What a `.git` file says, and where that is beneath the workspace.
-fn gitdir(base: Base<'_>, at: &Path) -> Option<(String, Option<PathBuf>)> {
+pub(super) fn gitdir(base: Base<'_>, at: &Path) -> Option<(String, Option<PathBuf>)> {
     let text = beneath::read(base.handle, at).ok()?;
     let value = text.strip_prefix("gitdir:")?.trim();
     let from = at.parent().unwrap_or_else(|| Path::new(""));

@@ -5,6 +5,7 @@ use super::Change;
 use super::names::Names;
 use super::repository::{self, Base, Place, Shape};
 use super::stamp::Stamp;
+use super::sweep::{self, Earlier};
 use crate::confine::git::{Found, Walk};
 use std::collections::BTreeMap;
 use std::io;
@@ -47,6 +48,8 @@ type Stamps = Vec<(PathBuf, Stamp)>;
 pub struct Snapshot {
     names: Names,
     repositories: BTreeMap<Place, Stamps>,
+    /// Links and special files in the repositories.
+    earlier: Earlier,
     /// Whether every repository of that time is known.
     is_complete: bool,
 }
@@ -67,12 +70,14 @@ impl Snapshot {
             }
         };
         let base = Base { handle: root.as_fd(), path };
+        let places = known.places.iter().cloned().collect();
         let stamped = |place: Place| {
             let stamps = repository::stamps(base, &place);
             (place, stamps)
         };
         Ok(Self {
             names: Names::look_blocking(&root)?,
+            earlier: sweep::earlier(base, &places),
             repositories: known.places.into_iter().map(stamped).collect(),
             is_complete: known.is_complete,
         })
@@ -94,6 +99,14 @@ impl Snapshot {
 
     pub(super) fn of(&self, place: &Place) -> Option<&Stamps> {
         self.repositories.get(place)
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
+        self.repositories.keys()
+    }
+
+    pub(super) fn earlier(&self) -> &Earlier {
+        &self.earlier
     }
 
     pub(super) fn is_complete(&self) -> bool {

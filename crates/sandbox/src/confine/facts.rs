@@ -5,6 +5,8 @@ use super::git;
 use super::toolchains::{
     CACHES, CREDENTIALS, SYSTEM_DIRECTORIES, SYSTEM_SECRETS, TOOLCHAINS, Toolchain,
 };
+use crate::names::follow_trusted_links;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -156,7 +158,8 @@ fn push(shown: &mut Vec<Shown>, places: &Places, at: &Path) {
     if shown.iter().any(|one: &Shown| one.at == at) {
         return;
     }
-    let Ok(from) = fs::canonicalize(at) else { return };
+    let is_trusted = |link: &Path| is_trusted_link(places, link);
+    let Ok(from) = follow_trusted_links(Path::new("/"), at, is_trusted) else { return };
     if !may_show(places, &from) || from == places.home {
         return;
     }
@@ -165,6 +168,18 @@ fn push(shown: &mut Vec<Shown>, places: &Places, at: &Path) {
     if is_directory || metadata.is_file() && !has_token(&from, metadata.len()) {
         shown.push(Shown { at: at.to_path_buf(), from, is_directory });
     }
+}
+
+/// Returns true if a session cannot have created this link. The home and `/` are never workspaces, and a session
+/// cannot write a directory that the user cannot write.
+fn is_trusted_link(places: &Places, link: &Path) -> bool {
+    let Some(directory) = link.parent() else { return false };
+    let in_home = link.strip_prefix(&places.home).ok();
+    directory == places.home
+        || directory.parent().is_none()
+        || is_system(link)
+        || in_home.and_then(toolchain_of).is_some()
+        || accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS).is_err()
 }
 
 fn toolchain_of(beneath_home: &Path) -> Option<&'static Toolchain> {
@@ -191,7 +206,8 @@ fn has_token(path: &Path, length: u64) -> bool {
     if MAX_SETTINGS < length {
         return true;
     }
-    let Ok(text) = fs::read_to_string(path) else { return true };
+    let read = git::beneath::read_own(path, MAX_SETTINGS);
+    let Some(text) = read.ok().and_then(|bytes| String::from_utf8(bytes).ok()) else { return true };
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     is_toml
         && text.lines().map(str::trim_start).any(|line| {
@@ -203,4 +219,40 @@ fn credentials_in(shown: &[Shown]) -> Vec<PathBuf> {
     let directories = shown.iter().filter(|one| one.is_directory);
     let files = directories.flat_map(|one| CREDENTIALS.iter().map(|name| one.at.join(name)));
     files.filter(|file| exists(file)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_of_path_is_followed_where_no_session_can_have_made_it() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(tree.path()).unwrap();
+        let home = root.join("home");
+        for directory in ["dotfiles/bin", ".ssh", "work/ws", ".nvm/versions/1"] {
+            fs::create_dir_all(home.join(directory)).unwrap();
+        }
+        symlink("dotfiles/bin", home.join("bin")).unwrap();
+        symlink("versions/1", home.join(".nvm/current")).unwrap();
+        symlink(home.join(".ssh"), home.join("work/ws/bin")).unwrap();
+        symlink(home.join("work/ws/bin"), home.join("further")).unwrap();
+        let at = |name: &str| root.join(name);
+        let places = Places {
+            workspace: at("ws"),
+            run_dir: at("run"),
+            state_dir: at("state"),
+            home: home.clone(),
+        };
+        let path = |name: &str| {
+            let shown = shown(&places, &home.join(name).display().to_string());
+            shown.into_iter().map(|one| one.from).collect::<Vec<_>>()
+        };
+        assert_eq!(path("bin"), [home.join("dotfiles/bin")]);
+        for hostile in ["work/ws/bin", "further"] {
+            assert_eq!(path(hostile), [""; 0].map(PathBuf::from), "{hostile}");
+        }
+        assert!(is_trusted_link(&places, &home.join(".nvm/current")));
+    }
 }

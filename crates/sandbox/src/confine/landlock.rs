@@ -51,20 +51,21 @@ pub struct FileRule {
 }
 
 impl FileRule {
-    /// Opens `path` without following a link in its last name. `None` if it does not exist.
+    /// Opens `path` without following links. `None` if it does not exist or contains a link, which was created after
+    /// the path was resolved.
     ///
     /// # Errors
     /// The system refuses for another reason.
     pub fn open(path: &Path, rights: FileRights) -> Result<Option<Self>, ConfineError> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let opened = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+        let opened = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
             // A command has no `openat2` (see `commands`); of safe mode it opens fixed paths only.
             Err(Errno::NOSYS) => openat(CWD, path, flags, Mode::empty()),
             opened => opened,
         };
         match opened {
             Ok(what) => Ok(Some(Self { what, rights })),
-            Err(errno) if sys::is_missing(errno) => Ok(None),
+            Err(errno) if sys::is_missing(errno) || errno == Errno::LOOP => Ok(None),
             Err(errno) => Err(errno).step_on("open for a Landlock rule", path),
         }
     }

@@ -113,7 +113,15 @@ fn open_sources<'p>(
             }
             Mount::Bind { from, writable, is_directory, required } => {
                 let kind = if *is_directory { Kind::Directory } else { Kind::File };
-                match open_source(from, kind).and_then(|source| clone_tree(&source, "")) {
+                let opened = open_source(from, kind);
+                if let Some(expected) = plan.verified.get(from) {
+                    let found = opened.as_ref().ok().and_then(|it| DirectoryId::of(it).ok());
+                    if found != Some(*expected) {
+                        return Err(io::Error::other("it was replaced"))
+                            .step_on("take a directory", from);
+                    }
+                }
+                match opened.and_then(|source| clone_tree(&source, "")) {
                     Ok(tree) => (tree, kind, *writable),
                     Err(errno) if !*required && may_be_left_out(errno) => continue,
                     Err(errno) => return Err(errno).step_on("open what is to be shown", from),

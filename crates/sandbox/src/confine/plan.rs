@@ -6,8 +6,11 @@
 use super::facts::{Facts, Places, SystemDirectory};
 use super::git;
 use super::limits::Limits;
+use super::mounts::DirectoryId;
 use quackd_protocol::policy::{Policy, Profile};
 use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// Most layers for package caches: each is a file system of its own.
@@ -93,6 +96,11 @@ pub struct Plan {
     pub uid: u32,
     /// The user's group, inside as outside.
     pub gid: u32,
+    /// Expected directory of a [`Mount::Bind`], by its `from`. Keep the directories open until they are mounted, so
+    /// that their inode numbers are not reused.
+    pub(crate) verified: BTreeMap<PathBuf, DirectoryId>,
+    /// Hidden paths of the policy.
+    hidden: Vec<PathBuf>,
 }
 
 /// Why there is no plan, as a sentence for a person.
@@ -135,6 +143,8 @@ impl Plan {
             limits: Limits::default(),
             uid: facts.uid,
             gid: facts.gid,
+            verified: BTreeMap::new(),
+            hidden: policy.hidden.clone(),
         };
         plan.add_system(facts);
         plan.add_home(facts);
@@ -143,23 +153,50 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds what protects the workspace's repositories: their pins, and those that lie elsewhere. A pin in
-    /// what is hidden or not shown is left out.
-    pub fn protect(&mut self, protection: &git::Protection) {
-        for repository in &protection.repositories {
+    /// Adds the pins of the workspace's repositories and the mounts of repositories outside. Omits pins in
+    /// directories that are hidden or not shown.
+    ///
+    /// # Errors
+    /// fstat of a repository outside fails.
+    pub fn protect(&mut self, protection: &git::Protection) -> io::Result<()> {
+        for git::Main { handle, path } in &protection.repositories {
+            if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
+                continue;
+            }
+            self.verify(path, handle)?;
             let mount = Mount::Bind {
-                from: repository.clone(),
+                from: path.clone(),
                 writable: true,
                 is_directory: true,
                 required: true,
             };
-            self.mounts.entry(repository.clone()).or_insert(mount);
+            self.mounts.entry(path.clone()).or_insert(mount);
+            for hidden in self.hidden.iter().filter(|hidden| hidden.starts_with(path)) {
+                self.mounts.insert(hidden.clone(), Mount::Empty);
+            }
         }
         self.pins = protection.pins.iter().filter(|pin| self.shows(&pin.at)).cloned().collect();
         let is_in_git =
             |at: &Path| protection.git_directories.iter().any(|git| at.starts_with(git));
         let writable = self.pins.iter().filter(|pin| !pin.read_only && is_in_git(&pin.at));
         self.git_mounts = writable.map(|pin| pin.at.clone()).collect();
+        Ok(())
+    }
+
+    /// Adds pins. Sorts a directory before its content, and keeps the stricter of two pins of one path.
+    pub fn pin(&mut self, pins: Vec<Pin>) {
+        self.pins.extend(pins);
+        self.pins.sort_unstable_by(|a, b| a.at.cmp(&b.at).then(b.read_only.cmp(&a.read_only)));
+        self.pins.dedup_by(|later, earlier| later.at == earlier.at);
+    }
+
+    /// Requires that the mount of `path` shows this open directory. Otherwise the worker does not start.
+    ///
+    /// # Errors
+    /// fstat fails.
+    pub fn verify(&mut self, path: &Path, directory: impl AsFd) -> io::Result<()> {
+        self.verified.insert(path.to_owned(), DirectoryId::of(directory)?);
+        Ok(())
     }
 
     /// Directories that may be written, for the second layer.

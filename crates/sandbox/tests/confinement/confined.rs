@@ -12,7 +12,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, exit};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The variable.
 pub(crate) const VARIABLE: &str = "CONFINEMENT_TEST_REQUEST";
@@ -71,13 +71,19 @@ impl Request {
         let registry = self.state_dir.join("placeholders");
         let mut placeholders = git::Placeholders::open_blocking(&registry).expect("registry");
         if self.policy.may_write() {
-            let protection =
-                git::protect_blocking(&workspace, &self.workspace, &found, &mut placeholders);
+            let until = Instant::now() + Duration::from_secs(60);
+            let protection = git::protect_blocking(
+                &workspace,
+                &self.workspace,
+                &found,
+                until,
+                &mut placeholders,
+            );
             let protection = protection.expect("protect");
             for trouble in &protection.troubles {
                 eprintln!("trouble: {} {}", trouble.path.display(), trouble.what);
             }
-            plan.protect(&protection);
+            plan.protect(&protection).expect("the plan");
         }
         let gathered = start.elapsed();
         let init = match split(workspace.as_fd(), plan.network) {

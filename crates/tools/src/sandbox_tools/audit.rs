@@ -16,6 +16,13 @@ pub(super) fn text(report: &AuditReport) -> String {
     for file in &report.files {
         lines.push(format!("{} was {}: it {}", file.path, file.change.name(), file.why));
     }
+    for one in &report.planted {
+        let what = one.kind.name();
+        lines.push(format!("{} is {what}: git may write to another file by it", one.path));
+    }
+    if report.planted_not_listed != 0 {
+        lines.push(format!("[{} more such names are not listed]", report.planted_not_listed));
+    }
     for one in news {
         repository(one, &mut lines);
     }
@@ -66,7 +73,7 @@ fn repository(one: &AuditRepository, lines: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_protocol::client::{AuditChange, AuditCommand, AuditFile};
+    use quackd_protocol::client::{AuditChange, AuditCommand, AuditFile, AuditPlanted};
 
     fn one(path: &str, state: RepositoryState, keys: &[&str]) -> AuditRepository {
         let command = |key: &&str| AuditCommand {
@@ -96,6 +103,8 @@ mod tests {
                 one("y/.git", RepositoryState::New, &[]),
             ],
             not_listed: 0,
+            planted: Vec::new(),
+            planted_not_listed: 0,
         };
         assert_eq!(
             text(&report),
@@ -104,6 +113,22 @@ mod tests {
              x/.git is new\n  x/.git/config  core.fsmonitor = evil\n\
              Repositories that run nothing:\ny/.git is new\n\
              As it was when the worker began:\n.git\n  .git/config  core.pager = evil"
+        );
+        let kind = quackd_protocol::client::PlantedKind::Link;
+        let planted =
+            vec![AuditPlanted { path: ".git/COMMIT_EDITMSG".into(), kind, removed: false }];
+        let report = AuditReport {
+            found: 3,
+            complete: true,
+            planted,
+            planted_not_listed: 2,
+            ..AuditReport::default()
+        };
+        assert_eq!(
+            text(&report),
+            "3 things to look at before this workspace is trusted:\n\
+             .git/COMMIT_EDITMSG is a symbolic link: git may write to another file by it\n\
+             [2 more such names are not listed]"
         );
         let nothing = AuditReport { complete: true, ..AuditReport::default() };
         assert_eq!(

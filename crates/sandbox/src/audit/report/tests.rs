@@ -180,7 +180,130 @@ fn nothing_is_hidden_by_a_link_or_by_its_size() {
         "d/.git New: d/.git link=is no file and no directory",
     ];
     assert_eq!(lines, expected);
-    assert_eq!(report.found, 4);
+    assert_eq!(planted(&report), ["a/.git/config Link", "d/.git/config Link"]);
+    assert_eq!(report.found, 6);
+}
+
+fn planted(report: &Report) -> Vec<String> {
+    let mut lines: Vec<_> =
+        report.planted.iter().map(|one| format!("{} {:?}", one.path, one.kind)).collect();
+    lines.sort();
+    lines
+}
+
+fn fifo(path: &Path) {
+    let (cwd, mode) = (rustix::fs::CWD, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(cwd, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+#[test]
+fn what_git_would_write_through_is_found_at_every_place_and_ordinary_things_are_not() {
+    let world = World::new();
+    world.git(".git", PLAIN);
+    // Ordinary: a hook that is a link, an editor's lock, a submodule and branches with such names, and objects that
+    // a clone shares.
+    symlink("../../tools/hook", world.path().join(".git/hooks/pre-push")).unwrap();
+    symlink("me@host.1", world.path().join(".git/.#COMMIT_EDITMSG")).unwrap();
+    world.git(".git/modules/index", PLAIN);
+    world.write(".git/refs/heads/HEAD/config", "0");
+    world.write(".git/objects/aa/bb", "x");
+    fs::hard_link(world.path().join(".git/objects/aa/bb"), world.path().join("kept")).unwrap();
+    let start = world.begin();
+    assert_eq!(planted(&world.audit(Some(&start))), [""; 0]);
+    for (name, to) in [
+        (".git/COMMIT_EDITMSG", "config"),
+        (".git/logs/refs/remotes/o/x", "/etc/passwd"),
+        (".git/modules/index/logs/HEAD", "../config"),
+        (".git/modules/a/b/HEAD", "x"),
+        (".git/objects/ab", "../.."),
+        (".git/objects/info/alternates", "x"),
+        (".git/worktrees/w/HEAD", "../../config"),
+        ("sources/HEAD", "../README"),
+        ("sources/lib.rs", "../lib.rs"),
+    ] {
+        let path = world.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        symlink(to, path).unwrap();
+    }
+    // `sources` only looks like a repository: other names in it do not count.
+    for directory in
+        ["sources/objects", "sources/refs", ".git/index", ".git/logs/HEAD", ".git/info"]
+    {
+        fs::create_dir_all(world.path().join(directory)).unwrap();
+    }
+    fifo(&world.path().join(".git/info/x"));
+    drop(std::os::unix::net::UnixListener::bind(world.path().join(".git/MERGE_MSG")).unwrap());
+    fs::hard_link(world.path().join("kept"), world.path().join(".git/packed-refs")).unwrap();
+    let report = world.audit(Some(&start));
+    let expected = [
+        ".git/COMMIT_EDITMSG Link",
+        ".git/MERGE_MSG Socket",
+        ".git/index Directory",
+        ".git/info/x Fifo",
+        ".git/logs/HEAD Directory",
+        ".git/logs/refs/remotes/o/x Link",
+        ".git/modules/a/b/HEAD Link",
+        ".git/modules/index/logs/HEAD Link",
+        ".git/objects/ab Link",
+        ".git/objects/info/alternates Link",
+        ".git/packed-refs HardLink",
+        ".git/worktrees/w/HEAD Link",
+        "sources/HEAD Link",
+    ];
+    assert_eq!(planted(&report), expected);
+    assert!(expected.len() <= report.found, "{}", report.found);
+}
+
+#[test]
+fn a_sweep_removes_links_and_special_files_that_are_new_and_nothing_else() {
+    let world = World::new();
+    world.git(".git", PLAIN);
+    symlink("config", world.path().join(".git/MERGE_MSG")).unwrap();
+    let start = world.begin();
+    let sweep = |removes| {
+        let root = fs::File::open(world.path()).unwrap();
+        let swept = start.sweep_blocking(&root, &world.path(), removes).unwrap();
+        let words = |one: &quackd_protocol::client::AuditPlanted| {
+            format!("{} {:?} {}", one.path, one.kind, one.removed)
+        };
+        let mut lines: Vec<_> = swept.iter().map(words).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sweep(true), [""; 0]);
+    symlink("config", world.path().join(".git/COMMIT_EDITMSG")).unwrap();
+    world.git("new/deep/.git", PLAIN);
+    fs::create_dir(world.path().join("new/deep/.git/logs")).unwrap();
+    fifo(&world.path().join("new/deep/.git/logs/HEAD"));
+    fs::create_dir(world.path().join(".git/index")).unwrap();
+    world.write(".git/HEAD", "another");
+    fs::hard_link(world.path().join(".git/HEAD"), world.path().join(".git/ORIG_HEAD")).unwrap();
+    let names = [".git/COMMIT_EDITMSG Link", "new/deep/.git/logs/HEAD Fifo"];
+    assert_eq!(sweep(false), names.map(|name| format!("{name} false")));
+    assert_eq!(sweep(true), names.map(|name| format!("{name} true")));
+    assert_eq!(sweep(true), [""; 0]);
+    for stays in
+        [".git/MERGE_MSG", ".git/index", ".git/HEAD", ".git/ORIG_HEAD", "new/deep/.git/HEAD"]
+    {
+        assert!(fs::symlink_metadata(world.path().join(stays)).is_ok(), "{stays}");
+    }
+    // Known names come first, and git follows a `.git` that is a link.
+    world.git("many/.git", PLAIN);
+    for n in 0..2000 {
+        world.write(&format!("many/.git/{n}"), "");
+    }
+    symlink("config", world.path().join("many/.git/TAG_EDITMSG")).unwrap();
+    world.git("kind", PLAIN);
+    symlink("config", world.path().join("kind/FETCH_HEAD")).unwrap();
+    fs::create_dir(world.path().join("linked")).unwrap();
+    symlink("../kind", world.path().join("linked/.git")).unwrap();
+    let expected = ["linked/.git/FETCH_HEAD Link true", "many/.git/TAG_EDITMSG Link true"];
+    assert_eq!(sweep(true), expected);
+    // A new link with an old name is new.
+    fs::remove_file(world.path().join(".git/MERGE_MSG")).unwrap();
+    fs::write(world.path().join("holds the number"), "").unwrap();
+    symlink("config", world.path().join(".git/MERGE_MSG")).unwrap();
+    assert_eq!(sweep(true), [".git/MERGE_MSG Link true"]);
 }
 
 #[test]

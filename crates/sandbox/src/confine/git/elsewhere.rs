@@ -1,24 +1,33 @@
-//! Where a `.git` file leads: linked worktrees and submodules keep their repository somewhere else. Called by
-//! `protect`.
+//! Resolves `.git` files: linked worktrees and submodules keep their repository in another directory. Called by
+//! `protect` and by the audit.
 //!
-//! A `.git` file is the workspace's word, and a hostile one can name any repository of the user. It is
-//! believed only if that repository names the workspace too.
+//! A hostile workspace can name any repository of the user in a `.git` file. The file counts only if that
+//! repository names the workspace too. The repository is opened once, without following links, and every read and
+//! write in it uses that handle.
 
-use super::beneath;
+use super::beneath::{self, Node};
 use super::config;
-use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The repository of a `.git` file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Elsewhere {
     /// Beneath the workspace, at this path in it.
     Inside(PathBuf),
-    /// Outside, at this canonical path, and it names the workspace.
-    Outside(PathBuf),
-    /// Nowhere, or in a repository that does not name the workspace.
+    /// Outside the workspace. The repository names the workspace.
+    Outside(Main),
+    /// Missing, or a repository that does not name the workspace or belongs to another user.
     Nowhere,
+}
+
+/// A repository outside the workspace that belongs to it.
+#[derive(Debug)]
+pub struct Main {
+    /// `O_PATH` handle. While it is open, no other directory gets its device and inode numbers.
+    pub handle: OwnedFd,
+    /// Absolute path that contained no link when the repository was opened.
+    pub path: PathBuf,
 }
 
 /// Follows the `.git` file at `at` beneath `base`, whose canonical path is `base_path`.
@@ -31,39 +40,56 @@ fn resolve(base: impl AsFd, base_path: &Path, at: &Path) -> Option<Elsewhere> {
     let target = text.strip_prefix("gitdir:")?.trim();
     let file = base_path.join(at);
     let worktree = file.parent()?;
-    let git = fs::canonicalize(worktree.join(target)).ok()?;
+    // Git writes resolved paths, so a link on the path is refused.
+    let git = beneath::normalise(&worktree.join(target))?;
     if let Ok(inside) = git.strip_prefix(base_path) {
         return Some(Elsewhere::Inside(inside.to_path_buf()));
     }
-    let directory = fs::File::open(&git).ok()?;
-    let common = match beneath::read(&directory, Path::new("gitdir")) {
-        Ok(back) => {
-            let back = fs::canonicalize(git.join(back.trim())).ok()?;
-            if back != file {
-                return None;
-            }
-            let common = beneath::read(&directory, Path::new("commondir")).ok()?;
-            fs::canonicalize(git.join(common.trim())).ok()?
-        }
-        Err(_) => {
-            let config = beneath::read(&directory, Path::new("config")).ok()?;
+    let common = common_of(&git)?;
+    // Mounting a directory that contains the workspace would show other files in it.
+    if base_path.starts_with(&common) {
+        return None;
+    }
+    // All further checks use this handle.
+    let main = Main { handle: beneath::hold_directory_blocking(&common).ok()?, path: common };
+    let beneath_main = git.strip_prefix(&main.path).ok()?;
+    let directory = beneath::hold(&main.handle, beneath_main).ok()?;
+    let is_own = beneath::is_own(&main.handle) && beneath::is_own(&directory);
+    let is = |name, node| beneath::node_at(&main.handle, Path::new(name)) == Ok(node);
+    let is_repository = is("HEAD", Node::File) && is("objects", Node::Directory);
+    let is_named = names(&directory, &git, &file, worktree).unwrap_or(false);
+    (is_own && is_repository && is_named).then_some(Elsewhere::Outside(main))
+}
+
+/// Returns the path of the repository that contains a git directory: itself without a `commondir`. Unverified.
+fn common_of(git: &Path) -> Option<PathBuf> {
+    let directory = beneath::hold_directory_blocking(git).ok()?;
+    match beneath::read(&directory, Path::new("commondir")) {
+        Ok(common) => beneath::normalise(&git.join(common.trim())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(git.to_path_buf()),
+        Err(_) => None,
+    }
+}
+
+/// Returns true if the git directory of a linked worktree names the `.git` file, or that of a submodule names the
+/// worktree.
+fn names(directory: &OwnedFd, git: &Path, file: &Path, worktree: &Path) -> Option<bool> {
+    match beneath::read(directory, Path::new("gitdir")) {
+        Ok(back) => Some(beneath::normalise(&git.join(back.trim()))? == file),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let config = beneath::read(directory, Path::new("config")).ok()?;
             let entries = config::parse(&config);
             let back = entries.into_iter().rfind(|entry| entry.is("core", "worktree"))?;
-            if fs::canonicalize(git.join(back.value?)).ok()? != worktree {
-                return None;
-            }
-            git.clone()
+            Some(beneath::normalise(&git.join(back.value?))? == worktree)
         }
-    };
-    let is_repository = common.join("HEAD").is_file() && common.join("objects").is_dir();
-    // A directory that holds the workspace would show what is beside it.
-    let is_apart = !base_path.starts_with(&common) && git.starts_with(&common);
-    (is_repository && is_apart).then_some(Elsewhere::Outside(common))
+        Err(_) => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn world() -> (tempfile::TempDir, PathBuf) {
         let tree = tempfile::tempdir().unwrap();
@@ -78,20 +104,25 @@ mod tests {
         (tree, root)
     }
 
-    fn look(root: &Path) -> Elsewhere {
+    /// Path of the repository outside the workspace.
+    fn look(root: &Path) -> Option<PathBuf> {
         let ws = root.join("ws");
-        follow(fs::File::open(&ws).unwrap(), &ws, Path::new(".git"))
+        match follow(fs::File::open(&ws).unwrap(), &ws, Path::new(".git")) {
+            Elsewhere::Outside(main) => Some(main.path),
+            Elsewhere::Inside(inside) => panic!("{inside:?}"),
+            Elsewhere::Nowhere => None,
+        }
     }
 
     #[test]
     fn a_worktree_is_followed_if_its_repository_points_back() {
         let (_tree, root) = world();
-        assert_eq!(look(&root), Elsewhere::Nowhere);
+        assert_eq!(look(&root), None);
         let back = root.join("main/.git/worktrees/w/gitdir");
         fs::write(&back, "/elsewhere/.git\n").unwrap();
-        assert_eq!(look(&root), Elsewhere::Nowhere);
+        assert_eq!(look(&root), None);
         fs::write(&back, format!("{}\n", root.join("ws/.git").display())).unwrap();
-        assert_eq!(look(&root), Elsewhere::Outside(root.join("main/.git")));
+        assert_eq!(look(&root), Some(root.join("main/.git")));
     }
 
     #[test]
@@ -99,8 +130,26 @@ mod tests {
         let (_tree, root) = world();
         fs::write(root.join("ws/.git"), format!("gitdir: {}", root.join("main/.git").display()))
             .unwrap();
-        assert_eq!(look(&root), Elsewhere::Nowhere);
+        assert_eq!(look(&root), None);
         fs::write(root.join("main/.git/config"), "[core]\nworktree = ../../ws\n").unwrap();
-        assert_eq!(look(&root), Elsewhere::Outside(root.join("main/.git")));
+        assert_eq!(look(&root), Some(root.join("main/.git")));
+    }
+
+    #[test]
+    fn a_link_on_the_way_and_a_part_outside_of_the_repository_lead_nowhere() {
+        let (_tree, root) = world();
+        let back = root.join("main/.git/worktrees/w/gitdir");
+        fs::write(back, format!("{}\n", root.join("ws/.git").display())).unwrap();
+        std::os::unix::fs::symlink("main", root.join("link")).unwrap();
+        let text = format!("gitdir: {}", root.join("link/.git/worktrees/w").display());
+        fs::write(root.join("ws/.git"), text).unwrap();
+        assert_eq!(look(&root), None);
+        let text = format!("gitdir: {}", root.join("main/.git/worktrees/w").display());
+        fs::write(root.join("ws/.git"), text).unwrap();
+        assert_eq!(look(&root), Some(root.join("main/.git")));
+        for common in ["../../../..", "../../../../..", "/", "../../objects", ""] {
+            fs::write(root.join("main/.git/worktrees/w/commondir"), common).unwrap();
+            assert_eq!(look(&root), None, "{common:?}");
+        }
     }
 }

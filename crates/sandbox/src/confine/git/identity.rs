@@ -1,8 +1,7 @@
 //! The user's name and mail for commits: the only things of their git settings that a worker is given.
 
+use super::beneath;
 use super::config::{self, Entry};
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Largest settings file that is read, in bytes.
@@ -79,13 +78,7 @@ fn resolve(value: &str, file: &Path, home: &Path) -> PathBuf {
 }
 
 fn read_bounded(file: &Path) -> Option<String> {
-    let mut text = String::new();
-    let metadata = fs::metadata(file).ok()?;
-    if !metadata.is_file() {
-        return None;
-    }
-    fs::File::open(file).ok()?.take(MAX_FILE).read_to_string(&mut text).ok()?;
-    Some(text)
+    String::from_utf8(beneath::read_own(file, MAX_FILE).ok()?).ok()
 }
 
 fn quote(value: &str) -> String {
@@ -106,6 +99,7 @@ fn quote(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn only_name_and_mail_are_carried() {

@@ -4,6 +4,7 @@
 use super::beneath;
 use super::config;
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -12,17 +13,25 @@ const MAX_FILES: usize = 32;
 
 /// Paths beneath `base` that the configuration in `git_at` names, without duplicates. `base_path` is where
 /// `base` is, `worktree_at` the directory that hooks run in.
+///
+/// # Errors
+/// Another program holds a lease on a file.
 pub(crate) fn leads(
     base: impl AsFd,
     base_path: &Path,
     git_at: &Path,
     worktree_at: &Path,
-) -> Vec<PathBuf> {
+) -> io::Result<Vec<PathBuf>> {
     let mut files = VecDeque::from([git_at.join("config"), git_at.join("config.worktree")]);
     let mut leads: Vec<PathBuf> = Vec::new();
     for _ in 0..MAX_FILES {
         let Some(file) = files.pop_front() else { break };
-        let Ok(text) = beneath::read(&base, &file) else { continue };
+        let text = match beneath::read(&base, &file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+            // The file is missing, is not a regular file, or is a link. `protect` reports the last two.
+            Err(_) => continue,
+        };
         for entry in config::parse(&text) {
             let is_include =
                 (entry.section == "include" || entry.section == "includeif") && entry.key == "path";
@@ -39,7 +48,7 @@ pub(crate) fn leads(
             leads.push(lead);
         }
     }
-    leads
+    Ok(leads)
 }
 
 /// Where a value leads beneath the base; `None` for a place outside, which cannot be written anyway.
@@ -69,7 +78,7 @@ mod tests {
         fs::write(tree.path().join(".git/config"), text).unwrap();
         fs::write(tree.path().join("shared"), "[include]\npath=deep/more\npath=shared\n").unwrap();
         let base = fs::File::open(tree.path()).unwrap();
-        let found = leads(&base, tree.path(), Path::new(".git"), Path::new(""));
+        let found = leads(&base, tree.path(), Path::new(".git"), Path::new("")).unwrap();
         assert_eq!(found, ["shared", "abs", ".githooks", "deep/more"].map(PathBuf::from));
     }
 }

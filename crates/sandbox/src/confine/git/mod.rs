@@ -5,7 +5,7 @@
 
 pub(crate) mod beneath;
 pub(crate) mod config;
-mod elsewhere;
+pub(crate) mod elsewhere;
 mod identity;
 mod leads;
 mod placeholder;
@@ -13,6 +13,8 @@ mod protect;
 mod walk;
 
 pub(crate) use beneath::open_directory;
+pub use beneath::{Node, hold_directory_blocking, node_at};
+pub use elsewhere::Main;
 pub use identity::Identity;
 pub use placeholder::{Cleaned, Placeholders, clean_blocking};
 pub use protect::{Protection, Trouble, protect_blocking};

@@ -11,18 +11,19 @@
 //! Where one of these is a link, which nothing can be mounted on, the whole `.git` is read-only.
 
 use super::beneath::{self, Node};
-use super::elsewhere::{self, Elsewhere};
+use super::elsewhere::{self, Elsewhere, Main};
 use super::leads;
 use super::placeholder::{Placeholders, Shape};
 use super::walk::{Found, NodeKind};
 use crate::confine::plan::Pin;
-use rustix::fs::Dir;
+use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Most pins of one worker.
 const MAX_PINS: usize = 4096;
@@ -47,12 +48,13 @@ const NAMES: [(&str, Shape); 6] = [
 ];
 
 /// What protects the repositories of a workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Default)]
 pub struct Protection {
     /// For [`crate::confine::Plan::pins`], a directory before what is beneath it.
     pub pins: Vec<Pin>,
-    /// Repositories outside the workspace that belong to it: to be mounted writable at their own path.
-    pub repositories: Vec<PathBuf>,
+    /// Repositories outside the workspace that belong to it, to mount writable at their own path. The mount must
+    /// show the same directory as the handle.
+    pub repositories: Vec<Main>,
     /// The git directories among what was found, submodules' included.
     pub git_directories: Vec<PathBuf>,
     /// What could not be protected, or only by forbidding more. To be shown to the user.
@@ -72,19 +74,30 @@ pub struct Trouble {
 /// `path`, and makes what is missing. Not for a read-only workspace, which needs none.
 ///
 /// # Errors
-/// A placeholder or its record cannot be made, or a repository not be looked into: then a name would stay
-/// open, and the worker must not start.
+/// A placeholder or its record cannot be created, a repository cannot be read, or the deadline `until` has passed.
+/// Then a name would stay writable, and the worker must not start.
 pub fn protect_blocking(
     workspace: impl AsFd,
     path: &Path,
     found: &Found,
+    until: Instant,
     placeholders: &mut Placeholders,
 ) -> io::Result<Protection> {
     let base = Base { handle: workspace.as_fd(), path };
-    let mut builder = Builder { placeholders, pins: BTreeMap::new(), rest: Protection::default() };
+    let (pins, rest) = (BTreeMap::new(), Protection::default());
+    let mut builder = Builder { placeholders, until, pins, rest };
     for (at, kind) in &found.repositories {
         builder.pin_above(base, at);
         match kind {
+            NodeKind::Directory | NodeKind::File if !is_own(base, at) => {
+                // Git refuses such a repository. Its settings are ignored and it gets no placeholders.
+                builder.pin(base, at, true);
+                builder.trouble(
+                    base,
+                    at,
+                    "or its directory belongs to another user and is read-only",
+                );
+            }
             NodeKind::Directory => builder.git_directory(base, at)?,
             NodeKind::File => builder.git_file(base, at)?,
             NodeKind::Other => builder.trouble(base, at, "is a link and cannot be pinned"),
@@ -96,6 +109,15 @@ pub fn protect_blocking(
     builder.finish()
 }
 
+/// Returns true if this user owns a `.git` and its directory, as git requires (`safe.directory` in git-config(1)).
+fn is_own(base: Base<'_>, at: &Path) -> bool {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let node = openat2(base.handle, at, flags, Mode::empty(), resolve);
+    let worktree = beneath::hold(base.handle, at.parent().unwrap_or(at));
+    node.is_ok_and(beneath::is_own) && worktree.is_ok_and(beneath::is_own)
+}
+
 /// A tree that repositories are in.
 #[derive(Clone, Copy)]
 struct Base<'a> {
@@ -105,6 +127,7 @@ struct Base<'a> {
 
 struct Builder<'a> {
     placeholders: &'a mut Placeholders,
+    until: Instant,
     /// True for read-only.
     pins: BTreeMap<PathBuf, bool>,
     rest: Protection,
@@ -118,6 +141,13 @@ impl Builder<'_> {
         let pins = self.pins.into_iter();
         self.rest.pins = pins.map(|(at, read_only)| Pin { at, read_only }).collect();
         Ok(self.rest)
+    }
+
+    fn check_time(&self) -> io::Result<()> {
+        if Instant::now() < self.until {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "reading them takes too long"))
     }
 
     fn trouble(&mut self, base: Base<'_>, at: &Path, what: &'static str) {
@@ -138,6 +168,7 @@ impl Builder<'_> {
 
     /// A repository, with all that it leads to.
     fn git_directory(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
+        self.check_time()?;
         let git = beneath::open_directory(base.handle, at)?;
         self.pin(base, at, false);
         self.rest.git_directories.push(base.path.join(at));
@@ -147,7 +178,12 @@ impl Builder<'_> {
             return Ok(());
         }
         let worktree = at.parent().unwrap_or(at);
-        for lead in leads::leads(base.handle, base.path, at, worktree) {
+        let Ok(leads) = leads::leads(base.handle, base.path, at, worktree) else {
+            self.pin(base, at, true);
+            self.trouble(base, at, "has settings that another program holds and is read-only");
+            return Ok(());
+        };
+        for lead in leads {
             self.lead(base, &lead)?;
         }
         self.modules(base, &at.join("modules"), MAX_MODULE_DEPTH)?;
@@ -263,6 +299,7 @@ impl Builder<'_> {
 
     /// Names of the directories in a directory; `None` if there is no such directory.
     fn children(&mut self, base: Base<'_>, at: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        self.check_time()?;
         match beneath::node_at(base.handle, at)? {
             Node::Directory => {}
             Node::Missing => return Ok(None),
@@ -300,19 +337,19 @@ impl Builder<'_> {
                     self.git_directory(base, &git)?;
                 }
             }
-            Elsewhere::Outside(common) => {
-                if self.rest.repositories.contains(&common) {
+            Elsewhere::Outside(main) => {
+                if self.rest.repositories.iter().any(|known| known.path == main.path) {
                     return Ok(());
                 }
-                let handle = std::fs::File::open(&common)?;
-                let outside = Base { handle: handle.as_fd(), path: &common };
+                let outside = Base { handle: main.handle.as_fd(), path: &main.path };
                 self.git_directory(outside, Path::new(""))?;
-                self.rest.repositories.push(common.clone());
+                self.rest.repositories.push(main);
             }
             Elsewhere::Nowhere => self.trouble(
                 base,
                 at,
-                "leads to a repository that does not lead back; git does not work there",
+                "leads to a repository that does not lead back, belongs to another user or is reached by a link; \
+                 git does not work there",
             ),
         }
         Ok(())

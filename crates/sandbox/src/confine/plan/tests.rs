@@ -121,19 +121,28 @@ fn what_is_hidden_covers_what_is_shown_and_keeps_what_is_beneath() {
 
 #[test]
 fn pins_in_what_is_hidden_are_left_out() {
-    let policy = Policy { hidden: vec!["/home/u/work/ws/private".into()], ..Policy::default() };
+    let hidden = ["ws/private", "main/.git/private", "other"];
+    let hidden = hidden.map(|name| Path::new("/home/u/work").join(name)).into();
+    let policy = Policy { hidden, ..Policy::default() };
     let mut plan = plan(&policy);
     let pin = |at: &str| Pin { at: at.into(), read_only: true };
+    let handle = std::fs::File::open("/").unwrap().into();
+    let main = git::Main { handle, path: "/home/u/work/main/.git".into() };
+    let handle = std::fs::File::open("/").unwrap().into();
+    let other = git::Main { handle, path: "/home/u/work/other/.git".into() };
     let protection = git::Protection {
         pins: vec![pin("/home/u/work/ws/.git/config"), pin("/home/u/work/ws/private/.git/config")],
-        repositories: vec!["/home/u/work/main/.git".into()],
+        repositories: vec![main, other],
         git_directories: vec!["/home/u/work/ws/.git".into()],
         troubles: Vec::new(),
     };
-    plan.protect(&protection);
+    plan.protect(&protection).unwrap();
+    assert!(plan.verified.contains_key(Path::new("/home/u/work/main/.git")));
     assert_eq!(plan.pins, [pin("/home/u/work/ws/.git/config")]);
     assert!(plan.shows(Path::new("/home/u/work/main/.git/HEAD")));
-    assert!(!plan.shows(Path::new("/home/u/work/main/secret")));
+    for closed in ["main/secret", "main/.git/private/x", "other/.git/HEAD"] {
+        assert!(!plan.shows(&Path::new("/home/u/work").join(closed)), "{closed}");
+    }
 }
 
 #[test]

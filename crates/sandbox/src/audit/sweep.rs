@@ -1,0 +1,99 @@
+//! Removes links and special files that a command created in git directories, so that the user's git does not write
+//! by them to other files. Called after each command, so the limits are lower than in [`super::audit_blocking`].
+
+use super::plain::plain;
+use super::planted::{self, GitDirectory, Reach};
+use super::repository::{Base, Place, Shape};
+use super::snapshot::{Known, Snapshot};
+use super::stamp::Stamp;
+use crate::confine::git::Walk;
+use quackd_protocol::client::{AuditPlanted, PlantedKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Maximum number of entries to check, in one repository and in all. The audit finds the rest.
+const ENTRIES_OF_ONE: u64 = 1_500;
+const ENTRIES_OF_ALL: u64 = 10_000;
+
+/// Maximum number of entries of the workspace to search for new repositories, breadth first.
+const WALK_ENTRIES: u64 = 1_000;
+
+/// Timeout of one sweep.
+const LIMIT: Duration = Duration::from_millis(300);
+
+/// Maximum length of a reported path, in characters.
+const MAX_PATH: usize = 120;
+
+/// Links and special files that existed when the worker started.
+pub(super) type Earlier = BTreeMap<PathBuf, Stamp>;
+
+/// Collects the links and special files in the repositories of `places`.
+pub(super) fn earlier(base: Base<'_>, places: &BTreeSet<Place>) -> Earlier {
+    let mut earlier = Earlier::new();
+    each(base, places, |git, one| {
+        earlier.insert(git.path.join(&one.at), one.stamp);
+    });
+    earlier
+}
+
+impl Snapshot {
+    /// Finds links and special files in git directories under `root` that did not exist when the worker started,
+    /// also in new repositories. `path` is the canonical path of `root`. Removes them if `removes` is set, and sets
+    /// [`AuditPlanted::removed`] for each one removed.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn sweep_blocking(
+        &self,
+        root: impl AsFd,
+        path: &Path,
+        removes: bool,
+    ) -> io::Result<Vec<AuditPlanted>> {
+        let base = Base { handle: root.as_fd(), path };
+        let mut walk = Walk::new(&root)?;
+        walk.step(WALK_ENTRIES);
+        let mut places: BTreeSet<Place> =
+            Known::from(&walk.finish()).into_places().into_iter().collect();
+        places.extend(self.places().cloned());
+        let mut told = Vec::new();
+        each(base, &places, |git, one| {
+            let is_special = !matches!(one.kind, PlantedKind::Directory | PlantedKind::HardLink);
+            let is_known = || self.earlier().get(&git.path.join(&one.at)) == Some(&one.stamp);
+            if is_special && !is_known() {
+                let removed = removes && planted::remove(git, &one.at);
+                let path = plain(&planted::shown(git, &one.at).to_string_lossy(), MAX_PATH);
+                told.push(AuditPlanted { path, kind: one.kind, removed });
+            }
+        });
+        Ok(told)
+    }
+}
+
+/// Searches each repository once and calls `tell` for each name found.
+fn each(
+    base: Base<'_>,
+    places: &BTreeSet<Place>,
+    mut tell: impl FnMut(&GitDirectory, &planted::Planted),
+) {
+    let until = Instant::now() + LIMIT;
+    let mut left = ENTRIES_OF_ALL;
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for place in places {
+        // It may be a source tree: only the audit reports names in it.
+        if place.shape == Shape::Bare {
+            continue;
+        }
+        let Some(git) = planted::git_directory(base, place) else { continue };
+        if seen.iter().any(|seen| git.path.starts_with(seen)) {
+            continue;
+        }
+        let entries = left.min(ENTRIES_OF_ONE);
+        let (found, rest, _) = planted::look(&git, Reach { entries, until, with_files: false });
+        left = left.saturating_sub(entries.saturating_sub(rest));
+        found.iter().for_each(|one| tell(&git, one));
+        seen.push(git.path);
+    }
+}
