@@ -59,16 +59,15 @@ def state_directory(env=os.environ):
 
 
 def socket_path(env=os.environ):
-    """The socket in the state directory, or a short name in the temporary directory if that is too long."""
+    """The socket in the state directory, or a short name in ~/.quackd if that is too long."""
     state = state_directory(env)
     preferred = re.sub("/+", "/", state + "/daemon.sock")
     units = len(preferred.encode("utf-16-le", "surrogatepass")) // 2
     most_bytes = 103 if sys.platform == "darwin" else 107
     if units < 104 and len(os.fsencode(os.path.abspath(preferred))) <= most_bytes:
         return preferred
-    temporary = next((env[name] for name in ("TMPDIR", "TMP", "TEMP") if env.get(name)), "/tmp")
     digest = hashlib.sha256(os.fsencode(state)).hexdigest()[:12]
-    return os.path.join(temporary, "duck-%s.sock" % digest)
+    return os.path.join(env.get("HOME", ""), ".quackd", "duck-%s.sock" % digest)
 
 
 class Client:

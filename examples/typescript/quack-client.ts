@@ -54,15 +54,14 @@ export function stateDirectory(env: Env = process.env): string {
   return !inUse && existsSync(shared) ? shared : ours;
 }
 
-/** The socket in the state directory, or a short name in the temporary directory if that is too long. */
+/** The socket in the state directory, or a short name in ~/.quackd if that is too long. */
 export function socketPath(env: Env = process.env): string {
   const state = stateDirectory(env);
   const preferred = `${state}/daemon.sock`.replace(/\/+/g, "/");
   const mostBytes = process.platform === "darwin" ? 103 : 107;
   if (preferred.length < 104 && Buffer.byteLength(resolve(preferred)) <= mostBytes) return preferred;
-  const temporary = env.TMPDIR || env.TMP || env.TEMP || "/tmp";
   const digest = createHash("sha256").update(state).digest("hex").slice(0, 12);
-  return join(temporary, `duck-${digest}.sock`);
+  return join(env.HOME ?? "", ".quackd", `duck-${digest}.sock`);
 }
 
 type Waiting = { resolve: (data: unknown) => void; reject: (error: Error) => void };

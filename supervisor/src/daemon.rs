@@ -43,7 +43,8 @@ use actix::prelude::*;
 use quackd_config::Config;
 use quackd_egress::{Egress, EgressConfig, Key};
 use quackd_home::{Home, HomeError, InstanceLock, Tenure};
-use quackd_ipc::listener::{BoundSocket, SocketFile, clear_stale_blocking};
+use quackd_ipc::alias::Alias;
+use quackd_ipc::listener::{BindError, BoundSocket, SocketFile, clear_stale_blocking};
 use quackd_process::{CgroupBase, Launcher, Role, SelfExe};
 use quackd_protocol::client::InterruptedSession;
 use quackd_protocol::policy::Policy;
@@ -186,6 +187,10 @@ fn run_locked(
     if is_ours {
         clear_stale_blocking(&socket.path)?;
     }
+    let alias = socket.alias.map(|at| Alias::new(at, socket.path.clone()));
+    if let Some(alias) = &alias {
+        make_alias(alias)?;
+    }
     let tenure = Tenure::begin_blocking(&home)?;
     let metrics = Arc::<Metrics>::default();
     let (cgroups, no_cgroups) = boot::cgroups(&config);
@@ -195,6 +200,7 @@ fn run_locked(
         home: home.clone(),
         tenure,
         socket: socket.path,
+        alias: alias.clone(),
         cgroups: cgroups.clone(),
         no_cgroups,
         activated,
@@ -224,6 +230,9 @@ fn run_locked(
     }
     spawner::serve_blocking(&jobs, &children, &metrics);
     let ended = wait_for_end(&actors_done, bound, is_ours);
+    if let Some(alias) = alias.filter(|_| is_ours) {
+        alias.remove_blocking();
+    }
     // The last one to hold it ends what is in there, and removes it; a thread that hangs leaves that to
     // the next daemon.
     drop(cgroups);
@@ -231,6 +240,20 @@ fn run_locked(
         tracing::warn!(%error, "cannot remove the pid file");
     }
     Ok(ended)
+}
+
+/// Creates the link for upstream's clients. A failure is only logged, because other clients do not use the link. A
+/// daemon that listens there is an error.
+fn make_alias(alias: &Alias) -> Result<(), StartError> {
+    match alias.make_blocking() {
+        Ok(()) => Ok(()),
+        Err(error @ BindError::InUse(_)) => Err(error.into()),
+        Err(error) => {
+            let path = alias.path().display();
+            tracing::warn!(%error, %path, "no link to the socket: clients of Rubber Duck do not find this daemon");
+            Ok(())
+        }
+    }
 }
 
 /// Waits for the end of the actors' thread, and removes the socket unless the service manager keeps it: that
@@ -312,6 +335,7 @@ struct Parts {
     home: Home,
     tenure: Tenure,
     socket: PathBuf,
+    alias: Option<Alias>,
     activated: Option<UnixListener>,
     managed: Managed,
     executable: Executable,
@@ -424,6 +448,7 @@ fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
         keeping: Keeping::new(parts.home.clone(), parts.config.keep.clone(), parts.log),
         home: parts.home,
         socket: parts.socket,
+        socket_alias: parts.alias,
         socket_file: RefCell::new(None),
         started: Instant::now(),
         started_at: now_text(),

@@ -5,6 +5,7 @@
 use crate::pi::PiError;
 use crate::places::Fullness;
 use crate::worker_handle::RunningWork;
+use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
 use quackd_protocol::client::VoiceState;
 use quackd_protocol::limits::{MAX_CALLS_PER_SESSION, MAX_NAME_CHARS};
@@ -71,6 +72,10 @@ pub(crate) enum MethodError {
     WorkspaceMismatch,
     #[error("{}", sentence(.0))]
     Workspace(#[from] WorkspaceError),
+    #[error("Not a workspace: {0}")]
+    NoPlace(#[from] NoPlace),
+    #[error("Not to be made writable: {0}")]
+    NotWritable(NoPlace),
     #[error("Workspace did not answer within {0} s: {1}")]
     WorkspaceHangs(u64, String),
     #[error("The \"path\" argument must be of type string")]
@@ -183,6 +188,8 @@ pub(crate) enum CallError {
     TooLong,
     /// The workspace cannot be entered: no worker was started.
     NoWorkspace(String),
+    /// The workspace is refused: no worker was started.
+    NoPlace(NoPlace),
     /// No tool has a name as long as this.
     UnknownTool,
     /// A client ended it before it was sent.
@@ -230,6 +237,7 @@ impl CallError {
                  more (limits.jobs). It was not run; end one first"
             ),
             Self::NoWorkspace(path) => format!("Error: Workspace not accessible: '{path}'"),
+            Self::NoPlace(why) => format!("Error: Not a workspace: {why}"),
             Self::UnknownTool => format!("Error: Unknown tool '{tool}'"),
             Self::TooLong => "Error: Tool arguments are too long".to_owned(),
             Self::Aborted => format!("Error: {tool} was aborted"),

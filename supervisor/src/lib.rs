@@ -55,6 +55,7 @@ mod outbox;
 mod pi;
 mod places;
 mod pulse;
+mod raw_json;
 mod registry;
 mod remote;
 mod repositories;
@@ -71,5 +72,6 @@ mod usage;
 mod voice;
 mod wire;
 mod worker_handle;
+mod workspaces;
 
 pub use daemon::{DaemonOptions, Ended, StartError, run};

@@ -87,7 +87,14 @@ pub(crate) async fn accept_clients(
 
 /// The socket, made again where its file is gone.
 async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket> {
-    let looked = actix_rt::task::spawn_blocking(move || file.look_blocking());
+    let alias = services.socket_alias.clone();
+    let look = move || {
+        if let Some(alias) = alias {
+            alias.restore_blocking();
+        }
+        file.look_blocking()
+    };
+    let looked = actix_rt::task::spawn_blocking(look);
     let standing = tokio::time::timeout(LOOK_INTERVAL, looked).await.ok()?.ok()?;
     if standing != Standing::Gone {
         return None;

@@ -24,6 +24,7 @@ use crate::voice::Voice;
 use quackd_config::Config;
 use quackd_egress::Egress;
 use quackd_home::Home;
+use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
 use quackd_process::CgroupBase;
 use std::cell::RefCell;
@@ -40,6 +41,8 @@ pub(crate) struct Services {
     pub(crate) home: Home,
     /// The socket that clients use.
     pub(crate) socket: PathBuf,
+    /// Link for upstream's clients, if they expect the socket at another path.
+    pub(crate) socket_alias: Option<Alias>,
     /// Its file, if it had to be made again.
     pub(crate) socket_file: RefCell<Option<SocketFile>>,
     /// The directory in which the daemon was started: `attach` without a path means it.

@@ -9,6 +9,7 @@
 
 use crate::errors::chain;
 use crate::metrics::Metrics;
+use crate::workspaces::NoPlace;
 use quackd_home::HomeError;
 use quackd_process::{
     Exit, Launcher, ProcessHandle, SelfExe, SpawnError, SpawnedWorker, spawn_launched_blocking,
@@ -66,6 +67,8 @@ pub(crate) enum SpawnFailure {
     RunDir(HomeError),
     #[error("the workspace cannot be entered: {0}")]
     Workspace(std::io::Error),
+    #[error("the workspace is refused: {0}")]
+    NoPlace(NoPlace),
 }
 
 impl SpawnFailure {

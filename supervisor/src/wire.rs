@@ -6,10 +6,12 @@
 use bytes::Bytes;
 use quackd_protocol::client::{EventLine, Reply, ToldLine};
 use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// A request that can be dispatched.
 #[derive(Debug)]
@@ -87,6 +89,14 @@ fn odd(json: &str) -> Option<&'static str> {
 }
 
 impl Request {
+    /// Returns the first parameter name that is not in `known`, cut to 64 characters. Returns `None` for unreadable
+    /// parameters: [`Request::params`] reports those.
+    pub(crate) fn unknown_parameter(&self, known: &[String]) -> Option<String> {
+        let given: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(&self.params).ok()?;
+        let unknown = given.keys().find(|name| !known.iter().any(|known| *known == **name))?;
+        Some(unknown.chars().filter(|c| !c.is_control()).take(64).collect())
+    }
+
     /// The parameters as the method's type. To be asked for once: their text is not kept while the
     /// request waits for its answer.
     pub(crate) fn params<T: DeserializeOwned>(&mut self) -> Result<T, serde_json::Error> {

@@ -147,7 +147,10 @@ fn attach_shows_the_session_and_makes_it_active() {
     for risky in ["/", daemon.home().to_str().unwrap()] {
         let refused = daemon.quack(&[risky]);
         assert_eq!(refused.code(), Some(2), "{refused:?}");
-        assert!(refused.stderr().contains("--force"), "{refused:?}");
+        assert!(refused.stderr().contains("name a directory"), "{refused:?}");
+        let forced = daemon.quack(&[risky, "--force", "--no-follow"]);
+        assert_eq!(forced.code(), Some(1), "{forced:?}");
+        assert!(forced.stderr().contains("Not a workspace: "), "{forced:?}");
     }
 }
 

@@ -224,7 +224,8 @@ fn what_is_wrong(example: &Example) {
     let mut command = example.command(&daemon, &["follow"]);
     let far = command.env("RUBBER_DUCK_APP_SUPPORT", format!("/{}", "a".repeat(200)));
     let far = String::from_utf8(far.output().unwrap().stderr).unwrap();
-    assert!(far.contains("no daemon listens on /tmp/duck-f7b36aaa140c.sock ("), "{far}");
+    let socket = daemon.home().join(".quackd/duck-f7b36aaa140c.sock");
+    assert!(far.contains(&format!("no daemon listens on {} (", socket.display())), "{far}");
     the_directory_is_found(example, &daemon);
     assert_eq!(example.run(&daemon, &["dance"]).code(), Some(2));
 

@@ -199,7 +199,7 @@ fn what_cannot_be_followed_is_refused() {
     assert_eq!((unknown.code(), unknown.stdout()), (Some(1), String::new()), "{unknown:?}");
     assert!(unknown.stderr().contains("Session not found: nobody"), "{unknown:?}");
     for (args, part) in [
-        (&["follow", "-C", "/"][..], "--force"),
+        (&["follow", "-C", "/"][..], "name a directory"),
         (&["follow", "--session", "a", "-C", "."], "--dir"),
         (&["follow", "--since", "x"], "--since"),
     ] {

@@ -142,7 +142,7 @@ pub(crate) struct AttachArgs {
     pub(crate) no_follow: bool,
     #[command(flatten)]
     pub(crate) look: LookArgs,
-    /// Allow `/` and the home directory
+    /// Has no effect: `/` and the home directory are refused; kept for scripts
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -5,7 +5,8 @@ use quackd_home::{is_risky_workspace, resolve_workspace_blocking};
 use std::path::Path;
 
 /// The workspace that `dir` (the current directory if absent) lies in, as an absolute path. `/` and the
-/// home directory are only allowed with `force`: what runs there reaches everything.
+/// home directory are refused here; with `force`, an option of earlier versions, it is left to the daemon, which
+/// refuses them and the directories of the system.
 ///
 /// # Errors
 /// A usage error if there is no such directory, or it is not allowed.
@@ -14,7 +15,7 @@ pub(crate) fn workspace(dir: Option<&Path>, force: bool) -> anyhow::Result<Strin
         .map_err(|error| Fault::usage(format!("{:#}", anyhow::Error::new(error))))?;
     if is_risky_workspace(&workspace) && !force {
         return Err(Fault::usage(format!(
-            "{workspace} is too much for one session; name a directory in it, or use --force"
+            "{workspace} is too much for one session; name a directory in it"
         ))
         .into());
     }

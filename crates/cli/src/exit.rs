@@ -114,7 +114,7 @@ pub(crate) fn explain(error: &anyhow::Error) -> String {
 
 fn of_client_error(error: &ClientError) -> Exit {
     match error {
-        ClientError::Refused(_) => Exit::Failed,
+        ClientError::Refused(_) | ClientError::Unexpected { .. } => Exit::Failed,
         ClientError::TooLong { .. } => Exit::Usage,
         ClientError::Timeout { method, .. } if method != "connect" => Exit::BusyOrLate,
         _ => Exit::Unreachable,

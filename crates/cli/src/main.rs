@@ -9,6 +9,7 @@ mod connect;
 mod directory;
 mod display;
 mod exit;
+mod json;
 mod near;
 mod output;
 mod place;

@@ -4,6 +4,7 @@
 //! dropped in silence, and the exit code stays that of the verb. It ends a verb that would print for ever.
 
 use crate::args::{Color, OutputArgs};
+use crate::json::visible;
 use crate::render::clean;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -72,16 +73,16 @@ impl Output {
 
     /// Prints the JSON document.
     pub(crate) fn document<T: Serialize>(self, document: &T) -> io::Result<()> {
-        let mut text = serde_json::to_vec_pretty(document)?;
-        text.push(b'\n');
-        unless_closed(write_out(&text))
+        let mut text = serde_json::to_string_pretty(document)?;
+        text.push('\n');
+        unless_closed(write_out(visible(&text).as_bytes()))
     }
 
     /// Prints the JSON document on one line, as the first of several.
     pub(crate) fn first_line<T: Serialize>(self, document: &T) -> io::Result<()> {
-        let mut text = serde_json::to_vec(document)?;
-        text.push(b'\n');
-        unless_closed(write_out(&text))
+        let mut text = serde_json::to_string(document)?;
+        text.push('\n');
+        unless_closed(write_out(visible(&text).as_bytes()))
     }
 
     /// Who reads what is printed to stdout.
@@ -94,10 +95,13 @@ impl Output {
         Audience { is_terminal: io::stdout().is_terminal(), is_colored }
     }
 
-    /// Prints bytes as they are, among them contents of files: who calls this has made them fit for
-    /// [`Output::audience`]. On a thread of its own. `Gone`: nobody reads any more.
-    pub(crate) async fn bytes(self, bytes: Vec<u8>) -> io::Result<Reader> {
-        let written = tokio::task::spawn_blocking(move || write_out(&bytes));
+    /// Prints a text that may contain file contents; the caller has made it fit for [`Output::audience`]. With
+    /// `--json` the text is lines of JSON. Writes on a separate thread. `Gone`: the reader has closed the pipe.
+    pub(crate) async fn raw(self, text: String) -> io::Result<Reader> {
+        let written = tokio::task::spawn_blocking(move || match self.json {
+            true => write_out(visible(&text).as_bytes()),
+            false => write_out(text.as_bytes()),
+        });
         unless_gone(written.await.map_err(io::Error::other)?)
     }
 
@@ -106,7 +110,7 @@ impl Output {
     pub(crate) async fn piece(self, text: String) -> io::Result<Reader> {
         let written = tokio::task::spawn_blocking(move || {
             if self.json {
-                return write_out(text.as_bytes());
+                return write_out(visible(&text).as_bytes());
             }
             let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
             stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())

@@ -59,7 +59,7 @@ impl Sieve {
 }
 
 /// Not seen by itself, or turning the direction of what stands after it, or ending a line.
-fn is_unseen(c: char) -> bool {
+pub(crate) fn is_unseen(c: char) -> bool {
     matches!(c,
         // Soft hyphen; grapheme joiner; Arabic letter mark; Mongolian vowel separator.
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}'

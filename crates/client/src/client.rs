@@ -77,7 +77,7 @@ impl Client {
         let data = self.exchange(method, params, limit).await?;
         let text = data.as_deref().map_or("null", RawValue::get);
         serde_json::from_str(text)
-            .map_err(|e| ClientError::Protocol(format!("unexpected answer to {method}: {e}")))
+            .map_err(|e| ClientError::Unexpected { method: method.to_owned(), why: e.to_string() })
     }
 
     /// Calls `method` and gives its result as it is; `null` if it has none.

@@ -13,6 +13,8 @@ use interprocess::local_socket::tokio::Stream;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::ServerLine;
 use quackd_protocol::limits::{MAX_CLIENT_REQUESTS, MAX_LINE_BYTES};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -140,10 +142,14 @@ impl Connection {
         let Line::Text(text) = line else {
             return Err(Closed::Protocol(format!("a line is longer than {MAX_LINE_BYTES} bytes")));
         };
-        let line: ServerLine = serde_json::from_slice(text).map_err(|e| {
+        let line: ServerLine = match serde_json::from_slice(text) {
+            Ok(line) => line,
             // Half a line is what a daemon leaves that died while it wrote.
-            if e.is_eof() { self.end() } else { Closed::Protocol(e.to_string()) }
-        })?;
+            Err(e) if e.is_eof() => return Err(self.end()),
+            // Skip an unreadable event: its content may come from another program.
+            Err(_) if is_event(text) => return Ok(()),
+            Err(e) => return Err(Closed::Protocol(e.to_string())),
+        };
         match (line.ok, line.event) {
             (Some(ok), _) => self.answer(ok, line.id.as_ref(), line.error, line.data),
             (None, Some(name)) => {
@@ -176,6 +182,16 @@ impl Connection {
             (None, Ok(_)) => {}
         }
     }
+}
+
+/// Whether an unreadable line is an event. A caller may be waiting for any other line.
+fn is_event(line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Line {
+        ok: Option<IgnoredAny>,
+        event: Option<IgnoredAny>,
+    }
+    serde_json::from_slice(line).is_ok_and(|line: Line| line.ok.is_none() && line.event.is_some())
 }
 
 /// Waits until the follower has taken something.

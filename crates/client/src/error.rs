@@ -52,6 +52,14 @@ pub enum ClientError {
         /// Length of the request's line.
         bytes: usize,
     },
+    /// The reply does not match the expected type. The daemon has carried out the request.
+    #[error("unexpected answer to {method}: {why}")]
+    Unexpected {
+        /// The method that was called.
+        method: String,
+        /// The parse error.
+        why: String,
+    },
     /// The other side does not speak this protocol.
     #[error("protocol error: {0}")]
     Protocol(String),

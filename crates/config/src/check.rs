@@ -2,7 +2,7 @@
 //! the text must be and what it is.
 
 use crate::error::excerpt;
-use quackd_protocol::policy::{MAX_ROOTS, Profile, path_problem};
+use quackd_protocol::policy::{MAX_ROOTS, Profile, WebSearchRule, path_problem};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -110,6 +110,13 @@ pub(crate) fn profile(text: &str) -> Result<(), String> {
     let names = || Profile::ALL.map(Profile::name).join(", ");
     let wrong = |_| format!("must be one of {}, not `{}`", names(), excerpt(text));
     text.parse::<Profile>().map(drop).map_err(wrong)
+}
+
+/// A rule for searches of the web.
+pub(crate) fn web_search(text: &str) -> Result<(), String> {
+    let names = || WebSearchRule::ALL.map(WebSearchRule::name).join(", ");
+    let wrong = |_| format!("must be one of {}, not `{}`", names(), excerpt(text));
+    text.parse::<WebSearchRule>().map(drop).map_err(wrong)
 }
 
 /// A tier of confinement.

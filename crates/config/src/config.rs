@@ -1,13 +1,13 @@
 //! The configuration as types, and how it comes together: defaults, then the file, then the environment.
 //! Read once by the supervisor at its start, and by `quack config`.
 
-use crate::{ConfigError, Entry, Setting, document, file, keys};
+use crate::{ConfigError, Entry, Origin, Setting, document, file, keys};
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_COMMANDS, MAX_JOBS, MAX_PIS, MAX_PROCESSES,
     MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_UNDO_BYTES, MAX_WORKERS, MIN_FREE_BYTES,
     OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
 };
-use quackd_protocol::policy::{PolicyPatch, Profile};
+use quackd_protocol::policy::{PolicyPatch, Profile, WebSearchRule};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub struct SandboxSettings {
     pub profile: Setting<String>,
     /// Whether the machine's network may be used.
     pub network: Setting<bool>,
+    /// The name of a [`WebSearchRule`].
+    pub web_search: Setting<String>,
     /// Directories that may be written beside the workspace.
     pub writable: Setting<Vec<String>>,
     /// Files and directories that are not shown.
@@ -87,6 +89,10 @@ impl SandboxSettings {
             // Checked when it was read.
             profile: self.profile.value.parse().ok(),
             network: Some(self.network.value),
+            // Absent by default, so that safe mode can tell whether the user has set it.
+            web_search: (self.web_search.origin != Origin::Default)
+                .then(|| self.web_search.value.parse().ok())
+                .flatten(),
             writable_roots: paths(&self.writable),
             hidden: paths(&self.hidden),
         }
@@ -191,6 +197,7 @@ impl Default for Config {
             sandbox: SandboxSettings {
                 profile: Setting::default_of(Profile::default().name().to_owned()),
                 network: Setting::default_of(false),
+                web_search: Setting::default_of(WebSearchRule::default().name().to_owned()),
                 writable: Setting::default_of(Vec::new()),
                 hidden: Setting::default_of(Vec::new()),
                 tier: Setting::default_of("auto".to_owned()),

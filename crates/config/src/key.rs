@@ -134,6 +134,16 @@ static KEYS: &[Key] = &[
         kind: Kind::Switch { field: field!(sandbox.network) },
     },
     Key {
+        name: "sandbox.web_search",
+        about: "Whether `web_search` may send queries. A workspace or session can override it. If it is not set, sessions in safe mode have `off`.",
+        kind: Kind::Text {
+            field: field!(sandbox.web_search),
+            values: "on, ask, off",
+            variable: None,
+            check: check::web_search,
+        },
+    },
+    Key {
         name: "sandbox.writable",
         about: "Directories that workers may write beside their workspace.",
         kind: Kind::Words {

@@ -8,7 +8,7 @@ use crate::claim::{Claim, RUN_FLAGS, check_run, is_retired_run, mark_run};
 use crate::keep;
 use crate::locate::{Platform, locate_blocking};
 use crate::private_dir::{FinalLink, own_dir_blocking, private_dir_blocking, restrict_blocking};
-use crate::socket::{SocketPath, temp_dir};
+use crate::socket::{Around, SocketPath, temp_dir};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -33,6 +33,8 @@ pub struct Home {
     /// The directory as the environment gave it.
     given: String,
     temp_dir: PathBuf,
+    /// `XDG_RUNTIME_DIR`, if it is an absolute path.
+    runtime_dir: Option<PathBuf>,
     rival: Option<PathBuf>,
     /// The user's home directory, which is never the state directory.
     user_home: Option<PathBuf>,
@@ -81,11 +83,14 @@ impl Home {
         // Without the variable it is still the home: the system knows.
         let user_home = var("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let user_home = user_home.or_else(std::env::home_dir);
+        let runtime_dir = var("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let runtime_dir = runtime_dir.filter(|path| path.is_absolute());
         let is_by_rule = located.is_by_rule;
         Ok(Self {
             dir,
             given: located.given,
             temp_dir,
+            runtime_dir,
             rival: located.rival,
             user_home,
             is_by_rule,
@@ -108,7 +113,19 @@ impl Home {
         let run = own_dir_blocking(&path, FinalLink::Refuse)?;
         check_run(&dir, &run, &path)?;
         restrict_blocking(&run, &path)?;
-        mark_run(&run, &path)
+        mark_run(&run, &path)?;
+        self.prepare_socket_blocking()
+    }
+
+    /// Creates the private directory of a socket outside the state directory. Refuses a directory of another user.
+    fn prepare_socket_blocking(&self) -> Result<(), HomeError> {
+        let socket = self.socket();
+        match socket.path.parent() {
+            Some(parent) if socket.alias.is_some() => {
+                private_dir_blocking(parent, FinalLink::Refuse)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether [`Home::prepare_blocking`] would use what is there. Changes nothing.
@@ -328,7 +345,12 @@ impl Home {
     /// Where clients find the daemon.
     #[must_use]
     pub fn socket(&self) -> SocketPath {
-        SocketPath::choose(&self.dir, &self.given, &self.temp_dir)
+        let around = Around {
+            temp_dir: &self.temp_dir,
+            user_home: self.user_home.as_deref(),
+            runtime_dir: self.runtime_dir.as_deref(),
+        };
+        SocketPath::choose(&self.dir, &self.given, &around)
     }
 }
 

@@ -1,8 +1,9 @@
-//! Where the daemon's socket is: in the state directory, or under a short name in the temporary
-//! directory when that path would not fit into a socket address.
+//! Chooses the path of the daemon's socket: in the state directory, or, if that path does not fit into a socket
+//! address, under a short name in a private directory of the user.
 //!
-//! Clients of other makers compute the same path on their own, so the rule is upstream's to the
-//! letter: the length is counted in UTF-16 units, and the hash is over the directory's text as the
+//! Upstream's clients compute a path in the temporary directory, where another user can create a file first.
+//! The daemon therefore only creates a link there for them; quackd's own clients do not use it. The link follows
+//! upstream's rule exactly: the length is counted in UTF-16 units, and the hash covers the directory's text as the
 //! environment gave it.
 
 use sha2::{Digest, Sha256};
@@ -16,24 +17,38 @@ const UPSTREAM_LIMIT: usize = 104;
 /// Bytes that `sun_path` holds besides its NUL; see unix(7).
 const MAX_SOCKET_BYTES: usize = if cfg!(target_os = "macos") { 103 } else { 107 };
 
+/// The directory for sockets: in the home, else in the user's runtime directory if the home's path is too long.
+const IN_HOME: &str = ".quackd";
+const IN_RUNTIME_DIR: &str = "quackd";
+
 /// The socket's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketPath {
     /// Absolute path.
     pub path: PathBuf,
-    /// True if it lies in the temporary directory, because the state directory's path is too long.
+    /// True if it does not lie in the state directory, whose path is too long.
     pub fallback: bool,
+    /// Path at which upstream's clients expect the socket in that case.
+    pub alias: Option<PathBuf>,
+}
+
+/// Directories that the choice depends on, in addition to the state directory.
+#[derive(Debug)]
+pub(crate) struct Around<'a> {
+    pub(crate) temp_dir: &'a Path,
+    pub(crate) user_home: Option<&'a Path>,
+    pub(crate) runtime_dir: Option<&'a Path>,
 }
 
 impl SocketPath {
-    pub(crate) fn choose(dir: &Path, given: &str, temp_dir: &Path) -> Self {
+    pub(crate) fn choose(dir: &Path, given: &str, around: &Around<'_>) -> Self {
         let preferred = dir.join("daemon.sock");
         // Upstream counts what the environment gave, which is shorter if it is a relative path.
         let seen_by_clients =
             Path::new(given).join("daemon.sock").components().collect::<PathBuf>();
         let units = seen_by_clients.to_string_lossy().encode_utf16().count();
         if units < UPSTREAM_LIMIT && preferred.as_os_str().len() <= MAX_SOCKET_BYTES {
-            return Self { path: preferred, fallback: false };
+            return Self { path: preferred, fallback: false, alias: None };
         }
         let mut name = "duck-".to_owned();
         for byte in Sha256::digest(given).iter().take(6) {
@@ -41,7 +56,16 @@ impl SocketPath {
             let _infallible = write!(name, "{byte:02x}");
         }
         name.push_str(".sock");
-        Self { path: temp_dir.join(name), fallback: true }
+        let alias = around.temp_dir.join(&name);
+        let in_home = around.user_home.map(|home| home.join(IN_HOME).join(&name));
+        let in_runtime_dir = around.runtime_dir.map(|dir| dir.join(IN_RUNTIME_DIR).join(&name));
+        let fits = |path: &PathBuf| path.as_os_str().len() <= MAX_SOCKET_BYTES;
+        let place = in_home.clone().filter(fits);
+        match place.or_else(|| in_runtime_dir.filter(fits)).or(in_home) {
+            Some(path) => Self { path, fallback: true, alias: Some(alias) },
+            // Without a home directory, a foreign file at this path is an error at the bind.
+            None => Self { path: alias, fallback: true, alias: None },
+        }
     }
 }
 
@@ -57,7 +81,15 @@ mod tests {
 
     fn choose(given: &str) -> SocketPath {
         let dir: PathBuf = std::path::absolute(given).unwrap().components().collect();
-        SocketPath::choose(&dir, given, Path::new("/tmp"))
+        SocketPath::choose(&dir, given, &around(Some("/home/u"), Some("/run/user/7")))
+    }
+
+    fn around<'a>(home: Option<&'a str>, runtime_dir: Option<&'a str>) -> Around<'a> {
+        Around {
+            temp_dir: Path::new("/tmp"),
+            user_home: home.map(Path::new),
+            runtime_dir: runtime_dir.map(Path::new),
+        }
     }
 
     #[test]
@@ -66,7 +98,7 @@ mod tests {
         let longest = format!("/{}", "a".repeat(90));
         let path = PathBuf::from(format!("{longest}/daemon.sock"));
         assert_eq!(path.as_os_str().len(), 103);
-        assert_eq!(choose(&longest), SocketPath { path, fallback: false });
+        assert_eq!(choose(&longest), SocketPath { path, fallback: false, alias: None });
         assert!(choose(&format!("{longest}a")).fallback);
         // Trailing slashes do not count.
         assert!(!choose(&format!("{longest}///")).fallback);
@@ -76,9 +108,23 @@ mod tests {
     fn the_fallback_name_is_the_hash_of_the_text_as_given() {
         let long = format!("/{}", "a".repeat(200));
         // printf %s /aaa… | sha256sum
-        let path = PathBuf::from("/tmp/duck-f7b36aaa140c.sock");
-        assert_eq!(choose(&long), SocketPath { path, fallback: true });
+        let path = PathBuf::from("/home/u/.quackd/duck-f7b36aaa140c.sock");
+        let alias = Some(PathBuf::from("/tmp/duck-f7b36aaa140c.sock"));
+        assert_eq!(choose(&long), SocketPath { path, fallback: true, alias });
         assert_ne!(choose(&long).path, choose(&format!("{long}/")).path);
+    }
+
+    #[test]
+    fn a_home_with_a_long_path_has_the_runtime_directory_and_no_home_the_temporary_one() {
+        let long = format!("/{}", "a".repeat(200));
+        let place = |home, runtime_dir| {
+            let chosen = SocketPath::choose(Path::new(&long), &long, &around(home, runtime_dir));
+            chosen.path.parent().unwrap().to_owned()
+        };
+        assert_eq!(place(Some(&*long), Some("/run/user/7")), Path::new("/run/user/7/quackd"));
+        assert_eq!(place(Some(&*long), None), Path::new(&long).join(".quackd"));
+        assert_eq!(place(None, Some("/run/user/7")), Path::new("/run/user/7/quackd"));
+        assert_eq!(place(None, None), Path::new("/tmp"));
     }
 
     #[test]

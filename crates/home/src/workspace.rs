@@ -80,7 +80,10 @@ fn resolve(path: &Path, home: Option<&OsStr>, us: User) -> Result<Workspace, Wor
         _ => return Err(WorkspaceError::NotADirectory(absolute)),
     };
     let is_root = |dir: &&Path| dir.parent().is_some() && dir.join(".git").exists();
-    let repository = canonical.ancestors().find(is_root);
+    // A repository of the home itself holds settings, and the home cannot be a workspace.
+    let home = home_dir(home).and_then(|home| home.canonicalize().ok());
+    let is_above_home = |dir: &&Path| home.as_ref().is_some_and(|home| home.starts_with(dir));
+    let repository = canonical.ancestors().find(is_root).filter(|dir| !is_above_home(dir));
     let foreign = repository.and_then(|repository| Foreign::look_blocking(repository, us));
     let workspace = repository.filter(|_| foreign.is_none()).unwrap_or(&canonical);
     let text = workspace.to_str().map(str::to_owned);
@@ -138,6 +141,19 @@ mod tests {
         fs::write(dir.join("outer/inner/.git"), "gitdir: x").unwrap();
         let inner = text(&dir.join("outer/inner"));
         assert_eq!(resolve(&dir.join("outer/inner/deep"), None).unwrap(), inner);
+    }
+
+    #[test]
+    fn a_repository_of_the_home_takes_in_no_directory_below_it() {
+        let (_guard, dir) = scratch();
+        fs::create_dir_all(dir.join("home/src/project")).unwrap();
+        fs::create_dir(dir.join("home/.git")).unwrap();
+        symlink("home", dir.join("link")).unwrap();
+        let project = dir.join("home/src/project");
+        for home in ["home", "link"] {
+            let home = dir.join(home);
+            assert_eq!(resolve(&project, Some(home.as_os_str())).unwrap(), text(&project));
+        }
     }
 
     #[test]

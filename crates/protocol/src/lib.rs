@@ -16,6 +16,7 @@ pub mod ids;
 pub mod limits;
 pub mod metadata;
 pub mod pi;
+pub mod places;
 pub mod policy;
 pub mod schema;
 pub mod state;

@@ -335,6 +335,9 @@ pub const MAX_REMOTE_CONNECTIONS: usize = 256;
 /// address for all who come through it.
 pub const MAX_REMOTE_CONNECTIONS_PER_PEER: usize = 128;
 
+/// Minimum length of a new remote control token, in bytes of printable ASCII. Tokens made by quackd have 32.
+pub const MIN_REMOTE_TOKEN_BYTES: usize = 16;
+
 /// WebSockets at the same time; one more is answered with 503.
 pub const MAX_REMOTE_CLIENTS: usize = 64;
 

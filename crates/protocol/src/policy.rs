@@ -59,6 +59,50 @@ impl FromStr for Profile {
     }
 }
 
+/// Whether a session may have the web searched: the query leaves the machine, also while its network is off. Kept by
+/// the supervisor, which sends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WebSearchRule {
+    /// Without asking.
+    #[default]
+    On,
+    /// Only after the user has approved the search. quackd cannot ask for approval yet, so it refuses the search.
+    Ask,
+    /// Never.
+    Off,
+}
+
+impl WebSearchRule {
+    /// Every rule.
+    pub const ALL: [Self; 3] = [Self::On, Self::Ask, Self::Off];
+
+    /// The name in settings and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Ask => "ask",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for WebSearchRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for WebSearchRule {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|rule| rule.name() == text);
+        known.ok_or_else(|| PolicyError::WebSearch { given: text.chars().take(64).collect() })
+    }
+}
+
 /// What a session's worker may do. It holds for the whole life of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -67,6 +111,8 @@ pub struct Policy {
     pub profile: Profile,
     /// True if the machine's network may be used. Without, there is only a loopback of the worker's own.
     pub network: bool,
+    /// Whether the web may be searched, through the supervisor. In force at once, also for a worker that runs.
+    pub web_search: WebSearchRule,
     /// Directories that may be written beside the workspace: absolute, normalised, existing.
     pub writable_roots: Vec<PathBuf>,
     /// Files and directories that are empty inside, wherever they would be visible.
@@ -83,6 +129,9 @@ pub struct PolicyPatch {
     /// Whether the machine's network may be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
+    /// Whether the web may be searched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub web_search: Option<WebSearchRule>,
     /// Directories that may be written beside the workspace, in place of those of weaker layers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writable_roots: Option<Vec<PathBuf>>,
@@ -106,6 +155,7 @@ impl PolicyPatch {
         Self {
             profile: above.profile.or(self.profile),
             network: above.network.or(self.network),
+            web_search: above.web_search.or(self.web_search),
             writable_roots: above.writable_roots.or(self.writable_roots),
             hidden,
         }
@@ -136,6 +186,12 @@ pub enum PolicyError {
         /// What was given, cut to 64 characters.
         given: String,
     },
+    /// No rule has this name.
+    #[error("{given:?} is no rule for web_search: on, ask or off")]
+    WebSearch {
+        /// The given text, cut to 64 characters.
+        given: String,
+    },
     /// A list is too long.
     #[error("too many {list} paths: {count}, and {MAX_ROOTS} are allowed")]
     TooMany {
@@ -164,6 +220,7 @@ impl Policy {
         Self {
             profile: patch.profile.unwrap_or_default(),
             network: patch.network.unwrap_or_default(),
+            web_search: patch.web_search.unwrap_or_default(),
             writable_roots: patch.writable_roots.unwrap_or_default(),
             hidden: patch.hidden.unwrap_or_default(),
         }
@@ -189,6 +246,13 @@ impl Policy {
         Ok(())
     }
 
+    /// Whether a worker with this policy may stay when `other` replaces it. Ignores the fields that the supervisor
+    /// enforces itself.
+    #[must_use]
+    pub fn confines_like(&self, other: &Self) -> bool {
+        Self { web_search: other.web_search, ..self.clone() } == *other
+    }
+
     /// True if a worker may change the workspace.
     #[must_use]
     pub fn may_write(&self) -> bool {
@@ -205,6 +269,9 @@ impl fmt::Display for Policy {
             0 => {}
             1 => f.write_str(", 1 extra root")?,
             n => write!(f, ", {n} extra roots")?,
+        }
+        if self.web_search != WebSearchRule::On {
+            write!(f, ", web search {}", self.web_search)?;
         }
         match self.hidden.len() {
             0 => Ok(()),

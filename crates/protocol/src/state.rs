@@ -1,7 +1,7 @@
 //! The shape of `quackd-state.json`: what is ours about a session. The metadata's other writer drops
 //! keys that it does not know, so nothing of ours lives only there.
 
-use crate::policy::{PolicyPatch, Profile};
+use crate::policy::{PolicyPatch, Profile, WebSearchRule};
 use crate::{SessionId, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -56,10 +56,12 @@ impl WorkspaceState {
     /// nothing of that kind. Who makes the workspace anew, which has the same id then, asks for the rest anew.
     #[must_use]
     pub fn limits(&self) -> Option<Self> {
-        let PolicyPatch { profile, network, writable_roots, hidden } = self.policy.clone();
+        let PolicyPatch { profile, network, web_search, writable_roots, hidden } =
+            self.policy.clone();
         let policy = PolicyPatch {
             profile: profile.filter(|profile| *profile != Profile::FullAccess),
             network: network.filter(|is_allowed| !is_allowed),
+            web_search: web_search.filter(|rule| *rule != WebSearchRule::On),
             writable_roots: writable_roots.filter(Vec::is_empty),
             // These are added to what else is hidden.
             hidden,

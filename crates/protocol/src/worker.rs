@@ -409,6 +409,11 @@ pub enum WebOutcome {
         /// The body as text; bytes that are not UTF-8 are replaced.
         body: String,
     },
+    /// The session's policy does not allow it. Nothing was sent.
+    Refused {
+        /// True for [`crate::policy::WebSearchRule::Ask`], false for `Off`.
+        ask: bool,
+    },
     /// There is no key.
     NoKey,
     /// Too many searches are running.

@@ -5,22 +5,25 @@
 //! at a time. A token that was right is remembered as a digest with a key that only this process has ever
 //! had; comparing with that costs next to nothing, and tells a wrong token as surely.
 //!
-//! Wrong tokens are counted ([`crate::limiter`]). An address with too many of them is not heard for a
-//! moment. Whoever has the right token is heard all the same if that token cannot be guessed, or if the
-//! address has been right before: nobody shuts the owner out by knocking.
+//! [`crate::limiter`] counts wrong tokens and blocks an address after too many. During a block the gate also refuses
+//! the right token, because a different answer would confirm a guess. Open WebSockets are not affected. A request on
+//! a connection that has sent the right token before is checked like any other, because a proxy may use one
+//! connection for several clients.
 
 use crate::limiter::Limiter;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use scrypt::{Params, scrypt};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -32,14 +35,9 @@ pub const MAX_TOKEN_BYTES: usize = 1024;
 const TOKEN_BYTES: usize = 24;
 const SALT_BYTES: usize = 16;
 
-/// A token of so many characters cannot be found by trying. Ours have 32.
-const UNGUESSABLE: usize = 16;
-
-/// Slow checks that may wait for their turn; one more is refused.
+/// Slow checks that may wait for their turn; one more is refused, and told to come back after this.
 const MAX_WAITING: usize = 8;
-
-/// Addresses that are remembered as having been right.
-const MAX_FRIENDS: usize = 64;
+const WAITING_ROOM_FULL: Duration = Duration::from_secs(1);
 
 /// What is kept of a token. Its `Debug` shows nothing that helps to find the token.
 #[derive(Clone, PartialEq, Eq)]
@@ -126,8 +124,8 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
 pub(crate) enum Verdict {
     Right,
     Wrong,
-    /// Not looked at: too many were wrong.
-    TooMany,
+    /// Not looked at for this long: too many were wrong.
+    TooMany(Duration),
 }
 
 /// One token's gate. Another token has another one.
@@ -136,20 +134,14 @@ pub(crate) struct Gate {
     token: TokenHash,
     key: [u8; 32],
     /// The right token's digest, once it is known.
-    right: Cell<Option<Right>>,
-    /// Addresses from which the right token has come, the newest last.
-    friends: RefCell<VecDeque<IpAddr>>,
+    right: Cell<Option<[u8; 32]>>,
+    /// Whether the right token is shorter than new ones may be, once it is known.
+    is_short: Arc<AtomicBool>,
     limiter: Rc<RefCell<Limiter>>,
     slow: Semaphore,
     waiting: Cell<usize>,
     /// Cancelled when the token is no longer the one.
     pub(crate) revoked: CancellationToken,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Right {
-    digest: [u8; 32],
-    is_guessable: bool,
 }
 
 impl Gate {
@@ -158,6 +150,7 @@ impl Gate {
         token: TokenHash,
         plain: Option<&SecretString>,
         limiter: Rc<RefCell<Limiter>>,
+        is_short: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;
@@ -165,12 +158,13 @@ impl Gate {
             token,
             key,
             right: Cell::new(None),
-            friends: RefCell::default(),
+            is_short,
             limiter,
             slow: Semaphore::new(1),
             waiting: Cell::new(0),
             revoked: CancellationToken::new(),
         };
+        gate.is_short.store(false, Ordering::Relaxed);
         if let Some(plain) = plain {
             gate.remember(plain.expose_secret());
         }
@@ -183,33 +177,37 @@ impl Gate {
 
     /// Looks at a token that came from this address.
     pub(crate) async fn check(&self, peer: IpAddr, token: &str) -> Verdict {
-        let is_known_right = self.is_known_right(token);
-        let is_heard = self.limiter.borrow().allows(peer, Instant::now())
-            || self.right.get().is_some_and(|right| !right.is_guessable)
-            || self.friends.borrow().contains(&peer);
-        let is_right = match is_known_right {
-            _ if !is_heard => return Verdict::TooMany,
+        if let Some(wait) = self.blocked(peer) {
+            return Verdict::TooMany(wait);
+        }
+        let is_right = match self.is_known_right(token) {
             Some(is_right) => is_right,
             None => match self.check_slowly(token).await {
                 Some(is_right) => is_right,
-                None => return Verdict::TooMany,
+                None => return Verdict::TooMany(WAITING_ROOM_FULL),
             },
         };
+        // While it was checked others of the same address may have been wrong too often.
+        if let Some(wait) = self.blocked(peer) {
+            return Verdict::TooMany(wait);
+        }
+        let mut limiter = self.limiter.borrow_mut();
         if is_right {
-            self.befriend(peer);
+            limiter.succeeded(peer);
             return Verdict::Right;
         }
-        let now = Instant::now();
-        let mut limiter = self.limiter.borrow_mut();
-        let verdict = if limiter.allows(peer, now) { Verdict::Wrong } else { Verdict::TooMany };
-        limiter.failed(peer, now);
-        verdict
+        limiter.failed(peer, Instant::now());
+        Verdict::Wrong
+    }
+
+    fn blocked(&self, peer: IpAddr) -> Option<Duration> {
+        self.limiter.borrow().blocked(peer, Instant::now())
     }
 
     /// `None`: nobody has shown the right token yet.
     fn is_known_right(&self, token: &str) -> Option<bool> {
         let digest = self.digest(token);
-        self.right.get().map(|right| right.digest.ct_eq(&digest).into())
+        self.right.get().map(|right| right.ct_eq(&digest).into())
     }
 
     fn digest(&self, token: &str) -> [u8; 32] {
@@ -218,19 +216,8 @@ impl Gate {
     }
 
     fn remember(&self, token: &str) {
-        let is_guessable = token.chars().count() < UNGUESSABLE;
-        self.right.set(Some(Right { digest: self.digest(token), is_guessable }));
-    }
-
-    fn befriend(&self, peer: IpAddr) {
-        let mut friends = self.friends.borrow_mut();
-        if friends.contains(&peer) {
-            return;
-        }
-        if MAX_FRIENDS <= friends.len() {
-            friends.pop_front();
-        }
-        friends.push_back(peer);
+        self.is_short.store(token.len() < MIN_REMOTE_TOKEN_BYTES, Ordering::Relaxed);
+        self.right.set(Some(self.digest(token)));
     }
 
     /// `None`: too many wait already.

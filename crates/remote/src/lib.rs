@@ -47,7 +47,7 @@ pub use tls::TlsError;
 use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::DuplexStream;
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
@@ -112,6 +112,7 @@ pub enum ApplyError {
 pub struct Remote {
     asks: mpsc::Sender<Ask>,
     connected: Arc<AtomicUsize>,
+    is_token_short: Arc<AtomicBool>,
     commands: OnceCell<mpsc::Sender<thread::Command>>,
 }
 
@@ -121,7 +122,8 @@ impl Remote {
     pub fn new() -> (Self, mpsc::Receiver<Ask>) {
         // Each waits in a task of its own; a full queue makes them wait before it.
         let (asks, asked) = mpsc::channel(64);
-        (Self { asks, connected: Arc::default(), commands: OnceCell::new() }, asked)
+        let (connected, is_token_short) = (Arc::default(), Arc::default());
+        (Self { asks, connected, is_token_short, commands: OnceCell::new() }, asked)
     }
 
     /// Opens the door with these settings, or changes those that it has, and gives the port.
@@ -132,7 +134,10 @@ impl Remote {
     /// # Errors
     /// The settings cannot be used. What was there before is there still, see [`Remote::port`].
     pub async fn apply(&self, settings: Settings) -> Result<u16, ApplyError> {
-        let start = || async { thread::start(self.asks.clone(), Arc::clone(&self.connected)) };
+        let start = || async {
+            let (connected, is_short) = (&self.connected, &self.is_token_short);
+            thread::start(self.asks.clone(), Arc::clone(connected), Arc::clone(is_short))
+        };
         let commands = self.commands.get_or_try_init(start).await?;
         let (answer, answered) = oneshot::channel();
         let command = thread::Command::Apply { settings: Box::new(settings), answer };
@@ -162,5 +167,11 @@ impl Remote {
     #[must_use]
     pub fn connected(&self) -> usize {
         self.connected.load(Ordering::Relaxed)
+    }
+
+    /// Whether the token has fewer characters than a new one must have. False while only its hash is known.
+    #[must_use]
+    pub fn is_token_short(&self) -> bool {
+        self.is_token_short.load(Ordering::Relaxed)
     }
 }

@@ -1,80 +1,133 @@
-//! Counts wrong tokens: how many one address, and all together, may still try.
+//! Counts wrong tokens: how many one address may send before it is blocked for a while, and how many all
+//! addresses together may send that never had the right one.
 //!
-//! Buckets that fill with time. The table of addresses is bounded: an address whose bucket is full is
-//! forgotten, and when every place is taken by others, a new one has only what is left for all.
+//! During a block the gate refuses every token from the address, including the right one, so that a guesser learns
+//! nothing. Blocks grow up to [`LONGEST_BLOCK`]. Requests during a block do not extend it. An attacker who shares an
+//! address with the owner, for example behind the same proxy, can delay the owner but not lock them out for good.
+//!
+//! The table of addresses is bounded: see [`MAX_PEERS`].
 
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-/// Addresses that are remembered.
+/// Maximum number of tracked addresses. The shared budget allows fewer wrong tokens than this within [`FORGOTTEN`],
+/// so the table does not fill up.
 const MAX_PEERS: usize = 1024;
 
-/// Wrong tokens that one address may try at once, and how long it takes until it may try one more.
-const PEER: Rate = Rate { burst: 30, refill: Duration::from_millis(500) };
+/// Wrong tokens that one address may send before its first block, and between two blocks.
+const FIRST_TRIES: u32 = 10;
+const TRIES: u32 = 5;
 
-/// The same for all together. Checking slowly takes about 60 ms of one processor's time each.
-const ALL: Rate = Rate { burst: 120, refill: Duration::from_millis(125) };
+/// The first block of an address; each further one is twice as long as the one before, up to the longest.
+const FIRST_BLOCK: Duration = Duration::from_secs(5);
+const LONGEST_BLOCK: Duration = Duration::from_secs(60);
 
+/// Forget an address after this long without a wrong token. This allows fewer guesses per minute than the blocks do.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
+/// Wrong tokens of all addresses together, and how long it takes until there may be one more.
+const ALL_TRIES: u32 = 120;
+const ALL_REFILL: Duration = Duration::from_secs(1);
+
+/// Maximum number of addresses remembered as having sent the right token.
+const MAX_KNOWN: usize = 64;
+
+/// One address.
 #[derive(Debug, Clone, Copy)]
-struct Rate {
-    burst: u32,
-    refill: Duration,
-}
-
-/// What is left of a rate, as the time at which all of it is there again.
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    full_at: Instant,
-}
-
-impl Bucket {
-    fn has_one(self, rate: Rate, now: Instant) -> bool {
-        let missing = self.full_at.saturating_duration_since(now);
-        missing <= rate.refill * (rate.burst - 1)
-    }
-
-    fn take_one(&mut self, rate: Rate, now: Instant) {
-        self.full_at = self.full_at.max(now) + rate.refill;
-        // Never more than empty: what was refused costs nothing.
-        self.full_at = self.full_at.min(now + rate.refill * rate.burst);
-    }
+struct Peer {
+    /// Wrong tokens until the next block.
+    tries: u32,
+    /// Blocks that it has had.
+    blocks: u32,
+    blocked_until: Instant,
+    last: Instant,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Limiter {
-    all: Bucket,
-    peers: HashMap<IpAddr, Bucket>,
+    /// The time at which the shared budget is full again.
+    full_at: Instant,
+    peers: HashMap<IpAddr, Peer>,
+    /// Addresses that have had the right token, the newest last.
+    known: VecDeque<IpAddr>,
 }
 
 impl Limiter {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { all: Bucket { full_at: now }, peers: HashMap::new() }
+        Self { full_at: now, peers: HashMap::new(), known: VecDeque::new() }
     }
 
-    /// Whether a token from this address may be looked at.
-    pub(crate) fn allows(&self, peer: IpAddr, now: Instant) -> bool {
-        let of_peer = self.peers.get(&network(peer));
-        self.all.has_one(ALL, now) && of_peer.is_none_or(|bucket| bucket.has_one(PEER, now))
+    /// Returns the remaining block of this address, or `None`. The shared budget does not apply to an address that
+    /// has sent the right token.
+    pub(crate) fn blocked(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
+        let peer = network(peer);
+        let until = match self.peers.get(&peer) {
+            Some(peer) => peer.blocked_until,
+            None if MAX_PEERS <= self.peers.len() => now + FIRST_BLOCK,
+            None => now,
+        };
+        let all = (self.full_at + ALL_REFILL).checked_sub(ALL_REFILL * ALL_TRIES).unwrap_or(now);
+        let until = if self.known.contains(&peer) { until } else { until.max(all) };
+        Some(until.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
     /// A wrong token has come from this address.
     pub(crate) fn failed(&mut self, peer: IpAddr, now: Instant) {
-        self.all.take_one(ALL, now);
+        // Never more than none left.
+        let full_at = self.full_at.max(now) + ALL_REFILL;
+        self.full_at = full_at.min(now + ALL_REFILL * ALL_TRIES);
         if MAX_PEERS <= self.peers.len() {
-            self.peers.retain(|_, bucket| now < bucket.full_at);
+            self.peers.retain(|_, peer| !peer.is_forgotten(now));
         }
-        if self.peers.len() < MAX_PEERS || self.peers.contains_key(&network(peer)) {
-            let bucket = self.peers.entry(network(peer)).or_insert(Bucket { full_at: now });
-            bucket.take_one(PEER, now);
+        let network = network(peer);
+        if self.peers.len() < MAX_PEERS || self.peers.contains_key(&network) {
+            self.peers.entry(network).or_insert_with(|| Peer::new(now)).failed(now);
+        }
+    }
+
+    /// The right token has come from this address. It does not give back any try: who guesses may share the
+    /// address.
+    pub(crate) fn succeeded(&mut self, peer: IpAddr) {
+        let peer = network(peer);
+        self.known.retain(|known| *known != peer);
+        if MAX_KNOWN <= self.known.len() {
+            self.known.pop_front();
+        }
+        self.known.push_back(peer);
+    }
+}
+
+impl Peer {
+    fn new(now: Instant) -> Self {
+        Self { tries: FIRST_TRIES, blocks: 0, blocked_until: now, last: now }
+    }
+
+    fn is_forgotten(&self, now: Instant) -> bool {
+        FORGOTTEN < now.saturating_duration_since(self.last)
+    }
+
+    fn failed(&mut self, now: Instant) {
+        if self.is_forgotten(now) {
+            *self = Self::new(now);
+        }
+        self.last = now;
+        self.tries = self.tries.saturating_sub(1);
+        if self.tries == 0 {
+            let block = FIRST_BLOCK.saturating_mul(2_u32.saturating_pow(self.blocks));
+            self.blocked_until = now + block.min(LONGEST_BLOCK);
+            self.blocks = self.blocks.saturating_add(1);
+            self.tries = TRIES;
         }
     }
 }
 
-/// Who has one address of IPv6 has 2^64 of them.
-fn network(peer: IpAddr) -> IpAddr {
+/// Maps an address to the key under which it is counted: an IPv6 /64 is one key, and so are all loopback addresses.
+/// A local proxy therefore shares one key among all its clients; the `X-Forwarded-For` header is ignored.
+pub(crate) fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
+        loopback if loopback.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),
         v4 @ IpAddr::V4(_) => v4,
     }
@@ -88,47 +141,69 @@ mod tests {
         IpAddr::V4(n.into())
     }
 
-    #[test]
-    fn one_address_is_stopped_and_gets_a_try_back_with_time() {
-        let begun = Instant::now();
-        let mut limiter = Limiter::new(begun);
-        for _ in 0..PEER.burst {
-            assert!(limiter.allows(v4(1), begun));
-            limiter.failed(v4(1), begun);
+    /// Sends wrong tokens until the address is blocked: how many, and for how long.
+    fn guess(limiter: &mut Limiter, peer: IpAddr, now: Instant) -> (u32, Duration) {
+        let mut n = 0;
+        loop {
+            match limiter.blocked(peer, now) {
+                Some(wait) => return (n, wait),
+                None => limiter.failed(peer, now),
+            }
+            n += 1;
         }
-        assert!(!limiter.allows(v4(1), begun));
-        assert!(limiter.allows(v4(2), begun), "another address is not stopped");
-        let later = begun + PEER.refill;
-        assert!(limiter.allows(v4(1), later));
-        limiter.failed(v4(1), later);
-        assert!(!limiter.allows(v4(1), later));
-        // Tries that were refused do not make the wait longer.
-        for _ in 0..1000 {
-            limiter.failed(v4(1), later);
-        }
-        assert!(limiter.allows(v4(1), later + PEER.refill));
     }
 
     #[test]
-    fn all_together_are_stopped_and_the_table_has_an_end() {
-        let begun = Instant::now();
-        let mut limiter = Limiter::new(begun);
+    fn blocks_grow_to_a_bound_and_the_right_token_gives_no_try_back() {
+        let mut now = Instant::now();
+        let mut limiter = Limiter::new(now);
+        limiter.succeeded(v4(1));
+        let mut seconds = Vec::new();
+        for _ in 0..7 {
+            let (n, block) = guess(&mut limiter, v4(1), now);
+            assert_eq!(n, if seconds.is_empty() { FIRST_TRIES } else { TRIES });
+            seconds.push(block.as_secs());
+            // The block applies to this address only.
+            assert!(limiter.blocked(v4(1), now + block / 2).is_some());
+            assert_eq!(limiter.blocked(v4(2), now), None);
+            limiter.succeeded(v4(1));
+            assert_eq!(limiter.blocked(v4(1), now + block), None);
+            now += block;
+        }
+        assert_eq!(seconds, [5, 10, 20, 40, 60, 60, 60]);
+        now += FORGOTTEN + Duration::from_secs(1);
+        assert_eq!(guess(&mut limiter, v4(1), now), (FIRST_TRIES, FIRST_BLOCK), "forgotten");
+    }
+
+    #[test]
+    fn all_together_are_limited_but_for_who_had_the_right_token_and_the_table_has_an_end() {
+        let now = Instant::now();
+        let mut limiter = Limiter::new(now);
+        limiter.succeeded(v4(300_000));
         for n in 0..100_000 {
-            limiter.failed(v4(n), begun);
+            limiter.failed(v4(n), now);
         }
         assert_eq!(limiter.peers.len(), MAX_PEERS);
-        assert!(!limiter.allows(v4(200_000), begun));
-        let later = begun + ALL.refill;
-        assert!(limiter.allows(v4(200_000), later));
-        limiter.failed(v4(200_000), begun + PEER.refill);
-        assert_eq!(limiter.peers.len(), 1, "those who are over are forgotten");
+        assert!(limiter.blocked(v4(200_000), now).is_some());
+        let mut limiter = Limiter::new(now);
+        limiter.succeeded(v4(300_000));
+        for n in 0..ALL_TRIES {
+            assert_eq!(limiter.blocked(v4(n), now), None);
+            limiter.failed(v4(n), now);
+        }
+        assert_eq!(limiter.blocked(v4(200_000), now), Some(ALL_REFILL));
+        assert_eq!(limiter.blocked(v4(300_000), now), None);
+        assert_eq!(limiter.blocked(v4(200_000), now + ALL_REFILL), None);
     }
 
     #[test]
-    fn addresses_of_one_network_of_ipv6_count_as_one() {
-        let (a, b): (IpAddr, IpAddr) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
-        assert_eq!(network(a), network(b));
-        assert_ne!(network(a), network("fd00:0:0:1::1".parse().unwrap()));
-        assert_eq!(network("::ffff:1.2.3.4".parse().unwrap()), network("1.2.3.4".parse().unwrap()));
+    fn addresses_of_one_network_count_as_one() {
+        let address = |text: &str| network(text.parse().unwrap());
+        assert_eq!(address("fd00::1"), address("fd00::2"));
+        assert_ne!(address("fd00::1"), address("fd00:0:0:1::1"));
+        assert_eq!(address("::ffff:1.2.3.4"), address("1.2.3.4"));
+        for own in ["127.0.0.2", "127.255.0.1", "::1", "::ffff:127.0.0.9"] {
+            assert_eq!(address(own), v4(0x7f00_0001), "{own}");
+        }
     }
 }

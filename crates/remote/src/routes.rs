@@ -104,10 +104,13 @@ async fn refusal(headers: &HeaderMap, visit: &Visit, door: &Door) -> Option<Repl
     match verdict {
         Verdict::Right => None,
         Verdict::Wrong => Some(reply::error(StatusCode::UNAUTHORIZED, "Unauthorized")),
-        Verdict::TooMany => {
-            let text = "Too many wrong tokens; try again in a moment";
-            let mut reply = reply::last_error(StatusCode::TOO_MANY_REQUESTS, text);
-            reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        Verdict::TooMany(wait) => {
+            let seconds = wait.as_millis().div_ceil(1000);
+            let text = format!("Too many wrong tokens; try again in {seconds} s");
+            let mut reply = reply::last_error(StatusCode::TOO_MANY_REQUESTS, &text);
+            if let Ok(seconds) = HeaderValue::try_from(seconds.to_string()) {
+                reply.headers_mut().insert(header::RETRY_AFTER, seconds);
+            }
             Some(reply)
         }
     }

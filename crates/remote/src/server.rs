@@ -5,7 +5,7 @@
 //! so that a new token counts at once.
 
 use crate::gate::Gate;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, network};
 use crate::settings::Settings;
 use crate::{ApplyError, Ask, connection, tls};
 use quackd_protocol::limits::{
@@ -17,7 +17,7 @@ use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
@@ -86,6 +86,7 @@ struct Place {
 
 impl Place {
     fn take(house: &Rc<House>, peer: IpAddr) -> Option<Self> {
+        let peer = network(peer);
         let mut peers = house.peers.borrow_mut();
         let count = peers.entry(peer).or_default();
         if MAX_REMOTE_CONNECTIONS_PER_PEER <= *count {
@@ -113,11 +114,17 @@ impl Drop for Place {
 pub(crate) struct Server {
     house: Rc<House>,
     limiter: Rc<RefCell<Limiter>>,
+    /// See [`crate::Remote::is_token_short`].
+    is_token_short: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    pub(crate) fn new(asks: mpsc::Sender<Ask>, connected: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(
+        asks: mpsc::Sender<Ask>,
+        connected: Arc<AtomicUsize>,
+        is_token_short: Arc<AtomicBool>,
+    ) -> Self {
         let house = House {
             asks,
             connected,
@@ -127,7 +134,7 @@ impl Server {
             peers: RefCell::default(),
         };
         let limiter = Rc::new(RefCell::new(Limiter::new(Instant::now())));
-        Self { house: Rc::new(house), limiter, accepting: None }
+        Self { house: Rc::new(house), limiter, is_token_short, accepting: None }
     }
 
     pub(crate) fn port(&self) -> Option<u16> {
@@ -152,6 +159,7 @@ impl Server {
                 settings.token.clone(),
                 settings.plain_token.as_ref(),
                 Rc::clone(&self.limiter),
+                Arc::clone(&self.is_token_short),
             )?),
         };
         let port = match &old {
@@ -218,6 +226,7 @@ impl Server {
         self.stop_listening().await;
         if let Some(old) = self.house.door.take() {
             old.epoch.cancel();
+            self.is_token_short.store(false, Ordering::Relaxed);
             self.house.tasks.close();
             timeout(FAREWELL, self.house.tasks.wait()).await.ok();
             self.house.tasks.reopen();

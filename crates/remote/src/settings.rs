@@ -66,6 +66,8 @@ impl Settings {
             token_updated_at: self.token_updated_at.clone(),
             last_error: None,
             connected_clients: connected,
+            // `GET /health` needs no token, so it must not reveal a weak one.
+            token_is_short: false,
         }
     }
 }

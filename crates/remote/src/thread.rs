@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use crate::{ApplyError, Ask, MAX_COMMANDS};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
@@ -29,6 +29,7 @@ pub(crate) enum Command {
 pub(crate) fn start(
     asks: mpsc::Sender<Ask>,
     connected: Arc<AtomicUsize>,
+    is_token_short: Arc<AtomicBool>,
 ) -> io::Result<mpsc::Sender<Command>> {
     let (sender, commands) = mpsc::channel(MAX_COMMANDS);
     let runtime = Builder::new_current_thread()
@@ -38,7 +39,8 @@ pub(crate) fn start(
         .thread_name("remote-files")
         .build()?;
     std::thread::Builder::new().name("remote".to_owned()).spawn(move || {
-        LocalSet::new().block_on(&runtime, serve(Server::new(asks, connected), commands));
+        let server = Server::new(asks, connected, is_token_short);
+        LocalSet::new().block_on(&runtime, serve(server, commands));
         runtime.shutdown_background();
     })?;
     Ok(sender)

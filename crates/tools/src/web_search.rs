@@ -1,7 +1,7 @@
 //! web_search: what a search's arguments mean, and the words for what came of it.
 //!
-//! The search itself is made by the supervisor, which has the key and knows the endpoint. Safe mode does not
-//! restrict it: it changes nothing.
+//! The search itself is made by the supervisor, which has the key and knows the endpoint. Whether a session may
+//! search is decided there too; the safe mode of a single call does not restrict it, since it changes nothing.
 
 use crate::arguments::Arguments;
 use crate::bounds::{Bounds, Cutoff};
@@ -110,6 +110,17 @@ fn answer(outcome: WebOutcome, search: &WebSearch) -> Output {
     match outcome {
         WebOutcome::Reply { status: 200..=299, body, .. } => results(&body, search),
         WebOutcome::Reply { status, status_text, body } => refusal(status, &status_text, &body),
+        WebOutcome::Refused { ask } => {
+            let why = if ask {
+                "needs a person's leave in this session, and quackd cannot ask for it yet"
+            } else {
+                "is off in this session"
+            };
+            Output::error(format_args!(
+                "web_search {why}: a query leaves the machine. Nothing was sent. A person can allow it with \
+                 `quack sandbox set --web-search on`"
+            ))
+        }
         WebOutcome::NoKey => Output::error(
             "EXA_API_KEY not configured. Set EXA_API_KEY (or RUBBER_DUCK_EXA_API_KEY) to enable web_search.",
         ),

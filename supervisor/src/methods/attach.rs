@@ -10,16 +10,17 @@ use crate::services::now_text;
 use crate::voice::VoiceSession;
 use crate::wire::Request;
 use crate::worker_handle::Wake;
+use crate::workspaces;
 use quackd_home::Workspace;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachData, AttachParams};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A directory on a dead mount must not hold a request for ever.
-const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) async fn attach(
     request: &mut Request,
@@ -84,17 +85,20 @@ pub(super) async fn resolve(caller: &Caller, path: PathBuf) -> Result<String, Me
 pub(super) async fn look_up(caller: &Caller, path: PathBuf) -> Result<Workspace, MethodError> {
     let shown = path.display().to_string();
     let lookups = Arc::clone(&caller.services.lookups);
+    let user_home = caller.services.user_home.clone();
     let resolving = async {
         let place = lookups.acquire_owned().await;
         let resolve = move || {
             // A look-up that hangs keeps its place, so that the others keep their threads.
             let _place = place;
-            quackd_home::look_up_workspace_blocking(&path)
+            let workspace = quackd_home::look_up_workspace_blocking(&path)?;
+            workspaces::check_blocking(Path::new(&workspace.path), &user_home)?;
+            Ok(workspace)
         };
         actix_rt::task::spawn_blocking(resolve).await
     };
     match tokio::time::timeout(RESOLVE_LIMIT, resolving).await {
-        Ok(Ok(resolved)) => Ok(resolved?),
+        Ok(Ok(resolved)) => resolved,
         Ok(Err(_gone)) => Err(MethodError::ShuttingDown),
         Err(_elapsed) => Err(MethodError::WorkspaceHangs(RESOLVE_LIMIT.as_secs(), shown)),
     }

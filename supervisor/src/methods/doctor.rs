@@ -14,6 +14,7 @@ use quackd_protocol::client::{
     WorkerInfo,
 };
 use quackd_protocol::environment::{LoginSource, LoginState};
+use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_protocol::worker::UNCONFINED;
 use quackd_store::{Origin, Watching};
 use std::collections::BTreeMap;
@@ -378,6 +379,15 @@ fn remote(status: &RemoteStatus) -> Check {
             return warn(NAME, format!("Disabled: {why}"), "`quack remote enable` makes it anew");
         }
     };
+    if status.token_is_short {
+        return warn(
+            NAME,
+            format!(
+                "{url} ({n_clients}), the token has less than {MIN_REMOTE_TOKEN_BYTES} characters"
+            ),
+            "`quack remote token --rotate` makes another one; pair your phone again afterwards",
+        );
+    }
     let is_local = ["127.", "localhost", "::1"].iter().any(|local| status.host.starts_with(local));
     if !status.tls_enabled && !is_local {
         return warn(

@@ -6,7 +6,10 @@
 use crate::clients::Transport;
 use crate::errors::MethodError;
 use crate::wire::Request;
+use quackd_protocol::schema::wire::parameters;
 use serde::de::Error as _;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// What clients of remote control may do with a method.
 #[derive(Debug, Clone, Copy)]
@@ -66,8 +69,7 @@ fn local_stop() -> MethodError {
 /// Methods of ours, beside upstream's.
 const OURS: &str = "quack.";
 
-/// Refuses what a client may not ask for by its door, and parameters of a method of ours that are none. What
-/// upstream's methods are given is read as upstream reads it. An unknown method is not refused here.
+/// Refuses methods that the client may not call, and unknown parameters of `quack.*` methods. What upstream's methods are given is read as upstream reads it. An unknown method is not refused here.
 pub(super) fn admit(request: &Request, transport: Transport) -> Result<(), MethodError> {
     let mut rows = DOORS.iter();
     let Some((method, remote, _)) = rows.find(|(name, ..)| *name == request.method) else {
@@ -78,13 +80,43 @@ pub(super) fn admit(request: &Request, transport: Transport) -> Result<(), Metho
     {
         return Err(refusal());
     }
-    match request.odd_params {
-        Some(odd) if method.starts_with(OURS) => {
-            let why = serde_json::Error::custom(format_args!("must be an object, not {odd}"));
-            Err(MethodError::Params { method, why })
-        }
-        _ => Ok(()),
+    if !method.starts_with(OURS) {
+        return Ok(());
     }
+    let refused = |why| Err(MethodError::Params { method, why: serde_json::Error::custom(why) });
+    if let Some(odd) = request.odd_params {
+        return refused(format!("must be an object, not {odd}"));
+    }
+    let known = PARAMETERS.get(method).map(Vec::as_slice).unwrap_or_default();
+    match request.unknown_parameter(known) {
+        Some(unknown) => refused(unknown_parameter(&unknown, known)),
+        None => Ok(()),
+    }
+}
+
+/// Parameter names of each `quack.*` method, from its schema.
+static PARAMETERS: LazyLock<HashMap<&'static str, Vec<String>>> = LazyLock::new(|| {
+    let ours = DOORS.iter().map(|(method, ..)| *method).filter(|name| name.starts_with(OURS));
+    ours.filter_map(|name| Some((name, parameters(name)?))).collect()
+});
+
+/// Describes an unknown parameter with the most similar known name, or with all known names.
+fn unknown_parameter(unknown: &str, known: &[String]) -> String {
+    let plain = |name: &str| name.replace(['_', '-'], "").to_lowercase();
+    let wanted = plain(unknown);
+    let limit = (wanted.chars().count() / 3).clamp(1, 3);
+    let near = known
+        .iter()
+        .map(|name| (strsim::osa_distance(&wanted, &plain(name)), name))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance);
+    let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    let hint = match near {
+        Some((_, name)) => format!("did you mean `{name}`?"),
+        None if names.is_empty() => "there are none".to_owned(),
+        None => format!("there are {}", names.join(", ")),
+    };
+    format!("unknown parameter `{unknown}`; {hint}")
 }
 
 #[cfg(test)]

@@ -1,20 +1,25 @@
 //! `quack.sandbox`: what a session's worker may do, where that comes from, what is really in force, and
 //! changing it; and what the worker itself says of its confinement and of its workspace.
 
-use super::attach::{SAVE_LIMIT, attach_path};
+use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, attach_path};
 use super::{Caller, params};
 use crate::clients::Transport;
 use crate::errors::{CallError, MethodError};
 use crate::registry::{FindPolicy, FindSession, FoundPolicy, FoundSession, PolicyChange, Purpose};
 use crate::wire::Request;
 use crate::worker_handle::{CallDone, CallTool, InForce, ListDenials, ReportPolicy};
-use quackd_protocol::client::{DenialsData, SandboxData, SandboxParams, WorkerSays};
+use crate::workspaces;
+use quackd_protocol::client::{
+    DenialsData, ExplainLayer, ExplainReport, SandboxData, SandboxParams, WorkerSays,
+};
 use quackd_protocol::limits::DEFAULT_TOOL_DEADLINE;
+use quackd_protocol::policy::{MAX_ROOTS, WebSearchRule, path_problem};
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Longest path that can be asked about, in bytes: more is none of the kernel's.
 const MAX_TARGET_BYTES: usize = 4096;
@@ -43,17 +48,27 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
                 return Err(MethodError::LongTarget);
             }
             let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
-            return ask_worker(EXPLAIN, arguments.to_string(), &asked, caller).await;
+            let answer = ask_worker(EXPLAIN, arguments.to_string(), &asked, caller).await?;
+            let Answer::Worker(said) = answer else { return Ok(answer) };
+            if target.is_some() {
+                return Ok(Answer::Worker(said));
+            }
+            let find = FindPolicy { session: said.session_id.clone(), change: None };
+            let FoundPolicy { policy, .. } = caller.registry.send(find).await??;
+            return Ok(Answer::Worker(with_web_search(said, policy.web_search)));
         }
         // What a token is worth is decided where it was made.
         Some("set") if caller.client.transport != Transport::Socket => {
             return Err(MethodError::LocalPolicy);
         }
-        Some("set") => Some(PolicyChange {
-            scope: asked.scope.unwrap_or_default(),
-            reset: asked.reset.unwrap_or(false),
-            patch: asked.patch.clone(),
-        }),
+        Some("set") => {
+            check_roots(asked.patch.writable_roots.as_deref().unwrap_or_default(), caller).await?;
+            Some(PolicyChange {
+                scope: asked.scope.unwrap_or_default(),
+                reset: asked.reset.unwrap_or(false),
+                patch: asked.patch.clone(),
+            })
+        }
         Some(other) => {
             return Err(MethodError::SandboxAction(other.chars().take(100).collect()));
         }
@@ -73,6 +88,29 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
         calls_running: if is_outdated { waits_for.calls } else { 0 },
         jobs_running: if is_outdated { waits_for.jobs } else { 0 },
     })))
+}
+
+/// Refuses system directories as writable directories. Runs on the blocking pool with a time limit, because a path on
+/// a dead mount can block.
+async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodError> {
+    // `Policy::validate` refuses unusable paths and too many of them.
+    let is_path = |root: &&PathBuf| path_problem(root).is_none();
+    let roots: Vec<PathBuf> = roots.iter().take(MAX_ROOTS).filter(is_path).cloned().collect();
+    let (lookups, home) = (&caller.services.lookups, caller.services.user_home.clone());
+    let place = Arc::clone(lookups).acquire_owned();
+    let looking = async {
+        let place = place.await;
+        let look = move || {
+            let _place = place;
+            roots.iter().try_for_each(|root| workspaces::check_blocking(root, &home))
+        };
+        actix_rt::task::spawn_blocking(look).await
+    };
+    match tokio::time::timeout(RESOLVE_LIMIT, looking).await {
+        Ok(Ok(checked)) => checked.map_err(MethodError::NotWritable),
+        Ok(Err(_gone)) => Err(MethodError::ShuttingDown),
+        Err(_elapsed) => Err(MethodError::Overloaded),
+    }
 }
 
 /// Has the session's worker answer: it sees the user's files, and nothing here does.
@@ -107,6 +145,28 @@ async fn ask_worker(
         text,
         report,
     }))
+}
+
+/// Adds to what a worker says of its layers the one that the supervisor keeps.
+fn with_web_search(mut said: WorkerSays, rule: WebSearchRule) -> WorkerSays {
+    let (holds, other) = match rule {
+        WebSearchRule::On => ("on: web_search sends queries, whatever the network is", "off"),
+        WebSearchRule::Ask => ("ask: web_search is refused, since quackd cannot ask yet", "on"),
+        WebSearchRule::Off => ("off: web_search sends nothing", "on"),
+    };
+    let change = format!("quack sandbox set --web-search {other}");
+    let text: Option<String> = serde_json::from_str(said.text.get()).ok();
+    let report = said.report.as_ref().and_then(|report| serde_json::from_str(report.get()).ok());
+    let (Some(text), Some(report)) = (text, report) else { return said };
+    let mut report: ExplainReport = report;
+    let text = format!("{text}\nweb search: {holds}\n  to change it: {change}");
+    let (name, holds) = ("web search".to_owned(), holds.to_owned());
+    report.layers.push(ExplainLayer { name, holds, change: Some(change) });
+    if let (Ok(text), Ok(report)) = (to_raw_value(&text), to_raw_value(&report)) {
+        said.text = text;
+        said.report = Some(report);
+    }
+    said
 }
 
 async fn session(asked: &SandboxParams, caller: &Caller) -> Result<FoundSession, MethodError> {

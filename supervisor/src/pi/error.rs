@@ -1,5 +1,6 @@
 //! Why a Pi did not do what was asked, in the words that clients see. Upstream's words where it has them.
 
+use crate::workspaces::NoPlace;
 use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_COMMAND_LIMIT};
 use quackd_supervision::Cause;
 
@@ -39,6 +40,9 @@ pub(crate) enum PiError {
     /// The directory is gone.
     #[error("Workspace not accessible: '{0}'")]
     NoWorkspace(String),
+    /// The directory is of the system.
+    #[error("Not a workspace: {0}")]
+    NoPlace(#[from] NoPlace),
     /// Too much waits already.
     #[error(
         "Pi has {MAX_PI_PROMPTS} messages waiting in this session and takes no more; try again later"

@@ -5,6 +5,7 @@ use super::commands::Answered;
 use super::dialogs::Closed;
 use super::handle::{PiHandle, Said, Waiter};
 use crate::child::{Beats, FrameArrived, Life, LinkClosed};
+use crate::raw_json::with_whole_characters;
 use crate::registry::PiTold;
 use crate::wire;
 use actix::prelude::*;
@@ -55,9 +56,11 @@ impl Handler<FrameArrived<FromPiWorker>> for PiHandle {
             }
             _ if self.pids.is_none() => self.broke("the first frame was no hello", ctx),
             FromPiWorker::Answer(answer) => self.answered(answer, ctx),
-            FromPiWorker::Event { name, data } => self.happened(&name, &data, ctx),
+            FromPiWorker::Event { name, data } => {
+                self.happened(&name, &with_whole_characters(data), ctx);
+            }
             FromPiWorker::Dialog { id, timeout_ms, data } => {
-                self.asked(id, timeout_ms, &data, ctx);
+                self.asked(id, timeout_ms, &with_whole_characters(data), ctx);
             }
             FromPiWorker::StdinFailed { reason } => {
                 let reason: String = reason.chars().take(200).collect();
@@ -160,7 +163,7 @@ impl PiHandle {
             return self.broke("a state that cannot be shown", ctx);
         }
         let said: PiState = serde_json::from_str(data.get()).unwrap_or_default();
-        self.view.state.replace(Some(Rc::from(data)));
+        self.view.state.replace(Some(Rc::from(with_whole_characters(data))));
         let is_path = |path: &String| {
             path.starts_with('/')
                 && path.len() <= MAX_PATH_BYTES

@@ -10,6 +10,7 @@ use crate::registry::Crashed;
 use crate::services::Services;
 use crate::spawner::SpawnFailure;
 use crate::standing::Stopped;
+use crate::workspaces;
 use actix::prelude::*;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
@@ -17,7 +18,7 @@ use quackd_protocol::client::ProcessDeath;
 use quackd_protocol::pi::{PI_FRAME_PROTOCOL, PiEnd, PiStart, ToPiWorker};
 use quackd_supervision::{Cause, Exit, Load, Order, PI_WORKER, State};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -296,7 +297,7 @@ async fn prepare(
     let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
     let login = services.login.environment_for_pi(limit).await;
     let env = environment::merge(std::env::vars_os(), &commands, &login);
-    let home = services.home.clone();
+    let (home, user_home) = (services.home.clone(), services.user_home.clone());
     let config = services.config_file.path.clone();
     let settings = services.config.pi.clone();
     let cgroups = services.cgroups.clone();
@@ -311,6 +312,7 @@ async fn prepare(
         if PathBuf::from(&workspace).read_dir().is_err() {
             return Err(PiError::NoWorkspace(workspace));
         }
+        workspaces::check_blocking(Path::new(&workspace), &user_home)?;
         let sessions = home.prepare_pi_sessions_blocking();
         let sessions = sessions.map_err(|error| PiError::NotStarted(error.to_string()))?;
         let args = arguments(&settings, &env, &sessions.display().to_string(), &session_file);

@@ -11,7 +11,7 @@ use crate::worker_handle::{UsePolicy, WorkerHandle};
 use actix::prelude::*;
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::Session;
-use quackd_protocol::policy::{Policy, PolicyPatch, Profile};
+use quackd_protocol::policy::{Policy, PolicyPatch, Profile, WebSearchRule};
 use quackd_protocol::state::WorkspaceState;
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::sync::Arc;
@@ -122,9 +122,15 @@ impl Registry {
             safe_mode: state.safe_mode,
         };
         let PolicyLayers { configuration, workspace, session, safe_mode } = layers.clone();
-        let mut policy = Policy::resolve([configuration, workspace, session]);
+        let patches = [configuration, workspace, session];
+        let is_web_said = patches.iter().any(|patch| patch.web_search.is_some());
+        let mut policy = Policy::resolve(patches);
         if safe_mode {
             policy.profile = Profile::ReadOnly;
+        }
+        // Searches are off by default in safe mode: a query could carry what the model has read.
+        if safe_mode && !is_web_said {
+            policy.web_search = WebSearchRule::Off;
         }
         FoundPolicy { policy, layers }
     }
@@ -158,6 +164,7 @@ fn apply(before: PolicyPatch, reset: bool, patch: PolicyPatch) -> PolicyPatch {
     PolicyPatch {
         profile: patch.profile.or(below.profile),
         network: patch.network.or(below.network),
+        web_search: patch.web_search.or(below.web_search),
         writable_roots: patch.writable_roots.or(below.writable_roots),
         hidden: patch.hidden.or(below.hidden),
     }

@@ -74,7 +74,7 @@ fn trim<K: Ord + Clone, V>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_protocol::policy::{PolicyPatch, Profile};
+    use quackd_protocol::policy::{PolicyPatch, Profile, WebSearchRule};
     use serde_json::json;
 
     fn metadata(sessions: &[&str], workspaces: &[&str]) -> Metadata {
@@ -97,6 +97,7 @@ mod tests {
         let open = PolicyPatch {
             profile: Some(Profile::FullAccess),
             network: Some(true),
+            web_search: Some(WebSearchRule::On),
             writable_roots: Some(vec!["/data".into()]),
             hidden: Some(vec!["/secret".into()]),
         };

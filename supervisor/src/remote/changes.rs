@@ -7,6 +7,7 @@
 use super::config::{DaemonConfig, port, trimmed};
 use super::{RemoteControl, State};
 use quackd_protocol::client::RemoteData;
+use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_remote::TokenHash;
 use quackd_remote::gate::{MAX_TOKEN_BYTES, new_token};
 use secrecy::{ExposeSecret, SecretString};
@@ -18,6 +19,10 @@ use std::io;
 pub(crate) enum Refused {
     #[error("Remote authToken must be at most {MAX_TOKEN_BYTES} printable ASCII characters")]
     BadToken,
+    #[error(
+        "Remote authToken must have at least {MIN_REMOTE_TOKEN_BYTES} characters; rotateToken makes a random one"
+    )]
+    ShortToken,
     #[error("Remote control was not changed: {0}")]
     NotOpened(String),
     #[error("Remote control cannot be changed: {0}")]
@@ -153,7 +158,11 @@ fn issued(
         // It has to fit into a header.
         let is_sendable = given.len() <= MAX_TOKEN_BYTES
             && given.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
-        return if is_sendable { Ok(Some(given.into())) } else { Err(Refused::BadToken) };
+        return match is_sendable {
+            true if given.len() < MIN_REMOTE_TOKEN_BYTES => Err(Refused::ShortToken),
+            true => Ok(Some(given.into())),
+            false => Err(Refused::BadToken),
+        };
     }
     let is_rotated = params.get("rotateToken") == Some(&Value::Bool(true));
     let is_missing = new.remote.enabled && new.remote.token().is_none();
@@ -213,10 +222,11 @@ mod tests {
         };
         assert_eq!(token(&off, json!({})), Some(None));
         assert_eq!(token(&off, json!({"rotateToken": "yes", "authToken": " "})), Some(None));
-        assert_eq!(token(&off, json!({"authToken": " mine "})), Some(Some("mine".into())));
+        let (own, short) = ("sixteen-letters!", "fifteen-letters");
+        assert_eq!(token(&off, json!({"authToken": format!(" {own} ")})), Some(Some(own.into())));
         assert_eq!(token(&on, json!({})).flatten().map(|token| token.len()), Some(32));
         assert_eq!(token(&off, json!({"rotateToken": true})).flatten().map(|t| t.len()), Some(32));
-        for bad in ["a\nb", "ä", &"x".repeat(MAX_TOKEN_BYTES + 1)] {
+        for bad in [short, "a\nb", "ä", &"x".repeat(MAX_TOKEN_BYTES + 1)] {
             assert_eq!(token(&off, json!({"authToken": bad})), None, "{bad}");
         }
     }

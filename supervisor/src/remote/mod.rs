@@ -22,6 +22,7 @@ use bytes::Bytes;
 use config::DaemonConfig;
 use quackd_home::Home;
 use quackd_protocol::client::{RemoteData, RemoteStatus};
+use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_remote::{Ask, Remote, RpcAnswer};
 use secrecy::{ExposeSecret, SecretString};
 use std::cell::RefCell;
@@ -62,6 +63,14 @@ struct State {
     token: Option<SecretString>,
     /// `config.json` must not be written.
     is_locked: bool,
+}
+
+impl State {
+    /// Whether the token is one of an earlier version; false while only its hash is known.
+    fn has_short_token(&self) -> bool {
+        let is_short = |token: &SecretString| token.expose_secret().len() < MIN_REMOTE_TOKEN_BYTES;
+        self.token.as_ref().is_some_and(is_short)
+    }
 }
 
 impl RemoteControl {
@@ -114,6 +123,7 @@ impl RemoteControl {
             token_updated_at: remote.auth_token_updated_at.clone(),
             last_error: state.last_error.clone(),
             connected_clients: self.door.connected(),
+            token_is_short: self.door.is_token_short() || state.has_short_token(),
         }
     }
 

@@ -4,6 +4,7 @@ use super::WorkerHandle;
 use super::jobs::Jobs;
 use crate::calls::Calls;
 use crate::child::{Beats, FrameArrived, Life, LinkClosed, Supervised};
+use crate::raw_json::is_sound;
 use crate::worker_handle::CallDone;
 use actix::prelude::*;
 use quackd_protocol::CallId;
@@ -11,6 +12,7 @@ use quackd_protocol::limits::{
     CREDIT_INTERVAL, MAX_PATH_BYTES, MAX_SHOWN_JSON_BYTES, MAX_WEB_SEARCHES_PER_SESSION,
     UPDATE_CREDITS,
 };
+use quackd_protocol::policy::WebSearchRule;
 use quackd_protocol::worker::{
     FRAME_PROTOCOL, FromWorker, Hello, JobInfo, ToWorker, ToolFinished, ToolUpdate, WebOutcome,
     WebSearch,
@@ -126,7 +128,7 @@ impl WorkerHandle {
             return self.condemn(Cause::Protocol("a result without a call".into()), ctx);
         };
         let is_shown = shown.as_deref().is_none_or(is_shown_text);
-        if !text.get().starts_with('"') || !is_shown {
+        if !text.get().starts_with('"') || !is_sound(&text) || !is_shown {
             return self.condemn(Cause::Protocol("a result that is no text".into()), ctx);
         }
         let path = report.full_output_path.as_deref().unwrap_or_default();
@@ -139,6 +141,9 @@ impl WorkerHandle {
         // It is forwarded as it is, and a newline ends a line: the rest would pass for a reply of ours.
         if data.as_ref().is_some_and(|data| data.get().contains(['\n', '\r'])) {
             return self.condemn(Cause::Protocol("a result of several lines".into()), ctx);
+        }
+        if data.as_deref().is_some_and(|data| !is_sound(data)) {
+            return self.condemn(Cause::Protocol("a result that nobody can read".into()), ctx);
         }
         let tool = self.calls.shown(&call_id).map(|call| call.tool.clone()).unwrap_or_default();
         self.note_report(&tool, &mut report);
@@ -204,11 +209,17 @@ impl WorkerHandle {
         }
         let (generation, services) = (self.child.generation, Rc::clone(&self.services));
         let id = call_id.clone();
+        // Decided here and not in the worker, and by what is wanted now.
+        let refused = match self.policy.web_search {
+            WebSearchRule::On => None,
+            rule => Some(WebOutcome::Refused { ask: rule == WebSearchRule::Ask }),
+        };
         let is_busy = MAX_WEB_SEARCHES_PER_SESSION <= self.calls.searches();
         let searching = async move {
-            match is_busy {
-                true => WebOutcome::Busy,
-                false => services.egress.web_search(search).await,
+            match refused {
+                Some(refused) => refused,
+                None if is_busy => WebOutcome::Busy,
+                None => services.egress.web_search(search).await,
             }
         };
         let search = ctx.spawn(searching.into_actor(self).map(move |outcome, handle, _| {
@@ -248,7 +259,7 @@ pub(super) fn idle_until(
 /// Texts of a worker go to clients as they are. JSON that begins with a quotation mark is a string, and a
 /// string holds no line end.
 fn is_shown_text(text: &RawValue) -> bool {
-    text.get().starts_with('"') && text.get().len() <= MAX_SHOWN_JSON_BYTES
+    text.get().starts_with('"') && text.get().len() <= MAX_SHOWN_JSON_BYTES && is_sound(text)
 }
 
 fn is_update_of(update: &ToolUpdate, call_id: &CallId) -> bool {

@@ -10,6 +10,7 @@ use crate::repositories;
 use crate::services::Services;
 use crate::spawner::SpawnFailure;
 use crate::standing::Stopped;
+use crate::workspaces;
 use actix::prelude::*;
 use quackd_config::LimitSettings;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
@@ -77,7 +78,13 @@ impl WorkerHandle {
                     handle.child.cgroup = cgroup;
                     handle.spawn_failed(&SpawnFailure::Unavailable, ctx);
                 }
-                (Err(SpawnFailure::Workspace(error)), _) => handle.no_workspace(&error, ctx),
+                (Err(SpawnFailure::Workspace(error)), _) => {
+                    let workspace = handle.workspace.clone();
+                    handle.no_workspace(&error, &CallError::NoWorkspace(workspace), ctx);
+                }
+                (Err(SpawnFailure::NoPlace(why)), _) => {
+                    handle.no_workspace(&why, &CallError::NoPlace(why.clone()), ctx);
+                }
                 (Err(failure), _) => handle.spawn_failed(&failure, ctx),
             }
         }));
@@ -117,11 +124,15 @@ impl WorkerHandle {
     }
 
     /// There is no directory to work in. Who waits is told so; who comes next has it looked for again.
-    fn no_workspace(&mut self, error: &std::io::Error, ctx: &mut Context<Self>) {
-        tracing::warn!(session = %self.session, workspace = self.workspace, %error, "no worker is started: the workspace cannot be entered");
+    fn no_workspace(
+        &mut self,
+        why: &dyn std::fmt::Display,
+        error: &CallError,
+        ctx: &mut Context<Self>,
+    ) {
+        tracing::warn!(session = %self.session, workspace = self.workspace, %why, "no worker is started: the workspace cannot be used");
         for number in self.calls.unsent() {
-            let workspace = self.workspace.clone();
-            self.answer(number, ctx, |_| Err(CallError::NoWorkspace(workspace)));
+            self.answer(number, ctx, |_| Err(error.clone()));
         }
         self.not_started(ctx);
     }
@@ -232,12 +243,14 @@ async fn make_place(
     let place = Arc::clone(&services.lookups).acquire_owned();
     let place = tokio::time::timeout(RUN_DIR_LIMIT, place).await;
     let Ok(Ok(place)) = place else { return Err(SpawnFailure::Unavailable) };
-    let home = services.home.clone();
+    let (home, user_home) = (services.home.clone(), services.user_home.clone());
     let cgroups = services.cgroups.clone();
     let processes = u32::try_from(services.config.limits.processes.value).unwrap_or(u32::MAX);
     let make = move || {
         let _place = place;
         drop(workspace.read_dir().map_err(SpawnFailure::Workspace)?);
+        // The metadata may have it of another program, and a link may have been put into its place.
+        workspaces::check_blocking(&workspace, &user_home).map_err(SpawnFailure::NoPlace)?;
         let made = home.prepare_session_run_dir_blocking(session.as_str());
         drop(made.map_err(SpawnFailure::RunDir)?);
         Ok(control_group(cgroups, &group_name("", &session), processes))

@@ -65,7 +65,7 @@ impl WorkerHandle {
     /// Whether the worker that there is was given another policy than the one that is wanted.
     pub(super) fn has_other_policy(&self) -> bool {
         self.child.process.is_some()
-            && self.given_policy.as_ref().is_some_and(|given| *given != self.policy)
+            && self.given_policy.as_ref().is_some_and(|given| !given.confines_like(&self.policy))
     }
 
     /// Ends an idle worker that was given what is out of date by now: its policy, or the environment of its

@@ -12,6 +12,7 @@ use quackd_process::{
     Group, OomScore, SelfExe, SessionPaths, SpawnThread, Split, split_off_monitor_by,
     split_off_monitor_of,
 };
+use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{Policy, Profile};
 use quackd_protocol::worker::{SandboxReport, Start, UNCONFINED};
 use quackd_sandbox::audit::Known;
@@ -165,7 +166,7 @@ impl World {
         let path = start.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
         let facts = Facts::gather_blocking(places, path);
-        let (policy, roots, notes) = hold_roots(order.policy.clone());
+        let (policy, roots, notes) = hold_roots(order.policy.clone(), Path::new(&order.home));
         // A workspace that must not be one is refused before it is looked through.
         let mut plan = Plan::new(&policy, &facts).map_err(refused)?;
         for (path, root) in &roots {
@@ -331,17 +332,23 @@ fn repositories(directory: &OwnedFd, until: Instant) -> io::Result<git::Found> {
 }
 
 /// Opens the writable directories. Returns the policy without missing ones, the handles, and notes on the missing.
-fn hold_roots(mut policy: Policy) -> (Policy, Vec<(PathBuf, OwnedFd)>, Vec<String>) {
+/// System directories count as missing.
+fn hold_roots(mut policy: Policy, home: &Path) -> (Policy, Vec<(PathBuf, OwnedFd)>, Vec<String>) {
     let (mut held, mut notes) = (Vec::new(), Vec::new());
-    policy.writable_roots.retain(|root| match git::hold_directory_blocking(root) {
-        Ok(handle) => {
-            held.push((root.clone(), handle));
-            true
+    policy.writable_roots.retain(|root| {
+        // A handle is only given for a path without links, so the path is the directory's own.
+        let why = match git::hold_directory_blocking(root) {
+            Ok(handle) => {
+                let why = refusal(root, home);
+                held.extend(why.is_none().then(|| (root.clone(), handle)));
+                why
+            }
+            Err(_) => Some("is no directory"),
+        };
+        if let Some(why) = why {
+            notes.push(format!("{} {why} and cannot be written", root.display()));
         }
-        Err(_) => {
-            notes.push(format!("{} is no directory and cannot be written", root.display()));
-            false
-        }
+        why.is_none()
     });
     notes.truncate(MAX_NOTES);
     (policy, held, notes)

@@ -2,7 +2,7 @@
 
 use super::WhichArgs;
 use clap::{Args, Subcommand, ValueEnum};
-use quackd_protocol::policy::Profile;
+use quackd_protocol::policy::{Profile, WebSearchRule};
 use std::path::PathBuf;
 
 /// Shows and changes what a session's worker may do.
@@ -81,6 +81,7 @@ pub(crate) struct SandboxShowArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack sandbox set read-only\n  \
     quack sandbox set workspace-write --network on --workspace\n  \
+    quack sandbox set --web-search off\n  \
     quack sandbox set --writable /srv/data --hide /srv/data/keys\n  \
     quack sandbox set --reset       what the configuration says")]
 pub(crate) struct SandboxSetArgs {
@@ -90,6 +91,9 @@ pub(crate) struct SandboxSetArgs {
     /// Whether the network may be used
     #[arg(long, value_name = "WHETHER")]
     pub(crate) network: Option<OnOff>,
+    /// Whether web_search may send queries: on, ask or off
+    #[arg(long, value_name = "RULE")]
+    pub(crate) web_search: Option<WebSearchRule>,
     /// A directory that may be written beside the workspace; may be given several times
     #[arg(long, value_name = "DIR")]
     pub(crate) writable: Vec<PathBuf>,
@@ -111,6 +115,7 @@ impl SandboxSetArgs {
     pub(crate) fn is_empty(&self) -> bool {
         self.profile.is_none()
             && self.network.is_none()
+            && self.web_search.is_none()
             && self.writable.is_empty()
             && self.hidden.is_empty()
             && !self.reset

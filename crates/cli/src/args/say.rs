@@ -33,7 +33,7 @@ pub(crate) struct SayArgs {
     /// Longest wait for the end of the turn, such as 90s or 1h; 10 minutes if absent
     #[arg(long, value_name = "TIME", value_parser = limit)]
     pub(crate) timeout: Option<Duration>,
-    /// Allow `/` and the home directory
+    /// Has no effect: `/` and the home directory are refused; kept for scripts
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -21,7 +21,7 @@ pub(crate) struct FollowArgs {
     pub(crate) since: Option<u64>,
     #[command(flatten)]
     pub(crate) look: LookArgs,
-    /// Allow `/` and the home directory
+    /// Has no effect: `/` and the home directory are refused; kept for scripts
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) struct NewArgs {
     /// Only allow what changes nothing
     #[arg(long)]
     pub(crate) safe: bool,
-    /// Allow `/` and the home directory
+    /// Has no effect: `/` and the home directory are refused; kept for scripts
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -16,7 +16,7 @@ pub(crate) struct DemoArgs {
     /// Directory; the current one if absent
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Allow `/` and the home directory
+    /// Has no effect: `/` and the home directory are refused; kept for scripts
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -48,7 +48,7 @@ pub(crate) struct ToolArgs {
     /// Deadline, such as 500ms, 10s or 2m; 30 s if absent
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub(crate) timeout: Option<Duration>,
-    /// Allow `/` and the home directory
+    /// Has no effect: `/` and the home directory are refused; kept for scripts
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -29,7 +29,7 @@ pub(crate) async fn run(args: &FindArgs, output: Output) -> anyhow::Result<Exit>
     while let Some(page) = pages.next(&asking).await? {
         n_found += page.entries.len();
         let text = text(&page, args, &asking.place, audience, &zone, output.is_json());
-        if output.bytes(text.into_bytes()).await? == Reader::Gone {
+        if output.raw(text).await? == Reader::Gone {
             break;
         }
     }

@@ -252,7 +252,7 @@ impl Shower {
         });
         let ready = self.joiner.feed(hits.collect());
         self.print(&ready, &mut text);
-        Ok(self.output.bytes(text.into_bytes()).await?)
+        Ok(self.output.raw(text).await?)
     }
 
     /// Shows of named files what was left out because they are binary; gives how many there are.
@@ -286,7 +286,7 @@ impl Shower {
                 }
             }
         }
-        let _reader = self.output.bytes(text.into_bytes()).await?;
+        let _reader = self.output.raw(text).await?;
         Ok(n_shown)
     }
 
@@ -304,7 +304,7 @@ impl Shower {
         let held = self.joiner.finish();
         let mut text = String::new();
         self.print(&held, &mut text);
-        let _reader = self.output.bytes(text.into_bytes()).await?;
+        let _reader = self.output.raw(text).await?;
         Ok(())
     }
 }

@@ -203,7 +203,7 @@ impl Pages {
     pub(super) async fn tell(&self, place: &Place, output: Output) -> anyhow::Result<()> {
         if output.is_json() {
             let text = format!("{}\n", self.summary(place));
-            let _reader = output.bytes(text.into_bytes()).await?;
+            let _reader = output.raw(text).await?;
             return Ok(());
         }
         for note in &self.notes {

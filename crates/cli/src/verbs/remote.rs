@@ -13,6 +13,7 @@ use qrcode::render::unicode::Dense1x2;
 use quackd_protocol::client::{
     RemoteConfigureParams, RemoteData, RemoteStatus, RemoteStatusParams,
 };
+use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use serde::Serialize;
 use std::fmt::Write;
 use std::io::{IsTerminal, Read};
@@ -24,9 +25,6 @@ const USUAL_PORT: u16 = 43111;
 
 /// Longest token that is read from stdin, in bytes.
 const MAX_TOKEN: u64 = 4096;
-
-/// A token that is shorter could be found by trying.
-const SHORT_TOKEN: usize = 16;
 
 /// Runs the verb.
 pub(crate) async fn run(args: RemoteArgs, output: Output) -> anyhow::Result<Exit> {
@@ -74,7 +72,7 @@ async fn enable(args: RemoteEnableArgs, output: Output) -> anyhow::Result<Exit> 
         port: args.port,
         tls_cert_path: absolute(args.tls_cert)?,
         tls_key_path: absolute(args.tls_key)?,
-        auth_token: given(args.token, output)?,
+        auth_token: given(args.token)?,
         rotate_token: Some(args.rotate_token),
         include_token: Some(true),
     };
@@ -82,7 +80,7 @@ async fn enable(args: RemoteEnableArgs, output: Output) -> anyhow::Result<Exit> 
 }
 
 async fn token(args: RemoteTokenArgs, output: Output) -> anyhow::Result<Exit> {
-    let value = given(args.value, output)?;
+    let value = given(args.value)?;
     let data = if value.is_some() || args.rotate {
         let params = RemoteConfigureParams {
             auth_token: value,
@@ -173,9 +171,6 @@ fn show(data: RemoteData, output: Output) -> anyhow::Result<Exit> {
         output.text(&text)?;
     }
     warn_of(&data.status, output);
-    if data.auth_token.as_ref().is_some_and(|token| token.chars().count() < SHORT_TOKEN) {
-        output.warning("the token is short enough to be guessed; `quack remote token --rotate`");
-    }
     Ok(Exit::Ok)
 }
 
@@ -186,6 +181,12 @@ fn warn_of(status: &RemoteStatus, output: Output) {
             "without TLS everybody on the way can read the token and what is said; --tls-cert and \
              --tls-key turn it on",
         );
+    }
+    if status.token_is_short {
+        output.warning(&format!(
+            "the token has less than {MIN_REMOTE_TOKEN_BYTES} characters and could be guessed; `quack remote \
+             token --rotate` makes another one"
+        ));
     }
     if let (true, Some(why)) = (status.enabled, &status.last_error) {
         output.warning(&format!("remote control does not listen: {}", plain(why)));
@@ -223,7 +224,7 @@ fn line(text: &mut String, label: &str, value: &str) {
 }
 
 /// The token as it was given, or one from stdin. A blank one is a mistake and no wish for none.
-fn given(token: Option<String>, output: Output) -> anyhow::Result<Option<String>> {
+fn given(token: Option<String>) -> anyhow::Result<Option<String>> {
     let Some(mut token) = token else { return Ok(None) };
     if token == "-" {
         token.clear();
@@ -234,8 +235,12 @@ fn given(token: Option<String>, output: Output) -> anyhow::Result<Option<String>
     if token.is_empty() {
         return Err(Fault::usage("the token is empty").into());
     }
-    if token.chars().count() < SHORT_TOKEN {
-        output.note("a token this short can be guessed; --rotate-token makes a better one");
+    if token.len() < MIN_REMOTE_TOKEN_BYTES {
+        return Err(Fault::usage(format!(
+            "the token must have at least {MIN_REMOTE_TOKEN_BYTES} characters; `quack remote token --rotate` \
+             makes one"
+        ))
+        .into());
     }
     Ok(Some(token))
 }

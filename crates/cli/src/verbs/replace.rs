@@ -167,7 +167,7 @@ async fn show(
         text.extend(changes.files.iter().map(|change| line(change, place, audience)));
         text.push_str(&last_lines(changes, which, audience));
     }
-    let _reader = output.bytes(text.into_bytes()).await?;
+    let _reader = output.raw(text).await?;
     tell(changes, args, place, output);
     Ok(())
 }

@@ -9,8 +9,8 @@ use crate::exit::{Exit, Fault};
 use crate::output::{BOLD, DIM, Output};
 use crate::which;
 use quackd_protocol::client::{
-    AuditReport, DenialsData, ExplainReport, PolicyScope, SandboxData, SandboxParams, TimedDenial,
-    WorkerSaid,
+    AuditReport, DenialsData, ExplainReport, PolicyLayers, PolicyScope, SandboxData, SandboxParams,
+    TimedDenial, WorkerSaid,
 };
 use quackd_protocol::policy::{Policy, PolicyPatch};
 use serde::Serialize;
@@ -122,6 +122,7 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
     let patch = PolicyPatch {
         profile: args.profile,
         network: args.network.map(|network| network == OnOff::On),
+        web_search: args.web_search,
         writable_roots: paths(args.writable)?,
         hidden: paths(args.hidden)?,
     };
@@ -158,10 +159,15 @@ fn lines(data: &SandboxData) -> String {
         true => "safe mode",
         false => origin(|patch| patch.profile.is_some()),
     };
-    let Policy { profile, network, writable_roots, hidden } = &data.policy;
+    let Policy { profile, network, web_search, writable_roots, hidden } = &data.policy;
     row("profile", &format!("{profile}  {DIM}{of_profile}{DIM:#}"));
     let on = if *network { "on" } else { "off" };
     row("network", &format!("{on}  {DIM}{}{DIM:#}", origin(|patch| patch.network.is_some())));
+    let of_web = match origin(|patch| patch.web_search.is_some()) {
+        _ if layers.safe_mode && !is_web_said(layers) => "safe mode",
+        origin => origin,
+    };
+    row("web search", &format!("{web_search}  {DIM}{of_web}{DIM:#}"));
     for path in writable_roots {
         let origin = origin(|patch| patch.writable_roots.is_some());
         row("writable", &format!("{}  {DIM}{origin}{DIM:#}", plain(&path.to_string_lossy())));
@@ -190,6 +196,11 @@ fn lines(data: &SandboxData) -> String {
     text
 }
 
+fn is_web_said(layers: &PolicyLayers) -> bool {
+    let patches = [&layers.configuration, &layers.workspace, &layers.session];
+    patches.iter().any(|patch| patch.web_search.is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +224,7 @@ mod tests {
             "duck-1  /src/app  abc\n\
              profile        read-only  set for the session\n\
              network        on  set for the workspace\n\
+             web search     on  configuration\n\
              writable       /srv/x  set for the session\n\
              hidden         /srv/x/keys\n\
              in force       tier B, workspace-write\n\

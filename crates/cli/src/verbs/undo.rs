@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &UndoArgs, output: Output) -> anyhow::Result<Exit>
     let undone = Undone::read(data)?;
     if !output.is_json() {
         let text = text(&undone, args, &asking.place, output.audience());
-        let _reader = output.bytes(text.into_bytes()).await?;
+        let _reader = output.raw(text).await?;
         if let Some(why) = &undone.stopped {
             let why = plain(why);
             output.warning(&format!("stopped before the end: {why}; what was restored is whole"));

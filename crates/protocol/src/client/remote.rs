@@ -31,6 +31,10 @@ pub struct RemoteStatus {
     pub last_error: Option<String>,
     /// Clients with an open WebSocket.
     pub connected_clients: usize,
+    /// The token has fewer characters than a new one must have: it was set by an earlier version. Absent
+    /// otherwise, and while the daemon has seen only its hash.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub token_is_short: bool,
 }
 
 /// `remote_status` parameters.

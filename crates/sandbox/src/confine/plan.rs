@@ -7,6 +7,7 @@ use super::facts::{Facts, Places, SystemDirectory};
 use super::git;
 use super::limits::Limits;
 use super::mounts::DirectoryId;
+use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{Policy, Profile};
 use std::collections::BTreeMap;
 use std::io;
@@ -334,14 +335,8 @@ fn check_workspace(places: &Places, hidden: &[PathBuf]) -> Result<(), PlanError>
         let workspace = workspace.display().to_string();
         Err(PlanError::Workspace { workspace, reason })
     };
-    if workspace.parent().is_none() {
-        return refuse("is the root of the file system");
-    }
-    if home == workspace {
-        return refuse("is the home directory, which holds keys");
-    }
-    if home.starts_with(workspace) {
-        return refuse("is above the home directory, which holds keys");
+    if let Some(reason) = refusal(workspace, home) {
+        return refuse(reason);
     }
     if state_dir.starts_with(workspace) || run_dir.starts_with(workspace) {
         return refuse("holds the daemon's own files");
@@ -352,17 +347,10 @@ fn check_workspace(places: &Places, hidden: &[PathBuf]) -> Result<(), PlanError>
     if hidden.iter().any(|hidden| workspace.starts_with(hidden)) {
         return refuse("is hidden by the policy");
     }
-    let kernel = ["/proc", "/sys", "/dev", "/run/user"];
-    if kernel
-        .iter()
-        .any(|place| workspace.starts_with(place) || Path::new(place).starts_with(workspace))
-    {
-        return refuse("belongs to the system");
-    }
-    let system =
-        ["/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/var", "/home", "/tmp"];
-    if system.iter().any(|place| Path::new(place) == workspace) {
-        return refuse("belongs to the system");
+    // Elsewhere a place for users' files, here one of the worker's own.
+    let own = ["/dev", "/run/user"];
+    if own.iter().any(|place| workspace.starts_with(place)) {
+        return refuse("lies where a worker has files of its own");
     }
     Ok(())
 }

@@ -82,7 +82,7 @@ pub(crate) struct CallArgs {
     /// Deadline, such as 500ms, 10s or 2m; 1 minute if absent
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub(crate) timeout: Option<Duration>,
-    /// Allow `/` and the home directory
+    /// Has no effect: `/` and the home directory are refused; kept for scripts
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A check that found things as they should be.
 pub(super) fn ok(name: &str, message: impl Into<String>) -> Check {
@@ -43,8 +43,19 @@ fn socket(home: &Home) -> Check {
     } else {
         path
     };
+    // Another user may have been there first.
+    let is_foreign = |at: &PathBuf| {
+        at.symlink_metadata().is_ok_and(|it| it.uid() != rustix::process::geteuid().as_raw())
+    };
     match socket.path.symlink_metadata() {
-        Ok(status) if status.file_type().is_socket() => ok("socket", place),
+        Ok(status) if status.file_type().is_socket() => match socket.alias.filter(is_foreign) {
+            None => ok("socket", place),
+            Some(alias) => warn(
+                "socket",
+                format!("{place}; another user has made {}", shown(&alias)),
+                "programs of Rubber Duck look there; give them RUBBER_DUCK_APP_SUPPORT with a shorter path",
+            ),
+        },
         Ok(_) => fail("socket", format!("{place} is something else"), "move it away"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => warn(
             "socket",

@@ -60,6 +60,18 @@ pub(super) fn named(name: &str) -> Option<Value> {
     Some(complete(name, schema.into(), &defs))
 }
 
+pub(super) fn parameters(method: &str) -> Option<Vec<String>> {
+    let method = METHODS.iter().find(|known| known.name == method)?;
+    let Some(params) = method.params else { return Some(Vec::new()) };
+    let mut generator = generator_of_params();
+    let schema = params(&mut generator);
+    let definition = schema.get("$ref").and_then(Value::as_str);
+    let definition = definition.and_then(|name| name.strip_prefix(DEFS));
+    let schema = definition.and_then(|name| generator.definitions().get(name)).unwrap_or(&schema);
+    let properties = schema.get("properties").and_then(Value::as_object);
+    Some(properties.into_iter().flat_map(Map::keys).cloned().collect())
+}
+
 /// A schema with the definitions that it needs, and no others.
 fn complete(title: &str, schema: Value, defs: &Map<String, Value>) -> Value {
     let mut wanted = BTreeSet::new();

@@ -57,6 +57,12 @@ pub fn names() -> (Vec<&'static str>, Vec<&'static str>) {
     (methods, events.into_iter().map(|event| event.name).collect())
 }
 
+/// The names of a method's parameters, in alphabetic order; `None` if there is no such method.
+#[must_use]
+pub fn parameters(method: &str) -> Option<Vec<String>> {
+    document::parameters(method)
+}
+
 /// The object in a value, empty if it is none.
 fn object(value: Value) -> Map<String, Value> {
     match value {

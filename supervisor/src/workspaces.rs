@@ -1,0 +1,93 @@
+//! Checks whether a session may work in a directory, with the list in [`quackd_protocol::places`]. Resolves links first,
+//! and recognises a listed directory under another path. Called before the registry records a workspace, before
+//! `quack.sandbox` makes a directory writable, and before a worker or a Pi starts: another program may have recorded
+//! the workspace, or replaced it by a link.
+
+use quackd_protocol::places::{SYSTEM, refusal};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A directory in which a session may not work, with the reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path} {reason}; name a directory that belongs to you, such as one inside your home")]
+pub(crate) struct NoPlace {
+    path: String,
+    reason: &'static str,
+}
+
+/// Refuses system directories and the home directory. Accepts a path that cannot be resolved: the caller reports that.
+///
+/// # Errors
+/// See [`NoPlace`].
+pub(crate) fn check_blocking(path: &Path, home: &Path) -> Result<(), NoPlace> {
+    let Ok(real) = path.canonicalize() else { return Ok(()) };
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    let reason = refusal(&real, &home).or_else(|| refusal_by_identity(&real, &home));
+    match reason {
+        None => Ok(()),
+        Some(reason) => Err(NoPlace { path: real.display().to_string(), reason }),
+    }
+}
+
+/// Recognises a listed directory by device and inode, for bind mounts and case-insensitive file systems.
+fn refusal_by_identity(path: &Path, home: &Path) -> Option<&'static str> {
+    let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let own = identity(path)?;
+    if home.ancestors().any(|above| identity(above) == Some(own)) {
+        return refusal(home, home);
+    }
+    let above: Vec<_> = path.ancestors().map(|above| (above, identity(above))).collect();
+    SYSTEM.iter().find_map(|place| {
+        let real = PathBuf::from(place).canonicalize().ok()?;
+        let found = identity(&real);
+        let (same, _) = above.iter().find(|(it, id)| *id == found && **it != real)?;
+        refusal(&real.join(path.strip_prefix(same).ok()?), home)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_are_resolved_first_and_a_name_that_is_not_there_is_no_refusal() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        std::fs::create_dir(&home).unwrap();
+        let link = dir.path().join("link");
+        symlink("/usr/lib", &link).unwrap();
+        let error = check_blocking(&link, &home).unwrap_err();
+        assert!(error.to_string().contains("belongs to the system; name a directory"), "{error}");
+        symlink(&home, dir.path().join("at-home")).unwrap();
+        assert!(check_blocking(&home, &dir.path().join("at-home")).is_err());
+        assert!(check_blocking(dir.path(), &home).is_err(), "above the home");
+        assert_eq!(check_blocking(&dir.path().join("missing"), &home), Ok(()));
+        let work = home.join("work");
+        std::fs::create_dir(&work).unwrap();
+        assert_eq!(check_blocking(&work, &home), Ok(()));
+    }
+
+    #[test]
+    fn a_directory_of_the_system_under_another_name_is_found_by_its_identity() {
+        // A link stands for the bind mount, which takes rights: the same directory by another path.
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        std::fs::create_dir_all(home.join("work")).unwrap();
+        for (name, to) in [("usr", Path::new("/usr")), ("etc", Path::new("/etc")), ("h", &home)] {
+            symlink(to, dir.path().join(name)).unwrap();
+        }
+        for (path, is_refused) in [
+            ("usr/lib", true),
+            ("usr", true),
+            ("usr/src", true),
+            ("etc", true),
+            ("h", true),
+            ("h/work", false),
+            ("home/work", false),
+        ] {
+            let reason = refusal_by_identity(&dir.path().join(path), &home);
+            assert_eq!(reason.is_some(), is_refused, "{path}: {reason:?}");
+        }
+    }
+}
