@@ -319,7 +319,11 @@ fn user_home() -> PathBuf {
 /// What workers are started through. It gets what commands get: no key, but a PATH.
 fn launcher(config: &Config) -> Option<Launcher> {
     let words = config.worker.launcher.value.clone();
-    let env = environment::for_tools(std::env::vars_os());
+    let mut env = environment::for_tools(std::env::vars_os());
+    if let Some((_, path)) = env.iter_mut().find(|(name, _)| name == "PATH") {
+        // The launcher runs unconfined: a directory of a workspace must not shadow the system's programs.
+        *path = quackd_process::system_first(path);
+    }
     (!words.is_empty()).then_some(Launcher { words, env })
 }
 

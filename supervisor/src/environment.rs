@@ -65,8 +65,8 @@ const FIXED: &[(&str, &str)] = &[
 /// happened to start the daemon, since it is kept.
 const LOGIN: &[&str] = &["HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
 
-/// Where the system's tools are: what a login shell starts with, and what a daemon without any PATH uses.
-const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+/// A login shell starts with it, and a daemon without any PATH uses it.
+const SYSTEM_PATH: &str = quackd_process::SYSTEM_PATH;
 
 /// The names that may be passed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -155,6 +155,8 @@ pub struct PiSettings {
     pub start: Setting<String>,
     /// Pis that may live at the same time.
     pub max_live: Setting<usize>,
+    /// Whether a Pi before 0.79 may be started.
+    pub allow_old: Setting<bool>,
     /// Names of variables of the login shell that it gets besides.
     pub env: Setting<Vec<String>>,
 }
@@ -226,6 +228,7 @@ impl Default for Config {
                 thinking: Setting::default_of("off".to_owned()),
                 start: Setting::default_of("attach".to_owned()),
                 max_live: Setting::default_of(MAX_PIS),
+                allow_old: Setting::default_of(false),
                 env: Setting::default_of(Vec::new()),
             },
             log: LogSettings { level: Setting::default_of("info".to_owned()) },

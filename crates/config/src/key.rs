@@ -292,6 +292,11 @@ static KEYS: &[Key] = &[
         kind: Kind::Count { field: field!(pi.max_live), min: 1, max: 256 },
     },
     Key {
+        name: "pi.allow_old",
+        about: "Start a Pi before 0.79 too, in workspaces without `.pi`. Such a Pi runs any code that a command puts into `.pi` while Pi starts.",
+        kind: Kind::Switch { field: field!(pi.allow_old) },
+    },
+    Key {
         name: "pi.env",
         about: "Variables of your login shell that Pi gets besides those of the known providers, by name.",
         kind: Kind::Words {

@@ -68,8 +68,8 @@ pub use piped::{Piped, Pipes, launch_piped};
 pub use run::run;
 pub use self_exe::SelfExe;
 pub use spawn::{
-    Launcher, SpawnError, SpawnedWorker, become_program, spawn_launched_blocking,
-    spawn_worker_blocking,
+    Launcher, SYSTEM_PATH, SpawnError, SpawnedWorker, become_program, spawn_launched_blocking,
+    spawn_worker_blocking, system_first,
 };
 pub use spawn_thread::SpawnThread;
 pub use spill::Spilled;

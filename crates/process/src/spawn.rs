@@ -69,6 +69,16 @@ pub struct Launcher {
     pub env: Vec<(String, String)>,
 }
 
+/// Directories of the system's programs.
+pub const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+
+/// Returns a `PATH` in which no directory shadows the system's programs. Relative directories are left out.
+#[must_use]
+pub fn system_first(path: &str) -> String {
+    let others = path.split(':').filter(|entry| entry.starts_with('/'));
+    std::iter::once(SYSTEM_PATH).chain(others).collect::<Vec<_>>().join(":")
+}
+
 /// Starts `launcher… exe args…` in the same way as [`spawn_worker_blocking`]. The program is named by its
 /// path, since a descriptor means nothing to a launcher: a new version on disk is what is started then.
 ///

@@ -66,8 +66,17 @@ pub struct PiStart {
     pub workspace: String,
     /// Absolute path of Pi's executable.
     pub program: String,
-    /// Its arguments.
+    /// Arguments that do not depend on the version of Pi.
     pub args: Vec<String>,
+    /// Version of Pi according to its package; `None` if the worker must ask the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether a Pi that cannot ignore the files of a workspace may be started.
+    #[serde(default)]
+    pub allow_old: bool,
+    /// The `.pi` that such a Pi would load, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_settings: Option<String>,
     /// Its whole environment.
     pub env: Vec<(String, String)>,
     /// The control group for Pi and all that it starts, as `quackd-process` describes it.
@@ -262,6 +271,9 @@ mod tests {
             workspace: "/w".into(),
             program: "/pi".into(),
             args: Vec::new(),
+            version: None,
+            allow_old: false,
+            project_settings: None,
             env: vec![("OPENAI_API_KEY".into(), "sk-secret".into())],
             cgroup: None,
             processes: 1,

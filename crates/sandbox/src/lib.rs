@@ -22,11 +22,13 @@ mod access;
 mod error;
 mod lock;
 mod names;
+mod obeyed;
 mod staged;
 mod version;
 
 pub use error::{Kind, PathError, WriteError};
-pub use protected::{Rule, protected_name};
+pub use obeyed::{Held, Obeyed, Rule};
+pub use protected::protected_name;
 pub use root::{Metadata, OpenFile, Root};
 pub use seatbelt::{MacPlaces, SANDBOX_EXEC, Seatbelt};
 pub use staged::StagedTag;

@@ -37,7 +37,7 @@ pub(super) async fn doctor(
     let on_disk = look(services).await;
     services.keeping.look().await;
     let mut checks = vec![daemon(services)];
-    checks.extend(crate::pi::checks(services).await);
+    checks.extend(crate::pi::checks(services, &caller.registry).await);
     checks.extend(match &on_disk {
         None => vec![fail(
             "disk",

@@ -3,6 +3,7 @@
 use crate::workspaces::NoPlace;
 use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_COMMAND_LIMIT};
 use quackd_supervision::Cause;
+use std::path::PathBuf;
 
 /// See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +20,15 @@ pub(crate) enum PiError {
         "Pi cannot be started: {origin} names {path}, {why}. Change it, then run `quack stop` and say it again."
     )]
     Unusable { origin: String, path: String, why: String },
+    /// Pi's own settings lead into a directory that commands write.
+    #[error(
+        "Pi cannot be started: it would load {}, and commands write {}; keep Pi's settings and extensions outside \
+         of workspaces", path.display(), held.display()
+    )]
+    Held { path: PathBuf, held: PathBuf },
+    /// A client attached, and `.pi` may contain what a command left. Pi ignores it, but waits for the user.
+    #[error("Pi is not started before the next message: {0} exists")]
+    Unasked(String),
     /// It did not answer in time.
     #[error("Pi command \"{command}\" timed out after {}ms", PI_COMMAND_LIMIT.as_millis())]
     TimedOut { command: &'static str },

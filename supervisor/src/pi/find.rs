@@ -2,6 +2,7 @@
 
 use super::environment::has;
 use super::error::PiError;
+use super::outside::Writable;
 use quackd_config::{Origin, PiSettings, Setting};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -21,12 +22,18 @@ const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
 /// Directories above the executable in which its package is looked for.
 const MAX_LEVELS: usize = 6;
 
-/// Finds the executable: what is configured, or the first `pi` of the `PATH`. Reads the file system.
+/// Finds the executable: the configured one, or the first `pi` of the `PATH`. Never returns one that commands of a session can
+/// change. Reads the file system.
 pub(crate) fn find_blocking(
     binary: &Setting<String>,
     path: &str,
     config: &Path,
+    writable: &Writable,
 ) -> Result<String, PiError> {
+    let problem = |path: &Path| match writable.holds_blocking(path) {
+        Some(held) => Some(format!("which is inside the workspace {}", held.display())),
+        None => problem(path),
+    };
     let wanted = binary.value.trim();
     let name = if wanted.is_empty() { NAME } else { wanted };
     if !name.contains('/') {
@@ -91,9 +98,7 @@ pub(crate) fn arguments(
         args.extend(["--provider", provider]);
     }
     args.extend(["--thinking", &thinking]);
-    if !session_file.is_empty() {
-        args.extend(["--session", session_file, "-c"]);
-    }
+    args.extend(["--session", session_file, "-c"]);
     args.into_iter().map(str::to_owned).collect()
 }
 
@@ -202,11 +207,17 @@ mod tests {
         let begin =
             "--mode rpc --session-dir /app/pi-sessions --tools read,bash,edit,write,grep,find,ls";
         for (model, provider, key, file, rest) in [
-            ("", "", false, "", "--thinking off"),
-            ("", "", true, "", "--model gpt-4o-mini --provider openai --thinking off"),
-            ("m", "", true, "", "--model m --provider openai --thinking off"),
-            ("a/m", "", true, "", "--model a/m --thinking off"),
-            ("a/m", "p", false, "", "--model a/m --provider p --thinking off"),
+            ("", "", false, "/f", "--thinking off --session /f -c"),
+            (
+                "",
+                "",
+                true,
+                "/f",
+                "--model gpt-4o-mini --provider openai --thinking off --session /f -c",
+            ),
+            ("m", "", true, "/f", "--model m --provider openai --thinking off --session /f -c"),
+            ("a/m", "", true, "/f", "--model a/m --thinking off --session /f -c"),
+            ("a/m", "p", false, "/f", "--model a/m --provider p --thinking off --session /f -c"),
             ("", "p", false, "/s.jsonl", "--provider p --thinking off --session /s.jsonl -c"),
         ] {
             let found = args(&settings(model, provider), key, file);
@@ -239,7 +250,7 @@ mod tests {
                 value: value.to_owned(),
                 origin: Origin::Environment { variable: "RUBBER_DUCK_PI_BINARY" },
             };
-            find_blocking(&binary, &path, config)
+            find_blocking(&binary, &path, config, &Writable::default())
         };
         assert!(matches!(find(""), Err(PiError::NotFound { .. })), "it is not executable");
         let error = find(pi.to_str().unwrap()).unwrap_err().to_string();
@@ -248,6 +259,13 @@ mod tests {
         assert_eq!(find("").unwrap(), pi.to_str().unwrap());
         assert_eq!(find("pi").unwrap(), pi.to_str().unwrap());
         assert_eq!(find(pi.to_str().unwrap()).unwrap(), pi.to_str().unwrap());
+        let held = Writable::of_blocking(vec![dir.path().to_owned()], Path::new("/home/duck"));
+        let binary = Setting { value: pi.display().to_string(), origin: Origin::Default };
+        let error = find_blocking(&binary, "", config, &held).unwrap_err().to_string();
+        assert!(error.contains("inside the workspace"), "{error}");
+        let binary = Setting { value: String::new(), origin: Origin::Default };
+        let error = find_blocking(&binary, &path, config, &held).unwrap_err();
+        assert!(matches!(error, PiError::NotFound { .. }));
         for (name, why) in [
             ("other", "not in your PATH"),
             ("/nowhere/pi", "does not exist"),

@@ -13,6 +13,7 @@
 
 use super::commands::Commands;
 use super::error::PiError;
+use super::history;
 use super::view::View;
 use crate::child::{Child, Ending, Eviction, LATE, Life, Refused};
 use crate::registry::{FoundSession, Registry};
@@ -26,6 +27,7 @@ use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_ABORT_LIMIT, PI_COMMAND_LIMIT, 
 use quackd_protocol::pi::{PiCommand, PiEnd, ToPiWorker, UiAnswer};
 use quackd_supervision::{Cause, Demander, PI_WORKER, State};
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -436,10 +438,15 @@ impl Handler<Drain> for PiHandle {
         if gone.is_some() {
             self.retire(ctx);
         }
+        let unused = (ending == Ending::Deleted).then(|| PathBuf::from(&self.session_file));
         Box::pin(async {
             if let Some(gone) = gone {
                 // An actor that ended has no process.
                 gone.await.ok();
+            }
+            if let Some(file) = unused {
+                let discard = move || history::discard_unused_blocking(&file);
+                actix_rt::task::spawn_blocking(discard).await.ok();
             }
         })
     }

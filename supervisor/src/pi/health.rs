@@ -3,7 +3,10 @@
 use super::environment;
 use super::error::PiError;
 use super::find::{choose, find_blocking, version_blocking};
+use super::outside::Writable;
+use crate::registry::{ListWritable, Registry};
 use crate::services::Services;
+use actix::Addr;
 use quackd_protocol::client::{Check, CheckStatus};
 use std::time::Duration;
 
@@ -14,10 +17,11 @@ const NO_WAIT: Duration = Duration::ZERO;
 const LOOK_LIMIT: Duration = Duration::from_secs(3);
 
 /// The checks `pi` and `pi_model`.
-pub(crate) async fn checks(services: &Services) -> [Check; 2] {
+pub(crate) async fn checks(services: &Services, registry: &Addr<Registry>) -> [Check; 2] {
+    let writable = registry.send(ListWritable).await.unwrap_or_default();
     let commands = services.login.environment_for_worker(NO_WAIT).await;
     let login = services.login.environment_for_pi(NO_WAIT).await;
-    let env = environment::merge(std::env::vars_os(), &commands, &login);
+    let mut env = environment::merge(std::env::vars_os(), &commands, &login);
     let model = Check {
         name: "pi_model".to_owned(),
         status: CheckStatus::Ok,
@@ -26,8 +30,12 @@ pub(crate) async fn checks(services: &Services) -> [Check; 2] {
     };
     let binary = services.config.pi.binary.clone();
     let config = services.config_file.path.clone();
+    let user_home = services.user_home.clone();
     let look = move || {
-        let program = find_blocking(&binary, crate::environment::of(&env, "PATH"), &config)?;
+        let writable = Writable::of_blocking(writable, &user_home);
+        writable.clean_blocking(&mut env);
+        let path = crate::environment::of(&env, "PATH");
+        let program = find_blocking(&binary, path, &config, &writable)?;
         let version = version_blocking(&program);
         Ok((program, version))
     };

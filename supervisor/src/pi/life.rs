@@ -3,14 +3,17 @@
 
 use super::environment;
 use super::error::PiError;
-use super::find::{arguments, find_blocking};
+use super::find::{arguments, find_blocking, version_blocking};
 use super::handle::{PiHandle, fail};
+use super::history;
+use super::outside::{Writable, project_settings_blocking};
 use crate::child::{ChildProcess, Death, Life, control_group, group_name};
-use crate::registry::Crashed;
-use crate::services::Services;
+use crate::registry::{Crashed, ListWritable, Registry};
+use crate::services::{Services, now_text};
 use crate::spawner::SpawnFailure;
 use crate::standing::Stopped;
 use crate::workspaces;
+use actix::WeakAddr;
 use actix::prelude::*;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
@@ -36,6 +39,7 @@ const PREPARE_LIMIT: Duration = Duration::from_secs(5);
 struct Prepared {
     start: PiStart,
     cgroup: Option<SessionPaths>,
+    session_file: String,
 }
 
 impl PiHandle {
@@ -56,15 +60,27 @@ impl PiHandle {
         self.view.is_running.set(true);
         let services = Rc::clone(&self.services);
         let (session, workspace) = (self.session.clone(), self.workspace.clone());
-        let preparing = prepare(services, session, workspace, self.session_file.clone());
+        let registry = self.registry.clone();
+        let preparing = prepare(services, registry, session, workspace, self.session_file.clone());
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
-            match (prepared, handle.child.ending) {
-                (Ok(prepared), None) => handle.spawn_process(prepared, ctx),
-                (Ok(prepared), Some(_)) => {
+            let prepared = match prepared {
+                Ok(prepared) => prepared,
+                Err(error) => return handle.cannot_start(&error, ctx),
+            };
+            // Known before Pi reports it: a Pi that dies early gets the same file again.
+            handle.session_file.clone_from(&prepared.session_file);
+            match &prepared.start.project_settings {
+                _ if handle.child.ending.is_some() => {
                     handle.child.cgroup = prepared.cgroup;
                     handle.spawn_failed(&SpawnFailure::Unavailable, ctx);
                 }
-                (Err(error), _) => handle.cannot_start(&error, ctx),
+                Some(found) if handle.unsent.is_empty() => {
+                    let error = PiError::Unasked(found.clone());
+                    handle.child.cgroup = prepared.cgroup;
+                    handle.end_cgroup();
+                    handle.cannot_start(&error, ctx);
+                }
+                _ => handle.spawn_process(prepared, ctx),
             }
         }));
     }
@@ -74,6 +90,9 @@ impl PiHandle {
         let session = &self.session;
         match error {
             PiError::NotFound { .. } => tracing::debug!(%session, "no Pi is installed"),
+            PiError::Unasked(path) => {
+                tracing::info!(%session, path, "Pi is not started by attach, project settings exist");
+            }
             error => tracing::warn!(%session, %error, "no Pi is started"),
         }
         self.refuse_unsent(error);
@@ -82,7 +101,7 @@ impl PiHandle {
     }
 
     fn spawn_process(&mut self, prepared: Prepared, ctx: &mut Context<Self>) {
-        let Prepared { mut start, cgroup } = prepared;
+        let Prepared { mut start, cgroup, .. } = prepared;
         // Paths and numbers: there is always a JSON form of them.
         start.cgroup = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
         self.launch(&ToPiWorker::Start(Box::new(start)), cgroup, ctx);
@@ -286,18 +305,22 @@ fn exit_of(end: &PiEnd) -> Exit {
 /// Finds Pi and makes what it must find.
 async fn prepare(
     services: Rc<Services>,
+    registry: WeakAddr<Registry>,
     session: SessionId,
     workspace: String,
     session_file: String,
 ) -> Result<Prepared, PiError> {
+    let registry = registry.upgrade().ok_or(PiError::ShuttingDown)?;
+    let writable = registry.send(ListWritable).await.map_err(|_gone| PiError::ShuttingDown)?;
     let commands = services.login.environment_for_worker(LOGIN_LIMIT).await;
     // Whoever started the daemon with a key does not wait for a shell that may have one.
     let has_key = std::env::vars_os()
         .any(|(name, value)| name.to_str().is_some_and(environment::is_key) && !value.is_empty());
     let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
     let login = services.login.environment_for_pi(limit).await;
-    let env = environment::merge(std::env::vars_os(), &commands, &login);
-    let (home, user_home) = (services.home.clone(), services.user_home.clone());
+    let mut env = environment::merge(std::env::vars_os(), &commands, &login);
+    let home = services.home.clone();
+    let user_home = services.user_home.clone();
     let config = services.config_file.path.clone();
     let settings = services.config.pi.clone();
     let cgroups = services.cgroups.clone();
@@ -307,27 +330,42 @@ async fn prepare(
     let Ok(Ok(place)) = place.await else { return Err(PiError::ShuttingDown) };
     let make = move || {
         let _place = place;
+        let writable = Writable::of_blocking(writable, &user_home);
+        let removed = writable.clean_blocking(&mut env);
+        if !removed.is_empty() {
+            tracing::warn!(%session, ?removed, "variables that name a workspace are not passed to Pi");
+        }
+        if let Some((path, held)) = writable.settings_held_blocking(&env) {
+            return Err(PiError::Held { path, held });
+        }
         let path = crate::environment::of(&env, "PATH");
-        let program = find_blocking(&settings.binary, path, &config)?;
+        let program = find_blocking(&settings.binary, path, &config, &writable)?;
         if PathBuf::from(&workspace).read_dir().is_err() {
             return Err(PiError::NoWorkspace(workspace));
         }
         workspaces::check_blocking(Path::new(&workspace), &user_home)?;
         let sessions = home.prepare_pi_sessions_blocking();
         let sessions = sessions.map_err(|error| PiError::NotStarted(error.to_string()))?;
-        let args = arguments(&settings, &env, &sessions.display().to_string(), &session_file);
+        let file = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
+        let file = file.map_err(|error| PiError::NotStarted(format!("no history: {error}")))?;
+        let (sessions, file) = (sessions.display().to_string(), file.display().to_string());
+        let args = arguments(&settings, &env, &sessions, &file);
+        let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);
         let cgroup = control_group(cgroups, &group_name("pi-", &session), processes);
         let start = PiStart {
             proto: PI_FRAME_PROTOCOL,
             session: session.0,
             workspace,
+            version: version_blocking(&program),
             program,
             args,
+            allow_old: settings.allow_old.value,
+            project_settings: found.map(|path| path.display().to_string()),
             env,
             cgroup: None,
             processes,
         };
-        Ok(Prepared { start, cgroup })
+        Ok(Prepared { start, cgroup, session_file: file })
     };
     match tokio::time::timeout(PREPARE_LIMIT, actix_rt::task::spawn_blocking(make)).await {
         Ok(Ok(prepared)) => prepared,

@@ -5,7 +5,8 @@
 //!   [`frames`] is what it says, [`supervised`] what [`crate::child`] asks of it.
 //! - [`commands`] and [`dialogs`] are its two tables, [`view`] what others may see of it.
 //! - [`find`] says which program is started and with which arguments, [`environment`] what it gets: the one
-//!   place where keys leave the daemon.
+//!   place where keys leave the daemon. [`outside`] keeps both out of reach of commands, and [`history`] has Pi work
+//!   in the workspace without starting there.
 //! - [`error`] words why something was not done.
 //!
 //! [`Pis`] has one handle per session that has or had a Pi.
@@ -19,7 +20,9 @@ mod find;
 mod frames;
 mod handle;
 mod health;
+mod history;
 mod life;
+mod outside;
 mod supervised;
 mod view;
 

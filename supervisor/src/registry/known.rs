@@ -4,11 +4,30 @@ use super::Registry;
 use crate::worker_handle::{Describe, WorkerHandle};
 use actix::prelude::*;
 use quackd_home::keep::Known;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a handle may take to say what runs; one that does not say counts as busy.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Lists every directory that a command of any session may write: all workspaces, and the directories that
+/// policies name.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<PathBuf>")]
+pub(crate) struct ListWritable;
+
+impl Handler<ListWritable> for Registry {
+    type Result = MessageResult<ListWritable>;
+
+    fn handle(&mut self, _: ListWritable, _: &mut Self::Context) -> Self::Result {
+        let workspaces = self.metadata.workspaces.iter().map(|one| PathBuf::from(&one.path));
+        let named = self.metadata.sessions.iter();
+        let named = named.flat_map(|session| self.policy_of(session).policy.writable_roots);
+        let all: BTreeSet<PathBuf> = workspaces.chain(named).collect();
+        MessageResult(all.into_iter().collect())
+    }
+}
 
 /// What exists now.
 #[derive(Debug, Message)]

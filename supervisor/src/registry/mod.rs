@@ -24,7 +24,7 @@ mod second_writer;
 
 pub(crate) use changes::{Activate, Attach, Crashed, NewSession};
 pub(crate) use deleting::DeleteSession;
-pub(crate) use known::ListKnown;
+pub(crate) use known::{ListKnown, ListWritable};
 pub(crate) use lookups::{
     FindSession, FoundSession, ListSessions, ListWorkers, ListWorkspaces, Purpose,
 };

@@ -147,6 +147,7 @@ fn a_mute_pi_holds_up_nobody_but_who_speaks_to_it() {
         let state = soon("get_state", || wire.request("get_state", json!({})));
         assert_eq!((&state["isRunning"], state.get("piState")), (&json!(true), None), "{state}");
     }
+    world.pi();
     let speaking = wire.begin("say", &json!({"message": "hello", "preferPi": true}));
     let other = world.daemon.wire();
     // It does not abort either, so it is ended; who speaks to it is told.

@@ -19,6 +19,7 @@ mod serve;
 mod shrink;
 mod stage0;
 mod turn;
+mod version;
 
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::process::ExitCode;

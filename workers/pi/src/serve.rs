@@ -5,6 +5,7 @@ use crate::dialect::{self, Event, Said};
 use crate::pending::Pending;
 use crate::stage0::Started;
 use crate::turn::Turn;
+use crate::version;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
@@ -95,11 +96,16 @@ async fn serve(Started { control, start, group }: Started) -> io::Result<ExitCod
     let (outbox, queue) = mpsc::channel(OUTBOX_FRAMES);
     let outbox = Outbox(outbox);
     let written = spawn_local(write_frames(queue, writing));
-    let launched = launch_piped(&command(start, group));
+    let mut command = command(&start, group);
+    let launched = match version::settle(&start, &mut command).await {
+        Ok(()) => launch_piped(&command).map_err(|error| chain(&error)),
+        Err(error) => Err(chain(&error)),
+    };
+    // Both hold the user's keys.
+    drop((start, command));
     let (pi, pipes) = match launched {
         Ok(launched) => launched,
-        Err(error) => {
-            let reason = chain(&error);
+        Err(reason) => {
             outbox.send(&FromPiWorker::CannotStart { reason }).await;
             drop(outbox);
             drop(timeout(LAST_FRAMES, written).await);
@@ -126,12 +132,12 @@ async fn serve(Started { control, start, group }: Started) -> io::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-fn command(start: PiStart, group: Option<Arc<Group>>) -> Command {
+fn command(start: &PiStart, group: Option<Arc<Group>>) -> Command {
     Command {
-        program: start.program.into(),
-        args: start.args.into_iter().map(Into::into).collect(),
-        cwd: start.workspace.into(),
-        env: start.env,
+        program: start.program.clone().into(),
+        args: start.args.iter().map(Into::into).collect(),
+        cwd: start.workspace.clone().into(),
+        env: start.env.clone(),
         deadline: Duration::MAX,
         grace: Duration::ZERO,
         abort_grace: Duration::ZERO,

@@ -1,35 +1,55 @@
-//! The names at the top of a workspace that later programs run or obey, and what became of them. Called by
-//! `snapshot`, after every command that could write: some dozens of system calls.
+//! The names that later programs run or obey, and their changes. Called by `snapshot`, after every command that
+//! could write, and by the audit.
 //!
-//! Of a directory its direct entries are watched. What is deeper shows itself only by what it changes there.
+//! After a command the worker checks the top of the workspace and the directories near it; an audit checks all of them.
+//! If such a name is a directory, its direct entries are watched. Deeper changes are not seen.
 
 use super::Change;
 use super::plain::plain;
 use super::stamp::Stamp;
 use crate::confine::git::open_directory;
-use crate::protected::{Rule, watched};
+use crate::obeyed::Obeyed;
 use quackd_protocol::client::AuditChange;
-use rustix::fs::Dir;
-use std::collections::BTreeMap;
-use std::ffi::OsString;
+use rustix::fs::{Dir, FileType};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 /// Most entries of one directory that are watched one by one.
 const MAX_ENTRIES: usize = 64;
+
+/// Bounds of the check after a command: levels below the top, directories, and entries in all of them.
+const NEAR_LEVELS: usize = 2;
+const MAX_NEAR: usize = 64;
+const MAX_NEAR_ENTRIES: usize = 2048;
+
+/// Directories that are not looked into after a command: tools fill them, and the audit looks at them.
+const NOT_NEAR: [&str; 6] = [".git", "node_modules", "target", "build", "dist", ".venv"];
 
 /// Longest path that is told, in characters.
 const MAX_SHOWN: usize = 120;
 
 /// The watched names as they were at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Names(BTreeMap<&'static str, Watched>);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    found: BTreeMap<PathBuf, Watched>,
+    /// Paths of at most this many names are all here. Of longer ones some are missing if there are too many
+    /// directories to look into.
+    whole: usize,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { found: BTreeMap::new(), whole: usize::MAX }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Watched {
-    rule: Rule,
     stamp: Stamp,
     entries: BTreeMap<OsString, Stamp>,
     /// There are more entries than are watched.
@@ -37,43 +57,105 @@ struct Watched {
 }
 
 impl Names {
-    /// Looks at the names in an open directory.
+    /// Looks at the names in an open directory, and in the directories near it.
     ///
     /// # Errors
     /// The directory cannot be looked into.
     pub fn look_blocking(root: impl AsFd) -> io::Result<Self> {
         let root = open_directory(root, Path::new(""))?;
-        let mut names = BTreeMap::new();
-        for (name, rule) in watched() {
-            let Some(stamp) = Stamp::at(&root, name) else { continue };
-            let mut watched = Watched { rule, stamp, entries: BTreeMap::new(), has_more: false };
-            if stamp.is_directory() {
-                // One that cannot be read is judged by itself.
-                watched.has_more = list(&root, name, &mut watched.entries).is_none();
+        let mut names = Self::default();
+        let mut left = MAX_NEAR_ENTRIES;
+        let mut n_waiting = 0;
+        let mut pending = VecDeque::from([PathBuf::new()]);
+        while let Some(directory) = pending.pop_front() {
+            let level = directory.components().count();
+            let mut add = |name: &OsStr, is_directory: bool| {
+                if Obeyed::reported(&directory, name).is_some() {
+                    names.add(&root, directory.join(name));
+                }
+                let is_skipped = || NOT_NEAR.iter().any(|not| name == *not);
+                if !is_directory || level == NEAR_LEVELS || is_skipped() {
+                    return;
+                }
+                n_waiting += 1;
+                if n_waiting <= MAX_NEAR {
+                    pending.push_back(directory.join(name));
+                } else {
+                    names.whole = names.whole.min(level + 1);
+                }
+            };
+            // An unreadable directory below the top still counts by its own name.
+            let looked = each_entry(&root, &directory, &mut left, &mut add);
+            match (left, level) {
+                (0, 0) => names.add_by_name(&root),
+                (_, 0) => looked?,
+                _ => {}
             }
-            names.insert(name, watched);
+            if left == 0 {
+                names.whole = names.whole.min(level.max(1));
+                break;
+            }
         }
-        Ok(Self(names))
+        Ok(names)
     }
 
-    /// What is different in `now`, each name once.
+    /// Looks at names that a walk has found.
+    pub(super) fn at_blocking(root: impl AsFd, paths: &[PathBuf]) -> Self {
+        let mut names = Self::default();
+        for path in paths {
+            names.add(&root, path.clone());
+        }
+        names
+    }
+
+    /// Looks at each name of the table at the top. For a directory with too many entries to list.
+    fn add_by_name(&mut self, root: impl AsFd) {
+        for row in Obeyed::all().iter().filter(|row| row.held.is_reported()) {
+            self.add(&root, PathBuf::from(row.name));
+        }
+    }
+
+    fn add(&mut self, root: impl AsFd, path: PathBuf) {
+        let Some(stamp) = Stamp::beneath(&root, &path) else { return };
+        let mut watched = Watched { stamp, entries: BTreeMap::new(), has_more: false };
+        if stamp.is_directory() {
+            // Of an unreadable directory only its own stamp counts.
+            watched.has_more = list(&root, &path, &mut watched.entries).is_none();
+        }
+        self.found.insert(path, watched);
+    }
+
+    /// Returns the differences to `now`, each name once. At a depth that one of the two has seen in part, a name counts
+    /// only if both have it.
     #[must_use]
     pub fn changes(&self, now: &Self) -> Vec<Change> {
-        let gone = self.0.iter().filter(|(name, _)| !now.0.contains_key(*name));
-        let gone = gone.map(|(name, was)| change(name, None, AuditChange::Removed, was.rule));
-        let there = now.0.iter().filter_map(|(name, is)| match self.0.get(name) {
-            None => Some(change(name, None, AuditChange::Made, is.rule)),
+        let whole = self.whole.min(now.whole);
+        let counts = |path: &Path| path.components().count() <= whole;
+        let gone = self.found.keys().filter(|path| !now.found.contains_key(*path) && counts(path));
+        let gone = gone.map(|path| change(path, None, AuditChange::Removed));
+        let there = now.found.iter().filter_map(|(path, is)| match self.found.get(path) {
+            None if counts(path) => Some(change(path, None, AuditChange::Made)),
+            None => None,
             Some(was) if was == is => None,
-            Some(was) => Some(was.inside(name, is)),
+            Some(was) => Some(was.inside(path, is)),
         });
         gone.chain(there).collect()
+    }
+
+    /// Forgets the names that are missing in `now` although `root` has them: a walk has ended before it came there.
+    pub(super) fn without_unseen(&self, root: impl AsFd, now: &Self) -> Self {
+        let is_seen =
+            |path: &Path| now.found.contains_key(path) || Stamp::beneath(&root, path).is_none();
+        let seen = self.found.iter().filter(|(path, _)| is_seen(path));
+        let found = seen.map(|(path, was)| (path.clone(), was.clone())).collect();
+        Self { found, whole: usize::MAX }
     }
 }
 
 impl Watched {
-    /// What changed about a name that was and is there: one entry if it was only that, or all of it.
-    fn inside(&self, name: &str, now: &Self) -> Change {
-        let whole = || change(name, None, AuditChange::Changed, now.rule);
+    /// Returns the change of a name that still exists: one entry of a directory, or the whole.
+    fn inside(&self, path: &Path, now: &Self) -> Change {
+        let whole = || change(path, None, AuditChange::Changed);
         if self.stamp.identity() != now.stamp.identity() || self.has_more || now.has_more {
             return whole();
         }
@@ -88,23 +170,49 @@ impl Watched {
         let gone = self.entries.keys().filter(|entry| !now.entries.contains_key(*entry));
         different.extend(gone.map(|entry| (entry, AuditChange::Removed)));
         match different.as_slice() {
-            [(entry, what)] => change(name, Some(entry), *what, now.rule),
+            [(entry, what)] => change(path, Some(entry), *what),
             _ => whole(),
         }
     }
 }
 
-fn change(name: &str, entry: Option<&OsString>, change: AuditChange, rule: Rule) -> Change {
-    let path = match entry {
-        Some(entry) => format!("{name}/{}", entry.to_string_lossy()),
-        None => name.to_owned(),
-    };
-    Change { path: plain(&path, MAX_SHOWN), change, why: rule.reason().to_owned() }
+fn change(path: &Path, entry: Option<&OsString>, change: AuditChange) -> Change {
+    let (parent, name) = (path.parent().unwrap_or_else(|| Path::new("")), path.file_name());
+    let row = name.and_then(|name| Obeyed::reported(parent, name));
+    let why = row.map_or("", |row| row.rule.reason()).to_owned();
+    let path = entry.map_or_else(|| path.to_owned(), |entry| path.join(entry));
+    Change { path: plain(&path.to_string_lossy(), MAX_SHOWN), change, why }
+}
+
+/// Calls `add` for each entry of a directory, until `left` entries were seen.
+fn each_entry(
+    root: impl AsFd,
+    path: &Path,
+    left: &mut usize,
+    add: &mut impl FnMut(&OsStr, bool),
+) -> Result<(), Errno> {
+    let directory = open_directory(root, path)?;
+    for entry in Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let Some(one_less) = left.checked_sub(1) else { return Ok(()) };
+        *left = one_less;
+        let name = OsStr::from_bytes(name.to_bytes());
+        let is_directory = match entry.file_type() {
+            FileType::Unknown => Stamp::at(&directory, name).is_some_and(Stamp::is_directory),
+            known => known == FileType::Directory,
+        };
+        add(name, is_directory);
+    }
+    Ok(())
 }
 
 /// The entries of a directory; `None` if there are too many or they cannot be read.
-fn list(root: impl AsFd, name: &str, entries: &mut BTreeMap<OsString, Stamp>) -> Option<()> {
-    let directory = open_directory(root, Path::new(name)).ok()?;
+fn list(root: impl AsFd, path: &Path, entries: &mut BTreeMap<OsString, Stamp>) -> Option<()> {
+    let directory = open_directory(root, path).ok()?;
     for entry in Dir::read_from(&directory).ok()? {
         let entry = entry.ok()?;
         let file = entry.file_name();
@@ -127,7 +235,6 @@ fn list(root: impl AsFd, name: &str, entries: &mut BTreeMap<OsString, Stamp>) ->
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::PathBuf;
 
     struct World(tempfile::TempDir);
 
@@ -161,17 +268,38 @@ mod tests {
         let start = world.look();
         assert_eq!(told(&start, &world.look()), [""; 0]);
         world.write("src/main.rs", "y");
-        world.write("src/.envrc", "not at the top");
+        world.write("node_modules/a/.envrc", "of a package");
+        world.write("a/b/c/.envrc", "too deep");
         assert_eq!(told(&start, &world.look()), [""; 0]);
+        world.write("packages/a/.envrc", "near the top");
         world.write(".envrc", "x");
         world.write(".vscode/tasks.json", "{}");
         fs::remove_file(world.at(".npmrc")).unwrap();
         let now = world.look();
-        let expected = [".npmrc removed", ".envrc made", ".vscode/tasks.json made"];
+        let expected =
+            [".npmrc removed", ".envrc made", ".vscode/tasks.json made", "packages/a/.envrc made"];
         assert_eq!(told(&start, &now), expected);
         world.write(".husky/pre-commit", "another");
         world.write(".husky/pre-push", "x");
         assert_eq!(told(&now, &world.look()), [".husky changed"]);
+    }
+
+    #[test]
+    fn of_too_many_directories_only_those_near_the_top_are_told() {
+        let world = World(tempfile::tempdir().unwrap());
+        for n in 0..MAX_NEAR {
+            world.write(&format!("a/{n}/x"), "");
+        }
+        let start = world.look();
+        world.write("a/.envrc", "complete");
+        world.write("a/1/.envrc", "not complete");
+        assert_eq!(told(&start, &world.look()), ["a/.envrc made"]);
+        // Too many entries to list: each name is checked instead.
+        for n in 0..MAX_NEAR_ENTRIES {
+            world.write(&format!("{n}"), "");
+        }
+        world.write(".pi/settings.json", "{}");
+        assert!(told(&start, &world.look()).contains(&".pi made".to_owned()));
     }
 
     #[test]
@@ -218,6 +346,10 @@ mod tests {
             }
         }
         time("four full directories");
+        for n in 0..MAX_NEAR * 16 {
+            world.write(&format!("src/{}/{n}.rs", n % MAX_NEAR), "");
+        }
+        time("as many directories as are looked into, too");
     }
 
     #[test]
@@ -229,6 +361,6 @@ mod tests {
         std::os::unix::fs::symlink("/etc", world.at(".claude")).unwrap();
         let now = world.look();
         assert_eq!(told(&start, &now), [".claude changed"]);
-        assert!(now.0[".claude"].entries.is_empty());
+        assert!(now.found[Path::new(".claude")].entries.is_empty());
     }
 }

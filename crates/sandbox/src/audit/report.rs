@@ -19,6 +19,9 @@ const MAX_REPOSITORIES: usize = 4096;
 /// Most repositories that are listed.
 const MAX_LISTED: usize = 64;
 
+/// Most changed names that are listed. All of them count.
+const MAX_FILES: usize = 256;
+
 /// Entries between two looks at the clock.
 const STEP: u64 = 2000;
 
@@ -49,7 +52,8 @@ pub fn audit_blocking(
     let listed: BTreeSet<PathBuf> = places.iter().map(|place| place.at.clone()).collect();
     let base = Base { handle: root.as_fd(), path };
     let mut repositories = Vec::new();
-    let (mut dangerous, mut is_whole) = (0, found.complete && !found.has_more_bare);
+    let (mut dangerous, mut is_whole) =
+        (0, found.complete && !found.has_more_bare && !found.has_more_obeyed);
     for place in &places {
         if budget.until <= Instant::now() {
             is_whole = false;
@@ -78,12 +82,14 @@ pub fn audit_blocking(
     let not_listed = repositories.len().saturating_sub(MAX_LISTED);
     repositories.truncate(MAX_LISTED);
     let planted = planted_in(base, &places, budget.entries, budget.until);
-    let files = match before {
-        Some(before) => before.changes_blocking(&root)?,
+    let mut files = match before {
+        Some(before) => before.deep_changes(&root, &found.obeyed)?,
         None => Vec::new(),
     };
+    let n_files = files.len();
+    files.truncate(MAX_FILES);
     Ok(Report {
-        found: files.len() + planted.found.len() + planted.not_listed + dangerous,
+        found: n_files + planted.found.len() + planted.not_listed + dangerous,
         complete: is_whole && planted.is_whole && before.is_some(),
         entries: found.entries,
         files,

@@ -7,6 +7,7 @@ use super::repository::{self, Base, Place, Shape};
 use super::stamp::Stamp;
 use super::sweep::{self, Earlier};
 use crate::confine::git::{Found, Walk};
+use quackd_protocol::client::AuditChange;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
@@ -19,6 +20,7 @@ const WALK_ENTRIES: u64 = 50_000;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Known {
     places: Vec<Place>,
+    obeyed: Vec<PathBuf>,
     is_complete: bool,
 }
 
@@ -35,7 +37,8 @@ impl From<&Found> for Known {
         let bare = found.bare.iter().map(|at| Place { at: at.clone(), shape: Shape::Bare });
         Self {
             places: named.chain(bare).collect(),
-            is_complete: found.complete && !found.has_more_bare,
+            obeyed: found.obeyed.clone(),
+            is_complete: found.complete && !found.has_more_bare && !found.has_more_obeyed,
         }
     }
 }
@@ -46,7 +49,10 @@ type Stamps = Vec<(PathBuf, Stamp)>;
 /// A workspace as it was when its worker began.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Snapshot {
+    /// At the top and near it, for the look after a command.
     names: Names,
+    /// At any depth, for the audit.
+    deep: Names,
     repositories: BTreeMap<Place, Stamps>,
     /// Links and special files in the repositories.
     earlier: Earlier,
@@ -78,6 +84,7 @@ impl Snapshot {
         Ok(Self {
             names: Names::look_blocking(&root)?,
             earlier: sweep::earlier(base, &places),
+            deep: Names::at_blocking(&root, &known.obeyed),
             repositories: known.places.into_iter().map(stamped).collect(),
             is_complete: known.is_complete,
         })
@@ -89,7 +96,29 @@ impl Snapshot {
         &self.names
     }
 
-    /// What became of the watched names since then. Costs some dozens of system calls.
+    /// Changes of the watched names at any depth. `found` are those that a walk has found now.
+    ///
+    /// # Errors
+    /// The directory cannot be looked into.
+    pub(super) fn deep_changes(
+        &self,
+        root: impl AsFd,
+        found: &[PathBuf],
+    ) -> io::Result<Vec<Change>> {
+        let now = Names::at_blocking(&root, found);
+        let before = self.deep.without_unseen(&root, &now);
+        let mut changes = self.names.changes(&Names::look_blocking(&root)?);
+        let more = before.changes(&now).into_iter();
+        // If the walk at the start was not complete, it may have missed what is found now.
+        let more = more.filter(|one| self.is_complete || one.change != AuditChange::Made);
+        let more: Vec<Change> =
+            more.filter(|one| changes.iter().all(|told| told.path != one.path)).collect();
+        changes.extend(more);
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(changes)
+    }
+
+    /// Changes of the watched names at the top and near it. Takes 4 µs for an empty directory, up to about 1.5 ms for 64 directories.
     ///
     /// # Errors
     /// The directory cannot be looked into.

@@ -344,3 +344,22 @@ fn an_audit_that_could_not_see_all_says_so() {
     world.git(".git", "[core]\npager=mine\n");
     assert_eq!(world.audit(None).found, 1);
 }
+
+#[test]
+fn names_that_programs_obey_are_found_at_any_depth() {
+    let world = World::new();
+    world.write("a/b/c/d/.envrc", "x");
+    world.write("a/b/c/d/mise.toml", "x");
+    let before = world.begin();
+    assert_eq!(world.audit(Some(&before)).found, 0);
+    world.write("a/b/c/d/.envrc", "other");
+    world.write("a/b/c/d/.hg/hgrc", "x");
+    world.write("a/b/c/d/eslint.config.js", "at the top only");
+    world.write("node_modules/p/.pi/x", "of a package");
+    fs::remove_file(world.path().join("a/b/c/d/mise.toml")).unwrap();
+    let report = world.audit(Some(&before));
+    let files: Vec<_> =
+        report.files.iter().map(|one| format!("{} {}", one.path, one.change.name())).collect();
+    let expected = ["a/b/c/d/.envrc changed", "a/b/c/d/.hg/hgrc made", "a/b/c/d/mise.toml removed"];
+    assert_eq!((files.as_slice(), report.found), (&expected.map(str::to_owned)[..], 3));
+}

@@ -2,6 +2,7 @@
 //! stops early knows that it did, and says so.
 
 use super::beneath;
+use crate::obeyed::Obeyed;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -19,6 +20,12 @@ const MAX_REPOSITORIES: usize = 128;
 
 /// Names by which git takes a directory for a repository, whatever it is called.
 const MARKS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
+
+/// Most names that programs obey of which the place is remembered.
+const MAX_OBEYED: usize = 4096;
+
+/// Directories of installed packages. Programs run what is in them anyway.
+const PACKAGES: [&str; 2] = ["node_modules", "site-packages"];
 
 /// Deepest directory.
 const MAX_DEPTH: usize = 256;
@@ -44,6 +51,10 @@ pub struct Found {
     pub bare: Vec<PathBuf>,
     /// True if there are more of those than are remembered.
     pub has_more_bare: bool,
+    /// Paths of names that programs obey later, outside of directories of packages.
+    pub obeyed: Vec<PathBuf>,
+    /// True if there are more of those than are remembered.
+    pub has_more_obeyed: bool,
     /// Entries of directories that were looked at.
     pub entries: u64,
     /// False if something was left out: too many directories or repositories, too deep, not readable, or
@@ -105,6 +116,7 @@ impl Walk {
     fn look_into(&mut self, directory: &Path) -> Result<(), Errno> {
         let handle = beneath::open_directory(&self.root, directory)?;
         let depth = directory.components().count();
+        let in_packages = directory.iter().any(|name| PACKAGES.iter().any(|known| name == *known));
         let mut marks = [false; MARKS.len()];
         for entry in Dir::read_from(&handle)? {
             let entry = entry?;
@@ -120,6 +132,9 @@ impl Walk {
                 FileType::Unknown => kind_of(&handle, name)?,
                 known => known,
             };
+            if !in_packages && Obeyed::reported(directory, name).is_some() {
+                self.add_obeyed(directory.join(name));
+            }
             if name == ".git" {
                 self.add(directory.join(name), kind);
             } else if kind == FileType::Directory {
@@ -140,6 +155,14 @@ impl Walk {
             }
         }
         Ok(())
+    }
+
+    fn add_obeyed(&mut self, at: PathBuf) {
+        if self.found.obeyed.len() < MAX_OBEYED {
+            self.found.obeyed.push(at);
+        } else {
+            self.found.has_more_obeyed = true;
+        }
     }
 
     fn add(&mut self, at: PathBuf, kind: FileType) {

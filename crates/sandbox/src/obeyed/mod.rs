@@ -1,0 +1,240 @@
+//! Names in a workspace that programs of the user obey later although the user does not name them. Pure.
+//!
+//! [`table`] has the rows. [`protected_name`](crate::protected_name) asks for the refused ones, and the audit for the
+//! reported ones.
+
+mod table;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::LazyLock;
+pub(crate) use table::TABLE;
+
+/// Kind of program that obeys a name. Refusals name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// The repository's own node, settings or hooks.
+    Git,
+    /// Hooks that a tool runs on commits.
+    Hooks,
+    /// Settings of an editor or of its tasks.
+    Editor,
+    /// Settings of an agent: its permissions and programs.
+    Agent,
+    /// Read by a shell or a tool when it starts.
+    StartUp,
+    /// The daemon's own settings of a project.
+    Own,
+}
+
+impl Rule {
+    /// Effect of such a file, to be read after its name.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Git => "decides what git runs",
+            Self::Hooks => "is run on commits",
+            Self::Editor => "decides what an editor runs",
+            Self::Agent => "decides what an agent may do",
+            Self::StartUp => "is run when a shell or a tool starts",
+            Self::Own => "decides what this daemon allows",
+        }
+    }
+}
+
+/// Protection of a name. Commands can write every one of them: only names in `.git` are held by the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// File tools refuse it at any depth; changes are reported. A program runs it although the user started something
+    /// else.
+    Refused,
+    /// File tools refuse it at any depth. Ordinary commands change it, so that a report would mean nothing.
+    RefusedOnly,
+    /// Changes are reported at any depth. Agents edit it in ordinary work.
+    Reported,
+    /// Changes are reported at the top of the workspace only: packages contain it too.
+    ReportedAtTop,
+}
+
+impl Held {
+    /// Whether file tools refuse to write the name.
+    #[must_use]
+    pub fn is_refused(self) -> bool {
+        matches!(self, Self::Refused | Self::RefusedOnly)
+    }
+
+    /// Whether changes are reported after commands and by the audit.
+    #[must_use]
+    pub fn is_reported(self) -> bool {
+        !matches!(self, Self::RefusedOnly)
+    }
+
+    /// Tiers that refuse it, and tiers that report it.
+    #[must_use]
+    pub fn tiers(self) -> (&'static str, &'static str) {
+        let refused = if self.is_refused() { "A B D M" } else { "" };
+        (refused, if self.is_reported() { "A B D" } else { "" })
+    }
+}
+
+/// One name, and why it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Obeyed {
+    /// A name, or names separated by `/`. The last one may have a `*`.
+    pub name: &'static str,
+    /// The program that obeys it.
+    pub program: &'static str,
+    /// Effect of the name on the program, as a short clause.
+    pub reason: &'static str,
+    /// Kind of program.
+    pub rule: Rule,
+    /// Protection.
+    pub held: Held,
+}
+
+/// True if names that differ only in case are one name on this system's usual file systems.
+pub(crate) const FOLDS_CASE: bool = cfg!(target_os = "macos");
+
+/// Rows with a plain last name, and rows with a pattern.
+type Index = (HashMap<&'static str, Vec<&'static Obeyed>>, Vec<&'static Obeyed>);
+
+/// The reported rows by their last name: a walk asks for each entry of a tree.
+static BY_LAST_NAME: LazyLock<Index> = LazyLock::new(|| {
+    let (mut plain, mut patterns) = (HashMap::<&str, Vec<&Obeyed>>::new(), Vec::new());
+    for row in TABLE.iter().filter(|row| row.held.is_reported()) {
+        let last = row.name.rsplit('/').next().unwrap_or(row.name);
+        if last.contains('*') {
+            patterns.push(row);
+        } else {
+            plain.entry(last).or_default().push(row);
+        }
+    }
+    (plain, patterns)
+});
+
+impl Obeyed {
+    /// All rows.
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        TABLE
+    }
+
+    /// Finds the row for the entry `name` of `directory`, a path below the workspace, if changes of it are reported.
+    pub(crate) fn reported(directory: &Path, name: &OsStr) -> Option<&'static Self> {
+        let text = name.to_str()?;
+        let (plain, patterns) = &*BY_LAST_NAME;
+        let plain = plain.get(text).map(Vec::as_slice).unwrap_or_default().iter();
+        let patterns = patterns.iter().filter(|row| matches(row.last(), text));
+        plain.chain(patterns).copied().find(|row| row.is_in(directory))
+    }
+
+    fn last(&self) -> &'static str {
+        self.name.rsplit('/').next().unwrap_or(self.name)
+    }
+
+    /// Whether a directory is one in which the last name counts.
+    fn is_in(&self, directory: &Path) -> bool {
+        let parents = self.name.rsplit_once('/').map(|(parents, _)| Path::new(parents));
+        match (self.held, parents) {
+            (Held::ReportedAtTop, parents) => directory == parents.unwrap_or_else(|| Path::new("")),
+            (_, parents) => parents.is_none_or(|parents| directory.ends_with(parents)),
+        }
+    }
+
+    /// Finds the row that refuses a path with these names, or something above it.
+    pub(crate) fn refused(names: &[&OsStr], folds_case: bool) -> Option<&'static Self> {
+        TABLE.iter().filter(|row| row.held.is_refused()).find(|row| {
+            let wanted: Vec<&str> = row.name.split('/').collect();
+            let is_same = |(name, known): (&&OsStr, &&str)| is_same(name, known, folds_case);
+            names.windows(wanted.len()).any(|part| part.iter().zip(&wanted).all(is_same))
+        })
+    }
+}
+
+/// Whether `name` fits a pattern with one `*`, which stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    pattern.split_once('*').is_some_and(|(first, last)| {
+        first.len() + last.len() <= name.len() && name.starts_with(first) && name.ends_with(last)
+    })
+}
+
+pub(crate) fn is_same(name: &OsStr, known: &str, folds_case: bool) -> bool {
+    match name.to_str() {
+        Some(name) if folds_case => {
+            // HFS+ ignores some characters: they must not hide a name.
+            let plain = name.chars().filter(|c| !is_ignorable(*c)).flat_map(char::to_lowercase);
+            plain.eq(known.chars().flat_map(char::to_lowercase))
+        }
+        _ => name == known,
+    }
+}
+
+fn is_ignorable(one: char) -> bool {
+    matches!(one, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    #[test]
+    fn the_table_is_sorted_and_each_name_is_there_once() {
+        let names: Vec<_> = TABLE.iter().map(|row| (row.name.to_lowercase(), row.name)).collect();
+        assert!(names.is_sorted_by(|a, b| a < b), "the rows are sorted by name");
+        for row in TABLE {
+            let (first, last) = row.name.rsplit_once('/').unwrap_or(("", row.name));
+            assert!(!first.contains('*') && last.matches('*').count() <= 1, "{row:?}");
+            assert!(!row.held.is_refused() || !last.contains('*'), "{row:?}");
+            assert!(!row.program.is_empty() && row.reason.len() <= 60, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn the_document_has_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/security.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let head = "| name | obeyed by | how | refused in | reported in |\n|---|---|---|---|---|\n";
+        let mut table = head.to_owned();
+        for row in TABLE {
+            let (refused, mut reported) = row.held.tiers();
+            if row.held == Held::ReportedAtTop {
+                reported = "A B D, top only";
+            }
+            let Obeyed { name, program, reason, .. } = row;
+            writeln!(table, "| `{name}` | {program} | {reason} | {refused} | {reported} |")
+                .unwrap();
+        }
+        let found = text.split_once(head).map(|(_, rest)| {
+            let end = rest.find("\n\n").map_or(rest.len(), |end| end + 1);
+            format!("{head}{}", &rest[..end])
+        });
+        assert!(found.as_deref() == Some(&table), "docs/security.md needs this table:\n{table}");
+    }
+
+    #[test]
+    fn names_are_found_where_they_count() {
+        let found = |directory: &str, name: &str| {
+            Obeyed::reported(Path::new(directory), OsStr::new(name)).map(|row| row.name)
+        };
+        for (directory, name, expected) in [
+            ("", ".envrc", Some(".envrc")),
+            ("a/b", ".envrc", Some(".envrc")),
+            ("", "mise.prod.toml", Some("mise.*.toml")),
+            ("", "mise.toml", Some("mise.toml")),
+            ("x/.config", "mise.toml", Some(".config/mise.toml")),
+            (".hg", "hgrc", Some(".hg/hgrc")),
+            ("hg", "hgrc", None),
+            ("", "x.code-workspace", Some("*.code-workspace")),
+            ("", "eslint.config.mjs", Some("eslint.config.*")),
+            ("a", "eslint.config.mjs", None),
+            ("", ".hg", None),
+            ("", "Makefile", None),
+            ("gradle/wrapper", "gradle-wrapper.jar", Some("gradle/wrapper/gradle-wrapper.jar")),
+            ("wrapper", "gradle-wrapper.jar", None),
+        ] {
+            assert_eq!(found(directory, name), expected, "{directory} {name}");
+        }
+    }
+}
