@@ -26,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::metrics_endpoint::{self, MetricsEndpoint};
 use crate::pi::Pis;
 use crate::places::Places;
+use crate::probing::Probing;
 use crate::pulse::{self, Pulse};
 use crate::registry::{Registry, Saving};
 use crate::remote::{self, RemoteControl};
@@ -388,6 +389,7 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
     };
     let (ready, tenure) = (parts.ready.clone(), parts.tenure.clone());
     let services = services(parts, stop);
+    begin_probing(&services);
     let registry = Registry::new(Rc::clone(&services), loaded, saving).start();
     let file = bound.file();
     let listening = actix::spawn(accept_clients(bound, Rc::clone(&services), registry.clone()));
@@ -416,6 +418,16 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
     Served { made_again: services.socket_file.take(), asked_for: Some(asked_for) }
 }
 
+/// Starts the probe now, so that the first worker rarely waits for it.
+fn begin_probing(services: &Rc<Services>) {
+    let services = Rc::clone(services);
+    actix::spawn(async move {
+        if let Err(error) = services.probing.result(&services.spawner).await {
+            tracing::warn!(%error, "the system was not probed; the next worker's start tries again");
+        }
+    });
+}
+
 /// What connections, methods and handles share.
 fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
     let deaths = Rc::<Deaths>::default();
@@ -439,6 +451,7 @@ fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
         tenants: Tenants::new(parts.config.worker.max_live.value),
         standings: Standings::default(),
         pulse: Pulse::new(),
+        probing: Probing::new(!parts.config.worker.launcher.value.is_empty(), Rc::clone(&deaths)),
         cleaner: Errand::new(&REPOSITORY_CLEANER, Rc::clone(&deaths)),
         deaths,
         places: Places::new(parts.config.limits.commands.value, parts.config.limits.jobs.value),
@@ -468,7 +481,6 @@ fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
         metrics_endpoint: MetricsEndpoint::default(),
         cgroups: parts.cgroups,
         no_cgroups: parts.no_cgroups,
-        probe: RefCell::new(None),
         health: parts.health,
         managed: parts.managed,
         executable: parts.executable,

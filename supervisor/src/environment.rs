@@ -17,8 +17,6 @@ const PASSED: &[&str] = &[
     "USER",
     "LOGNAME",
     "SHELL",
-    "LANG",
-    "LANGUAGE",
     "TZ",
     "TMPDIR",
     "XDG_CONFIG_HOME",
@@ -42,8 +40,27 @@ const PASSED: &[&str] = &[
     "NIX_PATH",
 ];
 
-/// Beginnings of further names that are passed on.
-const PASSED_PREFIXES: &[&str] = &["LC_"];
+/// Names of the locale, which are passed on with a plausible value ([`is_locale`]).
+const LOCALE: [&str; 15] = [
+    "LANG",
+    "LANGUAGE",
+    "LC_ADDRESS",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_IDENTIFICATION",
+    "LC_MEASUREMENT",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NAME",
+    "LC_NUMERIC",
+    "LC_PAPER",
+    "LC_TELEPHONE",
+    "LC_TIME",
+];
+
+/// Longest value of such a variable, in bytes.
+const MAX_LOCALE_BYTES: usize = 128;
 
 /// The daemon's own keys: no configuration passes them on. Other keys pass if a person lists them.
 const NEVER_PASSED: &[&str] = &["EXA_API_KEY", "RUBBER_DUCK_EXA_API_KEY"];
@@ -63,7 +80,7 @@ const FIXED: &[(&str, &str)] = &[
 
 /// What a login shell gets of the daemon's own. Little, and not PATH: the answer must not depend on who
 /// happened to start the daemon, since it is kept.
-const LOGIN: &[&str] = &["HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
+const LOGIN: &[&str] = &["HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR"];
 
 /// A login shell starts with it, and a daemon without any PATH uses it.
 const SYSTEM_PATH: &str = quackd_process::SYSTEM_PATH;
@@ -91,24 +108,21 @@ impl Allowed {
 
     /// All names, for whoever looks for them elsewhere.
     pub(crate) fn names(&self) -> Vec<String> {
-        PASSED.iter().map(|name| (*name).to_owned()).chain(self.extra.iter().cloned()).collect()
+        let listed = PASSED.iter().chain(&LOCALE).map(|name| (*name).to_owned());
+        listed.chain(self.extra.iter().cloned()).collect()
     }
 
-    /// The beginnings of further names.
-    pub(crate) fn prefixes() -> Vec<String> {
-        PASSED_PREFIXES.iter().map(|prefix| (*prefix).to_owned()).collect()
-    }
-
-    fn permits(&self, name: &str) -> bool {
+    fn permits(&self, name: &str, value: &str) -> bool {
         PASSED.contains(&name)
-            || PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            || (LOCALE.contains(&name) && is_locale(value))
             || self.extra.contains(name)
     }
 
     /// The part of the daemon's own variables that may be passed on. Values that are not UTF-8 are left out.
     pub(crate) fn own(&self, all: impl Iterator<Item = (OsString, OsString)>) -> Variables {
         let text = all.filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
-        let found: BTreeMap<_, _> = text.filter(|(name, _)| self.permits(name)).collect();
+        let found: BTreeMap<_, _> =
+            text.filter(|(name, value)| self.permits(name, value)).collect();
         found.into_iter().collect()
     }
 
@@ -118,17 +132,22 @@ impl Allowed {
         let is_sound = |text: &str| text.len() <= MAX_VALUE_BYTES && !text.contains('\0');
         let found: BTreeMap<_, _> = all
             .into_iter()
-            .filter(|(name, value)| self.permits(name) && is_sound(name) && is_sound(value))
+            .filter(|(name, value)| self.permits(name, value) && is_sound(name) && is_sound(value))
             .collect();
         let bytes: usize = found.iter().map(|(name, value)| name.len() + value.len()).sum();
         (bytes <= MAX_LOGIN_BYTES).then(|| found.into_iter().collect())
     }
 }
 
+/// Whether a value can be the name of a locale or a list of such names, as `de_DE.UTF-8@euro` and `de:en`.
+fn is_locale(value: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:+,=".contains(&byte);
+    value.len() <= MAX_LOCALE_BYTES && value.bytes().all(is_plain)
+}
+
 /// What a login shell starts with, from the daemon's `own` variables.
 pub(crate) fn for_login_shell(own: &[(String, String)]) -> Variables {
-    let is_passed =
-        |name: &str| LOGIN.contains(&name) || PASSED_PREFIXES.iter().any(|p| name.starts_with(p));
+    let is_passed = |name: &str| LOGIN.contains(&name) || LOCALE.contains(&name);
     let mut env: Variables = own.iter().filter(|(name, _)| is_passed(name)).cloned().collect();
     env.extend([("PATH", SYSTEM_PATH), ("TERM", "dumb")].map(|(n, v)| (n.into(), v.into())));
     env
@@ -213,6 +232,26 @@ mod tests {
     }
 
     #[test]
+    fn a_locale_has_known_names_and_plain_values() {
+        let long = "x".repeat(MAX_LOCALE_BYTES + 1);
+        let env = [
+            ("LANG", "en_US.UTF-8"),
+            ("LANGUAGE", "de:en_GB"),
+            ("LC_ALL", ""),
+            ("LC_API_TOKEN", "secret"),
+            ("LC_COLLATE", "a b"),
+            ("LC_CTYPE", "../x"),
+            ("LC_NAME", &long),
+            ("LC_PAPER", "a\u{9b}b"),
+            ("LC_TIME", "de_DE.UTF-8@euro"),
+        ];
+        let passed = [env[0], env[1], env[2], env[8]];
+        assert_eq!(allowed(&[]).own(os(&env)), variables(&passed));
+        assert_eq!(allowed(&[]).foreign(variables(&env)), Some(variables(&passed)));
+        assert_eq!(allowed(&["LC_API_TOKEN"]).own(os(&env[3..4])), variables(&env[3..4]));
+    }
+
+    #[test]
     fn the_daemons_own_keys_do_not_pass_whoever_lists_them() {
         let extra = ["EXA_API_KEY", "OPENAI_API_KEY", "RUBBER_DUCK_EXA_API_KEY", "", "A=B", "A\0"];
         let (allowed, refused) = Allowed::new(extra.map(str::to_owned));
@@ -231,11 +270,11 @@ mod tests {
         let longer = format!("{long}x");
         let of = |all: &[(&str, &str)]| allowed(&[]).foreign(variables(all));
         assert_eq!(
-            of(&[("HOME", &longer), ("LANG", "a\0b"), ("TZ", "UTC")]),
+            of(&[("HOME", &longer), ("SHELL", "a\0b"), ("TZ", "UTC")]),
             Some(variables(&[("TZ", "UTC")]))
         );
         assert!(of(&[("HOME", &long)]).is_some());
-        assert_eq!(of(&[("HOME", &long), ("LANG", &long)]), None);
+        assert_eq!(of(&[("HOME", &long), ("SHELL", &long)]), None);
     }
 
     #[test]

@@ -54,6 +54,7 @@ mod metrics_endpoint;
 mod outbox;
 mod pi;
 mod places;
+mod probing;
 mod pulse;
 mod raw_json;
 mod registry;

@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 use crate::metrics_endpoint::MetricsEndpoint;
 use crate::pi::Pis;
 use crate::places::Places;
+use crate::probing::Probing;
 use crate::pulse::Pulse;
 use crate::remote::RemoteControl;
 use crate::spawner::Spawner;
@@ -77,8 +78,8 @@ pub(crate) struct Services {
     pub(crate) cgroups: Option<Arc<CgroupBase>>,
     /// Why not.
     pub(crate) no_cgroups: Option<String>,
-    /// What the first worker has found out about the system's means of confinement.
-    pub(crate) probe: RefCell<Option<serde_json::Value>>,
+    /// Finds the layers of confinement that work on this system.
+    pub(crate) probing: Probing,
     /// What went wrong that a person should know.
     pub(crate) health: Health,
     /// Who started the daemon, and how it is told.

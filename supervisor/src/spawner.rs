@@ -9,6 +9,7 @@
 
 use crate::errors::chain;
 use crate::metrics::Metrics;
+use crate::probing::ProbeError;
 use crate::workspaces::NoPlace;
 use quackd_home::HomeError;
 use quackd_process::{
@@ -63,6 +64,8 @@ pub(crate) enum SpawnFailure {
     Unavailable,
     #[error("cannot make a control channel: {0}")]
     Channel(std::io::Error),
+    #[error("cannot find out what confines here: {0}")]
+    Probe(#[from] ProbeError),
     #[error("no run directory: {0}")]
     RunDir(HomeError),
     #[error("the workspace cannot be entered: {0}")]

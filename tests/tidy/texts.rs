@@ -16,7 +16,7 @@ const FOR_USERS: &[&str] = &[
 ];
 
 /// What `main.rs` looks for before clap does: no person calls it.
-const NOT_FOR_PEOPLE: &[&str] = &["clean-repositories", "read-only"];
+const NOT_FOR_PEOPLE: &[&str] = &["clean-repositories", "limited", "probe", "read-only"];
 
 /// Of the pieces of a quoted text one has at least so many characters: shorter ones stand everywhere.
 const MIN_PIECE: usize = 8;

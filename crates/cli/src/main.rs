@@ -23,6 +23,8 @@ use crate::args::{Cli, OutputArgs, Verb};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::verbs::daemon::Upstream;
+#[cfg(target_os = "linux")]
+use quackd_session_worker::read_only::{self, GivesUp};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -33,8 +35,14 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Some("clean-repositories") => return quackd_session_worker::clean_repositories(),
         #[cfg(target_os = "linux")]
+        Some("probe") => return quackd_session_worker::probe(),
+        #[cfg(target_os = "linux")]
         Some("read-only") => {
-            return quackd_session_worker::read_only::main(std::env::args_os().skip(2));
+            return read_only::main(GivesUp::Writing, std::env::args_os().skip(2));
+        }
+        #[cfg(target_os = "linux")]
+        Some("limited") => {
+            return read_only::main(GivesUp::Processes, std::env::args_os().skip(2));
         }
         Some("pi-worker") => return quackd_pi_worker::main(),
         Some("login-environment") => return quackd_environment_worker::main(),

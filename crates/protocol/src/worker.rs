@@ -109,9 +109,9 @@ pub struct SandboxStart {
     /// The tier that a person asked for; the best that the system has if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// What an earlier worker has found out about the system; tried again if absent.
+    /// Result of `quack probe`, which the supervisor ran. Without it the worker probes for itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub probe: Option<Value>,
+    pub probe: Option<Probe>,
     /// The user's home directory. Most of it is not shown.
     pub home: String,
     /// The daemon's state directory, of which nothing but the run directory is shown.
@@ -119,6 +119,24 @@ pub struct SandboxStart {
     /// The control group that was made for the session's commands, as `quackd-process` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Value>,
+}
+
+/// Layers of confinement that work on this system for this user, found by trying.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Probe {
+    /// `None` if namespaces of all needed kinds can be made and a fresh `/proc` mounted in them; else the step that
+    /// failed and why.
+    pub namespaces_fail: Option<String>,
+    /// Version of Landlock, 0 without.
+    pub landlock_abi: i32,
+    /// True if system calls can be filtered.
+    pub seccomp: bool,
+    /// True if package caches can be written to a private layer.
+    pub overlay: bool,
+    /// True for user 0.
+    pub is_root: bool,
+    /// True on macOS with its sandbox program.
+    pub seatbelt: bool,
 }
 
 /// What the commands of one session may use. Nothing is limited that is not named.
@@ -157,6 +175,7 @@ pub struct ToolCall {
 /// Worker to supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "the largest variant is the most frequent one")]
 pub enum FromWorker {
     /// In the place of [`FromWorker::Hello`]: it ends, and starting it again cannot help.
     CannotStart {
@@ -234,9 +253,6 @@ pub struct SandboxReport {
     /// What could not be confined as it should, each a sentence for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub notes: Vec<String>,
-    /// What the system can do, as the worker has found out; for the workers after it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub probe: Option<Value>,
 }
 
 impl SandboxReport {
@@ -248,7 +264,6 @@ impl SandboxReport {
             policy: Profile::FullAccess.name().to_owned(),
             network: true,
             notes: Vec::new(),
-            probe: None,
         }
     }
 }

@@ -17,7 +17,7 @@ pub use cause::{Cause, CauseKind, EXIT_TERMINAL, Exit};
 pub use heartbeat::{Action, Heartbeat, HeartbeatSpec};
 pub use spec::{
     ACTORS_THREAD, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD, PI_WORKER,
-    REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, STORE_THREAD, TREE,
+    REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, STORE_THREAD, SYSTEM_PROBE, TREE,
     WORKER_HEARTBEAT,
 };
 pub use vocabulary::{AfterExit, Demand, Demander, Hello, Load, Order, State};

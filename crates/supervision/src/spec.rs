@@ -160,6 +160,15 @@ pub const REPOSITORY_CLEANER: ChildSpec = ChildSpec {
     ..ERRAND
 };
 
+/// The process that finds out which layers of confinement work here. It takes some milliseconds.
+pub const SYSTEM_PROBE: ChildSpec = ChildSpec {
+    name: "probe",
+    about: "finds out what confines here",
+    start: Duration::from_secs(4),
+    shutdown: Duration::from_secs(1),
+    ..ERRAND
+};
+
 /// A thread of the supervisor: a panic on one of them aborts the process.
 const THREAD: ChildSpec = ChildSpec {
     name: "",
@@ -196,12 +205,13 @@ pub const METRICS_THREAD: ChildSpec =
     ChildSpec { name: "metrics", about: "gives numbers to Prometheus", ..THREAD };
 
 /// Every kind of child of the supervisor, in the order of its start; the stop is the other way round.
-pub const TREE: [&ChildSpec; 9] = [
+pub const TREE: [&ChildSpec; 10] = [
     &STORE_THREAD,
     &EGRESS_THREAD,
     &ACTORS_THREAD,
     &REMOTE_THREAD,
     &METRICS_THREAD,
+    &SYSTEM_PROBE,
     &ENVIRONMENT_WORKER,
     &REPOSITORY_CLEANER,
     &SESSION_WORKER,

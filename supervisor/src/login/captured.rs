@@ -138,7 +138,7 @@ mod tests {
         let of =
             |environment, time: &str| Captured::new(environment, time.into(), &Allowed::default());
         let long = "x".repeat(60_000);
-        let variables = ["PATH", "HOME", "LANG"].map(|name| (name.to_owned(), long.clone()));
+        let variables = ["PATH", "HOME", "SHELL"].map(|name| (name.to_owned(), long.clone()));
         assert_eq!(of(LoginEnvironment { variables: variables.into(), ..environment() }, ""), None);
         assert_eq!(of(LoginEnvironment { shell: long, ..environment() }, ""), None);
         assert_eq!(of(environment(), &"1".repeat(65)), None);

@@ -256,7 +256,7 @@ impl Login {
             run_dir: self.run_dir.display().to_string(),
             base: environment::for_login_shell(&self.own),
             names: self.names(),
-            prefixes: [Allowed::prefixes(), owned(for_pi::PREFIXES)].concat(),
+            prefixes: owned(for_pi::PREFIXES),
             deadline_ms: u64::try_from(CAPTURE_DEADLINE.as_millis()).unwrap_or(u64::MAX),
         }
     }

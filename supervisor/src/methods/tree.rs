@@ -10,7 +10,7 @@ use quackd_protocol::client::{
 };
 use quackd_supervision::{
     CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD, PI_WORKER,
-    REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, TREE,
+    REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, SYSTEM_PROBE, TREE,
 };
 
 pub(super) async fn tree(caller: &Caller) -> Result<TreeData, MethodError> {
@@ -44,6 +44,9 @@ pub(super) async fn tree(caller: &Caller) -> Result<TreeData, MethodError> {
 fn errand(spec: &ChildSpec, services: &Services) -> Option<quackd_protocol::client::ErrandInfo> {
     if spec.name == ENVIRONMENT_WORKER.name {
         return Some(services.login.errand().describe());
+    }
+    if spec.name == SYSTEM_PROBE.name {
+        return Some(services.probing.errand().describe());
     }
     (spec.name == REPOSITORY_CLEANER.name).then(|| services.cleaner.describe())
 }

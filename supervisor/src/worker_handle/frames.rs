@@ -28,9 +28,6 @@ const MAX_WORD_BYTES: usize = 64;
 /// Longest note about a worker's confinement, in characters.
 const MAX_NOTE_CHARS: usize = 300;
 
-/// Longest form of what a worker found out about the system, in bytes.
-const MAX_PROBE_BYTES: usize = 2048;
-
 /// Warnings that one worker process may send. There is no reason for more than a handful.
 const MAX_WARNINGS: u32 = 1000;
 
@@ -89,7 +86,6 @@ impl WorkerHandle {
         for note in &mut hello.sandbox.notes {
             *note = note.chars().take(MAX_NOTE_CHARS).collect();
         }
-        let probe = hello.sandbox.probe.take();
         let now = Instant::now();
         match self.child.worker.on_hello(now) {
             HelloMeans::Ready => {}
@@ -97,13 +93,6 @@ impl WorkerHandle {
             HelloMeans::Unexpected => {
                 return self.condemn(Cause::Protocol("a second hello".into()), ctx);
             }
-        }
-        // Said before the worker has run anything of its session's, and only once in the daemon's life.
-        let is_known = self.services.probe.borrow().is_some();
-        if let Some(probe) =
-            probe.filter(|probe| !is_known && probe.to_string().len() <= MAX_PROBE_BYTES)
-        {
-            self.services.probe.replace(Some(probe));
         }
         tracing::info!(session = %self.session, pid = hello.pid, tier = hello.sandbox.tier, "worker ready");
         self.hello = Some(hello);

@@ -16,7 +16,10 @@ use quackd_config::LimitSettings;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
-use quackd_protocol::worker::{CommandLimits, FRAME_PROTOCOL, SandboxStart, Start, ToWorker};
+use quackd_protocol::policy::Profile;
+use quackd_protocol::worker::{
+    CommandLimits, FRAME_PROTOCOL, Probe, SandboxStart, Start, ToWorker,
+};
 use quackd_supervision::{Cause, Demander, Exit, Load, SESSION_WORKER};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -53,27 +56,33 @@ impl WorkerHandle {
         self.forget_jobs();
         let services = Rc::clone(&self.services);
         let session = self.session.clone();
+        let is_confined = self.policy.profile != Profile::FullAccess;
         let getting_ready = async move {
             services.tenants.take_place(&session).await?;
             // Known already, but for the first workers of a daemon that knows nothing of its user yet.
-            Ok(services.login.environment_for_worker(LOGIN_LIMIT).await)
+            let env = services.login.environment_for_worker(LOGIN_LIMIT).await;
+            let probe = match is_confined {
+                true => services.probing.result(&services.spawner).await,
+                false => Ok(None),
+            };
+            Ok((env, probe?))
         };
-        ctx.spawn(getting_ready.into_actor(self).map(|env, handle, ctx| {
+        ctx.spawn(getting_ready.into_actor(self).map(|ready, handle, ctx| {
             handle.login_version = handle.services.login.version();
-            match (env, handle.child.ending) {
-                (Ok(env), None) => handle.start_process(env, ctx),
+            match (ready, handle.child.ending) {
+                (Ok((env, probe)), None) => handle.start_process(env, probe, ctx),
                 (Ok(_), Some(_)) => handle.spawn_failed(&SpawnFailure::Unavailable, ctx),
                 (Err(failure), _) => handle.spawn_failed(&failure, ctx),
             }
         }));
     }
 
-    fn start_process(&mut self, env: Variables, ctx: &mut Context<Self>) {
+    fn start_process(&mut self, env: Variables, probe: Option<Probe>, ctx: &mut Context<Self>) {
         let workspace = PathBuf::from(&self.workspace);
         let making = make_place(Rc::clone(&self.services), self.session.clone(), workspace);
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
             match (made, handle.child.ending) {
-                (Ok(cgroup), None) => handle.spawn_process(env, cgroup, ctx),
+                (Ok(cgroup), None) => handle.spawn_process((env, probe), cgroup, ctx),
                 (Ok(cgroup), Some(_)) => {
                     handle.child.cgroup = cgroup;
                     handle.spawn_failed(&SpawnFailure::Unavailable, ctx);
@@ -92,7 +101,7 @@ impl WorkerHandle {
 
     fn spawn_process(
         &mut self,
-        env: Variables,
+        (env, probe): (Variables, Option<Probe>),
         cgroup: Option<SessionPaths>,
         ctx: &mut Context<Self>,
     ) {
@@ -113,7 +122,7 @@ impl WorkerHandle {
             limits: command_limits(&services.config.limits, services.keeping.min_free()),
             sandbox: SandboxStart {
                 policy: self.policy.clone(),
-                probe: services.probe.borrow().clone(),
+                probe,
                 tier: asked_tier(&services.config.sandbox.tier.value),
                 home: services.user_home.display().to_string(),
                 state_dir: services.home.dir().display().to_string(),

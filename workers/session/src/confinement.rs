@@ -18,7 +18,7 @@ use quackd_protocol::worker::{SandboxReport, Start, UNCONFINED};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
     self, Entered, Facts, FileRights, FileRule, Init, LANDLOCK_WITH_NAMESPACES, Limits, Pin,
-    Places, Plan, Probe, Side, Tier, git,
+    Places, Plan, Side, Tier, git,
 };
 use std::ffi::OsString;
 use std::io;
@@ -49,16 +49,33 @@ const MAX_NOTES: usize = 8;
 pub(crate) struct ReadOnly {
     pub(crate) exe: SelfExe,
     pub(crate) private: Vec<PathBuf>,
+    /// Most processes of a command, where neither a control group nor a namespace counts them.
+    pub(crate) processes: Option<u64>,
 }
 
 impl ReadOnly {
     /// What stands before the words of a command that must not write.
     pub(crate) fn words(&self) -> Vec<OsString> {
-        let mut words = vec![self.exe.path().into(), "read-only".into()];
+        let mut words = self.program("read-only");
         for directory in &self.private {
             words.extend(["--private".into(), directory.into()]);
         }
         words.push("--".into());
+        words
+    }
+
+    /// The words before every other command: none if its processes are counted elsewhere.
+    fn limiting_words(&self) -> Vec<OsString> {
+        let mut words = self.program("limited");
+        words.push("--".into());
+        if self.processes.is_some() { words } else { Vec::new() }
+    }
+
+    fn program(&self, verb: &str) -> Vec<OsString> {
+        let mut words = vec![self.exe.path().into(), verb.into()];
+        if let Some(processes) = self.processes {
+            words.extend(["--processes".into(), processes.to_string().into()]);
+        }
         words
     }
 }
@@ -79,12 +96,10 @@ pub(crate) fn enter(
         .map_err(|source| StartError::System { step: "cannot open our own executable", source })?;
     if order.policy.profile == Profile::FullAccess {
         let read_only = (LANDLOCK_WITH_NAMESPACES <= confine::landlock_version())
-            .then(|| ReadOnly { exe, private: Vec::new() });
+            .then(|| ReadOnly { exe, private: Vec::new(), processes: None });
         return Ok(Confined { read_only, ..unconfined(start, cgroup, Vec::new())? });
     }
-    let known: Option<Probe> =
-        order.probe.clone().and_then(|probe| serde_json::from_value(probe).ok());
-    let probe = match known {
+    let probe = match order.probe.clone() {
         Some(probe) => probe,
         None => confine::probe_blocking().map_err(confining)?,
     };
@@ -102,7 +117,6 @@ pub(crate) fn enter(
         Tier::M | Tier::Unconfined => return unconfined(start, cgroup, Vec::new()),
     };
     confined.report.tier = tier.name().to_owned();
-    confined.report.probe = serde_json::to_value(&probe).ok();
     Ok(confined)
 }
 
@@ -121,7 +135,6 @@ fn unconfined(
             policy: start.sandbox.policy.profile.name().to_owned(),
             network: true,
             notes,
-            probe: None,
         },
         is_confined: false,
         spawn_thread: Some(spawn_thread),
@@ -250,7 +263,7 @@ impl World {
             env: vec![("HOME", home), ("TMPDIR", "/tmp".to_owned())],
             pins,
             command_words: Vec::new(),
-            read_only: Some(ReadOnly { exe, private: private_of_safe_mode() }),
+            read_only: Some(ReadOnly { exe, private: private_of_safe_mode(), processes: None }),
             known,
         })
     }
@@ -271,7 +284,9 @@ impl World {
         rules.extend(beyond_the_plan(group, &exe)?);
         split_off_monitor_of(cgroup)
             .map_err(|source| StartError::System { step: "cannot start the monitor", source })?;
-        // The kernel would count all that the user has: the number of processes is left to the watchdog.
+        // The kernel counts all that the user has, so each command gets its limit when it starts.
+        let processes = limits(start, group).processes;
+        let read_only = ReadOnly { exe, private: vec![tmp.clone()], processes };
         let Entered { oom_score, .. } =
             confine::enter_alone(&Limits::default(), &policy, rules).map_err(confining)?;
         // No `.git` can be written here.
@@ -289,8 +304,8 @@ impl World {
                 ("GIT_CONFIG_GLOBAL", "/dev/null".to_owned()),
             ],
             pins: Vec::new(),
-            command_words: Vec::new(),
-            read_only: Some(ReadOnly { exe, private: vec![tmp] }),
+            command_words: read_only.limiting_words(),
+            read_only: Some(read_only),
             known: Some(Known::from(&found)),
         })
     }
@@ -431,12 +446,11 @@ fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
         policy: policy.profile.name().to_owned(),
         network: policy.network,
         notes,
-        probe: None,
     }
 }
 
-/// Where no control group counts processes the kernel counts those of the user in the new namespace, or,
-/// without one, all that the user has: then it is left to the watchdog.
+/// The limit on processes where no control group counts them. In a new user namespace the kernel counts the
+/// processes in it; without a namespace it counts all processes of the user ([`crate::limited`]).
 fn limits(start: &Start, group: Option<&Group>) -> Limits {
     let is_counted = group.is_some_and(|group| group.processes().is_some());
     let has_own_count = !is_counted && !rustix::process::getuid().is_root();

@@ -55,7 +55,6 @@ pub(crate) fn enter(
             policy: policy.profile.name().to_owned(),
             network: policy.network || !is_confined,
             notes: Vec::new(),
-            probe: None,
         },
         is_confined,
         spawn_thread: None,

@@ -17,6 +17,8 @@ mod confined;
 mod confinement;
 mod executor;
 mod jobs;
+#[cfg(target_os = "linux")]
+mod limited;
 mod link;
 #[cfg(target_os = "linux")]
 pub mod read_only;
@@ -63,6 +65,30 @@ pub fn clean_repositories() -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("cannot clean repositories: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes which layers of confinement work here to stdin, the channel to the supervisor, and exits. Called by
+/// `quack probe`, which runs nothing else.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn probe() -> ExitCode {
+    abort_on_panic();
+    let found = quackd_process::die_with_parent()
+        .map_err(|error| error.to_string())
+        .and_then(|()| quackd_sandbox::confine::probe_blocking().map_err(|error| error.to_string()))
+        .and_then(|probe| serde_json::to_vec(&probe).map_err(|error| error.to_string()))
+        // A result is short and the first bytes in the channel, so that one call writes all of it.
+        .and_then(|body| {
+            let written = rustix::io::write(rustix::stdio::stdin(), &body);
+            written.map_err(|error| error.to_string())
+        });
+    match found {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("cannot probe: {error}"));
             ExitCode::FAILURE
         }
     }

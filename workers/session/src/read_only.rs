@@ -1,35 +1,60 @@
-//! The process between the worker and a command that must change nothing (`quack read-only`): it gives up
-//! writing, then becomes the command. For safe mode of a single call; a session in safe mode has a worker
-//! that cannot write at all.
+//! The process between the worker and a command that gives up rights before it becomes the command.
 //!
-//! `quack read-only [--private DIR]... -- PROGRAM [ARGUMENT]...`
+//! - `quack read-only [--processes N] [--private DIR]... -- PROGRAM [ARGUMENT]...` gives up writing, for safe mode of a
+//!   single call. A session in safe mode has a worker that cannot write at all.
+//! - `quack limited --processes N -- PROGRAM [ARGUMENT]...` only limits the number of processes
+//!   ([`crate::limited`]).
 
+use crate::limited::limit_processes;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// As shells say it of a program that cannot be executed.
+/// Exit codes as shells use them for a program that cannot be executed.
 const CANNOT_EXECUTE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
+/// Rights that the process gives up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivesUp {
+    /// Writing, and processes if a limit is named.
+    Writing,
+    /// Processes only.
+    Processes,
+}
+
+/// The arguments.
+#[derive(Debug, Default)]
+struct Order {
+    processes: Option<u64>,
+    private: Vec<PathBuf>,
+    command: Vec<OsString>,
+}
+
 /// Runs as that process. Returns only if the command could not be started.
 #[must_use]
-pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let (private, mut command) = read(arguments);
-    if command.is_empty() {
-        crate::complain("read-only: no program");
+pub fn main(gives_up: GivesUp, arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let mut order = read(arguments);
+    if order.command.is_empty() {
+        crate::complain("no program");
         return ExitCode::from(CANNOT_EXECUTE);
     }
-    let private: Vec<&Path> = private.iter().map(PathBuf::as_path).collect();
-    if let Err(error) = quackd_sandbox::confine::become_read_only(&private) {
+    if let Some(Err(error)) = order.processes.map(limit_processes) {
+        crate::complain(&format!("the number of processes cannot be limited: {error}"));
+        return ExitCode::from(CANNOT_EXECUTE);
+    }
+    let private: Vec<&Path> = order.private.iter().map(PathBuf::as_path).collect();
+    if gives_up == GivesUp::Writing
+        && let Err(error) = quackd_sandbox::confine::become_read_only(&private)
+    {
         crate::complain(&format!("safe mode cannot be enforced: {error}"));
         return ExitCode::from(CANNOT_EXECUTE);
     }
-    let program = command.remove(0);
-    // What it may write to is where temporary files go.
+    let program = order.command.remove(0);
+    // The command may write its temporary files there.
     let env = private.first().map(|first| ("TMPDIR", first.as_os_str()));
-    let error = quackd_process::become_program(&program, command, env);
+    let error = quackd_process::become_program(&program, order.command, env);
     let shown = program.to_string_lossy();
     match error.kind() {
         io::ErrorKind::NotFound => {
@@ -43,14 +68,23 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn read(mut arguments: impl Iterator<Item = OsString>) -> (Vec<PathBuf>, Vec<OsString>) {
-    let mut private = Vec::new();
+/// Reads the arguments. An argument that is not understood leaves the command empty.
+fn read(mut arguments: impl Iterator<Item = OsString>) -> Order {
+    let mut order = Order::default();
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
-            Some("--private") => private.extend(arguments.next().map(PathBuf::from)),
-            Some("--") => return (private, arguments.collect()),
-            _ => return (private, Vec::new()),
+            Some("--private") => order.private.extend(arguments.next().map(PathBuf::from)),
+            Some("--processes") => {
+                let number = arguments.next().and_then(|number| number.to_str()?.parse().ok());
+                let Some(number) = number else { return order };
+                order.processes = Some(number);
+            }
+            Some("--") => {
+                order.command = arguments.collect();
+                return order;
+            }
+            _ => return order,
         }
     }
-    (private, Vec::new())
+    order
 }

@@ -80,11 +80,7 @@ fn purge_blocking(home: &Home, plan: &Plan, removed: &mut Vec<PathBuf>) -> anyho
     let is_lock = |path: &&PathBuf| **path == home.lock_file();
     for path in plan.state.iter().filter(|path| !is_lock(path)) {
         let cannot = || format!("cannot remove {}", shown(path));
-        let found = path.symlink_metadata().with_context(cannot)?;
-        match found.is_dir() {
-            true => std::fs::remove_dir_all(path).with_context(cannot)?,
-            false => std::fs::remove_file(path).with_context(cannot)?,
-        }
+        quackd_home::keep::remove_tree(path).with_context(cannot)?;
         removed.push(path.clone());
     }
     std::fs::remove_file(home.lock_file()).context("cannot remove the lock's file")?;

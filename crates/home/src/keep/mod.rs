@@ -11,11 +11,10 @@
 mod find;
 mod histories;
 mod removal;
+mod trees;
 
 pub use find::find_blocking;
-pub use removal::{Tally, remove_blocking, trim_service_log_blocking};
-
-pub(crate) use removal::remove_tree;
+pub use removal::{Tally, remove_blocking, remove_tree, trim_service_log_blocking};
 
 use std::collections::HashSet;
 use std::ffi::CString;

@@ -1,10 +1,10 @@
 //! Deleting what was found, by handles. Called by [`super`]'s callers, and by [`crate::Home`] for a session's run
 //! directory.
 
+use super::trees::remove_entry;
 use super::{Item, Kind};
 use crate::Home;
-use crate::claim::MARK;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -18,9 +18,6 @@ const SERVICE_LOG: &str = "launchd.log";
 
 /// Bytes that it may have.
 const MAX_SERVICE_LOG_BYTES: u64 = 1024 * 1024;
-
-/// How deep a tree may be; one that is deeper stays. Each level holds a descriptor.
-const MAX_DEPTH: usize = 1000;
 
 /// What was deleted, or would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -110,91 +107,22 @@ fn remove(state: &Path, item: &Item) -> io::Result<()> {
             opened => opened?,
         };
     }
-    Ok(remove_entry(dir.as_fd(), &item.name, MAX_DEPTH)?)
+    Ok(remove_entry(dir.as_fd(), &item.name)?)
 }
 
-/// Deletes what is at `path`, a directory with everything in it included. One that does not exist is deleted.
-/// Directories that may not be read are made readable first: tools leave such ones.
+/// Deletes the file or the directory `path` with everything in it, at any depth. A path that does not exist counts
+/// as deleted. Makes directories readable first if necessary: tools leave unreadable ones. Blocks on the disk.
 ///
 /// # Errors
-/// The system's, for the first entry that stays.
-pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+/// The system's error for the first entry that could not be deleted.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let name = CString::new(name.as_encoded_bytes())?;
     match open_state(above) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        above => Ok(remove_entry(above?.as_fd(), &name, MAX_DEPTH)?),
-    }
-}
-
-fn remove_entry(at: rustix::fd::BorrowedFd<'_>, name: &CStr, depth: usize) -> Result<(), Errno> {
-    match unlinkat(at, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        // What Linux and POSIX say of a directory.
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(error) => return Err(error),
-    }
-    let stat = match statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
-        // Somebody else deletes it too.
-        Err(Errno::NOENT) => return Ok(()),
-        stat => stat?,
-    };
-    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-        return Err(Errno::PERM);
-    }
-    let deeper = depth.checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
-    let mut first = Ok(());
-    match open_readable(at, name) {
-        Ok(dir) => {
-            let mut names = names(&dir)?;
-            // The mark that says whose it all is goes last: what a kill leaves is known as ours then.
-            names.sort_by_key(|name| name.as_c_str() == MARK);
-            for child in names {
-                let gone = remove_entry(dir.as_fd(), &child, deeper);
-                first = first.and(gone);
-            }
-        }
-        // It may be empty all the same.
-        Err(error) => first = Err(error),
-    }
-    match unlinkat(at, name, AtFlags::REMOVEDIR) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        // Why it is not empty says more.
-        Err(error) => Err(first.err().unwrap_or(error)),
-    }
-}
-
-/// The names in a directory, all of them: deleting while reading may skip some.
-fn names(dir: &OwnedFd) -> Result<Vec<CString>, Errno> {
-    let entries = Dir::read_from(dir)?.filter_map(Result::ok);
-    let names = entries.map(|entry| entry.file_name().to_owned());
-    Ok(names.filter(|name| !matches!(name.to_bytes(), b"." | b"..")).collect())
-}
-
-/// Opens a directory whose entries are to be deleted.
-fn open_readable(at: rustix::fd::BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    let opened = open_dir(at, name, false);
-    #[cfg(target_os = "linux")]
-    if let Ok(dir) = &opened {
-        make_writable(dir);
-    } else if matches!(opened, Err(Errno::ACCESS)) {
-        // By a handle, so that no link that is put in its place is followed.
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        make_writable(&openat(at, name, flags, Mode::empty())?);
-        return open_dir(at, name, false);
-    }
-    opened
-}
-
-/// Lets its owner, who we are, delete what is in it. A failure shows when that is tried.
-#[cfg(target_os = "linux")]
-fn make_writable(dir: &OwnedFd) {
-    use std::os::fd::AsRawFd as _;
-    let is_writable = rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_mode & 0o700 == 0o700);
-    if !is_writable {
-        rustix::fs::chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), Mode::RWXU).ok();
+        above => Ok(remove_entry(above?.as_fd(), &name)?),
     }
 }
 

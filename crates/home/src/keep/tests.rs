@@ -2,9 +2,11 @@
 
 use super::{Kind, Known, Rules, find_blocking, remove_blocking};
 use crate::Home;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 const DAY: u64 = 24 * 60 * 60;
@@ -223,6 +225,64 @@ fn directories_that_may_not_be_read_or_written_go_too() {
     home.remove_session_run_dir_blocking("s").unwrap();
     assert!(!home.dir().join("run/s").exists());
     home.remove_session_run_dir_blocking("s").unwrap();
+}
+
+/// Makes `depth` directories, each in the one before, with another directory and a file in each of them.
+fn dig(top: &Path, depth: usize) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let mut at = openat(CWD, top, flags, Mode::empty()).unwrap();
+    for level in 0..depth {
+        for name in ["d", "side"] {
+            mkdirat(&at, name, Mode::RWXU).unwrap();
+        }
+        openat(&at, "side/file", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
+        let next = openat(&at, "d", flags, Mode::empty()).unwrap();
+        if level % 100 == 99 {
+            rustix::fs::fchmod(&at, Mode::empty()).unwrap();
+        }
+        at = next;
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn trees_go_however_deep_and_wide_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(dir.path());
+    for part in ["left", "left/right", "left/right/more"] {
+        let top = home.dir().join("run/s").join(part);
+        fs::create_dir_all(&top).unwrap();
+        dig(&top, 700);
+    }
+    for n in 0..2500 {
+        file(&home, &format!("run/s/wide/{n}"), 0);
+    }
+    home.remove_session_run_dir_blocking("s").unwrap();
+    assert!(!home.dir().join("run/s").exists());
+}
+
+#[test]
+fn a_writer_does_not_hold_up_a_deletion() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(dir.path());
+    file(&home, "run/s/0/0/x", 0);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0.. {
+                if is_over.load(Ordering::SeqCst) {
+                    return;
+                }
+                let path = home.dir().join(format!("run/s/{}/{}", n % 7, n % 1000));
+                drop(fs::create_dir_all(path));
+            }
+        });
+        // Either is right: the writer decides whether a directory is empty in that moment.
+        drop(home.remove_session_run_dir_blocking("s"));
+        is_over.store(true, Ordering::SeqCst);
+    });
+    home.remove_session_run_dir_blocking("s").unwrap();
+    assert!(!home.dir().join("run/s").exists());
 }
 
 #[test]

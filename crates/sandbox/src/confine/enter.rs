@@ -51,6 +51,7 @@ impl Init {
             loopback::bring_up()?;
         }
         let filter = seccomp::build(Sockets::Usual)?;
+        let requests = plan.is_read_only().then(seccomp::build_for_requests).transpose()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let outside = openat(CWD, "/proc", flags, Mode::empty()).step("hold the host's /proc")?;
         mounts::build(plan, self.workspace)?;
@@ -64,6 +65,9 @@ impl Init {
         files.push(FileRule { what, rights: FileRights::Change });
         landlock::apply(Rules { files, forbid_tcp: false })?;
         seccomp::apply(&filter)?;
+        if let Some(requests) = requests {
+            seccomp::apply(&requests)?;
+        }
         match sys::fork_once().step("start the worker")? {
             ForkResult::Child => {
                 drop(self.status);

@@ -6,6 +6,7 @@ use super::mounts::{Empty, clone_tree, new_file_system};
 use super::sys::{self, MountAttributes};
 use super::tree::{Kind, NewRoot};
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Files of `/proc` that are empty inside: memory and keys of the kernel and of other users, and a button
@@ -38,11 +39,69 @@ const LINKS: &[(&str, &str)] = &[
     ("/dev/ptmx", "pts/ptmx"),
 ];
 
+/// Most objects of each kind that the worker's user namespace may have. The kernel counts them for the user too, so
+/// without these limits one job could take all that the user may have. Namespaces and fanotify are forbidden anyway.
+/// Mount namespaces are not limited: building the tree takes some without names.
+const COUNTS: &[(&str, Share)] = &[
+    ("max_inotify_instances", Share::Of { file: "max_user_instances", parts: 4, least: 16 }),
+    ("max_inotify_watches", Share::Of { file: "max_user_watches", parts: 2, least: 4096 }),
+    ("max_fanotify_groups", Share::None),
+    ("max_fanotify_marks", Share::None),
+    ("max_cgroup_namespaces", Share::None),
+    ("max_ipc_namespaces", Share::None),
+    ("max_net_namespaces", Share::None),
+    ("max_pid_namespaces", Share::None),
+    ("max_time_namespaces", Share::None),
+    ("max_user_namespaces", Share::None),
+    ("max_uts_namespaces", Share::None),
+];
+
+/// Part of what the user may have.
+#[derive(Debug, Clone, Copy)]
+enum Share {
+    None,
+    /// One of `parts` of the user's limit in `/proc/sys/fs/inotify`, but not less than `least`.
+    Of {
+        file: &'static str,
+        parts: u64,
+        least: u64,
+    },
+}
+
+/// Sets [`COUNTS`] for the current user namespace. A kernel without one of the counts leaves that one unlimited:
+/// see docs/security.md.
+fn limit_counts(proc: &OwnedFd) {
+    for (name, share) in COUNTS {
+        let value = match share {
+            Share::None => Some(0),
+            Share::Of { file, parts, least } => {
+                let text = read_small(proc, &format!("sys/fs/inotify/{file}"));
+                text.and_then(|text| text.trim().parse::<u64>().ok())
+                    .map(|most| (most / parts).max(*least))
+            }
+        };
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(proc, format!("sys/user/{name}"), flags, Mode::empty());
+        if let (Some(value), Ok(file)) = (value, file) {
+            let _written = rustix::io::write(&file, value.to_string().as_bytes());
+        }
+    }
+}
+
+fn read_small(proc: &OwnedFd, name: &str) -> Option<String> {
+    let file = openat(proc, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = [0; 32];
+    let n = rustix::io::read(&file, &mut text).ok()?;
+    String::from_utf8(text.get(..n)?.to_vec()).ok()
+}
+
 /// Mounts a read-only `/proc` of the new namespace of processes. User 0 could otherwise write files there that
 /// belong to the machine, and every user lower the score by which the kernel chooses what to kill when
 /// memory runs out.
 pub(crate) fn mount_proc(root: &NewRoot, empty: &Empty) -> Result<(), ConfineError> {
-    let proc = new_file_system("proc", &[], MountAttributes::READ_ONLY)?;
+    let proc = new_file_system("proc", &[], MountAttributes::WRITABLE)?;
+    limit_counts(&proc);
+    sys::set_attributes(&proc, MountAttributes::READ_ONLY, false).step("limit /proc")?;
     root.place(&proc, Path::new("/proc"), Kind::Directory)?;
     for hidden in HIDDEN {
         empty.cover(root, Path::new(hidden))?;

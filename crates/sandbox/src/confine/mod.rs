@@ -1,6 +1,6 @@
 //! Confinement of a worker: what its processes see of the machine and may do to it, held by the kernel.
 //!
-//! Called by the worker's stage 0 (everything), by `doctor` (the probe) and by the supervisor (tiers, and
+//! Called by the worker's stage 0 (everything), by `quack probe` (the probe) and by the supervisor (tiers, and
 //! cleaning up what was made only to be pinned).
 //!
 //! The order of a start in tiers A and B, all while the process has one thread:
@@ -49,6 +49,8 @@ mod probe;
 #[cfg(target_os = "linux")]
 mod read_only;
 #[cfg(target_os = "linux")]
+mod requests;
+#[cfg(target_os = "linux")]
 mod seccomp;
 #[cfg(target_os = "linux")]
 mod spawn;
@@ -60,7 +62,8 @@ mod toolchains;
 mod tree;
 
 pub use limits::Limits;
-pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, Probe, Refusal, Tier, choose};
+pub use quackd_protocol::worker::Probe;
+pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, Refusal, Tier, choose};
 
 #[cfg(target_os = "linux")]
 pub use alone::rules_alone_blocking;

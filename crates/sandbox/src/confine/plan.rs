@@ -200,6 +200,12 @@ impl Plan {
         Ok(())
     }
 
+    /// True for a profile that forbids every change of the workspace.
+    pub(crate) fn is_read_only(&self) -> bool {
+        let may_write = |mount: &Mount| matches!(mount, Mount::Workspace { writable: true });
+        !self.mounts.values().any(may_write)
+    }
+
     /// Directories that may be written, for the second layer.
     pub fn writable(&self) -> impl Iterator<Item = &Path> {
         self.mounts.iter().filter(|(_, mount)| mount.is_writable()).map(|(at, _)| at.as_path())

@@ -67,9 +67,18 @@ pub(crate) fn as_own_process<T>(open: impl FnOnce() -> T) -> Result<T, ConfineEr
     Ok(opened)
 }
 
+/// Part of the user's queued signals and message queues that one worker may have. The kernel counts both for the user
+/// as a whole.
+const SHARE: u64 = 4;
+
 /// Sets the limits that the policy names, as far as the hard limits allow; no core files in any case.
 pub(crate) fn apply_limits(limits: &Limits) -> Result<(), ConfineError> {
     set(Resource::Core, 0)?;
+    for counted in [Resource::Sigpending, Resource::Msgqueue] {
+        if let Some(most) = getrlimit(counted).maximum {
+            set(counted, most / SHARE)?;
+        }
+    }
     for (resource, wanted) in [
         (Resource::Nproc, limits.processes),
         (Resource::Nofile, limits.open_files),

@@ -1,16 +1,20 @@
-//! What works on this system for this user, found by trying it in a process that ends at once. Called by
-//! `doctor` and by stage 0, while the process has one thread.
+//! Finds out which layers of confinement work on this system for this user, by trying them in a process that ends
+//! at once. Called by `quack probe`, and by stage 0 of a worker that got no result, while the process has one
+//! thread.
+//!
+//! A failure that may not repeat, such as too many processes, is an error and not a result. Otherwise a busy
+//! system would choose a lower tier.
 
 use super::error::{ConfineError, Step};
 use super::mounts::new_file_system;
 use super::spawn;
 use super::sys::{self, MountAttributes};
-use super::tier::Probe;
 use nix::libc;
+use quackd_protocol::worker::Probe;
 use rustix::fs::CWD;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::pipe::{PipeFlags, pipe_with};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
 /// Longest text that the trying process sends, in bytes.
@@ -19,6 +23,9 @@ const MAX_TEXT: u64 = 1024;
 /// What it sends if all went well: with and without layers for caches.
 const WITH_LAYERS: &str = "1";
 const WITHOUT_LAYERS: &str = "0";
+
+/// Begins the text of a failure that may not repeat.
+const TRANSIENT: &str = "?";
 
 /// The version of Landlock that the kernel has, 0 without.
 #[must_use]
@@ -29,7 +36,8 @@ pub fn landlock_version() -> i32 {
 /// Tries what can be tried.
 ///
 /// # Errors
-/// This process has several threads, or cannot start another one.
+/// This process has several threads, or a step failed for lack of memory, processes or descriptors, or the trying
+/// process was killed.
 pub fn probe_blocking() -> Result<Probe, ConfineError> {
     sys::require_single_thread().step("probe")?;
     let uid = rustix::process::geteuid();
@@ -42,7 +50,11 @@ pub fn probe_blocking() -> Result<Probe, ConfineError> {
     match try_namespaces(uid.as_raw(), rustix::process::getegid().as_raw()) {
         Ok(text) if text == WITH_LAYERS => probe.overlay = true,
         Ok(text) if text == WITHOUT_LAYERS => {}
-        Ok(text) => probe.namespaces_fail = Some(text),
+        Ok(text) => match text.strip_prefix(TRANSIENT) {
+            Some(text) => return Err(ConfineError::new("try namespaces", text)),
+            None => probe.namespaces_fail = Some(text),
+        },
+        Err(error) if is_transient(&error) => return Err(error),
         Err(error) => probe.namespaces_fail = Some(error.to_string()),
     }
     Ok(probe)
@@ -62,6 +74,7 @@ fn try_namespaces(uid: u32, gid: u32) -> Result<String, ConfineError> {
             let text = match try_inside(uid, gid) {
                 Ok(true) => WITH_LAYERS.to_owned(),
                 Ok(false) => WITHOUT_LAYERS.to_owned(),
+                Err(error) if is_transient(&error) => format!("{TRANSIENT}{error}"),
                 Err(error) => error.to_string(),
             };
             let _written = rustix::io::write(&to_parent, text.as_bytes());
@@ -75,9 +88,18 @@ fn read_text(from: OwnedFd) -> Result<String, ConfineError> {
     let read = std::fs::File::from(from).take(MAX_TEXT).read_to_string(&mut text);
     read.step("read the result")?;
     if text.is_empty() {
-        return Err(ConfineError::new("try namespaces", "the process that tried was killed"));
+        let killed =
+            io::Error::new(io::ErrorKind::Interrupted, "the process that tried was killed");
+        return Err(killed).step("try namespaces");
     }
     Ok(text)
+}
+
+/// True if the same step may succeed a moment later.
+fn is_transient(error: &ConfineError) -> bool {
+    const SHORT_OF: [libc::c_int; 4] = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE];
+    error.source.kind() == io::ErrorKind::Interrupted
+        || error.source.raw_os_error().is_some_and(|code| SHORT_OF.contains(&code))
 }
 
 /// True if layers work too.

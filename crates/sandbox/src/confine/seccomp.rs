@@ -6,6 +6,7 @@
 //! calls of another machine (32-bit ones) end the process.
 
 use super::error::{ConfineError, Step};
+use super::requests;
 use nix::libc;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -165,18 +166,7 @@ const OF_A_PROCESS: &[(i64, u8)] = &[
 
 /// The whole filter for this machine.
 pub(crate) fn build(sockets: Sockets) -> Result<BpfProgram, ConfineError> {
-    let rules = rules(sockets).step("build the system call filter")?;
-    let compiled = target()
-        .and_then(|target| {
-            let forbidden = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-            SeccompFilter::new(rules, SeccompAction::Allow, forbidden, target)
-        })
-        .and_then(BpfProgram::try_from)
-        .map_err(io::Error::other)
-        .step("build the system call filter")?;
-    let mut program = prefix();
-    program.extend(compiled);
-    Ok(program)
+    compile(rules(sockets).step("build the system call filter")?, libc::EPERM)
 }
 
 /// Calls that change what a file is besides its content, which Landlock does not decide. All machines.
@@ -218,24 +208,44 @@ const LINKS: &[i64] = &[libc::SYS_symlink, libc::SYS_symlinkat];
 #[cfg(not(target_arch = "x86_64"))]
 const LINKS: &[i64] = &[libc::SYS_symlinkat];
 
-/// Requests that do the same: `FS_IOC_SETFLAGS`, for 64 and 32 bits, and `FS_IOC_FSSETXATTR`.
-const ATTRIBUTE_REQUESTS: [u64; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
-
-/// A filter that keeps a command from changing the attributes of files.
+/// A filter that keeps a command from changing the attributes of files, also by device requests.
 pub(crate) fn build_for_attributes() -> Result<BpfProgram, ConfineError> {
     let forbidden = ATTRIBUTES.iter().chain(ATTRIBUTES_HERE).chain(LINKS);
-    let mut rules: Rules = forbidden.map(|number| (*number, Vec::new())).collect();
-    let ioctl = ATTRIBUTE_REQUESTS.iter().map(|number| rule(&[(1, SeccompCmpOp::Eq, *number)]));
-    let ioctl = ioctl.collect::<io::Result<_>>().step("build the system call filter")?;
-    rules.insert(libc::SYS_ioctl, ioctl);
-    target()
+    build_read_only(forbidden.map(|number| (*number, Vec::new())).collect())
+}
+
+/// A filter that allows device requests that read, and no others. For sessions whose mounts are read-only already:
+/// programs may set attributes in their private directories.
+pub(crate) fn build_for_requests() -> Result<BpfProgram, ConfineError> {
+    build_read_only(Rules::new())
+}
+
+fn build_read_only(mut rules: Rules) -> Result<BpfProgram, ConfineError> {
+    let gaps = requests::forbidden().into_iter().map(|(first, last)| {
+        let (first, last) = (u64::from(first), u64::from(last));
+        rule(&[(1, SeccompCmpOp::Ge, first), (1, SeccompCmpOp::Le, last)])
+    });
+    let gaps = gaps.collect::<io::Result<_>>().step("build the system call filter")?;
+    rules.insert(libc::SYS_ioctl, gaps);
+    // Its operations set attributes without the system calls that are refused here. Without confinement no other
+    // filter refuses it.
+    rules.insert(libc::SYS_io_uring_setup, Vec::new());
+    compile(rules, libc::EROFS)
+}
+
+/// Makes a filter that fails these calls with `errno`.
+fn compile(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, ConfineError> {
+    let compiled = target()
         .and_then(|target| {
-            let forbidden = SeccompAction::Errno(libc::EROFS.unsigned_abs());
+            let forbidden = SeccompAction::Errno(errno.unsigned_abs());
             SeccompFilter::new(rules, SeccompAction::Allow, forbidden, target)
         })
         .and_then(BpfProgram::try_from)
         .map_err(io::Error::other)
-        .step("build the system call filter")
+        .step("build the system call filter")?;
+    let mut program = prefix();
+    program.extend(compiled);
+    Ok(program)
 }
 
 /// Applies a filter to this thread and its children, for good.
@@ -360,6 +370,9 @@ mod tests {
         for sockets in [Sockets::Usual, Sockets::PairsOnly, Sockets::Internet] {
             let program = build(sockets).unwrap();
             assert!(150 < program.len() && program.len() < 4096, "{}", program.len());
+        }
+        for program in [build_for_attributes().unwrap(), build_for_requests().unwrap()] {
+            assert!(program.len() < 4096, "{}", program.len());
         }
     }
 

@@ -1,6 +1,7 @@
 //! Which layers of confinement a worker runs under, and how that is chosen. Pure: what the system can do
 //! is told by [`Probe`].
 
+use quackd_protocol::worker::Probe;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -77,24 +78,6 @@ impl FromStr for Tier {
             _ => Err(Refusal::UnknownTier { given: text.chars().take(32).collect() }),
         }
     }
-}
-
-/// What works on this system for this user, found by trying.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Probe {
-    /// `None` if namespaces of all needed kinds can be made and a fresh `/proc` mounted in them; else
-    /// the step that failed and why.
-    pub namespaces_fail: Option<String>,
-    /// Version of Landlock, 0 without.
-    pub landlock_abi: i32,
-    /// True if system calls can be filtered.
-    pub seccomp: bool,
-    /// True if package caches can be written to a private layer.
-    pub overlay: bool,
-    /// True for user 0.
-    pub is_root: bool,
-    /// True on macOS with its sandbox program.
-    pub seatbelt: bool,
 }
 
 /// Why no worker may start, as a sentence for a person.
