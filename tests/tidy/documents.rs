@@ -146,6 +146,16 @@ mod tests {
     }
 
     #[test]
+    fn every_attack_in_the_security_page_names_tests_that_exist() {
+        let tree = read_tree().unwrap();
+        let page = tree.get("docs/security.md").unwrap();
+        let tests = || quoted(page).filter(|word| word.starts_with("attack::"));
+        let missing: Vec<&str> = tests().filter(|test| !exists(&tree, test)).collect();
+        assert_eq!(missing, Vec::<&str>::new());
+        assert!(18 <= tests().count());
+    }
+
+    #[test]
     fn decisions_have_numbers_of_their_own() {
         let broken = ["0001-a.md", "0002-b.md", "0001-c.md", "3-d.md", "notes.md"];
         let found = decision_complaints(broken.into_iter());
