@@ -4,9 +4,28 @@
 use crate::daemon::StartError;
 use crate::errors::chain;
 use quackd_config::Config;
-use quackd_home::Home;
+use quackd_home::{Home, HomeError, InstanceLock};
 use quackd_process::CgroupBase;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long to wait for a lock that a killed daemon's child may hold, and the pause between two attempts.
+const LOCK_PATIENCE: Duration = Duration::from_millis(250);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Takes the instance lock; `None` if another daemon has it. A daemon that was killed while it started a child
+/// leaves a copy of the lock in that child until it has executed its program, some milliseconds later.
+pub(crate) fn take_lock_blocking(home: &Home) -> Result<Option<InstanceLock>, HomeError> {
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let lock = quackd_home::lock_blocking(home)?;
+        if lock.is_some() || until <= Instant::now() {
+            return Ok(lock);
+        }
+        // Nothing else runs in this process yet.
+        std::thread::park_timeout(LOCK_PAUSE);
+    }
+}
 
 /// Makes the control groups for commands, and ends what a daemon that was killed has left in its own.
 pub(crate) fn cgroups(config: &Config) -> (Option<Arc<CgroupBase>>, Option<String>) {

@@ -43,7 +43,7 @@ use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_config::Config;
 use quackd_egress::{Egress, EgressConfig, Key};
-use quackd_home::{Home, HomeError, InstanceLock, Tenure};
+use quackd_home::{Home, InstanceLock, Tenure};
 use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::{BindError, BoundSocket, SocketFile, clear_stale_blocking};
 use quackd_process::{CgroupBase, Launcher, Role, SelfExe};
@@ -70,11 +70,6 @@ const LOOKUPS: usize = 8;
 
 /// How long the actors' thread may take to end when all is done; a look-up that hangs keeps it.
 const ACTORS_END: Duration = Duration::from_millis(500);
-
-/// How long a lock that is held may be the leftover of a daemon that was killed, and the pause between
-/// two looks at it.
-const LOCK_PATIENCE: Duration = Duration::from_millis(250);
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// How `quack daemon` was called.
 #[derive(Debug, Clone, Copy)]
@@ -116,7 +111,7 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     // Known by its number alone, so before anything else opens one.
     let activated = activated_blocking(&home.socket().path, &|name| std::env::var_os(name))?;
     home.prepare_blocking()?;
-    let Some(lock) = take_lock(&home)? else {
+    let Some(lock) = boot::take_lock_blocking(&home)? else {
         return Ok(Ended::AlreadyRunning);
     };
     let (config, config_file) = read_config(&home)?;
@@ -137,20 +132,6 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     }
     drop(logging);
     result
-}
-
-/// Takes the instance lock. A daemon that was killed while it started a child leaves a copy of the lock in
-/// that child until it has executed its program: some milliseconds, which are waited for.
-fn take_lock(home: &Home) -> Result<Option<InstanceLock>, HomeError> {
-    let until = Instant::now() + LOCK_PATIENCE;
-    loop {
-        let lock = quackd_home::lock_blocking(home)?;
-        if lock.is_some() || until <= Instant::now() {
-            return Ok(lock);
-        }
-        // Nothing runs in this process yet that could be held up.
-        std::thread::park_timeout(LOCK_PAUSE);
-    }
 }
 
 /// What is known before the configuration counts.

@@ -223,11 +223,11 @@ mod tests {
     fn what_cannot_work_is_refused_before_anything_is_done() {
         let scene = Scene::without_daemon();
         for (args, part) in [
-            (&["/"][..], "--force"),
-            (&["tool", "fine", "x", "-C", "/"], "--force"),
-            (&["demo", "/"], "--force"),
-            (&["follow", "-C", "/"], "--force"),
-            (&["new", "/"], "--force"),
+            (&["/"][..], "name a directory in it"),
+            (&["tool", "fine", "x", "-C", "/"], "name a directory in it"),
+            (&["demo", "/"], "name a directory in it"),
+            (&["follow", "-C", "/"], "name a directory in it"),
+            (&["new", "/"], "name a directory in it"),
             (&["delete", "duck-1"], "--yes"),
             (&["sesions"], "neither a verb nor a directory"),
             (&["tool", "fine", "x", "-C", "/no/such/directory"], "not a directory"),

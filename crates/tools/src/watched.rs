@@ -9,7 +9,7 @@ use quackd_protocol::client::{AuditChange, AuditFile};
 use quackd_protocol::denial::one_line;
 use quackd_protocol::worker::MAX_LISTED;
 use quackd_sandbox::Root;
-use quackd_sandbox::audit::{Known, Names, Planted, Snapshot};
+use quackd_sandbox::audit::{Checked, Known, Planted, Snapshot};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,8 +34,8 @@ struct State {
 struct Begun {
     root: Arc<File>,
     snapshot: Arc<Snapshot>,
-    /// The names as they were when they were looked at last.
-    told: Names,
+    /// The state at the last check.
+    checked: Arc<Checked>,
     /// Path of the workspace.
     path: PathBuf,
     /// Reported names in git directories that were not removed.
@@ -69,10 +69,10 @@ impl Watched {
         // Without a memory nothing is told; an audit then takes everything for new.
         let Ok(handle) = root.open_directory(Path::new("")) else { return };
         let Ok(snapshot) = Snapshot::take_blocking(&handle, root.path(), known) else { return };
-        let told = snapshot.names().clone();
+        let checked = Arc::new(snapshot.unchecked());
         let (path, swept) = (root.path().to_owned(), Vec::new());
         let begun =
-            Begun { root: Arc::new(handle), snapshot: Arc::new(snapshot), told, path, swept };
+            Begun { root: Arc::new(handle), snapshot: Arc::new(snapshot), checked, path, swept };
         self.0.send_if_modified(|state| {
             // Another call may have been as fast; the first one counts.
             state.begun.get_or_insert(begun);
@@ -95,43 +95,34 @@ impl Watched {
         let this = self.clone();
         // With full access the links are only reported.
         let removes = confinement.has_limits();
-        let look = move || (this.look_blocking(), this.sweep_blocking(removes));
+        let look = move || this.look_blocking(removes);
         match tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await {
             Ok(Ok((changes, planted))) => Told::of(&changes).with(&planted),
             _ => Told::default(),
         }
     }
 
-    /// Removes names in git directories by which git would write to another file. Reports each name once.
-    fn sweep_blocking(&self, removes: bool) -> Vec<Planted> {
-        let Some(begun) = self.0.borrow().begun.clone() else { return Vec::new() };
-        let swept = begun.snapshot.sweep_blocking(&begun.root, &begun.path, removes);
-        let mut swept = swept.unwrap_or_default();
+    /// Checks the workspace. Removes names in git directories by which git would write to another file, if `removes`
+    /// is set. Each change and each name is reported once.
+    fn look_blocking(&self, removes: bool) -> (Vec<AuditFile>, Vec<Planted>) {
+        let Some(begun) = self.0.borrow().begun.clone() else { return Default::default() };
+        // Outside of the lock: it may take for ever.
+        let Begun { root, snapshot, checked, path, .. } = begun;
+        let check = snapshot.check_blocking(&checked, &root, &path, removes);
+        let Ok(Some((checked, mut planted))) = check else { return Default::default() };
+        let mut changes = Vec::new();
         self.0.send_if_modified(|state| {
             if let Some(begun) = &mut state.begun {
-                swept.retain(|one| one.removed || !begun.swept.contains(one));
-                begun.swept.extend(swept.iter().filter(|one| !one.removed).cloned());
+                // Compared with the last check of all calls, so that each change is reported once.
+                changes = begun.checked.changes(&checked);
+                begun.checked = Arc::new(checked);
+                planted.retain(|one| one.removed || !begun.swept.contains(one));
+                begun.swept.extend(planted.iter().filter(|one| !one.removed).cloned());
                 begun.swept.truncate(MAX_LISTED);
             }
             false
         });
-        swept
-    }
-
-    fn look_blocking(&self) -> Vec<AuditFile> {
-        let root = self.0.borrow().begun.as_ref().map(|begun| Arc::clone(&begun.root));
-        let Some(root) = root else { return Vec::new() };
-        // Outside of the lock: it may take for ever.
-        let Ok(now) = Names::look_blocking(&root) else { return Vec::new() };
-        let mut changes = Vec::new();
-        self.0.send_if_modified(|state| {
-            if let Some(begun) = &mut state.begun {
-                changes = begun.told.changes(&now);
-                begun.told = now;
-            }
-            false
-        });
-        changes
+        (changes, planted)
     }
 }
 

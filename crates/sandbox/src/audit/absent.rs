@@ -60,17 +60,36 @@ impl Snapshot {
         Ok(Vec::new())
     }
 
-    /// Does nothing.
+    /// Nothing to compare with.
+    #[must_use]
+    pub fn unchecked(&self) -> Checked {
+        Checked
+    }
+
+    /// Finds nothing.
     ///
     /// # Errors
     /// None.
-    pub fn sweep_blocking(
+    pub fn check_blocking(
         &self,
+        _before: &Checked,
         _root: impl AsFd,
         _path: &Path,
         _removes: bool,
-    ) -> io::Result<Vec<Planted>> {
-        Ok(Vec::new())
+    ) -> io::Result<Option<(Checked, Vec<Planted>)>> {
+        Ok(None)
+    }
+}
+
+/// State of a workspace after a check; nothing here.
+#[derive(Debug)]
+pub struct Checked;
+
+impl Checked {
+    /// Finds nothing.
+    #[must_use]
+    pub fn changes(&self, _now: &Self) -> Vec<Change> {
+        Vec::new()
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Owns: which names and which of git's settings count, what is remembered of a workspace when a worker begins
 //! ([`Snapshot`]), and the comparison. Called by `crates/tools`: [`Snapshot::changes_blocking`] and
-//! [`Snapshot::sweep_blocking`] after commands that could write, [`audit_blocking`] when a person asks.
+//! [`Snapshot::check_blocking`] after commands that could write, [`audit_blocking`] when a person asks.
 //!
 //! Everything here is read by handle, with limits and without following links, and git is never run. What is
 //! told is one line of bounded length, whatever it was called.
@@ -28,6 +28,8 @@ mod snapshot;
 mod stamp;
 #[cfg(target_os = "linux")]
 mod sweep;
+#[cfg(target_os = "linux")]
+pub(crate) mod visited;
 
 #[cfg(not(target_os = "linux"))]
 mod absent;
@@ -35,13 +37,15 @@ mod absent;
 pub use plain::plain;
 
 #[cfg(not(target_os = "linux"))]
-pub use absent::{Known, Names, Snapshot, audit_blocking};
+pub use absent::{Checked, Known, Names, Snapshot, audit_blocking};
 #[cfg(target_os = "linux")]
 pub use names::Names;
 #[cfg(target_os = "linux")]
 pub use report::audit_blocking;
 #[cfg(target_os = "linux")]
 pub use snapshot::{Known, Snapshot};
+#[cfg(target_os = "linux")]
+pub use sweep::Checked;
 
 /// What became of one watched name.
 pub use quackd_protocol::client::AuditFile as Change;

@@ -7,6 +7,7 @@
 use super::Change;
 use super::plain::plain;
 use super::stamp::Stamp;
+use super::visited::Visited;
 use crate::confine::git::open_directory;
 use crate::obeyed::Obeyed;
 use quackd_protocol::client::AuditChange;
@@ -62,6 +63,11 @@ impl Names {
     /// # Errors
     /// The directory cannot be looked into.
     pub fn look_blocking(root: impl AsFd) -> io::Result<Self> {
+        Self::look_noting(root, &mut Visited::default())
+    }
+
+    /// Like [`Names::look_blocking`]; adds the directories that it reads to `visited`.
+    pub(super) fn look_noting(root: impl AsFd, visited: &mut Visited) -> io::Result<Self> {
         let root = open_directory(root, Path::new(""))?;
         let mut names = Self::default();
         let mut left = MAX_NEAR_ENTRIES;
@@ -85,7 +91,7 @@ impl Names {
                 }
             };
             // An unreadable directory below the top still counts by its own name.
-            let looked = each_entry(&root, &directory, &mut left, &mut add);
+            let looked = each_entry(&root, &directory, &mut left, visited, &mut add);
             match (left, level) {
                 (0, 0) => names.add_by_name(&root),
                 (_, 0) => looked?,
@@ -97,6 +103,15 @@ impl Names {
             }
         }
         Ok(names)
+    }
+
+    /// True if the names that were found, and their entries, are as they were. New names are not looked for.
+    pub(super) fn are_unchanged(&self, root: impl AsFd) -> bool {
+        self.found.iter().all(|(path, was)| {
+            let mut now = Self::default();
+            now.add(&root, path.clone());
+            now.found.get(path) == Some(was)
+        })
     }
 
     /// Looks at names that a walk has found.
@@ -189,9 +204,11 @@ fn each_entry(
     root: impl AsFd,
     path: &Path,
     left: &mut usize,
+    visited: &mut Visited,
     add: &mut impl FnMut(&OsStr, bool),
 ) -> Result<(), Errno> {
     let directory = open_directory(root, path)?;
+    visited.note(path, &directory);
     for entry in Dir::read_from(&directory)? {
         let entry = entry?;
         let name = entry.file_name();

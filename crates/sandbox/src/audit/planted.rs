@@ -7,6 +7,7 @@
 
 use super::repository::{Base, Place, Shape, gitdir};
 use super::stamp::Stamp;
+use super::visited::Visited;
 use crate::confine::git::beneath::{self, Node};
 use crate::confine::git::elsewhere::{self, Elsewhere};
 use crate::confine::git::open_directory;
@@ -155,8 +156,14 @@ pub(super) fn git_directory(base: Base<'_>, place: &Place) -> Option<GitDirector
 
 /// Searches a git directory, breadth first. Returns the names found, the remaining entries, and whether the search
 /// is complete.
-pub(super) fn look(git: &GitDirectory, reach: Reach) -> (Vec<Planted>, u64, bool) {
-    let mut look = Look { git, reach, pending: VecDeque::new(), found: Vec::new(), is_whole: true };
+/// Adds the directories that it reads to `visited`.
+pub(super) fn look(
+    git: &GitDirectory,
+    reach: Reach,
+    visited: &mut Visited,
+) -> (Vec<Planted>, u64, bool) {
+    let (pending, found) = (VecDeque::new(), Vec::new());
+    let mut look = Look { git, reach, pending, found, is_whole: true, visited };
     if git.is_whole {
         look.pending.push_back((PathBuf::new(), Level::Git));
     } else {
@@ -178,6 +185,7 @@ struct Look<'a> {
     pending: VecDeque<(PathBuf, Level)>,
     found: Vec<Planted>,
     is_whole: bool,
+    visited: &'a mut Visited,
 }
 
 impl Look<'_> {
@@ -203,6 +211,7 @@ impl Look<'_> {
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return,
             Err(_) => return self.is_whole = false,
         };
+        self.visited.note(&self.git.path.join(at), &directory);
         let Ok(entries) = Dir::read_from(&directory) else { return self.is_whole = false };
         for entry in entries {
             let Ok(entry) = entry else { return self.is_whole = false };

@@ -4,6 +4,7 @@ use super::plain::plain;
 use super::planted::{self, Reach};
 use super::repository::{self, Base, Place, Shape};
 use super::snapshot::{Known, Snapshot};
+use super::visited::Visited;
 use super::{Budget, Report};
 use crate::confine::git::Walk;
 use quackd_protocol::client::{AuditPlanted, AuditRepository, RepositoryState};
@@ -118,7 +119,7 @@ fn planted_in(base: Base<'_>, places: &[Place], entries: u64, until: Instant) ->
             continue;
         }
         let reach = Reach { entries: left, until, with_files: true };
-        let (found, rest, is_whole) = planted::look(&git, reach);
+        let (found, rest, is_whole) = planted::look(&git, reach, &mut Visited::default());
         left = rest;
         all.is_whole &= is_whole;
         for one in found {

@@ -5,6 +5,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, ope
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Duration;
 
 /// The state of a name. The time of the last change of the inode cannot be set by a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,18 @@ impl Stamp {
     pub(super) fn at(directory: impl AsFd, name: impl rustix::path::Arg) -> Option<Self> {
         let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some(Self::of(&stat))
+    }
+
+    /// The state of an open directory; `None` if fstat fails.
+    pub(super) fn of_open(directory: impl AsFd) -> Option<Self> {
+        fstat(directory).ok().map(|stat| Self::of(&stat))
+    }
+
+    /// True if the inode last changed before this time since the epoch.
+    pub(super) fn changed_before(self, time: Duration) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let (seconds, nanoseconds) = (u64::try_from(seconds), u32::try_from(nanoseconds));
+        seconds.is_ok_and(|s| nanoseconds.is_ok_and(|n| Duration::new(s, n) < time))
     }
 
     #[allow(

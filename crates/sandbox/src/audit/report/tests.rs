@@ -262,7 +262,11 @@ fn a_sweep_removes_links_and_special_files_that_are_new_and_nothing_else() {
     let start = world.begin();
     let sweep = |removes| {
         let root = fs::File::open(world.path()).unwrap();
-        let swept = start.sweep_blocking(&root, &world.path(), removes).unwrap();
+        let swept = start
+            .check_blocking(&start.unchecked(), &root, &world.path(), removes)
+            .unwrap()
+            .unwrap()
+            .1;
         let words = |one: &quackd_protocol::client::AuditPlanted| {
             format!("{} {:?} {}", one.path, one.kind, one.removed)
         };
@@ -362,4 +366,40 @@ fn names_that_programs_obey_are_found_at_any_depth() {
         report.files.iter().map(|one| format!("{} {}", one.path, one.change.name())).collect();
     let expected = ["a/b/c/d/.envrc changed", "a/b/c/d/.hg/hgrc made", "a/b/c/d/mise.toml removed"];
     assert_eq!((files.as_slice(), report.found), (&expected.map(str::to_owned)[..], 3));
+}
+
+#[test]
+fn a_check_is_skipped_only_while_nothing_changed_that_the_last_one_has_read() {
+    let world = World::new();
+    world.git(".git", PLAIN);
+    world.git("sub/.git", PLAIN);
+    world.write(".git/logs/HEAD", "");
+    world.write("src/main.rs", "");
+    world.write(".envrc", "abc");
+    let start = world.begin();
+    let root = fs::File::open(world.path()).unwrap();
+    let mut last = start.unchecked();
+    let mut check = |last: &mut super::super::Checked| {
+        let checked = start.check_blocking(last, &root, &world.path(), true).unwrap();
+        let is_skipped = checked.is_none();
+        checked.into_iter().for_each(|(now, _)| *last = now);
+        is_skipped
+    };
+    let limit = Instant::now() + Duration::from_secs(20);
+    let changes: [&dyn Fn(); 5] = [
+        &|| world.write("new.rs", ""),
+        &|| world.write(".git/logs/x", ""),
+        &|| symlink("x", world.path().join("sub/.git/FETCH_HEAD")).unwrap(),
+        &|| world.write(".envrc", "xyz"),
+        &|| fs::remove_dir_all(world.path().join("src")).unwrap(),
+    ];
+    for change in changes {
+        // While a directory is new, its time may not tell two changes apart.
+        while !check(&mut last) {
+            assert!(Instant::now() < limit, "no check is ever skipped");
+        }
+        assert!(check(&mut last), "nothing changed");
+        change();
+        assert!(!check(&mut last), "something changed");
+    }
 }

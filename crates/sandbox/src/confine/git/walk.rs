@@ -2,6 +2,7 @@
 //! stops early knows that it did, and says so.
 
 use super::beneath;
+use crate::audit::visited::Visited;
 use crate::obeyed::Obeyed;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
@@ -71,6 +72,7 @@ pub struct Walk {
     found: Found,
     most: usize,
     is_cut: bool,
+    visited: Option<Visited>,
 }
 
 impl Walk {
@@ -82,7 +84,7 @@ impl Walk {
         let root = beneath::open_directory(directory, Path::new(""))?;
         let pending = VecDeque::from([PathBuf::new()]);
         let most = MAX_REPOSITORIES;
-        Ok(Self { root, pending, found: Found::default(), most, is_cut: false })
+        Ok(Self { root, pending, found: Found::default(), most, is_cut: false, visited: None })
     }
 
     /// The same walk that finds up to `most` repositories of each kind.
@@ -90,6 +92,17 @@ impl Walk {
     pub fn for_up_to(mut self, most: usize) -> Self {
         self.most = most;
         self
+    }
+
+    /// The same walk that adds the directories that it reads to `visited`; [`Walk::visited`] returns them.
+    pub(crate) fn noting(mut self, visited: Visited) -> Self {
+        self.visited = Some(visited);
+        self
+    }
+
+    /// Takes the directories that were read.
+    pub(crate) fn visited(&mut self) -> Visited {
+        self.visited.take().unwrap_or_default()
     }
 
     /// Looks at whole directories until about `budget` more entries were seen. True when nothing is left.
@@ -115,6 +128,9 @@ impl Walk {
 
     fn look_into(&mut self, directory: &Path) -> Result<(), Errno> {
         let handle = beneath::open_directory(&self.root, directory)?;
+        if let Some(visited) = &mut self.visited {
+            visited.note(directory, &handle);
+        }
         let depth = directory.components().count();
         let in_packages = directory.iter().any(|name| PACKAGES.iter().any(|known| name == *known));
         let mut marks = [false; MARKS.len()];
