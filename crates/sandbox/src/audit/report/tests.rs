@@ -379,7 +379,7 @@ fn a_check_is_skipped_only_while_nothing_changed_that_the_last_one_has_read() {
     let start = world.begin();
     let root = fs::File::open(world.path()).unwrap();
     let mut last = start.unchecked();
-    let mut check = |last: &mut super::super::Checked| {
+    let check = |last: &mut super::super::Checked| {
         let checked = start.check_blocking(last, &root, &world.path(), true).unwrap();
         let is_skipped = checked.is_none();
         checked.into_iter().for_each(|(now, _)| *last = now);
