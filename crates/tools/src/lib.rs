@@ -18,6 +18,7 @@ mod find_files;
 mod grep_search;
 mod javascript;
 mod jobs;
+mod line_range;
 mod live;
 mod nixcode;
 mod output;

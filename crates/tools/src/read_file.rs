@@ -1,7 +1,8 @@
-//! read_file: the whole content of one regular file beneath the workspace.
+//! read_file: the content of one regular file beneath the workspace, or some of its lines.
 
 use crate::arguments::Arguments;
 use crate::bounds::Bounds;
+use crate::line_range::{LineRange, RangeError};
 use crate::refused_by_system::{Wanted, denial_blocking};
 use crate::seen::SeenFiles;
 use crate::system_words::system_words;
@@ -9,9 +10,13 @@ use crate::{Output, Toolbox};
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::MAX_FILE_BYTES;
 use quackd_sandbox::{OpenFile, PathError, Root};
-use std::io::Read as _;
+use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
+
+/// Bytes of one read of a file of which only some lines are wanted.
+const BUFFER: usize = 256 * 1024;
 
 pub(crate) const PATH: &[&str] = &["path", "file", "filepath", "file_path", "filename"];
 
@@ -24,9 +29,17 @@ pub(crate) async fn read_file(
     let Some(path) = arguments.text(PATH) else {
         return Output::error("Missing required parameter 'path'");
     };
+    let range = match LineRange::parse(arguments) {
+        Ok(range) => range,
+        Err(error) => return Output::error(error),
+    };
     let (path, run_dir) = (path.to_owned(), toolbox.run_dir.clone());
-    let seen = Arc::clone(&toolbox.seen);
-    let read = bounds.run_blocking(move || read_blocking(&root, &run_dir, &seen, &path)).await;
+    let (seen, until) = (Arc::clone(&toolbox.seen), bounds.deadline);
+    let read = bounds.run_blocking(move || match range {
+        Some(range) => read_lines_blocking(&root, &run_dir, &seen, &path, range, until),
+        None => read_blocking(&root, &run_dir, &seen, &path),
+    });
+    let read = read.await;
     match read {
         Ok(Ok(text)) => Output::success(text),
         Ok(Err(error)) => toolbox.confinement.failure(&error, error.denial()),
@@ -45,6 +58,8 @@ enum ReadError {
     TooLarge(u64),
     #[error("Failed to read file: Error: EISDIR: illegal operation on a directory, read")]
     IsDirectory,
+    #[error(transparent)]
+    Range(RangeError),
     #[error("Failed to read file: {reason}")]
     Failed { reason: String, denial: Option<Denial> },
 }
@@ -72,10 +87,7 @@ fn read_blocking(
     let mut content = Vec::new();
     // One byte more than allowed shows that the file has grown since it was opened.
     let read = file.by_ref().take(MAX_FILE_BYTES + 1).read_to_end(&mut content);
-    read.map_err(|error| ReadError::Failed {
-        reason: format!("Error: {}", system_words(&error, "read")),
-        denial: None,
-    })?;
+    read.map_err(|error| failed(&error))?;
     if MAX_FILE_BYTES < content.len().try_into().unwrap_or(u64::MAX) {
         let len = file.metadata().map_or(0, |metadata| metadata.len());
         return Err(ReadError::TooLarge(len.max(MAX_FILE_BYTES + 1)));
@@ -86,6 +98,32 @@ fn read_blocking(
     }
     Ok(String::from_utf8(content)
         .unwrap_or_else(|invalid| String::from_utf8_lossy(invalid.as_bytes()).into_owned()))
+}
+
+/// Reads some lines. The file may have any size.
+fn read_lines_blocking(
+    root: &Root,
+    run_dir: &Path,
+    seen: &SeenFiles,
+    path: &str,
+    range: LineRange,
+    until: Instant,
+) -> Result<String, ReadError> {
+    let OpenFile { file, version, .. } =
+        open(root, run_dir, path).map_err(|error| name(error, root, path))?;
+    let file = BufReader::with_capacity(BUFFER, file);
+    let text = range.read(file, until).map_err(|error| match error {
+        RangeError::Io(error) => failed(&error),
+        error => ReadError::Range(error),
+    })?;
+    if let Ok(name) = root.real_name(path) {
+        seen.remember_blocking(name, version);
+    }
+    Ok(text)
+}
+
+fn failed(error: &io::Error) -> ReadError {
+    ReadError::Failed { reason: format!("Error: {}", system_words(error, "read")), denial: None }
 }
 
 /// Opens a file beneath the workspace or, by its absolute path only, beneath the run directory, where

@@ -80,6 +80,28 @@ fn read_file_gives_a_mebibyte_and_is_not_cut_at_100_kilobytes() {
 }
 
 #[test]
+fn read_file_gives_some_lines_of_a_file_of_any_size() {
+    let large = format!("first\n{}last\n", "0123456789abcde\n".repeat(200_000));
+    let setup = [Put::File("f", b"one\r\ntwo\nthree"), Put::File("large", large.leak().as_bytes())];
+    let whole = "Error: Parameter 'limit' must be a whole number from 1";
+    let rows = [
+        (r#"{"path":"f","offset":2}"#, "two\nthree"),
+        (r#"{"path":"f","limit":1}"#, "one\r\n[Lines 1 to 1 shown. The file continues: offset 2]"),
+        (r#"{"path":"f","line_numbers":true}"#, "     1\tone\r\n     2\ttwo\n     3\tthree"),
+        (r#"{"path":"f","offset":4}"#, "Error: The file has 3 lines; offset 4 is beyond its end"),
+        (r#"{"path":"f","limit":0}"#, whole),
+        (r#"{"path":"f","limit":"2"}"#, whole),
+        (r#"{"path":"large","offset":200002,"limit":5}"#, "last\n"),
+        (
+            r#"{"path":"large","offset":200001,"limit":1,"line_numbers":true}"#,
+            "200001\t0123456789abcde\n[Lines 200001 to 200001 shown. The file continues: offset 200002]",
+        ),
+        (r#"{"path":"none","offset":1}"#, "Error: File not found at 'none'"),
+    ];
+    check(&setup, "read_file", &rows);
+}
+
+#[test]
 fn a_file_that_may_not_be_read_is_said_to_be_so() {
     let setup = [
         Put::File("closed", b"x"),

@@ -1,6 +1,6 @@
 //! read_file, write_file, edit_file.
 
-use super::{Parameter, Tool, text};
+use super::{Parameter, Tool, flag, text, whole};
 
 const PATH: Parameter = text("path", "The file, relative to the workspace or absolute beneath it.")
     .also(&["file", "filepath", "file_path", "filename"])
@@ -8,11 +8,21 @@ const PATH: Parameter = text("path", "The file, relative to the workspace or abs
 
 pub(super) const READ_FILE: Tool = Tool {
     name: "read_file",
-    about: "Gives the whole content of a text file of at most 1 MiB.",
+    about: "Gives the whole content of a text file of at most 1 MiB, or some lines of a file of any size.",
     main: Some("path"),
     is_strict: false,
     reads_only: true,
-    parameters: &[PATH],
+    parameters: &[
+        PATH,
+        whole("offset", 1, u64::MAX, "First line to give, from 1. Any size of file then."),
+        whole(
+            "limit",
+            1,
+            u64::MAX,
+            "Number of lines to give; 2,000 if only another of these is set.",
+        ),
+        flag("line_numbers", "Put the number of each line and a tab before it."),
+    ],
 };
 
 pub(super) const WRITE_FILE: Tool = Tool {
