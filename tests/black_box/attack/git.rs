@@ -1,6 +1,6 @@
 //! Attacks through a workspace's git repositories, before and after the confinement exists.
 
-use crate::harness::{Daemon, Repo, wait_within};
+use crate::harness::{Daemon, Repo, Session, wait_for, wait_within};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use std::fs;
@@ -407,4 +407,66 @@ fn the_audit_finds_whatever_git_would_write_through() {
     fs::remove_file(git.join("TAG_EDITMSG")).unwrap();
     let clean = audit();
     assert_eq!(clean.code(), Some(0), "{clean:?}");
+}
+
+/// Tries to change what git runs and writes in the repository `at`. Fails the test if something succeeds.
+#[track_caller]
+fn assert_held(session: &Session<'_>, repo: &Path, at: &str) {
+    // The first call has the placeholders made.
+    session.bash("true");
+    let before = state_of(&repo.join(at));
+    let text = session.bash(&format!(
+        "printf '#!/bin/sh\\n' > {at}/hooks/post-commit; echo '#' >> {at}/config; echo x > {at}/info/attributes; \
+         ln -sfn config {at}/COMMIT_EDITMSG; mv {at}/hooks {at}/gone; mv {at} moved"
+    ));
+    for name in ["hooks/post-commit", "COMMIT_EDITMSG", "gone"] {
+        assert!(fs::symlink_metadata(repo.join(at).join(name)).is_err(), "{name}: {text}");
+    }
+    assert_eq!(state_of(&repo.join(at)), before, "{text}");
+}
+
+/// Ends the worker from within, and waits for the next one.
+fn end_worker(session: &Session<'_>, command: &str) {
+    session.bash(&format!("{command}; kill -9 -1"));
+    wait_for("another worker", || session.bash("echo ready").contains("ready").then_some(()));
+}
+
+#[test]
+fn the_repository_of_a_linked_worktree_is_held_also_if_it_is_bare_and_in_the_workspace() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    fs::remove_dir_all(repo.path().join(".git")).unwrap();
+    let seed = committed(&daemon, "seed");
+    let source = seed.path().to_str().unwrap();
+    git(&daemon, repo.path(), &["clone", "-q", "--bare", source, "repo.git"]);
+    git(&daemon, &repo.path().join("repo.git"), &["worktree", "add", "-q", "../main"]);
+    assert!(repo.path().join("main/.git").is_file());
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    assert_held(&session, repo.path(), "repo.git");
+    let reflog = "repo.git/logs/refs/heads/main";
+    session.bash(&format!("rm -f {reflog}; mkdir -p repo.git/logs/refs/heads; ln -s /x {reflog}"));
+    assert!(!fs::symlink_metadata(repo.path().join(reflog)).is_ok_and(|it| it.is_symlink()));
+}
+
+#[test]
+fn a_repository_that_a_git_file_names_stays_held_whatever_a_command_makes_around_it() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    fs::remove_dir_all(repo.path().join(".git")).unwrap();
+    fs::create_dir(repo.path().join("z")).unwrap();
+    git(&daemon, repo.path(), &["init", "-q", "--separate-git-dir", "app.git", "z/app"]);
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    assert_held(&session, repo.path(), "app.git");
+    // The directory of a nearer `.git` is a repository itself.
+    end_worker(&session, "mkdir -p app.git/.git");
+    assert_held(&session, repo.path(), "app.git");
+    // More repositories than can be mounted.
+    end_worker(
+        &session,
+        "for i in $(seq 60); do for j in $(seq 20); do mkdir -p n$i/.git/modules/m$j; : > n$i/.git/modules/m$j/HEAD; \
+         done; : > n$i/.git/HEAD; done",
+    );
+    assert_held(&session, repo.path(), "app.git");
 }

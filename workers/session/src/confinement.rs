@@ -37,6 +37,9 @@ const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links that a comm
 /// that the call gets this reason.
 const LOOK_LIMIT: Duration = Duration::from_secs(7);
 
+/// Time for placeholders of other workers, at a start.
+const CLEAN_LIMIT: Duration = Duration::from_millis(100);
+
 /// Number of entries between two checks of the time.
 const WALK_STEP: u64 = 2_000;
 
@@ -226,7 +229,7 @@ impl World {
         // What was made in the repositories stays as long as this is not dropped, and goes after that.
         let at_the_end = move || {
             drop(placeholders);
-            drop(git::clean_blocking(&registry));
+            drop(git::clean_blocking(&registry, None));
         };
         let split = || -> io::Result<Split<Init, _>> {
             Ok(match confine::split(workspace.as_fd(), plan.network).map_err(io::Error::other)? {
@@ -377,8 +380,9 @@ fn protect(
     registry: &Path,
     until: Instant,
 ) -> (Vec<String>, Option<(git::Placeholders, Vec<git::Main>)>) {
-    // Removes placeholders of a killed monitor. A failure is retried by the next cleanup.
-    drop(git::clean_blocking(registry));
+    // Removes placeholders of a killed monitor. Many of them must not delay this start: the next cleanup, which
+    // the supervisor starts after a worker has died, removes the rest.
+    drop(git::clean_blocking(registry, Some(Instant::now() + CLEAN_LIMIT)));
     let protected = git::Placeholders::open_blocking(registry).and_then(|mut placeholders| {
         let mut all = git::Protection::default();
         for Tree { handle, path, found } in trees {
@@ -397,9 +401,9 @@ fn protect(
         }
         // For example because the disk is full. The repositories become read-only.
         Err(error) => {
-            let repositories = trees
-                .iter()
-                .flat_map(|tree| tree.found.repositories.iter().map(|(at, _)| tree.path.join(at)));
+            let repositories = trees.iter().flat_map(|tree| {
+                git::git_directories_blocking(tree.handle, tree.path, &tree.found)
+            });
             plan.pins = repositories.map(|at| Pin { at, read_only: true }).collect();
             (vec![format!("repositories are read-only as a whole: {error}")], None)
         }

@@ -5,7 +5,7 @@
 //! [`git_directory`] opens the git directory of a `.git`, and [`look`] searches it within a [`Reach`]. Called by
 //! `report` without and by `sweep` with tight limits.
 
-use super::repository::{Base, Place, Shape, gitdir};
+use super::repository::{Base, Place, Shape};
 use super::stamp::Stamp;
 use super::visited::Visited;
 use crate::confine::git::beneath::{self, Node};
@@ -139,15 +139,13 @@ pub(super) fn git_directory(base: Base<'_>, place: &Place) -> Option<GitDirector
             let handle = openat2(base.handle, &place.at, flags, Mode::empty(), resolve).ok()?;
             return Some(GitDirectory { handle, path: place.at.clone(), is_whole: false });
         }
-        Shape::File => match gitdir(base, &place.at) {
-            Some((_, Some(inside))) => inside,
-            _ => match elsewhere::follow(base.handle, base.path, &place.at) {
-                Elsewhere::Outside(main) => {
-                    let (handle, path) = (main.handle, main.path);
-                    return Some(GitDirectory { handle, path, is_whole: true });
-                }
-                Elsewhere::Inside(_) | Elsewhere::Nowhere => return None,
-            },
+        Shape::File => match elsewhere::follow(base.handle, base.path, &place.at) {
+            Elsewhere::Inside(repositories) => repositories.into_iter().next()?,
+            Elsewhere::Outside(main) => {
+                let (handle, path) = (main.handle, main.path);
+                return Some(GitDirectory { handle, path, is_whole: true });
+            }
+            Elsewhere::Nowhere => return None,
         },
     };
     let handle = beneath::hold(base.handle, &at).ok()?;

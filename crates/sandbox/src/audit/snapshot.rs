@@ -6,12 +6,14 @@ use super::names::Names;
 use super::repository::{self, Base, Place, Shape};
 use super::stamp::Stamp;
 use super::sweep::{self, Earlier};
+use super::visited::GRANULARITY;
 use crate::confine::git::{Found, Walk};
 use quackd_protocol::client::AuditChange;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Entries that are looked at for repositories if nobody has done it.
 const WALK_ENTRIES: u64 = 50_000;
@@ -58,6 +60,8 @@ pub struct Snapshot {
     earlier: Earlier,
     /// Whether every repository of that time is known.
     is_complete: bool,
+    /// Time since the epoch. What changed before cannot be of a command.
+    began: Duration,
 }
 
 impl Snapshot {
@@ -75,6 +79,7 @@ impl Snapshot {
                 Known::from(&walk.finish())
             }
         };
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let base = Base { handle: root.as_fd(), path };
         let places = known.places.iter().cloned().collect();
         let stamped = |place: Place| {
@@ -87,6 +92,7 @@ impl Snapshot {
             deep: Names::at_blocking(&root, &known.obeyed),
             repositories: known.places.into_iter().map(stamped).collect(),
             is_complete: known.is_complete,
+            began: began.saturating_sub(GRANULARITY),
         })
     }
 
@@ -132,6 +138,10 @@ impl Snapshot {
 
     pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
         self.repositories.keys()
+    }
+
+    pub(super) fn began(&self) -> Duration {
+        self.began
     }
 
     pub(super) fn earlier(&self) -> &Earlier {

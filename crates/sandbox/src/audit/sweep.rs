@@ -109,7 +109,9 @@ impl Snapshot {
         each(base, &places, visited, |git, one| {
             let is_special = !matches!(one.kind, PlantedKind::Directory | PlantedKind::HardLink);
             let is_known = || self.earlier().get(&git.path.join(&one.at)) == Some(&one.stamp);
-            if is_special && !is_known() {
+            // The user's: the directory became one of git's only later, or the worker began after a command.
+            let is_older = || one.stamp.changed_before(self.began());
+            if is_special && !is_known() && !is_older() {
                 let removed = removes && planted::remove(git, &one.at);
                 let path = plain(&planted::shown(git, &one.at).to_string_lossy(), MAX_PATH);
                 told.push(AuditPlanted { path, kind: one.kind, removed });

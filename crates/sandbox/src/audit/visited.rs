@@ -11,7 +11,7 @@ const MAX_DIRECTORIES: usize = 2_000;
 
 /// Granularity of change times, generously. A directory that changed more recently may change again without another
 /// time.
-const GRANULARITY: Duration = Duration::from_millis(50);
+pub(super) const GRANULARITY: Duration = Duration::from_millis(50);
 
 /// Directories and their state from before they were read.
 #[derive(Debug, Clone, Default)]

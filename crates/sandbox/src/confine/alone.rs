@@ -69,33 +69,36 @@ pub fn rules_alone_blocking(
         let text = "it is too large to find every repository in it, which tier D needs";
         return Err(ConfineError::new("grant the workspace", text));
     }
-    grant(workspace, Path::new(""), found, &mut rules)?;
+    let root = &facts.places.workspace;
+    let closed = super::git::git_directories_blocking(workspace, root, found);
+    let closed = closed.iter().filter_map(|at| Some(at.strip_prefix(root).ok()?.to_owned()));
+    grant(workspace, Path::new(""), &closed.collect::<Vec<_>>(), &mut rules)?;
     Ok(rules)
 }
 
-/// Grants a directory, or, if a repository is beneath it, what is beside that.
+/// Grants a directory, or, if a git directory is in it, everything else in it.
 fn grant(
     workspace: BorrowedFd<'_>,
     at: &Path,
-    found: &Found,
+    closed: &[PathBuf],
     rules: &mut Vec<FileRule>,
 ) -> Result<(), ConfineError> {
     if MAX_RULES < rules.len() {
         return Err(ConfineError::new("grant the workspace", "it needs too many rules"));
     }
     let here = if at.as_os_str().is_empty() { Path::new(".") } else { at };
-    if !found.repositories.iter().any(|(git, _)| git.starts_with(at)) {
+    if !closed.iter().any(|git| git.starts_with(at)) {
         rules.push(open(workspace, here, FileRights::Write)?);
         return Ok(());
     }
     let directory = open(workspace, here, FileRights::Read)?;
     for (name, kind) in list(workspace, here)? {
-        if name == Path::new(".git") {
+        let child = at.join(name);
+        if closed.contains(&child) {
             continue;
         }
-        let child = at.join(name);
         match kind {
-            FileType::Directory => grant(workspace, &child, found, rules)?,
+            FileType::Directory => grant(workspace, &child, closed, rules)?,
             FileType::RegularFile => rules.push(open(workspace, &child, FileRights::Write)?),
             _ => {}
         }

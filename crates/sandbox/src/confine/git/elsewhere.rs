@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 /// The repository of a `.git` file.
 #[derive(Debug)]
 pub(crate) enum Elsewhere {
-    /// Beneath the workspace, at this path in it.
-    Inside(PathBuf),
+    /// In the workspace, at these paths in it: the repository, and the git directory of a linked worktree that is not
+    /// in its `worktrees`.
+    Inside(Vec<PathBuf>),
     /// Outside the workspace. The repository names the workspace.
     Outside(Main),
     /// Missing, or a repository that does not name the workspace or belongs to another user.
@@ -36,14 +37,14 @@ pub(crate) fn follow(base: impl AsFd, base_path: &Path, at: &Path) -> Elsewhere 
 }
 
 fn resolve(base: impl AsFd, base_path: &Path, at: &Path) -> Option<Elsewhere> {
-    let text = beneath::read(base, at).ok()?;
+    let text = beneath::read(&base, at).ok()?;
     let target = text.strip_prefix("gitdir:")?.trim();
     let file = base_path.join(at);
     let worktree = file.parent()?;
     // Git writes resolved paths, so a link on the path is refused.
     let git = beneath::normalise(&worktree.join(target))?;
     if let Ok(inside) = git.strip_prefix(base_path) {
-        return Some(Elsewhere::Inside(inside.to_path_buf()));
+        return inside_of(base, base_path, inside);
     }
     let common = common_of(&git)?;
     // Mounting a directory that contains the workspace would show other files in it.
@@ -59,6 +60,27 @@ fn resolve(base: impl AsFd, base_path: &Path, at: &Path) -> Option<Elsewhere> {
     let is_repository = is("HEAD", Node::File) && is("objects", Node::Directory);
     let is_named = names(&directory, &git, &file, worktree).unwrap_or(false);
     (is_own && is_repository && is_named).then_some(Elsewhere::Outside(main))
+}
+
+/// Names of which a git directory has one at least. A command cannot remove all of them from one that is protected.
+const MARKS: [&str; 6] = ["HEAD", "objects", "refs", "commondir", "config", "hooks"];
+
+/// Resolves a git directory in the workspace. Its `commondir` names the repository whose settings and hooks count.
+fn inside_of(base: impl AsFd, base_path: &Path, git: &Path) -> Option<Elsewhere> {
+    let common = beneath::read(&base, &git.join("commondir")).ok();
+    let common = common.and_then(|text| beneath::normalise(&base_path.join(git).join(text.trim())));
+    let common = common.and_then(|common| Some(common.strip_prefix(base_path).ok()?.to_owned()));
+    let common = common.unwrap_or_else(|| git.to_owned());
+    let is_apart = git != common && git.parent() != Some(&common.join("worktrees"));
+    let is_repository = |at: &PathBuf| {
+        let has = |mark: &&str| {
+            beneath::node_at(&base, &at.join(mark)).is_ok_and(|node| node != Node::Missing)
+        };
+        MARKS.iter().any(has)
+    };
+    let both = std::iter::once(common).chain(is_apart.then(|| git.to_owned()));
+    let found: Vec<PathBuf> = both.filter(is_repository).collect();
+    (!found.is_empty()).then_some(Elsewhere::Inside(found))
 }
 
 /// Returns the path of the repository that contains a git directory: itself without a `commondir`. Unverified.

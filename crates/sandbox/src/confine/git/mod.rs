@@ -17,5 +17,5 @@ pub use beneath::{Node, hold_directory_blocking, node_at};
 pub use elsewhere::Main;
 pub use identity::Identity;
 pub use placeholder::{Cleaned, Placeholders, clean_blocking};
-pub use protect::{Protection, Trouble, protect_blocking};
+pub use protect::{Protection, Trouble, git_directories_blocking, protect_blocking};
 pub use walk::{Found, NodeKind, Walk};

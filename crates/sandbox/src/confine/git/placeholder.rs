@@ -18,6 +18,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Largest record, in bytes.
 const MAX_RECORD: u64 = 256 * 1024;
@@ -189,11 +190,11 @@ fn create_whole(parent: &OwnedFd, name: &OsStr, content: &[u8]) -> Result<(), Er
 }
 
 /// Removes what was made for workers that have ended, and forgets it. What has got another content meanwhile
-/// stays: it is somebody's.
+/// stays: it is somebody's. Stops at `until`.
 ///
 /// # Errors
 /// The registry cannot be read. A registry that does not exist is empty.
-pub fn clean_blocking(registry: &Path) -> io::Result<Cleaned> {
+pub fn clean_blocking(registry: &Path, until: Option<Instant>) -> io::Result<Cleaned> {
     let directory = match open_registry(registry) {
         Ok(directory) => directory,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Cleaned::default()),
@@ -201,6 +202,9 @@ pub fn clean_blocking(registry: &Path) -> io::Result<Cleaned> {
     };
     let mut cleaned = Cleaned::default();
     for entry in std::fs::read_dir(registry)?.take(MAX_RECORDS) {
+        if until.is_some_and(|until| until <= Instant::now()) {
+            break;
+        }
         let name = entry?.file_name();
         match clean_one(&directory, &name) {
             Ok(removed) => cleaned.removed += removed,

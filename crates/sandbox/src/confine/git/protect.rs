@@ -17,7 +17,7 @@ use super::placeholder::{Placeholders, Shape};
 use super::walk::{Found, NodeKind};
 use crate::confine::plan::Pin;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -85,7 +85,7 @@ pub fn protect_blocking(
 ) -> io::Result<Protection> {
     let base = Base { handle: workspace.as_fd(), path };
     let (pins, rest) = (BTreeMap::new(), Protection::default());
-    let mut builder = Builder { placeholders, until, pins, rest };
+    let mut builder = Builder { placeholders, until, pins, done: BTreeSet::new(), rest };
     for (at, kind) in &found.repositories {
         builder.pin_above(base, at);
         match kind {
@@ -109,6 +109,23 @@ pub fn protect_blocking(
     builder.finish()
 }
 
+/// Returns the git directories of what a walk has found: each `.git`, and the directories in the workspace that `.git`
+/// files name. Absolute paths.
+pub fn git_directories_blocking(workspace: impl AsFd, path: &Path, found: &Found) -> Vec<PathBuf> {
+    let mut directories = Vec::new();
+    for (at, kind) in &found.repositories {
+        directories.push(path.join(at));
+        if *kind == NodeKind::File
+            && let Elsewhere::Inside(named) = elsewhere::follow(&workspace, path, at)
+        {
+            directories.extend(named.into_iter().map(|git| path.join(git)));
+        }
+    }
+    directories.sort_unstable();
+    directories.dedup();
+    directories
+}
+
 /// Returns true if this user owns a `.git` and its directory, as git requires (`safe.directory` in git-config(1)).
 fn is_own(base: Base<'_>, at: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -130,24 +147,28 @@ struct Builder<'a> {
     until: Instant,
     /// True for read-only.
     pins: BTreeMap<PathBuf, bool>,
+    /// Git directories whose names are pinned.
+    done: BTreeSet<PathBuf>,
     rest: Protection,
 }
 
 impl Builder<'_> {
     fn finish(mut self) -> io::Result<Protection> {
-        if MAX_PINS < self.pins.len() {
-            return Err(io::Error::other("the workspace's repositories need too many mounts"));
-        }
+        self.check()?;
         let pins = self.pins.into_iter();
         self.rest.pins = pins.map(|(at, read_only)| Pin { at, read_only }).collect();
         Ok(self.rest)
     }
 
-    fn check_time(&self) -> io::Result<()> {
-        if Instant::now() < self.until {
-            return Ok(());
+    /// Fails if the time is over or there are too many pins. Called for each directory, before placeholders are made.
+    fn check(&self) -> io::Result<()> {
+        if self.until <= Instant::now() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "reading them takes too long"));
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "reading them takes too long"))
+        if MAX_PINS < self.pins.len() {
+            return Err(io::Error::other("the workspace's repositories need too many mounts"));
+        }
+        Ok(())
     }
 
     fn trouble(&mut self, base: Base<'_>, at: &Path, what: &'static str) {
@@ -168,7 +189,11 @@ impl Builder<'_> {
 
     /// A repository, with all that it leads to.
     fn git_directory(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
-        self.check_time()?;
+        self.check()?;
+        // A `.git` file often names a directory of a repository that was found before.
+        if !self.done.insert(base.path.join(at)) {
+            return Ok(());
+        }
         let git = beneath::open_directory(base.handle, at)?;
         self.pin(base, at, false);
         self.rest.git_directories.push(base.path.join(at));
@@ -299,7 +324,7 @@ impl Builder<'_> {
 
     /// Names of the directories in a directory; `None` if there is no such directory.
     fn children(&mut self, base: Base<'_>, at: &Path) -> io::Result<Option<Vec<PathBuf>>> {
-        self.check_time()?;
+        self.check()?;
         match beneath::node_at(base.handle, at)? {
             Node::Directory => {}
             Node::Missing => return Ok(None),
@@ -330,9 +355,8 @@ impl Builder<'_> {
     fn git_file(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
         self.pin(base, at, true);
         match elsewhere::follow(base.handle, base.path, at) {
-            Elsewhere::Inside(git) => {
-                // Most are beneath a `.git` that is protected anyway.
-                if !self.pins.contains_key(&base.path.join(&git)) {
+            Elsewhere::Inside(repositories) => {
+                for git in repositories {
                     self.pin_above(base, &git);
                     self.git_directory(base, &git)?;
                 }

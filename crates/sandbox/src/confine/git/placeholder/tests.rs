@@ -41,7 +41,7 @@ impl World {
     }
 
     fn clean(&self) -> Cleaned {
-        clean_blocking(&self.registry()).unwrap()
+        clean_blocking(&self.registry(), None).unwrap()
     }
 }
 
