@@ -90,6 +90,7 @@ done
 step='the completions'
 # shellcheck disable=SC1091
 completed="$(
+  PATH="$tree/bin:$PATH"
   . "$tree/share/bash-completion/completions/quack"
   COMP_WORDS=(quack doct) COMP_CWORD=1
   "$(complete -p quack | sed 's/.* -F \([^ ]*\) .*/\1/')" quack doct quack
@@ -97,7 +98,7 @@ completed="$(
 )"
 [ "$completed" = doctor ] || fail "bash completes to $completed"
 for file in zsh/site-functions/_quack fish/vendor_completions.d/quack.fish elvish/lib/quack.elv; do
-  grep -q 'doctor' "$tree/share/$file"
+  grep -q 'QUACK_COMPLETE' "$tree/share/$file"
 done
 ! command -v zsh >/dev/null || zsh -n "$tree/share/zsh/site-functions/_quack"
 ! command -v fish >/dev/null || fish --no-execute "$tree/share/fish/vendor_completions.d/quack.fish"

@@ -37,6 +37,10 @@ pub(crate) enum Selection {
 /// The session whose id is exactly `reference`, else the one with that name, else the one whose name
 /// begins so; names ignore case and must be unambiguous.
 pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Session> {
+    // Every name begins with an empty text, so that it would mean the only session.
+    if reference.trim().is_empty() {
+        return None;
+    }
     if let Some(exact) = metadata.sessions.iter().find(|s| s.id.as_str() == reference) {
         return Some(exact);
     }

@@ -52,6 +52,8 @@ pub(crate) enum MethodError {
     Pi(#[from] PiError),
     #[error("Session reference is required")]
     NoReference,
+    #[error("The path is empty")]
+    EmptyPath,
     #[error("Workspace not found for session: {0}")]
     WorkspaceNotFound(String),
     #[error("Session is busy: {}; end with force", running(*.0))]
@@ -190,6 +192,8 @@ pub(crate) enum CallError {
     NoWorkspace(String),
     /// The workspace is refused: no worker was started.
     NoPlace(NoPlace),
+    /// The tool has no such parameter.
+    UnknownParameter { name: String, nearest: Option<&'static str> },
     /// No tool has a name as long as this.
     UnknownTool,
     /// A client ended it before it was sent.
@@ -238,6 +242,12 @@ impl CallError {
             ),
             Self::NoWorkspace(path) => format!("Error: Workspace not accessible: '{path}'"),
             Self::NoPlace(why) => format!("Error: Not a workspace: {why}"),
+            Self::UnknownParameter { name, nearest: None } => {
+                format!("Error: Unknown parameter '{name}'")
+            }
+            Self::UnknownParameter { name, nearest: Some(near) } => {
+                format!("Error: Unknown parameter '{name}', did you mean '{near}'?")
+            }
             Self::UnknownTool => format!("Error: Unknown tool '{tool}'"),
             Self::TooLong => "Error: Tool arguments are too long".to_owned(),
             Self::Aborted => format!("Error: {tool} was aborted"),

@@ -27,6 +27,7 @@ mod escapes;
 mod events;
 mod examples;
 mod file_tools;
+mod first_hour_cli;
 mod floods;
 mod follow_verb;
 mod golden;

@@ -15,10 +15,12 @@ pub(crate) mod sessions;
 pub(crate) mod tool;
 pub(crate) mod top;
 
+use crate::display;
+use crate::near::nearest;
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 busy or deadline, \
 130 interrupted.";
@@ -53,7 +55,22 @@ impl Cli {
     pub(crate) fn read(
         line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
-        let cli = Self::try_parse_from(line)?;
+        let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+        let mistyped = || {
+            let text = unknown_verb(first_word(&line)?)?;
+            Some(Self::command().error(ErrorKind::InvalidSubcommand, text))
+        };
+        let cli = Self::try_parse_from(&line).map_err(|error| match error.use_stderr() {
+            // clap takes a mistyped verb for the directory, and blames the word behind it.
+            true => mistyped().unwrap_or(error),
+            false => error,
+        })?;
+        if cli.verb.is_some()
+            && cli.attach.dir.is_some()
+            && let Some(error) = mistyped()
+        {
+            return Err(error);
+        }
         // clap could see to this itself, but then `--json` would have to stand after the verb.
         if cli.verb.is_some() && cli.attach.is_given() {
             let text = "options and directories of a verb stand after the verb";
@@ -61,6 +78,40 @@ impl Cli {
         }
         Ok(cli)
     }
+}
+
+/// The first word of a command line after its options: a verb or a directory.
+fn first_word(line: &[OsString]) -> Option<&str> {
+    let mut words = line.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
+    loop {
+        match words.next()? {
+            "--color" => drop(words.next()),
+            option if option.starts_with('-') => {}
+            word => return Some(word),
+        }
+    }
+}
+
+/// Error text for a word that is neither a verb nor a directory; `None` for a path and for a verb.
+pub(crate) fn unknown_verb(word: &str) -> Option<String> {
+    let all = Cli::command();
+    let is_verb = all.find_subcommand(word).is_some() || word == "help";
+    if is_verb || word.is_empty() || word.contains('/') || Path::new(word).exists() {
+        return None;
+    }
+    let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let near = nearest(word, verbs.map(Command::get_name));
+    let meant = near.first().map(|verb| format!("did you mean `quack {verb}`? "));
+    Some(format!(
+        "`{}` is neither a verb nor a directory; {}`quack --help` lists the verbs",
+        display::name(word),
+        meant.unwrap_or_default()
+    ))
+}
+
+/// Whether a command line that cannot be read asks for JSON.
+pub(crate) fn wants_json(line: impl IntoIterator<Item = OsString>) -> bool {
+    line.into_iter().take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 /// What every verb takes.
@@ -165,11 +216,23 @@ pub(crate) struct LookArgs {
     pub(crate) verbose: bool,
 }
 
+/// Value name of every argument that refers to a session.
+pub(crate) const REF: &str = "REF";
+
+/// Parses a reference to a session. An empty reference is an error: the daemon reads it as no reference, so that the
+/// verb would act on the active session.
+pub(crate) fn reference(text: &str) -> Result<String, &'static str> {
+    match text.trim().is_empty() {
+        true => Err("the reference is empty: give the id or the name of a session"),
+        false => Ok(text.to_owned()),
+    }
+}
+
 /// Which session a verb means.
 #[derive(Debug, Args)]
 pub(crate) struct WhichArgs {
     /// Session, by id or name
-    #[arg(long, value_name = "REF", allow_hyphen_values = true, conflicts_with = "dir")]
+    #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true, conflicts_with = "dir")]
     pub(crate) session: Option<String>,
     /// Use the session of this directory's repository; the current one if absent
     #[arg(short = 'C', long = "dir", value_name = "DIR")]
@@ -273,18 +336,49 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_reference_is_refused_wherever_a_session_is_named() {
+        fn look(command: &clap::Command, path: &str, seen: &mut Vec<String>) {
+            let path = format!("{path} {}", command.get_name());
+            for argument in command.get_arguments() {
+                let id = argument.get_id().as_str();
+                let is_session = id == "session" || argument.get_long() == Some("session");
+                let name = argument.get_value_names().and_then(|names| names.first());
+                assert_eq!(is_session, name.is_some_and(|name| name == REF), "{path} {id}");
+                if is_session {
+                    for empty in ["", " \t"] {
+                        let option = (!argument.is_positional()).then_some("--session");
+                        let words = path.split_whitespace().chain(option).chain([empty]);
+                        let error = Cli::read(words).unwrap_err();
+                        assert_eq!(error.kind(), ErrorKind::ValueValidation, "{path}: {error}");
+                    }
+                    seen.push(path.clone());
+                }
+            }
+            command.get_subcommands().for_each(|verb| look(verb, &path, seen));
+        }
+        let mut seen = Vec::new();
+        look(&Cli::command(), "", &mut seen);
+        assert_eq!(seen.len(), 19, "{seen:?}");
+    }
+
+    #[test]
     fn what_contradicts_itself_is_a_usage_error() {
         for (line, kind) in [
             ("tool", ErrorKind::MissingRequiredArgument),
             ("tool bash ls -la", ErrorKind::UnknownArgument),
             ("tool bash ls --session s -C .", ErrorKind::ArgumentConflict),
-            ("tool bash ls --timeout 10", ErrorKind::ValueValidation),
+            ("tool bash ls --timeout ten", ErrorKind::ValueValidation),
+            ("tool bash ls --timeout 1000", ErrorKind::ValueValidation),
+            ("tool bash ls --timeout nan", ErrorKind::ValueValidation),
             ("tool bash ls --timeout 1ms", ErrorKind::ValueValidation),
             ("tool bash ls --timeout 1h", ErrorKind::ValueValidation),
             ("tool bash ls --timeout=-5s", ErrorKind::ValueValidation),
             ("ps --color sometimes", ErrorKind::InvalidValue),
             ("ps extra", ErrorKind::UnknownArgument),
-            ("dir ps", ErrorKind::ArgumentConflict),
+            ("src ps", ErrorKind::ArgumentConflict),
+            ("tol bash ls", ErrorKind::InvalidSubcommand),
+            ("--json sesions --all", ErrorKind::InvalidSubcommand),
+            ("dir ps", ErrorKind::InvalidSubcommand),
             ("--force ps", ErrorKind::ArgumentConflict),
             ("--no-follow ps", ErrorKind::ArgumentConflict),
             ("--verbose follow", ErrorKind::ArgumentConflict),

@@ -3,7 +3,7 @@
 
 use crate::age;
 use crate::display::plain;
-use crate::exit::Fault;
+use crate::exit::{Advised, Fault};
 use crate::output::Output;
 use anyhow::Context;
 use quackd_client::{Client, ClientError, Started, ensure_daemon};
@@ -109,7 +109,8 @@ pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
         return error;
     }
     let version = tokio::time::timeout(VERSION_TIMEOUT, version()).await.ok().flatten();
-    ClientError::Refused(format!("{text}; {}", unknown_method(version.as_deref()))).into()
+    let hint = unknown_method(version.as_deref());
+    Advised { error: ClientError::Refused(text.clone()), hint }.into()
 }
 
 async fn version() -> Option<String> {

@@ -3,6 +3,7 @@
 use quackd_client::{ClientError, StartError};
 use quackd_home::HomeError;
 use quackd_protocol::client::ToolResult;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// How an invocation ended.
@@ -39,11 +40,40 @@ impl Exit {
     }
 }
 
+impl Exit {
+    /// The `code` of an error in `--json`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed | Self::OfDaemon(_) => "failed",
+            Self::Usage => "usage",
+            Self::Unreachable => "no_daemon",
+            Self::BusyOrLate => "busy",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
     }
 }
+
+/// An error of the daemon with advice for the user.
+#[derive(Debug)]
+pub(crate) struct Advised {
+    pub(crate) error: ClientError,
+    pub(crate) hint: String,
+}
+
+impl std::fmt::Display for Advised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}; {}", self.error, self.hint)
+    }
+}
+
+impl std::error::Error for Advised {}
 
 /// An error of the command line's own, which knows its exit.
 #[derive(Debug)]
@@ -93,6 +123,9 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         if let Some(error) = cause.downcast_ref::<ClientError>() {
             return of_client_error(error);
         }
+        if let Some(advised) = cause.downcast_ref::<Advised>() {
+            return of_client_error(&advised.error);
+        }
         if let Some(fault) = cause.downcast_ref::<Fault>() {
             return fault.exit;
         }
@@ -105,11 +138,41 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
 
 /// `error` and its causes as one text, with the way out where there is one.
 pub(crate) fn explain(error: &anyhow::Error) -> String {
+    match way_out(error) {
+        Some(way_out) => format!("{error:#}; {way_out}"),
+        None => format!("{error:#}"),
+    }
+}
+
+fn way_out(error: &anyhow::Error) -> Option<&'static str> {
     let can_start = |cause: &(dyn std::error::Error + 'static)| {
         matches!(cause.downcast_ref(), Some(ClientError::NotRunning { .. }))
     };
-    let way_out = if error.chain().any(can_start) { "; `quack` starts it" } else { "" };
-    format!("{error:#}{way_out}")
+    error.chain().any(can_start).then_some("`quack` starts it")
+}
+
+/// `error` as the document that `--json` prints.
+pub(crate) fn document(error: &anyhow::Error) -> Value {
+    let (message, hint) = match error.downcast_ref::<Advised>() {
+        Some(advised) => (advised.error.to_string(), Some(advised.hint.clone())),
+        None => (format!("{error:#}"), way_out(error).map(str::to_owned)),
+    };
+    describe(of_error(error), &message, hint.as_deref())
+}
+
+/// A refused command line as the document that `--json` prints. clap's text is a sentence, then advice.
+pub(crate) fn usage_document(error: &clap::Error) -> Value {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim();
+    let (message, hint) = match text.split_once("\n\n") {
+        Some((message, hint)) => (message, Some(hint.trim())),
+        None => (text, None),
+    };
+    describe(Exit::Usage, message, hint)
+}
+
+fn describe(exit: Exit, message: &str, hint: Option<&str>) -> Value {
+    json!({"error": {"code": exit.name(), "message": message, "hint": hint}})
 }
 
 fn of_client_error(error: &ClientError) -> Exit {

@@ -5,6 +5,7 @@
 
 mod age;
 mod args;
+mod complete;
 mod connect;
 mod directory;
 mod display;
@@ -48,11 +49,20 @@ fn main() -> ExitCode {
         Some("login-environment") => return quackd_environment_worker::main(),
         _ => {}
     }
+    if complete::is_wanted() {
+        complete::run();
+        return ExitCode::SUCCESS;
+    }
     let mode = std::env::var_os("RUBBER_DUCK_DAEMON_MODE");
     if let Some(upstream) = Upstream::of(std::env::args_os(), mode.as_deref()) {
         return upstream.run(Output::new(OutputArgs::default())).into();
     }
-    let cli = Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let cli = Cli::read(std::env::args_os()).unwrap_or_else(|error| {
+        if error.use_stderr() && args::wants_json(std::env::args_os()) {
+            Output::refusal(&exit::usage_document(&error));
+        }
+        error.exit()
+    });
     let output = Output::new(cli.output);
     // The supervisor brings its own runtime and starts its workers from this thread.
     let ended = match cli.verb {
@@ -60,6 +70,9 @@ fn main() -> ExitCode {
         verb => run_client(verb, &cli.attach, output),
     };
     let exit = ended.unwrap_or_else(|error| {
+        if output.is_json() {
+            Output::refusal(&exit::document(&error));
+        }
         output.failure(&exit::explain(&error));
         exit::of_error(&error)
     });

@@ -3,6 +3,7 @@
 
 use crate::connect::connect;
 use crate::display;
+use crate::exit::Advised;
 use crate::which::NOT_FOUND;
 use quackd_client::ClientError;
 use quackd_home::Home;
@@ -27,7 +28,8 @@ pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
     let Some(wanted) = text.strip_prefix(NOT_FOUND) else { return error };
     // Where the names cannot be had now, the list can be later.
     let names = tokio::time::timeout(LIMIT, names()).await.ok().flatten().unwrap_or_default();
-    ClientError::Refused(format!("{text}; {}", hint(wanted, &names))).into()
+    let hint = hint(wanted, &names);
+    Advised { error: ClientError::Refused(text.clone()), hint }.into()
 }
 
 async fn names() -> Option<Vec<String>> {

@@ -10,6 +10,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
+use serde_json::Value;
 use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
@@ -85,6 +86,12 @@ impl Output {
         unless_closed(write_out(visible(&text).as_bytes()))
     }
 
+    /// Prints why the verb failed, as one line of JSON: it may follow the lines of a stream.
+    pub(crate) fn refusal(error: &Value) {
+        // The reason is on stderr too, and the exit code is the same.
+        let _lost = write_out(visible(&format!("{error}\n")).as_bytes());
+    }
+
     /// Who reads what is printed to stdout.
     pub(crate) fn audience(self) -> Audience {
         let is_colored = match self.color {
@@ -143,8 +150,8 @@ impl Output {
         }
     }
 
-    /// Says on stderr why the verb failed. Stdout has nothing then, also with `--json`. Nothing in the text, which
-    /// may be of the daemon, of Pi or of a file, steers the terminal.
+    /// Says on stderr why the verb failed. Nothing in the text, which may be of the daemon, of Pi or of a file,
+    /// steers the terminal.
     pub(crate) fn failure(self, text: &str) {
         self.to_stderr(&format!("{RED}error:{RED:#} {}\n", clean(text)));
     }

@@ -97,7 +97,7 @@ fn preferred(workspace: &WorkspaceInfo) -> Option<String> {
 }
 
 /// The workspace of the current directory, which may be gone.
-fn current() -> Option<String> {
+pub(crate) fn current() -> Option<String> {
     resolve_workspace_blocking(Path::new(".")).ok()
 }
 

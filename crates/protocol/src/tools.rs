@@ -40,3 +40,73 @@ pub fn is_internal(tool: &str) -> bool {
 pub fn main_parameter(tool: &str) -> Option<&'static str> {
     crate::schema::find(tool)?.main
 }
+
+/// Commands that bash runs in safe mode, by their first word or words.
+pub const SAFE_COMMANDS: &[&[&str]] = &[
+    &["git"],
+    &["grep"],
+    &["rg"],
+    &["find"],
+    &["ls"],
+    &["cat"],
+    &["head"],
+    &["tail"],
+    &["wc"],
+    &["swift", "test"],
+    &["xcodebuild", "test"],
+    &["npm", "test"],
+    &["pytest"],
+];
+
+/// Text for a command that safe mode does not run. Upstream's wire fixes it.
+pub const NOT_SAFE: &str = "Command not allowed in safe mode";
+
+/// Whether a bare text was meant as JSON arguments, so that broken JSON is never run as a command. A glob such as
+/// `{a,b}` and a shell group such as `{ echo hi; }` are texts.
+#[must_use]
+pub fn is_meant_as_json(tool: &str, text: &str) -> bool {
+    let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+    let is_bash = tool == "bash";
+    let Some(inside) = text.strip_prefix('{') else {
+        return is_bash && text.starts_with("[\"");
+    };
+    let key = inside.trim_start();
+    let is_group = is_bash && key.len() < inside.len();
+    match key.strip_prefix(['"', '\'', '\u{201c}', '\u{201d}']) {
+        // A group may begin with a quoted program; a key has a colon behind it.
+        Some(rest) if is_group => rest
+            .split_once(['"', '\'', '\u{201c}', '\u{201d}'])
+            .is_none_or(|(_, behind)| behind.trim_start().starts_with(':')),
+        Some(_) => true,
+        // The shell takes a brace for a group only with a space behind it.
+        None => is_bash && !is_group,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_json_is_told_from_globs_patterns_and_shell_groups() {
+        for (tool, text, expected) in [
+            ("bash", r#"{"command":"ls""#, true),
+            ("bash", r#" {"command" "ls"}"#, true),
+            ("bash", r#"{ "command": "ls" "#, true),
+            ("bash", "{ 'command': 'ls' }", true),
+            ("bash", "{command: ls}", true),
+            ("bash", "\u{feff}{\u{201c}command\u{201d}: 1}", true),
+            ("bash", r#"["ls", "-la"]"#, true),
+            ("bash", r#"{ "a prog" x; }"#, false),
+            ("bash", "{ echo hi; }", false),
+            ("bash", "[ -f x ] && ls", false),
+            ("bash", "ls {a,b}", false),
+            ("find_files", "{a,b}*.rs", false),
+            ("grep_search", "{name}", false),
+            ("grep_search", "[\"']", false),
+            ("grep_search", r#"{"pattern":"x"#, true),
+        ] {
+            assert_eq!(is_meant_as_json(tool, text), expected, "{tool} {text}");
+        }
+    }
+}

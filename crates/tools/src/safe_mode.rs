@@ -1,5 +1,5 @@
-//! Safe mode of bash: a command line is split into words and run without a shell, if its first words
-//! are on a list.
+//! Safe mode of bash: a command line is split into words and run, without a shell but for pipes, if the first
+//! words of its commands are on a list.
 //!
 //! The list keeps honest callers honest; what a command may really do is decided by the read-only
 //! profile of the session's sandbox. Options that make a listed program run another one, or write,
@@ -7,22 +7,7 @@
 
 mod git;
 
-/// Commands that are allowed, by their first word or words.
-const ALLOWED: &[&[&str]] = &[
-    &["git"],
-    &["grep"],
-    &["rg"],
-    &["find"],
-    &["ls"],
-    &["cat"],
-    &["head"],
-    &["tail"],
-    &["wc"],
-    &["swift", "test"],
-    &["xcodebuild", "test"],
-    &["npm", "test"],
-    &["pytest"],
-];
+use quackd_protocol::tools::{NOT_SAFE, SAFE_COMMANDS};
 
 /// Words that are refused after a program's name, alone or followed by `=`.
 const REFUSED: &[(&str, &[&str])] = &[
@@ -41,26 +26,61 @@ const REFUSED: &[(&str, &[&str])] = &[
 pub(crate) enum SafeModeError {
     #[error("Invalid command syntax in safe mode")]
     Syntax,
-    #[error("Command not allowed in safe mode")]
+    #[error("{NOT_SAFE}")]
     NotAllowed,
 }
 
+/// A piece of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Word(String),
+    /// A `|` between spaces and outside of quotes. Every other one is a character of a word.
+    Pipe,
+}
+
 /// Splits a command line and checks it: the program's name, which has no slash in it, and its
-/// arguments, for git with options that keep it from running other programs.
+/// arguments, for git with options that keep it from running other programs. Commands with pipes between
+/// them are run by a shell that gets every word quoted.
 pub(crate) fn parse(line: &str) -> Result<(String, Vec<String>), SafeModeError> {
-    let words = split(line).ok_or(SafeModeError::Syntax)?;
-    if !is_allowed(&words) {
-        return Err(SafeModeError::NotAllowed);
+    let pieces = pieces(line).ok_or(SafeModeError::Syntax)?;
+    let mut commands = Vec::new();
+    for pieces in pieces.split(|piece| *piece == Piece::Pipe) {
+        let words: Vec<String> = pieces.iter().filter_map(Piece::word).collect();
+        if words.is_empty() {
+            return Err(SafeModeError::Syntax);
+        }
+        if !is_allowed(&words) {
+            return Err(SafeModeError::NotAllowed);
+        }
+        let is_git = words.first().is_some_and(|word| word == "git");
+        commands.push(if is_git { git::hardened(words) } else { words });
     }
-    let is_git = words.first().is_some_and(|word| word == "git");
-    let words = if is_git { git::hardened(words) } else { words };
-    let mut words = words.into_iter();
+    if 1 < commands.len() {
+        let commands: Vec<String> = commands.iter().map(|words| quoted(words)).collect();
+        return Ok(("sh".to_owned(), vec!["-c".to_owned(), commands.join(" | ")]));
+    }
+    let mut words = commands.into_iter().flatten();
     let program = words.next().ok_or(SafeModeError::Syntax)?;
     Ok((program, words.collect()))
 }
 
+impl Piece {
+    fn word(&self) -> Option<String> {
+        match self {
+            Self::Word(word) => Some(word.clone()),
+            Self::Pipe => None,
+        }
+    }
+}
+
+/// The words as a shell reads them unchanged.
+fn quoted(words: &[String]) -> String {
+    let quote = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
 fn is_allowed(words: &[String]) -> bool {
-    let is_listed = ALLOWED.iter().any(|prefix| {
+    let is_listed = SAFE_COMMANDS.iter().any(|prefix| {
         words.len() >= prefix.len()
             && words.iter().zip(*prefix).all(|(word, listed)| word == listed)
     });
@@ -78,10 +98,10 @@ fn is_allowed(words: &[String]) -> bool {
 }
 
 /// Words are separated by spaces and tabs. `'` and `"` quote, a backslash takes the next character as
-/// it is except between `'`, and everything else is ordinary: there are no pipes, lists, redirections,
+/// it is except between `'`, and everything but a `|` between spaces is ordinary: there are no lists, redirections,
 /// variables or comments. `None` for an unfinished quote or escape, and for no words at all.
-pub(crate) fn split(line: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
+fn pieces(line: &str) -> Option<Vec<Piece>> {
+    let mut pieces = Vec::new();
     // `None` between words: an empty pair of quotes is a word too.
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -94,12 +114,25 @@ pub(crate) fn split(line: &str) -> Option<Vec<String>> {
                 word.get_or_insert_default();
             }
             (Some(open), _) if c == open => quote = None,
-            (None, ' ' | '\t') => words.extend(word.take()),
+            (None, ' ' | '\t') => pieces.extend(word.take().map(Piece::Word)),
+            (None, '|') if word.is_none() && is_end(rest.as_str()) => pieces.push(Piece::Pipe),
             _ => word.get_or_insert_default().push(c),
         }
     }
-    words.extend(word);
-    (quote.is_none() && !words.is_empty()).then_some(words)
+    pieces.extend(word.map(Piece::Word));
+    (quote.is_none() && !pieces.is_empty()).then_some(pieces)
+}
+
+/// Whether a word ends before `rest`.
+fn is_end(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with([' ', '\t'])
+}
+
+/// The words of a command line; pipes are among them.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn split(line: &str) -> Option<Vec<String>> {
+    let word = |piece: &Piece| piece.word().unwrap_or_else(|| "|".to_owned());
+    Some(pieces(line)?.iter().map(word).collect())
 }
 
 #[cfg(test)]
@@ -186,6 +219,24 @@ mod tests {
         for line in refused {
             assert_eq!(parse(line), Err(SafeModeError::NotAllowed), "{line}");
         }
-        assert_eq!(parse("ls '"), Err(SafeModeError::Syntax));
+        for line in ["ls '", "ls | ", "| ls", "ls | | wc"] {
+            assert_eq!(parse(line), Err(SafeModeError::Syntax), "{line}");
+        }
+    }
+
+    #[test]
+    fn pipes_between_allowed_commands_keep_every_word() {
+        let (program, args) = parse("cat \"it's $(id)\" | grep -c a|b | wc ';' '|'").unwrap();
+        let line = r"'cat' 'it'\''s $(id)' | 'grep' '-c' 'a|b' | 'wc' ';' '|'";
+        assert_eq!((program.as_str(), args), ("sh", vec!["-c".to_owned(), line.to_owned()]));
+        let (_, args) = parse("git log | head -1").unwrap();
+        assert!(args[1].starts_with("'git' '-c' 'core.pager=cat' "), "{args:?}");
+        assert!(args[1].ends_with(" | 'head' '-1'"), "{args:?}");
+        for line in ["cat f | id", "id | cat", "cat f | find . -delete", "ls | sh", "ls | ls;"] {
+            assert_eq!(parse(line), Err(SafeModeError::NotAllowed), "{line}");
+        }
+        // Without a space it is a character of a word.
+        assert_eq!(parse("grep a|b f").unwrap().1, ["a|b", "f"]);
+        assert_eq!(parse("ls || ls").unwrap().1, ["||", "ls"]);
     }
 }

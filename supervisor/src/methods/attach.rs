@@ -8,7 +8,7 @@ use crate::pi;
 use crate::registry::{Attach, FindSession, Purpose};
 use crate::services::now_text;
 use crate::voice::VoiceSession;
-use crate::wire::Request;
+use crate::wire::{Request, own_reference};
 use crate::worker_handle::Wake;
 use crate::workspaces;
 use quackd_home::Workspace;
@@ -68,6 +68,34 @@ pub(super) async fn attach_path(
     let attach = Attach { path, activate, safe_mode, fresh: fresh()? };
     let data = caller.registry.send(attach).timeout(SAVE_LIMIT).await??;
     Ok(AttachData { note: foreign.map(|foreign| foreign.to_string()), ..data })
+}
+
+/// Returns the reference of the session that quackd's own methods act on: `id`, or the session of the directory `path`,
+/// which is created if it is missing. `None` means the active session: the request has neither.
+///
+/// # Errors
+/// `NoReference` and `EmptyPath` for empty values, which must not mean another session; of [`attach_path`].
+pub(super) async fn named(
+    id: Option<&str>,
+    path: Option<&str>,
+    caller: &Caller,
+) -> Result<Option<String>, MethodError> {
+    let id = own_reference(id)?;
+    match (id, own_path(path)?) {
+        (None, Some(path)) => Ok(Some(attach_path(caller, path, false, None).await?.session.id.0)),
+        (id, _) => Ok(id),
+    }
+}
+
+/// Returns the directory in a parameter of quackd's own methods.
+///
+/// # Errors
+/// `EmptyPath`: an empty path would mean the directory of the daemon.
+pub(super) fn own_path(given: Option<&str>) -> Result<Option<PathBuf>, MethodError> {
+    match given {
+        Some("") => Err(MethodError::EmptyPath),
+        other => Ok(other.map(PathBuf::from)),
+    }
 }
 
 /// What a session needs that may have to be made.

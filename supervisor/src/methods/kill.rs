@@ -3,15 +3,14 @@
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
-use crate::wire::{Request, reference};
+use crate::wire::{Request, own_reference};
 use crate::worker_handle::KillWorker;
 use quackd_protocol::client::{KillData, SessionParams};
-use serde_json::Value;
 
 pub(super) async fn kill(request: &mut Request, caller: &Caller) -> Result<KillData, MethodError> {
     let SessionParams { session_id } = params(request, "quack.kill")?;
     // Which one is killed is said, and never guessed.
-    let wanted = session_id.and_then(|id| reference(&Value::from(id)));
+    let wanted = own_reference(session_id.as_deref())?;
     let find = FindSession {
         reference: Some(wanted.ok_or(MethodError::NoReference)?),
         purpose: Purpose::Look,

@@ -1,7 +1,7 @@
 //! `workspaces`, `activate_session`, `quack.session_new`, `quack.session_delete`: which sessions there
 //! are, and changing that.
 
-use super::attach::{SAVE_LIMIT, fresh, look_up};
+use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{Activate, DeleteSession, ListWorkspaces, NewSession};
@@ -14,7 +14,6 @@ use quackd_protocol::client::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use std::path::PathBuf;
 
 /// As upstream takes it: any JSON value.
 #[derive(Default, Deserialize)]
@@ -47,7 +46,7 @@ pub(super) async fn session_new(
 ) -> Result<AttachData, MethodError> {
     let SessionNewParams { path, name, activate, safe_mode } =
         params(request, "quack.session_new")?;
-    let path = path.map_or_else(|| caller.services.started_in.clone(), PathBuf::from);
+    let path = own_path(path.as_deref())?.unwrap_or_else(|| caller.services.started_in.clone());
     let Workspace { path, foreign } = look_up(caller, path).await?;
     let activate = activate.unwrap_or(false);
     let new = NewSession { path, name, activate, safe_mode, fresh: fresh()? };

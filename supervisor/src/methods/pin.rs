@@ -3,12 +3,12 @@
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Pin, Purpose};
-use crate::wire::Request;
+use crate::wire::{Request, own_reference};
 use quackd_protocol::client::{PinData, PinParams};
 
 pub(super) async fn pin(request: &mut Request, caller: &Caller) -> Result<PinData, MethodError> {
     let PinParams { session_id, pinned } = params(request, "quack.pin")?;
-    let reference = session_id.filter(|reference| !reference.is_empty());
+    let reference = own_reference(session_id.as_deref())?;
     let find = FindSession { reference, purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     let pinned = pinned.unwrap_or(true);

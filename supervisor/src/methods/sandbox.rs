@@ -1,7 +1,7 @@
 //! `quack.sandbox`: what a session's worker may do, where that comes from, what is really in force, and
 //! changing it; and what the worker itself says of its confinement and of its workspace.
 
-use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, attach_path};
+use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
 use super::{Caller, params};
 use crate::clients::Transport;
 use crate::errors::{CallError, MethodError};
@@ -170,14 +170,7 @@ fn with_web_search(mut said: WorkerSays, rule: WebSearchRule) -> WorkerSays {
 }
 
 async fn session(asked: &SandboxParams, caller: &Caller) -> Result<FoundSession, MethodError> {
-    let reference = match (&asked.session_id, &asked.path) {
-        (Some(reference), _) if !reference.is_empty() => Some(reference.clone()),
-        (_, Some(path)) => {
-            let attached = attach_path(caller, PathBuf::from(path), false, None).await?;
-            Some(attached.session.id.0)
-        }
-        _ => None,
-    };
+    let reference = named(asked.session_id.as_deref(), asked.path.as_deref(), caller).await?;
     let find = FindSession { reference, purpose: Purpose::Look };
     caller.registry.send(find).await??.ok_or(MethodError::NoSession)
 }

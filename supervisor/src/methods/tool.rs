@@ -3,7 +3,7 @@
 //!
 //! The tool's answer is forwarded as the raw JSON string that the worker wrote: it is never parsed here.
 
-use super::attach::{attach_path, resolve};
+use super::attach::{named, resolve};
 use super::{Caller, params};
 use crate::calls::tool_info;
 use crate::errors::{CallError, MethodError};
@@ -16,12 +16,18 @@ use quackd_protocol::limits::{
     LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE,
     MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
 };
-use quackd_protocol::tools::is_internal;
+use quackd_protocol::schema::{self, Parameter};
+use quackd_protocol::tools::{is_internal, is_meant_as_json};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// Largest number of slips in the name of a parameter that is still recognized.
+const MAX_DISTANCE: usize = 3;
 
 /// Longest id of a client's that events repeat.
 const MAX_CALL_ID_BYTES: usize = 200;
@@ -36,6 +42,8 @@ struct Wanted {
     safe_mode: bool,
     /// When the caller gives up, if that is known.
     gives_up: Option<Duration>,
+    /// Refuses parameters that the tool does not have. Upstream's method ignores them.
+    is_strict: bool,
 }
 
 /// Its end, whichever way it ended.
@@ -70,6 +78,7 @@ pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> B
                 timeout_ms: None,
                 safe_mode: truthy(&asked.safe_mode),
                 gives_up: caller.gives_up(),
+                is_strict: false,
             };
             let answer = run(session, wanted, caller).await;
             let data = Data { call_id: asked.call_id.as_ref(), result: &answer.text };
@@ -89,6 +98,8 @@ pub(super) async fn quack_tool(request: &mut Request, caller: &Caller) -> Bytes 
         Ok((asked, session)) => {
             let arguments = match asked.arguments {
                 Value::Null => "{}".to_owned(),
+                // As JSON it is read or refused; as a text it would be run.
+                Value::String(text) if is_meant_as_json(&asked.tool, &text) => text,
                 given => given.to_string(),
             };
             let wanted = Wanted {
@@ -98,6 +109,7 @@ pub(super) async fn quack_tool(request: &mut Request, caller: &Caller) -> Bytes 
                 timeout_ms: asked.timeout_ms,
                 safe_mode: asked.safe_mode.unwrap_or(false),
                 gives_up: None,
+                is_strict: true,
             };
             let Answer { text, info, data } = run(session, wanted, caller).await;
             let data = ToolData { text: &text, info, data: data.as_deref() };
@@ -157,15 +169,8 @@ async fn session_of_quack_tool(
     asked: &ToolParams,
     caller: &Caller,
 ) -> Result<FoundSession, MethodError> {
-    let id = match (&asked.session_id, &asked.path) {
-        (Some(id), _) if !id.is_empty() => Some(id.clone()),
-        (_, Some(path)) => {
-            let attached = attach_path(caller, PathBuf::from(path), false, None).await?;
-            Some(attached.session.id.0)
-        }
-        _ => None,
-    };
-    let find = FindSession { reference: id, purpose: Purpose::Use };
+    let (id, path) = (asked.session_id.as_deref(), asked.path.as_deref());
+    let find = FindSession { reference: named(id, path, caller).await?, purpose: Purpose::Use };
     caller.registry.send(find).await??.ok_or(MethodError::NoSessionForTool)
 }
 
@@ -180,6 +185,7 @@ async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
         Wanted { arguments, .. } if MAX_ARGUMENTS_BYTES < arguments.len() => {
             Some(CallError::TooLong)
         }
+        Wanted { is_strict: true, .. } => unknown_parameter(&wanted),
         _ => None,
     };
     let of_bash = match refusal {
@@ -257,6 +263,21 @@ fn of_bash(wanted: &Wanted) -> OfBash {
     OfBash { timeout_ms: timeout_ms.as_u64(), background: background == Value::Bool(true) }
 }
 
+/// The first parameter that the tool does not have, with the nearest name. The worker checks the tools that are
+/// strict for every caller.
+fn unknown_parameter(wanted: &Wanted) -> Option<CallError> {
+    let tool = schema::find(&wanted.tool).filter(|tool| !tool.is_strict)?;
+    let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(&wanted.arguments).ok()?;
+    let unknown = given.into_keys().find(|name| tool.meant_by(name).is_none())?;
+    let known = tool.parameters.iter().flat_map(Parameter::names);
+    let by_distance = known.map(|known| (strsim::osa_distance(known, &shown(&unknown)), known));
+    let nearest = by_distance.min_by_key(|(distance, _)| *distance);
+    // A short name is near to every other short name.
+    let limit = (unknown.chars().count() / 3).clamp(1, MAX_DISTANCE);
+    let nearest = nearest.filter(|(distance, _)| *distance <= limit).map(|(_, known)| known);
+    Some(CallError::UnknownParameter { name: shown(&unknown), nearest })
+}
+
 /// The call's deadline: the method's own parameter, else bash's `timeout_ms` argument, else the default.
 fn deadline(wanted: &Wanted, of_bash: &OfBash, default: Duration) -> Duration {
     // In the background it is the job's time: the call is answered at once.
@@ -282,6 +303,7 @@ mod tests {
                 timeout_ms,
                 safe_mode: false,
                 gives_up,
+                is_strict: false,
             };
             assert_eq!(
                 deadline(&wanted, &of_bash(&wanted), Duration::from_secs(30)),

@@ -84,10 +84,12 @@ fn a_line_is_split_into_words_and_run_without_a_shell() {
             "cat f && id",
             "one\ntwo\n\ncat: '&&': No such file or directory\ncat: id: No such file or directory\n\n[Exit code: 1]",
         ),
-        (
-            "cat f | id",
-            "one\ntwo\n\ncat: '|': No such file or directory\ncat: id: No such file or directory\n\n[Exit code: 1]",
-        ),
+        ("cat '|'", "cat: '|': No such file or directory\n\n[Exit code: 1]"),
+        // A pipe between commands of the list, each of which is checked.
+        ("cat f | grep two", "two\n\n[Exit code: 0]"),
+        ("cat f 'a b' | grep -v \"$HOME\" | wc -l", "3\n\n[Exit code: 0]"),
+        ("cat f | id", NOT_ALLOWED),
+        ("cat f |", SYNTAX),
         (
             "cat f > new",
             "one\ntwo\n\ncat: '>': No such file or directory\ncat: new: No such file or directory\n\n[Exit code: 1]",

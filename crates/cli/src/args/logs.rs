@@ -1,5 +1,6 @@
 //! Arguments of `quack logs`.
 
+use super::{REF, reference};
 use clap::{Args, ValueEnum};
 
 /// Shows the daemon's log. Works without a daemon.
@@ -17,7 +18,7 @@ pub(crate) struct LogsArgs {
     #[arg(long, short = 'n', value_name = "LINES")]
     pub(crate) lines: Option<usize>,
     /// Lines about this session only, by id or name; without a daemon by id
-    #[arg(long, value_name = "REF", allow_hyphen_values = true)]
+    #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: Option<String>,
     /// Lines of this level and of worse ones only
     #[arg(long, value_name = "LEVEL")]

@@ -1,5 +1,6 @@
 //! Arguments of `quack pin` and `quack unpin`.
 
+use super::{REF, reference};
 use clap::Args;
 
 /// Keeps a session's worker and Pi, however long nobody uses them.
@@ -12,6 +13,7 @@ use clap::Args;
 )]
 pub(crate) struct PinArgs {
     /// Session, by id or name; that of the current directory if absent, else the active one
+    #[arg(value_name = REF, value_parser = reference)]
     pub(crate) session: Option<String>,
 }
 
@@ -20,5 +22,6 @@ pub(crate) struct PinArgs {
 #[command(after_help = "Examples:\n  quack unpin duck-1")]
 pub(crate) struct UnpinArgs {
     /// Session, by id or name; that of the current directory if absent, else the active one
+    #[arg(value_name = REF, value_parser = reference)]
     pub(crate) session: Option<String>,
 }

@@ -38,7 +38,7 @@ pub(crate) struct ConfigShowArgs {
 #[command(after_help = "Examples:\n  quack config path\n  quack config path --json")]
 pub(crate) struct ConfigPathArgs {}
 
-/// Prints a script that makes a shell complete verbs and options.
+/// Prints a script that makes a shell complete verbs, options, sessions, tools and jobs.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack completions bash > ~/.local/share/bash-completion/completions/quack\n  \

@@ -1,8 +1,8 @@
 //! The command line of `quack say`.
 
+use super::tool::duration;
 use super::{LookArgs, WhichArgs};
 use clap::Args;
-use jiff::SignedDuration;
 use std::time::Duration;
 
 /// Longest and shortest time that an answer is waited for.
@@ -39,9 +39,8 @@ pub(crate) struct SayArgs {
 }
 
 fn limit(text: &str) -> Result<Duration, String> {
-    let time: Option<SignedDuration> = text.parse().ok();
-    let time = time.and_then(|time| Duration::try_from(time).ok());
-    time.filter(|time| (LIMITS.0..=LIMITS.1).contains(time))
+    duration(text)
+        .filter(|time| (LIMITS.0..=LIMITS.1).contains(time))
         .ok_or_else(|| "give a time from 1s to 24h, such as 90s".to_owned())
 }
 
@@ -70,8 +69,9 @@ mod tests {
     fn a_turn_may_take_long_but_not_for_ever() {
         let timeout = |time: &str| say(&["x", "--timeout", time]).ok().and_then(|a| a.timeout);
         assert_eq!(timeout("90s"), Some(Duration::from_secs(90)));
+        assert_eq!(timeout("10"), Some(Duration::from_secs(10)));
         assert_eq!(timeout("2h"), Some(Duration::from_secs(7200)));
-        for wrong in ["10", "1ms", "25h", "-5s", "soon"] {
+        for wrong in ["0.5", "1ms", "inf", "NaN", "1e30", "25h", "-5s", "soon"] {
             assert_eq!(timeout(wrong), None, "{wrong}");
         }
     }

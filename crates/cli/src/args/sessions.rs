@@ -1,6 +1,6 @@
 //! The command lines of the verbs about sessions: which there are, making, choosing, following, deleting them.
 
-use super::{LookArgs, WhichArgs};
+use super::{LookArgs, REF, WhichArgs, reference};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ pub(crate) struct NewArgs {
 #[command(after_help = "Examples:\n  quack activate duck-2\n  quack activate duck-2 --json")]
 pub(crate) struct ActivateArgs {
     /// Session, by id or name
-    #[arg(value_name = "REF", allow_hyphen_values = true)]
+    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: String,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct StateArgs {
 #[command(after_help = "Examples:\n  quack abort\n  quack abort --session duck-1")]
 pub(crate) struct AbortArgs {
     /// Session, by id or name; that of the current directory if absent, else the active one
-    #[arg(long, value_name = "REF", allow_hyphen_values = true)]
+    #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: Option<String>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct AbortArgs {
     quack delete duck-2 --force     also if calls are running")]
 pub(crate) struct DeleteArgs {
     /// Session, by id or name
-    #[arg(value_name = "REF", allow_hyphen_values = true)]
+    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: String,
     /// Do not ask
     #[arg(long, short = 'y')]

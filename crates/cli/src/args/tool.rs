@@ -1,5 +1,6 @@
 //! The command line of `quack tool`, and of `quack demo`, which shows one.
 
+use super::{REF, reference};
 use clap::Args;
 use jiff::SignedDuration;
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
@@ -27,7 +28,9 @@ pub(crate) struct DemoArgs {
     after_help = "Examples:\n  quack tool bash 'git status'\n  quack tool read_file README.md\n  \
     quack tool grep_search '{\"pattern\":\"fn main\",\"include\":\"*.rs\"}'\n  \
     quack tool bash - --timeout 2m < script.sh\n\nExit codes: 0 the tool succeeded, 1 it failed, \
-    4 it was refused as busy or its deadline passed.\nA command's own exit code is in --json."
+    4 it was refused as busy or its deadline passed.\nWith --safe, bash runs git, grep, rg, find, ls, \
+    cat, head, tail, wc, pytest, `npm test`, `swift test` and `xcodebuild test`, with ` | ` between them, and no \
+    options that write or run another program. docs/tools.md has the options.\nA command's own exit code is in --json."
 )]
 pub(crate) struct ToolArgs {
     /// Tool: bash, read_file, grep_search, …
@@ -37,7 +40,7 @@ pub(crate) struct ToolArgs {
     #[arg(value_name = "WORD|JSON|-", allow_hyphen_values = true)]
     pub(crate) argument: Option<String>,
     /// Session, by id or name
-    #[arg(long, value_name = "REF", allow_hyphen_values = true, conflicts_with = "dir")]
+    #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true, conflicts_with = "dir")]
     pub(crate) session: Option<String>,
     /// Use the session of this directory's repository; the current one if absent
     #[arg(short = 'C', long = "dir", value_name = "DIR")]
@@ -45,7 +48,7 @@ pub(crate) struct ToolArgs {
     /// Only allow what changes nothing
     #[arg(long)]
     pub(crate) safe: bool,
-    /// Deadline, such as 500ms, 10s or 2m; 30 s if absent
+    /// Deadline, such as 500ms, 10s, 2m or 10 (seconds) [default: 2m]
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub(crate) timeout: Option<Duration>,
     /// Has no effect: `/` and the home directory are refused; kept for scripts
@@ -53,13 +56,22 @@ pub(crate) struct ToolArgs {
     pub(crate) force: bool,
 }
 
-/// A deadline as people write it.
+/// Parses a deadline.
 pub(super) fn deadline(text: &str) -> Result<Duration, String> {
-    let signed: SignedDuration = text
-        .parse()
-        .map_err(|_e| "give a number with a unit, such as 500ms, 10s or 2m".to_owned())?;
-    Duration::try_from(signed)
-        .ok()
-        .filter(|time| (MIN_TOOL_DEADLINE..=MAX_TOOL_DEADLINE).contains(time))
-        .ok_or_else(|| format!("give a time from {MIN_TOOL_DEADLINE:?} to {MAX_TOOL_DEADLINE:?}"))
+    duration(text)
+        .ok_or_else(|| "give a time such as 500ms, 10s, 2m or 10 (seconds)".to_owned())
+        .and_then(|time| match (MIN_TOOL_DEADLINE..=MAX_TOOL_DEADLINE).contains(&time) {
+            true => Ok(time),
+            false => {
+                Err(format!("give a time from {MIN_TOOL_DEADLINE:?} to {MAX_TOOL_DEADLINE:?}"))
+            }
+        })
+}
+
+/// Parses a time. A number without a unit is seconds.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok())
 }

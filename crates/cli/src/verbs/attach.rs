@@ -1,22 +1,25 @@
 //! `quack [DIR]`: makes the session of a directory's repository the active one, shows it and follows it.
 
-use super::follow::live::{Interrupts, Live, Typing};
+use super::follow::live::{self, Interrupts, Live, Typing};
 use super::follow::{self, watch::Watch};
-use crate::args::{AttachArgs, Cli};
+use crate::args::{AttachArgs, unknown_verb};
 use crate::connect::{Connected, REPLY_TIMEOUT, start_and_connect};
 use crate::directory;
 use crate::display;
 use crate::exit::{Exit, Fault};
-use crate::near::nearest;
 use crate::output::{BOLD, DIM, Output};
 use anyhow::Context;
-use clap::{Command, CommandFactory};
+use quackd_client::Client;
 use quackd_protocol::client::{
-    AttachData, AttachParams, SessionInfo, SessionsData, SessionsParams,
+    AttachData, AttachParams, CheckStatus, DoctorData, SessionInfo, SessionsData, SessionsParams,
 };
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest wait for the check of Pi before the prompt.
+const AGENT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Runs the verb.
 pub(crate) async fn run(args: &AttachArgs, output: Output) -> anyhow::Result<Exit> {
@@ -61,12 +64,29 @@ async fn begin(args: &AttachArgs, output: Output) -> anyhow::Result<Option<Live>
         let line = follow::header(watch.followed(), home_dir.as_deref());
         output.text(&line)?;
     }
-    let mut live = Live::new(watch, follow::look(args.look), Typing::Speaks, output);
-    if live.has_person() {
-        output.note("Enter=send  Ctrl+C=exit. In another terminal: quack tool bash 'git status'");
-        live.start_voice();
+    if !live::is_person(output) {
+        return Ok(Some(Live::new(watch, follow::look(args.look), Typing::Nothing, output)));
     }
+    let no_agent = no_agent(&watch.client()).await;
+    let (typing, keys) = match &no_agent {
+        None => (Typing::Speaks, "Enter=send  Ctrl+C=exit"),
+        // A prompt would promise an answer. Pi may come later, so that its questions are still asked.
+        Some(_) => (Typing::Answers, "Ctrl+C=exit"),
+    };
+    output.note(&format!("{keys}. In another terminal: quack tool bash 'git status'"));
+    if let Some(why) = no_agent {
+        output.note(&format!("no prompt, because no agent can answer: {why}"));
+    }
+    let mut live = Live::new(watch, follow::look(args.look), typing, output);
+    live.start_voice();
     Ok(Some(live))
+}
+
+/// Reason why the daemon can start no Pi. `None` if it can, or if it does not reply in time.
+async fn no_agent(client: &Client) -> Option<String> {
+    let looked: DoctorData = client.request("doctor", json!({}), AGENT_LIMIT).await.ok()?;
+    let pi = looked.checks.into_iter().find(|check| check.name == "pi")?;
+    (pi.status != CheckStatus::Ok).then_some(pi.message)
 }
 
 /// The session as `sessions` lists it.
@@ -92,20 +112,9 @@ fn document(attached: &AttachData, is_running: bool) -> Value {
 /// A mistyped verb arrives here as a directory that does not exist.
 fn explain(error: anyhow::Error, dir: Option<&Path>) -> anyhow::Error {
     let word = dir.and_then(Path::to_str).filter(|word| !word.contains('/'));
-    match word {
-        Some(word) if !Path::new(word).exists() => {
-            let all = Cli::command();
-            let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
-            let near = nearest(word, verbs.map(Command::get_name));
-            let meant = near.first().map(|verb| format!("did you mean `quack {verb}`? "));
-            Fault::usage(format!(
-                "`{}` is neither a verb nor a directory; {}`quack --help` lists the verbs",
-                display::name(word),
-                meant.unwrap_or_default()
-            ))
-            .into()
-        }
-        _ => error,
+    match word.and_then(unknown_verb) {
+        Some(text) => Fault::usage(text).into(),
+        None => error,
     }
 }
 

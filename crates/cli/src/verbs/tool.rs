@@ -14,6 +14,7 @@ use quackd_protocol::limits::{
     DEADLINE_GRACE, DEADLINE_SLACK, MAX_LINE_BYTES, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
 };
 use quackd_protocol::schema;
+use quackd_protocol::tools::{NOT_SAFE, SAFE_COMMANDS, is_meant_as_json, main_parameter};
 use serde_json::Value;
 use std::io::Read;
 use std::time::Duration;
@@ -21,18 +22,24 @@ use std::time::Duration;
 /// Added to the daemon's own last moment for a call before we stop waiting for its answer.
 const TRANSPORT_SLACK: Duration = Duration::from_secs(3);
 
+/// Deadline of a call. A voice agent gives up earlier than a user at a terminal, whose builds and tests take longer.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// Runs the verb.
 pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit> {
     let arguments = match args.argument.as_deref() {
         None => Value::Null,
-        Some("-") => interpret(&read_stdin().await?),
-        Some(word) => interpret(word),
+        Some("-") => interpret(&args.name, &read_stdin().await?)?,
+        Some(word) => interpret(&args.name, word)?,
     };
     let path = match args.session {
         Some(_) => None,
         None => Some(directory::workspace(args.dir.as_deref(), args.force)?),
     };
-    let deadline_ms = args.timeout.map(|time| u64::try_from(time.as_millis())).transpose()?;
+    // A deadline in the arguments of bash is the caller's.
+    let has_own = args.timeout.is_none() && arguments.get("timeout_ms").is_some();
+    let deadline = (!has_own).then_some(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
+    let deadline_ms = deadline.map(|time| u64::try_from(time.as_millis())).transpose()?;
     let params = ToolParams {
         tool: args.name.clone(),
         arguments,
@@ -43,7 +50,7 @@ pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit>
     };
     let daemon = start_and_connect(output).await?;
     // The daemon's configuration may give more time than we know of.
-    let patience = patience(args.timeout.unwrap_or(MAX_TOOL_DEADLINE));
+    let patience = patience(deadline.unwrap_or(MAX_TOOL_DEADLINE));
     let result: ToolResult = which::request(&daemon.client, "quack.tool", params, patience).await?;
     if output.is_json() {
         output.document(&result)?;
@@ -51,6 +58,12 @@ pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit>
         output.answer(&result.text)?;
     }
     let exit = exit::of_tool(&result);
+    if result.info.timed_out {
+        output.warning(&out_of_time(&args.name));
+    }
+    if result.text == format!("Error: {NOT_SAFE}") {
+        output.warning(&not_safe());
+    }
     if exit == Exit::Failed
         && is_about_the_tool(&result.text)
         && let Some(hint) = unknown(&args.name)
@@ -58,6 +71,27 @@ pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit>
         output.warning(&hint);
     }
     Ok(exit)
+}
+
+/// The rule of safe mode. The tool's text is upstream's and has no room for it.
+fn not_safe() -> String {
+    let listed: Vec<String> = SAFE_COMMANDS.iter().map(|words| words.join(" ")).collect();
+    format!(
+        "safe mode runs only commands that begin with {}, with ` | ` between them; options that write or run another \
+         program are refused; `quack tool --help` says more",
+        listed.join(", ")
+    )
+}
+
+/// Advice after a call that reached its deadline.
+fn out_of_time(tool: &str) -> String {
+    let job = match tool {
+        "bash" => {
+            "; or run it in the background: '{\"command\":\"…\",\"background\":true}', then `job_output`"
+        }
+        _ => "",
+    };
+    format!("the deadline has passed; `--timeout 5m` gives more time, 10 minutes at most{job}")
 }
 
 /// Whether the daemon says that it knows no such tool; of one that it does not know a word is no argument.
@@ -86,13 +120,29 @@ pub(crate) fn patience(deadline: Duration) -> Duration {
 }
 
 /// A JSON object or string is passed as it is; everything else is the tool's main argument as a word.
-fn interpret(text: &str) -> Value {
-    match serde_json::from_str(text) {
-        Ok(value @ (Value::Object(_) | Value::String(_))) => value,
-        // A number is as good a search pattern as a name. One last newline is the pipe's, not the
-        // word's: in a pattern it would be a second alternative that matches every line.
-        _ => Value::from(text.strip_suffix('\n').unwrap_or(text)),
+///
+/// # Errors
+/// A usage error for broken JSON, which must not be run as a command.
+fn interpret(tool: &str, text: &str) -> anyhow::Result<Value> {
+    let error = match serde_json::from_str(text) {
+        Ok(value @ (Value::Object(_) | Value::String(_))) => return Ok(value),
+        Ok(_) => None,
+        Err(error) => Some(error),
+    };
+    if is_meant_as_json(tool, text) {
+        let why = match error {
+            Some(error) => format!("the arguments are broken JSON: {error}"),
+            None => "the arguments must be a JSON object".to_owned(),
+        };
+        let main = main_parameter(tool).unwrap_or("path");
+        return Err(Fault::usage(format!(
+            "{why}; give a word, or a whole object such as '{{\"{main}\":\"…\"}}'"
+        ))
+        .into());
     }
+    // A number is as good a search pattern as a name. One last newline is the pipe's, not the
+    // word's: in a pattern it would be a second alternative that matches every line.
+    Ok(Value::from(text.strip_suffix('\n').unwrap_or(text)))
 }
 
 async fn read_stdin() -> anyhow::Result<String> {
@@ -138,7 +188,17 @@ mod tests {
             ("two\nlines\n\n", json!("two\nlines\n")),
             ("", json!("")),
         ] {
-            assert_eq!(interpret(text), passed, "{text:?}");
+            assert_eq!(interpret("bash", text).unwrap(), passed, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn broken_json_is_a_usage_error() {
+        for text in [r#"{"command":"ls""#, r#"{"command":"ls"} x"#, r#"["ls"]"#, "{'command':'ls'}"]
+        {
+            let error = interpret("bash", text).unwrap_err();
+            assert_eq!(exit::of_error(&error), Exit::Usage, "{error:#}");
+            assert!(error.to_string().contains("JSON"), "{error:#}");
         }
     }
 

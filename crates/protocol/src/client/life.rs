@@ -283,7 +283,7 @@ pub struct ErrandInfo {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PinParams {
-    /// Session reference; the active session if absent or empty.
+    /// Session reference; the active session if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// False: let it go. True if absent.

@@ -81,6 +81,11 @@ impl Interrupts {
     }
 }
 
+/// Whether a user reads the output and can type.
+pub(crate) fn is_person(output: Output) -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal() && !output.is_json()
+}
+
 /// A session that is shown.
 #[derive(Debug)]
 pub(crate) struct Live {
@@ -114,9 +119,8 @@ enum Happened {
 impl Live {
     /// Begins to show what `watch` follows. People are asked at a terminal only, and never for `--json`.
     pub(crate) fn new(watch: Watch, look: Look, typing: Typing, output: Output) -> Self {
-        let is_person = io::stdin().is_terminal() && io::stdout().is_terminal();
-        let can_type = is_person && typing != Typing::Nothing;
-        let desk = (can_type && !output.is_json()).then(Desk::default);
+        let can_type = is_person(output) && typing != Typing::Nothing;
+        let desk = can_type.then(Desk::default);
         let history = (!output.is_json()).then(|| history::read(watch.followed()));
         let state = watch.followed().session_state.as_ref();
         let streams = state.and_then(|state| state.get("isStreaming")).and_then(Value::as_bool);
@@ -135,11 +139,6 @@ impl Live {
             gate: None,
             is_thinking: false,
         }
-    }
-
-    /// Whether a person is there to type.
-    pub(crate) fn has_person(&self) -> bool {
-        self.desk.is_some()
     }
 
     /// Has the app's voice begin, if there is one: it may be about to connect.
@@ -424,8 +423,16 @@ impl Live {
             (Done::Looked { busy, streams }, Some(course)) => course.looked(busy, streams, now),
             (Done::Aborted, Some(course)) => course.aborted(now),
             (Done::Answered(Err(error)), _) => self.screen.failure(&error.to_string()),
-            (Done::NoVoice, _) => self.screen.remark(ask::NO_VOICE),
-            (Done::Answered(Ok(())) | Done::Voice | Done::Aborted | Done::Looked { .. }, _) => {}
+            // The app with this key exists for macOS only.
+            (Done::NoVoice, _) if cfg!(target_os = "macos") => self.screen.remark(ask::NO_VOICE),
+            (
+                Done::Answered(Ok(()))
+                | Done::NoVoice
+                | Done::Voice
+                | Done::Aborted
+                | Done::Looked { .. },
+                _,
+            ) => {}
         }
         Ok(())
     }

@@ -79,9 +79,10 @@ impl Plan {
 
     fn find_programs(&mut self, data: &Path, config: &Path) {
         let completions = [
-            (data.join("bash-completion/completions/quack"), "_quack()"),
-            (data.join("zsh/site-functions/_quack"), "#compdef quack"),
-            (config.join("fish/completions/quack.fish"), "complete -c quack"),
+            (data.join("bash-completion/completions/quack"), &["_quack()"][..]),
+            (data.join("zsh/site-functions/_quack"), &["#compdef quack"]),
+            // The second one is in the scripts of version 0.1.0.
+            (config.join("fish/completions/quack.fish"), &["--command quack", "complete -c quack"]),
         ];
         let pages = fs::read_dir(data.join("man/man1")).into_iter().flatten().flatten();
         let is_page = |path: &PathBuf| {
@@ -90,9 +91,9 @@ impl Plan {
         };
         let mut pages: Vec<PathBuf> = pages.map(|entry| entry.path()).filter(is_page).collect();
         pages.sort();
-        let pages = pages.into_iter().map(|path| (path, ".TH quack"));
-        for (path, sign) in completions.into_iter().chain(pages) {
-            match begins_with_sign(&path, sign) {
+        let pages = pages.into_iter().map(|path| (path, &[".TH quack"][..]));
+        for (path, signs) in completions.into_iter().chain(pages) {
+            match begins_with_sign(&path, signs) {
                 Some(true) => self.programs.push(path),
                 Some(false) => self.kept.push(Kept { path, why: "not written by `quack`" }),
                 None => {}
@@ -167,13 +168,14 @@ fn is_ours(name: &str, is_dir: bool) -> bool {
 }
 
 /// Whether `sign` stands in the beginning of the file; `None` if there is no such file.
-fn begins_with_sign(path: &Path, sign: &str) -> Option<bool> {
+fn begins_with_sign(path: &Path, signs: &[&str]) -> Option<bool> {
     if !path.symlink_metadata().ok()?.is_file() {
         return Some(false);
     }
     let mut bytes = Vec::new();
     fs::File::open(path).ok()?.take(MAX_LOOK).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).contains(sign))
+    let text = String::from_utf8_lossy(&bytes);
+    Some(signs.iter().any(|sign| text.contains(sign)))
 }
 
 #[cfg(test)]

@@ -1,0 +1,266 @@
+//! Completion of command lines. The scripts of `quack completions` run this program at every TAB, and it prints the
+//! candidates: verbs, options and tools from the program itself, sessions and jobs from the running daemon.
+//!
+//! A completion never starts the daemon, waits at most [`LIMIT`] for its reply and prints no error: a shell would show
+//! the text between the words that the user types.
+
+use crate::args::{Cli, REF};
+use crate::display;
+use crate::which;
+use clap::{Arg, Command, CommandFactory};
+use clap_complete::CompleteEnv;
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use quackd_client::Client;
+use quackd_home::{Home, resolve_workspace_blocking};
+use quackd_protocol::client::{PsData, SessionInfo, SessionsData, WorkerInfo};
+use quackd_protocol::policy::{Profile, WebSearchRule};
+use quackd_protocol::schema;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+/// Environment variable with the name of the shell. Only the scripts set it.
+pub(crate) const VAR: &str = "QUACK_COMPLETE";
+
+/// Longest wait for the daemon.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// Largest number of sessions or jobs offered.
+const MAX_CANDIDATES: usize = 1000;
+
+/// Width of a description, in columns.
+const MAX_HELP: usize = 60;
+
+/// Largest pid file that is read, in bytes.
+const MAX_PID_FILE: u64 = 64;
+
+/// Whether a shell runs this process for its candidates.
+pub(crate) fn is_wanted() -> bool {
+    std::env::var_os(VAR).is_some() && std::env::args_os().nth(1).is_some_and(|arg| arg == "--")
+}
+
+/// Prints the candidates for the command line after `--`.
+pub(crate) fn run() {
+    let here = std::env::current_dir().ok();
+    let printing = CompleteEnv::with_factory(command).var(VAR);
+    // An error has no reader: the shell offers nothing.
+    let _error = printing.try_complete(std::env::args_os(), here.as_deref());
+}
+
+/// The command line with the visible verbs and options only, and with the candidates for values.
+pub(crate) fn command() -> Command {
+    visible(&Cli::command())
+}
+
+/// clap offers hidden verbs and options too, and has no way to remove them.
+fn visible(command: &Command) -> Command {
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(visible);
+    let mut visible = Command::new(command.get_name().to_owned())
+        .disable_help_subcommand(true)
+        .args(arguments.map(|argument| completed(command.get_name(), argument.clone())))
+        .subcommands(verbs);
+    if let Some(about) = command.get_about() {
+        visible = visible.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        visible = visible.version(version.to_owned());
+    }
+    visible
+}
+
+fn completed(verb: &str, argument: Arg) -> Arg {
+    let name = argument.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
+    let candidates = match (verb, name) {
+        (_, Some(REF)) => ArgValueCandidates::new(sessions),
+        ("tool", Some("NAME")) => ArgValueCandidates::new(tools),
+        ("tool", Some(_)) if argument.get_id() == "argument" => ArgValueCandidates::new(jobs),
+        (_, Some("PROFILE")) => ArgValueCandidates::new(profiles),
+        (_, Some("RULE")) => ArgValueCandidates::new(rules),
+        _ => return argument,
+    };
+    argument.add(candidates)
+}
+
+fn candidate(value: impl Into<OsString>, help: &str) -> CompletionCandidate {
+    CompletionCandidate::new(value).help(Some(display::first_line(help, MAX_HELP).into()))
+}
+
+fn tools() -> Vec<CompletionCandidate> {
+    schema::ALL.iter().map(|tool| candidate(tool.name, tool.about)).collect()
+}
+
+fn profiles() -> Vec<CompletionCandidate> {
+    Profile::ALL.iter().map(|profile| CompletionCandidate::new(profile.name())).collect()
+}
+
+fn rules() -> Vec<CompletionCandidate> {
+    WebSearchRule::ALL.iter().map(|rule| CompletionCandidate::new(rule.name())).collect()
+}
+
+fn sessions() -> Vec<CompletionCandidate> {
+    let Some(SessionsData { sessions }) = ask("sessions", json!({"all": true})) else {
+        return Vec::new();
+    };
+    let home_dir = std::env::var("HOME").ok();
+    let here = which::current();
+    sessions
+        .iter()
+        .filter_map(|session| {
+            let reference = reference(session, here.as_deref(), &sessions)?;
+            let path = display::path_cell(&session.workspace_path, home_dir.as_deref());
+            let help = format!("{}  {path}", display::name_cell(&session.name));
+            Some(candidate(reference, &help))
+        })
+        .take(MAX_CANDIDATES)
+        .collect()
+}
+
+/// The text that means `session` to the verbs: its name if no other session has it, or if it is the only one in the
+/// current directory; else its id. `None` if both have characters that a shell interprets.
+fn reference(session: &SessionInfo, here: Option<&str>, all: &[SessionInfo]) -> Option<String> {
+    let is_alike = |other: &&SessionInfo| other.name.to_lowercase() == session.name.to_lowercase();
+    let is_here = |other: &SessionInfo| Some(other.workspace_path.as_str()) == here;
+    let alike = all.iter().filter(is_alike);
+    let is_unique = alike.clone().count() == 1
+        || is_here(session) && alike.filter(|other| is_here(other)).count() == 1;
+    let name = (is_unique && !session.name.starts_with('-')).then_some(session.name.as_str());
+    let words = [name, Some(session.id.as_str())];
+    words.into_iter().flatten().find(|word| is_plain(word)).map(str::to_owned)
+}
+
+/// Whether no shell interprets a character of the word: bash inserts candidates as they are.
+fn is_plain(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./@+".contains(c))
+}
+
+/// The jobs of the session that the command line names, for the tools that take one.
+fn jobs() -> Vec<CompletionCandidate> {
+    let words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if !words.iter().any(|word| matches!(word.as_str(), "job_output" | "job_kill")) {
+        return Vec::new();
+    }
+    let Some(PsData { workers, .. }) = ask("quack.ps", json!({})) else { return Vec::new() };
+    let session = value_of(&words, &["--session"]);
+    let dir = value_of(&words, &["-C", "--dir"]).unwrap_or(".");
+    let workspace = resolve_workspace_blocking(Path::new(dir)).ok();
+    let is_meant = |worker: &&WorkerInfo| match session {
+        Some(session) => {
+            worker.session_id.as_str() == session
+                || worker.session_name.to_lowercase() == session.to_lowercase()
+        }
+        None => Some(&worker.workspace_path) == workspace.as_ref(),
+    };
+    let jobs = workers.iter().filter(is_meant).flat_map(|worker| &worker.jobs);
+    let jobs = jobs.filter(|job| is_plain(&job.job_id));
+    jobs.map(|job| candidate(&job.job_id, &job.command)).take(MAX_CANDIDATES).collect()
+}
+
+/// The word after one of `options`.
+fn value_of<'a>(words: &'a [String], options: &[&str]) -> Option<&'a str> {
+    let at = words.iter().position(|word| options.contains(&word.as_str()))?;
+    words.get(at + 1).map(String::as_str)
+}
+
+/// Asks the running daemon. `None` if none runs, or if it does not reply in time.
+fn ask<D: DeserializeOwned>(method: &str, params: Value) -> Option<D> {
+    let home = Home::from_process_env_blocking().ok()?;
+    // A connection to a socket of the service manager would start the daemon.
+    if !is_running(&home) {
+        return None;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let asking = async {
+        let client = Client::connect(&home.socket().path, LIMIT).await.ok()?;
+        client.request(method, params, LIMIT).await.ok()
+    };
+    let answer = runtime.block_on(async { tokio::time::timeout(LIMIT, asking).await });
+    runtime.shutdown_background();
+    answer.ok().flatten()
+}
+
+/// Whether the process in the pid file exists.
+fn is_running(home: &Home) -> bool {
+    let path = home.pid_file();
+    let is_small = path.metadata().is_ok_and(|file| file.is_file() && file.len() <= MAX_PID_FILE);
+    let text = if is_small { std::fs::read_to_string(path) } else { return false };
+    let pid = text.ok().and_then(|text| text.trim().parse().ok()).and_then(Pid::from_raw);
+    pid.is_some_and(|pid| matches!(test_kill_process(pid), Ok(()) | Err(Errno::PERM)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(id: &str, name: &str, path: &str) -> SessionInfo {
+        serde_json::from_value(json!({
+            "id": id, "name": name, "workspacePath": path, "isActive": false, "isRunning": false,
+            "lastActiveAt": ""
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_session_is_offered_by_a_text_that_means_it_and_that_no_shell_interprets() {
+        let known = [
+            session("i1", "duck-1", "/a"),
+            session("i2", "Duck-1", "/b"),
+            session("i3", "review", "/b"),
+            session("i4", "$(touch x)", "/c"),
+            session("i5", "two words", "/c"),
+            session("i6", "-y", "/c"),
+            session("i 7", "x;y", "/c"),
+        ];
+        let offered = |here| -> Vec<Option<String>> {
+            known.iter().map(|session| reference(session, here, &known)).collect()
+        };
+        let all = |words: [&str; 6]| -> Vec<Option<String>> {
+            words.iter().map(|word| Some((*word).to_owned())).chain([None]).collect()
+        };
+        assert_eq!(offered(None), all(["i1", "i2", "review", "i4", "i5", "i6"]));
+        assert_eq!(offered(Some("/b")), all(["i1", "Duck-1", "review", "i4", "i5", "i6"]));
+    }
+
+    #[test]
+    fn every_value_that_the_program_knows_has_candidates() {
+        let command = command();
+        command.clone().debug_assert();
+        let has = |verbs: &[&str], id: &str| {
+            let verb = verbs.iter().fold(&command, |at, verb| at.find_subcommand(verb).unwrap());
+            let argument = verb.get_arguments().find(|argument| argument.get_id() == id).unwrap();
+            argument.get::<ArgValueCandidates>().is_some()
+        };
+        for (verbs, id) in [
+            (&["tool"][..], "name"),
+            (&["tool"], "argument"),
+            (&["tool"], "session"),
+            (&["pin"], "session"),
+            (&["delete"], "session"),
+            (&["sandbox", "set"], "profile"),
+            (&["sandbox", "set"], "web_search"),
+            (&["sandbox", "audit"], "session"),
+        ] {
+            assert!(has(verbs, id), "{verbs:?} {id}");
+        }
+        assert!(!has(&["new"], "name"));
+    }
+
+    #[test]
+    fn a_pid_file_of_no_process_means_that_no_daemon_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| dir.path().into());
+        let home = Home::resolve_blocking(&var).unwrap();
+        assert!(!is_running(&home));
+        for (text, expected) in
+            [(std::process::id().to_string(), true), ("0\n".into(), false), ("x".repeat(99), false)]
+        {
+            std::fs::write(home.pid_file(), &text).unwrap();
+            assert_eq!(is_running(&home), expected, "{text}");
+        }
+    }
+}
