@@ -38,18 +38,16 @@ struct Call {
     queued: Option<SpawnHandle>,
     /// Held while its command runs.
     place: Option<Place>,
-    /// Present until the call is sent: an unsent call may go to the next worker, a sent one never.
-    unsent: Option<Unsent>,
+    arguments: String,
+    safe_mode: bool,
+    /// False: it may go to the next worker. True: never, unless its worker reports that it was not run.
+    is_sent: bool,
+    /// A worker reported that it was not run. A second report is its answer.
+    was_returned: bool,
     since: Instant,
     deadline: Duration,
     answer: oneshot::Sender<CallResult>,
     timer: SpawnHandle,
-}
-
-#[derive(Debug)]
-struct Unsent {
-    arguments: String,
-    safe_mode: bool,
 }
 
 /// See the module's documentation. Ordered by arrival.
@@ -76,12 +74,12 @@ impl Calls {
 
     /// Whether a call was sent and is not answered.
     pub(crate) fn any_sent(&self) -> bool {
-        self.calls.values().any(|call| call.unsent.is_none())
+        self.calls.values().any(|call| call.is_sent)
     }
 
     /// Whether a call waits for a worker.
     pub(crate) fn any_unsent(&self) -> bool {
-        self.calls.values().any(|call| call.unsent.is_some())
+        self.calls.values().any(|call| !call.is_sent)
     }
 
     /// The number that the next call gets.
@@ -100,14 +98,16 @@ impl Calls {
     ) -> oneshot::Receiver<CallResult> {
         let (answer, answered) = oneshot::channel();
         let NewCall { shown, arguments, safe_mode, deadline } = new;
-        let unsent = Some(Unsent { arguments, safe_mode });
         let call = Call {
             shown,
             has_searched: false,
             search: None,
             queued: None,
             place: None,
-            unsent,
+            arguments,
+            safe_mode,
+            is_sent: false,
+            was_returned: false,
             since: now,
             deadline,
             answer,
@@ -119,12 +119,12 @@ impl Calls {
 
     /// Numbers of the calls that wait for a worker, oldest first.
     pub(crate) fn unsent(&self) -> Vec<u64> {
-        self.calls.iter().filter(|(_, c)| c.unsent.is_some()).map(|(n, _)| *n).collect()
+        self.calls.iter().filter(|(_, c)| !c.is_sent).map(|(n, _)| *n).collect()
     }
 
     /// Numbers of the calls that a worker has.
     pub(crate) fn sent(&self) -> Vec<u64> {
-        self.calls.iter().filter(|(_, c)| c.unsent.is_none()).map(|(n, _)| *n).collect()
+        self.calls.iter().filter(|(_, c)| c.is_sent).map(|(n, _)| *n).collect()
     }
 
     /// Marks a call as sent: its frame, and the time that is left for it. From here on it may have run.
@@ -137,15 +137,39 @@ impl Calls {
         if left < LEAST {
             return None;
         }
-        let Unsent { arguments, safe_mode } = call.unsent.take()?;
+        if call.is_sent {
+            return None;
+        }
+        call.is_sent = true;
+        // A call that was returned is sent for the last time.
+        let arguments = match call.was_returned {
+            true => std::mem::take(&mut call.arguments),
+            false => call.arguments.clone(),
+        };
         let frame = ToolCall {
             call_id: call_id(number),
             tool: call.shown.tool.clone(),
             arguments,
             deadline_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-            safe_mode,
+            safe_mode: call.safe_mode,
         };
         Some((frame, left))
+    }
+
+    /// Makes a sent call unsent again, because its worker reports that it was not run. Returns false if it was
+    /// returned before, or if a web search was made for it.
+    pub(crate) fn take_back(&mut self, number: u64) -> bool {
+        let Some(call) = self.calls.get_mut(&number) else { return false };
+        let may_return = call.is_sent && !call.was_returned && !call.has_searched;
+        if may_return {
+            (call.is_sent, call.was_returned) = (false, true);
+        }
+        may_return
+    }
+
+    /// The tool of a call.
+    pub(crate) fn tool(&self, number: u64) -> Option<&str> {
+        self.calls.get(&number).map(|call| call.shown.tool.as_str())
     }
 
     /// Replaces a call's timer and gives the old one.
@@ -171,9 +195,9 @@ impl Calls {
 
     /// Whether an unsent call runs a command and has no place for it yet.
     pub(crate) fn needs_place(&self, number: u64) -> bool {
-        self.calls.get(&number).is_some_and(|call| {
-            call.shown.tool == "bash" && call.unsent.is_some() && call.place.is_none()
-        })
+        self.calls
+            .get(&number)
+            .is_some_and(|call| call.shown.tool == "bash" && !call.is_sent && call.place.is_none())
     }
 
     /// Whether a call waits for a place.
@@ -246,7 +270,7 @@ impl Calls {
     /// The number of a sent call, from the id that a worker gave.
     pub(crate) fn sent_number(&self, id: &CallId) -> Option<u64> {
         let number = id.as_str().parse().ok()?;
-        self.calls.get(&number).filter(|call| call.unsent.is_none())?;
+        self.calls.get(&number).filter(|call| call.is_sent)?;
         Some(number)
     }
 
@@ -314,6 +338,11 @@ mod tests {
         assert_eq!((frame.deadline_ms, left), (29_000, Duration::from_secs(29)));
         assert!(calls.send(number, now).is_none(), "never sent twice");
         assert_eq!(calls.sent_number(&call_id(number)), Some(number));
+
+        assert!(calls.take_back(number), "its worker has not run it");
+        assert_eq!(calls.sent_number(&call_id(number)), None);
+        assert_eq!(calls.send(number, now).unwrap().0.arguments, "{}");
+        assert!(!calls.take_back(number), "only once");
 
         let refuse = |_| Err(CallError::NotResponding);
         assert!(calls.answer(number, refuse, |shown, _, _| assert_eq!(shown.id, "c")).len() == 1);

@@ -92,7 +92,10 @@ fn the_state_of_a_session_names_its_worker() {
     assert!(["A", "B", "D"].contains(&tier.as_str().unwrap()), "{tier}");
     assert_eq!(
         state["worker"],
-        json!({"state": "ready", "pid": null, "restarts": 0, "tier": null, "policy": "read-only"})
+        json!({
+            "state": "ready", "pid": null, "restarts": 0, "tier": null, "policy": "read-only",
+            "network": false,
+        })
     );
 }
 

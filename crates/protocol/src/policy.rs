@@ -253,6 +253,25 @@ impl Policy {
         Self { web_search: other.web_search, ..self.clone() } == *other
     }
 
+    /// True if a worker with this policy may read everything that `other` allows to read.
+    #[must_use]
+    pub fn reads_all_of(&self, other: &Self) -> bool {
+        let hides = |path: &PathBuf| other.hidden.iter().any(|hidden| path.starts_with(hidden));
+        let shows = |root: &PathBuf| self.writable_roots.iter().any(|one| root.starts_with(one));
+        let has_all = self.profile == Profile::FullAccess;
+        has_all
+            || other.profile != Profile::FullAccess
+                && self.hidden.iter().all(hides)
+                && other.writable_roots.iter().all(shows)
+    }
+
+    /// The policy as it is enforced: `FullAccess` leaves the network on.
+    #[must_use]
+    pub fn in_force(mut self) -> Self {
+        self.network |= self.profile == Profile::FullAccess;
+        self
+    }
+
     /// True if a worker may change the workspace.
     #[must_use]
     pub fn may_write(&self) -> bool {
@@ -388,6 +407,39 @@ mod tests {
         for root in ["/home/u/work", "/home/u2", "/srv/data"] {
             assert_eq!(check(&with_root(root)), Ok(()), "{root}");
         }
+    }
+
+    #[test]
+    fn a_narrower_policy_does_not_read_all_of_a_wider_one() {
+        let usual = Policy::default();
+        let full = Policy { profile: Profile::FullAccess, ..Policy::default() };
+        let hiding = |paths: &[&str]| Policy {
+            hidden: paths.iter().map(PathBuf::from).collect(),
+            ..Policy::default()
+        };
+        let read_only = Policy { profile: Profile::ReadOnly, ..Policy::default() };
+        for (wanted, given, expected) in [
+            (&usual, &usual, true),
+            (&read_only, &usual, true),
+            (&full, &usual, true),
+            (&usual, &full, false),
+            (&hiding(&["/w/env"]), &usual, false),
+            (&usual, &hiding(&["/w/env"]), true),
+            (&hiding(&["/w/env/deep"]), &hiding(&["/w/env"]), true),
+            (&hiding(&["/w"]), &hiding(&["/w/env"]), false),
+            (&usual, &with_root("/srv/data"), false),
+            (&with_root("/srv"), &with_root("/srv/data"), true),
+            (&with_root("/srv"), &usual, true),
+        ] {
+            assert_eq!(wanted.reads_all_of(given), expected, "{wanted:?} {given:?}");
+        }
+    }
+
+    #[test]
+    fn full_access_has_the_network() {
+        let full = Policy { profile: Profile::FullAccess, ..Policy::default() };
+        assert_eq!(full.in_force().to_string(), "full-access, network on");
+        assert_eq!(Policy::default().in_force(), Policy::default());
     }
 
     #[test]

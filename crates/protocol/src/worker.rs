@@ -325,6 +325,10 @@ pub struct ToolReport {
     /// The workspace that the worker holds was deleted: another worker would see what is there now.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub workspace_gone: bool,
+    /// The call was refused before its tool started. With `workspace_gone` the supervisor may send it to the next
+    /// worker.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub not_run: bool,
     /// What the confinement refused, as far as it was noticed, at most [`MAX_LISTED`].
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub denials: Vec<Denial>,

@@ -10,6 +10,8 @@ mod layers;
 mod mounts;
 mod path;
 
+pub(crate) use path::normalise;
+
 use crate::arguments::Arguments;
 use crate::bounds::Bounds;
 use crate::{Output, Toolbox};

@@ -136,16 +136,14 @@ impl Toolbox {
         self
     }
 
-    /// The answer of a call that was not run because a protected name is not protected any more; another worker
-    /// protects it again.
+    /// Answer of a call that was not run because a protected name was replaced. The next worker protects it again.
     pub(crate) fn bare_name(name: &Path) -> Output {
         let answer = Output::error(format_args!(
             "'{}' was replaced outside of the session and has to be protected anew. The call was not run, \
-             try again",
+             try again when no background job runs",
             name.display()
         ));
-        let report = ToolReport { workspace_gone: true, ..answer.report };
-        Output { report, ..answer }
+        Self::to_next_worker(answer)
     }
 
     /// Says which words stand before every command's: a program that confines it and then becomes it. Not where
@@ -242,7 +240,12 @@ impl Toolbox {
     pub(crate) fn not_accessible(&self) -> Output {
         let answer =
             Output::error(format_args!("Workspace not accessible: '{}'", self.workspace.display()));
-        let report = ToolReport { workspace_gone: true, ..answer.report };
+        Self::to_next_worker(answer)
+    }
+
+    /// Marks the answer of a call that was not run and that the next worker may run.
+    fn to_next_worker(answer: Output) -> Output {
+        let report = ToolReport { workspace_gone: true, not_run: true, ..answer.report };
         Output { report, ..answer }
     }
 

@@ -7,7 +7,7 @@ use crate::clients::Transport;
 use crate::errors::{CallError, MethodError};
 use crate::registry::{FindPolicy, FindSession, FoundPolicy, FoundSession, PolicyChange, Purpose};
 use crate::wire::Request;
-use crate::worker_handle::{CallDone, CallTool, InForce, ListDenials, ReportPolicy};
+use crate::worker_handle::{CallDone, CallTool, EndJobs, InForce, ListDenials, ReportPolicy};
 use crate::workspaces;
 use quackd_protocol::client::{
     DenialsData, ExplainLayer, ExplainReport, SandboxData, SandboxParams, WorkerSays,
@@ -73,10 +73,15 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
             return Err(MethodError::SandboxAction(other.chars().take(100).collect()));
         }
     };
+    let ends_jobs = change.is_some() && asked.end_jobs == Some(true);
     let session = session(&asked, caller).await?;
     let find = FindPolicy { session: session.session_id.clone(), change };
     let FoundPolicy { policy, layers } = caller.registry.send(find).timeout(SAVE_LIMIT).await??;
-    let InForce { report, is_outdated, waits_for } = session.handle.send(ReportPolicy).await?;
+    if ends_jobs {
+        session.handle.send(EndJobs).await?;
+    }
+    let InForce { report, is_outdated, waits_for, jobs } =
+        session.handle.send(ReportPolicy).await?;
     Ok(Answer::Policy(Box::new(SandboxData {
         session_id: session.session_id,
         session_name: session.session_name,
@@ -87,6 +92,7 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
         outdated: is_outdated,
         calls_running: if is_outdated { waits_for.calls } else { 0 },
         jobs_running: if is_outdated { waits_for.jobs } else { 0 },
+        jobs: if is_outdated { jobs } else { Vec::new() },
     })))
 }
 

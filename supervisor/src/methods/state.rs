@@ -68,6 +68,6 @@ pub(super) fn shown(state: Option<Rc<RawValue>>) -> Option<Box<RawValue>> {
 }
 
 pub(super) fn worker_state(worker: WorkerInfo, restarts: u64) -> WorkerState {
-    let WorkerInfo { state, pid, tier, policy, .. } = worker;
-    WorkerState { state, pid, restarts, tier, policy }
+    let WorkerInfo { state, pid, tier, policy, network, .. } = worker;
+    WorkerState { state, pid, restarts, tier, policy, network }
 }

@@ -132,7 +132,7 @@ impl Registry {
         if safe_mode && !is_web_said {
             policy.web_search = WebSearchRule::Off;
         }
-        FoundPolicy { policy, layers }
+        FoundPolicy { policy: policy.in_force(), layers }
     }
 
     /// Tells the handles of a workspace's sessions, or of all, what is in force now.

@@ -99,8 +99,8 @@ impl WorkerHandle {
         let new = NewCall { shown, arguments, safe_mode, deadline };
         let answered = self.calls.insert(number, new, now, timer);
         match demand {
-            // It waits for the worker with the new policy.
-            Demand::Use if self.has_other_policy() => {}
+            // It waits for the next worker.
+            Demand::Use if !self.may_send(number) => {}
             Demand::Use => self.send(number, ctx),
             other => self.follow(other, ctx),
         }
@@ -142,16 +142,34 @@ impl WorkerHandle {
         self.calls.give_place(number, place);
         // The worker may have ended meanwhile, and nobody wanted another one.
         match self.child.worker.on_demand(Instant::now(), Demander::Call) {
-            Demand::Use if !self.has_other_policy() => self.send_now(number, ctx),
+            Demand::Use if self.may_send(number) => self.send_now(number, ctx),
             Demand::Refuse(cause) => self.answer(number, ctx, |_| Err(CallError::Failed(cause))),
             other => {
-                let left = self.calls.time_left(number, Instant::now());
-                let wait = WORKER_READY_WAIT.min(left);
-                let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
-                self.replace_timer(number, timer, ctx);
+                self.await_worker(number, ctx);
                 self.follow(other, ctx);
             }
         }
+    }
+
+    /// Gives an unsent call a limited time to wait for a worker.
+    fn await_worker(&mut self, number: u64, ctx: &mut Context<Self>) {
+        let left = self.calls.time_left(number, Instant::now());
+        let wait = WORKER_READY_WAIT.min(left);
+        let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
+        self.replace_timer(number, timer, ctx);
+    }
+
+    /// The worker reports that a call was not run and that the next worker can run it. Returns false if the call gets
+    /// the worker's answer.
+    pub(super) fn send_to_next_worker(&mut self, number: u64, ctx: &mut Context<Self>) -> bool {
+        let is_kept = self.child.ending.is_some() || self.jobs.any();
+        if is_kept || !self.calls.take_back(number) {
+            return false;
+        }
+        self.is_stale = true;
+        self.await_worker(number, ctx);
+        self.note_idle(ctx);
+        true
     }
 
     /// No place for its command became free in time.
@@ -203,13 +221,18 @@ impl WorkerHandle {
         for ended in self.calls.answer(number, result, tell) {
             ctx.cancel_future(ended);
         }
+        self.note_idle(ctx);
+    }
+
+    /// Takes note if no call is in flight any more.
+    fn note_idle(&mut self, ctx: &mut Context<Self>) {
         if !self.calls.any_sent() {
             self.idle_since = Instant::now();
             if self.child.process.is_some() {
                 self.is_idle_now(ctx);
             }
             self.end_if_drained(ctx);
-            if self.is_stale || self.has_other_policy() {
+            if self.must_be_replaced() {
                 self.replace_outdated(ctx);
             }
         }
@@ -223,9 +246,7 @@ impl WorkerHandle {
             | State::Failed { cause, .. }
             | State::Draining { cause: Some(cause), .. } => cause.to_string(),
             State::Draining { cause: None, .. } => "the last one is ending".to_owned(),
-            _ if self.has_other_policy() => {
-                "its sandbox policy was changed, and something still runs in it".to_owned()
-            }
+            _ if self.must_be_replaced() => self.why_not_replaced(),
             _ => match self.child.worker.last_crash() {
                 Some(cause) => cause.to_string(),
                 None => "it is starting".to_owned(),

@@ -136,6 +136,9 @@ impl WorkerHandle {
         }
         let tool = self.calls.shown(&call_id).map(|call| call.tool.clone()).unwrap_or_default();
         self.note_report(&tool, &mut report);
+        if report.not_run && report.workspace_gone && self.send_to_next_worker(number, ctx) {
+            return;
+        }
         self.answer(number, ctx, |_| Ok(CallDone { text, shown, update, report, data }));
     }
 
@@ -184,7 +187,7 @@ impl WorkerHandle {
         self.services.places.set_jobs(&self.session, self.jobs.count());
         if had_any && !self.jobs.any() {
             self.idle_since = now;
-            if self.has_other_policy() {
+            if self.must_be_replaced() {
                 self.replace_outdated(ctx);
             }
         }

@@ -38,6 +38,11 @@ impl Jobs {
         self.running.len()
     }
 
+    /// Ids, oldest first.
+    pub(super) fn ids(&self) -> Vec<&str> {
+        self.running.iter().map(|job| job.info.id.as_str()).collect()
+    }
+
     pub(super) fn any(&self) -> bool {
         !self.running.is_empty()
     }

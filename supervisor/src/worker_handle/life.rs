@@ -111,6 +111,7 @@ impl WorkerHandle {
         let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
         self.given_policy = Some(self.policy.clone());
         self.is_stale = false;
+        self.ends_jobs = false;
         let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
             session_id: self.session.clone(),

@@ -8,7 +8,7 @@
 //! Ends: with the daemon. Then every call that it still had is answered by the drop of its sender.
 //!
 //! Invariants: every call is answered exactly once, also when the worker dies. A call that was sent to
-//! a worker is never sent again. What to do when is decided by `quackd-supervision`, which is pure;
+//! a worker is never sent again, unless that worker reports that it was not run: then once. What to do when is decided by `quackd-supervision`, which is pure;
 //! [`crate::child`] does it for every kind of process; here is what is special about workers: [`calling`] the
 //! calls, [`life`] the process, [`frames`] what it says, [`jobs`] what
 //! runs there without a call.
@@ -25,7 +25,7 @@ pub(crate) use crate::child::Ending;
 pub(crate) use calling::{AbortCalls, CallDone, CallTool};
 pub(crate) use denials::ListDenials;
 pub(crate) use life::Wake;
-pub(crate) use policy::{InForce, ReportPolicy, UsePolicy};
+pub(crate) use policy::{EndJobs, InForce, ReportPolicy, UsePolicy};
 pub(crate) use supervised::KillWorker;
 
 use crate::calls::Calls;
@@ -64,6 +64,8 @@ pub(crate) struct WorkerHandle {
     given_policy: Option<Policy>,
     /// The worker's workspace is not what its path leads to any more.
     is_stale: bool,
+    /// The user wants the worker replaced although background jobs run in it.
+    ends_jobs: bool,
     /// Which of the login environments the worker was given.
     login_version: u64,
     calls: Calls,
@@ -98,6 +100,7 @@ impl WorkerHandle {
             policy,
             given_policy: None,
             is_stale: false,
+            ends_jobs: false,
             login_version: 0,
             calls: Calls::default(),
             idle_since: Instant::now(),
@@ -144,6 +147,7 @@ impl Handler<Describe> for WorkerHandle {
             restarts: life.crashes,
             tier: hello.map(|hello| hello.sandbox.tier.clone()),
             policy: hello.map(|hello| hello.sandbox.policy.clone()),
+            network: hello.map(|hello| hello.sandbox.network),
             last_death: life.last_cause.clone(),
             calls: self.calls.describe(now),
             jobs: self.jobs.describe(now),

@@ -181,7 +181,7 @@ impl World {
             .map_err(|source| StartError::System { step: "cannot open the workspace", source })?;
         let path = start.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
-        let facts = Facts::gather_blocking(places, path);
+        let facts = Facts::gather_blocking(places, path, &start.env);
         let (policy, roots, notes) = hold_roots(order.policy.clone(), Path::new(&order.home));
         // A workspace that must not be one is refused before it is looked through.
         let mut plan = Plan::new(&policy, &facts).map_err(refused)?;

@@ -76,13 +76,14 @@ pub(crate) struct SandboxShowArgs {
 
 /// Changes what a session's worker may do, or the workers of all sessions of its workspace.
 ///
-/// A worker keeps what it began with: it is replaced when nothing runs in it any more, and no call is
-/// given to it before.
+/// A worker keeps the policy that it started with, and is replaced when nothing runs in it. Until then commands and
+/// tools that write wait. Background jobs can be listed, read and ended, and files be read unless the change hides some.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack sandbox set read-only\n  \
     quack sandbox set workspace-write --network on --workspace\n  \
     quack sandbox set --web-search off\n  \
     quack sandbox set --writable /srv/data --hide /srv/data/keys\n  \
+    quack sandbox set --end-jobs    do not wait for background jobs\n  \
     quack sandbox set --reset       what the configuration says")]
 pub(crate) struct SandboxSetArgs {
     /// read-only, workspace-write or full-access
@@ -106,6 +107,9 @@ pub(crate) struct SandboxSetArgs {
     /// Forget what was set before
     #[arg(long)]
     pub(crate) reset: bool,
+    /// End the session's background jobs, so that the change is in force at once
+    #[arg(long, visible_alias = "force")]
+    pub(crate) end_jobs: bool,
     #[command(flatten)]
     pub(crate) which: WhichArgs,
 }
@@ -119,6 +123,7 @@ impl SandboxSetArgs {
             && self.writable.is_empty()
             && self.hidden.is_empty()
             && !self.reset
+            && !self.end_jobs
     }
 }
 

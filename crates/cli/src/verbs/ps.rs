@@ -139,6 +139,9 @@ fn session_line(worker: &WorkerInfo, home_dir: Option<&str>) -> String {
         line.push_str("  ");
         line.push_str(&display::name_cell(word));
     }
+    if worker.network == Some(true) {
+        line.push_str("  network on");
+    }
     line
 }
 

@@ -9,10 +9,10 @@ use crate::exit::{Exit, Fault};
 use crate::output::{BOLD, DIM, Output};
 use crate::which;
 use quackd_protocol::client::{
-    AuditReport, DenialsData, ExplainReport, PolicyLayers, PolicyScope, SandboxData, SandboxParams,
-    TimedDenial, WorkerSaid,
+    AuditReport, DenialsData, ExplainReport, PolicyLayers, PolicyScope, RunningJob, SandboxData,
+    SandboxParams, TimedDenial, WorkerSaid,
 };
-use quackd_protocol::policy::{Policy, PolicyPatch};
+use quackd_protocol::policy::{Policy, PolicyPatch, Profile};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -130,6 +130,7 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
         action: Some("set".to_owned()),
         scope: args.workspace.then_some(PolicyScope::Workspace),
         reset: args.reset.then_some(true),
+        end_jobs: args.end_jobs.then_some(true),
         patch,
         ..SandboxParams::default()
     };
@@ -161,8 +162,13 @@ fn lines(data: &SandboxData) -> String {
     };
     let Policy { profile, network, web_search, writable_roots, hidden } = &data.policy;
     row("profile", &format!("{profile}  {DIM}{of_profile}{DIM:#}"));
-    let on = if *network { "on" } else { "off" };
-    row("network", &format!("{on}  {DIM}{}{DIM:#}", origin(|patch| patch.network.is_some())));
+    // Full access confines nothing: it leaves the network on and hides nothing.
+    let has_all = *profile == Profile::FullAccess;
+    let of_network = match has_all {
+        true => "full-access",
+        false => origin(|patch| patch.network.is_some()),
+    };
+    row("network", &format!("{}  {DIM}{of_network}{DIM:#}", on_off(*network || has_all)));
     let of_web = match origin(|patch| patch.web_search.is_some()) {
         _ if layers.safe_mode && !is_web_said(layers) => "safe mode",
         origin => origin,
@@ -173,12 +179,15 @@ fn lines(data: &SandboxData) -> String {
         row("writable", &format!("{}  {DIM}{origin}{DIM:#}", plain(&path.to_string_lossy())));
     }
     for path in hidden {
-        row("hidden", &plain(&path.to_string_lossy()));
+        let not = if has_all { "  not hidden by full-access" } else { "" };
+        row("hidden", &format!("{}{DIM}{not}{DIM:#}", plain(&path.to_string_lossy())));
     }
     match &data.in_force {
         None => row("in force", "nothing: no worker runs"),
         Some(report) => {
-            row("in force", &format!("tier {}, {}", plain(&report.tier), plain(&report.policy)));
+            let (tier, policy) = (plain(&report.tier), plain(&report.policy));
+            let network = on_off(report.network);
+            row("in force", &format!("tier {tier}, {policy}, network {network}"));
         }
     }
     if data.outdated {
@@ -192,8 +201,18 @@ fn lines(data: &SandboxData) -> String {
             }
         };
         row("", &format!("the worker still has an older policy: {running}"));
+        for RunningJob { job_id, command, .. } in &data.jobs {
+            row("", &format!("{}  {DIM}{}{DIM:#}", plain(job_id), plain(command)));
+        }
+        if jobs != 0 {
+            row("", "to end them now: quack sandbox set --end-jobs");
+        }
     }
     text
+}
+
+fn on_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
 }
 
 fn is_web_said(layers: &PolicyLayers) -> bool {
@@ -216,6 +235,7 @@ mod tests {
                 "workspace": {"network": true, "hidden": ["/srv/x/keys"]},
                 "session": {"profile": "read-only", "writableRoots": ["/srv/x"]}, "safeMode": false},
             "inForce": {"tier": "B", "policy": "workspace-write"}, "outdated": true, "jobsRunning": 1,
+            "jobs": [{"jobId": "job-1", "command": "npm run dev", "elapsedMs": 1}],
         }))
         .unwrap();
         let text = anstream::adapter::strip_str(&lines(&data)).to_string();
@@ -227,8 +247,10 @@ mod tests {
              web search     on  configuration\n\
              writable       /srv/x  set for the session\n\
              hidden         /srv/x/keys\n\
-             in force       tier B, workspace-write\n\
-             \x20              the worker still has an older policy: waits for 1 background job\n"
+             in force       tier B, workspace-write, network off\n\
+             \x20              the worker still has an older policy: waits for 1 background job\n\
+             \x20              job-1  npm run dev\n\
+             \x20              to end them now: quack sandbox set --end-jobs\n"
         );
     }
 }

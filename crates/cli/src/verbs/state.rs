@@ -67,6 +67,9 @@ fn lines(data: &StateData) -> String {
     for (name, value) in [("tier", &worker.tier), ("policy", &worker.policy)] {
         row(name, &value.as_deref().map_or_else(|| "-".to_owned(), display::plain));
     }
+    if let Some(network) = worker.network {
+        row("network", if network { "on" } else { "off" });
+    }
     row("restarts", &worker.restarts.to_string());
     row("safe mode", if data.safe_mode { "on" } else { "off" });
     if data.status.pinned {

@@ -1,7 +1,7 @@
 //! Looking at and changing workspaces and sessions: `workspaces`, `activate_session`, `get_state`,
 //! `quack.session_new`, `quack.session_delete`.
 
-use super::{AttachedSession, AttachedWorkspace, Interruption, StatusInfo};
+use super::{AttachedSession, AttachedWorkspace, Interruption, RunningJob, StatusInfo};
 use crate::denial::Denial;
 use crate::policy::{Policy, PolicyPatch};
 use crate::worker::SandboxReport;
@@ -112,6 +112,9 @@ pub struct WorkerState {
     pub tier: Option<String>,
     /// Name of the policy in force; null without a worker.
     pub policy: Option<String>,
+    /// True if commands reach the machine's network; absent without a worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<bool>,
 }
 
 /// `quack.session_new` parameters: one more session for a directory.
@@ -154,6 +157,9 @@ pub struct SandboxParams {
     /// `set`: forget first what was set before for the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset: Option<bool>,
+    /// `set`: true ends the background jobs that keep a worker with the older policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_jobs: Option<bool>,
     /// `set`: what is different from now on.
     #[serde(flatten)]
     pub patch: PolicyPatch,
@@ -234,6 +240,9 @@ pub struct SandboxData {
     /// Background jobs that do.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jobs_running: usize,
+    /// The background jobs of `jobsRunning`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<RunningJob>,
 }
 
 /// `quack.session_delete` parameters.

@@ -145,6 +145,9 @@ pub struct WorkerInfo {
     /// Name of the policy in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+    /// True if commands reach the machine's network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<bool>,
     /// Why the last worker ended, if it did not end well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_death: Option<String>,

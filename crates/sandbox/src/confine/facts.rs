@@ -3,15 +3,20 @@
 
 use super::git;
 use super::toolchains::{
-    CACHES, CREDENTIALS, SYSTEM_DIRECTORIES, SYSTEM_SECRETS, TOOLCHAINS, Toolchain,
+    CACHES, CREDENTIALS, SYSTEM_DIRECTORIES, SYSTEM_SECRETS, TOOLCHAINS, Toolchain, VARIABLES,
+    Variable,
 };
 use crate::names::follow_trusted_links;
+use quackd_protocol::places::refusal;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Most directories of `PATH` that are looked at.
 const MAX_PATH_DIRECTORIES: usize = 64;
+
+/// Most directories that one variable may name.
+const MAX_ROOTS: usize = 8;
 
 /// Largest settings file that is looked into, in bytes.
 const MAX_SETTINGS: u64 = 1024 * 1024;
@@ -71,6 +76,9 @@ pub struct Facts {
     pub shown: Vec<Shown>,
     /// Caches of packages that exist.
     pub caches: Vec<PathBuf>,
+    /// Directories of toolchains outside the home. Each is private, with what is shown of it inside, because their
+    /// programs write locks and settings there.
+    pub private: Vec<PathBuf>,
     /// The file that `/etc/resolv.conf` leads to, if it is outside `/etc`.
     pub resolver: Option<PathBuf>,
     /// The user's name and mail for git.
@@ -78,12 +86,34 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Looks at the machine for a session in `places` whose commands have this `PATH`. What cannot be
-    /// read is taken for absent.
+    /// Looks at the machine for a session in `places` whose commands have this `PATH` and these variables. What cannot
+    /// be read is taken for absent.
     #[must_use]
-    pub fn gather_blocking(places: Places, path: &str) -> Self {
+    pub fn gather_blocking(places: Places, path: &str, variables: &[(String, String)]) -> Self {
         let home = places.home.clone();
-        let shown = shown(&places, path);
+        let mut shown = shown(&places, path);
+        let mut caches = Vec::new();
+        let mut private = Vec::new();
+        for (variable, root) in roots(&places, variables) {
+            for part in variable.shown {
+                push(&mut shown, &places, &part_of(&root, part));
+            }
+            let parts = variable.caches.iter().map(|part| part_of(&root, part));
+            caches.extend(parts.filter(|cache| is_cache(&places, cache)));
+            let is_whole = variable.shown.contains(&"");
+            if !is_whole && !root.starts_with(&home) && may_show(&places, &root) {
+                private.push(root);
+            }
+        }
+        // What lies in a shown directory is visible already, and a link in it is no place for a mount.
+        let all: Vec<_> =
+            shown.iter().filter(|one| one.is_directory).map(|one| one.at.clone()).collect();
+        let is_in_shown = |at: &Path| all.iter().any(|one| at != one && at.starts_with(one));
+        shown.retain(|one| !is_in_shown(&one.at));
+        private.retain(|at| !is_in_shown(at) && !all.contains(at));
+        caches.extend(CACHES.iter().map(|cache| home.join(cache)).filter(|c| is_directory(c)));
+        caches.sort_unstable();
+        caches.dedup();
         let mut secrets: Vec<PathBuf> =
             SYSTEM_SECRETS.iter().map(PathBuf::from).filter(|path| exists(path)).collect();
         secrets.extend(host_keys());
@@ -94,11 +124,8 @@ impl Facts {
             system: SYSTEM_DIRECTORIES.iter().filter_map(|path| system(Path::new(path))).collect(),
             secrets,
             shown,
-            caches: CACHES
-                .iter()
-                .map(|cache| home.join(cache))
-                .filter(|c| is_directory(c))
-                .collect(),
+            caches,
+            private,
             resolver: fs::canonicalize("/etc/resolv.conf").ok().filter(|p| !p.starts_with("/etc")),
             identity: git::Identity::of_home_blocking(&home),
             places,
@@ -152,6 +179,45 @@ fn shown(places: &Places, path: &str) -> Vec<Shown> {
         }
     }
     shown
+}
+
+/// Directories that variables of toolchains name. Omits values that are relative or that are no place for a toolchain:
+/// the home and the directories above it, directories of the system, shared ones such as `/tmp`, and the session's own.
+fn roots(
+    places: &Places,
+    variables: &[(String, String)],
+) -> impl Iterator<Item = (&'static Variable, PathBuf)> {
+    let usable = |value: &&Path| {
+        let is_plain = value.components().all(|part| !matches!(part, Component::ParentDir));
+        let is_own = [&places.workspace, &places.run_dir, &places.state_dir]
+            .iter()
+            .any(|p| value.starts_with(p));
+        value.is_absolute()
+            && is_plain
+            && !is_own
+            && !is_system(value)
+            && refusal(value, &places.home).is_none()
+    };
+    let values = VARIABLES.iter().flat_map(|variable| {
+        let named = |(name, _): &&(String, String)| variable.names.contains(&name.as_str());
+        variables.iter().filter(named).map(move |(_, value)| (variable, value))
+    });
+    values.flat_map(move |(variable, value)| {
+        let each = value.split(':').take(MAX_ROOTS).map(Path::new).filter(usable);
+        each.map(|root| (variable, root.components().collect())).collect::<Vec<_>>()
+    })
+}
+
+/// A part of a directory. An empty part is the directory itself.
+fn part_of(root: &Path, part: &str) -> PathBuf {
+    if part.is_empty() { root.to_path_buf() } else { root.join(part) }
+}
+
+/// True for a directory that is reached without links, so that no session chose it.
+fn is_cache(places: &Places, path: &Path) -> bool {
+    is_directory(path)
+        && may_show(places, path)
+        && fs::canonicalize(path).is_ok_and(|real| real == path)
 }
 
 fn push(shown: &mut Vec<Shown>, places: &Places, at: &Path) {
@@ -254,5 +320,87 @@ mod tests {
             assert_eq!(path(hostile), [""; 0].map(PathBuf::from), "{hostile}");
         }
         assert!(is_trusted_link(&places, &home.join(".nvm/current")));
+    }
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "one tree and a list of values")]
+    fn a_variable_shows_a_toolchain_and_no_other_place() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(tree.path()).unwrap();
+        let at = |name: &str| root.join(name);
+        let directories = [
+            "home/.ssh",
+            "ws/jdk",
+            "tools/cargo/bin",
+            "tools/cargo/registry",
+            "tools/rustup",
+            "state",
+        ];
+        for directory in directories {
+            fs::create_dir_all(at(directory)).unwrap();
+        }
+        fs::write(at("tools/cargo/credentials.toml"), "token").unwrap();
+        fs::write(at("tools/rustup/credentials"), "token").unwrap();
+        symlink(at("ws/jdk"), at("tools/jdk")).unwrap();
+        let places = Places {
+            workspace: at("ws"),
+            run_dir: at("state/run"),
+            state_dir: at("state"),
+            home: at("home"),
+        };
+        let gather = |variables: &[(&str, &str)]| {
+            let variables: Vec<_> = variables
+                .iter()
+                .map(|(name, value)| {
+                    ((*name).to_owned(), value.replace('@', root.to_str().unwrap()))
+                })
+                .collect();
+            Facts::gather_blocking(places.clone(), "", &variables)
+        };
+        let facts = gather(&[("CARGO_HOME", "@/tools/cargo/"), ("RUSTUP_HOME", "@/tools/rustup")]);
+        let shown: Vec<_> = facts.shown.iter().map(|one| one.at.clone()).collect();
+        assert_eq!(shown, [at("tools/cargo/bin"), at("tools/rustup")]);
+        assert_eq!(facts.private, [at("tools/cargo")]);
+        assert_eq!(facts.caches, [at("tools/cargo/registry")]);
+        assert!(facts.secrets.contains(&at("tools/rustup/credentials")));
+        for value in [
+            "/",
+            "",
+            "tools/cargo",
+            "/tmp",
+            "/usr",
+            "/etc/ssl",
+            "@",
+            "@/home",
+            "@/home/",
+            "@/ws",
+            "@/ws/jdk",
+            "@/tools/jdk",
+            "@/state",
+            "@/tools/../ws/jdk",
+            "@/home/../home",
+            "/proc/self",
+        ] {
+            for variable in ["JAVA_HOME", "CARGO_HOME", "GOCACHE"] {
+                let facts = gather(&[(variable, value)]);
+                assert!(facts.shown.is_empty() && facts.caches.is_empty(), "{variable}={value}");
+                assert!(
+                    facts.private.iter().all(|one| *one == at("tools/jdk")),
+                    "{variable}={value}: {:?}",
+                    facts.private
+                );
+            }
+        }
+        assert_eq!(gather(&[("HOME", "@/tools/cargo")]).shown, []);
+
+        // As SDKMAN! sets it: the link lies in what is shown.
+        fs::create_dir_all(at("home/.sdkman/candidates/java/21")).unwrap();
+        symlink("21", at("home/.sdkman/candidates/java/current")).unwrap();
+        let facts = gather(&[
+            ("JAVA_HOME", "@/home/.sdkman/candidates/java/current"),
+            ("SDKMAN_DIR", "@/home/.sdkman"),
+        ]);
+        let shown: Vec<_> = facts.shown.iter().map(|one| one.at.clone()).collect();
+        assert_eq!(shown, [at("home/.sdkman/candidates")]);
     }
 }

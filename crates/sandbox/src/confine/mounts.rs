@@ -70,6 +70,7 @@ pub(crate) fn build(plan: &Plan, expected: DirectoryId) -> Result<(), ConfineErr
     let empty = Empty::make(&store)?;
     kernel_files::mount_proc(&root, &empty)?;
     kernel_files::mount_dev(&root, &store)?;
+    let mut ways = Vec::new();
     for (number, (at, mount)) in plan.mounts.iter().enumerate() {
         match mount {
             Mount::Bind { .. } | Mount::Workspace { .. } => {
@@ -81,6 +82,11 @@ pub(crate) fn build(plan: &Plan, expected: DirectoryId) -> Result<(), ConfineErr
                 let directory = store.make_private(&format!("{number}"), *mode)?;
                 root.place(&directory, at, Kind::Directory)?;
             }
+            Mount::Way => {
+                let directory = store.make_private(&format!("{number}"), 0o755)?;
+                root.place(&directory, at, Kind::Directory)?;
+                ways.push((at, directory));
+            }
             Mount::Layer { from } => layer::mount(&root, &store, from, at, number)?,
             Mount::Link { to } => root.link(at, to)?,
             Mount::File { content } => root.file(at, content)?,
@@ -89,6 +95,10 @@ pub(crate) fn build(plan: &Plan, expected: DirectoryId) -> Result<(), ConfineErr
     }
     for pin in &plan.pins {
         pin_down(&root, pin)?;
+    }
+    // Now everything that they lead to is in place.
+    for (at, way) in ways {
+        sys::set_attributes(&way, MountAttributes::READ_ONLY, false).step_on("close", at)?;
     }
     enter(root, &plan.workspace)
 }

@@ -7,6 +7,7 @@ use super::facts::{Facts, Places, SystemDirectory};
 use super::git;
 use super::limits::Limits;
 use super::mounts::DirectoryId;
+use super::toolchains::is_toolchain;
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{Policy, Profile};
 use std::collections::BTreeMap;
@@ -48,6 +49,8 @@ pub enum Mount {
         /// Permission bits.
         mode: u32,
     },
+    /// A read-only directory in a private one, which only leads to what is mounted in it.
+    Way,
     /// The host's directory with a private layer for changes. Read-only where the kernel has no layers.
     Layer {
         /// Path on the host.
@@ -148,9 +151,10 @@ impl Plan {
             hidden: policy.hidden.clone(),
         };
         plan.add_system(facts);
-        plan.add_home(facts);
+        plan.add_home(facts, &policy.writable_roots);
         plan.add_session(policy, &facts.places);
         plan.hide(policy, facts);
+        plan.close_ways(policy);
         Ok(plan)
     }
 
@@ -245,9 +249,13 @@ impl Plan {
         }
     }
 
-    fn add_home(&mut self, facts: &Facts) {
+    fn add_home(&mut self, facts: &Facts, roots: &[PathBuf]) {
         let home = self.home.clone();
         self.add(&home, Mount::Private { mode: 0o700 });
+        for private in facts.private.iter().filter(|one| !roots.iter().any(|r| one.starts_with(r)))
+        {
+            self.add(private, Mount::Private { mode: 0o700 });
+        }
         for one in &facts.shown {
             let mount = Mount::Bind {
                 from: one.from.clone(),
@@ -257,7 +265,9 @@ impl Plan {
             };
             self.add(&one.at, mount);
         }
-        for cache in facts.caches.iter().take(MAX_CACHES) {
+        // Changes of what the user made writable are not private.
+        let is_written = |cache: &&PathBuf| roots.iter().any(|root| cache.starts_with(root));
+        for cache in facts.caches.iter().filter(|cache| !is_written(cache)).take(MAX_CACHES) {
             self.add(cache, Mount::Layer { from: cache.clone() });
         }
         if let Some(content) = facts.identity.to_config() {
@@ -282,6 +292,33 @@ impl Plan {
         self.add(&places.run_dir, run_dir);
     }
 
+    /// Makes the directories read-only that lead from a private directory to the workspace or to a writable directory.
+    /// Otherwise what a command writes next to its workspace would vanish with the worker. Directories in the home where
+    /// programs keep settings and caches stay writable.
+    fn close_ways(&mut self, policy: &Policy) {
+        let ends: Vec<_> = policy.writable_roots.iter().chain([&self.workspace]).cloned().collect();
+        for end in ends {
+            let is_free = |at: &&Path| !self.mounts.contains_key(*at);
+            let way: Vec<_> = end.ancestors().skip(1).take_while(is_free).collect();
+            let above = way.last().copied().unwrap_or(&end).parent();
+            let is_private = above
+                .and_then(|above| self.mounts.get(above))
+                .is_some_and(|mount| matches!(mount, Mount::Private { .. } | Mount::Way));
+            let closed = way.into_iter().filter(|at| !self.is_for_programs(at));
+            if is_private {
+                for at in closed.map(Path::to_owned).collect::<Vec<_>>() {
+                    self.add(at, Mount::Way);
+                }
+            }
+        }
+    }
+
+    fn is_for_programs(&self, at: &Path) -> bool {
+        let Ok(beneath) = at.strip_prefix(&self.home) else { return false };
+        let first = beneath.iter().next().map(|name| name.as_encoded_bytes());
+        first.is_some_and(|name| name.starts_with(b".")) || is_toolchain(beneath)
+    }
+
     /// Last, so that it covers what the others show.
     fn hide(&mut self, policy: &Policy, facts: &Facts) {
         let state = std::iter::once(&facts.places.state_dir);
@@ -301,7 +338,7 @@ impl Mount {
         match self {
             Self::Bind { writable, .. } | Self::Workspace { writable } => *writable,
             Self::Private { .. } | Self::Layer { .. } => true,
-            Self::Link { .. } | Self::File { .. } | Self::Empty => false,
+            Self::Link { .. } | Self::File { .. } | Self::Empty | Self::Way => false,
         }
     }
 

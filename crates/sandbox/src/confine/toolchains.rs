@@ -1,8 +1,10 @@
-//! Which directories of a home belong to a toolchain, and which are caches of packages. Tables only: what
-//! exists is found by `facts`.
+//! Which directories of a home belong to a toolchain, which are caches of packages, and which variables name such
+//! directories elsewhere. Tables only: what exists is found by `facts`.
 //!
-//! A toolchain is shown when `PATH` leads into it. What is not named here stays out: a home is full of
+//! A toolchain is shown when `PATH` leads into it, or when its variable names it. What is not named here stays out: a home is full of
 //! keys and tokens, and a table of what is safe ages better than one of what is not.
+
+use std::path::Path;
 
 /// A toolchain beneath the home directory.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +68,80 @@ pub(crate) const TOOLCHAINS: &[Toolchain] = &[
             ".local/share/fnm",
             ".local/share/pnpm",
         ],
+    ),
+];
+
+/// True if a path in the home lies in a toolchain that is known.
+pub(crate) fn is_toolchain(beneath_home: &Path) -> bool {
+    TOOLCHAINS.iter().any(|toolchain| beneath_home.starts_with(toolchain.root))
+}
+
+/// A variable that names a directory of a toolchain, or a list of such directories.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Variable {
+    /// Its names. Each is read.
+    pub(crate) names: &'static [&'static str],
+    /// What is shown of the directory, read-only. An empty path is the whole directory.
+    pub(crate) shown: &'static [&'static str],
+    /// Package caches in the directory. An empty path is the directory itself.
+    pub(crate) caches: &'static [&'static str],
+}
+
+const fn named(
+    names: &'static [&'static str],
+    shown: &'static [&'static str],
+    caches: &'static [&'static str],
+) -> Variable {
+    Variable { names, shown, caches }
+}
+
+/// Every variable that is followed. The supervisor passes them to commands.
+pub(crate) const VARIABLES: &[Variable] = &[
+    named(&["CARGO_HOME"], &["bin", "env", "config.toml"], &["registry", "git"]),
+    named(&["GOPATH"], &["bin"], &["pkg/mod"]),
+    named(&["NVM_DIR"], &["versions", "alias", "nvm.sh"], &[]),
+    named(&["SDKMAN_DIR"], &["candidates"], &[]),
+    named(&["DENO_INSTALL"], &["bin"], &[]),
+    named(&["BUN_INSTALL"], &["bin", "install/global"], &["install/cache"]),
+    named(&["npm_config_prefix", "NPM_CONFIG_PREFIX", "N_PREFIX"], &["bin", "lib", "n"], &[]),
+    named(&["npm_config_cache", "NPM_CONFIG_CACHE"], &[], &["_cacache"]),
+    named(&["GRADLE_USER_HOME"], &[], &["caches", "wrapper"]),
+    named(
+        &[
+            "RUSTUP_HOME",
+            "GOROOT",
+            "PYENV_ROOT",
+            "RBENV_ROOT",
+            "NODENV_ROOT",
+            "GOENV_ROOT",
+            "VOLTA_HOME",
+            "ASDF_DIR",
+            "ASDF_DATA_DIR",
+            "FNM_DIR",
+            "MISE_DATA_DIR",
+            "PNPM_HOME",
+            "JAVA_HOME",
+            "MAVEN_HOME",
+            "DOTNET_ROOT",
+            "ELAN_HOME",
+            "OPAMROOT",
+            "ANDROID_HOME",
+        ],
+        &[""],
+        &[],
+    ),
+    named(
+        &[
+            "GOMODCACHE",
+            "GOCACHE",
+            "DENO_DIR",
+            "PIP_CACHE_DIR",
+            "UV_CACHE_DIR",
+            "YARN_CACHE_FOLDER",
+            "PLAYWRIGHT_BROWSERS_PATH",
+        ],
+        &[],
+        &[""],
     ),
 ];
 

@@ -9,6 +9,7 @@ mod phrases;
 
 use crate::Confinement;
 use crate::refused_by_system::{Wanted, is_mounted_read_only_blocking, is_ordinary_blocking};
+use crate::sandbox_tools::normalise;
 use crate::watched::{Told, Watched};
 use phrases::{Cause, Hit};
 use quackd_process::{Captured, Exit, Finished};
@@ -160,10 +161,11 @@ impl Finder {
 
     fn writing_blocking(&self, path: Option<&Path>) -> DenialKind {
         let is_pinned = path.is_some_and(|path| {
+            let real = normalise(&self.workspace.join(path));
             // The workspace may be written but for what is protected, for example by git's own settings.
-            path.starts_with(&self.workspace)
+            (path.is_absolute() && real.starts_with(&self.workspace))
                 || self.is_protected(path)
-                || (path.is_relative() && is_mounted_read_only_blocking(&self.workspace.join(path)))
+                || (real.starts_with(&self.workspace) && is_mounted_read_only_blocking(&real))
         });
         match self.confinement.policy.profile {
             Profile::WorkspaceWrite if is_pinned => DenialKind::Protected,

@@ -77,6 +77,8 @@ fn writing_to_what_is_mounted_read_only() {
             "/usr/bin/ld: cannot open output file /opt/a: Read-only file system\ncollect2: error: ld returned 1",
             &["Write /opt/a"],
         ),
+        ("bash: line 1: ../n: Read-only file system\n", &["Write ../n"]),
+        ("bash: line 1: /w/repo/../n: Read-only file system\n", &["Write /w/repo/../n"]),
         ("q: Read-only file system at -e line 1.\n", &["Write"]),
         // In the workspace only what is protected is mounted by itself.
         (

@@ -158,7 +158,7 @@ fn elsewhere(mount: &Mount, exists: bool) -> Verdict {
             "it holds secrets of the machine; something empty is in its place".to_owned(),
             Some("only quack sandbox set full-access"),
         ),
-        (Shows::Own, _, true) => told(
+        (Shows::Own, false, true) => told(
             PathAccess::ReadWrite,
             format!(
                 "{} is the worker's own, and goes with it; nothing of the machine is there",
@@ -171,7 +171,7 @@ fn elsewhere(mount: &Mount, exists: bool) -> Verdict {
             "nothing of the machine is shown there, whether it exists or not".to_owned(),
             Some(WRITABLE),
         ),
-        (Shows::Frame, _, true) => told(
+        (Shows::Own | Shows::Frame, _, true) => told(
             PathAccess::NotShown,
             "it is only on the way to what is shown; nothing else is in it".to_owned(),
             Some(WRITABLE),
@@ -231,7 +231,7 @@ fn is_in_git(name: &Path) -> bool {
 }
 
 /// `path` without `.` and `..`, by its text.
-fn normalise(path: &Path) -> PathBuf {
+pub(crate) fn normalise(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components().take(MAX_COMPONENTS) {
         match component {

@@ -1,12 +1,12 @@
 //! `quack demo`: the first thing a stranger runs. Every line it shows is something that just happened.
 //!
 //! - [`tour`]: search, read and run in the user's repository.
-//! - [`crash`]: a worker is killed in the middle of a call, a second session is the witness.
+//! - [`crash`]: the worker of a second session is killed in the middle of a call, the user's session is the witness.
 //! - [`session`], [`neighbour`]: the two sessions, and the second one's directory.
 //! - [`report`]: what is shown.
 //!
-//! Writes nothing into the user's directory, moves no active session and kills nothing but the worker
-//! of a session that nobody else uses.
+//! Writes nothing into the user's directory, moves no active session, kills the worker of the second session only, and
+//! deletes that session at the end.
 
 mod crash;
 mod neighbour;
@@ -82,13 +82,18 @@ async fn perform(
     let dir = NeighbourDir::create_blocking(&std::env::temp_dir())?;
     let path = dir.path().to_str().context("the temporary directory's path is not UTF-8")?;
     let neighbour = DemoSession::open(&daemon.client, path).await?;
-    neighbour.bash("true").await?.text()?;
-    crash::run(&session, &neighbour, daemon.daemon.pid, report).await?;
-
-    *stage = "ps";
-    let data = ps::ask(&daemon.client).await?;
-    report.say(&format!("\n{}{TRY_NEXT}", ps::tree(&data, home_dir.as_deref())))?;
-    Ok(())
+    let rest = async {
+        neighbour.bash("true").await?.text()?;
+        crash::run(&neighbour, &session, daemon.daemon.pid, report).await?;
+        *stage = "ps";
+        let data = ps::ask(&daemon.client).await?;
+        report.say(&format!("\n{}{TRY_NEXT}", ps::tree(&data, home_dir.as_deref())))?;
+        anyhow::Ok(())
+    };
+    let done = rest.await;
+    // The directory goes with this function, and its session before it.
+    let deleted = neighbour.delete().await;
+    done.and(deleted)
 }
 
 /// Opens the session of the user's directory and has its worker started by a first call.

@@ -6,7 +6,10 @@ use crate::verbs::ps;
 use crate::verbs::tool::patience;
 use anyhow::{Context, bail};
 use quackd_client::Client;
-use quackd_protocol::client::{AttachData, AttachParams, ToolParams, ToolResult, WorkerInfo};
+use quackd_protocol::client::{
+    AttachData, AttachParams, SessionDeleteData, SessionDeleteParams, ToolParams, ToolResult,
+    WorkerInfo,
+};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -60,6 +63,18 @@ impl<'a> DemoSession<'a> {
             name: data.session.name,
             workspace: data.workspace.path,
         })
+    }
+
+    /// Has the daemon forget the session.
+    ///
+    /// # Errors
+    /// Of the request.
+    pub(crate) async fn delete(&self) -> anyhow::Result<()> {
+        let session_id = Value::from(self.id.as_str());
+        let params = SessionDeleteParams { session_id, force: Some(true) };
+        let _deleted: SessionDeleteData =
+            self.client.request("quack.session_delete", params, REPLY_TIMEOUT).await?;
+        Ok(())
     }
 
     /// Runs one tool to its end.

@@ -26,6 +26,7 @@ fn facts() -> Facts {
             is_directory: true,
         }],
         caches: vec!["/home/u/.cargo/registry".into()],
+        private: vec!["/srv/tools/cargo".into()],
         resolver: Some("/run/systemd/resolve/stub-resolv.conf".into()),
         identity: git::Identity { name: Some("n".into()), email: None },
     }
@@ -201,4 +202,32 @@ fn a_workspace_that_is_hidden_is_refused() {
         let policy = Policy { hidden: vec![hidden.into()], ..Policy::default() };
         assert!(Plan::new(&policy, &facts()).is_err(), "{hidden}");
     }
+}
+
+#[test]
+fn what_only_leads_to_the_workspace_is_read_only_and_what_programs_write_is_not() {
+    let ways = |workspace: &str, roots: &[&str]| {
+        let mut facts = facts();
+        facts.places.workspace = workspace.into();
+        let policy = Policy {
+            writable_roots: roots.iter().map(PathBuf::from).collect(),
+            ..Policy::default()
+        };
+        let plan = Plan::new(&policy, &facts).unwrap();
+        let ways = plan.mounts.into_iter().filter(|(_, mount)| *mount == Mount::Way);
+        ways.map(|(at, _)| at.display().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(ways("/home/u/work/ws", &[]), ["/home/u/work"]);
+    assert_eq!(ways("/home/u/a/b/ws", &[]), ["/home/u/a", "/home/u/a/b"]);
+    assert_eq!(ways("/home/u/ws", &[]), [""; 0]);
+    assert_eq!(ways("/tmp/t/ws", &[]), ["/tmp/t"]);
+    // There the root is read-only.
+    assert_eq!(ways("/srv/a/ws", &[]), [""; 0]);
+    assert_eq!(ways("/home/u/.config/app/ws", &[]), [""; 0]);
+    assert_eq!(ways("/home/u/go/src/ws", &[]), [""; 0]);
+    assert_eq!(
+        ways("/home/u/a/ws", &["/home/u/a/b/root", "/tmp/t/root"]),
+        ["/home/u/a", "/home/u/a/b", "/tmp/t"]
+    );
+    assert_eq!(ways("/home/u/a/root/b/ws", &["/home/u/a/root"]), ["/home/u/a"]);
 }

@@ -1,0 +1,392 @@
+//! The first hour with workers: what replaces them under a session, policies that change while jobs run, and what
+//! their commands see of the system.
+
+use crate::harness::{Daemon, Repo, Session};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// True if workers have namespaces here.
+fn has_namespaces(session: &Session<'_>) -> bool {
+    session.bash("true");
+    ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap())
+}
+
+/// Replaces a directory by a new one with a file.
+fn make_again(path: &Path, name: &str, content: &str) {
+    fs::remove_dir_all(path).unwrap();
+    fs::create_dir(path).unwrap();
+    fs::write(path.join(name), content).unwrap();
+}
+
+#[expect(clippy::disallowed_methods, reason = "as git and editors do it")]
+fn replace(path: &Path, content: &str) {
+    let other = path.with_extension("lock");
+    fs::write(&other, content).unwrap();
+    fs::rename(other, path).unwrap();
+}
+
+fn sessions(daemon: &Daemon) -> Vec<Value> {
+    daemon.wire().request("sessions", json!({"all": true}))["sessions"].as_array().unwrap().clone()
+}
+
+#[test]
+fn ten_demos_in_a_row_leave_the_session_in_service_and_nothing_behind() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let job = session.call("bash", json!({"command": "sleep 600", "background": true}));
+    assert!(job.contains("job-1"), "{job}");
+    let before = (session.worker()["pid"].clone(), sessions(&daemon));
+    for n in 1..=10 {
+        let run = daemon.quack(&["demo", repo.path().to_str().unwrap()]);
+        assert_eq!(run.code(), Some(0), "demo {n}: {run:?}");
+        assert!(run.stdout().contains("Worker died during bash (signal 9)"), "demo {n}: {run:?}");
+    }
+    assert_eq!(session.worker()["pid"], before.0);
+    assert_eq!(session.worker()["restarts"], 0);
+    let names = |all: &[Value]| all.iter().map(|one| one["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(&sessions(&daemon)), names(&before.1));
+    assert!(session.call("jobs", json!({})).contains("job-1"), "the job still runs");
+}
+
+#[test]
+fn a_call_runs_in_a_workspace_that_was_deleted_and_made_again() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let calls = [
+        ("bash", json!({"command": "cat new; echo once >> log"}), "1\n"),
+        ("read_file", json!({"path": "new"}), "2\n"),
+        ("write_file", json!({"path": "made", "content": "x"}), "made"),
+        ("grep_search", json!({"pattern": "4"}), "new:1:4"),
+    ];
+    for (n, (tool, arguments, expected)) in calls.into_iter().enumerate() {
+        session.bash("true");
+        make_again(repo.path(), "new", &format!("{}\n", n + 1));
+        let text = session.call(tool, arguments);
+        assert!(text.contains(expected) && !text.starts_with("Error"), "{tool}: {text}");
+        if tool == "bash" {
+            assert_eq!(repo.read("log"), "once\n");
+        }
+    }
+    assert_eq!(session.worker()["restarts"], 0);
+    fs::remove_dir_all(repo.path()).unwrap();
+    let gone = session.bash("echo x");
+    assert_eq!(gone, format!("Error: Workspace not accessible: '{}'", repo.path().display()));
+}
+
+#[test]
+fn calls_side_by_side_run_once_each_after_a_protected_name_was_replaced() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    repo.write(".git/config", "[core]\n");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    for round in 1..=3 {
+        replace(&repo.path().join(".git/config"), &format!("[core]\n# {round}\n"));
+        let many: Vec<_> = (0..8)
+            .map(|n| session.begin("bash", json!({"command": format!("echo {round}.{n} >> log")})))
+            .collect();
+        for pending in many {
+            assert_eq!(pending.text(), "\n[Exit code: 0]");
+        }
+    }
+    let mut lines: Vec<_> = repo.read("log").lines().map(str::to_owned).collect();
+    lines.sort();
+    let expected: Vec<_> =
+        (1..=3).flat_map(|round| (0..8).map(move |n| format!("{round}.{n}"))).collect();
+    assert_eq!(lines, expected);
+    assert_eq!(session.worker()["restarts"], 0);
+}
+
+#[test]
+fn a_background_job_that_keeps_a_replaced_name_bare_is_named_and_can_be_ended() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    repo.write(".git/config", "[core]\n");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    session.call("bash", json!({"command": "sleep 600", "background": true}));
+    replace(&repo.path().join(".git/config"), "[core]\n# new\n");
+    for _ in 0..2 {
+        let refused = session.bash("echo x >> log");
+        assert!(refused.contains("not run, try again when no background job runs"), "{refused}");
+    }
+    assert!(session.call("jobs", json!({})).contains("job-1"));
+    session.call("job_kill", json!({"id": "job-1"}));
+    assert_eq!(session.bash("echo x >> log"), "\n[Exit code: 0]");
+    assert_eq!(repo.read("log"), "x\n");
+}
+
+/// Runs `quack sandbox ARGS` for a repository.
+#[track_caller]
+fn sandbox(daemon: &Daemon, repo: &Repo, args: &[&str]) -> String {
+    let at = repo.path().to_string_lossy().into_owned();
+    daemon.quack(&[&["sandbox"], args, &["-C", &at]].concat()).ok()
+}
+
+#[test]
+fn a_policy_that_changes_while_a_job_runs_leaves_jobs_and_reading_in_service() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    let started =
+        session.call("bash", json!({"command": "echo hi; sleep 600", "background": true}));
+    assert!(started.contains("job-1"), "{started}");
+    let set = sandbox(&daemon, &repo, &["set", "--network", "on"]);
+    assert!(set.contains("waits for 1 background job"), "{set}");
+    assert!(set.contains("job-1") && set.contains("sleep 600"), "{set}");
+    assert!(set.contains("quack sandbox set --end-jobs"), "{set}");
+    assert_eq!(session.call("read_file", json!({"path": "README.md"})), "# A repository\n");
+    assert!(session.call("grep_search", json!({"pattern": "needle"})).contains("src/main.rs:2:"));
+    assert!(session.call("jobs", json!({})).contains("job-1"));
+    assert!(session.call("job_output", json!({"id": "job-1"})).contains("hi"));
+    for (tool, arguments) in [
+        ("bash", json!({"command": "echo x > wrote"})),
+        ("write_file", json!({"path": "wrote", "content": "x"})),
+        ("replace", json!({"pattern": "needle", "replacement": "x"})),
+    ] {
+        let refused = session.call(tool, arguments);
+        assert!(refused.contains("policy was changed, and job-1 still runs"), "{tool}: {refused}");
+    }
+    assert!(!repo.path().join("wrote").exists());
+    session.call("job_kill", json!({"id": "job-1"}));
+    assert_eq!(session.bash("echo x > wrote"), "\n[Exit code: 0]");
+    let shown = sandbox(&daemon, &repo, &["show", "--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["outdated"], &shown["inForce"]["network"]), (&json!(false), &json!(true)));
+}
+
+#[test]
+fn a_policy_that_hides_a_file_is_kept_by_reading_tools_while_a_job_runs() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    repo.write("env", "TOPSECRET");
+    repo.write("out/data", "other");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    session.call("bash", json!({"command": "sleep 600", "background": true}));
+    sandbox(&daemon, &repo, &["set", "--hide", repo.path().join("env").to_str().unwrap()]);
+    for (tool, arguments) in [
+        ("read_file", json!({"path": "env"})),
+        ("grep_search", json!({"pattern": "TOP"})),
+        ("ripgrep_search", json!({"pattern": "TOP"})),
+        ("bash", json!({"command": "cat env"})),
+    ] {
+        let refused = session.call(tool, arguments);
+        assert!(refused.contains("policy was changed, and job-1 still runs"), "{tool}: {refused}");
+        assert!(!refused.contains("SECRET"));
+    }
+    assert!(session.call("jobs", json!({})).contains("job-1"));
+    let ended = sandbox(&daemon, &repo, &["set", "--end-jobs"]);
+    assert!(!ended.contains("waits for"), "{ended}");
+    assert!(!session.bash("cat env").contains("TOPSECRET"));
+    assert!(!session.call("jobs", json!({})).contains("job-1"));
+    assert_eq!(session.worker()["restarts"], 0);
+}
+
+#[test]
+fn a_worker_of_full_access_reads_nothing_after_the_session_was_confined() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    sandbox(&daemon, &repo, &["set", "full-access"]);
+    session.call("bash", json!({"command": "sleep 600", "background": true}));
+    sandbox(&daemon, &repo, &["set", "read-only"]);
+    for (tool, arguments) in
+        [("read_file", json!({"path": "README.md"})), ("bash", json!({"command": "id"}))]
+    {
+        let refused = session.call(tool, arguments);
+        assert!(refused.contains("policy was changed, and job-1 still runs"), "{tool}: {refused}");
+    }
+    sandbox(&daemon, &repo, &["set", "read-only", "--force"]);
+    assert!(session.bash("echo x > wrote").contains("Read-only file system"));
+}
+
+#[test]
+fn full_access_shows_the_network_that_it_has() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    session.bash("true");
+    for change in [&["set", "full-access"][..], &["set", "--network", "off"]] {
+        let set = sandbox(&daemon, &repo, change);
+        assert!(set.contains("network        on  full-access"), "{set}");
+        session.bash("true");
+        let shown = sandbox(&daemon, &repo, &["show"]);
+        assert!(shown.contains("full-access, network on") && !shown.contains("off"), "{shown}");
+        let json: Value =
+            serde_json::from_str(&sandbox(&daemon, &repo, &["show", "--json"])).unwrap();
+        assert_eq!(json["policy"]["network"], true);
+        assert_eq!(json["inForce"]["network"], true);
+        let explained = sandbox(&daemon, &repo, &["explain"]);
+        assert!(explained.contains("full-access, network on"), "{explained}");
+        let state = wire.request("get_state", json!({"sessionId": session.id}));
+        assert_eq!(state["worker"]["network"], true, "{state}");
+        assert!(daemon.quack(&["ps"]).ok().contains("full-access  network on"));
+    }
+    sandbox(&daemon, &repo, &["set", "workspace-write"]);
+    session.bash("true");
+    let shown = sandbox(&daemon, &repo, &["show"]);
+    assert!(shown.contains("workspace-write, network off") || !has_namespaces(&session), "{shown}");
+}
+
+#[test]
+fn toolchains_outside_the_home_are_seen_like_those_in_it() {
+    let mut daemon = Daemon::absent();
+    let home = daemon.home();
+    let world = home.parent().unwrap();
+    let tools = world.join("tools");
+    let program = |path: &str| {
+        let path = tools.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "#!/bin/sh\necho works\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    for path in
+        ["cargo/bin/tool", "rustup/toolchains/x/bin/rustc", "go/bin/tool", "jdk-21/bin/java"]
+    {
+        program(path);
+    }
+    for (path, content) in [
+        ("cargo/credentials.toml", "TOPSECRET"),
+        ("cargo/registry/index", "cached"),
+        ("rustup/credentials", "TOPSECRET"),
+        ("npm/_cacache/index", "cached"),
+        ("npm/_logs/log", "TOPSECRET"),
+        ("go/pkg/mod/m", "cached"),
+        ("go/src/other/key", "TOPSECRET"),
+    ] {
+        let path = tools.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    let repo = daemon.repo("a");
+    repo.write("jdk/key", "x");
+    std::os::unix::fs::symlink(repo.path().join("jdk"), tools.join("link")).unwrap();
+    let at = |name: &str| tools.join(name).display().to_string();
+    let variables = [
+        ("CARGO_HOME", at("cargo")),
+        ("RUSTUP_HOME", at("rustup")),
+        ("GOPATH", format!("{}:/", at("go"))),
+        ("npm_config_cache", at("npm")),
+        ("JAVA_HOME", at("jdk-21")),
+        ("DENO_INSTALL", home.display().to_string()),
+        ("VOLTA_HOME", at("link")),
+        ("PYENV_ROOT", "/".to_owned()),
+        ("RBENV_ROOT", "relative".to_owned()),
+    ];
+    let mut args: Vec<_> =
+        variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    args.extend([env!("CARGO_BIN_EXE_quack").to_owned(), "daemon".to_owned()]);
+    daemon.boot_with("/usr/bin/env", &args.iter().map(String::as_str).collect::<Vec<_>>());
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    let said = session.bash(
+        "$CARGO_HOME/bin/tool; $RUSTUP_HOME/toolchains/x/bin/rustc; ${GOPATH%%:*}/bin/tool; \
+         $JAVA_HOME/bin/java",
+    );
+    assert_eq!(said, "works\nworks\nworks\nworks\n\n[Exit code: 0]");
+    // As cargo does: a lock at the top, and more in its cache.
+    let said = session.bash(
+        "echo > $CARGO_HOME/.package-cache && echo new > $CARGO_HOME/registry/new && \
+         cat $CARGO_HOME/registry/index ${GOPATH%%:*}/pkg/mod/m $npm_config_cache/_cacache/index && \
+         echo > $npm_config_cache/_cacache/new && echo > ${GOPATH%%:*}/pkg/mod/new && echo done",
+    );
+    assert_eq!(said, "cachedcachedcacheddone\n\n[Exit code: 0]");
+    for made in ["cargo/.package-cache", "cargo/registry/new", "npm/_cacache/new"] {
+        assert!(!tools.join(made).exists(), "{made}");
+    }
+    for path in ["cargo/bin/tool", "rustup/x", "jdk-21/x"] {
+        let refused = session.bash(&format!("echo x >> {}", at(path)));
+        assert!(refused.contains("Read-only file system"), "{refused}");
+    }
+    let secrets =
+        session.bash(&format!("grep -rs TOPSECRET {} {}", tools.display(), home.display()));
+    assert_eq!(secrets, "\n[Exit code: 1]");
+    let link = session.bash("ls -A $VOLTA_HOME/ 2>&1; echo $VOLTA_HOME");
+    assert!(link.contains("No such file") && link.contains("tools/link"), "{link}");
+}
+
+#[test]
+fn a_write_next_to_the_workspace_fails_and_caches_of_the_home_can_be_written() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("code/a");
+    let beside = repo.path().parent().unwrap().to_path_buf();
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    for command in ["echo x > ../n", "mkdir ../wt", "mkdir ../../wt", "echo x > ../../n"] {
+        let refused = session.bash(command);
+        assert!(refused.contains("Read-only file system"), "{command}: {refused}");
+        assert!(refused.contains("[Sandbox: "), "{command}: {refused}");
+        assert!(refused.contains("quack sandbox set --writable"), "{command}: {refused}");
+    }
+    assert!(!beside.join("n").exists() && !beside.join("wt").exists());
+    let worked = session.bash(
+        "git init -q src/r && cd src/r && git -c user.name=n -c user.email=m commit -q --allow-empty -m one && \
+         git worktree add ../../../wt 2>&1",
+    );
+    assert!(worked.contains("Read-only file system"), "{worked}");
+    let private = session.bash(
+        "echo x > ~/n && mkdir -p ~/.cache/tool/deep ~/new && echo x > ~/.cache/tool/deep/n && \
+         echo x > /tmp/n && mktemp > /dev/null && echo x > /var/tmp/n && echo done",
+    );
+    assert_eq!(private, "done\n\n[Exit code: 0]");
+    let explained = sandbox(&daemon, &repo, &["explain", beside.join("n").to_str().unwrap()]);
+    assert!(
+        explained.contains("not shown") || explained.contains("nothing of the machine"),
+        "{explained}"
+    );
+    wire.request(
+        "quack.sandbox",
+        json!({"action": "set", "sessionId": session.id, "writableRoots": [beside]}),
+    );
+    assert_eq!(session.bash("echo x > ../n"), "\n[Exit code: 0]");
+    assert!(beside.join("n").exists());
+}
+
+#[test]
+fn a_workspace_in_the_home_closes_its_way_and_not_the_directories_of_programs() {
+    let daemon = Daemon::start();
+    for (name, is_closed) in
+        [("home/code/a", true), ("home/.config/app", false), ("home/go/src/a", false)]
+    {
+        let repo = daemon.repo(name);
+        let wire = daemon.wire();
+        let session = wire.attach(repo.path());
+        if !has_namespaces(&session) {
+            return;
+        }
+        let said = session.bash("echo x > ../n; echo x > ~/n && echo home");
+        assert_eq!(said.contains("Read-only file system"), is_closed, "{name}: {said}");
+        assert!(said.contains("home\n"), "{name}: {said}");
+    }
+}
