@@ -48,7 +48,6 @@ use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::{BindError, BoundSocket, SocketFile, clear_stale_blocking};
 use quackd_process::{CgroupBase, Launcher, Role, SelfExe};
 use quackd_protocol::client::InterruptedSession;
-use quackd_protocol::policy::Policy;
 use quackd_service::{Manager, activated_blocking};
 use quackd_store::Snapshot;
 use quackd_supervision::REPOSITORY_CLEANER;
@@ -114,7 +113,7 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     let Some(lock) = boot::take_lock_blocking(&home)? else {
         return Ok(Ended::AlreadyRunning);
     };
-    let (config, config_file) = read_config(&home)?;
+    let (config, config_file) = crate::next_daemon::read_config(&home)?;
     log::check_blocking(&home.log_file())
         .map_err(|reason| StartError::Log { path: home.log_file(), reason })?;
     log::abort_on_panic(home.log_file());
@@ -275,26 +274,8 @@ fn wait_for_start(
     })
 }
 
-/// Reads the configuration. A daemon that cannot do what it says does not start.
-fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
-    // What is not UTF-8 is no value of any key, and is said to be wrong.
-    let variable =
-        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let (path, is_named) = quackd_config::locate(home.config(), &variable)?;
-    // Before it is read: a change that comes between is then seen as one.
-    let modified = path.metadata().and_then(|found| found.modified()).ok();
-    let config = quackd_config::load_blocking(&path, is_named, &variable)?;
-    let policy = Policy::resolve([config.sandbox.patch()]);
-    if let Err(reason) = policy.validate(&user_home(), home.dir()) {
-        // What can be wrong with the other values was refused with the file.
-        let origin = config.sandbox.writable.origin;
-        return Err(StartError::Policy { origin, reason });
-    }
-    Ok((config, ConfigFile { path, modified }))
-}
-
 /// The user's home directory, which no worker may write as a whole.
-fn user_home() -> PathBuf {
+pub(crate) fn user_home() -> PathBuf {
     std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
@@ -390,11 +371,14 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
     let asked_for = asked.any().await;
     tracing::info!("shutting down");
     services.managed.stopping();
+    services.login.stopping().begin();
     stop::drain(asked_for, &mut asked, &services, &registry).await;
     reporting.abort();
     listening.abort();
     services.metrics_endpoint.close();
     services.remote.close().await;
+    // The service manager kills what is left when this process ends.
+    services.login.stopping().end().await;
     services.spawner.stop();
     Served { made_again: services.socket_file.take(), asked_for: Some(asked_for) }
 }

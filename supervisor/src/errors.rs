@@ -54,6 +54,8 @@ pub(crate) enum MethodError {
     NoReference,
     #[error("The path is empty")]
     EmptyPath,
+    #[error("Workspace for session \"{0}\" was not found")]
+    WorkspaceOfSay(String),
     #[error("Workspace not found for session: {0}")]
     WorkspaceNotFound(String),
     #[error("Session is busy: {}; end with force", running(*.0))]
@@ -108,6 +110,8 @@ pub(crate) enum MethodError {
     LocalStop,
     #[error("Only local clients may delete files")]
     LocalGc,
+    #[error("The configuration is not valid, the daemon was not restarted: {0}")]
+    BadConfig(String),
     #[error("Only local clients may restart a daemon that no service manager starts again")]
     LocalRestart,
     #[error(transparent)]

@@ -51,6 +51,11 @@ impl Executable {
         Self { path: called.filter(leads_here).unwrap_or(running), identity }
     }
 
+    /// The path from which the next daemon is started.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Its path, for people.
     pub(crate) fn path_text(&self) -> String {
         self.path.display().to_string()

@@ -51,6 +51,7 @@ mod memory;
 mod methods;
 mod metrics;
 mod metrics_endpoint;
+mod next_daemon;
 mod outbox;
 mod pi;
 mod places;
@@ -76,3 +77,4 @@ mod worker_handle;
 mod workspaces;
 
 pub use daemon::{DaemonOptions, Ended, StartError, run};
+pub use next_daemon::check_config_blocking;

@@ -1,12 +1,16 @@
 //! Whether memory is short: then processes that nobody uses are ended, the one that was idle for longest first.
 //!
-//! Three signs, each where the system tells it (Linux): less than `worker.evict_below_mb` available in the whole
-//! machine; programs that wait for memory (`/proc/pressure/memory`); limits of our own control group that were
-//! hit since the last look. What has begun ends only when memory is plenty again, so that workers are not
-//! ended and started in turns.
+//! Memory is short (Linux) in three cases:
+//! - Less than `worker.evict_below_mb` is available in the whole machine.
+//! - Less than [`NEAR`] times that is available, and programs wait for memory (`/proc/pressure/memory`). Programs
+//!   also wait in machines with much free memory: a limit of their own control group or a slow disk delays them.
+//!   To end workers would free nothing that these programs could use.
+//! - The limit of our own control group was hit since the last look, and little of it is left.
+//!
+//! What has begun ends only when memory is plenty again, so that workers are not ended and started in turns.
 
 use crate::services::Services;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +28,12 @@ const MIN_IDLE: Duration = Duration::from_secs(2);
 const PRESSED: f64 = 20.0;
 const RELIEVED: f64 = 10.0;
 
+/// Waiting programs count only while less than so many times `worker.evict_below_mb` is available.
+const NEAR: u64 = 4;
+
+/// Part of a control group's limit below which the rest of it is little, if `worker.evict_below_mb` is more.
+const LITTLE: u64 = 8;
+
 /// What is looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Reading {
@@ -31,8 +41,18 @@ struct Reading {
     available_mb: Option<u64>,
     /// `some avg10` of the whole machine.
     waiting: Option<f64>,
-    /// How often a limit of our control group was hit, since it was made.
+    /// How often a limit of our control group, or of one in it, was hit, since it was made.
     hits: Option<u64>,
+    /// The limit of our control group, if it has one.
+    group: Option<GroupMemory>,
+}
+
+/// The memory of a control group, in MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct GroupMemory {
+    limit_mb: u64,
+    /// Without what the kernel can take back: copies of files.
+    used_mb: u64,
 }
 
 /// Decides whether memory is short. Pure.
@@ -62,11 +82,20 @@ impl Shortage {
             .map(|mb| format!("{mb} MiB of memory are available"));
         let why = scarce
             .or_else(|| {
+                let mb = reading.available_mb.filter(|mb| *mb < below.saturating_mul(NEAR))?;
                 let waiting = reading.waiting.filter(|share| pressed <= *share)?;
-                Some(format!("programs waited for memory {waiting:.0}% of the time"))
+                Some(format!(
+                    "{mb} MiB of memory are available, and programs waited for it {waiting:.0}% of the time"
+                ))
             })
             .or_else(|| {
                 let hits = hits.filter(|hits| *hits != 0)?;
+                // A group in ours that hit its own limit is no reason: ours has room.
+                let group = reading.group?;
+                let left = group.limit_mb.saturating_sub(group.used_mb);
+                if below.min(group.limit_mb / LITTLE) <= left {
+                    return None;
+                }
                 Some(format!("the memory limit of our control group was hit {hits} times"))
             });
         self.is_short = why.is_some();
@@ -116,8 +145,28 @@ fn read_blocking(group: Option<&Path>) -> Reading {
     Reading {
         available_mb: read("/proc/meminfo").as_deref().and_then(available_mb),
         waiting: read("/proc/pressure/memory").as_deref().and_then(waiting),
-        hits: group.map(PathBuf::from).as_deref().and_then(events).as_deref().map(hits),
+        hits: group.and_then(events).as_deref().map(hits),
+        group: group.and_then(group_memory_blocking),
     }
+}
+
+/// `None` if the group has no limit.
+fn group_memory_blocking(group: &Path) -> Option<GroupMemory> {
+    let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
+    let bytes = |name: &str| read(name)?.trim().parse::<u64>().ok();
+    let limit = [bytes("memory.high"), bytes("memory.max")].into_iter().flatten().min()?;
+    let used = bytes("memory.current")?
+        .saturating_sub(read("memory.stat").map_or(0, |stat| reclaimable(&stat)));
+    Some(GroupMemory { limit_mb: limit >> 20, used_mb: used >> 20 })
+}
+
+/// Bytes of files in memory that the kernel can drop.
+fn reclaimable(stat: &str) -> u64 {
+    let of = |name: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<u64>().ok()
+    };
+    ["inactive_file ", "active_file "].into_iter().filter_map(of).fold(0, u64::saturating_add)
 }
 
 /// `MemAvailable` in MiB.
@@ -168,16 +217,43 @@ mod tests {
 
     #[test]
     fn programs_that_wait_and_limits_that_are_hit_are_signs_too() {
-        let mut shortage = Shortage::new(1);
-        let waiting = |share| Reading { waiting: Some(share), ..Reading::default() };
+        let mut shortage = Shortage::new(100);
+        let waiting =
+            |share| Reading { waiting: Some(share), available_mb: Some(399), ..Reading::default() };
         let seen: Vec<bool> =
             [19.9, 20.0, 10.0, 9.9].map(|share| shortage.look(waiting(share)).is_some()).into();
         assert_eq!(seen, [false, true, true, false]);
 
-        let mut shortage = Shortage::new(1);
-        let hit = |hits| Reading { hits: Some(hits), ..Reading::default() };
+        let mut shortage = Shortage::new(100);
+        let group = Some(GroupMemory { limit_mb: 400, used_mb: 351 });
+        let hit = |hits| Reading { hits: Some(hits), group, ..Reading::default() };
         let seen: Vec<bool> = [7, 7, 9, 9].map(|hits| shortage.look(hit(hits)).is_some()).into();
         assert_eq!(seen, [false, false, true, false], "what was hit before is not counted");
         assert_eq!(Shortage::new(1).look(Reading::default()), None, "nothing is known elsewhere");
+    }
+
+    #[test]
+    fn no_sign_counts_while_there_is_enough_memory() {
+        let mut shortage = Shortage::new(256);
+        let waiting =
+            |mb| Reading { waiting: Some(90.0), available_mb: Some(mb), ..Reading::default() };
+        for (mb, expected) in
+            [(21_000, false), (1024, false), (1023, true), (1279, true), (1280, false)]
+        {
+            assert_eq!(shortage.look(waiting(mb)).is_some(), expected, "{mb}");
+        }
+        let groups = [
+            None,
+            Some(GroupMemory { limit_mb: 8192, used_mb: 8192 - 256 }),
+            Some(GroupMemory { limit_mb: 800, used_mb: 700 }),
+        ];
+        for group in groups {
+            let mut shortage = Shortage::new(256);
+            for hits in [1, 9, 99] {
+                let reading = Reading { hits: Some(hits), group, ..Reading::default() };
+                assert_eq!(shortage.look(reading), None, "{group:?}");
+            }
+        }
+        assert_eq!(reclaimable("anon 5\ninactive_file 7\nactive_file 9\nfile 99\n"), 16);
     }
 }

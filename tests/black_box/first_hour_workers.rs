@@ -254,6 +254,7 @@ fn full_access_shows_the_network_that_it_has() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one world for all toolchains")]
 fn toolchains_outside_the_home_are_seen_like_those_in_it() {
     let mut daemon = Daemon::absent();
     let home = daemon.home();

@@ -140,7 +140,7 @@ async fn dispatch(
         Some(Verb::Metrics(_)) => verbs::metrics::run(output).await,
         Some(Verb::Logs(args)) => verbs::logs::run(args, output).await,
         Some(Verb::Gc(args)) => verbs::gc::run(args, output).await,
-        Some(Verb::Stop(_)) => verbs::stop::run(output).await,
+        Some(Verb::Stop(args)) => verbs::stop::run(&args, output).await,
         Some(Verb::Restart(args)) => verbs::restart::run(&args, output).await,
         Some(Verb::Service(args)) => Box::pin(verbs::service::run(args, output)).await,
         Some(Verb::Uninstall(args)) => Box::pin(verbs::uninstall::run(&args, output)).await,

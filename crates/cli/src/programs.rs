@@ -45,6 +45,7 @@ pub(crate) async fn ask(words: &[String]) -> anyhow::Result<Answer> {
         deadline: LIMIT,
         grace: GRACE,
         abort_grace: GRACE,
+        leave: Duration::ZERO,
         cancel: CancellationToken::new(),
         tag: "service".to_owned(),
         spill: None,

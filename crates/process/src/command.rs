@@ -30,6 +30,9 @@ pub struct Command {
     pub grace: Duration,
     /// Time between TERM and KILL when the caller cancels.
     pub abort_grace: Duration,
+    /// Time between TERM and KILL for processes that outlive a command that ended by itself. Zero: they are killed at
+    /// once.
+    pub leave: Duration,
     /// Ends the command when cancelled.
     pub cancel: CancellationToken,
     /// The call's id: unique among the commands of this process. Descendants that left the process

@@ -2,13 +2,14 @@
 //! separation (a session of its own, a closed stderr) stands here too.
 
 use crate::harden::keep_descriptors_to_ourselves;
-use crate::spawn::{discard, program};
+use crate::spawn::{discard, program, program_at};
 use crate::{Exit, ProcessHandle, SelfExe, SpawnError};
 use quackd_protocol::limits::WORKER_STDERR_BYTES;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 /// A daemon that was started and may live longer than this process.
 #[derive(Debug)]
@@ -31,6 +32,14 @@ impl DetachedChild {
     /// Somebody else reaped it.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
         self.process.try_reap()
+    }
+
+    /// Kills it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn kill(&self) -> io::Result<()> {
+        self.process.signal(nix::sys::signal::Signal::SIGKILL)
     }
 
     /// What it has written to stderr until now, at most the last [`WORKER_STDERR_BYTES`]. Never waits.
@@ -59,7 +68,20 @@ pub fn spawn_detached_blocking(exe: &SelfExe, args: &[&str]) -> Result<DetachedC
     // A daemon must not hold what the caller's own caller waits to see closed.
     keep_descriptors_to_ourselves()?;
     // It gets no process group of its own: setsid() fails for the leader of a group.
-    let mut child = program(exe, args)?.spawn()?;
+    watched(program(exe, args)?)
+}
+
+/// Starts the program at `path` like [`spawn_detached_blocking`]: for a program that replaces this one.
+///
+/// # Errors
+/// See [`SpawnError`]. Nothing is left running then.
+pub fn spawn_other_blocking(path: &Path, args: &[&str]) -> Result<DetachedChild, SpawnError> {
+    keep_descriptors_to_ourselves()?;
+    watched(program_at(path, args))
+}
+
+fn watched(mut command: std::process::Command) -> Result<DetachedChild, SpawnError> {
+    let mut child = command.spawn()?;
     let watch = |child: &mut std::process::Child| -> io::Result<DetachedChild> {
         let stderr = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let stderr = OwnedFd::from(stderr);

@@ -54,6 +54,7 @@ pub use command::{
 };
 pub use detached::{
     DetachedChild, become_session_leader, redirect_stderr_to_null, spawn_detached_blocking,
+    spawn_other_blocking,
 };
 pub use exit::Exit;
 pub use handle::ProcessHandle;
@@ -62,7 +63,9 @@ pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};
 pub use live::{LIVE_BYTES, Live, Piece};
 #[cfg(target_os = "linux")]
 pub use monitor::{Split, split_off_monitor_by};
-pub use monitor::{die_with_parent, split_off_monitor, split_off_monitor_of};
+pub use monitor::{
+    die_with_parent, split_off_monitor, split_off_monitor_of, split_off_patient_monitor,
+};
 pub use oom::{OomScore, rank_above_parent};
 pub use piped::{Piped, Pipes, launch_piped};
 pub use run::run;

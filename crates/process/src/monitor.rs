@@ -8,7 +8,7 @@
 //! | what ends | what happens |
 //! |---|---|
 //! | worker | everything below it is killed; the monitor ends with the same code or signal |
-//! | supervisor, or its end of the channel | the worker is killed at once, also a stopped one; then as above |
+//! | supervisor, or its end of the channel | the worker is killed at once, also a stopped one; then as above. A patient monitor waits a bounded time first, so that the worker can end what it started |
 //! | monitor | the kernel kills the worker; what is left becomes the supervisor's, which sweeps |
 //!
 //! Outside Linux there is no monitor: a worker learns of the supervisor's end from its control channel.
@@ -16,6 +16,7 @@
 #[cfg(target_os = "linux")]
 pub use linux::{
     Split, die_with_parent, split_off_monitor, split_off_monitor_by, split_off_monitor_of,
+    split_off_patient_monitor,
 };
 
 /// Does nothing here: the kernel offers no such request.
@@ -42,6 +43,15 @@ pub fn split_off_monitor() -> std::io::Result<()> {
 /// None.
 #[cfg(not(target_os = "linux"))]
 pub fn split_off_monitor_of(_: Option<&crate::SessionPaths>) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// Does nothing here: see the file's head.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn split_off_patient_monitor(_: std::time::Duration) -> std::io::Result<()> {
     Ok(())
 }
 
@@ -92,6 +102,19 @@ mod linux {
     /// # Errors
     /// As there.
     pub fn split_off_monitor_of(session: Option<&SessionPaths>) -> io::Result<()> {
+        split_off(session, Duration::ZERO)
+    }
+
+    /// As [`split_off_monitor`], for a worker that ends by itself when its channel is closed: it has `patience` for
+    /// that before it is killed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn split_off_patient_monitor(patience: Duration) -> io::Result<()> {
+        split_off(None, patience)
+    }
+
+    fn split_off(session: Option<&SessionPaths>, patience: Duration) -> io::Result<()> {
         require_single_thread()?;
         let before = become_monitor()?;
         // The worker asks this handle whether the monitor still lives: unlike a parent's number it
@@ -113,7 +136,7 @@ mod linux {
                 close_from_3();
                 // A monitor that cannot watch must not leave a worker behind; its own end takes the
                 // worker with it.
-                let exit = watch(child.as_raw().unsigned_abs(), None, session);
+                let exit = watch(child.as_raw().unsigned_abs(), None, session, patience);
                 end_as(exit.unwrap_or(Exit::Code(libc::EXIT_FAILURE)))
             }
         }
@@ -134,7 +157,7 @@ mod linux {
         match split()? {
             Split::Child(child) => Ok(child),
             Split::Monitor { child, status, at_the_end } => {
-                let exit = watch(child, Some(status), session);
+                let exit = watch(child, Some(status), session, Duration::ZERO);
                 at_the_end();
                 end_as(exit.unwrap_or(Exit::Code(libc::EXIT_FAILURE)))
             }
@@ -205,11 +228,15 @@ mod linux {
         worker: u32,
         status: Option<OwnedFd>,
         session: Option<&SessionPaths>,
+        patience: Duration,
     ) -> io::Result<Exit> {
         // Ending by the worker's signal must not leave a core file of this process.
         setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
         let worker = ProcessHandle::of_child(worker)?;
         wait_for_an_end(&worker)?;
+        if !patience.is_zero() {
+            poll_once(&mut [PollFd::new(&worker, PollFlags::IN)], Some(patience))?;
+        }
         worker.signal(Signal::SIGKILL)?;
         poll_once(&mut [PollFd::new(&worker, PollFlags::IN)], Some(END_LIMIT))?;
         let exit = worker.try_reap()?;

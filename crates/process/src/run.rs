@@ -79,6 +79,7 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     let (mut stopped, mut held) = (0, None);
     if ended_by == EndedBy::Itself {
         held = settle(&shell, &mut output).await;
+        dismiss(&shell, &mut output, command.leave.min(LONGEST)).await;
     } else {
         stopped = stop(&shell, &mut output, &command, ended_by).await;
     }
@@ -149,6 +150,21 @@ async fn settle(shell: &Shell, output: &mut Output) -> Option<Vec<Holder>> {
         sleep(LEAVE_INTERVAL).await;
     }
     None
+}
+
+/// Asks what outlives the command to end, and gives it time for that.
+async fn dismiss(shell: &Shell, output: &mut Output, grace: Duration) {
+    if grace.is_zero() || !shell.has_strays() {
+        return;
+    }
+    shell.terminate();
+    let until = Instant::now() + grace;
+    while shell.has_strays() && Instant::now() < until {
+        tokio::select! {
+            () = sleep(GRACE_INTERVAL) => (),
+            () = output.pump(), if !output.is_at_end() => (),
+        }
+    }
 }
 
 /// Ends the command: TERM, the grace, KILL. The grace also belongs to what outlives the shell. Returns how

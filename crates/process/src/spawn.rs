@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 /// The name under which the program runs, as `ps` shows it; its path is a descriptor's.
@@ -140,15 +141,20 @@ fn started(mut child: Child) -> Result<SpawnedWorker, SpawnError> {
 }
 
 /// The parts that every start of our own program has in common.
-#[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
 pub(crate) fn program(exe: &SelfExe, args: &[&str]) -> Result<std::process::Command, SpawnError> {
     if !exe.is_unchanged() {
         return Err(SpawnError::Replaced);
     }
-    let mut command = std::process::Command::new(exe.path());
+    Ok(program_at(exe.path(), args))
+}
+
+/// Like [`program`], for another file.
+#[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
+pub(crate) fn program_at(path: &Path, args: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new(path);
     command.arg0(PROGRAM_NAME).args(args).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    Ok(command)
+    command
 }
 
 fn adopt(child: &mut Child) -> io::Result<SpawnedWorker> {

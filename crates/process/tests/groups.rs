@@ -80,6 +80,7 @@ fn bash(group: &Arc<Group>, tag: &str, script: &str) -> Command {
         deadline: 20 * SECOND,
         grace: Duration::from_millis(200),
         abort_grace: Duration::from_millis(100),
+        leave: Duration::ZERO,
         cancel: CancellationToken::new(),
         tag: format!("{tag}.{}", std::process::id()),
         spill: None,

@@ -184,6 +184,7 @@ fn grouped(paths: &str) {
         deadline: Duration::from_secs(60),
         grace: Duration::ZERO,
         abort_grace: Duration::ZERO,
+        leave: Duration::ZERO,
         cancel: CancellationToken::new(),
         tag: "grouped".to_owned(),
         spill: None,

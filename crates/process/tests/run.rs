@@ -42,6 +42,7 @@ fn bash(tag: &str, script: &str) -> Command {
         deadline: 20 * SECOND,
         grace: 2 * SECOND,
         abort_grace: Duration::from_millis(100),
+        leave: Duration::ZERO,
         cancel: CancellationToken::new(),
         tag: unique(tag),
         spill: None,

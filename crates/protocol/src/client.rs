@@ -30,7 +30,7 @@ pub use events::{
     EventLine, FollowData, FollowDataOf, FollowParams, ProcessDeath, TextBlock, ToldLine,
     ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, UpdateDetails,
 };
-pub use gc::{DiskInfo, GcData, GcItem, GcKind, GcParams};
+pub use gc::{DiskInfo, GcData, GcItem, GcKind, GcParams, PrunedSession};
 pub use life::{
     DeathInfo, ErrandInfo, HeartbeatInfo, KillData, LifeInfo, LoopLag, PauseInfo, PinData,
     PinParams, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData, TreeWorker,

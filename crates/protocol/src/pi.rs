@@ -19,6 +19,7 @@ pub const TO_PI_WORKER_TAGS: &[&str] = &["start", "command", "ui_answer", "ping"
 /// Tags of [`FromPiWorker`].
 pub const FROM_PI_WORKER_TAGS: &[&str] = &[
     "hello",
+    "version",
     "cannot_start",
     "answer",
     "event",
@@ -74,6 +75,10 @@ pub struct PiStart {
     /// Whether a Pi that cannot ignore the files of a workspace may be started.
     #[serde(default)]
     pub allow_old: bool,
+    /// Start nothing: ask the program for its version, and whether it could be started. Answered by
+    /// [`FromPiWorker::Version`] or [`FromPiWorker::CannotStart`].
+    #[serde(default)]
+    pub only_version: bool,
     /// The `.pi` that such a Pi would load, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_settings: Option<String>,
@@ -158,6 +163,11 @@ pub enum FromPiWorker {
         pid: u32,
         /// Process id of Pi. For people.
         pi_pid: u32,
+    },
+    /// Answer to a [`PiStart`] with `only_version`. Last frame.
+    Version {
+        /// The version that the program reports.
+        version: String,
     },
     /// Pi cannot be started, and trying again cannot help.
     CannotStart {
@@ -273,6 +283,7 @@ mod tests {
             args: Vec::new(),
             version: None,
             allow_old: false,
+            only_version: false,
             project_settings: None,
             env: vec![("OPENAI_API_KEY".into(), "sk-secret".into())],
             cgroup: None,

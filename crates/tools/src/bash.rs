@@ -135,6 +135,7 @@ impl CommandLine {
             deadline: limits::MAX_JOB_TIME,
             grace: limits::DEADLINE_GRACE,
             abort_grace: limits::ABORT_GRACE,
+            leave: Duration::ZERO,
             cancel: CancellationToken::new(),
             tag,
             spill: None,

@@ -191,6 +191,7 @@ fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
             .map(|(kind, (items, bytes))| GcKind { kind: kind.name().to_owned(), items, bytes })
             .collect(),
         found: found.items.iter().filter(|_| dry_run).take(MAX_GC_NAMED).map(named).collect(),
+        ..GcData::default()
     }
 }
 

@@ -6,8 +6,10 @@
 
 mod cleaning;
 mod disk;
+mod pruning;
 
 pub(crate) use cleaning::CleanError;
+pub(crate) use pruning::{gone, prune};
 
 use crate::log::LogControl;
 use crate::services::Services;

@@ -15,9 +15,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_util::codec::Framed;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// How long its last words may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Longest wait of a daemon that stops: what a shell that was hung up has for its traps, and the end of its monitor.
+const STOP_LIMIT: Duration = Duration::from_millis(2500);
 
 /// Longest text of its that is told, in characters.
 const MAX_TEXT: usize = 1024;
@@ -31,6 +36,8 @@ pub(crate) enum CaptureError {
     Spawn(#[from] SpawnFailure),
     #[error("{0}")]
     Failed(String),
+    #[error("the daemon is stopping")]
+    Stopping,
     #[error("no answer after {0:?}")]
     Silent(Duration),
     #[error("the process ended without an answer ({0})")]
@@ -39,23 +46,56 @@ pub(crate) enum CaptureError {
     Malformed(String),
 }
 
+/// The end of the daemon, for the processes that ask.
+#[derive(Debug, Default)]
+pub(crate) struct Stopping {
+    begun: CancellationToken,
+    processes: TaskTracker,
+}
+
+impl Stopping {
+    /// Abandons the shell that is asked, if one is.
+    pub(crate) fn begin(&self) {
+        self.begun.cancel();
+        self.processes.close();
+    }
+
+    /// Waits until the processes have ended, for a limited time.
+    pub(crate) async fn end(&self) {
+        if timeout(STOP_LIMIT, self.processes.wait()).await.is_err() {
+            tracing::warn!("not waiting for the login shell any longer");
+        }
+    }
+}
+
 /// Asks a login shell. Answers when its errand's time is over at the latest, and what was started is ended and
 /// reaped then, or soon after.
 pub(crate) async fn capture(
     errand: &Errand,
     spawner: &Spawner,
     request: CaptureRequest,
+    stopping: &Stopping,
 ) -> Result<LoginEnvironment, CaptureError> {
     let (channel, far_end) = quackd_ipc::link::pair().map_err(CaptureError::Channel)?;
     let spec = errand.spec();
+    if stopping.begun.is_cancelled() {
+        return Err(CaptureError::Stopping);
+    }
+    let living = stopping.processes.token();
     let spawned = spawner.spawn(spec.name, far_end).await?;
     errand.started(spawned.process.pid());
     let mut words = actix::spawn(stderr_tail(spawned.stderr));
     // The channel ends with the exchange, however that ends.
-    let exchanged = timeout(spec.start, exchange(channel, request)).await;
+    let exchanged = tokio::select! {
+        exchanged = timeout(spec.start, exchange(channel, request)) => exchanged,
+        () = stopping.begun.cancelled() => Ok(Err(CaptureError::Stopping)),
+    };
     let (process, spawner) = (spawned.process, spawner.clone());
-    // It has lost its channel; its monitor takes less than a second.
-    actix::spawn(async move { see_off(&spawner, process, spec.shutdown).await });
+    // It has lost its channel, and ends the shell. Then it exits.
+    actix::spawn(async move {
+        see_off(&spawner, process, spec.shutdown).await;
+        drop(living);
+    });
     let mut result = exchanged.unwrap_or(Err(CaptureError::Silent(spec.start)));
     if let Err(CaptureError::Ended(_)) = result
         && let Ok(Ok(words)) = timeout(LAST_WORDS, &mut words).await

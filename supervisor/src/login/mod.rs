@@ -8,6 +8,8 @@
 //! | no answer kept, started by a service manager | wait for the answer, at most [`PATIENCE`] from the start | at once |
 //! | switched off | use the daemon's own variables | never |
 //!
+//! A Pi that starts without a key in the daemon's own variables has the shell asked at once.
+//!
 //! A failure changes nothing: what is in use stays in use, and `doctor` says why. Workers that run keep the
 //! environment that they were started with, unless that was next to nothing or a person asked for a new one:
 //! then each is replaced at its next call.
@@ -22,7 +24,7 @@ use crate::environment::{self, Allowed, Variables};
 use crate::pi::environment as for_pi;
 use crate::services::now_text;
 use crate::spawner::Spawner;
-use capture::CaptureError;
+use capture::{CaptureError, Stopping};
 use quackd_protocol::environment::{
     CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment, LoginSource, LoginState,
 };
@@ -32,14 +34,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
 
 /// How long after the daemon's start a first worker may still wait for a login shell.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Pause before a login shell is asked for whom nobody waits: the first calls of a new daemon come before
-/// the user's start files.
+/// Pause before a login shell is asked for which no caller waits: the first calls of a new daemon come before
+/// the user's start files. A caller that waits for the answer ends the pause.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// What the login environment is made from.
@@ -77,6 +79,9 @@ pub(crate) struct Login {
     run_dir: PathBuf,
     spawner: Spawner,
     errand: Errand,
+    stopping: Stopping,
+    /// Ends [`SETTLE`]: a caller waits for the answer.
+    hurry: Notify,
     /// Until then a worker waits for the first answer; `None` if none has to.
     patience: Option<Instant>,
     phase: watch::Sender<Phase>,
@@ -149,6 +154,8 @@ impl Login {
             run_dir: parts.run_dir,
             spawner: parts.spawner,
             errand: Errand::new(&ENVIRONMENT_WORKER, parts.deaths),
+            stopping: Stopping::default(),
+            hurry: Notify::new(),
             patience: must_wait.then(|| Instant::now() + PATIENCE),
             phase: watch::Sender::new(Phase::Idle),
             is_asked_for: Cell::new(false),
@@ -180,7 +187,8 @@ impl Login {
     /// `limit`: what was kept for this daemon by an earlier one has no keys.
     pub(crate) async fn environment_for_pi(&self, limit: Duration) -> Variables {
         let is_known = matches!(self.known.borrow().source, LoginSource::Fresh | LoginSource::Off);
-        if !is_known {
+        if !is_known && !limit.is_zero() {
+            self.hurry.notify_one();
             let mut phase = self.phase.subscribe();
             let asked = phase.wait_for(|phase| *phase != Phase::Asking);
             // Either way what is known then is the best there is.
@@ -195,6 +203,7 @@ impl Login {
         if self.login_shell {
             self.is_asked_for.set(true);
             self.begin(Duration::ZERO);
+            self.hurry.notify_one();
             // Cannot fail: the sender is `self`.
             self.phase.subscribe().wait_for(|phase| *phase == Phase::Idle).await.ok();
         }
@@ -209,6 +218,11 @@ impl Login {
     /// How the processes that ask have gone.
     pub(crate) fn errand(&self) -> &Errand {
         &self.errand
+    }
+
+    /// For the end of the daemon: see [`Stopping`].
+    pub(crate) fn stopping(&self) -> &Stopping {
+        &self.stopping
     }
 
     /// What `doctor` shows.
@@ -241,8 +255,10 @@ impl Login {
         }
         let login = Rc::clone(self);
         actix::spawn(async move {
-            sleep(delay).await;
-            let answer = capture::capture(&login.errand, &login.spawner, login.request()).await;
+            // `notify_one` before the wait ends it too.
+            timeout_at(Instant::now() + delay, login.hurry.notified()).await.ok();
+            let (errand, spawner) = (&login.errand, &login.spawner);
+            let answer = capture::capture(errand, spawner, login.request(), &login.stopping).await;
             if let Some(captured) = login.settle(answer) {
                 login.phase.send_replace(Phase::Saving);
                 login.save(captured).await;

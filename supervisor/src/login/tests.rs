@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::spawner::spawner;
+use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -3,6 +3,7 @@
 use super::{Caller, params};
 use crate::clients::Transport;
 use crate::errors::MethodError;
+use crate::next_daemon;
 use crate::services::Services;
 use crate::stop::Stop;
 use crate::unfinished::unfinished;
@@ -15,6 +16,9 @@ use std::time::Duration;
 
 /// A disk that hangs is no reason to say nothing else.
 const LOOK_LIMIT: Duration = Duration::from_secs(3);
+
+/// Longest time for the check of the configuration: two runs of another program. Clients wait 10 s.
+const CONFIG_LIMIT: Duration = Duration::from_secs(8);
 
 pub(super) async fn daemon(caller: &Caller) -> Result<DaemonData, MethodError> {
     let services = &caller.services;
@@ -47,11 +51,16 @@ pub(super) async fn restart(
     request: &mut Request,
     caller: &Caller,
 ) -> Result<RestartData, MethodError> {
-    let RestartParams { force } = params(request, "quack.restart")?;
+    let RestartParams { force, config_checked } = params(request, "quack.restart")?;
     // From afar it would be the end: nobody there can start the next one.
     let is_local = caller.client.transport == Transport::Socket;
     if !is_local && caller.services.managed.name().is_none() {
         return Err(MethodError::LocalRestart);
+    }
+    // The next daemon of a service manager has the environment of this one, not of the client.
+    let is_checked = config_checked.unwrap_or(false) && caller.services.managed.name().is_none();
+    if !is_checked {
+        check_config(&caller.services).await?;
     }
     let waits_for = unfinished(&caller.services, &caller.registry).await;
     let restarting = force.unwrap_or(false) || waits_for.is_empty();
@@ -60,6 +69,19 @@ pub(super) async fn restart(
         stop(caller, Stop::Restart);
     }
     Ok(RestartData { restarting, managed_by: caller.services.managed.name(), waits_for })
+}
+
+/// Refuses if the next daemon would not start because of its configuration.
+async fn check_config(services: &Services) -> Result<(), MethodError> {
+    let (home, executable) = (services.home.clone(), services.executable.clone());
+    let checked = actix_rt::task::spawn_blocking(move || {
+        next_daemon::check_blocking(&home, &executable).map_err(MethodError::BadConfig)
+    });
+    match tokio::time::timeout(CONFIG_LIMIT, checked).await {
+        Ok(Ok(checked)) => checked,
+        Ok(Err(_gone)) => Err(MethodError::ShuttingDown),
+        Err(_late) => Err(MethodError::Overloaded),
+    }
 }
 
 /// A full queue means that somebody asked already.

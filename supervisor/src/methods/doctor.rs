@@ -6,12 +6,13 @@
 use super::{Caller, params, supervision};
 use crate::errors::MethodError;
 use crate::health::Health;
+use crate::keeping::gone;
 use crate::registry::ListWorkers;
 use crate::services::Services;
 use crate::wire::Request;
 use quackd_protocol::client::{
     Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, RemoteStatus,
-    WorkerInfo,
+    SessionInfo, WorkerInfo,
 };
 use quackd_protocol::environment::{LoginSource, LoginState};
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
@@ -58,7 +59,7 @@ pub(super) async fn doctor(
     checks.push(environment(services));
     checks.push(providers(&services.health));
     checks.push(web_search(&services.health));
-    checks.push(sessions(&workers));
+    checks.push(sessions(&workers, gone(services, &caller.registry).await));
     checks.push(supervision::check(services));
     checks.push(remote(&services.remote.status().await));
     checks.extend(services.metrics_endpoint.check());
@@ -399,10 +400,28 @@ fn remote(status: &RemoteStatus) -> Check {
     ok(NAME, format!("{url} ({n_clients})"))
 }
 
-fn sessions(workers: &[WorkerInfo]) -> Check {
+fn sessions(workers: &[WorkerInfo], gone: Option<Vec<SessionInfo>>) -> Check {
+    let gone = gone.unwrap_or_default();
+    let is_gone = |worker: &WorkerInfo| gone.iter().any(|session| session.id == worker.session_id);
     let running = workers.iter().filter(|worker| worker.monitor_pid.is_some()).count();
-    let failed: Vec<&WorkerInfo> = workers.iter().filter(|w| w.state == "failed").collect();
+    let failed: Vec<&WorkerInfo> =
+        workers.iter().filter(|w| w.state == "failed" && !is_gone(w)).collect();
     match failed.first() {
+        None if !gone.is_empty() => {
+            let path = gone.first().map_or("", |session| session.workspace_path.as_str());
+            warn(
+                "sessions",
+                match gone.len() {
+                    1 => format!(
+                        "{running} running; the directory of 1 session does not exist: {path}"
+                    ),
+                    n => format!(
+                        "{running} running; the directories of {n} sessions do not exist, such as {path}"
+                    ),
+                },
+                "`quack sessions prune` forgets such sessions; -n shows them first",
+            )
+        }
         None => ok("sessions", format!("{running} running")),
         Some(first) => {
             let why = first.last_death.as_deref().unwrap_or("unknown cause");

@@ -21,7 +21,7 @@ pub(super) async fn follow(
     // Before anything is waited for: requests are in order until here.
     let turn = caller.take_turn();
     let FollowParams { session_id, since_seq, epoch } = params(request, "follow")?;
-    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
+    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
     let worker = found.handle.send(Describe).await?;
     let home = &caller.services.home;
@@ -32,7 +32,7 @@ pub(super) async fn follow(
 
     // It may have been deleted meanwhile.
     let reference = Some(found.session_id.0.clone());
-    caller.registry.send(FindSession { reference, purpose: Purpose::Look }).await??;
+    caller.registry.send(FindSession { reference, purpose: Purpose::Describe }).await??;
     if caller.client.outbox.is_none() {
         return Err(MethodError::NoStream);
     }

@@ -3,8 +3,9 @@
 use super::{Caller, params};
 use crate::clients::Transport;
 use crate::errors::MethodError;
+use crate::keeping::prune;
 use crate::wire::Request;
-use quackd_protocol::client::{GcData, GcParams};
+use quackd_protocol::client::{GcData, GcKind, GcParams};
 
 pub(super) async fn gc(request: &mut Request, caller: &Caller) -> Result<GcData, MethodError> {
     let params: GcParams = params(request, "quack.gc")?;
@@ -13,5 +14,19 @@ pub(super) async fn gc(request: &mut Request, caller: &Caller) -> Result<GcData,
         return Err(MethodError::LocalGc);
     }
     let services = &caller.services;
-    Ok(services.keeping.gc(params, &caller.registry, services).await?)
+    let dry_run = params.dry_run.unwrap_or(false);
+    let force = params.force.unwrap_or(false);
+    let mut data = match params.only_sessions {
+        Some(true) => GcData { dry_run, ..GcData::default() },
+        _ => services.keeping.gc(params, &caller.registry, services).await?,
+    };
+    let pruned = prune(services, &caller.registry, (dry_run, force)).await?;
+    if !pruned.sessions.is_empty() {
+        let items = pruned.sessions.len();
+        data.items = data.items.saturating_add(items);
+        data.kinds.push(GcKind { kind: "sessions".to_owned(), items, bytes: 0 });
+    }
+    data.sessions = pruned.sessions;
+    data.kept_sessions = pruned.kept;
+    Ok(data)
 }

@@ -29,7 +29,7 @@ async fn route(asked: SayParams, caller: &Caller) -> Result<(SayData, Said), Met
         return Err(MethodError::NoMessage);
     }
     let services = &caller.services;
-    let found = find(caller, &session_id, Purpose::Look).await?;
+    let found = find(caller, &session_id, Purpose::Describe).await?;
     services.interrupted.resumed(&found.session_id);
     let mut data = SayData {
         session_id: found.session_id.clone(),
@@ -43,6 +43,9 @@ async fn route(asked: SayParams, caller: &Caller) -> Result<(SayData, Said), Met
     if let Some(routed) = routed {
         routed?;
         return Ok((data, Said { success: true, error: None, seq: None }));
+    }
+    if !found.has_workspace {
+        return Err(MethodError::WorkspaceOfSay(found.session_name));
     }
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
     let pi = services.pis.of(&found, services, &caller.registry);

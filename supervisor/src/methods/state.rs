@@ -27,7 +27,7 @@ pub(super) async fn get_state(
     caller: &Caller,
 ) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
     let Params { session_id } = params(request, "get_state")?;
-    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
+    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     let worker = found.handle.send(Describe).await?;
     ask_pi(caller, &found.session_id).await;

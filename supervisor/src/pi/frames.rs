@@ -51,7 +51,8 @@ impl Handler<FrameArrived<FromPiWorker>> for PiHandle {
         match frame {
             FromPiWorker::Hello { proto, pid, pi_pid } => self.hello(proto, (pid, pi_pid), ctx),
             FromPiWorker::CannotStart { reason } if self.pids.is_none() => {
-                let reason = reason.chars().filter(|c| !c.is_control()).take(300).collect();
+                let reason: String = reason.chars().filter(|c| !c.is_control()).take(300).collect();
+                self.services.pis.note_failure(&self.session, &self.name, &reason);
                 self.condemn(Cause::Refused(reason), "it cannot be started", ctx);
             }
             _ if self.pids.is_none() => self.broke("the first frame was no hello", ctx),
@@ -83,6 +84,7 @@ impl Handler<FrameArrived<FromPiWorker>> for PiHandle {
                 tracing::warn!(session = %self.session, text, "a Pi worker warns");
             }
             FromPiWorker::CannotStart { .. } => self.broke("it has started already", ctx),
+            FromPiWorker::Version { .. } => self.broke("a version that was not asked for", ctx),
             FromPiWorker::Warning { .. } => self.broke("too many warnings", ctx),
         }
     }
@@ -130,6 +132,9 @@ impl PiHandle {
             cut(&mut error, MAX_REASON_CHARS);
             error
         });
+        if success {
+            self.services.pis.forget_failure(&self.session);
+        }
         match self.commands.answered(number, success) {
             Answered::Waiting(sent) => match sent.waiter {
                 Waiter::Say(reply) => {

@@ -88,6 +88,10 @@ impl PiHandle {
     /// There is nothing to start. Who waits is told; who comes next has it looked for again.
     fn cannot_start(&mut self, error: &PiError, ctx: &mut Context<Self>) {
         let session = &self.session;
+        let is_of_pi = matches!(error, PiError::NotStarted(_) | PiError::Held { .. });
+        if is_of_pi {
+            self.services.pis.note_failure(session, &self.name, &error.to_string());
+        }
         match error {
             PiError::NotFound { .. } => tracing::debug!(%session, "no Pi is installed"),
             PiError::Unasked(path) => {
@@ -159,6 +163,9 @@ impl PiHandle {
                 ),
             };
             tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "a Pi died");
+            let last = end.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
+            let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
+            self.services.pis.note_failure(session, &self.name, &format!("{error}{last}"));
             const NAME: &str = "extension_error";
             self.services.events.publish(session, NAME, || ProcessDeath {
                 kind: NAME,
@@ -360,6 +367,7 @@ async fn prepare(
             program,
             args,
             allow_old: settings.allow_old.value,
+            only_version: false,
             project_settings: found.map(|path| path.display().to_string()),
             env,
             cgroup: None,

@@ -50,10 +50,25 @@ use view::View;
 /// How long a Pi may take to end, beyond the time that it is given.
 const END_SLACK: Duration = Duration::from_secs(6);
 
+/// Longest text of a failure that is kept, in characters.
+const MAX_FAILURE: usize = 400;
+
 /// All sessions' Pis. One instance per daemon, on the actors' thread.
 #[derive(Debug, Default)]
 pub(crate) struct Pis {
     sessions: RefCell<HashMap<SessionId, Entry>>,
+    /// The last one that no later success of the same session's Pi has refuted. For `doctor`.
+    failure: RefCell<Option<Failure>>,
+}
+
+/// How a session's Pi failed.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    session: SessionId,
+    pub(crate) session_name: String,
+    /// ISO 8601 UTC.
+    pub(crate) at: String,
+    pub(crate) why: String,
 }
 
 #[derive(Debug, Clone)]
@@ -83,6 +98,27 @@ impl Pis {
     /// The handle of a session's Pi, if there is one.
     pub(crate) fn get(&self, session: &SessionId) -> Option<Addr<PiHandle>> {
         self.sessions.borrow().get(session).map(|entry| entry.handle.clone())
+    }
+
+    /// Notes that a session's Pi did not start, or died.
+    fn note_failure(&self, session: &SessionId, name: &str, why: &str) {
+        let plain = why.chars().filter(|c| !c.is_control()).take(MAX_FAILURE).collect();
+        self.failure.replace(Some(Failure {
+            session: session.clone(),
+            session_name: name.to_owned(),
+            at: crate::services::now_text(),
+            why: plain,
+        }));
+    }
+
+    /// A session's Pi works, or the session does not exist any more.
+    fn forget_failure(&self, session: &SessionId) {
+        self.failure.borrow_mut().take_if(|failure| failure.session == *session);
+    }
+
+    /// The last failure of a session's Pi that is not mended.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.failure.borrow().clone()
     }
 
     /// Whether a session's Pi is alive.
@@ -188,6 +224,7 @@ impl Pis {
 
     /// A session was deleted: ends its Pi, and forgets it.
     pub(crate) async fn delete(&self, session: &SessionId) {
+        self.forget_failure(session);
         let Some(entry) = self.sessions.borrow_mut().remove(session) else { return };
         let drain = Drain { until: Instant::now(), ending: Ending::Deleted };
         if entry.handle.send(drain).timeout(END_SLACK).await.is_err() {

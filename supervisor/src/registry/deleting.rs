@@ -11,6 +11,7 @@ use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachedSession, SessionDeleteData};
 use serde_json::json;
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -79,6 +80,34 @@ impl Handler<DeleteSession> for Registry {
                     .into_actor(registry)
                 }),
         )
+    }
+}
+
+/// Forget workspaces that have no session.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), MethodError>")]
+pub(crate) struct ForgetWorkspaces {
+    pub(crate) paths: HashSet<String>,
+}
+
+impl Handler<ForgetWorkspaces> for Registry {
+    type Result = ResponseFuture<Result<(), MethodError>>;
+
+    fn handle(
+        &mut self,
+        ForgetWorkspaces { paths }: ForgetWorkspaces,
+        ctx: &mut Self::Context,
+    ) -> Self::Result {
+        if self.draining {
+            return Box::pin(async { Err(MethodError::ShuttingDown) });
+        }
+        let metadata = Arc::make_mut(&mut self.metadata);
+        let used: HashSet<_> = metadata.sessions.iter().map(|it| it.workspace_id.clone()).collect();
+        let before = metadata.workspaces.len();
+        metadata.workspaces.retain(|it| used.contains(&it.id) || !paths.contains(&it.path));
+        let has_changed = before != metadata.workspaces.len();
+        let saved = self.keep(has_changed, ctx);
+        Box::pin(async move { kept(saved).await })
     }
 }
 

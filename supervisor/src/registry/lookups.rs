@@ -28,6 +28,8 @@ pub(crate) struct FindSession {
 pub(crate) enum Purpose {
     /// A tool call: `lastActiveAt` moves on. It becomes durable with the next change, or at the stop.
     Use,
+    /// To describe the session, which runs nothing. Its workspace may be unknown.
+    Describe,
     /// Anything else.
     Look,
 }
@@ -37,7 +39,10 @@ pub(crate) enum Purpose {
 pub(crate) struct FoundSession {
     pub(crate) session_id: SessionId,
     pub(crate) session_name: String,
+    /// `unknown` without a workspace.
     pub(crate) workspace_path: String,
+    /// Whether its workspace is known. Always true unless it was looked up for [`Purpose::Describe`].
+    pub(crate) has_workspace: bool,
     pub(crate) safe_mode: bool,
     /// Workers that died, over all runs of the daemon.
     pub(crate) restarts: u64,
@@ -86,7 +91,7 @@ impl Registry {
                 catalog::touch(Arc::make_mut(&mut self.metadata), &session.id, now);
             }
         }
-        self.found(session, ctx).map(Some)
+        self.found(session, msg.purpose, ctx).map(Some)
     }
 }
 

@@ -23,7 +23,7 @@ mod saving;
 mod second_writer;
 
 pub(crate) use changes::{Activate, Attach, Crashed, NewSession};
-pub(crate) use deleting::DeleteSession;
+pub(crate) use deleting::{DeleteSession, ForgetWorkspaces};
 pub(crate) use known::{ListKnown, ListWritable};
 pub(crate) use lookups::{
     FindSession, FoundSession, ListSessions, ListWorkers, ListWorkspaces, Purpose,
@@ -109,14 +109,24 @@ impl Registry {
     fn found(
         &mut self,
         session: Session,
+        purpose: Purpose,
         ctx: &Context<Self>,
     ) -> Result<FoundSession, MethodError> {
-        let workspace = catalog::workspace_of(&self.metadata, &session)
-            .map(|w| w.path.clone())
-            .ok_or(MethodError::WorkspaceUnknown)?;
+        let known = catalog::workspace_of(&self.metadata, &session).map(|w| w.path.clone());
+        if known.is_none() && purpose != Purpose::Describe {
+            return Err(MethodError::WorkspaceUnknown);
+        }
+        let has_workspace = known.is_some();
+        let workspace = known.unwrap_or_else(|| "unknown".to_owned());
         let state = self.state_of(&session.id);
+        let handle = self.handle_of(&session, &workspace, ctx);
+        if !has_workspace {
+            // It describes itself and runs nothing. The workspace may become known later.
+            self.handles.remove(&session.id);
+        }
         Ok(FoundSession {
-            handle: self.handle_of(&session, &workspace, ctx),
+            handle,
+            has_workspace,
             safe_mode: state.safe_mode,
             restarts: state.restarts,
             pi_session_file: session.pi_session_file,

@@ -3,15 +3,17 @@
 use crate::pipe::Pipe;
 use crate::shell::{Account, Attempt, PIPE_VARIABLE, attempts, choose};
 use crate::variables::{Unusable, wanted};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use quackd_process::{Command, EndedBy, Finished, LaunchError, Limits, run};
 use quackd_protocol::environment::{
     CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment, MAX_CAPTURE_BYTES,
 };
 use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Part of the time left that goes to an attempt after which another one follows, in tenths.
@@ -20,8 +22,13 @@ const FIRST_SHARE: u32 = 7;
 /// A shell that has answered may run its exit traps for this long.
 const LEAVE: Duration = Duration::from_millis(200);
 
-/// Time between TERM and KILL.
-const GRACE: Duration = Duration::from_millis(100);
+/// Time between TERM and KILL. Start files lock what they change (`pyenv rehash`) and remove the lock in a trap: a
+/// lock that stays delays every later login shell of the user.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
+
+/// Longest time between TERM and HUP, and time between two looks.
+const HANG_UP: Duration = Duration::from_millis(400);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Marks everything that the shell starts; also tells start files who is asking.
 const TAG: &str = "login-environment";
@@ -46,11 +53,18 @@ enum AttemptError {
     Unusable { call: String, what: String },
 }
 
+/// What is left to do after the answer: the end of the shell.
+pub(crate) type Leaving = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A shell that runs.
+type Running = Pin<Box<dyn Future<Output = Result<Finished, LaunchError>>>>;
+
 /// Runs the user's shell as a login shell, with its interactive start files if that works, and gives the
 /// variables that `request` names. Nothing that the shell started is left afterwards. Takes as long as the
-/// request says, and two seconds more only if something hangs in the kernel.
+/// request says, [`GRACE`] for each call that did not end, and two seconds more only if something hangs in the
+/// kernel.
 ///
-/// This process must be a sub-reaper, see [`quackd_process::run`]. May be dropped at any time.
+/// This process must be a sub-reaper, see [`quackd_process::run`]. If the future is dropped, the shell is killed.
 ///
 /// # Errors
 /// See [`CaptureError`].
@@ -58,6 +72,18 @@ pub async fn capture(
     request: &CaptureRequest,
     account: Option<&Account>,
 ) -> Result<LoginEnvironment, CaptureError> {
+    let (result, leaving) = capture_until(request, account, &CancellationToken::new()).await;
+    leaving.await;
+    result
+}
+
+/// As [`capture`], and ends the shell when `abandon` is cancelled. Gives the answer before the shell has ended: the
+/// second future ends it and must be awaited.
+pub(crate) async fn capture_until(
+    request: &CaptureRequest,
+    account: Option<&Account>,
+    abandon: &CancellationToken,
+) -> (Result<LoginEnvironment, CaptureError>, Leaving) {
     let begin = Instant::now();
     let deadline = Duration::from_millis(request.deadline_ms).min(CAPTURE_DEADLINE);
     let variable = request.base.iter().find(|(name, _)| name == "SHELL");
@@ -65,22 +91,23 @@ pub async fn capture(
     let env = environment(request, account, &shell);
     let mut failed = Vec::new();
     let mut attempts = attempts(&shell).iter().peekable();
-    while let Some(attempt) = attempts.next() {
+    while let Some(attempt) = attempts.next().filter(|_| !abandon.is_cancelled()) {
         let left = deadline.saturating_sub(begin.elapsed());
         let limit = if attempts.peek().is_some() { left / 10 * FIRST_SHARE } else { left };
-        match ask(&shell, attempt, env.clone(), request, limit).await {
-            Ok(variables) => {
-                return Ok(LoginEnvironment {
+        match ask(&shell, attempt, env.clone(), request, (limit, abandon)).await {
+            Ok((variables, leaving)) => {
+                let environment = LoginEnvironment {
                     shell: shell.display().to_string(),
                     interactive: attempt.interactive,
                     variables,
                     took_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
-                });
+                };
+                return (Ok(environment), leaving);
             }
             Err(error) => failed.push(error.to_string()),
         }
     }
-    Err(CaptureError { attempts: failed })
+    (Err(CaptureError { attempts: failed }), Box::pin(async {}))
 }
 
 /// What the shell starts with: what login(1) would give it.
@@ -110,31 +137,13 @@ async fn ask(
     attempt: &Attempt,
     mut env: Vec<(String, String)>,
     request: &CaptureRequest,
-    limit: Duration,
-) -> Result<Vec<(String, String)>, AttemptError> {
+    (limit, abandon): (Duration, &CancellationToken),
+) -> Result<(Vec<(String, String)>, Leaving), AttemptError> {
     let call = || format!("{} {}", shell.display(), attempt.options.join(" "));
     let mut pipe = Pipe::create(Path::new(&request.run_dir)).map_err(AttemptError::Pipe)?;
-    let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
     env.push((PIPE_VARIABLE.to_owned(), pipe.path().display().to_string()));
-    let cancel = CancellationToken::new();
-    let command = Command {
-        program: shell.into(),
-        args: attempt.options.iter().chain([&attempt.script]).map(Into::into).collect(),
-        // Where a terminal begins.
-        cwd: home.filter(|home| home.is_dir()).unwrap_or_else(|| "/".into()),
-        env,
-        deadline: limit,
-        grace: GRACE,
-        abort_grace: GRACE,
-        cancel: cancel.clone(),
-        tag: TAG.to_owned(),
-        spill: None,
-        live: None,
-        limits: Limits::default(),
-        group: None,
-        spawn_thread: None,
-    };
-    let mut running = pin!(run(command));
+    let (cancel, is_interactive) = (CancellationToken::new(), attempt.interactive);
+    let mut running: Running = Box::pin(run(command(shell, attempt, env, limit, cancel.clone())));
     let answered = tokio::select! {
         finished = &mut running => {
             // All that it wrote is in the pipe.
@@ -142,24 +151,110 @@ async fn ask(
             if answered == Ok(false) {
                 return Err(AttemptError::Silent { call: call(), how: how(&finished?) });
             }
+            running = Box::pin(async move { finished });
             answered.map(drop)
         }
-        answered = pipe.complete() => {
-            if answered.is_err() || timeout(LEAVE, &mut running).await.is_err() {
-                cancel.cancel();
-                // How it ends does not matter any more, only that it does.
-                drop(running.await);
-            }
-            answered
+        answered = pipe.complete() => answered,
+        () = async { tokio::select! { () = sleep(limit) => (), () = abandon.cancelled() => () } } => {
+            let finished = hang_up(&cancel, running, is_interactive).await?;
+            return Err(AttemptError::Silent { call: call(), how: how(&finished) });
         }
     };
     let unusable = |what: String| AttemptError::Unusable { call: call(), what };
-    match (answered, pipe.answer()) {
+    let variables = match (answered, pipe.answer()) {
         (Ok(()), Some(answer)) => {
             wanted(answer, request).map_err(|why: Unusable| unusable(why.to_string()))
         }
         _ => Err(unusable(format!("an environment of more than {MAX_CAPTURE_BYTES} bytes"))),
+    };
+    let patience = if variables.is_ok() { LEAVE } else { Duration::ZERO };
+    let leaving: Leaving = Box::pin(async move {
+        let ended = timeout(patience, &mut running).await;
+        if ended.is_err() {
+            // How it ends does not matter any more, only that it does.
+            drop(hang_up(&cancel, running, is_interactive).await);
+        }
+        drop(pipe);
+    });
+    match variables {
+        Ok(variables) => Ok((variables, leaving)),
+        Err(error) => {
+            leaving.await;
+            Err(error)
+        }
     }
+}
+
+fn command(
+    shell: &Path,
+    attempt: &Attempt,
+    env: Vec<(String, String)>,
+    limit: Duration,
+    cancel: CancellationToken,
+) -> Command {
+    let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
+    Command {
+        program: shell.into(),
+        args: attempt.options.iter().chain([&attempt.script]).map(Into::into).collect(),
+        // Where a terminal begins.
+        cwd: home.filter(|home| home.is_dir()).unwrap_or_else(|| "/".into()),
+        env,
+        // The caller ends it before.
+        deadline: limit + LEAVE + GRACE,
+        grace: GRACE,
+        abort_grace: GRACE,
+        leave: GRACE,
+        cancel,
+        tag: TAG.to_owned(),
+        spill: None,
+        live: None,
+        limits: Limits::default(),
+        group: None,
+        spawn_thread: None,
+    }
+}
+
+/// Ends a shell: TERM for all of its processes, KILL after [`GRACE`]. An interactive shell ignores TERM and would go on
+/// with its start files, so it gets HUP in between, like from a terminal that is closed.
+async fn hang_up(
+    cancel: &CancellationToken,
+    mut running: Running,
+    is_interactive: bool,
+) -> Result<Finished, LaunchError> {
+    cancel.cancel();
+    tokio::select! {
+        biased;
+        // Polled first: it sends TERM.
+        finished = &mut running => finished,
+        () = hang_up_shell(), if is_interactive => running.await,
+    }
+}
+
+/// Sends HUP to the shell once the programs that it waits for have ended. The shell passes HUP on, which would end a
+/// trap of theirs.
+async fn hang_up_shell() {
+    let shells = children(Path::new("/proc/thread-self"));
+    let of_shells = || {
+        let path = |pid: &i32| PathBuf::from(format!("/proc/{pid}/task/{pid}"));
+        shells.iter().flat_map(move |pid| children(&path(pid))).collect::<Vec<i32>>()
+    };
+    let (waited_for, until) = (of_shells(), Instant::now() + HANG_UP);
+    while Instant::now() < until && of_shells().iter().any(|pid| waited_for.contains(pid)) {
+        sleep(POLL_INTERVAL).await;
+    }
+    // Read again: a number that is no child's any more may be another process's. Children are reaped on this thread.
+    for pid in children(Path::new("/proc/thread-self")) {
+        if shells.contains(&pid) {
+            kill(Pid::from_raw(pid), Signal::SIGHUP).ok();
+        }
+    }
+}
+
+/// The children of a thread; none where the system does not tell.
+fn children(thread: &Path) -> Vec<i32> {
+    let text = std::fs::read_to_string(thread.join("children")).unwrap_or_default();
+    let pids = text.split_whitespace().filter_map(|pid| pid.parse().ok());
+    pids.filter(|pid| 0 < *pid).collect()
 }
 
 fn how(finished: &Finished) -> String {

@@ -20,13 +20,15 @@ mod pipe;
 mod shell;
 mod variables;
 
+use capture::capture_until;
 pub use capture::{CaptureError, capture};
 pub use shell::Account;
 
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::{frames, link};
 use quackd_process::{
-    Role, become_session_leader, harden, rank_above_parent, set_process_name, split_off_monitor,
+    Role, become_session_leader, harden, rank_above_parent, set_process_name,
+    split_off_patient_monitor,
 };
 use quackd_protocol::environment::{
     CaptureRequest, FromEnvironmentWorker, TO_ENVIRONMENT_WORKER_TAGS, ToEnvironmentWorker,
@@ -34,13 +36,19 @@ use quackd_protocol::environment::{
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::codec::Framed;
+use tokio_util::sync::CancellationToken;
 
 /// The supervisor writes the request before it spawns.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time that the monitor gives this process after the supervisor is gone. Longer than [`capture::GRACE`]. With the
+/// monitor's own limit it stays below the 2 s after which nothing of quackd may be left.
+const MONITOR_PATIENCE: Duration = Duration::from_millis(1250);
 
 /// Runs as the environment worker. Called by `quack login-environment` before anything else has happened
 /// in the process.
@@ -65,7 +73,7 @@ pub fn main() -> ExitCode {
 
 /// What happens while the process has one thread, as in a session's worker.
 fn enter() -> io::Result<OwnedFd> {
-    split_off_monitor()?;
+    split_off_patient_monitor(MONITOR_PATIENCE)?;
     set_process_name("quack-login-env");
     harden(Role::Worker)?;
     // Without it the login shell has the supervisor's rank when memory runs out.
@@ -88,16 +96,25 @@ async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
     let mut channel = Framed::new(link::adopt(control)?, frames::codec());
     let first = timeout(REQUEST_DEADLINE, channel.next()).await?;
     let request = read(&first.ok_or(io::ErrorKind::UnexpectedEof)??)?;
-    let captured = tokio::select! {
-        captured = capture(&request, account) => captured,
-        // Nothing more is to come but the end. The monitor sees it too, where there is one.
-        _ = channel.next() => return Ok(()),
+    let abandon = CancellationToken::new();
+    let mut capturing = pin!(capture_until(&request, account, &abandon));
+    let (captured, leaving) = tokio::select! {
+        outcome = &mut capturing => outcome,
+        // Nothing more is to come but the end. The monitor sees it too, where there is one, and waits.
+        _ = channel.next() => {
+            abandon.cancel();
+            let (_unwanted, leaving) = capturing.await;
+            leaving.await;
+            return Ok(());
+        }
     };
     let frame = match captured {
         Ok(environment) => FromEnvironmentWorker::Captured(environment),
         Err(error) => FromEnvironmentWorker::Failed { text: error.to_string() },
     };
-    channel.send(frames::encode(&frame).map_err(io::Error::other)?).await
+    let sent = channel.send(frames::encode(&frame).map_err(io::Error::other)?).await;
+    leaving.await;
+    sent
 }
 
 fn read(body: &tokio_util::bytes::BytesMut) -> io::Result<CaptureRequest> {

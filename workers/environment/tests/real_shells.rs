@@ -161,8 +161,8 @@ async fn a_profile_that_never_ends_is_ended_with_all_that_it_started() {
         ))
         .impatient();
         let error = text(person.capture().await);
-        assert!(error.starts_with("`/bin/bash -l -i -c` was ended after 0."), "{error}");
-        assert!(error.contains("; `/bin/bash -l -c` was ended after 0."), "{error}");
+        assert!(error.starts_with("`/bin/bash -l -i -c` was ended after "), "{error}");
+        assert!(error.contains("; `/bin/bash -l -c` was ended after "), "{error}");
         person.assert_gone(4);
     }
 }

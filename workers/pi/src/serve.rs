@@ -97,6 +97,16 @@ async fn serve(Started { control, start, group }: Started) -> io::Result<ExitCod
     let outbox = Outbox(outbox);
     let written = spawn_local(write_frames(queue, writing));
     let mut command = command(&start, group);
+    if start.only_version {
+        let answer = match version::report(&start, &command).await {
+            Ok(version) => FromPiWorker::Version { version },
+            Err(error) => FromPiWorker::CannotStart { reason: chain(&error) },
+        };
+        outbox.send(&answer).await;
+        drop(outbox);
+        drop(timeout(LAST_FRAMES, written).await);
+        return Ok(ExitCode::SUCCESS);
+    }
     let launched = match version::settle(&start, &mut command).await {
         Ok(()) => launch_piped(&command).map_err(|error| chain(&error)),
         Err(error) => Err(chain(&error)),
@@ -141,6 +151,7 @@ fn command(start: &PiStart, group: Option<Arc<Group>>) -> Command {
         deadline: Duration::MAX,
         grace: Duration::ZERO,
         abort_grace: Duration::ZERO,
+        leave: Duration::ZERO,
         cancel: tokio_util::sync::CancellationToken::new(),
         tag: format!("pi-{}", start.session),
         spill: None,

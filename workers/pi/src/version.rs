@@ -1,7 +1,7 @@
 //! Selects the command line for the version of Pi, so that Pi does not load the files of a workspace. From
 //! [`FIRST`] on `--no-approve` makes Pi ignore `.pi`, its settings, packages and extensions. Nothing does before.
 
-use quackd_process::{Command, EndedBy, Finished, LaunchError, run};
+use quackd_process::{Command, EndedBy, Exit, Finished, LaunchError, run};
 use quackd_protocol::pi::PiStart;
 use std::time::Duration;
 
@@ -11,12 +11,23 @@ const FIRST: [u32; 3] = [0, 79, 0];
 /// Time for `pi --version`: node takes 1 to 2 s on a busy machine.
 const LIMIT: Duration = Duration::from_secs(6);
 
+/// Longest version that is shown, in characters.
+const MAX_SHOWN: usize = 120;
+
 /// Directory in which Pi starts: commands write nothing there. Pi goes to the workspace by the header of its session file.
 const START: &str = "/";
 
 /// Error of a Pi that cannot be started safely.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
+    /// It does not report its version as a program that works does.
+    #[error("`{program} --version` {how}")]
+    Broken {
+        /// The program.
+        program: String,
+        /// What happened.
+        how: String,
+    },
     /// The program cannot be executed.
     #[error(transparent)]
     Launch(#[from] LaunchError),
@@ -58,25 +69,62 @@ pub(crate) async fn settle(start: &PiStart, command: &mut Command) -> Result<(),
     }
 }
 
+/// Asks the program for its version, and whether a Pi of this version could be started.
+///
+/// # Errors
+/// See [`Unfit`].
+pub(crate) async fn report(start: &PiStart, pi: &Command) -> Result<String, Unfit> {
+    let program = &start.program;
+    let broken = |how: String| Unfit::Broken { program: program.clone(), how };
+    let finished = run(question(pi)).await?;
+    let first = |stream: &[u8]| {
+        let text = String::from_utf8_lossy(stream);
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+        line.map(|line| {
+            line.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect::<String>()
+        })
+    };
+    let (out, err) = (first(&finished.stdout.head), first(&finished.stderr.head));
+    if finished.ended_by != EndedBy::Itself {
+        return Err(broken(format!("did not end within {} s", LIMIT.as_secs())));
+    }
+    if finished.exit != Exit::Code(0) {
+        let said = err.or(out).map_or_else(String::new, |line| format!(": {line}"));
+        return Err(broken(format!("ended with {}{said}", finished.exit)));
+    }
+    let shown = out.or(err).ok_or_else(|| broken("says nothing".to_owned()))?;
+    let version = said(&finished).unwrap_or_default();
+    let fits = parse(&version).is_some_and(|version| FIRST <= version);
+    if !fits && !start.allow_old {
+        let version = if version.is_empty() { "(unknown)".to_owned() } else { version };
+        return Err(Unfit::TooOld(version));
+    }
+    Ok(shown)
+}
+
 /// Asks the program. Not cached: a wrapper script stays the same when the program behind it changes.
 async fn ask(pi: &Command) -> Result<Option<String>, LaunchError> {
-    let command = Command {
+    let finished = run(question(pi)).await?;
+    Ok(said(&finished).filter(|_| finished.ended_by == EndedBy::Itself))
+}
+
+fn question(pi: &Command) -> Command {
+    Command {
         args: vec!["--version".into()],
         cwd: START.into(),
         deadline: LIMIT,
         tag: format!("{}-version", pi.tag),
         ..pi.clone()
-    };
-    let Finished { ended_by: EndedBy::Itself, stdout, stderr, .. } = run(command).await? else {
-        return Ok(None);
-    };
-    // Some versions answer on stderr.
-    let said = [stdout, stderr].iter().find_map(|stream| {
+    }
+}
+
+/// The version in the output of a Pi. Some versions answer on stderr.
+fn said(finished: &Finished) -> Option<String> {
+    [&finished.stdout, &finished.stderr].into_iter().find_map(|stream| {
         let text = String::from_utf8_lossy(&stream.head);
         let mut words = text.split_whitespace().map(|word| word.trim_start_matches('v'));
         words.find(|word| parse(word).is_some()).map(str::to_owned)
-    });
-    Ok(said)
+    })
 }
 
 /// The three numbers of a version. `None` for anything else, and for a version before a release.

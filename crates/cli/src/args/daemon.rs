@@ -52,9 +52,16 @@ pub(crate) struct DaemonArgs {
 
 /// Stops the supervisor: running calls get a moment, then every worker ends.
 ///
+/// Lists what it would cut short, and asks first if that is anything and you are at a terminal.
+///
 /// One that does not answer, or is too old to be asked, is named with its process and how to end that.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack stop\n  quack stop --json\n\n\
-    Exit codes: 0 stopped, or none ran, 1 it cannot be asked to stop, 3 it cannot be reached, 4 it does not \
+    Exit codes: 0 stopped, or none ran, 1 it cannot be asked to stop or you said no, \
+    3 it cannot be reached, 4 it does not \
     answer or end in time.")]
-pub(crate) struct StopArgs {}
+pub(crate) struct StopArgs {
+    /// Do not ask, and cut short what is at work
+    #[arg(long, short = 'y', visible_alias = "force")]
+    pub(crate) yes: bool,
+}

@@ -93,11 +93,12 @@ pub(crate) struct ServicePrintArgs {}
 /// Restarts the daemon, when nothing is at work: after an upgrade, or a change of its configuration.
 ///
 /// Calls, background jobs and turns of Pi are what it waits for, and lists. The next daemon has the same
-/// sessions. What --force cuts short is marked as interrupted there.
+/// sessions. What --force cuts short is marked as interrupted there. The configuration is checked first: if it is
+/// not valid, the daemon goes on.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack restart\n  quack restart --wait 10m\n  quack restart --wait 1m --force\n\n\
-    Exit codes: 0 restarted, 3 no daemon, 4 something is at work."
+    Exit codes: 0 restarted, 1 the configuration is not valid, 3 no daemon, 4 something is at work."
 )]
 pub(crate) struct RestartArgs {
     /// Restart although something is at work; it gets a few seconds

@@ -1,7 +1,7 @@
 //! The command lines of the verbs about sessions: which there are, making, choosing, following, deleting them.
 
 use super::{LookArgs, REF, WhichArgs, reference};
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 /// Shows what happens in a session until Ctrl-C, which ends it with exit code 0.
@@ -28,11 +28,38 @@ pub(crate) struct FollowArgs {
 
 /// Lists the sessions of the active workspace.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack sessions\n  quack sessions --all --json")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  quack sessions\n  quack sessions --all --json\n  quack sessions prune -n"
+)]
 pub(crate) struct SessionsArgs {
     /// The sessions of every workspace
     #[arg(long)]
     pub(crate) all: bool,
+    #[command(subcommand)]
+    pub(crate) verb: Option<SessionsVerb>,
+}
+
+/// What `quack sessions` does besides listing.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsVerb {
+    Prune(PruneArgs),
+}
+
+/// Forgets the sessions whose directory does not exist.
+///
+/// Sessions that are at work stay, and pinned ones without --force. A directory on a disk that is not mounted does not
+/// exist either: look with -n first.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack sessions prune -n\n  quack sessions prune\n\n\
+    Exit codes: 0 done, also if there was none, 1 it could not be saved, 3 no daemon, 4 it does not answer in time.")]
+pub(crate) struct PruneArgs {
+    /// Forget nothing, and name the sessions
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Forget pinned sessions too
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Lists the directories that have sessions.

@@ -3,7 +3,8 @@
 
 use crate::age::span;
 use crate::args::gc::GcArgs;
-use crate::connect::connect_only;
+use crate::args::sessions::PruneArgs;
+use crate::connect::{connect_only, start_and_connect};
 use crate::display;
 use crate::exit::{Exit, Fault};
 use crate::output::{DIM, Output};
@@ -13,7 +14,7 @@ use quackd_config::KeepSettings;
 use quackd_home::Home;
 use quackd_home::keep::{Found, Item, Known, Rules, Tally, find_blocking, remove_blocking};
 use quackd_home::own_file::read_blocking;
-use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams};
+use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams, PrunedSession};
 use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED, MAX_METADATA_BYTES};
 use quackd_protocol::metadata::Metadata;
 use std::path::Path;
@@ -24,6 +25,9 @@ const GC_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// Bytes of what is configured in MiB.
 const MIB: u64 = 1024 * 1024;
+
+/// The kind of sessions whose directory does not exist.
+const SESSIONS: &str = "sessions";
 
 /// Things that are named to a person.
 const MAX_SHOWN: usize = 20;
@@ -37,6 +41,7 @@ pub(crate) async fn run(args: GcArgs, output: Output) -> anyhow::Result<Exit> {
         dry_run: args.dry_run.then_some(true),
         older_than_s: args.older_than.map(|age| age.as_secs()),
         histories: args.histories.then_some(true),
+        ..GcParams::default()
     };
     let data: GcData = match connect_only(output).await {
         Ok(daemon) => daemon.client.request("quack.gc", params, GC_TIMEOUT).await?,
@@ -160,6 +165,7 @@ fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
         found: found.items.iter().filter(|_| dry_run).take(MAX_GC_NAMED).map(named).collect(),
         why: tally.why,
         kinds: tally.kinds.into_iter().map(of_kind).collect(),
+        ..GcData::default()
     }
 }
 
@@ -168,16 +174,19 @@ fn text(data: &GcData) -> String {
     let mut text = String::new();
     let verb = if data.dry_run { "Would delete" } else { "Deleted" };
     if data.kinds.is_empty() && data.failed == 0 {
-        return "Nothing to delete.\n".to_owned();
+        return format!("Nothing to delete.\n{}", sessions(data));
     }
     for GcKind { kind, items, bytes } in &data.kinds {
-        text.push_str(&format!("{verb} {}  {}\n", about(kind, *items), display::bytes(*bytes)));
+        let size =
+            if kind == SESSIONS { String::new() } else { format!("  {}", display::bytes(*bytes)) };
+        text.push_str(&format!("{verb} {}{size}\n", about(kind, *items)));
     }
     for item in data.found.iter().take(MAX_SHOWN) {
         let (path, age) = (display::plain(&item.path), span(Duration::from_secs(item.age_s)));
         let bytes = display::bytes(item.bytes);
         text.push_str(&format!("  {DIM}{path}  {bytes}  {age} old{DIM:#}\n"));
     }
+    text.push_str(&sessions(data));
     if MAX_SHOWN < data.found.len() {
         text.push_str(&format!("  … and more; `--json` names up to {MAX_GC_NAMED}\n"));
     }
@@ -191,6 +200,40 @@ fn text(data: &GcData) -> String {
     text
 }
 
+/// The sessions whose directory does not exist.
+fn sessions(data: &GcData) -> String {
+    let line = |session: &PrunedSession| {
+        let (name, path) = (display::name(&session.name), display::plain(&session.workspace_path));
+        let why = session.why.as_deref().map(|why| format!("  stays: {}", display::plain(why)));
+        format!("  {DIM}{name}  {path}{}{DIM:#}\n", why.unwrap_or_default())
+    };
+    let mut text: String = data.sessions.iter().take(MAX_SHOWN).map(line).collect();
+    text.extend(data.kept_sessions.iter().take(MAX_SHOWN).map(line));
+    let pinned = data.kept_sessions.iter().any(|it| it.why.as_deref() == Some("it is pinned"));
+    if pinned {
+        text.push_str("`quack sessions prune --force` forgets pinned sessions too.\n");
+    }
+    text
+}
+
+/// `quack sessions prune`: forgets the sessions whose directory does not exist.
+pub(crate) async fn prune(args: &PruneArgs, output: Output) -> anyhow::Result<Exit> {
+    let daemon = start_and_connect(output).await?;
+    let params = GcParams {
+        dry_run: args.dry_run.then_some(true),
+        only_sessions: Some(true),
+        force: args.force.then_some(true),
+        ..GcParams::default()
+    };
+    let data: GcData = daemon.client.request("quack.gc", params, GC_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&text(&data))?;
+    }
+    Ok(Exit::Ok)
+}
+
 /// `n` things of a kind, in words.
 fn about(kind: &str, n: usize) -> String {
     let (one, many) = match kind {
@@ -201,6 +244,7 @@ fn about(kind: &str, n: usize) -> String {
         "undo" => ("replacement that could be undone", "replacements that could be undone"),
         "unfinished" => ("file of a save that was cut short", "files of saves that were cut short"),
         "quarantined" => ("damaged file that was set aside", "damaged files that were set aside"),
+        SESSIONS => ("session without a directory", "sessions without a directory"),
         "histories" => ("history of no session", "histories of no session"),
         // Of a newer daemon.
         other => return format!("{n} of {}", display::plain(other)),

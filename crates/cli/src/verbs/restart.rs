@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &RestartArgs, output: Output) -> anyhow::Result<Ex
     let begun = Instant::now();
     let client = connect(&home).await?;
     let before = look(&client).await?;
-    let waits_for = ask_until_it_does(&client, args, output).await?;
+    let waits_for = ask_until_it_does(&home, &client, &before, args, output).await?;
     drop(client);
     let restarted = next_one(&home, &before).await?;
     report(output, &before, &restarted, &waits_for, begun.elapsed())
@@ -72,7 +72,9 @@ async fn version_of(client: &Client) -> String {
 
 /// Asks until the daemon is on its way out, as long as the person wants to wait. Gives what it cuts short.
 async fn ask_until_it_does(
+    home: &Home,
     client: &Client,
+    before: &DaemonData,
     args: &RestartArgs,
     output: Output,
 ) -> anyhow::Result<Vec<UnfinishedWork>> {
@@ -81,7 +83,13 @@ async fn ask_until_it_does(
     loop {
         let is_last = until <= Instant::now();
         let force = (is_last && args.force).then_some(true);
-        let asked = client.request("quack.restart", RestartParams { force }, REPLY_TIMEOUT).await;
+        // Without a service manager this program starts the next daemon, in its own environment.
+        let is_ours = before.managed_by.is_none();
+        if is_ours {
+            check_config(home)?;
+        }
+        let params = RestartParams { force, config_checked: is_ours.then_some(true) };
+        let asked = client.request("quack.restart", params, REPLY_TIMEOUT).await;
         let data: RestartData = asked?;
         if data.restarting {
             return Ok(data.waits_for);
@@ -99,6 +107,18 @@ async fn ask_until_it_does(
         }
         tokio::time::sleep(WORK_INTERVAL).await;
     }
+}
+
+/// Checks the configuration that the next daemon will read. The file may change while the verb waits, so the check
+/// precedes each request.
+fn check_config(home: &Home) -> anyhow::Result<()> {
+    quackd_supervisor::check_config_blocking(home).map_err(|error| {
+        let error = anyhow::Error::new(error);
+        Fault::failed(format!(
+            "the configuration is not valid, the daemon was not restarted: {error:#}"
+        ))
+        .into()
+    })
 }
 
 fn refusal(work: &[UnfinishedWork]) -> String {

@@ -1,7 +1,7 @@
 //! `quack sessions`: the sessions that the daemon knows.
 
 use crate::age::{ago, local};
-use crate::args::sessions::SessionsArgs;
+use crate::args::sessions::{SessionsArgs, SessionsVerb};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::Exit;
@@ -14,6 +14,9 @@ use std::collections::HashSet;
 
 /// Runs the verb.
 pub(crate) async fn run(args: &SessionsArgs, output: Output) -> anyhow::Result<Exit> {
+    if let Some(SessionsVerb::Prune(args)) = &args.verb {
+        return crate::verbs::gc::prune(args, output).await;
+    }
     let daemon = start_and_connect(output).await?;
     let params = SessionsParams { all: Value::Bool(args.all), ..SessionsParams::default() };
     let data: SessionsData = daemon.client.request("sessions", params, REPLY_TIMEOUT).await?;

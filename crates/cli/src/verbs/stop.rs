@@ -3,9 +3,11 @@
 pub(crate) mod holder;
 
 use crate::age::span;
+use crate::args::daemon::StopArgs;
 use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT, connect};
 use crate::exit::{Exit, Fault};
 use crate::output::Output;
+use crate::verbs::restart::list;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
 use quackd_protocol::client::DaemonData;
@@ -39,8 +41,11 @@ pub(crate) struct Stopped {
 }
 
 /// Runs the verb. Speaks to a daemon of any version: this is how one gets rid of it.
-pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: &StopArgs, output: Output) -> anyhow::Result<Exit> {
     let home = Home::from_process_env_blocking()?;
+    if !args.yes && !output.is_json() {
+        confirm(&home, output).await?;
+    }
     let Some(Stopped { took, keeper }) = end(&home).await? else {
         return report(output, None, "The daemon is not running.\n");
     };
@@ -51,6 +56,26 @@ pub(crate) async fn run(output: Output) -> anyhow::Result<Exit> {
         None => String::new(),
     };
     report(output, Some(took), &format!("Stopped the daemon in {}.\n{next}", span(took)))
+}
+
+/// Lists what a stop would cut short, and asks at a terminal. A daemon that does not answer is stopped without it.
+async fn confirm(home: &Home, output: Output) -> anyhow::Result<()> {
+    let Ok(client) = connect(home).await else { return Ok(()) };
+    let asked = client.request("quack.daemon", json!({}), REPLY_TIMEOUT).await;
+    let Ok(DaemonData { waits_for, .. }) = asked else { return Ok(()) };
+    if waits_for.is_empty() {
+        return Ok(());
+    }
+    let work = list(&waits_for, true);
+    output.to_stderr(&format!("A stop gives this 5 s and then cuts it short:\n{work}"));
+    if !Output::can_ask() {
+        return Ok(());
+    }
+    let asking = tokio::task::spawn_blocking(move || output.ask_blocking("Stop the daemon?"));
+    match asking.await?? {
+        true => Ok(()),
+        false => Err(Fault::failed("the daemon was not stopped").into()),
+    }
 }
 
 /// Asks the daemon to end and waits until it has; `None` if none runs.

@@ -58,6 +58,10 @@ pub struct RestartParams {
     /// True: restart also if something is at work. Calls get the grace of a stop, then they are cut short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
+    /// True: the client starts the next daemon itself and has checked the configuration that it will read. Ignored
+    /// if a service manager starts the next daemon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_checked: Option<bool>,
 }
 
 /// `quack.restart` data.

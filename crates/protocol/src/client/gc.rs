@@ -1,5 +1,6 @@
 //! `quack.gc`: what in the state directory nobody needs any more, and deleting it.
 
+use crate::SessionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,12 @@ pub struct GcParams {
     /// True: the histories of sessions that do not exist go too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub histories: Option<bool>,
+    /// True: only sessions whose directory does not exist, and no files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_sessions: Option<bool>,
+    /// True: such sessions also if they are pinned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
 }
 
 /// `quack.gc` data.
@@ -41,12 +48,33 @@ pub struct GcData {
     /// What would be deleted, at most 1,000 of it; only if nothing is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<GcItem>,
+    /// Sessions whose directory does not exist: those that were forgotten, or would be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<PrunedSession>,
+    /// Such sessions that stay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_sessions: Vec<PrunedSession>,
+}
+
+/// A session in [`GcData`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PrunedSession {
+    /// The session.
+    pub id: SessionId,
+    /// Its name.
+    pub name: String,
+    /// The directory that does not exist.
+    pub workspace_path: String,
+    /// Why it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// One kind in [`GcData`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GcKind {
-    /// `leftovers runs temporary outputs undo unfinished quarantined histories`.
+    /// `leftovers runs temporary outputs undo unfinished quarantined histories sessions`.
     pub kind: String,
     /// How many.
     pub items: usize,

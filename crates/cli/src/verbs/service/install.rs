@@ -141,7 +141,7 @@ fn refuse_busy(daemon: &DaemonData, force: bool) -> anyhow::Result<()> {
 
 /// Ends a daemon that no manager looks after.
 async fn end(client: &Client, daemon: &DaemonData, force: bool) -> anyhow::Result<()> {
-    let params = RestartParams { force: force.then_some(true) };
+    let params = RestartParams { force: force.then_some(true), config_checked: None };
     let asked: RestartData = client.request("quack.restart", params, REPLY_TIMEOUT).await?;
     if !asked.restarting {
         refuse_busy(&DaemonData { waits_for: asked.waits_for, ..daemon.clone() }, false)?;

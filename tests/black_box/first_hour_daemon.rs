@@ -1,0 +1,370 @@
+//! The first hour with the daemon itself: a restart with a wrong configuration, login shells, Pis that cannot start,
+//! directories that are gone, and what a stop cuts short.
+
+use crate::harness::init::{Init, Unit};
+use crate::harness::{Daemon, Process, is_alive, wait_for};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn configure(world: &Daemon, text: &str) {
+    std::fs::create_dir_all(world.app()).unwrap();
+    std::fs::write(world.app().join("quackd.toml"), text).unwrap();
+}
+
+fn pid_of_daemon(world: &Daemon) -> u64 {
+    world.wire().request("ping", Value::Null)["pid"].as_u64().unwrap()
+}
+
+fn write_program(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_restart_with_a_wrong_configuration_leaves_the_daemon_in_service() {
+    let daemon = Daemon::absent();
+    let repo = daemon.repo("repo");
+    let _attached = daemon.quack(&["--no-follow", repo.path().to_str().unwrap()]).ok();
+    let before = pid_of_daemon(&daemon);
+    let file = daemon.app().join("quackd.toml");
+    let home = daemon.home().display().to_string();
+    for (text, line, part) in [
+        ("[pi]\nidle_minuts = 3\n", 2, "idle_minutes"),
+        ("[worker]\n\nmax_live = \"many\"\n", 3, "max_live"),
+        ("[worker\n", 1, ""),
+        (&*format!("[sandbox]\nwritable = [\"{home}\"]\n"), 2, "sandbox.writable"),
+    ] {
+        configure(&daemon, text);
+        for args in [&["restart"][..], &["restart", "--force"], &["restart", "--wait", "1m"]] {
+            let refused = daemon.quack(args);
+            assert_eq!(refused.code(), Some(1), "{args:?} {refused:?}");
+            let place = format!("{}:{line}", file.display());
+            assert!(refused.stderr().contains(&place), "{place}: {refused:?}");
+            assert!(refused.stderr().contains(part), "{part}: {refused:?}");
+        }
+        let refused = daemon.wire().refused("quack.restart", json!({"force": true}));
+        assert!(refused.contains(&format!("quackd.toml:{line}")), "{refused}");
+        assert_eq!(pid_of_daemon(&daemon), before);
+    }
+    configure(&daemon, "");
+    let mut wrong = daemon.command(&["restart"]);
+    let refused = wrong.env("QUACKD_CONFIG", "/no/such/file.toml").output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert_eq!(pid_of_daemon(&daemon), before);
+    let _restarted = daemon.quack(&["restart"]).ok();
+    assert_ne!(pid_of_daemon(&daemon), before);
+}
+
+#[test]
+fn the_program_that_will_start_decides_whether_the_configuration_is_valid() {
+    let mut init = Init::new();
+    let bin = init.world.home().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let original = std::mem::replace(&mut init.program, bin.join("quack"));
+    std::fs::copy(&original, &init.program).unwrap();
+    init.start();
+    init.until("it to be ready", |init| (init.unit == Unit::Ready).then_some(()));
+    let before = init.pid();
+
+    // The manager starts the next daemon: its environment counts, not that of the client.
+    configure(&init.world, "[pi]\nnew_key = 1\n");
+    let (code, _, err) = init.quack(&["restart"]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("quackd.toml:2") && err.contains("new_key"), "{err}");
+
+    // A newer program that refuses another file, then one that knows the key.
+    let replace = |text: &str| {
+        let new = bin.join("new");
+        write_program(&new, text);
+        #[expect(clippy::disallowed_methods, reason = "an installer would")]
+        std::fs::rename(new, bin.join("quack")).unwrap();
+    };
+    replace("#!/bin/sh\necho 'error: /x/quackd.toml:7: no such key' >&2\nexit 1\n");
+    let (code, _, err) = init.quack(&["restart"]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("/x/quackd.toml:7: no such key"), "{err}");
+    assert_eq!((init.pid(), init.starts), (before, 1));
+    replace("#!/bin/sh\n[ \"$*\" = 'config show' ] && exit 0\nexit 9\n");
+    let asked = init.world.wire().request("quack.restart", Value::Null);
+    assert_eq!(asked["restarting"], true);
+    init.until("the new program to be started", |init| (1 < init.ends.len()).then_some(()));
+}
+
+#[test]
+fn programs_that_wait_for_memory_end_no_worker_while_there_is_enough() {
+    let mut daemon = Daemon::absent();
+    let pressure = daemon.home().join("pressure");
+    std::fs::write(&pressure, "some avg10=90.00 avg60=90.00 avg300=90.00 total=9\n").unwrap();
+    let wanted = format!("mount --bind {} /proc/pressure/memory", pressure.display());
+    let mut trial = daemon.program_for_tests("unshare");
+    let can = trial.args(["-m", "/bin/sh", "-c", &wanted]).output();
+    if !can.is_ok_and(|done| done.status.success()) {
+        return;
+    }
+    configure(&daemon, "[worker]\nevict_below_mb = 16\n[sandbox]\nprofile = \"full-access\"\n");
+    let script = format!("{wanted} && exec {} daemon", env!("CARGO_BIN_EXE_quack"));
+    daemon.boot_with("unshare", &["-m", "/bin/sh", "-c", &script]);
+    let wire = daemon.wire();
+    let (idle, busy) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
+    let kept = idle.pid("pid");
+    // The look comes every 2 s, and a worker may be ended once it was idle for 2 s.
+    assert_eq!(busy.bash("sleep 8; echo done"), "done\n\n[Exit code: 0]");
+    assert_eq!(idle.pid("pid"), kept);
+    assert!(!daemon.log().contains("memory is short"), "{}", daemon.log());
+}
+
+/// Start files of whatever shell this machine's user has.
+fn write_start_files(world: &Daemon, text: &str) {
+    for name in [".bash_profile", ".zprofile", ".profile"] {
+        std::fs::write(world.home().join(name), text).unwrap();
+    }
+}
+
+/// Starts the daemon as a service manager would: a login shell is asked at once.
+fn boot_bare(world: &mut Daemon) {
+    let home = format!("HOME={}", world.home().display());
+    let app = format!("RUBBER_DUCK_APP_SUPPORT={}", world.app().display());
+    let quack = env!("CARGO_BIN_EXE_quack");
+    world.boot_with("/usr/bin/env", &["-i", "PATH=/usr/bin:/bin", &home, &app, quack, "daemon"]);
+}
+
+#[test]
+fn a_login_shell_that_is_cut_short_removes_its_locks() {
+    // As `pyenv rehash` does it: a program of the start file, the start file itself, and one in the background.
+    let child =
+        "bash -c 'trap \"rm -f ~/lock\" EXIT; echo $$ >~/lock; while :; do sleep 0.02; done'\n";
+    let itself = "trap 'rm -f ~/lock' EXIT; echo $$ >~/lock; while :; do sleep 0.02; done\n";
+    let slow = "bash -c 'trap \"sleep 0.3; rm -f ~/lock\" EXIT; echo $$ >~/lock; while :; do sleep 0.02; done'\n";
+    for (text, signal) in [
+        (child, Signal::SIGTERM),
+        (child, Signal::SIGKILL),
+        (itself, Signal::SIGTERM),
+        (itself, Signal::SIGKILL),
+        (slow, Signal::SIGTERM),
+        (slow, Signal::SIGKILL),
+    ] {
+        let mut world = Daemon::absent();
+        write_start_files(&world, text);
+        boot_bare(&mut world);
+        let lock = world.home().join("lock");
+        let holder = wait_for("the lock", || {
+            Process::find(std::fs::read_to_string(&lock).ok()?.trim().parse().ok()?)
+        });
+        world.signal(signal);
+        let code = world.wait();
+        if signal == Signal::SIGTERM {
+            // A service manager kills what is left at this moment.
+            assert_eq!(code, Some(0));
+            assert!(!is_alive(&holder), "{text}");
+        }
+        wait_for("the holder of the lock to end", || (!is_alive(&holder)).then_some(()));
+        assert!(!lock.exists(), "{signal}: {text}");
+    }
+}
+
+#[test]
+fn what_a_start_file_leaves_in_the_background_removes_its_locks() {
+    let mut world = Daemon::absent();
+    write_start_files(
+        &world,
+        "bash -c 'trap \"rm -f ~/lock\" EXIT; echo $$ >~/lock; while :; do sleep 0.02; done' >/dev/null 2>&1 &\n\
+         until [ -s ~/lock ]; do sleep 0.02; done; cp ~/lock ~/was\n",
+    );
+    boot_bare(&mut world);
+    let holder = wait_for("the lock", || {
+        let pid = std::fs::read_to_string(world.home().join("was")).ok()?.trim().parse().ok()?;
+        Some(Process::find(pid))
+    });
+    wait_for("the holder of the lock to end", || {
+        holder.as_ref().is_none_or(|holder| !is_alive(holder)).then_some(())
+    });
+    assert!(!world.home().join("lock").exists());
+}
+
+#[test]
+fn a_first_say_without_a_key_has_the_login_shell_asked_at_once() {
+    const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
+    let took = |_| {
+        let mut daemon = Daemon::absent();
+        let repo = daemon.repo("repo");
+        let fake = daemon.home().join("fake");
+        std::fs::create_dir(&fake).unwrap();
+        std::fs::write(fake.join("mode"), "").unwrap();
+        let (binary, dir) =
+            (format!("RUBBER_DUCK_PI_BINARY={FAKE}"), format!("FAKE_PI_DIR={}", fake.display()));
+        let args = ["-u", "EXA_API_KEY", &binary, &dir, env!("CARGO_BIN_EXE_quack"), "daemon"];
+        daemon.boot_with("/usr/bin/env", &args);
+        let began = Instant::now();
+        let wire = daemon.wire();
+        wire.attach(repo.path());
+        wire.request("say", json!({"message": "hello", "preferPi": true}));
+        began.elapsed()
+    };
+    // The pause was 2 s from the daemon's start, so no machine was fast enough for this.
+    let fastest = (0..4).map(took).min().unwrap();
+    assert!(fastest < Duration::from_millis(1700), "{fastest:?}");
+}
+
+/// A check of `doctor`.
+#[track_caller]
+fn check(daemon: &Daemon, name: &str) -> Value {
+    let doctor = daemon.wire().request("doctor", Value::Null);
+    let checks = doctor["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"] == name).unwrap().clone()
+}
+
+#[test]
+fn doctor_runs_pi_and_reports_the_last_failure_of_a_sessions_pi() {
+    let mut daemon = Daemon::absent();
+    let package = daemon.home().join("pi-coding-agent");
+    std::fs::create_dir(&package).unwrap();
+    let manifest = r#"{"name":"@earendil-works/pi-coding-agent","version":"1.5.2"}"#;
+    std::fs::write(package.join("package.json"), manifest).unwrap();
+    let pi = package.join("pi");
+    let binary = format!("RUBBER_DUCK_PI_BINARY={}", pi.display());
+    write_program(&pi, "#!/bin/sh\n");
+    daemon.boot_with("/usr/bin/env", &[&binary, env!("CARGO_BIN_EXE_quack"), "daemon"]);
+    for (program, status, part) in [
+        ("echo \"Error: Cannot find module 'chalk'\" >&2; exit 1\n", "fail", "Cannot find module"),
+        ("kill -9 $$\n", "fail", "signal"),
+        ("sleep 1000\n", "fail", "did not end within 6 s"),
+        ("exit 0\n", "fail", "says nothing"),
+        ("echo 0.55.0\n", "fail", "0.55.0"),
+        ("yes | head -c 9000000; exit 1\n", "fail", "exit code 1"),
+        ("echo 1.5.2\n", "ok", " 1.5.2"),
+    ] {
+        write_program(&pi, &format!("#!/bin/sh\n{program}"));
+        let check = check(&daemon, "pi");
+        let message = check["message"].as_str().unwrap();
+        assert_eq!(check["status"], status, "{program}: {check}");
+        assert!(message.starts_with(pi.to_str().unwrap()) && message.contains(part), "{check}");
+    }
+    let upstreams = format!("{} 1.5.2", pi.display());
+    assert_eq!(check(&daemon, "pi")["message"], upstreams);
+
+    // It has a version, and does not start: what it said is told until it works.
+    let dies = "#!/bin/sh\n[ \"$1\" = --version ] && echo 1.5.2 && exit\necho 'boom: no model' >&2\nexit 3\n";
+    write_program(&pi, dies);
+    let wire = daemon.wire();
+    wire.attach(daemon.repo("repo").path());
+    let reply = wire.reply("say", json!({"message": "hello", "preferPi": true}));
+    assert_eq!(reply["ok"], false, "{reply}");
+    let told = wait_for("the failure to be told", || {
+        let check = check(&daemon, "pi");
+        (check["status"] == "warn").then_some(check)
+    });
+    let message = told["message"].as_str().unwrap();
+    assert!(message.starts_with(&upstreams) && message.contains("boom: no model"), "{told}");
+    assert!(message.contains("last failure, in duck-1 at "), "{told}");
+    wire.request("quack.session_delete", json!({"sessionId": "duck-1", "force": true}));
+    assert_eq!(check(&daemon, "pi")["message"], upstreams);
+}
+
+/// The sessions that the daemon knows, by their directories.
+fn known(daemon: &Daemon) -> Vec<String> {
+    let data = daemon.wire().request("sessions", json!({"all": true}));
+    let paths = data["sessions"].as_array().unwrap().iter();
+    paths.map(|it| it["workspacePath"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn sessions_whose_directory_is_gone_are_a_warning_and_are_forgotten_on_request() {
+    let daemon = Daemon::start();
+    let wire = daemon.wire();
+    let names = ["stays", "gone", "pinned", "busy"];
+    let repos = names.map(|name| daemon.repo(name));
+    let sessions = repos.each_ref().map(|repo| wire.attach(repo.path()));
+    let paths = repos.each_ref().map(|repo| repo.path().display().to_string());
+    let [stays, gone, pinned, busy] = paths;
+    let id_of = |path: &str| {
+        let data = daemon.wire().request("sessions", json!({"all": true}));
+        let all = data["sessions"].as_array().unwrap();
+        all.iter().find(|it| it["workspacePath"] == path).unwrap()["id"].clone()
+    };
+    wire.request("quack.pin", json!({"sessionId": id_of(&pinned), "pinned": true}));
+    let command = format!("touch started; {}", daemon.gated("go", "echo went"));
+    let call = sessions[3].begin("bash", json!(command));
+    wait_for("the call", || repos[3].path().join("started").exists().then_some(()));
+    for repo in &repos[1..] {
+        std::fs::remove_dir_all(repo.path()).unwrap();
+    }
+    // A call in a directory that is gone fails, and that is no failure of the daemon.
+    assert!(sessions[1].bash("true").starts_with("Error: "));
+    assert!(sessions[2].bash("true").starts_with("Error: "));
+    let found = check(&daemon, "sessions");
+    assert_eq!(found["status"], "warn", "{found}");
+    assert!(found["hint"].as_str().unwrap().contains("quack sessions prune"), "{found}");
+    assert!(found["message"].as_str().unwrap().contains("3 sessions"), "{found}");
+
+    let shown = daemon.quack(&["sessions", "prune", "-n"]).ok();
+    assert!(shown.contains(&gone) && shown.contains("it is pinned"), "{shown}");
+    assert_eq!(known(&daemon).len(), 4);
+    let pruned = daemon.quack(&["sessions", "prune", "--json"]).json();
+    assert_eq!(pruned["sessions"][0]["workspacePath"], json!(gone), "{pruned}");
+    assert_eq!(known(&daemon), [stays.clone(), pinned.clone(), busy.clone()]);
+    let _pruned = daemon.quack(&["sessions", "prune", "--force"]).ok();
+    assert_eq!(known(&daemon), [stays.clone(), busy]);
+    daemon.open_gate("go");
+    drop(call.text());
+    // `gc` does the same.
+    let text = wait_for("the rest to be forgotten", || {
+        let text = daemon.quack(&["gc"]).ok();
+        text.contains("session without a directory").then_some(text)
+    });
+    assert!(text.contains("Deleted 1 session"), "{text}");
+    assert_eq!(known(&daemon), [&*stays]);
+    let data = daemon.wire().request("workspaces", json!({}));
+    assert_eq!(data["workspaces"].as_array().unwrap().len(), 1, "{data}");
+    let file = std::fs::read_to_string(daemon.app().join("metadata.json")).unwrap();
+    assert!(!file.contains(&gone) && file.contains(&stays), "{file}");
+    assert_eq!(check(&daemon, "sessions")["status"], "ok");
+}
+
+#[test]
+fn a_session_whose_workspace_is_unknown_is_described_and_says_so() {
+    // Of a daemon that has never known the workspace: one that did would put it back.
+    let first = Daemon::start();
+    first.wire().attach(first.repo("repo").path());
+    let file = std::fs::read(first.app().join("metadata.json")).unwrap();
+    let mut metadata: Value = serde_json::from_slice(&file).unwrap();
+    metadata["sessions"][0]["workspaceId"] = json!("nobody");
+    let id = metadata["sessions"][0]["id"].clone();
+    let mut daemon = Daemon::absent();
+    std::fs::create_dir(daemon.app()).unwrap();
+    std::fs::write(daemon.app().join("metadata.json"), metadata.to_string()).unwrap();
+    daemon.boot();
+    let wire = daemon.wire();
+    let listed = wire.request("sessions", json!({"all": true}));
+    assert_eq!(listed["sessions"][0]["workspacePath"], "unknown", "{listed}");
+    let followed = wire.request("follow", json!({"sessionId": id}));
+    assert_eq!(
+        (&followed["workspacePath"], &followed["isRunning"]),
+        (&json!("unknown"), &json!(false))
+    );
+    let state = wire.request("get_state", json!({"sessionId": id}));
+    assert_eq!((&state["sessionId"], &state["isRunning"]), (&id, &json!(false)));
+    let refused =
+        wire.refused("say", json!({"sessionId": id, "message": "hello", "preferPi": true}));
+    assert_eq!(refused, "Workspace for session \"duck-1\" was not found");
+    let refused =
+        wire.refused("quack.tool", json!({"sessionId": id, "tool": "bash", "arguments": "true"}));
+    assert!(!refused.is_empty());
+}
+
+#[test]
+fn a_stop_lists_what_it_would_cut_short() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("repo");
+    let wire = daemon.wire();
+    let call = wire.attach(repo.path()).begin("bash", json!("touch started; sleep 100"));
+    wait_for("the call", || repo.path().join("started").exists().then_some(()));
+    // Nobody can be asked here: it lists and goes on.
+    let stopped = daemon.quack(&["stop"]);
+    assert_eq!(stopped.code(), Some(0), "{stopped:?}");
+    assert!(stopped.stderr().contains("duck-1: bash, for "), "{stopped:?}");
+    drop(call.reply());
+    assert_eq!(daemon.wait(), Some(0));
+}
