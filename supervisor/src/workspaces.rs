@@ -3,7 +3,9 @@
 //! `quack.sandbox` makes a directory writable, and before a worker or a Pi starts: another program may have recorded
 //! the workspace, or replaced it by a link.
 
-use quackd_protocol::places::{SYSTEM, refusal};
+use quackd_protocol::places::{
+    HOLDS_SOCKET, SOCKET_IN_HOME, SOCKET_IN_RUNTIME_DIR, SYSTEM, refusal,
+};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -22,11 +24,27 @@ pub(crate) struct NoPlace {
 pub(crate) fn check_blocking(path: &Path, home: &Path) -> Result<(), NoPlace> {
     let Ok(real) = path.canonicalize() else { return Ok(()) };
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
-    let reason = refusal(&real, &home).or_else(|| refusal_by_identity(&real, &home));
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let reason = refusal(&real, &home)
+        .or_else(|| refusal_by_identity(&real, &home))
+        .or_else(|| refusal_by_socket(&real, &home, runtime_dir.as_deref()));
     match reason {
         None => Ok(()),
         Some(reason) => Err(NoPlace { path: real.display().to_string(), reason }),
     }
+}
+
+/// Refuses the directories that may hold the daemon's socket, where they are links or in an unusual place, and what is
+/// above them.
+fn refusal_by_socket(path: &Path, home: &Path, runtime_dir: Option<&Path>) -> Option<&'static str> {
+    let in_runtime_dir = runtime_dir.filter(|dir| dir.is_absolute());
+    let in_runtime_dir = in_runtime_dir.map(|dir| dir.join(SOCKET_IN_RUNTIME_DIR));
+    let mut all = in_runtime_dir.into_iter().chain([home.join(SOCKET_IN_HOME)]);
+    let is_there = all.any(|place| {
+        let real = place.canonicalize();
+        real.is_ok_and(|real| path.starts_with(&real) || real.starts_with(path))
+    });
+    is_there.then_some(HOLDS_SOCKET)
 }
 
 /// Recognises a listed directory by device and inode, for bind mounts and case-insensitive file systems.
@@ -66,6 +84,30 @@ mod tests {
         let work = home.join("work");
         std::fs::create_dir(&work).unwrap();
         assert_eq!(check_blocking(&work, &home), Ok(()));
+    }
+
+    #[test]
+    fn directories_of_the_socket_are_refused_wherever_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        for name in ["home/work", "run/quackd", "linked/x", "run/other"] {
+            std::fs::create_dir_all(base.join(name)).unwrap();
+        }
+        symlink(base.join("linked"), base.join("home/.quackd")).unwrap();
+        for (name, is_refused) in [
+            ("run/quackd", true),
+            ("run", true),
+            ("linked", true),
+            ("linked/x", true),
+            ("home/work", false),
+            ("run/other", false),
+        ] {
+            let (home, run) = (base.join("home"), base.join("run"));
+            let found = refusal_by_socket(&base.join(name), &home, Some(&run));
+            assert_eq!(found.is_some(), is_refused, "{name}");
+        }
+        assert_eq!(refusal_by_socket(&base.join("run"), &base.join("home"), None), None);
+        assert!(check_blocking(&base.join("linked/x"), &base.join("home")).is_err());
     }
 
     #[test]

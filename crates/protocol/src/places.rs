@@ -92,6 +92,24 @@ const SHARED: &[&str] = &[
 /// Parent of the home directories of system services.
 const SERVICE_HOMES: &str = "/var/lib";
 
+/// Directory of the daemon's socket in the home, for a state directory with a long path.
+pub const SOCKET_IN_HOME: &str = ".quackd";
+
+/// Directory of the daemon's socket in the runtime directory of a user, for the same case, and the usual parent of the
+/// runtime directories.
+pub const SOCKET_IN_RUNTIME_DIR: &str = "quackd";
+const RUNTIME_DIRS: &str = "/run/user";
+
+/// Reason to refuse a directory with the daemon's socket.
+pub const HOLDS_SOCKET: &str = "holds the daemon's socket";
+
+/// Whether a path is in a usual directory of the daemon's socket. Commands that write there could replace the socket.
+fn is_of_socket(path: &Path, home: &Path) -> bool {
+    let in_runtime_dir = path.strip_prefix(RUNTIME_DIRS).ok().and_then(|path| path.iter().nth(1));
+    path.starts_with(home.join(SOCKET_IN_HOME))
+        || in_runtime_dir.is_some_and(|name| name == SOCKET_IN_RUNTIME_DIR)
+}
+
 /// Returns the reason why a session may not work in `path`, worded to follow the path, or `None` if it may. Both
 /// paths must be canonical.
 #[must_use]
@@ -104,6 +122,9 @@ pub fn refusal(path: &Path, home: &Path) -> Option<&'static str> {
     }
     if home.starts_with(path) {
         return Some("is above the home directory, which holds keys");
+    }
+    if is_of_socket(path, home) {
+        return Some(HOLDS_SOCKET);
     }
     let in_service_home = path.starts_with(home)
         && home.parent().is_some_and(|above| above == Path::new(SERVICE_HOMES));
@@ -155,12 +176,19 @@ mod tests {
             "/var/tmp",
             "/System/Library",
             "/private/etc/x",
+            "/home/u/.quackd",
+            "/home/u/.quackd/x",
+            "/run/user/1000/quackd",
+            "/run/user/1000/quackd/x",
         ] {
             assert!(refusal(Path::new(path), Path::new("/home/u")).is_some(), "{path}");
         }
         for path in [
             "/home/u/x",
             "/home/v",
+            "/home/u/.quackd-x",
+            "/home/u/x/.quackd",
+            "/run/user/1000/quackd-x",
             "/tmp/x",
             "/var/tmp/x",
             "/srv",

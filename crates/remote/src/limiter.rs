@@ -11,8 +11,9 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-/// Maximum number of tracked addresses. The shared budget allows fewer wrong tokens than this within [`FORGOTTEN`],
-/// so the table does not fill up.
+/// Maximum number of tracked addresses. A full table blocks no address: [`Limiter::failed`] drops the forgotten
+/// addresses, then the oldest. The shared budget allows fewer wrong tokens than this within [`FORGOTTEN`], so that an
+/// attacker cannot push out an address that is blocked.
 const MAX_PEERS: usize = 1024;
 
 /// Wrong tokens that one address may send before its first block, and between two blocks.
@@ -63,11 +64,7 @@ impl Limiter {
     /// has sent the right token.
     pub(crate) fn blocked(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
         let peer = network(peer);
-        let until = match self.peers.get(&peer) {
-            Some(peer) => peer.blocked_until,
-            None if MAX_PEERS <= self.peers.len() => now + FIRST_BLOCK,
-            None => now,
-        };
+        let until = self.peers.get(&peer).map_or(now, |peer| peer.blocked_until);
         let all = (self.full_at + ALL_REFILL).checked_sub(ALL_REFILL * ALL_TRIES).unwrap_or(now);
         let until = if self.known.contains(&peer) { until } else { until.max(all) };
         Some(until.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
@@ -78,12 +75,26 @@ impl Limiter {
         // Never more than none left.
         let full_at = self.full_at.max(now) + ALL_REFILL;
         self.full_at = full_at.min(now + ALL_REFILL * ALL_TRIES);
-        if MAX_PEERS <= self.peers.len() {
-            self.peers.retain(|_, peer| !peer.is_forgotten(now));
-        }
         let network = network(peer);
-        if self.peers.len() < MAX_PEERS || self.peers.contains_key(&network) {
-            self.peers.entry(network).or_insert_with(|| Peer::new(now)).failed(now);
+        if !self.peers.contains_key(&network) {
+            self.make_room(now);
+        }
+        self.peers.entry(network).or_insert_with(|| Peer::new(now)).failed(now);
+    }
+
+    /// Makes room for one address in a full table.
+    fn make_room(&mut self, now: Instant) {
+        if self.peers.len() < MAX_PEERS {
+            return;
+        }
+        self.peers.retain(|_, peer| !peer.is_forgotten(now));
+        if self.peers.len() < MAX_PEERS {
+            return;
+        }
+        let oldest =
+            self.peers.iter().min_by_key(|(_, peer)| peer.last).map(|(address, _)| *address);
+        if let Some(oldest) = oldest {
+            self.peers.remove(&oldest);
         }
     }
 
@@ -180,7 +191,7 @@ mod tests {
         let now = Instant::now();
         let mut limiter = Limiter::new(now);
         limiter.succeeded(v4(300_000));
-        for n in 0..100_000 {
+        for n in 0..3_000 {
             limiter.failed(v4(n), now);
         }
         assert_eq!(limiter.peers.len(), MAX_PEERS);
@@ -194,6 +205,35 @@ mod tests {
         assert_eq!(limiter.blocked(v4(200_000), now), Some(ALL_REFILL));
         assert_eq!(limiter.blocked(v4(300_000), now), None);
         assert_eq!(limiter.blocked(v4(200_000), now + ALL_REFILL), None);
+    }
+
+    #[test]
+    fn a_full_table_locks_nobody_out() {
+        let mut now = Instant::now();
+        let mut limiter = Limiter::new(now);
+        let (owner, other) = (v4(300_000), v4(300_001));
+        limiter.succeeded(owner);
+        // As many attackers as the table holds, as fast as the shared budget lets them.
+        for n in 0..u32::try_from(MAX_PEERS).unwrap() {
+            now += limiter.blocked(v4(n), now).unwrap_or_default();
+            limiter.failed(v4(n), now);
+        }
+        assert_eq!(limiter.peers.len(), MAX_PEERS);
+        assert_eq!(limiter.blocked(owner, now), None);
+        assert_eq!(limiter.blocked(other, now), Some(ALL_REFILL));
+        assert_eq!(limiter.blocked(other, now + ALL_REFILL), None);
+        // They go on for ever: the owner stays free, a wrong token of the owner is counted, and a new address waits
+        // for no more than the budget.
+        for n in 10_000..12_000 {
+            now += limiter.blocked(v4(n), now).unwrap_or_default();
+            limiter.failed(v4(n), now);
+            assert_eq!(limiter.blocked(owner, now), None);
+            assert!(limiter.peers.len() <= MAX_PEERS);
+        }
+        assert_eq!(guess(&mut limiter, owner, now), (FIRST_TRIES, FIRST_BLOCK));
+        now += FORGOTTEN + Duration::from_secs(1);
+        assert_eq!(limiter.blocked(other, now), None);
+        assert_eq!(limiter.blocked(owner, now), None);
     }
 
     #[test]

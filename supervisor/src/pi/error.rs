@@ -26,6 +26,12 @@ pub(crate) enum PiError {
          of workspaces", path.display(), held.display()
     )]
     Held { path: PathBuf, held: PathBuf },
+    /// Pi's own settings have more entries than the daemon looks through.
+    #[error(
+        "Pi cannot be started: its settings have more than {max} entries, so that links in them cannot be checked; \
+         move what Pi does not need out of {}", path.display()
+    )]
+    ManySettings { path: PathBuf, max: usize },
     /// A client attached, and `.pi` may contain what a command left. Pi ignores it, but waits for the user.
     #[error("Pi is not started before the next message: {0} exists")]
     Unasked(String),

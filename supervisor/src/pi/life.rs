@@ -340,11 +340,9 @@ async fn prepare(
         let writable = Writable::of_blocking(writable, &user_home);
         let removed = writable.clean_blocking(&mut env);
         if !removed.is_empty() {
-            tracing::warn!(%session, ?removed, "variables that name a workspace are not passed to Pi");
+            tracing::warn!(%session, ?removed, "variables that name a workspace or a relative path are not passed to Pi");
         }
-        if let Some((path, held)) = writable.settings_held_blocking(&env) {
-            return Err(PiError::Held { path, held });
-        }
+        writable.check_settings_blocking(&env)?;
         let path = crate::environment::of(&env, "PATH");
         let program = find_blocking(&settings.binary, path, &config, &writable)?;
         if PathBuf::from(&workspace).read_dir().is_err() {
