@@ -13,9 +13,13 @@ use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest answer to a question that is read, in bytes.
 const MAX_ANSWER: u64 = 256;
+
+/// Whether [`Output::document`] was called: `--json` prints one document.
+static HAS_DOCUMENT: AtomicBool = AtomicBool::new(false);
 
 /// Names and headings.
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -74,6 +78,7 @@ impl Output {
 
     /// Prints the JSON document.
     pub(crate) fn document<T: Serialize>(self, document: &T) -> io::Result<()> {
+        HAS_DOCUMENT.store(true, Ordering::Relaxed);
         let mut text = serde_json::to_string_pretty(document)?;
         text.push('\n');
         unless_closed(write_out(visible(&text).as_bytes()))
@@ -86,8 +91,12 @@ impl Output {
         unless_closed(write_out(visible(&text).as_bytes()))
     }
 
-    /// Prints why the verb failed, as one line of JSON: it may follow the lines of a stream.
+    /// Prints why the verb failed, as one line of JSON: it may follow the lines of a stream. A verb that has printed
+    /// its document has said it there.
     pub(crate) fn refusal(error: &Value) {
+        if HAS_DOCUMENT.load(Ordering::Relaxed) {
+            return;
+        }
         // The reason is on stderr too, and the exit code is the same.
         let _lost = write_out(visible(&format!("{error}\n")).as_bytes());
     }
