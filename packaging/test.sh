@@ -92,7 +92,8 @@ step='the completions'
 completed="$(
   PATH="$tree/bin:$PATH"
   . "$tree/share/bash-completion/completions/quack"
-  COMP_WORDS=(quack doct) COMP_CWORD=1
+  # As bash sets them at a TAB.
+  COMP_WORDS=(quack doct) COMP_CWORD=1 COMP_TYPE=9 COMP_LINE='quack doct' COMP_POINT=10
   "$(complete -p quack | sed 's/.* -F \([^ ]*\) .*/\1/')" quack doct quack
   printf '%s\n' "${COMPREPLY[@]}"
 )"

@@ -130,7 +130,8 @@ mod tests {
         ] {
             let output = scene.run(&["tool", tool, "x"]);
             assert_eq!((stdout(&output), output.status.code()), (text, Some(code)), "{tool}");
-            assert_eq!(stderr(&output), "", "{tool}");
+            let warns = stderr(&output).contains("`--timeout 5m` gives more time");
+            assert_eq!((warns, warns || stderr(&output).is_empty()), (tool == "late", true));
         }
     }
 
@@ -156,7 +157,7 @@ mod tests {
         let here = scene.dir.path().canonicalize().unwrap();
         assert_eq!(
             scene.params_of("quack.tool"),
-            json!({"tool": "fine", "arguments": "two words", "path": here})
+            json!({"tool": "fine", "arguments": "two words", "path": here, "timeoutMs": 120_000})
         );
     }
 
@@ -187,7 +188,9 @@ mod tests {
         assert!(time.len() == "2026-03-10T12:00:00+00:00".len(), "{time}");
 
         let output = scene.run(&["abort", "--json"]);
-        assert_eq!((stdout(&output), output.status.code()), ("", Some(1)));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["error"]["message"], "No running operation to abort");
+        assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains("No running operation to abort"), "{}", stderr(&output));
     }
 

@@ -163,7 +163,10 @@ async fn a_profile_that_never_ends_is_ended_with_all_that_it_started() {
         let error = text(person.capture().await);
         assert!(error.starts_with("`/bin/bash -l -i -c` was ended after "), "{error}");
         assert!(error.contains("; `/bin/bash -l -c` was ended after "), "{error}");
-        person.assert_gone(4);
+        // The second attempt may have had no time to note its processes.
+        let n_noted = person.noted().len();
+        assert!(2 <= n_noted, "{n_noted}");
+        person.assert_gone(n_noted);
     }
 }
 

@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 /// larger is said to be protected in part.
 const WALK_ENTRIES: u64 = 200_000;
 
-/// Told where a command's links cannot be made by the worker.
-const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links that a command makes in .git are \
-                          removed when it ends, and not refused";
+/// Note where the worker cannot make a command's links.
+const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links in .git are removed when a command ends, not refused";
+
 /// Timeout for reading the workspace before the confinement exists. Shorter than the supervisor's start timeout, so
 /// that the call gets this reason.
 const LOOK_LIMIT: Duration = Duration::from_secs(7);
