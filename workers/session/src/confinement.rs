@@ -26,8 +26,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Entries of the workspace that are looked at for repositories before the worker starts. A tree that is
-/// larger is said to be protected in part.
+/// Entries of the workspace that are searched for repositories before the start. A note tells of a larger tree.
 const WALK_ENTRIES: u64 = 200_000;
 
 /// Note where the worker cannot make a command's links.
