@@ -138,7 +138,7 @@ fn parent(name: &str) -> &str {
 fn a_background_job_makes_no_such_link_after_its_call_has_ended() {
     as_each_user(|_, session| {
         let command =
-            "until [ -e go ]; do sleep 0.02; done; ln -s config .git/MERGE_MSG; echo tried";
+            "until [ -e go ]; do sleep 0.02; done; exec 2>&1; ln -s config .git/MERGE_MSG";
         session.call("bash", json!({"command": command, "background": true}));
         session.bash("touch go");
         let said = session.call("job_output", json!({"job": "job-1", "wait_ms": 20_000}));
