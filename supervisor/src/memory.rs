@@ -5,7 +5,7 @@
 //! - Less than [`NEAR`] times that is available, and programs wait for memory (`/proc/pressure/memory`). Programs
 //!   also wait in machines with much free memory: a limit of their own control group or a slow disk delays them.
 //!   To end workers would free nothing that these programs could use.
-//! - The limit of our own control group was hit since the last look, and little of it is left.
+//! - The limit of our own control group was hit since the last sample, and little of it is left.
 //!
 //! What has begun ends only when memory is plenty again, so that workers are not ended and started in turns.
 

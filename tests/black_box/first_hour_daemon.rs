@@ -245,7 +245,7 @@ fn doctor_runs_pi_and_reports_the_last_failure_of_a_sessions_pi() {
     let upstreams = format!("{} 1.5.2", pi.display());
     assert_eq!(check(&daemon, "pi")["message"], upstreams);
 
-    // It has a version, and does not start: what it said is told until it works.
+    // It has a version but does not start: its last error is reported until it works.
     let dies = "#!/bin/sh\n[ \"$1\" = --version ] && echo 1.5.2 && exit\necho 'boom: no model' >&2\nexit 3\n";
     write_program(&pi, dies);
     let wire = daemon.wire();

@@ -38,7 +38,7 @@ pub(crate) async fn gone(
     Some(sessions.into_iter().filter(|one| missing.contains(&one.workspace_path)).collect())
 }
 
-/// Those of the paths at which nothing is. What cannot be looked at counts as there.
+/// Returns the paths that do not exist. A path that cannot be inspected counts as existing.
 async fn missing(services: &Services, paths: HashSet<String>) -> Option<HashSet<String>> {
     let lookups = Arc::clone(&services.lookups);
     let looking = async {
@@ -97,7 +97,7 @@ pub(crate) async fn prune(
             match registry.send(delete).await? {
                 Ok(_) => services.interrupted.resumed(&session.id),
                 Err(MethodError::SessionNotFound(_)) => continue,
-                // It began meanwhile.
+                // It started work after the list was made.
                 Err(MethodError::SessionBusy(_)) => {
                     pruned
                         .kept

@@ -38,7 +38,7 @@ const VERSION_LIMIT: Duration = Duration::from_secs(7);
 /// One program is asked at a time, however many clients want to know.
 static ASKING: Semaphore = Semaphore::const_new(1);
 
-/// Why there is no version.
+/// Reason for a missing version.
 enum NoVersion {
     /// The program cannot be used.
     Unfit(String),

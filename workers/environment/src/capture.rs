@@ -230,8 +230,8 @@ async fn hang_up(
     }
 }
 
-/// Sends HUP to the shell once the programs that it waits for have ended. The shell passes HUP on, which would end a
-/// trap of theirs.
+/// Sends HUP to the shell once the programs that it waits for have ended. The shell passes HUP on, which would
+/// interrupt their traps.
 async fn hang_up_shell() {
     let shells = children(Path::new("/proc/thread-self"));
     let of_shells = || {

@@ -25,7 +25,7 @@ pub(crate) enum Unfit {
     Broken {
         /// The program.
         program: String,
-        /// What happened.
+        /// Description of the failure.
         how: String,
     },
     /// The program cannot be executed.

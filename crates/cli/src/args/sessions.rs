@@ -40,7 +40,7 @@ pub(crate) struct SessionsArgs {
     pub(crate) verb: Option<SessionsVerb>,
 }
 
-/// What `quack sessions` does besides listing.
+/// Subcommands of `quack sessions`. Without one it lists the sessions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsVerb {
     Prune(PruneArgs),

@@ -105,7 +105,7 @@ impl Facts {
                 private.push(root);
             }
         }
-        // What lies in a shown directory is visible already, and a link in it is no place for a mount.
+        // Skip paths in a shown directory: they are visible already, and a link cannot be a mount point.
         let all: Vec<_> =
             shown.iter().filter(|one| one.is_directory).map(|one| one.at.clone()).collect();
         let is_in_shown = |at: &Path| all.iter().any(|one| at != one && at.starts_with(one));

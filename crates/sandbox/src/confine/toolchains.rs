@@ -79,7 +79,7 @@ pub(crate) fn is_toolchain(beneath_home: &Path) -> bool {
 /// A variable that names a directory of a toolchain, or a list of such directories.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Variable {
-    /// Its names. Each is read.
+    /// Names of the variable. Each is read.
     pub(crate) names: &'static [&'static str],
     /// What is shown of the directory, read-only. An empty path is the whole directory.
     pub(crate) shown: &'static [&'static str],
