@@ -11,14 +11,25 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-/// A worker's score above the supervisor's.
+/// A worker's score above the supervisor's, where there is room for it.
 const ABOVE_SUPERVISOR: i32 = 200;
 
-/// A command's score above its worker's.
+/// A command's score above its worker's, where there is room for it.
 const ABOVE_WORKER: i32 = 300;
 
-/// Highest score of a worker: leaves a command's below the kernel's maximum of 1,000.
-const HIGHEST_WORKER: i32 = 1000 - ABOVE_WORKER;
+/// The kernel's maximum. A service manager may start the supervisor close to it.
+const HIGHEST: i32 = 1000;
+
+/// The worker of a supervisor with the score `supervisor`. Takes at most half of the room that is left, so that
+/// commands rank above the worker.
+fn of_worker(supervisor: i32) -> i32 {
+    supervisor + ABOVE_SUPERVISOR.min((HIGHEST - supervisor) / 2)
+}
+
+/// A command of a worker with the score `worker`.
+fn of_command(worker: i32) -> i32 {
+    (worker + ABOVE_WORKER).min(HIGHEST)
+}
 
 /// The file of this process.
 const FILE: &str = "/proc/self/oom_score_adj";
@@ -29,7 +40,7 @@ const FILE: &str = "/proc/self/oom_score_adj";
 /// `/proc` is read-only or missing: the kernel may then kill the supervisor before this process.
 pub fn rank_above_parent() -> io::Result<()> {
     let file = File::options().read(true).write(true).open(FILE)?;
-    write(&file, (read(&file)? + ABOVE_SUPERVISOR).min(HIGHEST_WORKER))
+    write(&file, of_worker(read(&file)?))
 }
 
 /// The score of this process, through a file that was opened before confinement.
@@ -55,8 +66,8 @@ impl OomScore {
     /// The file cannot be read or written.
     pub fn from_file(file: OwnedFd) -> io::Result<Self> {
         let file = File::from(file);
-        let own = read(&file)?.min(HIGHEST_WORKER);
-        write(&file, own + ABOVE_WORKER)?;
+        let own = read(&file)?;
+        write(&file, of_command(own))?;
         write(&file, own)?;
         Ok(Self { file, own })
     }
@@ -67,7 +78,7 @@ impl OomScore {
     /// # Errors
     /// The score cannot be raised; `launch` was not called.
     pub(crate) fn as_command<T>(&self, launch: impl FnOnce() -> T) -> io::Result<T> {
-        write(&self.file, self.own + ABOVE_WORKER)?;
+        write(&self.file, of_command(self.own))?;
         let launched = launch();
         // Succeeded when the file was opened. If it failed now, this worker would rank with its commands.
         let _lowered = write(&self.file, self.own);
@@ -85,4 +96,18 @@ fn read(file: &File) -> io::Result<i32> {
 
 fn write(file: &File, score: i32) -> io::Result<()> {
     file.write_all_at(score.to_string().as_bytes(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HIGHEST, of_command, of_worker};
+
+    #[test]
+    fn commands_rank_above_workers_and_workers_above_any_supervisor_with_room() {
+        for supervisor in -1000..HIGHEST - 1 {
+            let worker = of_worker(supervisor);
+            assert!(supervisor < worker, "{supervisor}");
+            assert!(worker < of_command(worker) && of_command(worker) <= HIGHEST, "{supervisor}");
+        }
+    }
 }
