@@ -5,16 +5,16 @@
 //! that the order of events is the order of what they tell, and no queue stands between.
 //!
 //! Followers pull. Each has a place in the ring and takes from there as fast as its client reads
-//! ([`following`]); one that is so far behind that its place was dropped is disconnected. Memory is
+//! ([`follower`]); one that is so far behind that its place was dropped is disconnected. Memory is
 //! bounded by the rings, whoever follows and however slowly.
 
 mod death;
-mod following;
+mod follower;
 mod ring;
-mod tools;
+mod tool_events;
 
-pub(crate) use following::{Follow, Following};
-pub(crate) use tools::{ShownCall, shown_arguments};
+pub(crate) use follower::{Follow, Following};
+pub(crate) use tool_events::{ShownCall, shown_arguments};
 
 use crate::wire;
 use quackd_protocol::SessionId;

@@ -7,11 +7,11 @@
 //! [`LOG_FILES_KEPT`]: quackd_protocol::limits::LOG_FILES_KEPT
 //! [`LOG_FILE_BYTES`]: quackd_protocol::limits::LOG_FILE_BYTES
 
-mod repeats;
+mod dedup;
 mod rotating;
 
+use dedup::Repeats;
 use quackd_home::own_file::{NotOurFile, append_blocking};
-use repeats::Repeats;
 use rotating::RotatingFile;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The log's files: one that is written, and a fixed number of older ones.
 //!
 //! Owns: that all of them together never have more than their number times their size. Called by the log's own
-//! thread, through [`super::repeats`].
+//! thread, through [`super::dedup`].
 
 use quackd_home::own_file::append_blocking;
 use quackd_protocol::limits::{LOG_FILE_BYTES, LOG_FILES_KEPT};

@@ -2,10 +2,10 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::pi::Abort;
 use crate::registry::{FindSession, Purpose};
+use crate::session::pi::Abort;
+use crate::session::worker::AbortCalls;
 use crate::wire::{Request, reference};
-use crate::worker_handle::AbortCalls;
 use quackd_protocol::client::AbortData;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,15 +1,15 @@
 //! `attach`: the session of a directory, found or made, and usually made the active one.
 
 use super::{Caller, params};
-use crate::catalog::Fresh;
-use crate::clients::Transport;
 use crate::errors::MethodError;
-use crate::pi;
+use crate::registry::catalog::Fresh;
 use crate::registry::{Attach, FindSession, Purpose};
 use crate::services::now_text;
+use crate::session::pi;
+use crate::session::worker::Wake;
 use crate::voice::VoiceSession;
+use crate::wire::client_registry::Transport;
 use crate::wire::{Request, own_reference};
-use crate::worker_handle::Wake;
 use crate::workspaces;
 use quackd_home::Workspace;
 use quackd_protocol::SessionId;

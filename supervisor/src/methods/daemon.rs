@@ -1,13 +1,13 @@
 //! `quack.daemon`, `quack.restart`, `quack.shutdown`: which program this is, and its end.
 
 use super::{Caller, params};
-use crate::clients::Transport;
 use crate::errors::MethodError;
-use crate::next_daemon;
+use crate::registry::in_progress::unfinished;
+use crate::service::next_daemon;
+use crate::service::shutdown::Stop;
 use crate::services::Services;
-use crate::stop::Stop;
-use crate::unfinished::unfinished;
 use crate::wire::Request;
+use crate::wire::client_registry::Transport;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{
     DaemonData, ExecutableInfo, ExecutableState, RestartData, RestartParams,

@@ -3,11 +3,11 @@
 //! Names and order are upstream's where it has them. Each check is one function; what needs the disk is
 //! looked at on the blocking pool, once, before the checks are written.
 
-use super::{Caller, params, supervision};
+use super::{Caller, doctor_supervision, params};
 use crate::errors::MethodError;
 use crate::health::Health;
-use crate::keeping::gone;
 use crate::registry::ListWorkers;
+use crate::retention::gone;
 use crate::services::Services;
 use crate::wire::Request;
 use quackd_protocol::client::{
@@ -38,7 +38,7 @@ pub(super) async fn doctor(
     let on_disk = look(services).await;
     services.keeping.look().await;
     let mut checks = vec![daemon(services)];
-    checks.extend(crate::pi::checks(services, &caller.registry).await);
+    checks.extend(crate::session::pi::checks(services, &caller.registry).await);
     checks.extend(match &on_disk {
         None => vec![fail(
             "disk",
@@ -60,7 +60,7 @@ pub(super) async fn doctor(
     checks.push(providers(&services.health));
     checks.push(web_search(&services.health));
     checks.push(sessions(&workers, gone(services, &caller.registry).await));
-    checks.push(supervision::check(services));
+    checks.push(doctor_supervision::check(services));
     checks.push(remote(&services.remote.status().await));
     checks.extend(services.metrics_endpoint.check());
     checks.push(executable(&super::daemon::executable(services).await));

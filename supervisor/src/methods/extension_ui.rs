@@ -2,8 +2,9 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::pi::{AnswerDialog, PiError};
+use crate::errors::pi::PiError;
 use crate::registry::{FindSession, Purpose};
+use crate::session::pi::AnswerDialog;
 use crate::wire::{Request, js_string, reference, truthy};
 use quackd_protocol::client::{UiResponseData, UiResponseParams};
 use quackd_protocol::pi::UiAnswer;

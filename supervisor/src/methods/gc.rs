@@ -1,10 +1,10 @@
 //! `quack.gc`: what nobody needs any more, and deleting it.
 
 use super::{Caller, params};
-use crate::clients::Transport;
 use crate::errors::MethodError;
-use crate::keeping::prune;
+use crate::retention::prune;
 use crate::wire::Request;
+use crate::wire::client_registry::Transport;
 use quackd_protocol::client::{GcData, GcKind, GcParams};
 
 pub(super) async fn gc(request: &mut Request, caller: &Caller) -> Result<GcData, MethodError> {

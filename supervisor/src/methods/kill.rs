@@ -3,8 +3,8 @@
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
+use crate::session::worker::KillWorker;
 use crate::wire::{Request, own_reference};
-use crate::worker_handle::KillWorker;
 use quackd_protocol::client::{KillData, SessionParams};
 
 pub(super) async fn kill(request: &mut Request, caller: &Caller) -> Result<KillData, MethodError> {

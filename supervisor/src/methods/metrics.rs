@@ -1,10 +1,10 @@
 //! `quack.metrics`: the daemon's counters as Prometheus reads them. No names of sessions and no paths stand in it.
 
 use super::Caller;
-use crate::call_times::{BOUNDS, Histogram};
 use crate::errors::MethodError;
-use crate::exposition::{CONTENT_TYPE, Exposition, Kind};
 use crate::metrics::Metrics;
+use crate::metrics::call_latency::{BOUNDS, Histogram};
+use crate::metrics::prometheus_text::{CONTENT_TYPE, Exposition, Kind};
 use crate::registry::Registry;
 use crate::services::Services;
 use actix::Addr;

@@ -1,16 +1,16 @@
 //! The methods of the client wire: one file each, one `match` here.
 
 mod abort;
+mod access;
 mod attach;
 mod config;
 mod daemon;
 mod doctor;
-mod doors;
+mod doctor_supervision;
 mod extension_ui;
 mod follow;
 mod gc;
 mod kill;
-mod manage;
 mod metrics;
 mod pin;
 mod ping;
@@ -18,21 +18,21 @@ mod ps;
 mod remote;
 mod sandbox;
 mod say;
+mod session_admin;
 mod sessions;
 mod state;
-mod supervision;
 mod tool;
 mod tree;
 mod voice;
 
 pub(crate) use metrics::metrics_text;
 
-use crate::clients::Client;
 use crate::errors::MethodError;
 use crate::events::Following;
 use crate::registry::Registry;
+use crate::service::shutdown::Stop;
 use crate::services::Services;
-use crate::stop::Stop;
+use crate::wire::client_registry::Client;
 use crate::wire::{self, Request};
 use actix::Addr;
 use bytes::Bytes;
@@ -139,7 +139,7 @@ pub(crate) fn waits(request: &Request) -> bool {
 /// The reply to one request. Exactly one, always.
 pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
     let request = &mut request;
-    if let Err(error) = doors::admit(request, caller.client.transport) {
+    if let Err(error) = access::admit(request, caller.client.transport) {
         return wire::failure(request.id.as_ref(), &error.to_string());
     }
     match request.method.as_str() {
@@ -151,8 +151,8 @@ pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
             wire::success::<()>(request.id.as_ref(), None)
         }
         "sessions" => answered(request, caller, sessions::sessions).await,
-        "workspaces" => reply(request, manage::workspaces(caller).await),
-        "activate_session" => answered(request, caller, manage::activate_session).await,
+        "workspaces" => reply(request, session_admin::workspaces(caller).await),
+        "activate_session" => answered(request, caller, session_admin::activate_session).await,
         "get_state" => answered(request, caller, state::get_state).await,
         "abort" => answered(request, caller, abort::abort).await,
         "say" => say::say(request, caller).await,
@@ -175,8 +175,8 @@ pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
         "quack.pin" => answered(request, caller, pin::pin).await,
         "quack.ps" => reply(request, ps::ps(caller).await),
         "quack.tree" => reply(request, tree::tree(caller).await),
-        "quack.session_new" => answered(request, caller, manage::session_new).await,
-        "quack.session_delete" => answered(request, caller, manage::session_delete).await,
+        "quack.session_new" => answered(request, caller, session_admin::session_new).await,
+        "quack.session_delete" => answered(request, caller, session_admin::session_delete).await,
         "quack.sandbox" => answered(request, caller, sandbox::sandbox).await,
         "quack.config" => reply(request, Ok(config::config(caller))),
         "quack.gc" => answered(request, caller, gc::gc).await,

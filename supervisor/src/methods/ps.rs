@@ -2,9 +2,9 @@
 
 use super::Caller;
 use crate::errors::MethodError;
+use crate::metrics::process_usage::{Processes, own_usage_blocking, resident_kb_blocking};
 use crate::registry::{ListWorkers, Registry};
 use crate::services::Services;
-use crate::usage::{Processes, own_usage_blocking, resident_kb_blocking};
 use actix::Addr;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{PsData, SupervisorInfo};

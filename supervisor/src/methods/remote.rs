@@ -1,8 +1,8 @@
 //! `remote_status` and `remote_configure`: for everybody the one, for clients of the socket the other.
 
 use super::{Caller, params};
-use crate::clients::Transport;
 use crate::errors::MethodError;
+use crate::wire::client_registry::Transport;
 use crate::wire::{Request, truthy};
 use quackd_protocol::client::RemoteData;
 use serde_json::{Map, Value};

@@ -2,8 +2,8 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::pi::{Said, Say};
 use crate::registry::{FindSession, FoundSession, Purpose};
+use crate::session::pi::{Said, Say};
 use crate::wire::{self, Request, reference, truthy};
 use bytes::Bytes;
 use quackd_protocol::client::{SayData, SayParams};

@@ -1,9 +1,9 @@
 //! `sessions`: what is known, in stored order.
 
 use super::{Caller, params};
-use crate::catalog::Selection;
 use crate::errors::MethodError;
 use crate::registry::ListSessions;
+use crate::registry::catalog::Selection;
 use crate::wire::{Request, reference, truthy};
 use quackd_protocol::client::{SessionsData, SessionsParams};
 

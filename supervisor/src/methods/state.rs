@@ -2,10 +2,10 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::pi::AskState;
 use crate::registry::{FindSession, Purpose};
+use crate::session::pi::AskState;
+use crate::session::worker::Describe;
 use crate::wire::{Request, reference};
-use crate::worker_handle::Describe;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{StateDataOf, WorkerInfo, WorkerState};
 use quackd_protocol::limits::PI_STATE_WAIT;

@@ -1,15 +1,15 @@
 //! `voice_tool_call` and `quack.tool`: one tool call, from the client's line to the session's
-//! [`WorkerHandle`](crate::worker_handle::WorkerHandle) and back.
+//! [`WorkerHandle`](crate::session::worker::WorkerHandle) and back.
 //!
 //! The tool's answer is forwarded as the raw JSON string that the worker wrote: it is never parsed here.
 
 use super::attach::{named, resolve};
 use super::{Caller, params};
-use crate::calls::tool_info;
 use crate::errors::{CallError, MethodError};
 use crate::registry::{FindSession, FoundSession, Purpose};
+use crate::session::pending_calls::tool_info;
+use crate::session::worker::{CallDone, CallTool};
 use crate::wire::{self, Request, js_string, reference, truthy};
-use crate::worker_handle::{CallDone, CallTool};
 use bytes::Bytes;
 use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams};
 use quackd_protocol::limits::{

@@ -2,7 +2,7 @@
 
 use super::Caller;
 use super::ps::processes;
-use crate::child::ms;
+use crate::children::ms;
 use crate::errors::MethodError;
 use crate::services::Services;
 use quackd_protocol::client::{

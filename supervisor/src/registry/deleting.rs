@@ -1,12 +1,12 @@
 //! Deleting a session: off the disk first, then its worker and everything that it left.
 
 use super::Registry;
-use super::remembered::session_gone;
-use super::saving::kept;
-use crate::catalog;
+use super::persistence::kept;
+use super::tombstones::session_gone;
 use crate::errors::MethodError;
+use crate::registry::catalog;
 use crate::services::Services;
-use crate::worker_handle::{CountWork, Drain as DrainWorker, Ending, RunningWork, WorkerHandle};
+use crate::session::worker::{CountWork, Drain as DrainWorker, Ending, RunningWork, WorkerHandle};
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachedSession, SessionDeleteData};

@@ -1,10 +1,10 @@
 //! Looking sessions up: which one a reference means, and the lists that clients see.
 
 use super::Registry;
-use crate::catalog::{self, Selection};
 use crate::errors::MethodError;
+use crate::registry::catalog::{self, Selection};
 use crate::services::now_text;
-use crate::worker_handle::{Describe, WorkerHandle};
+use crate::session::worker::{Describe, WorkerHandle};
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{SessionInfo, WorkerInfo, WorkspaceInfo, WorkspaceSession};

@@ -2,47 +2,49 @@
 //!
 //! Owns: metadata and state in memory and as they were last durable, one [`WorkerHandle`] per session
 //! that was ever used.
-//! Receives: [`changes`] (attach, activate, new, delete), [`lookups`] (find, list), [`Crashed`] (a
-//! handle), [`Drain`], and word that another program has written the metadata ([`second_writer`]).
+//! Receives: [`mutations`] (attach, activate, new, delete), [`lookups`] (find, list), [`Crashed`] (a
+//! handle), [`Drain`], and word that another program has written the metadata ([`external_writer`]).
 //! Blocks on: nothing. Saving happens on the store's thread; look-ups go on meanwhile.
 //! Mailbox: [`MAILBOX`] messages; a sender waits for room.
 //! Ends: with the daemon.
 //!
-//! Invariant: a change is answered with success only after it is on disk ([`saving`]). If a save fails,
+//! Invariant: a change is answered with success only after it is on disk ([`persistence`]). If a save fails,
 //! memory goes back to the last durable state and everyone who waited is told.
 
-mod changes;
+pub(crate) mod catalog;
 mod deleting;
-mod known;
+mod external_writer;
+pub(crate) mod in_progress;
+mod live_set;
 mod lookups;
-mod pi;
+mod mutations;
+mod persistence;
+mod pi_updates;
 mod pins;
 mod policies;
-pub(crate) mod remembered;
-mod saving;
-mod second_writer;
+pub(crate) mod shutdown_record;
+pub(crate) mod tombstones;
 
-pub(crate) use changes::{Activate, Attach, Crashed, NewSession};
 pub(crate) use deleting::{DeleteSession, ForgetWorkspaces};
-pub(crate) use known::{ListKnown, ListWritable};
+pub(crate) use live_set::{ListKnown, ListWritable};
 pub(crate) use lookups::{
     FindSession, FoundSession, ListSessions, ListWorkers, ListWorkspaces, Purpose,
 };
-pub(crate) use pi::PiTold;
+pub(crate) use mutations::{Activate, Attach, Crashed, NewSession};
+pub(crate) use persistence::Saving;
+pub(crate) use pi_updates::PiTold;
 pub(crate) use pins::Pin;
 pub(crate) use policies::{FindPolicy, FoundPolicy, PolicyChange};
-pub(crate) use saving::Saving;
 
-use crate::catalog;
 use crate::errors::MethodError;
 use crate::services::Services;
-use crate::worker_handle::{Drain as DrainWorker, Ending, WorkerHandle};
+use crate::session::worker::{Drain as DrainWorker, Ending, WorkerHandle};
 use actix::prelude::*;
+use persistence::Waiter;
 use quackd_protocol::SessionId;
 use quackd_protocol::metadata::{Metadata, Session};
 use quackd_protocol::state::{DaemonState, SessionState};
 use quackd_store::Snapshot;
-use saving::Waiter;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Pinned sessions: their processes stay however long nobody uses them. Durable, beside the session's safe mode.
 
 use super::Registry;
-use super::saving::kept;
+use super::persistence::kept;
 use crate::errors::MethodError;
 use actix::prelude::*;
 use quackd_protocol::SessionId;

@@ -2,12 +2,12 @@
 //! and changing the latter two.
 //!
 //! A change is in force for every worker that starts from then on; the one that runs is replaced when
-//! nothing runs in it any more ([`crate::worker_handle`]).
+//! nothing runs in it any more ([`crate::session::worker`]).
 
 use super::Registry;
-use super::saving::kept;
+use super::persistence::kept;
 use crate::errors::MethodError;
-use crate::worker_handle::{UsePolicy, WorkerHandle};
+use crate::session::worker::{UsePolicy, WorkerHandle};
 use actix::prelude::*;
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::Session;
@@ -59,7 +59,7 @@ impl Registry {
         session: &SessionId,
         change: Option<PolicyChange>,
         ctx: &mut Context<Self>,
-    ) -> Result<(FoundPolicy, Option<super::saving::Saved>), MethodError> {
+    ) -> Result<(FoundPolicy, Option<super::persistence::Saved>), MethodError> {
         let session = self
             .metadata
             .sessions

@@ -9,14 +9,14 @@
 //! The owner of a session is the client that is bound to it and not idle. Bounded: at most one entry for
 //! each connected client.
 
-mod telling;
+mod notify;
 #[cfg(test)]
 mod tests;
 
-use crate::clients::{Client, ClientId, Clients, Transport};
 use crate::errors::MethodError;
 use crate::events::Events;
 use crate::registry::FoundSession;
+use crate::wire::client_registry::{Client, ClientId, Clients, Transport};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachData, VoiceConnectData, VoiceStartData, VoiceState};
 use std::cell::RefCell;

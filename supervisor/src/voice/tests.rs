@@ -1,7 +1,7 @@
 //! Who is told what, who owns what, and what is bounded.
 
 use super::*;
-use crate::outbox::outbox;
+use crate::wire::client_outbox::outbox;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use std::io;
@@ -32,7 +32,7 @@ impl AsyncWrite for Ear {
 /// A connected client.
 struct Peer {
     client: Rc<Client>,
-    writing: Pin<Box<dyn Future<Output = crate::outbox::WriteEnd>>>,
+    writing: Pin<Box<dyn Future<Output = crate::wire::client_outbox::WriteEnd>>>,
     heard: mpsc::Receiver<Vec<u8>>,
 }
 
@@ -266,7 +266,7 @@ fn who_does_not_read_what_it_is_told_is_given_up_and_costs_bounded_memory() {
     let mut app = app;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let end = runtime.block_on(app.writing.as_mut());
-    assert_eq!(end, crate::outbox::WriteEnd::Slow);
+    assert_eq!(end, crate::wire::client_outbox::WriteEnd::Slow);
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! What a login shell said, and the file that keeps it for the next daemon.
+
+use crate::children::command_env::Allowed;
+use quackd_home::own_file::read_blocking;
+use quackd_protocol::environment::LoginEnvironment;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The version that we write. A file of another one is as good as none: it is written anew soon.
+const VERSION: u32 = 1;
+
+/// Largest file that is read, in bytes: the largest environment with all its characters escaped.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Longest path of a shell and longest time text, in bytes.
+const MAX_SHELL_BYTES: usize = 4096;
+const MAX_TIME_BYTES: usize = 64;
+
+/// A login environment and when it was captured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Captured {
+    version: u32,
+    /// ISO 8601 UTC; for people only.
+    pub(crate) captured_at: String,
+    /// Names on the list only: the file never holds a key that nobody listed.
+    pub(crate) environment: LoginEnvironment,
+}
+
+impl Captured {
+    /// Takes the part of `environment` that is on the list. `None` if it is of no use.
+    pub(crate) fn new(
+        environment: LoginEnvironment,
+        captured_at: String,
+        allowed: &Allowed,
+    ) -> Option<Self> {
+        let is_plain = !(environment.shell.clone() + &captured_at).contains(char::is_control);
+        if !is_plain
+            || MAX_SHELL_BYTES < environment.shell.len()
+            || MAX_TIME_BYTES < captured_at.len()
+        {
+            return None;
+        }
+        let variables = allowed.foreign(environment.variables)?;
+        let environment = LoginEnvironment { variables, ..environment };
+        Some(Self { version: VERSION, captured_at, environment })
+    }
+
+    /// Writes it to the cache, mode 0600. Not durable and not at once, as everything else that is kept: a
+    /// crash in between costs the next daemon a capture, since a part of a file is no file to it.
+    ///
+    /// # Errors
+    /// The system's. No file that could be used is there then.
+    pub(crate) fn save_blocking(&self, path: &Path) -> io::Result<()> {
+        let text = serde_json::to_vec(self)?;
+        // A new file each time: whatever has that name now is not written to.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(&text)
+    }
+}
+
+/// Reads what the last daemon left at `path`. A file that cannot be used is ignored, and replaced when a
+/// login shell has answered: nothing in it is worth keeping. Its variables are not checked against the list
+/// yet, see [`Captured::new`].
+pub(crate) fn load_cached_blocking(path: &Path) -> Option<Captured> {
+    match read(path) {
+        Ok(captured) if captured.version == VERSION => Some(captured),
+        Ok(_other) => None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "ignoring the kept login environment");
+            None
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<Captured> {
+    Ok(serde_json::from_slice(&read_blocking(path, MAX_FILE_BYTES)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn environment() -> LoginEnvironment {
+        LoginEnvironment {
+            shell: "/bin/zsh".into(),
+            interactive: true,
+            variables: [("OPENAI_API_KEY", "secret"), ("PATH", "/a:/b\n")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            took_ms: 12,
+        }
+    }
+
+    fn captured() -> Captured {
+        Captured::new(environment(), "2026-01-02T03:04:05Z".into(), &Allowed::default()).unwrap()
+    }
+
+    #[test]
+    fn what_was_kept_is_what_is_found_and_it_is_private_and_without_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("login-environment.json");
+        assert_eq!(load_cached_blocking(&path), None);
+        captured().save_blocking(&path).unwrap();
+        assert_eq!(load_cached_blocking(&path), Some(captured()));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(!fs::read_to_string(&path).unwrap().contains("secret"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_ignored_and_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("login-environment.json");
+        let good = serde_json::to_string(&captured()).unwrap();
+        let padded = format!("{good}{}", " ".repeat(1024 * 1024));
+        for bad in ["", "{", "[]", "{}", &good.replace("\"version\":1", "\"version\":2"), &padded] {
+            fs::write(&path, bad).unwrap();
+            assert_eq!(load_cached_blocking(&path), None, "{bad:.40}");
+        }
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(load_cached_blocking(&path), None);
+        captured().save_blocking(&path).unwrap();
+        assert_eq!(load_cached_blocking(&path), Some(captured()));
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+    }
+
+    #[test]
+    fn an_answer_without_measure_is_of_no_use() {
+        let of =
+            |environment, time: &str| Captured::new(environment, time.into(), &Allowed::default());
+        let long = "x".repeat(60_000);
+        let variables = ["PATH", "HOME", "SHELL"].map(|name| (name.to_owned(), long.clone()));
+        assert_eq!(of(LoginEnvironment { variables: variables.into(), ..environment() }, ""), None);
+        assert_eq!(of(LoginEnvironment { shell: long, ..environment() }, ""), None);
+        assert_eq!(of(environment(), &"1".repeat(65)), None);
+    }
+}

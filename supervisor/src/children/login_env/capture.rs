@@ -1,0 +1,211 @@
+//! One capture: starts the process that asks the login shell, and takes its one answer.
+//!
+//! The process is treated as a worker is: it may be wrong, silent, flooding or dead.
+
+use crate::children::spawner::{SpawnFailure, Spawner};
+use crate::children::{Errand, see_off, stderr_tail};
+use futures_util::{SinkExt, StreamExt};
+use quackd_ipc::frames::{self, Decoded};
+use quackd_protocol::environment::{
+    CaptureRequest, FROM_ENVIRONMENT_WORKER_TAGS, FromEnvironmentWorker, LoginEnvironment,
+    ToEnvironmentWorker,
+};
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_util::codec::Framed;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long its last words may take to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Longest wait of a daemon that stops: what a shell that was hung up has for its traps, and the end of its monitor.
+const STOP_LIMIT: Duration = Duration::from_millis(2500);
+
+/// Longest text of its that is told, in characters.
+const MAX_TEXT: usize = 1024;
+
+/// Why a login shell gave no environment. For the log and for people.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CaptureError {
+    #[error("cannot make a control channel: {0}")]
+    Channel(#[source] io::Error),
+    #[error("cannot start a process: {0}")]
+    Spawn(#[from] SpawnFailure),
+    #[error("{0}")]
+    Failed(String),
+    #[error("the daemon is stopping")]
+    Stopping,
+    #[error("no answer after {0:?}")]
+    Silent(Duration),
+    #[error("the process ended without an answer ({0})")]
+    Ended(String),
+    #[error("an answer that cannot be used: {0}")]
+    Malformed(String),
+}
+
+/// The end of the daemon, for the processes that ask.
+#[derive(Debug, Default)]
+pub(crate) struct Stopping {
+    begun: CancellationToken,
+    processes: TaskTracker,
+}
+
+impl Stopping {
+    /// Abandons the shell that is asked, if one is.
+    pub(crate) fn begin(&self) {
+        self.begun.cancel();
+        self.processes.close();
+    }
+
+    /// Waits until the processes have ended, for a limited time.
+    pub(crate) async fn end(&self) {
+        if timeout(STOP_LIMIT, self.processes.wait()).await.is_err() {
+            tracing::warn!("not waiting for the login shell any longer");
+        }
+    }
+}
+
+/// Asks a login shell. Answers when its errand's time is over at the latest, and what was started is ended and
+/// reaped then, or soon after.
+pub(crate) async fn capture(
+    errand: &Errand,
+    spawner: &Spawner,
+    request: CaptureRequest,
+    stopping: &Stopping,
+) -> Result<LoginEnvironment, CaptureError> {
+    let (channel, far_end) = quackd_ipc::link::pair().map_err(CaptureError::Channel)?;
+    let spec = errand.spec();
+    if stopping.begun.is_cancelled() {
+        return Err(CaptureError::Stopping);
+    }
+    let living = stopping.processes.token();
+    let spawned = spawner.spawn(spec.name, far_end).await?;
+    errand.started(spawned.process.pid());
+    let mut words = actix::spawn(stderr_tail(spawned.stderr));
+    // The channel ends with the exchange, however that ends.
+    let exchanged = tokio::select! {
+        exchanged = timeout(spec.start, exchange(channel, request)) => exchanged,
+        () = stopping.begun.cancelled() => Ok(Err(CaptureError::Stopping)),
+    };
+    let (process, spawner) = (spawned.process, spawner.clone());
+    // It has lost its channel, and ends the shell. Then it exits.
+    actix::spawn(async move {
+        see_off(&spawner, process, spec.shutdown).await;
+        drop(living);
+    });
+    let mut result = exchanged.unwrap_or(Err(CaptureError::Silent(spec.start)));
+    if let Err(CaptureError::Ended(_)) = result
+        && let Ok(Ok(words)) = timeout(LAST_WORDS, &mut words).await
+    {
+        result = Err(CaptureError::Ended(one_line(&words)));
+    }
+    words.abort();
+    errand.ended(result.as_ref().err().map(ToString::to_string).as_deref());
+    result
+}
+
+/// Sends the request and reads the answer.
+async fn exchange(
+    channel: impl AsyncRead + AsyncWrite + Unpin,
+    request: CaptureRequest,
+) -> Result<LoginEnvironment, CaptureError> {
+    let mut channel = Framed::new(channel, frames::codec());
+    let request = frames::encode(&ToEnvironmentWorker::Capture(request));
+    let request = request.map_err(|error| CaptureError::Channel(io::Error::other(error)))?;
+    channel.send(request).await.map_err(|_broken| CaptureError::Ended(String::new()))?;
+    let malformed = |error: &dyn ToString| CaptureError::Malformed(one_line(&error.to_string()));
+    let body = match channel.next().await {
+        Some(Ok(body)) => body,
+        Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(malformed(&error));
+        }
+        None | Some(Err(_)) => return Err(CaptureError::Ended(String::new())),
+    };
+    match frames::decode(&body, FROM_ENVIRONMENT_WORKER_TAGS) {
+        Ok(Decoded::Known(FromEnvironmentWorker::Captured(environment))) => Ok(environment),
+        Ok(Decoded::Known(FromEnvironmentWorker::Failed { text })) => {
+            Err(CaptureError::Failed(one_line(&text)))
+        }
+        Ok(Decoded::Unknown(tag)) => Err(malformed(&format!("a `{tag}` frame"))),
+        Err(error) => Err(malformed(&error)),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.trim().chars().take(MAX_TEXT).map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    fn request() -> CaptureRequest {
+        CaptureRequest {
+            run_dir: "/run".into(),
+            base: vec![("A".into(), "b".into())],
+            names: vec!["PATH".into()],
+            prefixes: Vec::new(),
+            deadline_ms: 10_000,
+        }
+    }
+
+    /// What comes of an answer with these bytes after which the other side ends.
+    async fn answered(bytes: &[u8]) -> Result<LoginEnvironment, CaptureError> {
+        let (ours, mut theirs) = tokio::io::duplex(16 * 1024);
+        let other = async {
+            let mut length = [0; 4];
+            theirs.read_exact(&mut length).await.unwrap();
+            let mut body = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
+            theirs.read_exact(&mut body).await.unwrap();
+            let body: ToEnvironmentWorker = serde_json::from_slice(&body).unwrap();
+            let ToEnvironmentWorker::Capture(asked) = body;
+            assert_eq!(asked, request());
+            // Nobody reads what follows a frame that is refused.
+            theirs.write_all(bytes).await.ok();
+            drop(theirs);
+        };
+        tokio::join!(exchange(ours, request()), other).0
+    }
+
+    fn frame(body: &str) -> Vec<u8> {
+        let length = u32::try_from(body.len()).unwrap();
+        [&length.to_be_bytes(), body.as_bytes()].concat()
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_taken() {
+        let body = r#"{"captured":{"shell":"/bin/sh","interactive":false,"variables":[["PATH","/a"]],"took_ms":7}}"#;
+        let environment = answered(&frame(body)).await.unwrap();
+        let expected = LoginEnvironment {
+            shell: "/bin/sh".into(),
+            interactive: false,
+            variables: vec![("PATH".into(), "/a".into())],
+            took_ms: 7,
+        };
+        assert_eq!(environment, expected);
+    }
+
+    #[tokio::test]
+    async fn whatever_else_comes_is_an_error_in_one_short_line() {
+        let long = format!(r#"{{"failed":{{"text":"{}"}}}}"#, "x\\n".repeat(9999));
+        for (bytes, begin) in [
+            (frame(r#"{"failed":{"text":" no\nshell "}}"#), "no shell"),
+            (frame(&long), "x x "),
+            (frame(r#"{"dance":{}}"#), "an answer that cannot be used: a `dance` frame"),
+            (frame(r#"{"captured":{}}"#), "an answer that cannot be used: "),
+            (frame("noise"), "an answer that cannot be used: "),
+            (vec![255; 5000], "an answer that cannot be used: "),
+            (frame("{}").split_at(5).0.to_vec(), "the process ended without an answer ()"),
+            (Vec::new(), "the process ended without an answer ()"),
+        ] {
+            let text = answered(&bytes).await.unwrap_err().to_string();
+            assert!(text.starts_with(begin), "{text}");
+            assert!(text.chars().count() < MAX_TEXT + 100 && !text.contains('\n'), "{text}");
+        }
+    }
+}

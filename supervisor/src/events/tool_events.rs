@@ -1,0 +1,193 @@
+//! A tool call as those see it who follow its session: its start, what it prints, its end.
+//!
+//! Texts of a worker are forwarded as the JSON strings that it wrote; they were checked when they came.
+
+use super::Events;
+use crate::session::pending_calls::{CallResult, tool_info};
+use quackd_protocol::SessionId;
+use quackd_protocol::client::{
+    TextBlock, ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate,
+    UpdateDetails,
+};
+use quackd_protocol::limits::{MAX_SHOWN_ARGUMENTS_BYTES, MAX_SHOWN_JSON_BYTES};
+use quackd_protocol::tools::main_parameter;
+use quackd_protocol::worker::ToolUpdate;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// Longest string of arguments that are too long as a whole.
+const LONG_ARGUMENT_CHARS: usize = 1000;
+
+/// Arguments that are longer than this are not looked at: that would take too long here.
+const MAX_LOOKED_AT_BYTES: usize = 256 * 1024;
+
+/// What events say of a call.
+#[derive(Debug)]
+pub(crate) struct ShownCall {
+    /// The client's id of it, or ours.
+    pub(crate) id: String,
+    pub(crate) tool: String,
+    /// Absent if nobody watched when the call came.
+    pub(crate) arguments: Option<Box<RawValue>>,
+}
+
+impl ShownCall {
+    fn arguments(&self) -> &RawValue {
+        let none = || serde_json::from_str("{}").unwrap_or(RawValue::NULL);
+        self.arguments.as_deref().unwrap_or_else(none)
+    }
+}
+
+impl Events {
+    pub(crate) fn tool_started(&self, session: &SessionId, call: &ShownCall) {
+        const NAME: &str = "tool_execution_start";
+        self.publish(session, NAME, || ToolExecutionStart {
+            kind: NAME,
+            tool_call_id: &call.id,
+            tool_name: &call.tool,
+            args: call.arguments(),
+        });
+    }
+
+    pub(crate) fn tool_printed(&self, session: &SessionId, call: &ShownCall, update: &ToolUpdate) {
+        const NAME: &str = "tool_execution_update";
+        self.publish(session, NAME, || ToolExecutionUpdate {
+            kind: NAME,
+            tool_call_id: &call.id,
+            tool_name: &call.tool,
+            args: call.arguments(),
+            partial_result: ToolContent {
+                content: update.partial.as_deref().map(TextBlock::new).into_iter().collect(),
+                details: UpdateDetails {
+                    total_bytes: update.total_bytes,
+                    omitted_bytes: update.omitted_bytes,
+                },
+            },
+            delta: &update.delta,
+        });
+    }
+
+    pub(crate) fn tool_ended(
+        &self,
+        session: &SessionId,
+        call: &ShownCall,
+        result: &CallResult,
+        elapsed: Duration,
+    ) {
+        const NAME: &str = "tool_execution_end";
+        if let Ok(done) = result
+            && let Some(update) = &done.update
+        {
+            self.tool_printed(session, call, update);
+        }
+        let failure = result.as_ref().err().and_then(|e| to_raw_value(&e.text(&call.tool)).ok());
+        let text = match result {
+            Ok(done) => Some(done.shown.as_deref().unwrap_or(&done.text)),
+            Err(_) => failure.as_deref(),
+        };
+        let info = tool_info(session, result, elapsed);
+        self.publish(session, NAME, || ToolExecutionEnd {
+            kind: NAME,
+            tool_call_id: &call.id,
+            tool_name: &call.tool,
+            result: ToolContent {
+                // A worker that does not shorten its text for followers is not shown.
+                content: text
+                    .filter(|text| text.get().len() <= MAX_SHOWN_JSON_BYTES)
+                    .map(TextBlock::new)
+                    .into_iter()
+                    .collect(),
+                details: &info,
+            },
+            is_error: info.is_error,
+            exit_code: info.exit_code,
+            duration_ms: info.duration_ms,
+        });
+    }
+}
+
+/// The arguments of a call, for people: an object on one line, not longer than
+/// [`MAX_SHOWN_ARGUMENTS_BYTES`].
+pub(crate) fn shown_arguments(tool: &str, json: &str) -> Option<Box<RawValue>> {
+    let only_size = || serde_json::json!({ "_bytes": json.len() });
+    // Also short ones are read as a whole: what is too deep or no text for some parser must not reach
+    // those who follow.
+    let read = || serde_json::from_str(json).unwrap_or_else(|_| json.into());
+    let mut value = match json.len() <= MAX_LOOKED_AT_BYTES {
+        true => as_object(tool, read()),
+        false => only_size(),
+    };
+    if MAX_SHOWN_ARGUMENTS_BYTES < json.len() {
+        shorten(&mut value);
+    }
+    let raw = to_raw_value(&value).ok();
+    raw.filter(|raw| raw.get().len() <= MAX_SHOWN_ARGUMENTS_BYTES)
+        .or_else(|| to_raw_value(&only_size()).ok())
+}
+
+fn as_object(tool: &str, value: Value) -> Value {
+    match value {
+        object @ Value::Object(_) => object,
+        other => {
+            let name = main_parameter(tool).unwrap_or("input");
+            Value::Object(Map::from_iter([(name.to_owned(), other)]))
+        }
+    }
+}
+
+fn shorten(value: &mut Value) {
+    for text in value.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        if let Value::String(text) = text
+            && let Some((cut, _)) = text.char_indices().nth(LONG_ARGUMENT_CHARS)
+        {
+            text.truncate(cut);
+            text.push('…');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(tool: &str, json: &str, expected: &str) {
+        assert_eq!(shown_arguments(tool, json).unwrap().get(), expected, "{json:.100}");
+    }
+
+    #[test]
+    fn arguments_are_shown_as_one_object_on_one_line() {
+        check("bash", r#"{"command":"ls",  "b":1}"#, r#"{"b":1,"command":"ls"}"#);
+        check("bash", "{\n \"command\": \"ls\"\n}", r#"{"command":"ls"}"#);
+        check("bash", r#""ls""#, r#"{"command":"ls"}"#);
+        check("write_file", r#""x""#, r#"{"input":"x"}"#);
+        check("bash", "[1]", r#"{"command":[1]}"#);
+        check("bash", "not json\n", r#"{"command":"not json\n"}"#);
+        check("bash", "{broken", r#"{"command":"{broken"}"#);
+    }
+
+    #[test]
+    fn what_some_parsers_choke_on_is_shown_as_text() {
+        check("bash", r#"{"a":"\ud800"}"#, r#"{"command":"{\"a\":\"\\ud800\"}"}"#);
+        check("bash", r#"{"a":1e999}"#, r#"{"command":"{\"a\":1e999}"}"#);
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(500), "]".repeat(500));
+        let shown = shown_arguments("bash", &deep).unwrap();
+        assert!(shown.get().starts_with(r#"{"command":"{\"a\":[["#), "{shown}");
+    }
+
+    #[test]
+    fn long_arguments_are_cut_and_endless_ones_only_counted() {
+        let content = "é".repeat(20_000);
+        let json = serde_json::json!({"path": "a", "content": content}).to_string();
+        let shown = shown_arguments("write_file", &json).unwrap();
+        let shown: Value = serde_json::from_str(shown.get()).unwrap();
+        assert_eq!(shown["path"], "a");
+        assert_eq!(shown["content"].as_str().unwrap().chars().count(), LONG_ARGUMENT_CHARS + 1);
+
+        let many = serde_json::json!({"list": vec!["x"; 10_000]}).to_string();
+        check("bash", &many, &format!(r#"{{"_bytes":{}}}"#, many.len()));
+        let endless = format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_LOOKED_AT_BYTES));
+        check("bash", &endless, &format!(r#"{{"_bytes":{}}}"#, endless.len()));
+    }
+}

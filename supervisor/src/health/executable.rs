@@ -1,0 +1,156 @@
+//! The program file that this daemon was started from, and whether it stands there still. Noted by
+//! [`crate::service::daemon`], looked at for `doctor` and `quack.daemon` on the blocking pool.
+//!
+//! The daemon goes on with its own file, which it holds open; but a person who has upgraded it should know.
+
+use quackd_protocol::client::{ExecutableInfo, ExecutableState};
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Largest program that is compared byte by byte.
+const MAX_COMPARED: u64 = 512 * 1024 * 1024;
+
+/// One instance per daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct Executable {
+    path: PathBuf,
+    /// What tells the file from another one; `None` if it could not be looked at.
+    identity: Option<Identity>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl From<Metadata> for Identity {
+    fn from(found: Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+            bytes: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+        }
+    }
+}
+
+impl Executable {
+    /// Notes the file of this process. `called` is the name that it was called by: a service manager gives
+    /// the path from which it starts the next one, which may be a link that an upgrade changes.
+    pub(crate) fn note_blocking(called: Option<OsString>) -> Self {
+        let running = std::env::current_exe().unwrap_or_default();
+        let identity = identity(&running);
+        let called = called.map(PathBuf::from).filter(|path| path.is_absolute());
+        let leads_here = |path: &PathBuf| identity.is_some() && self::identity(path) == identity;
+        Self { path: called.filter(leads_here).unwrap_or(running), identity }
+    }
+
+    /// The path from which the next daemon is started.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its path, for people.
+    pub(crate) fn path_text(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Its path, and what stands there now.
+    pub(crate) fn look_blocking(&self) -> ExecutableInfo {
+        let state = match (std::fs::metadata(&self.path), self.identity) {
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => ExecutableState::Deleted,
+            (Err(_), _) | (_, None) => ExecutableState::Unknown,
+            (Ok(found), Some(noted)) => self.compared(found.into(), noted),
+        };
+        ExecutableInfo { path: self.path_text(), state }
+    }
+
+    fn compared(&self, found: Identity, noted: Identity) -> ExecutableState {
+        if found == noted {
+            return ExecutableState::Current;
+        }
+        // The same program may have been installed once more.
+        let may_be_same = found.bytes == noted.bytes && found.bytes <= MAX_COMPARED;
+        let running = Path::new("/proc/self/exe");
+        match may_be_same.then(|| has_same_content(&self.path, running)) {
+            Some(Ok(true)) => ExecutableState::Current,
+            _ => ExecutableState::Replaced,
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    std::fs::metadata(path).ok().map(Identity::from)
+}
+
+fn has_same_content(one: &Path, other: &Path) -> io::Result<bool> {
+    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
+    let (mut left, mut right) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    loop {
+        let (n, m) = (fill(&mut one, &mut left)?, fill(&mut other, &mut right)?);
+        if left.get(..n) != right.get(..m) {
+            return Ok(false);
+        }
+        if n == 0 {
+            return Ok(true);
+        }
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut n = 0;
+    while let Some(rest) = buffer.get_mut(n..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest)? {
+            0 => break,
+            read => n += read,
+        }
+    }
+    Ok(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")] // Contents are compared where a process finds its own file.
+    fn a_program_that_is_replaced_or_gone_is_noticed_and_the_same_once_more_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("quack");
+        let running = std::env::current_exe().unwrap();
+        std::fs::hard_link(&running, &path)
+            .or_else(|_| std::fs::copy(&running, &path).map(drop))
+            .unwrap();
+        let exe = Executable { path: path.clone(), identity: identity(&path) };
+        let state = |exe: &Executable| exe.look_blocking().state;
+        assert_eq!(state(&exe), ExecutableState::Current);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(state(&exe), ExecutableState::Deleted);
+        std::fs::copy(&running, &path).unwrap();
+        assert_eq!(state(&exe), ExecutableState::Current);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "another program").unwrap();
+        assert_eq!(state(&exe), ExecutableState::Replaced);
+        let nothing = Executable { path, identity: None };
+        assert_eq!(state(&nothing), ExecutableState::Unknown);
+    }
+
+    #[test]
+    fn a_name_that_leads_to_this_program_is_kept_and_another_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("quack");
+        let running = std::env::current_exe().unwrap();
+        std::os::unix::fs::symlink(&running, &link).unwrap();
+        assert_eq!(Executable::note_blocking(Some(link.clone().into())).path, link);
+        for other in [Some(OsString::from("/bin/sh")), Some("quack".into()), None] {
+            assert_eq!(Executable::note_blocking(other).path, running);
+        }
+    }
+}

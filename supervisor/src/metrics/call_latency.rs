@@ -1,0 +1,191 @@
+//! How long calls took, by tool and by how they ended: what `quack.metrics` makes histograms of. One instance per
+//! daemon, in [`crate::metrics::Metrics`]; noted when a call is answered.
+
+use crate::errors::CallError;
+use crate::session::pending_calls::CallResult;
+use quackd_protocol::tools::TOOLS;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Upper bounds of the buckets, in seconds and as they are written. Calls are of milliseconds or of minutes.
+pub(crate) const BOUNDS: [(f64, &str); 14] = [
+    (0.005, "0.005"),
+    (0.01, "0.01"),
+    (0.025, "0.025"),
+    (0.05, "0.05"),
+    (0.1, "0.1"),
+    (0.25, "0.25"),
+    (0.5, "0.5"),
+    (1.0, "1"),
+    (2.5, "2.5"),
+    (5.0, "5"),
+    (10.0, "10"),
+    (30.0, "30"),
+    (120.0, "120"),
+    (600.0, "600"),
+];
+
+/// What a tool is called that is none of ours: a client may name anything.
+const OTHER: &str = "other";
+
+/// How a call ended, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Ok,
+    /// The tool failed.
+    Error,
+    TimedOut,
+    Aborted,
+    WorkerDied,
+    /// It was not run, for want of a worker or of room.
+    Busy,
+    /// It was not run for another reason.
+    Refused,
+}
+
+impl Outcome {
+    const ALL: [Self; 7] = [
+        Self::Ok,
+        Self::Error,
+        Self::TimedOut,
+        Self::Aborted,
+        Self::WorkerDied,
+        Self::Busy,
+        Self::Refused,
+    ];
+
+    fn of(result: &CallResult) -> Self {
+        match result {
+            Ok(done) if done.report.aborted => Self::Aborted,
+            Ok(done) if done.report.timed_out => Self::TimedOut,
+            Ok(done) if done.report.is_error => Self::Error,
+            Ok(_) => Self::Ok,
+            Err(CallError::Aborted) => Self::Aborted,
+            Err(error) if error.worker_died() => Self::WorkerDied,
+            Err(error) if error.is_busy() => Self::Busy,
+            Err(_) => Self::Refused,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::TimedOut => "timed_out",
+            Self::Aborted => "aborted",
+            Self::WorkerDied => "worker_died",
+            Self::Busy => "busy",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// The calls of one tool that ended in one way.
+#[derive(Debug)]
+struct Series {
+    tool: &'static str,
+    outcome: Outcome,
+    /// Calls in each bucket alone; those that took longer than the last bound are in `count` only.
+    buckets: [AtomicU64; BOUNDS.len()],
+    count: AtomicU64,
+    sum_us: AtomicU64,
+}
+
+/// See the module's documentation. There are as many series as tools and outcomes, whatever clients ask for.
+#[derive(Debug)]
+pub(crate) struct CallTimes(Vec<Series>);
+
+/// What is told of one series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Histogram {
+    pub(crate) tool: &'static str,
+    pub(crate) outcome: &'static str,
+    /// Calls that took no longer than each of [`BOUNDS`].
+    pub(crate) cumulative: Vec<u64>,
+    pub(crate) count: u64,
+    pub(crate) sum: Duration,
+}
+
+impl Default for CallTimes {
+    fn default() -> Self {
+        let series = |tool| {
+            Outcome::ALL.map(|outcome| Series {
+                tool,
+                outcome,
+                buckets: Default::default(),
+                count: AtomicU64::new(0),
+                sum_us: AtomicU64::new(0),
+            })
+        };
+        Self(TOOLS.iter().copied().chain([OTHER]).flat_map(series).collect())
+    }
+}
+
+impl CallTimes {
+    /// A call was answered.
+    pub(crate) fn note(&self, tool: &str, result: &CallResult, elapsed: Duration) {
+        self.add(tool, Outcome::of(result), elapsed);
+    }
+
+    fn add(&self, tool: &str, outcome: Outcome, elapsed: Duration) {
+        let tool = if TOOLS.contains(&tool) { tool } else { OTHER };
+        let series = self.0.iter().find(|it| it.tool == tool && it.outcome == outcome);
+        let Some(series) = series else { return };
+        let seconds = elapsed.as_secs_f64();
+        let fits = BOUNDS.iter().position(|(bound, _)| seconds <= *bound);
+        if let Some(bucket) = fits.and_then(|at| series.buckets.get(at)) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        series.count.fetch_add(1, Ordering::Relaxed);
+        let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        series.sum_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// Those of which there is anything.
+    pub(crate) fn histograms(&self) -> Vec<Histogram> {
+        let of = |series: &Series| {
+            let mut sum = 0_u64;
+            let cumulative = series.buckets.iter().map(|bucket| {
+                sum = sum.saturating_add(bucket.load(Ordering::Relaxed));
+                sum
+            });
+            Histogram {
+                tool: series.tool,
+                outcome: series.outcome.name(),
+                cumulative: cumulative.collect(),
+                count: series.count.load(Ordering::Relaxed),
+                sum: Duration::from_micros(series.sum_us.load(Ordering::Relaxed)),
+            }
+        };
+        self.0.iter().map(of).filter(|histogram| histogram.count != 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_by_tool_outcome_and_time_and_unknown_tools_together() {
+        let times = CallTimes::default();
+        assert_eq!(times.histograms(), []);
+        for ms in [5, 6, 2000, 700_000] {
+            times.add("bash", Outcome::Ok, Duration::from_millis(ms));
+        }
+        for tool in ["nonsense\"", "more\n"] {
+            times.add(tool, Outcome::Refused, Duration::from_millis(1));
+        }
+        let found = times.histograms();
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].tool, found[0].outcome, found[0].count), ("bash", "ok", 4));
+        assert_eq!(found[0].cumulative, [1, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3]);
+        assert_eq!(found[0].sum, Duration::from_millis(702_011));
+        assert_eq!((found[1].tool, found[1].outcome, found[1].count), ("other", "refused", 2));
+    }
+
+    #[test]
+    fn bounds_grow_and_are_written_as_they_are() {
+        assert!(BOUNDS.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(BOUNDS.iter().all(|(bound, text)| text.parse() == Ok(*bound)));
+    }
+}

@@ -1,0 +1,74 @@
+//! Counters that several actors add to and `quack.ps` and `quack.metrics` read. The only state that is shared.
+
+pub(crate) mod call_latency;
+pub(crate) mod process_usage;
+pub(crate) mod prometheus_text;
+
+use crate::metrics::call_latency::CallTimes;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// One instance per daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    /// Clients connected now.
+    pub(crate) clients: Gauge,
+    /// Clients refused because there were too many or because they run as another user.
+    pub(crate) refused_clients: Counter,
+    /// Clients disconnected because they did not read.
+    pub(crate) slow_clients: Counter,
+    /// Bytes of lines that clients have not taken yet.
+    pub(crate) queued_bytes: Gauge,
+    /// Lines that were too long or not JSON.
+    pub(crate) bad_lines: Counter,
+    /// Processes that had to be killed after the monitor above them was gone.
+    pub(crate) strays_killed: Counter,
+    /// Processes of commands that could not be ended.
+    pub(crate) survivors: Counter,
+    /// Files with long outputs that were deleted because all of them had too many bytes.
+    pub(crate) spills_deleted: Counter,
+    /// Answers for clients that had left.
+    pub(crate) unread_answers: Counter,
+    /// How long calls took.
+    pub(crate) calls: CallTimes,
+}
+
+/// Counts up.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts what exists now.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicUsize);
+
+impl Gauge {
+    pub(crate) fn up(&self) {
+        self.add(1);
+    }
+
+    pub(crate) fn down(&self) {
+        self.subtract(1);
+    }
+
+    pub(crate) fn add(&self, n: usize) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// No more than was added.
+    pub(crate) fn subtract(&self, n: usize) {
+        self.0.fetch_sub(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,179 @@
+//! The other program that writes `metadata.json`: what it has changed comes into memory here.
+//!
+//! The store merges before every save ([`quackd_store::Saved`]); a change of the other program alone is a
+//! reason to save. What it has deleted is deleted here too, unless something runs in it: then it is written
+//! again. A reference to a session that we do not know is looked up once more after a look at the file.
+
+use super::Registry;
+use super::deleting::clear_away;
+use super::persistence::{Saved, Saving, kept};
+use super::tombstones::trim_workspaces;
+use crate::session::worker::CountWork;
+use actix::prelude::*;
+use quackd_protocol::{SessionId, WorkspaceId};
+use quackd_store::{Gone, Saved as Kept, SetAside, Snapshot, rebase};
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between a save that was overtaken and the next one, so that two programs that write without end do not
+/// keep the disk busy.
+const CATCH_UP: Duration = Duration::from_millis(100);
+
+/// How long somebody waits who names a session that only the file may know.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
+
+/// Another program has written the metadata.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct MetadataChanged;
+
+impl Handler<MetadataChanged> for Registry {
+    type Result = ();
+
+    fn handle(&mut self, _: MetadataChanged, ctx: &mut Self::Context) {
+        if !self.draining {
+            // A failure is in the log.
+            drop(self.save(ctx));
+        }
+    }
+}
+
+impl Registry {
+    /// Has the store tell when another program has written.
+    pub(super) fn listen(&self, ctx: &Context<Self>) {
+        let Saving::To(writer) = &self.saving_to else { return };
+        let (changed, registry) = (writer.changed(), ctx.address().downgrade());
+        actix::spawn(async move {
+            loop {
+                changed.notified().await;
+                let Some(registry) = registry.upgrade() else { return };
+                if registry.send(MetadataChanged).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Brings what a save came to into memory; `snapshot` is what was handed over.
+    pub(super) fn take_over(&mut self, snapshot: Snapshot, kept: Kept, ctx: &mut Context<Self>) {
+        let Kept { metadata, gone, conflicts, set_aside, is_behind } = kept;
+        // The same allocation, if the other program has changed nothing.
+        if !Arc::ptr_eq(&metadata, &snapshot.metadata) {
+            self.metadata = match Arc::ptr_eq(&self.metadata, &snapshot.metadata) {
+                true => Arc::clone(&metadata),
+                false => Arc::new(rebase(&snapshot.metadata, &metadata, &self.metadata)),
+            };
+            let (sessions, workspaces) = (metadata.sessions.len(), metadata.workspaces.len());
+            tracing::info!(sessions, workspaces, "took over what another program has written");
+        }
+        self.durable = Snapshot { metadata, state: snapshot.state };
+        for conflict in conflicts {
+            tracing::warn!(%conflict, "another program has changed metadata.json too");
+        }
+        if let Some(SetAside { path, reason }) = set_aside {
+            let path = path.display().to_string();
+            tracing::error!(
+                path,
+                reason,
+                "metadata.json could not be used any more; it was moved and ours written"
+            );
+            self.services.health.set_aside.replace(Some((path, reason)));
+        }
+        self.is_behind = is_behind;
+        if is_behind {
+            ctx.run_later(CATCH_UP, |registry, ctx| {
+                if registry.is_behind && !registry.draining {
+                    drop(registry.save(ctx));
+                }
+            });
+        }
+        if !gone.is_empty() {
+            self.find_idle(gone, ctx);
+        }
+    }
+
+    /// Asks what runs in the sessions that are gone, then deletes those in which nothing does.
+    fn find_idle(&self, gone: Gone, ctx: &mut Context<Self>) {
+        let handle = |id: &SessionId| Some((id.clone(), self.handles.get(id)?.clone()));
+        let handles: Vec<_> = gone.sessions.iter().filter_map(handle).collect();
+        let counting = async move {
+            let mut busy = HashSet::new();
+            for (id, handle) in handles {
+                // Of one that does not answer it is not known.
+                if !handle.send(CountWork).await.is_ok_and(|running| running.is_none()) {
+                    busy.insert(id);
+                }
+            }
+            busy
+        };
+        ctx.spawn(
+            counting
+                .into_actor(self)
+                .map(move |busy, registry, ctx| registry.delete_idle(gone, &busy, ctx)),
+        );
+    }
+
+    fn delete_idle(&mut self, gone: Gone, busy: &HashSet<SessionId>, ctx: &mut Context<Self>) {
+        if self.draining {
+            return;
+        }
+        let mut deleted = Vec::new();
+        for id in gone.sessions {
+            let has_busy_pi = self.services.pis.describe(&id).is_some_and(|pi| pi.busy);
+            if busy.contains(&id) || has_busy_pi {
+                tracing::warn!(session = %id, "deleted by another program; kept, because something runs in it");
+            } else if let Ok(session) = self.remove(&id) {
+                tracing::info!(session = %id, "deleted by another program");
+                deleted.push(session);
+            }
+        }
+        let used: HashSet<_> =
+            self.metadata.sessions.iter().map(|it| it.workspace_id.clone()).collect();
+        let is_gone = |id: &WorkspaceId| gone.workspaces.contains(id) && !used.contains(id);
+        if self.metadata.workspaces.iter().any(|workspace| is_gone(&workspace.id)) {
+            let workspaces = &mut Arc::make_mut(&mut self.metadata).workspaces;
+            workspaces.retain(|workspace| !is_gone(&workspace.id));
+        }
+        if self.services.health.are_all_sessions_known() {
+            // It may be put back as a session may.
+            trim_workspaces(Arc::make_mut(&mut self.state), &self.metadata, is_gone);
+        }
+        // What stays is written again.
+        let saved = self.save(ctx);
+        let clearing = async move { kept(Some(saved)).await.is_ok() };
+        ctx.spawn(clearing.into_actor(self).then(move |is_kept, registry, _| {
+            let deleted = if is_kept { deleted } else { Vec::new() };
+            let with_handles: Vec<_> = deleted
+                .into_iter()
+                .map(|session| {
+                    let handle = registry.handles.remove(&session.id);
+                    (session, handle)
+                })
+                .collect();
+            let services = Rc::clone(&registry.services);
+            async move {
+                for (session, handle) in with_handles {
+                    clear_away(&services, &session, handle).await;
+                }
+            }
+            .into_actor(registry)
+        }));
+    }
+
+    /// Has the file looked at for the sake of a session that is not known. `None` if that cannot help.
+    pub(super) fn look_for_more(&mut self, ctx: &mut Context<Self>) -> Option<Looking> {
+        if self.draining || !matches!(self.saving_to, Saving::To(_)) {
+            return None;
+        }
+        let saved: Saved = self.save(ctx);
+        // Whatever came of it: what is known then is what is answered.
+        Some(Box::pin(async move {
+            drop(tokio::time::timeout(LOOK_LIMIT, saved).await);
+        }))
+    }
+}
+
+/// A look at the file.
+pub(super) type Looking = std::pin::Pin<Box<dyn Future<Output = ()>>>;

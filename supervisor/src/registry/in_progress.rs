@@ -1,0 +1,42 @@
+//! What is at work: what a restart waits for, and what a stop cuts short. Used by the methods of the daemon's
+//! life and by [`crate::service::shutdown`].
+
+use crate::registry::{ListWorkers, Registry};
+use crate::services::Services;
+use actix::Addr;
+use quackd_protocol::client::{UnfinishedWork, WorkKind, WorkerInfo};
+
+/// Longest description of one piece of work, in characters.
+const MAX_SHOWN: usize = 100;
+
+/// Everything that is at work now. A registry that is gone has none.
+pub(crate) async fn unfinished(
+    services: &Services,
+    registry: &Addr<Registry>,
+) -> Vec<UnfinishedWork> {
+    let (workers, _known) = registry.send(ListWorkers).await.unwrap_or_default();
+    let mut work = Vec::new();
+    for worker in &workers {
+        let has_turn = services.pis.describe(&worker.session_id).is_some_and(|pi| pi.busy);
+        work.extend(of_session(worker, has_turn));
+    }
+    work
+}
+
+fn of_session(worker: &WorkerInfo, has_turn: bool) -> Vec<UnfinishedWork> {
+    let item = |kind, what: &str, elapsed_ms| UnfinishedWork {
+        session_id: worker.session_id.clone(),
+        session_name: worker.session_name.clone(),
+        kind,
+        what: what.chars().take(MAX_SHOWN).collect(),
+        elapsed_ms,
+    };
+    let calls =
+        worker.calls.iter().map(|call| item(WorkKind::Call, &call.tool, Some(call.elapsed_ms)));
+    let jobs = worker.jobs.iter().map(|job| {
+        let what = format!("{} {}", job.job_id, job.command);
+        item(WorkKind::Job, &what, Some(job.elapsed_ms))
+    });
+    let turn = has_turn.then(|| item(WorkKind::Turn, "Pi", None));
+    calls.chain(jobs).chain(turn).collect()
+}

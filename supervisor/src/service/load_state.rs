@@ -1,0 +1,90 @@
+//! What a daemon knows when it starts: metadata and state as they are on disk, and what is wrong with them.
+//! Called by [`crate::service::daemon`], before the actors' thread.
+
+use crate::errors::chain;
+use crate::health::{Health, WebSearchHealth};
+use crate::registry::Saving;
+use crate::registry::tombstones::{trim_sessions, trim_workspaces};
+use quackd_home::Home;
+use quackd_store::{Duplicate, Origin as Loaded, Paths, Snapshot, StoreError, Writer};
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+/// Loads metadata and state. A file that can neither be used nor be set aside, for example one of a newer
+/// version, is left alone: the daemon serves without saving, and says why to whoever changes something.
+pub(crate) fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Saving, Health) {
+    let paths = Paths { metadata: home.metadata(), state: home.state_file() };
+    let metadata = quackd_store::load_blocking(&paths.metadata).map(|loaded| {
+        if loaded.restored != 0 {
+            let restored = loaded.restored;
+            tracing::warn!(restored, "sessions were written over by another program; put back");
+        }
+        (loaded.metadata, loaded.origin, loaded.duplicates)
+    });
+    let state = quackd_store::load_state_blocking(&paths.state)
+        .map(|loaded| (loaded.state, loaded.origin, loaded.duplicates));
+    let (metadata, metadata_origin) = said("metadata.json", metadata);
+    let (mut state, state_origin) = said("quackd-state.json", state);
+    // What is ours about sessions and workspaces that do not exist any more. If the sessions are not all there, what
+    // is said of them is kept: somebody may put the file back.
+    if matches!(metadata_origin, Ok(Loaded::File | Loaded::Fresh)) {
+        trim_sessions(&mut state, &metadata, |_| false);
+        trim_workspaces(&mut state, &metadata, |_| false);
+    }
+    let snapshot = Snapshot { metadata: Arc::new(metadata), state: Arc::new(state) };
+    let why =
+        [&metadata_origin, &state_origin].into_iter().find_map(|loaded| loaded.as_ref().err());
+    let saving = match why {
+        Some(why) => Saving::Off { why: why.clone() },
+        None => match Writer::start(paths, snapshot.clone()) {
+            Ok(writer) => Saving::To(writer),
+            Err(error) => Saving::Off { why: chain(&error) },
+        },
+    };
+    let health = Health {
+        metadata: metadata_origin,
+        state: state_origin,
+        save_failed: RefCell::new(None),
+        set_aside: RefCell::new(None),
+        watching: match &saving {
+            Saving::To(writer) => Some(writer.watching()),
+            Saving::Off { .. } => None,
+        },
+        memory_short: RefCell::new(None),
+        providers: providers(|name| std::env::var_os(name)),
+        web_search,
+    };
+    (snapshot, saving, health)
+}
+
+/// Says in the log what a loaded file is worth.
+fn said<T: Default>(
+    file: &str,
+    loaded: Result<(T, Loaded, Vec<Duplicate>), StoreError>,
+) -> (T, Result<Loaded, String>) {
+    let (content, origin, duplicates) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            let why = chain(&error);
+            tracing::error!(file, why, "read-only: nothing will be saved");
+            return (T::default(), Err(why));
+        }
+    };
+    if !matches!(origin, Loaded::Fresh | Loaded::File) {
+        tracing::error!(?origin, "{file} was recovered");
+    }
+    for duplicate in &duplicates {
+        tracing::warn!(file, %duplicate, "left out an entry");
+    }
+    (content, Ok(origin))
+}
+
+/// The model providers for which there is a key. Only that there is one is looked at.
+fn providers(variable: impl Fn(&str) -> Option<OsString>) -> Vec<&'static str> {
+    [("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "anthropic")]
+        .into_iter()
+        .filter(|(name, _)| variable(name).is_some_and(|key| !key.is_empty()))
+        .map(|(_, provider)| provider)
+        .collect()
+}

@@ -1,0 +1,121 @@
+//! Checks before a restart whether the next daemon can read its configuration. Called by `quack.restart`.
+//!
+//! The program that is going to start decides: this one, or after an upgrade the one at its path, which may know
+//! other keys. Both read the file that this daemon was started with, in the environment of this daemon.
+
+use crate::health::executable::Executable;
+use crate::service::daemon::{StartError, user_home};
+use crate::services::ConfigFile;
+use quackd_config::Config;
+use quackd_home::Home;
+use quackd_process::{Exit, spawn_other_blocking};
+use quackd_protocol::client::ExecutableState;
+use quackd_protocol::policy::Policy;
+use std::time::{Duration, Instant};
+
+/// The verb by which any version of the program reads its configuration and starts nothing.
+const CHECK: [&str; 2] = ["config", "show"];
+
+/// Longest time for it. It takes a few milliseconds.
+const CHECK_LIMIT: Duration = Duration::from_secs(3);
+
+/// Time between two looks at its process.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A sweep of strays may end the process of the first attempt.
+const ATTEMPTS: usize = 2;
+
+/// Longest text of another program that is shown, in characters.
+const MAX_SHOWN: usize = 1024;
+
+/// Checks the configuration for the next daemon.
+///
+/// # Errors
+/// The reason why the next daemon would not start, as one line.
+pub(crate) fn check_blocking(home: &Home, executable: &Executable) -> Result<(), String> {
+    if executable.look_blocking().state != ExecutableState::Replaced {
+        return check_config_blocking(home).map_err(|error| crate::errors::chain(&error));
+    }
+    let mut result = Err(String::new());
+    for _ in 0..ATTEMPTS {
+        match ask_blocking(executable) {
+            Ok(answer) => return answer,
+            Err(why) => result = Err(why),
+        }
+    }
+    result
+}
+
+/// Has the other program read the configuration. The outer error says that it did not come to an answer.
+fn ask_blocking(executable: &Executable) -> Result<Result<(), String>, String> {
+    let path = executable.path();
+    let failed = |why: &dyn ToString| format!("cannot run {}: {}", path.display(), why.to_string());
+    let mut child =
+        spawn_other_blocking(path, &CHECK).map_err(|e| failed(&crate::errors::chain(&e)))?;
+    let until = Instant::now() + CHECK_LIMIT;
+    loop {
+        match child.try_wait() {
+            Ok(Some(Exit::Code(0))) => return Ok(Ok(())),
+            Ok(Some(Exit::Code(_))) => return Ok(Err(one_line(&child.stderr_so_far()))),
+            Ok(Some(exit)) => return Err(failed(&exit)),
+            Err(error) => return Err(failed(&error)),
+            Ok(None) if until <= Instant::now() => {
+                // Reaped by the next sweep.
+                drop(child.kill());
+                return Err(failed(&format!("no answer after {} s", CHECK_LIMIT.as_secs())));
+            }
+            Ok(None) => {
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "a blocking function, on a thread for it"
+                )]
+                std::thread::sleep(POLL_INTERVAL);
+            }
+        }
+    }
+}
+
+/// Checks whether a daemon with this home and the environment of this process accepts its configuration.
+///
+/// # Errors
+/// The one with which that daemon would not start.
+pub fn check_config_blocking(home: &Home) -> Result<(), StartError> {
+    read_config(home).map(drop)
+}
+
+/// Reads the configuration. A daemon that cannot do what it says does not start.
+pub(crate) fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
+    // What is not UTF-8 is no value of any key, and is said to be wrong.
+    let variable =
+        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let (path, is_named) = quackd_config::locate(home.config(), &variable)?;
+    // Before it is read: a change that comes between is then seen as one.
+    let modified = path.metadata().and_then(|found| found.modified()).ok();
+    let config = quackd_config::load_blocking(&path, is_named, &variable)?;
+    let policy = Policy::resolve([config.sandbox.patch()]);
+    if let Err(reason) = policy.validate(&user_home(), home.dir()) {
+        // What can be wrong with the other values was refused with the file.
+        let origin = config.sandbox.writable.origin;
+        return Err(StartError::Policy { origin, reason });
+    }
+    Ok((config, ConfigFile { path, modified }))
+}
+
+/// The message of another `quack`, without its prefix.
+fn one_line(stderr: &str) -> String {
+    let text = stderr.trim().trim_start_matches("error: ");
+    let text = if text.is_empty() { "the configuration is not accepted" } else { text };
+    text.chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_of_another_program_is_one_line_without_its_prefix() {
+        assert_eq!(one_line("error: /a/quackd.toml:3: x\n  y\u{1b}\n"), "/a/quackd.toml:3: x   y ");
+        assert_eq!(one_line("\n"), "the configuration is not accepted");
+        assert_eq!(one_line(&"x".repeat(5000)).len(), MAX_SHOWN);
+    }
+}

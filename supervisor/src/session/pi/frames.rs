@@ -1,0 +1,309 @@
+//! What a session's Pi says, as its worker hands it on. The worker is treated as hostile: what it says is
+//! bounded, checked, and told to nobody but the followers of its own session.
+
+use super::commands::Answered;
+use super::dialogs::Closed;
+use super::handle::{PiHandle, Said, Waiter};
+use crate::children::{Beats, FrameArrived, Life, LinkClosed};
+use crate::registry::PiTold;
+use crate::wire;
+use crate::wire::raw_json::with_whole_characters;
+use actix::prelude::*;
+use quackd_protocol::client::EventLine;
+use quackd_protocol::limits::{
+    MAX_NAME_CHARS, MAX_PATH_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES, PI_STDERR_BYTES,
+};
+use quackd_protocol::pi::{FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiState};
+use quackd_supervision::{Cause, Hello as HelloMeans};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Longest name of an event, id of a question and reason, in bytes or characters.
+const MAX_EVENT_NAME: usize = 64;
+const MAX_DIALOG_ID: usize = 256;
+const MAX_REASON_CHARS: usize = 4000;
+
+/// Warnings that one worker may send.
+const MAX_WARNINGS: u32 = 100;
+
+/// Names of events that are the daemon's own: a Pi that uses one would speak for it.
+const OWN_EVENTS: &[&str] = &[
+    "extension_ui_closed",
+    "prompt_error",
+    "remote_ready",
+    "session_deleted",
+    "voice_say",
+    "voice_session_changed",
+    "voice_start",
+    "voice_stop",
+];
+
+impl Handler<FrameArrived<FromPiWorker>> for PiHandle {
+    type Result = ();
+
+    fn handle(&mut self, msg: FrameArrived<FromPiWorker>, ctx: &mut Self::Context) {
+        let FrameArrived { generation, frame } = msg;
+        if self.child.current(generation).is_none() || self.end.is_some() {
+            return;
+        }
+        match frame {
+            FromPiWorker::Hello { proto, pid, pi_pid } => self.hello(proto, (pid, pi_pid), ctx),
+            FromPiWorker::CannotStart { reason } if self.pids.is_none() => {
+                let reason: String = reason.chars().filter(|c| !c.is_control()).take(300).collect();
+                self.services.pis.note_failure(&self.session, &self.name, &reason);
+                self.condemn(Cause::Refused(reason), "it cannot be started", ctx);
+            }
+            _ if self.pids.is_none() => self.broke("the first frame was no hello", ctx),
+            FromPiWorker::Answer(answer) => self.answered(answer, ctx),
+            FromPiWorker::Event { name, data } => {
+                self.happened(&name, &with_whole_characters(data), ctx);
+            }
+            FromPiWorker::Dialog { id, timeout_ms, data } => {
+                self.asked(id, timeout_ms, &with_whole_characters(data), ctx);
+            }
+            FromPiWorker::StdinFailed { reason } => {
+                let reason: String = reason.chars().take(200).collect();
+                tracing::warn!(session = %self.session, reason, "Pi takes no commands");
+                let cause = Cause::Protocol("Pi closed its stdin".to_owned());
+                self.condemn(cause, "it closed its stdin", ctx);
+            }
+            FromPiWorker::Ended(mut end) => {
+                let excess = end.stderr_tail.len().saturating_sub(PI_STDERR_BYTES);
+                end.stderr_tail.drain(..end.stderr_tail.ceil_char_boundary(excess));
+                self.pi_ended(end, ctx);
+            }
+            FromPiWorker::Pong { seq } => {
+                if !self.pong(seq, ctx) {
+                    self.broke("a pong without a ping", ctx);
+                }
+            }
+            FromPiWorker::Warning { text } if self.child.warned(MAX_WARNINGS).is_some() => {
+                let text: String = text.chars().take(500).collect();
+                tracing::warn!(session = %self.session, text, "a Pi worker warns");
+            }
+            FromPiWorker::CannotStart { .. } => self.broke("it has started already", ctx),
+            FromPiWorker::Version { .. } => self.broke("a version that was not asked for", ctx),
+            FromPiWorker::Warning { .. } => self.broke("too many warnings", ctx),
+        }
+    }
+}
+
+fn cut(text: &mut String, limit: usize) {
+    text.truncate(text.floor_char_boundary(limit));
+}
+
+/// What goes to followers as it is must be an object on one line.
+fn is_shown(data: &RawValue, limit: usize) -> bool {
+    let text = data.get();
+    text.starts_with('{') && text.len() <= limit && !text.contains(['\n', '\r'])
+}
+
+impl PiHandle {
+    fn broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
+        self.condemn(Cause::Protocol(why.to_owned()), "its worker broke the protocol", ctx);
+    }
+
+    fn hello(&mut self, proto: u32, pids: (u32, u32), ctx: &mut Context<Self>) {
+        if proto != PI_FRAME_PROTOCOL {
+            let cause = Cause::VersionMismatch { ours: PI_FRAME_PROTOCOL, theirs: proto };
+            return self.condemn(cause, "its worker is of another version", ctx);
+        }
+        let now = Instant::now();
+        match self.child.worker.on_hello(now) {
+            HelloMeans::Ready => {}
+            HelloMeans::Late => return,
+            HelloMeans::Unexpected => return self.broke("a second hello", ctx),
+        }
+        tracing::info!(session = %self.session, pid = pids.1, "Pi started");
+        self.pids = Some(pids);
+        self.touch();
+        self.begin_heartbeat(ctx);
+        self.arm_life(ctx);
+        self.ask_state(None, ctx);
+        self.flush(ctx);
+    }
+
+    fn answered(&mut self, answer: PiAnswer, ctx: &mut Context<Self>) {
+        self.touch();
+        let PiAnswer { number, success, error, data } = answer;
+        let error = error.map(|mut error| {
+            cut(&mut error, MAX_REASON_CHARS);
+            error
+        });
+        if success {
+            self.services.pis.forget_failure(&self.session);
+        }
+        match self.commands.answered(number, success) {
+            Answered::Waiting(sent) => match sent.waiter {
+                Waiter::Say(reply) => {
+                    self.has_accepted |= success && !is_handled(data.as_deref());
+                    // Who does not wait any more has been answered.
+                    let seq = success.then(|| self.services.events.last(&self.session));
+                    reply.send(Ok(Said { success, error, seq })).ok();
+                }
+                Waiter::Abort(reply) => drop(reply.send(())),
+                Waiter::State => {
+                    if let Some(data) = data.filter(|_| success) {
+                        self.state_told(data, ctx);
+                    }
+                    for waiter in self.state_waiters.drain(..) {
+                        // It may have gone on without.
+                        waiter.send(()).ok();
+                    }
+                }
+            },
+            Answered::Accepted => {
+                self.prompt_failed(&error.unwrap_or_default());
+                self.has_accepted = false;
+            }
+            Answered::Nobody => {}
+        }
+        self.show();
+    }
+
+    fn state_told(&mut self, data: Box<RawValue>, ctx: &mut Context<Self>) {
+        if !is_shown(&data, MAX_PI_STATE_BYTES) {
+            return self.broke("a state that cannot be shown", ctx);
+        }
+        let said: PiState = serde_json::from_str(data.get()).unwrap_or_default();
+        self.view.state.replace(Some(Rc::from(with_whole_characters(data))));
+        let is_path = |path: &String| {
+            path.starts_with('/')
+                && path.len() <= MAX_PATH_BYTES
+                && !path.contains(|c: char| c.is_control())
+        };
+        let is_name = |name: &String| {
+            !name.trim().is_empty()
+                && name.chars().count() <= MAX_NAME_CHARS
+                && !name.contains(|c: char| c.is_control())
+        };
+        let session_file = said.session_file.filter(is_path);
+        let session_name = said.session_name.filter(is_name);
+        if let Some(file) = &session_file {
+            self.session_file.clone_from(file);
+        }
+        if session_file.is_none() && session_name.is_none() {
+            return;
+        }
+        let told = PiTold { session: self.session.clone(), session_file, session_name };
+        if let Some(registry) = self.registry.upgrade() {
+            let telling = async move { registry.send(told).await };
+            ctx.spawn(telling.into_actor(self).map(|name, handle, _| {
+                if let Ok(Some(name)) = name {
+                    handle.name = name;
+                }
+            }));
+        }
+    }
+
+    fn happened(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || MAX_EVENT_NAME < name.len() || !name.chars().all(is_name) {
+            return self.broke("an event without a name", ctx);
+        }
+        if !is_shown(data, MAX_PI_EVENT_BYTES) {
+            return self.broke("an event that cannot be shown", ctx);
+        }
+        self.touch();
+        if OWN_EVENTS.contains(&name) {
+            tracing::warn!(session = %self.session, name, "left out an event with a name of ours");
+            return;
+        }
+        self.services.events.publish(&self.session, name, || data);
+        match name {
+            "agent_start" => {
+                self.in_turn = true;
+                self.is_busy_now(ctx);
+            }
+            "agent_end" => {
+                self.in_turn = false;
+                self.has_accepted = false;
+                self.end_dialogs();
+                self.is_idle_now(ctx);
+                self.ask_state(None, ctx);
+            }
+            _ => return,
+        }
+        self.show();
+    }
+
+    fn asked(
+        &mut self,
+        id: String,
+        timeout_ms: Option<u64>,
+        data: &RawValue,
+        ctx: &mut Context<Self>,
+    ) {
+        const NAME: &str = "extension_ui_request";
+        if id.is_empty() || MAX_DIALOG_ID < id.len() || !is_shown(data, MAX_PI_EVENT_BYTES) {
+            return self.broke("a question that cannot be shown", ctx);
+        }
+        self.touch();
+        if !self.view.dialogs.borrow().has_room() {
+            tracing::warn!(session = %self.session, "Pi asks too much at once: cancelled");
+            return self.cancel(&id);
+        }
+        let now = Instant::now();
+        let until = timeout_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms)));
+        let seq = self.services.events.publish(&self.session, NAME, || data);
+        let line = wire::event(&EventLine { event: NAME, session_id: &self.session, data, seq });
+        self.view.dialogs.borrow_mut().open(id, seq, line, until);
+        self.arm_dialogs(ctx);
+        self.show();
+    }
+
+    /// Sees to it that questions end when their time has passed.
+    pub(super) fn arm_dialogs(&mut self, ctx: &mut Context<Self>) {
+        let due = self.view.dialogs.borrow().due_in(Instant::now());
+        let timer = due.map(|wait| {
+            ctx.run_later(wait, |handle, ctx| {
+                handle.dialog_timer = None;
+                let expired = handle.view.dialogs.borrow_mut().expire(Instant::now());
+                for id in expired {
+                    handle.cancel(&id);
+                    handle.tell_closed(&id, Closed::TimedOut);
+                }
+                handle.arm_dialogs(ctx);
+                handle.show();
+            })
+        });
+        if let Some(old) = std::mem::replace(&mut self.dialog_timer, timer) {
+            ctx.cancel_future(old);
+        }
+    }
+
+    /// Tells followers that a question waits no more.
+    pub(super) fn tell_closed(&self, id: &str, why: Closed) {
+        #[derive(Serialize)]
+        struct Data<'a> {
+            #[serde(rename = "type")]
+            kind: &'static str,
+            id: &'a str,
+            reason: &'static str,
+        }
+        let kind = "extension_ui_closed";
+        let data = || Data { kind, id, reason: why.reason() };
+        self.services.events.publish(&self.session, kind, data);
+    }
+}
+
+/// Whether Pi says that it has done what a prompt wanted without a turn: it was a command of an extension.
+fn is_handled(data: Option<&RawValue>) -> bool {
+    #[derive(Deserialize)]
+    struct Data<'a> {
+        #[serde(default, borrow)]
+        disposition: Option<&'a str>,
+    }
+    let data = data.and_then(|data| serde_json::from_str::<Data<'_>>(data.get()).ok());
+    data.is_some_and(|data| data.disposition == Some("handled"))
+}
+
+impl Handler<LinkClosed> for PiHandle {
+    type Result = ();
+
+    fn handle(&mut self, msg: LinkClosed, ctx: &mut Self::Context) {
+        self.link_closed(msg, ctx);
+    }
+}

@@ -1,0 +1,194 @@
+//! What `doctor` says of Pi: which program would be started, its version, and with which model.
+
+use super::locate::{choose, find_blocking};
+use super::outside::Writable;
+use super::{Failure, PiHandle};
+use crate::children::pi_env as environment;
+use crate::children::spawner::Spawner;
+use crate::children::{Supervised, see_off};
+use crate::errors::pi::PiError;
+use crate::registry::{ListWritable, Registry};
+use crate::services::Services;
+use actix::Addr;
+use futures_util::{SinkExt, StreamExt};
+use quackd_ipc::frames::{self, Decoded};
+use quackd_process::ProcessHandle;
+use quackd_protocol::client::{Check, CheckStatus};
+use quackd_protocol::pi::{
+    FROM_PI_WORKER_TAGS, FromPiWorker, PI_FRAME_PROTOCOL, PiStart, ToPiWorker,
+};
+use quackd_supervision::PI_WORKER;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::codec::Framed;
+
+/// Longest text of a Pi worker that is shown, in characters.
+const MAX_SHOWN: usize = 400;
+
+/// What is known is enough here: nobody waits for a login shell.
+const NO_WAIT: Duration = Duration::ZERO;
+
+/// A disk may hang.
+const LOOK_LIMIT: Duration = Duration::from_secs(3);
+
+/// Longest time for the version: a process, and node in it.
+const VERSION_LIMIT: Duration = Duration::from_secs(7);
+
+/// One program is asked at a time, however many clients want to know.
+static ASKING: Semaphore = Semaphore::const_new(1);
+
+/// Reason for a missing version.
+enum NoVersion {
+    /// The program cannot be used.
+    Unfit(String),
+    /// It was not asked, which says nothing about it.
+    NotAsked(String),
+}
+
+/// The checks `pi` and `pi_model`.
+pub(crate) async fn checks(services: &Services, registry: &Addr<Registry>) -> [Check; 2] {
+    let writable = registry.send(ListWritable).await.unwrap_or_default();
+    let commands = services.login.environment_for_worker(NO_WAIT).await;
+    let login = services.login.environment_for_pi(NO_WAIT).await;
+    let mut env = environment::merge(std::env::vars_os(), &commands, &login);
+    let model = Check {
+        name: "pi_model".to_owned(),
+        status: CheckStatus::Ok,
+        message: choose(&services.config.pi, &env).shown(),
+        hint: None,
+    };
+    let binary = services.config.pi.binary.clone();
+    let config = services.config_file.path.clone();
+    let user_home = services.user_home.clone();
+    let look = move || {
+        let writable = Writable::of_blocking(writable, &user_home);
+        writable.clean_blocking(&mut env);
+        let path = crate::children::command_env::of(&env, "PATH");
+        let program = find_blocking(&binary, path, &config, &writable)?;
+        Ok((program, env))
+    };
+    let look = tokio::time::timeout(LOOK_LIMIT, actix_rt::task::spawn_blocking(look)).await;
+    let check = match look {
+        Ok(Ok(Ok((program, env)))) => {
+            let asked = timeout(VERSION_LIMIT, version(services, program.clone(), env)).await;
+            found(&program, asked.unwrap_or_else(|_late| Err(late())), services.pis.failure())
+        }
+        Ok(Ok(Err(PiError::NotFound { config }))) => pi(
+            CheckStatus::Warn,
+            "Pi not found. Install it with npm install -g @earendil-works/pi-coding-agent, \
+             or set RUBBER_DUCK_PI_BINARY."
+                .to_owned(),
+            Some(format!("only `say` needs it; `pi.binary` in {config} names it too")),
+        ),
+        Ok(Ok(Err(error))) => {
+            let hint = "`quack config show --origin` says where it is set";
+            pi(CheckStatus::Fail, error.to_string(), Some(hint.to_owned()))
+        }
+        _ => pi(
+            CheckStatus::Fail,
+            "the disk that holds it does not answer".to_owned(),
+            Some("look at the disk that holds it".to_owned()),
+        ),
+    };
+    [check, model]
+}
+
+fn pi(status: CheckStatus, message: String, hint: Option<String>) -> Check {
+    Check { name: "pi".to_owned(), status, message, hint }
+}
+
+fn late() -> NoVersion {
+    NoVersion::NotAsked(format!("no answer within {} s", VERSION_LIMIT.as_secs()))
+}
+
+/// The check of a program that exists.
+fn found(program: &str, version: Result<String, NoVersion>, failure: Option<Failure>) -> Check {
+    let (mut status, mut message, mut hint) = match version {
+        Ok(version) => (CheckStatus::Ok, format!("{program} {version}"), None),
+        Err(NoVersion::Unfit(why)) => (
+            CheckStatus::Fail,
+            format!("{program} cannot be started: {why}"),
+            Some(format!("run `{program} --version` and mend what it reports, or update Pi")),
+        ),
+        Err(NoVersion::NotAsked(why)) => (
+            CheckStatus::Warn,
+            format!("{program}, its version is unknown: {why}"),
+            Some("repeat `quack doctor`".to_owned()),
+        ),
+    };
+    if let Some(Failure { session_name, at, why, .. }) = failure {
+        message.push_str(&format!("; last failure, in {session_name} at {at}: {why}"));
+        if status == CheckStatus::Ok {
+            status = CheckStatus::Warn;
+            hint = Some("`quack logs` has more; a say that succeeds removes this".to_owned());
+        }
+    }
+    pi(status, message, hint)
+}
+
+/// Has a Pi worker ask the program for its version. It runs nothing else, and exits.
+async fn version(
+    services: &Services,
+    program: String,
+    env: Vec<(String, String)>,
+) -> Result<String, NoVersion> {
+    let not_asked = |why: &dyn ToString| NoVersion::NotAsked(why.to_string());
+    let _turn = ASKING.acquire().await.map_err(|error| not_asked(&error))?;
+    let (channel, far_end) = quackd_ipc::link::pair().map_err(|error| not_asked(&error))?;
+    let start = ToPiWorker::Start(Box::new(PiStart {
+        proto: PI_FRAME_PROTOCOL,
+        session: "doctor".to_owned(),
+        workspace: "/".to_owned(),
+        program,
+        args: Vec::new(),
+        version: None,
+        allow_old: services.config.pi.allow_old.value,
+        only_version: true,
+        project_settings: None,
+        env,
+        cgroup: None,
+        processes: u32::try_from(services.config.limits.processes.value).unwrap_or(u32::MAX),
+    }));
+    let start = frames::encode(&start).map_err(|error| not_asked(&error))?;
+    let spawner = &services.spawner;
+    let spawned = spawner
+        .spawn(<PiHandle as Supervised>::VERB, far_end)
+        .await
+        .map_err(|error| not_asked(&error))?;
+    let asked = async {
+        let mut channel = Framed::new(channel, frames::codec());
+        channel.send(start).await.ok()?;
+        channel.next().await?.ok()
+    };
+    // In a separate task: it is reaped also if the caller does not wait.
+    let guard = Reaped(services.spawner.clone(), Some(spawned.process));
+    let answer = asked.await;
+    drop(guard);
+    let answer = answer.ok_or_else(|| not_asked(&"its process ended without an answer"))?;
+    match frames::decode(&answer, FROM_PI_WORKER_TAGS) {
+        Ok(Decoded::Known(FromPiWorker::Version { version })) => Ok(plain(&version)),
+        Ok(Decoded::Known(FromPiWorker::CannotStart { reason })) => {
+            Err(NoVersion::Unfit(plain(&reason)))
+        }
+        _ => Err(not_asked(&"its process gave another answer")),
+    }
+}
+
+/// Sees a process off when it is dropped. Its channel is closed by then, or soon after.
+struct Reaped(Spawner, Option<ProcessHandle>);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let (spawner, process) = (self.0.clone(), self.1.take());
+        actix::spawn(async move {
+            if let Some(process) = process {
+                see_off(&spawner, process, PI_WORKER.shutdown).await;
+            }
+        });
+    }
+}
+
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect()
+}

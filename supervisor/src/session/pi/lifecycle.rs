@@ -1,0 +1,381 @@
+//! The life of a session's Pi: found and started when somebody wants it, watched until it has ended, started
+//! again only if somebody waits.
+
+use super::handle::{PiHandle, fail};
+use super::history;
+use super::locate::{arguments, find_blocking, version_blocking};
+use super::outside::{Writable, project_settings_blocking};
+use crate::children::pi_env as environment;
+use crate::children::spawner::SpawnFailure;
+use crate::children::{ChildProcess, Death, Life, control_group, group_name};
+use crate::errors::pi::PiError;
+use crate::pool::session_status::Stopped;
+use crate::registry::{Crashed, ListWritable, Registry};
+use crate::services::{Services, now_text};
+use crate::workspaces;
+use actix::WeakAddr;
+use actix::prelude::*;
+use quackd_process::{Exit as ProcessExit, SessionPaths};
+use quackd_protocol::SessionId;
+use quackd_protocol::client::ProcessDeath;
+use quackd_protocol::pi::{PI_FRAME_PROTOCOL, PiEnd, PiStart, ToPiWorker};
+use quackd_supervision::{Cause, Exit, Load, Order, PI_WORKER, State};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a Pi's start waits for the user's login shell, which may be the only one that knows the keys.
+const LOGIN_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long what a process said that is gone may take to be taken.
+const LAST_FRAMES: Duration = Duration::from_secs(2);
+
+/// A disk may hang.
+const PREPARE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a Pi is started with.
+struct Prepared {
+    start: PiStart,
+    cgroup: Option<SessionPaths>,
+    session_file: String,
+}
+
+impl PiHandle {
+    /// Ends a Pi that is of no use any more; `why` is for its followers.
+    pub(super) fn condemn(&mut self, cause: Cause, why: &'static str, ctx: &mut Context<Self>) {
+        self.end_for(cause, why, ctx);
+    }
+
+    pub(super) fn start_worker(&mut self, ctx: &mut Context<Self>) {
+        self.pids = None;
+        self.end = None;
+        self.condemned = None;
+        let max = self.services.config.pi.max_live.value;
+        if !self.services.pis.make_room(max, &self.services.standings) {
+            return self.cannot_start(&PiError::TooManyPis { max }, ctx);
+        }
+        // Taken from here on, so that two that start at once do not take the same room.
+        self.view.is_running.set(true);
+        let services = Rc::clone(&self.services);
+        let (session, workspace) = (self.session.clone(), self.workspace.clone());
+        let registry = self.registry.clone();
+        let preparing = prepare(services, registry, session, workspace, self.session_file.clone());
+        ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
+            let prepared = match prepared {
+                Ok(prepared) => prepared,
+                Err(error) => return handle.cannot_start(&error, ctx),
+            };
+            // Known before Pi reports it: a Pi that dies early gets the same file again.
+            handle.session_file.clone_from(&prepared.session_file);
+            match &prepared.start.project_settings {
+                _ if handle.child.ending.is_some() => {
+                    handle.child.cgroup = prepared.cgroup;
+                    handle.spawn_failed(&SpawnFailure::Unavailable, ctx);
+                }
+                Some(found) if handle.unsent.is_empty() => {
+                    let error = PiError::Unasked(found.clone());
+                    handle.child.cgroup = prepared.cgroup;
+                    handle.end_cgroup();
+                    handle.cannot_start(&error, ctx);
+                }
+                _ => handle.spawn_process(prepared, ctx),
+            }
+        }));
+    }
+
+    /// There is nothing to start. Who waits is told; who comes next has it looked for again.
+    fn cannot_start(&mut self, error: &PiError, ctx: &mut Context<Self>) {
+        let session = &self.session;
+        let is_of_pi = matches!(error, PiError::NotStarted(_) | PiError::Held { .. });
+        if is_of_pi {
+            self.services.pis.note_failure(session, &self.name, &error.to_string());
+        }
+        match error {
+            PiError::NotFound { .. } => tracing::debug!(%session, "no Pi is installed"),
+            PiError::Unasked(path) => {
+                tracing::info!(%session, path, "Pi is not started by attach, project settings exist");
+            }
+            error => tracing::warn!(%session, %error, "no Pi is started"),
+        }
+        self.refuse_unsent(error);
+        self.state_waiters.clear();
+        self.not_started(ctx);
+    }
+
+    fn spawn_process(&mut self, prepared: Prepared, ctx: &mut Context<Self>) {
+        let Prepared { mut start, cgroup, .. } = prepared;
+        // Paths and numbers: there is always a JSON form of them.
+        start.cgroup = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
+        self.launch(&ToPiWorker::Start(Box::new(start)), cgroup, ctx);
+    }
+
+    /// Pi has ended, and its worker says how; the process itself is reaped a moment later.
+    pub(super) fn pi_ended(&mut self, end: PiEnd, ctx: &mut Context<Self>) {
+        let exit = exit_of(&end);
+        let is_quiet = exit == Exit::Code(0) && !self.in_turn && !self.commands.any();
+        self.end = Some(end);
+        self.report_end(exit);
+        // Whoever comes now waits for the next one.
+        let now = Instant::now();
+        let order = match is_quiet {
+            true => self.child.worker.drain(now),
+            false => self.child.worker.condemn(now, Cause::from(exit)),
+        };
+        // The worker is on its way out; what Pi left behind is not waited for.
+        self.obey(if order == Order::Nothing { order } else { Order::Kill }, ctx);
+        self.finish(ctx);
+    }
+
+    /// Tells everybody that Pi is gone: who waits, who follows, and the turn. Once for each Pi.
+    fn report_end(&mut self, exit: Exit) {
+        let end = self.end.clone().unwrap_or_default();
+        let is_asked = match self.child.worker.state() {
+            State::Draining { cause, .. } => cause.is_none() || self.child.ending.is_some(),
+            _ => false,
+        };
+        let was_in_turn = self.in_turn || self.has_accepted;
+        let outgrown = match self.child.worker.state() {
+            State::Draining { cause: Some(cause @ Cause::MemoryLimit { .. }), .. } => {
+                Some(cause.clone())
+            }
+            _ => None,
+        };
+        let error = match (&outgrown, self.condemned) {
+            (Some(cause), _) => PiError::Ended(cause.clone()),
+            (None, Some("it closed its stdin")) => PiError::Stdin,
+            (None, Some(_)) => PiError::Ended(Cause::NotResponding),
+            (None, None) => PiError::Exited { code: end.code },
+        };
+        for sent in self.commands.take() {
+            fail(sent.waiter, &error);
+        }
+        let session = &self.session;
+        if !is_asked {
+            let outgrown = outgrown.map(|cause| cause.to_string());
+            let text = match outgrown.as_deref().or(self.condemned) {
+                Some(why) => format!("Pi process for session \"{}\" was ended: {why}", self.name),
+                None => format!(
+                    "Pi process for session \"{}\" died unexpectedly (exit code: {})",
+                    self.name,
+                    end.code.map_or_else(|| "null".to_owned(), |code| code.to_string())
+                ),
+            };
+            tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "a Pi died");
+            let last = end.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
+            let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
+            self.services.pis.note_failure(session, &self.name, &format!("{error}{last}"));
+            const NAME: &str = "extension_error";
+            self.services.events.publish(session, NAME, || ProcessDeath {
+                kind: NAME,
+                extension_path: "daemon",
+                event: "process_death",
+                error: &text,
+                signal: end.signal,
+                exit_code: end.code,
+                stderr_tail: &end.stderr_tail,
+            });
+            if let Some(registry) = self.registry.upgrade() {
+                // A full mailbox loses a count, and nothing else.
+                registry.try_send(Crashed { session: session.clone() }).ok();
+            }
+        } else {
+            tracing::info!(%session, "a Pi ended");
+        }
+        if was_in_turn {
+            let text = error.to_string();
+            self.prompt_failed(&text);
+            if self.in_turn {
+                const NAME: &str = "agent_end";
+                self.services.events.publish(
+                    session,
+                    NAME,
+                    || json!({ "type": NAME, "messages": [] }),
+                );
+            }
+        }
+        self.in_turn = false;
+        self.has_accepted = false;
+        self.state_waiters.clear();
+        self.end_dialogs();
+    }
+
+    /// Tells followers that a prompt came to nothing after it had been accepted.
+    pub(super) fn prompt_failed(&self, error: &str) {
+        const NAME: &str = "prompt_error";
+        let error = if error.is_empty() { "Prompt failed" } else { error };
+        let session = &self.session;
+        self.services.events.publish(session, NAME, || json!({ "type": NAME, "error": error }));
+    }
+
+    /// The process was reaped. What it said before may still be on its way, and tells more.
+    pub(super) fn was_reaped(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        if !self.child.process.as_ref().is_some_and(ChildProcess::may_speak) {
+            return self.ended(exit, ctx);
+        }
+        self.exited = Some(exit);
+        let generation = self.child.generation;
+        ctx.run_later(LAST_FRAMES, move |handle, ctx| {
+            if handle.child.generation == generation {
+                handle.finish(ctx);
+            }
+        });
+    }
+
+    /// All that it said was taken: if it was reaped, that is the end.
+    pub(super) fn finish(&mut self, ctx: &mut Context<Self>) {
+        if let Some(exit) = self.exited.take() {
+            self.ended(exit, ctx);
+        }
+    }
+
+    /// The process is gone with everything below it, and nothing of it will come any more.
+    fn ended(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        let exit = match (&self.end, exit) {
+            (Some(end), _) => exit_of(end),
+            (None, Some(ProcessExit::Code(code))) => Exit::Code(code),
+            (None, Some(ProcessExit::Signal(signal))) => Exit::Signal(signal),
+            // The status was lost with the main thread: the daemon is ending.
+            (None, None) => Exit::Signal(9),
+        };
+        if self.end.is_none() {
+            let (code, signal) = match exit {
+                Exit::Code(code) => (Some(code), None),
+                Exit::Signal(signal) => (None, Some(signal)),
+                Exit::OutOfMemory => (None, Some(nix::libc::SIGKILL)),
+            };
+            // A worker that was killed, and Pi with it.
+            let refused = matches!(
+                self.child.worker.state(),
+                State::Draining { cause: Some(Cause::Refused(_)), .. }
+            );
+            if !refused {
+                self.end = Some(PiEnd { code, signal, stderr_tail: String::new() });
+                self.report_end(exit);
+            }
+        }
+        let load = Load { in_flight: false, waiting: !self.unsent.is_empty() };
+        let (after, process, crash) = self.note_exit(exit, load, ctx);
+        self.pids = None;
+        self.stopped = match &crash {
+            Some(cause) => Stopped::Died(cause.to_string()),
+            None => self.evicted.take().map_or(Stopped::Ended, Stopped::Evicted),
+        };
+        if let Some(process) = process {
+            self.note_death(process, exit, crash, ctx);
+        }
+        self.after_exit(after, ctx);
+    }
+
+    /// Keeps what a person may ask about the end of a process.
+    fn note_death(
+        &self,
+        process: ChildProcess,
+        exit: Exit,
+        crash: Option<Cause>,
+        ctx: &mut Context<Self>,
+    ) {
+        let (session, name) = (self.session.clone(), self.name.clone());
+        let deaths = Rc::clone(&self.services.deaths);
+        let crash = crash.filter(|_| self.child.ending.is_none());
+        let crash = crash.map(|cause| (cause.kind().name(), cause.to_string()));
+        let said = self.end.as_ref().map(|end| end.stderr_tail.clone()).unwrap_or_default();
+        let (pid, started) = (process.monitor_pid(), process.started);
+        ctx.spawn(actix::fut::wrap_future(async move {
+            let words = process.last_words().await;
+            if !words.is_empty() {
+                tracing::warn!(%session, words, "a Pi worker's last words");
+            }
+            let Some((kind, cause)) = crash else { return };
+            deaths.note(&Death {
+                spec: &PI_WORKER,
+                session: Some((&session, &name)),
+                pid,
+                exit: Some(exit),
+                kind,
+                cause: &cause,
+                last_words: if said.is_empty() { &words } else { &said },
+                started: Some(started),
+            });
+        }));
+    }
+}
+
+fn exit_of(end: &PiEnd) -> Exit {
+    match (end.code, end.signal) {
+        (Some(code), _) => Exit::Code(code),
+        (None, signal) => Exit::Signal(signal.unwrap_or(nix::libc::SIGKILL)),
+    }
+}
+
+/// Finds Pi and makes what it must find.
+async fn prepare(
+    services: Rc<Services>,
+    registry: WeakAddr<Registry>,
+    session: SessionId,
+    workspace: String,
+    session_file: String,
+) -> Result<Prepared, PiError> {
+    let registry = registry.upgrade().ok_or(PiError::ShuttingDown)?;
+    let writable = registry.send(ListWritable).await.map_err(|_gone| PiError::ShuttingDown)?;
+    let commands = services.login.environment_for_worker(LOGIN_LIMIT).await;
+    // Whoever started the daemon with a key does not wait for a shell that may have one.
+    let has_key = std::env::vars_os()
+        .any(|(name, value)| name.to_str().is_some_and(environment::is_key) && !value.is_empty());
+    let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
+    let login = services.login.environment_for_pi(limit).await;
+    let mut env = environment::merge(std::env::vars_os(), &commands, &login);
+    let home = services.home.clone();
+    let user_home = services.user_home.clone();
+    let config = services.config_file.path.clone();
+    let settings = services.config.pi.clone();
+    let cgroups = services.cgroups.clone();
+    let processes = u32::try_from(services.config.limits.processes.value).unwrap_or(u32::MAX);
+    // A workspace on a dead mount holds its thread for ever.
+    let place = tokio::time::timeout(PREPARE_LIMIT, Arc::clone(&services.lookups).acquire_owned());
+    let Ok(Ok(place)) = place.await else { return Err(PiError::ShuttingDown) };
+    let make = move || {
+        let _place = place;
+        let writable = Writable::of_blocking(writable, &user_home);
+        let removed = writable.clean_blocking(&mut env);
+        if !removed.is_empty() {
+            tracing::warn!(%session, ?removed, "variables that name a workspace or a relative path are not passed to Pi");
+        }
+        writable.check_settings_blocking(&env)?;
+        let path = crate::children::command_env::of(&env, "PATH");
+        let program = find_blocking(&settings.binary, path, &config, &writable)?;
+        if PathBuf::from(&workspace).read_dir().is_err() {
+            return Err(PiError::NoWorkspace(workspace));
+        }
+        workspaces::check_blocking(Path::new(&workspace), &user_home)?;
+        let sessions = home.prepare_pi_sessions_blocking();
+        let sessions = sessions.map_err(|error| PiError::NotStarted(error.to_string()))?;
+        let file = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
+        let file = file.map_err(|error| PiError::NotStarted(format!("no history: {error}")))?;
+        let (sessions, file) = (sessions.display().to_string(), file.display().to_string());
+        let args = arguments(&settings, &env, &sessions, &file);
+        let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);
+        let cgroup = control_group(cgroups, &group_name("pi-", &session), processes);
+        let start = PiStart {
+            proto: PI_FRAME_PROTOCOL,
+            session: session.0,
+            workspace,
+            version: version_blocking(&program),
+            program,
+            args,
+            allow_old: settings.allow_old.value,
+            only_version: false,
+            project_settings: found.map(|path| path.display().to_string()),
+            env,
+            cgroup: None,
+            processes,
+        };
+        Ok(Prepared { start, cgroup, session_file: file })
+    };
+    match tokio::time::timeout(PREPARE_LIMIT, actix_rt::task::spawn_blocking(make)).await {
+        Ok(Ok(prepared)) => prepared,
+        Ok(Err(_gone)) => Err(PiError::ShuttingDown),
+        Err(_elapsed) => Err(PiError::NotStarted("a disk does not answer".to_owned())),
+    }
+}

@@ -1,0 +1,293 @@
+//! Which Pi is started, and how: the executable, its arguments, and what `doctor` says of them.
+
+use super::outside::Writable;
+use crate::children::pi_env::has;
+use crate::errors::pi::PiError;
+use quackd_config::{Origin, PiSettings, Setting};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The name that is looked for if nothing is configured.
+const NAME: &str = "pi";
+
+/// The tools of Pi's own that it may use: those that upstream names.
+const TOOLS: &str = "read,bash,edit,write,grep,find,ls";
+
+/// The model that upstream picks for who has an OpenAI key and names none.
+const OPENAI_MODEL: &str = "gpt-4o-mini";
+
+/// A `package.json` of a Pi is some kilobytes.
+const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
+
+/// Directories above the executable in which its package is looked for.
+const MAX_LEVELS: usize = 6;
+
+/// Finds the executable: the configured one, or the first `pi` of the `PATH`. Never returns one that commands of a session can
+/// change. Reads the file system.
+pub(crate) fn find_blocking(
+    binary: &Setting<String>,
+    path: &str,
+    config: &Path,
+    writable: &Writable,
+) -> Result<String, PiError> {
+    let problem = |path: &Path| match writable.holds_blocking(path) {
+        Some(held) => Some(format!("which is inside the workspace {}", held.display())),
+        None => problem(path),
+    };
+    let wanted = binary.value.trim();
+    let name = if wanted.is_empty() { NAME } else { wanted };
+    if !name.contains('/') {
+        let found = path
+            .split(':')
+            .filter(|directory| directory.starts_with('/'))
+            .map(|directory| Path::new(directory).join(name))
+            .find(|candidate| problem(candidate).is_none());
+        if let Some(found) = found.as_deref().and_then(Path::to_str) {
+            return Ok(found.to_owned());
+        }
+        if wanted.is_empty() {
+            return Err(PiError::NotFound { config: config.display().to_string() });
+        }
+    }
+    let why = if name.contains('/') {
+        let absolute = (!name.starts_with('/')).then(|| "which is not an absolute path".to_owned());
+        absolute.or_else(|| problem(Path::new(name)))
+    } else {
+        Some("which is not in your PATH".to_owned())
+    };
+    match why {
+        None => Ok(name.to_owned()),
+        Some(why) => {
+            let origin = match &binary.origin {
+                Origin::Environment { variable } => (*variable).to_owned(),
+                other => other.to_string(),
+            };
+            Err(PiError::Unusable { origin, path: name.to_owned(), why })
+        }
+    }
+}
+
+/// Why a file cannot be executed.
+fn problem(path: &Path) -> Option<String> {
+    match path.metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Some("which does not exist".to_owned())
+        }
+        Err(error) => Some(format!("which cannot be looked at ({error})")),
+        Ok(found) if !found.is_file() => Some("which is no file".to_owned()),
+        Ok(found) if found.permissions().mode() & 0o111 == 0 => {
+            Some("which is not executable".to_owned())
+        }
+        Ok(_) => None,
+    }
+}
+
+/// Pi's arguments, in upstream's order.
+pub(crate) fn arguments(
+    settings: &PiSettings,
+    env: &[(String, String)],
+    sessions: &str,
+    session_file: &str,
+) -> Vec<String> {
+    let Choice { model, provider, thinking, .. } = choose(settings, env);
+    let mut args = vec!["--mode", "rpc", "--session-dir", sessions, "--tools", TOOLS];
+    if let Some(model) = &model {
+        args.extend(["--model", model]);
+    }
+    if let Some(provider) = &provider {
+        args.extend(["--provider", provider]);
+    }
+    args.extend(["--thinking", &thinking]);
+    args.extend(["--session", session_file, "-c"]);
+    args.into_iter().map(str::to_owned).collect()
+}
+
+/// Model, provider and thinking, and why these.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    model: Option<String>,
+    provider: Option<String>,
+    thinking: String,
+    model_source: &'static str,
+    provider_source: &'static str,
+}
+
+/// What Pi is asked to use, by upstream's rules.
+pub(crate) fn choose(settings: &PiSettings, env: &[(String, String)]) -> Choice {
+    const DEFAULT: &str = "Pi default";
+    const DETECTED: &str = "API key auto-detect";
+    let has_key = has(env, "OPENAI_API_KEY");
+    let configured = |setting: &Setting<String>| {
+        let value = setting.value.trim();
+        (!value.is_empty()).then(|| value.to_owned())
+    };
+    let source =
+        |setting: &Setting<String>, variable: &'static str, key: &'static str| match setting.origin
+        {
+            Origin::Environment { .. } => variable,
+            _ => key,
+        };
+    let named = configured(&settings.model);
+    let names_provider = named.as_deref().is_some_and(|model| model.contains('/'));
+    let (model, model_source) = match named {
+        Some(model) => {
+            (Some(model), source(&settings.model, "RUBBER_DUCK_PI_MODEL env var", "pi.model"))
+        }
+        None if has_key => (Some(OPENAI_MODEL.to_owned()), DETECTED),
+        None => (None, DEFAULT),
+    };
+    let (provider, provider_source) = match configured(&settings.provider) {
+        Some(provider) => (
+            Some(provider),
+            source(&settings.provider, "RUBBER_DUCK_PI_PROVIDER env var", "pi.provider"),
+        ),
+        None if names_provider => (None, DEFAULT),
+        None if has_key => (Some("openai".to_owned()), DETECTED),
+        None => (None, DEFAULT),
+    };
+    let thinking = settings.thinking.value.trim().to_owned();
+    Choice { model, provider, thinking, model_source, provider_source }
+}
+
+impl Choice {
+    /// The line of `doctor`.
+    pub(crate) fn shown(&self) -> String {
+        const DEFAULT: &str = "Pi default";
+        format!(
+            "{}/{}  thinking:{}  (model:{}, provider:{})",
+            self.provider.as_deref().unwrap_or(DEFAULT),
+            self.model.as_deref().unwrap_or(DEFAULT),
+            self.thinking,
+            self.model_source,
+            self.provider_source
+        )
+    }
+}
+
+/// The version that the package of an executable says it has. Reads the file system, and runs nothing.
+pub(crate) fn version_blocking(program: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Manifest {
+        name: String,
+        version: String,
+    }
+
+    let real: PathBuf = Path::new(program).canonicalize().ok()?;
+    real.ancestors().skip(1).take(MAX_LEVELS).find_map(|directory| {
+        let path = directory.join("package.json");
+        let is_small =
+            path.metadata().is_ok_and(|found| found.is_file() && found.len() <= MAX_MANIFEST_BYTES);
+        let text = is_small.then(|| std::fs::read_to_string(path).ok()).flatten()?;
+        let Manifest { name, version } = serde_json::from_str(&text).ok()?;
+        let version: String = version.chars().filter(|c| !c.is_control()).take(40).collect();
+        name.contains("pi-coding-agent").then_some(version)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_config::Config;
+
+    fn settings(model: &str, provider: &str) -> PiSettings {
+        let mut settings = Config::default().pi;
+        settings.model.value = model.to_owned();
+        settings.provider.value = provider.to_owned();
+        settings
+    }
+
+    fn args(settings: &PiSettings, key: bool, file: &str) -> String {
+        let key = key.then(|| ("OPENAI_API_KEY".to_owned(), "sk".to_owned()));
+        let env: Vec<_> = key.into_iter().collect();
+        arguments(settings, &env, "/app/pi-sessions", file).join(" ")
+    }
+
+    #[test]
+    fn arguments_are_upstreams_in_its_order() {
+        let begin =
+            "--mode rpc --session-dir /app/pi-sessions --tools read,bash,edit,write,grep,find,ls";
+        for (model, provider, key, file, rest) in [
+            ("", "", false, "/f", "--thinking off --session /f -c"),
+            (
+                "",
+                "",
+                true,
+                "/f",
+                "--model gpt-4o-mini --provider openai --thinking off --session /f -c",
+            ),
+            ("m", "", true, "/f", "--model m --provider openai --thinking off --session /f -c"),
+            ("a/m", "", true, "/f", "--model a/m --thinking off --session /f -c"),
+            ("a/m", "p", false, "/f", "--model a/m --provider p --thinking off --session /f -c"),
+            ("", "p", false, "/s.jsonl", "--provider p --thinking off --session /s.jsonl -c"),
+        ] {
+            let found = args(&settings(model, provider), key, file);
+            assert_eq!(found, format!("{begin} {rest}"));
+        }
+    }
+
+    #[test]
+    fn the_choice_says_where_it_comes_from() {
+        let shown = choose(&settings("", ""), &[]).shown();
+        let expected =
+            "Pi default/Pi default  thinking:off  (model:Pi default, provider:Pi default)";
+        assert_eq!(shown, expected);
+        let mut named = settings("m", "");
+        named.model.origin = Origin::Environment { variable: "RUBBER_DUCK_PI_MODEL" };
+        let env = [("OPENAI_API_KEY".to_owned(), "sk".to_owned())];
+        let expected = "openai/m  thinking:off  (model:RUBBER_DUCK_PI_MODEL env var, provider:API key auto-detect)";
+        assert_eq!(choose(&named, &env).shown(), expected);
+    }
+
+    #[test]
+    fn a_program_is_found_by_path_by_name_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let pi = dir.path().join("pi");
+        std::fs::write(&pi, "#!/bin/sh\n").unwrap();
+        let path = format!("relative:/nowhere:{}", dir.path().display());
+        let config = Path::new("/c.toml");
+        let find = |value: &str| {
+            let binary = Setting {
+                value: value.to_owned(),
+                origin: Origin::Environment { variable: "RUBBER_DUCK_PI_BINARY" },
+            };
+            find_blocking(&binary, &path, config, &Writable::default())
+        };
+        assert!(matches!(find(""), Err(PiError::NotFound { .. })), "it is not executable");
+        let error = find(pi.to_str().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("RUBBER_DUCK_PI_BINARY names") && error.contains("not executable"));
+        std::fs::set_permissions(&pi, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find("").unwrap(), pi.to_str().unwrap());
+        assert_eq!(find("pi").unwrap(), pi.to_str().unwrap());
+        assert_eq!(find(pi.to_str().unwrap()).unwrap(), pi.to_str().unwrap());
+        let held = Writable::of_blocking(vec![dir.path().to_owned()], Path::new("/home/duck"));
+        let binary = Setting { value: pi.display().to_string(), origin: Origin::Default };
+        let error = find_blocking(&binary, "", config, &held).unwrap_err().to_string();
+        assert!(error.contains("inside the workspace"), "{error}");
+        let binary = Setting { value: String::new(), origin: Origin::Default };
+        let error = find_blocking(&binary, &path, config, &held).unwrap_err();
+        assert!(matches!(error, PiError::NotFound { .. }));
+        for (name, why) in [
+            ("other", "not in your PATH"),
+            ("/nowhere/pi", "does not exist"),
+            ("./pi", "not an absolute path"),
+            ("/tmp", "no file"),
+        ] {
+            let error = find(name).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_read_from_the_package_and_nothing_is_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let package = dir.path().join("node_modules/@earendil-works/pi-coding-agent");
+        std::fs::create_dir_all(package.join("dist")).unwrap();
+        let manifest = r#"{"name":"@earendil-works/pi-coding-agent","version":"1.5.2"}"#;
+        std::fs::write(package.join("package.json"), manifest).unwrap();
+        std::fs::write(package.join("dist/cli.js"), "").unwrap();
+        let link = dir.path().join("pi");
+        std::os::unix::fs::symlink(package.join("dist/cli.js"), &link).unwrap();
+        assert_eq!(version_blocking(link.to_str().unwrap()).as_deref(), Some("1.5.2"));
+        assert_eq!(version_blocking("/bin/sh"), None);
+    }
+}

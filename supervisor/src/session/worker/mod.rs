@@ -1,0 +1,230 @@
+//! One session's worker as an actor: the only owner of the session's worker process.
+//!
+//! Owns: the worker's state machine, its heartbeat, its process and the table of unanswered calls.
+//! Receives: [`CallTool`], [`AbortCalls`], [`Wake`], [`Describe`], [`CountWork`], [`Drain`] (clients, through the
+//! registry), [`KillWorker`] (a person); `FrameArrived`, `LinkClosed` (the link); `Evict`, `Renew`, `Outgrown` ([`crate::pool::worker_pool`], [`crate::health::loop_monitor`], [`crate::service::memory_limit`]).
+//! Blocks on: nothing. Starting and reaping happen on the main thread.
+//! Mailbox: [`MAILBOX`] messages; a sender waits for room.
+//! Ends: with the daemon. Then every call that it still had is answered by the drop of its sender.
+//!
+//! Invariants: every call is answered exactly once, also when the worker dies. A call that was sent to
+//! a worker is never sent again, unless that worker reports that it was not run: then once. What to do when is decided by `quackd-supervision`, which is pure;
+//! [`crate::children`] does it for every kind of process; here is what is special about workers: [`calls`] the
+//! calls, [`lifecycle`] the process, [`frames`] what it says, [`jobs`] what
+//! runs there without a call.
+
+mod calls;
+mod child_impl;
+mod denials;
+mod frames;
+mod jobs;
+mod lifecycle;
+mod policy;
+
+pub(crate) use crate::children::Ending;
+pub(crate) use calls::{AbortCalls, CallDone, CallTool};
+pub(crate) use child_impl::KillWorker;
+pub(crate) use denials::ListDenials;
+pub(crate) use lifecycle::Wake;
+pub(crate) use policy::{EndJobs, InForce, ReportPolicy, UsePolicy};
+
+use crate::children::{Child, Eviction, Life, Supervised, ms};
+use crate::pool::session_status::Stopped;
+use crate::registry::Registry;
+use crate::services::Services;
+use crate::session::pending_calls::Calls;
+use actix::WeakAddr;
+use actix::prelude::*;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::WorkerInfo;
+use quackd_protocol::limits::UPDATE_CREDITS;
+use quackd_protocol::metadata::Session;
+use quackd_protocol::policy::Policy;
+use quackd_protocol::worker::Hello;
+use quackd_supervision::SESSION_WORKER;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Messages of many clients of one session, and one frame at a time.
+const MAILBOX: usize = 256;
+
+/// See the module's documentation.
+pub(crate) struct WorkerHandle {
+    session: SessionId,
+    name: String,
+    workspace: String,
+    services: Rc<Services>,
+    registry: WeakAddr<Registry>,
+    child: Child,
+    /// What the worker that there is has said of itself; information for people only.
+    hello: Option<Hello>,
+    /// What the next worker is confined to.
+    policy: Policy,
+    /// What the worker that there is was given.
+    given_policy: Option<Policy>,
+    /// The worker's workspace is not what its path leads to any more.
+    is_stale: bool,
+    /// The user wants the worker replaced although background jobs run in it.
+    ends_jobs: bool,
+    /// Which of the login environments the worker was given.
+    login_version: u64,
+    calls: Calls,
+    idle_since: Instant,
+    /// Why the last process is not there any more.
+    stopped: Stopped,
+    /// The process that there is was ended for this.
+    evicted: Option<Eviction>,
+    /// Updates that the worker may still send.
+    update_credits: u32,
+    jobs: jobs::Jobs,
+    denials: denials::Denials,
+}
+
+impl WorkerHandle {
+    /// A session without a worker.
+    pub(crate) fn new(
+        session: &Session,
+        workspace: String,
+        policy: Policy,
+        services: Rc<Services>,
+        registry: WeakAddr<Registry>,
+    ) -> Self {
+        Self {
+            session: session.id.clone(),
+            name: session.name.clone(),
+            workspace,
+            services,
+            registry,
+            child: Child::new(SESSION_WORKER, session.id.0.clone()),
+            hello: None,
+            policy,
+            given_policy: None,
+            is_stale: false,
+            ends_jobs: false,
+            login_version: 0,
+            calls: Calls::default(),
+            idle_since: Instant::now(),
+            stopped: Stopped::default(),
+            evicted: None,
+            update_credits: UPDATE_CREDITS,
+            jobs: jobs::Jobs::default(),
+            denials: denials::Denials::default(),
+        }
+    }
+}
+
+impl Actor for WorkerHandle {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+        self.services.tenants.enter(&self.session, &ctx.address());
+    }
+}
+
+/// The session's line in `ps`.
+#[derive(Debug, Message)]
+#[rtype(result = "WorkerInfo")]
+pub(crate) struct Describe;
+
+impl Handler<Describe> for WorkerHandle {
+    type Result = MessageResult<Describe>;
+
+    fn handle(&mut self, _: Describe, _: &mut Self::Context) -> Self::Result {
+        let now = Instant::now();
+        let hello = self.hello.as_ref();
+        let life = self.child.describe(now);
+        let is_busy = life.state == "ready" && self.calls.any_sent();
+        let state = if is_busy { "busy".to_owned() } else { life.state.clone() };
+        MessageResult(WorkerInfo {
+            session_id: self.session.clone(),
+            session_name: self.name.clone(),
+            workspace_path: self.workspace.clone(),
+            state,
+            pid: hello.map(|hello| hello.pid),
+            monitor_pid: self.child.monitor_pid(),
+            started_at: self.child.started_at(),
+            restarts: life.crashes,
+            tier: hello.map(|hello| hello.sandbox.tier.clone()),
+            policy: hello.map(|hello| hello.sandbox.policy.clone()),
+            network: hello.map(|hello| hello.sandbox.network),
+            last_death: life.last_cause.clone(),
+            calls: self.calls.describe(now),
+            jobs: self.jobs.describe(now),
+            pi: None,
+            status: self.services.standings.of(&self.session, now),
+            why: self.services.standings.why_worker(&self.session),
+            rss_kb: None,
+            usage: None,
+            idle_ms: self
+                .idle_until()
+                .filter(|_| self.child.is_ready())
+                .map(|_| ms(now.saturating_duration_since(self.idle_since))),
+            life,
+        })
+    }
+}
+
+/// Take no more calls, let those in flight finish until `until`, end the worker. Answered when the
+/// process is gone.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct Drain {
+    pub(crate) until: Instant,
+    pub(crate) ending: Ending,
+}
+
+/// What the end of the session would end with it.
+#[derive(Debug, Message)]
+#[rtype(result = "RunningWork")]
+pub(crate) struct CountWork;
+
+/// What runs in a session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RunningWork {
+    /// Calls that are not answered.
+    pub(crate) calls: usize,
+    /// Background jobs.
+    pub(crate) jobs: usize,
+}
+
+impl RunningWork {
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl Handler<CountWork> for WorkerHandle {
+    type Result = MessageResult<CountWork>;
+
+    fn handle(&mut self, _: CountWork, _: &mut Self::Context) -> Self::Result {
+        MessageResult(RunningWork { calls: self.calls.len(), jobs: self.jobs.count() })
+    }
+}
+
+impl Handler<Drain> for WorkerHandle {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Drain { until, ending }: Drain, ctx: &mut Self::Context) -> Self::Result {
+        self.child.ending = Some(ending);
+        for number in self.calls.unsent() {
+            self.answer(number, ctx, |_| Err(ending.refusal()));
+        }
+        let gone = self.gone_by(until, ctx);
+        self.end_if_drained(ctx);
+        Box::pin(async {
+            if let Some(gone) = gone {
+                // An actor that ended has no process.
+                gone.await.ok();
+            }
+        })
+    }
+}
+
+impl WorkerHandle {
+    pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
+        if self.child.ending.is_some() && !self.calls.any_sent() {
+            self.retire(ctx);
+        }
+    }
+}
