@@ -27,6 +27,7 @@
 
 mod children;
 mod clients;
+mod clock;
 mod errors;
 mod events;
 mod health;

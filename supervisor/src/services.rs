@@ -7,6 +7,7 @@ use crate::children::{Deaths, Errand};
 use crate::clients::metrics_endpoint::MetricsEndpoint;
 use crate::clients::remote::RemoteControl;
 use crate::events::Events;
+use crate::events::client_registry::Clients;
 use crate::health::Health;
 use crate::health::executable::Executable;
 use crate::health::loop_monitor::Pulse;
@@ -21,7 +22,6 @@ use crate::retention::Keeping;
 use crate::service::shutdown::Stop;
 use crate::session::pi::Pis;
 use crate::voice::Voice;
-use crate::wire::client_registry::Clients;
 use quackd_config::Config;
 use quackd_egress::Egress;
 use quackd_home::Home;
@@ -120,9 +120,4 @@ pub(crate) struct ConfigFile {
     pub(crate) path: PathBuf,
     /// When it was last changed before it was read; `None` if there was none.
     pub(crate) modified: Option<SystemTime>,
-}
-
-/// Now, as `metadata.json` and replies write it: whole seconds, UTC. For display only.
-pub(crate) fn now_text() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,7 +1,7 @@
 //! The last deaths of children, with their causes: for people who ask why, after it has happened.
 
 use super::ms;
-use crate::services::now_text;
+use crate::clock::now_text;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::DeathInfo;
 use quackd_supervision::{ChildSpec, Exit};

@@ -4,7 +4,7 @@
 use super::deaths::ERRAND_FAILED;
 use super::{Death, Deaths, ms};
 use crate::children::spawner::Spawner;
-use crate::services::now_text;
+use crate::clock::now_text;
 use nix::sys::signal::Signal;
 use quackd_process::{Exit, ProcessHandle};
 use quackd_protocol::client::ErrandInfo;

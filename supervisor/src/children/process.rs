@@ -7,7 +7,7 @@
 
 use super::Supervised;
 use super::link::{Link, stderr_tail};
-use crate::services::now_text;
+use crate::clock::now_text;
 use actix::Addr;
 use nix::sys::signal::Signal;
 use quackd_ipc::frames;

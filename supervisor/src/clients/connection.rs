@@ -11,13 +11,13 @@
 //! The bytes may come from anywhere: the listener serves the socket, other doors a pair of pipes. A
 //! request that came alone has no connection ([`answer_alone`]).
 
+use crate::events::client_registry::{Client, Clients, Transport};
 use crate::methods::{self, Caller};
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
 use crate::wire::client_outbox::{Outbox, WriteEnd, outbox};
-use crate::wire::client_registry::{Client, Clients, Connected, Transport};
 use actix::Addr;
 use bytes::Bytes;
 use quackd_ipc::lines::{Line, LineError, LineReader};
@@ -89,7 +89,7 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         let ready = ToldLine { event: data.kind, session_id: &session_id, data };
         outbox.tell(wire::told(&ready)).ok();
     }
-    let connected = Connected::new(Rc::new(Caller::new(services, registry, client)));
+    let connected = Connected::new(Caller::new(services, registry, client));
     let reading = read(reading, connected, outbox);
     tokio::pin!(reading, writing);
     let end = tokio::select! {
@@ -114,13 +114,14 @@ pub(crate) async fn answer_alone(
     services: &Rc<Services>,
     registry: &Addr<Registry>,
 ) -> Result<Option<Bytes>, UnknownClient> {
-    let caller = match speaks_for {
+    let client = match speaks_for {
         Some(id) => spoken_for(&services.clients, id)?,
         None => match Client::new(Transport::RemoteHttp, None) {
-            Ok(client) => Rc::new(Caller::new(Rc::clone(services), registry.clone(), client)),
+            Ok(client) => client,
             Err(error) => return Ok(Some(wire::goodbye(&error.to_string()))),
         },
     };
+    let caller = Caller::new(Rc::clone(services), registry.clone(), client);
     let request = match wire::parse(line) {
         Ok(Some(request)) => request,
         Ok(None) => return Ok(None),
@@ -130,13 +131,33 @@ pub(crate) async fn answer_alone(
         }
     };
     let reply = methods::answer(request, &caller).await;
-    caller.replied();
+    caller.client.replied();
     Ok(Some(reply))
 }
 
-fn spoken_for(clients: &Clients, id: &str) -> Result<Rc<Caller>, UnknownClient> {
-    let caller = clients.caller(id).ok_or(UnknownClient)?;
-    (caller.client.transport == Transport::RemoteWs).then_some(caller).ok_or(UnknownClient)
+fn spoken_for(clients: &Clients, id: &str) -> Result<Rc<Client>, UnknownClient> {
+    let client = clients.get(id).filter(|client| client.transport == Transport::RemoteWs);
+    client.ok_or(UnknownClient)
+}
+
+/// A client's entry in the registry of clients. Dropping it removes the client.
+#[derive(Debug)]
+struct Connected {
+    caller: Rc<Caller>,
+}
+
+impl Connected {
+    fn new(caller: Caller) -> Self {
+        caller.services.clients.add(&caller.client);
+        Self { caller: Rc::new(caller) }
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.caller.services.clients.remove(&self.caller.client.id);
+        self.caller.leave();
+    }
 }
 
 struct Counted<'a>(&'a Metrics);
@@ -149,7 +170,7 @@ impl Drop for Counted<'_> {
 
 /// Ends the client's being connected when it sends no more.
 async fn read<R: AsyncRead + Unpin>(reading: R, connected: Connected, outbox: Outbox) {
-    let caller = connected.caller();
+    let caller = &connected.caller;
     let slots = Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS));
     let mut lines = LineReader::new(reading, MAX_LINE_BYTES).with_patience(PARTIAL_LINE_TIMEOUT);
     let mut bad_lines = 0_u64;
@@ -179,7 +200,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: Connected, outbox: Ou
                     if outbox.send(reply).await.is_err() {
                         caller.services.metrics.unread_answers.add(1);
                     }
-                    caller.replied();
+                    caller.client.replied();
                     drop(slot);
                 });
                 // Its first step is taken before the next line is looked at: an `abort` that follows

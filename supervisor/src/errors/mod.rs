@@ -2,18 +2,19 @@
 //!
 //! Texts that clients depend on stand in the protocol specification; the others are free.
 
-pub(crate) mod pi;
+mod call;
+mod pi;
 
-use crate::errors::pi::PiError;
-use crate::pool::command_slots::Fullness;
-use crate::session::worker::RunningWork;
+pub(crate) use call::{CallError, Fullness};
+pub(crate) use pi::PiError;
+
 use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
 use quackd_protocol::client::VoiceState;
-use quackd_protocol::limits::{MAX_CALLS_PER_SESSION, MAX_NAME_CHARS};
+use quackd_protocol::limits::{MAX_NAME_CHARS, MIN_REMOTE_TOKEN_BYTES};
 use quackd_protocol::policy::PolicyError;
+use quackd_remote::gate::MAX_TOKEN_BYTES;
 use quackd_store::StoreError;
-use quackd_supervision::Cause;
 
 /// Why a request is answered with `ok:false`.
 #[derive(Debug, thiserror::Error)]
@@ -117,9 +118,9 @@ pub(crate) enum MethodError {
     #[error("Only local clients may restart a daemon that no service manager starts again")]
     LocalRestart,
     #[error(transparent)]
-    Clean(#[from] crate::retention::CleanError),
+    Clean(#[from] CleanError),
     #[error(transparent)]
-    Remote(#[from] crate::clients::remote::Refused),
+    Remote(#[from] RemoteRefused),
     #[error("Daemon is shutting down")]
     ShuttingDown,
     #[error("Daemon or its disk is overloaded, try again")]
@@ -170,121 +171,54 @@ impl From<actix::MailboxError> for MethodError {
     }
 }
 
-/// Why a tool call has no result of its own. On the wire each is a successful reply whose text begins
-/// with `Error: `.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum CallError {
-    /// The worker ended while the call was in flight.
-    Died(Cause),
-    /// No worker was ready in time; why.
-    NotReady(String),
-    /// There will be no worker until somebody asks again.
-    Failed(Cause),
-    /// The worker does not answer heartbeats.
-    NotResponding,
-    /// The worker is alive and did not answer by the call's deadline.
-    NoAnswer { after_s: u64 },
-    /// The call ran into its deadline, what it ran does not end, and its caller would give up.
-    NotEnded { after_s: u64 },
-    /// The session has as many calls as it may have.
-    TooManyCalls,
-    /// No place for the command became free in time.
-    TooManyCommands(Fullness),
-    /// All sessions together have as many background jobs as they may have.
-    TooManyJobs { max: usize },
-    /// The call does not fit into a frame.
-    TooLong,
-    /// The workspace cannot be entered: no worker was started.
-    NoWorkspace(String),
-    /// The workspace is refused: no worker was started.
-    NoPlace(NoPlace),
-    /// The tool has no such parameter.
-    UnknownParameter { name: String, nearest: Option<&'static str> },
-    /// No tool has a name as long as this.
-    UnknownTool,
-    /// A client ended it before it was sent.
-    Aborted,
-    /// The daemon stops.
-    ShuttingDown,
-    /// The daemon stopped before the call had ended.
-    CutShort,
-    /// The session was deleted before the call had ended.
-    Deleted,
-    /// The session was deleted; the call was not sent.
-    SessionGone,
+/// What runs in a session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RunningWork {
+    /// Calls that are not answered.
+    pub(crate) calls: usize,
+    /// Background jobs.
+    pub(crate) jobs: usize,
 }
 
-impl CallError {
-    /// The text of the reply.
-    pub(crate) fn text(&self, tool: &str) -> String {
-        match self {
-            Self::Died(cause) => format!(
-                "Error: Worker died during {tool} ({cause}). It may have run; it was not retried."
-            ),
-            Self::NotReady(cause) => format!("Error: Session worker is restarting ({cause})"),
-            Self::Failed(cause) => format!("Error: Session worker {cause}"),
-            Self::NotResponding => "Error: Worker not responding".to_owned(),
-            Self::NoAnswer { after_s } => format!(
-                "Error: Worker gave no answer during {tool} within {after_s}s and was ended. \
-                 It may have run; it was not retried."
-            ),
-            Self::NotEnded { after_s } => format!(
-                "Error: {tool} did not end within {after_s}s and is being killed. \
-                 It may have run; it was not retried."
-            ),
-            Self::TooManyCalls => {
-                format!(
-                    "Error: Session is busy: {MAX_CALLS_PER_SESSION} calls are running, and it may have \
-                     no more; try again when one has ended"
-                )
-            }
-            Self::TooManyCommands(Fullness { running, own, max }) => format!(
-                "Error: Too many commands are running: {running} in all, {own} of them in this \
-                 session (limits.commands is {max}). It was not run, try again"
-            ),
-            Self::TooManyJobs { max } => format!(
-                "Error: {max} background jobs are running in all sessions, and there may be no \
-                 more (limits.jobs). It was not run; end one first"
-            ),
-            Self::NoWorkspace(path) => format!("Error: Workspace not accessible: '{path}'"),
-            Self::NoPlace(why) => format!("Error: Not a workspace: {why}"),
-            Self::UnknownParameter { name, nearest: None } => {
-                format!("Error: Unknown parameter '{name}'")
-            }
-            Self::UnknownParameter { name, nearest: Some(near) } => {
-                format!("Error: Unknown parameter '{name}', did you mean '{near}'?")
-            }
-            Self::UnknownTool => format!("Error: Unknown tool '{tool}'"),
-            Self::TooLong => "Error: Tool arguments are too long".to_owned(),
-            Self::Aborted => format!("Error: {tool} was aborted"),
-            Self::ShuttingDown => "Error: Daemon is shutting down".to_owned(),
-            Self::SessionGone => "Error: Session was deleted".to_owned(),
-            Self::Deleted => {
-                format!(
-                    "Error: Session was deleted during {tool}. It may have run; it was not retried."
-                )
-            }
-            Self::CutShort => format!(
-                "Error: Worker died during {tool} (daemon is shutting down). \
-                 It may have run; it was not retried."
-            ),
-        }
+impl RunningWork {
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::default()
     }
+}
 
-    /// True if the call had been given to a worker that is gone.
-    pub(crate) fn worker_died(&self) -> bool {
-        matches!(self, Self::Died(_) | Self::NoAnswer { .. } | Self::CutShort | Self::Deleted)
-    }
+/// Why nothing was deleted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CleanError {
+    /// Which sessions exist is not certain, so none is known not to.
+    #[error(
+        "Histories stay: metadata.json was not read as it was left ({0}), so it is not certain which sessions exist"
+    )]
+    NotCertain(String),
+    /// The disk.
+    #[error("Cannot look at the state directory: {0}")]
+    Io(#[from] std::io::Error),
+    /// The daemon ends, or does too much.
+    #[error("Daemon is shutting down")]
+    Ended,
+}
 
-    /// True if the same call may succeed a little later.
-    pub(crate) fn is_busy(&self) -> bool {
-        matches!(
-            self,
-            Self::NotReady(_)
-                | Self::NotResponding
-                | Self::TooManyCalls
-                | Self::TooManyCommands(_)
-                | Self::TooManyJobs { .. }
-        )
-    }
+/// Why a change was refused. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RemoteRefused {
+    #[error("Remote authToken must be at most {MAX_TOKEN_BYTES} printable ASCII characters")]
+    BadToken,
+    #[error(
+        "Remote authToken must have at least {MIN_REMOTE_TOKEN_BYTES} characters; rotateToken makes a random one"
+    )]
+    ShortToken,
+    #[error("Remote control was not changed: {0}")]
+    NotOpened(String),
+    #[error("Remote control cannot be changed: {0}")]
+    Locked(String),
+    #[error("Remote control was not changed, config.json cannot be saved: {0}")]
+    NotSaved(std::io::Error),
+    #[error("No random numbers: {0}")]
+    NoRandom(std::io::Error),
+    #[error("Daemon is shutting down")]
+    ShuttingDown,
 }

@@ -8,6 +8,7 @@
 //! ([`follower`]); one that is so far behind that its place was dropped is disconnected. Memory is
 //! bounded by the rings, whoever follows and however slowly.
 
+pub(crate) mod client_registry;
 mod death;
 mod follower;
 mod ring;

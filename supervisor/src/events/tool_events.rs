@@ -3,10 +3,9 @@
 //! Texts of a worker are forwarded as the JSON strings that it wrote; they were checked when they came.
 
 use super::Events;
-use crate::session::pending_calls::{CallResult, tool_info};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    TextBlock, ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate,
+    TextBlock, ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, ToolInfo,
     UpdateDetails,
 };
 use quackd_protocol::limits::{MAX_SHOWN_ARGUMENTS_BYTES, MAX_SHOWN_JSON_BYTES};
@@ -14,7 +13,6 @@ use quackd_protocol::tools::main_parameter;
 use quackd_protocol::worker::ToolUpdate;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
-use std::time::Duration;
 
 /// Longest string of arguments that are too long as a whole.
 const LONG_ARGUMENT_CHARS: usize = 1000;
@@ -68,25 +66,15 @@ impl Events {
         });
     }
 
+    /// Publishes the end of a call. `text` is the JSON string that followers see.
     pub(crate) fn tool_ended(
         &self,
         session: &SessionId,
         call: &ShownCall,
-        result: &CallResult,
-        elapsed: Duration,
+        text: Option<&RawValue>,
+        info: &ToolInfo,
     ) {
         const NAME: &str = "tool_execution_end";
-        if let Ok(done) = result
-            && let Some(update) = &done.update
-        {
-            self.tool_printed(session, call, update);
-        }
-        let failure = result.as_ref().err().and_then(|e| to_raw_value(&e.text(&call.tool)).ok());
-        let text = match result {
-            Ok(done) => Some(done.shown.as_deref().unwrap_or(&done.text)),
-            Err(_) => failure.as_deref(),
-        };
-        let info = tool_info(session, result, elapsed);
         self.publish(session, NAME, || ToolExecutionEnd {
             kind: NAME,
             tool_call_id: &call.id,
@@ -98,7 +86,7 @@ impl Events {
                     .map(TextBlock::new)
                     .into_iter()
                     .collect(),
-                details: &info,
+                details: info,
             },
             is_error: info.is_error,
             exit_code: info.exit_code,

@@ -5,7 +5,8 @@
 //! told from it how old a file is ([`Pulse::even_since`], which does not wait for a beat). After a sleep or a stop every child has its time anew
 //! ([`crate::children::Renew`]), and a person is told.
 
-use crate::services::{Services, now_text};
+use crate::clock::now_text;
+use crate::services::Services;
 use quackd_protocol::client::{LoopLag, PauseInfo};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -4,8 +4,8 @@
 //! how things are set up on this machine, and whether the daemon runs, is for who sits at it.
 
 use crate::errors::MethodError;
+use crate::events::client_registry::Transport;
 use crate::wire::Request;
-use crate::wire::client_registry::Transport;
 use quackd_protocol::schema::wire::parameters;
 use serde::de::Error as _;
 use std::collections::HashMap;

@@ -1,15 +1,16 @@
 //! `attach`: the session of a directory, found or made, and usually made the active one.
 
+use super::own_reference;
 use super::{Caller, params};
+use crate::clock::now_text;
 use crate::errors::MethodError;
+use crate::events::client_registry::Transport;
 use crate::registry::catalog::Fresh;
 use crate::registry::{Attach, FindSession, Purpose};
-use crate::services::now_text;
 use crate::session::pi;
 use crate::session::worker::Wake;
 use crate::voice::VoiceSession;
-use crate::wire::client_registry::Transport;
-use crate::wire::{Request, own_reference};
+use crate::wire::Request;
 use crate::workspaces;
 use quackd_home::Workspace;
 use quackd_protocol::SessionId;

@@ -2,12 +2,12 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
+use crate::events::client_registry::Transport;
 use crate::registry::in_progress::unfinished;
 use crate::service::next_daemon;
 use crate::service::shutdown::Stop;
 use crate::services::Services;
 use crate::wire::Request;
-use crate::wire::client_registry::Transport;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{
     DaemonData, ExecutableInfo, ExecutableState, RestartData, RestartParams,

@@ -2,7 +2,7 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::errors::pi::PiError;
+use crate::errors::PiError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::pi::AnswerDialog;
 use crate::wire::{Request, js_string, reference, truthy};

@@ -19,7 +19,7 @@ pub(super) async fn follow(
     caller: &Caller,
 ) -> Result<FollowDataOf<Box<RawValue>>, MethodError> {
     // Before anything is waited for: requests are in order until here.
-    let turn = caller.take_turn();
+    let turn = caller.client.take_turn();
     let FollowParams { session_id, since_seq, epoch } = params(request, "follow")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
@@ -43,7 +43,7 @@ pub(super) async fn follow(
     let pis = &caller.services.pis;
     following.tell_first(pis.dialogs(&found.session_id, following.next()));
     let session_state = super::state::shown(pis.state(&found.session_id));
-    caller.set_following(turn, Some(following));
+    caller.client.set_following(turn, Some(following));
     Ok(FollowDataOf {
         session_name: found.session_name,
         workspace_path: found.workspace_path,

@@ -2,9 +2,9 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
+use crate::events::client_registry::Transport;
 use crate::retention::prune;
 use crate::wire::Request;
-use crate::wire::client_registry::Transport;
 use quackd_protocol::client::{GcData, GcKind, GcParams};
 
 pub(super) async fn gc(request: &mut Request, caller: &Caller) -> Result<GcData, MethodError> {

@@ -1,10 +1,11 @@
 //! `quack.kill`: a person has had enough of a session's worker.
 
+use super::own_reference;
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::worker::KillWorker;
-use crate::wire::{Request, own_reference};
+use crate::wire::Request;
 use quackd_protocol::client::{KillData, SessionParams};
 
 pub(super) async fn kill(request: &mut Request, caller: &Caller) -> Result<KillData, MethodError> {

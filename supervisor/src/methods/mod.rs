@@ -28,11 +28,10 @@ mod voice;
 pub(crate) use metrics::metrics_text;
 
 use crate::errors::MethodError;
-use crate::events::Following;
+use crate::events::client_registry::Client;
 use crate::registry::Registry;
 use crate::service::shutdown::Stop;
 use crate::services::Services;
-use crate::wire::client_registry::Client;
 use crate::wire::{self, Request};
 use actix::Addr;
 use bytes::Bytes;
@@ -40,7 +39,6 @@ use quackd_protocol::client::LOCAL_APP;
 use quackd_protocol::limits::LOCAL_APP_DEADLINE;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -50,11 +48,6 @@ pub(crate) struct Caller {
     pub(crate) services: Rc<Services>,
     pub(crate) registry: Addr<Registry>,
     pub(crate) client: Rc<Client>,
-    /// The session that this client follows. Following again replaces it.
-    following: RefCell<Option<Following>>,
-    /// Counts what the client has asked for about following. The last request decides, not the one
-    /// whose look-ups take longest.
-    turn: Cell<u64>,
 }
 
 impl Caller {
@@ -63,28 +56,7 @@ impl Caller {
         registry: Addr<Registry>,
         client: Rc<Client>,
     ) -> Self {
-        Self { services, registry, client, following: RefCell::new(None), turn: Cell::new(0) }
-    }
-
-    /// Another request about following has come.
-    pub(crate) fn take_turn(&self) -> u64 {
-        self.turn.set(self.turn.get() + 1);
-        self.turn.get()
-    }
-
-    /// Replaces what this client follows, unless a later request has decided already.
-    pub(crate) fn set_following(&self, turn: u64, following: Option<Following>) {
-        if turn == self.turn.get() {
-            drop(self.following.replace(following));
-        }
-    }
-
-    /// A reply is on its way: events that it announced may follow it.
-    pub(crate) fn replied(&self) {
-        let mut following = self.following.borrow_mut();
-        if let (Some(following), Some(outbox)) = (following.as_mut(), &self.client.outbox) {
-            following.start(outbox);
-        }
+        Self { services, registry, client }
     }
 
     /// The deadline for what it asks, if it is a program that is known to give up.
@@ -95,9 +67,7 @@ impl Caller {
 
     /// The client follows nothing any more and is no voice client: it has left, or asked for it.
     pub(crate) fn leave(&self) {
-        // A request about following that is still under way has lost its turn.
-        self.take_turn();
-        let session = self.following.take().map(|following| following.session().clone());
+        let session = self.client.stop_following();
         let voice = &self.services.voice;
         if let Some(session) = session {
             voice.unfollowed(&session, &self.client);
@@ -211,4 +181,15 @@ fn params<T: DeserializeOwned>(
     method: &'static str,
 ) -> Result<T, MethodError> {
     request.params().map_err(|why| MethodError::Params { method, why })
+}
+
+/// A session reference in a parameter of quackd's own methods: `None` if absent.
+///
+/// # Errors
+/// `NoReference` if it is empty. Upstream's methods read an empty reference as none, which means the active session.
+fn own_reference(given: Option<&str>) -> Result<Option<String>, MethodError> {
+    match given {
+        Some(text) if text.trim().is_empty() => Err(MethodError::NoReference),
+        other => Ok(other.map(str::to_owned)),
+    }
 }

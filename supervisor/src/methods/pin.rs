@@ -1,9 +1,10 @@
 //! `quack.pin`: a session's processes stay however long nobody uses them, or do not any more.
 
+use super::own_reference;
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Pin, Purpose};
-use crate::wire::{Request, own_reference};
+use crate::wire::Request;
 use quackd_protocol::client::{PinData, PinParams};
 
 pub(super) async fn pin(request: &mut Request, caller: &Caller) -> Result<PinData, MethodError> {

@@ -2,7 +2,7 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::wire::client_registry::Transport;
+use crate::events::client_registry::Transport;
 use crate::wire::{Request, truthy};
 use quackd_protocol::client::RemoteData;
 use serde_json::{Map, Value};

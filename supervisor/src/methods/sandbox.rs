@@ -4,10 +4,10 @@
 use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
 use super::{Caller, params};
 use crate::errors::{CallError, MethodError};
+use crate::events::client_registry::Transport;
 use crate::registry::{FindPolicy, FindSession, FoundPolicy, FoundSession, PolicyChange, Purpose};
 use crate::session::worker::{CallDone, CallTool, EndJobs, InForce, ListDenials, ReportPolicy};
 use crate::wire::Request;
-use crate::wire::client_registry::Transport;
 use crate::workspaces;
 use quackd_protocol::client::{
     DenialsData, ExplainLayer, ExplainReport, SandboxData, SandboxParams, WorkerSays,

@@ -1,8 +1,6 @@
 //! How long calls took, by tool and by how they ended: what `quack.metrics` makes histograms of. One instance per
 //! daemon, in [`crate::metrics::Metrics`]; noted when a call is answered.
 
-use crate::errors::CallError;
-use crate::session::pending_calls::CallResult;
 use quackd_protocol::tools::TOOLS;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,7 +28,7 @@ const OTHER: &str = "other";
 
 /// How a call ended, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CallOutcome {
     Ok,
     /// The tool failed.
     Error,
@@ -43,7 +41,7 @@ pub(crate) enum Outcome {
     Refused,
 }
 
-impl Outcome {
+impl CallOutcome {
     const ALL: [Self; 7] = [
         Self::Ok,
         Self::Error,
@@ -53,19 +51,6 @@ impl Outcome {
         Self::Busy,
         Self::Refused,
     ];
-
-    fn of(result: &CallResult) -> Self {
-        match result {
-            Ok(done) if done.report.aborted => Self::Aborted,
-            Ok(done) if done.report.timed_out => Self::TimedOut,
-            Ok(done) if done.report.is_error => Self::Error,
-            Ok(_) => Self::Ok,
-            Err(CallError::Aborted) => Self::Aborted,
-            Err(error) if error.worker_died() => Self::WorkerDied,
-            Err(error) if error.is_busy() => Self::Busy,
-            Err(_) => Self::Refused,
-        }
-    }
 
     fn name(self) -> &'static str {
         match self {
@@ -84,7 +69,7 @@ impl Outcome {
 #[derive(Debug)]
 struct Series {
     tool: &'static str,
-    outcome: Outcome,
+    outcome: CallOutcome,
     /// Calls in each bucket alone; those that took longer than the last bound are in `count` only.
     buckets: [AtomicU64; BOUNDS.len()],
     count: AtomicU64,
@@ -109,7 +94,7 @@ pub(crate) struct Histogram {
 impl Default for CallTimes {
     fn default() -> Self {
         let series = |tool| {
-            Outcome::ALL.map(|outcome| Series {
+            CallOutcome::ALL.map(|outcome| Series {
                 tool,
                 outcome,
                 buckets: Default::default(),
@@ -123,11 +108,7 @@ impl Default for CallTimes {
 
 impl CallTimes {
     /// A call was answered.
-    pub(crate) fn note(&self, tool: &str, result: &CallResult, elapsed: Duration) {
-        self.add(tool, Outcome::of(result), elapsed);
-    }
-
-    fn add(&self, tool: &str, outcome: Outcome, elapsed: Duration) {
+    pub(crate) fn note(&self, tool: &str, outcome: CallOutcome, elapsed: Duration) {
         let tool = if TOOLS.contains(&tool) { tool } else { OTHER };
         let series = self.0.iter().find(|it| it.tool == tool && it.outcome == outcome);
         let Some(series) = series else { return };
@@ -170,10 +151,10 @@ mod tests {
         let times = CallTimes::default();
         assert_eq!(times.histograms(), []);
         for ms in [5, 6, 2000, 700_000] {
-            times.add("bash", Outcome::Ok, Duration::from_millis(ms));
+            times.note("bash", CallOutcome::Ok, Duration::from_millis(ms));
         }
         for tool in ["nonsense\"", "more\n"] {
-            times.add(tool, Outcome::Refused, Duration::from_millis(1));
+            times.note(tool, CallOutcome::Refused, Duration::from_millis(1));
         }
         let found = times.histograms();
         assert_eq!(found.len(), 2);

@@ -7,6 +7,7 @@
 //! for little waits for those who ask for much. A place that becomes free goes to the waiting session
 //! that holds fewest, and among equals to the one that has waited longest.
 
+use crate::errors::Fullness;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::PlacesInfo;
 use quackd_protocol::limits::COMMANDS_PER_SESSION_ANYWAY;
@@ -52,17 +53,6 @@ pub(crate) enum Asked {
     Given(Place),
     /// It comes by this channel, unless whoever waits drops it.
     Queued(oneshot::Receiver<Place>),
-}
-
-/// How full it is, for whoever is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fullness {
-    /// Commands that run, over all sessions.
-    pub(crate) running: usize,
-    /// Those of the session that asks.
-    pub(crate) own: usize,
-    /// Commands that may run.
-    pub(crate) max: usize,
 }
 
 impl Places {

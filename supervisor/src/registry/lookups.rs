@@ -1,9 +1,9 @@
 //! Looking sessions up: which one a reference means, and the lists that clients see.
 
 use super::Registry;
+use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Selection};
-use crate::services::now_text;
 use crate::session::worker::{Describe, WorkerHandle};
 use actix::prelude::*;
 use quackd_protocol::SessionId;

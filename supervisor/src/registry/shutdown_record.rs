@@ -3,7 +3,7 @@
 //!
 //! A daemon that is killed notes nothing: what ran then is gone, and its callers saw the connection end.
 
-use crate::services::now_text;
+use crate::clock::now_text;
 use quackd_home::own_file::read_blocking;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{InterruptedSession, Interruption, UnfinishedWork, WorkKind};

@@ -1,9 +1,10 @@
 //! Deletes what nobody needs any more, in steps: by itself what is safe, and for `quack.gc` what it asks for.
 
 use super::{Keeping, mebibytes};
-use crate::errors::chain;
+use crate::clock::now_text;
+use crate::errors::{CleanError, chain};
 use crate::registry::{ListKnown, Registry};
-use crate::services::{Services, now_text};
+use crate::services::Services;
 use actix::Addr;
 use quackd_home::keep::{
     Found, Rules, Tally, find_blocking, remove_blocking, trim_service_log_blocking,
@@ -29,22 +30,6 @@ enum Ages {
     AsTheyLook,
     /// What may only look so old stays.
     Certain,
-}
-
-/// Why nothing was deleted.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CleanError {
-    /// Which sessions exist is not certain, so none is known not to.
-    #[error(
-        "Histories stay: metadata.json was not read as it was left ({0}), so it is not certain which sessions exist"
-    )]
-    NotCertain(String),
-    /// The disk.
-    #[error("Cannot look at the state directory: {0}")]
-    Io(#[from] std::io::Error),
-    /// The daemon ends, or does too much.
-    #[error("Daemon is shutting down")]
-    Ended,
 }
 
 /// See [`super::start`].

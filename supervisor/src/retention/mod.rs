@@ -8,7 +8,6 @@ mod disk_space;
 mod gc;
 mod pruning;
 
-pub(crate) use gc::CleanError;
 pub(crate) use pruning::{gone, prune};
 
 use crate::log::LogControl;

@@ -3,7 +3,8 @@
 //! Invariant: a call leaves this table exactly when it is answered, and it is answered by leaving it.
 
 use crate::errors::CallError;
-use crate::events::ShownCall;
+use crate::events::{Events, ShownCall};
+use crate::metrics::call_latency::CallOutcome;
 use crate::pool::command_slots::Place;
 use crate::session::worker::CallDone;
 use actix::SpawnHandle;
@@ -11,6 +12,7 @@ use quackd_protocol::client::{CallInfo, ToolInfo};
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::ToolCall;
 use quackd_protocol::{CallId, SessionId};
+use serde_json::value::to_raw_value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -294,6 +296,20 @@ pub(crate) fn call_id(number: u64) -> CallId {
     CallId(number.to_string())
 }
 
+/// Label of a result in the latency histograms.
+pub(crate) fn outcome(result: &CallResult) -> CallOutcome {
+    match result {
+        Ok(done) if done.report.aborted => CallOutcome::Aborted,
+        Ok(done) if done.report.timed_out => CallOutcome::TimedOut,
+        Ok(done) if done.report.is_error => CallOutcome::Error,
+        Ok(_) => CallOutcome::Ok,
+        Err(CallError::Aborted) => CallOutcome::Aborted,
+        Err(error) if error.worker_died() => CallOutcome::WorkerDied,
+        Err(error) if error.is_busy() => CallOutcome::Busy,
+        Err(_) => CallOutcome::Refused,
+    }
+}
+
 /// What is known of a call's end besides its text.
 pub(crate) fn tool_info(session: &SessionId, result: &CallResult, elapsed: Duration) -> ToolInfo {
     let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
@@ -310,6 +326,25 @@ pub(crate) fn tool_info(session: &SessionId, result: &CallResult, elapsed: Durat
             ..ToolInfo::default()
         },
     }
+}
+
+/// Publishes the end of a call, with the output that followers have not received.
+pub(crate) fn ended(
+    events: &Events,
+    session: &SessionId,
+    call: &ShownCall,
+    result: &CallResult,
+    elapsed: Duration,
+) {
+    if let Ok(CallDone { update: Some(update), .. }) = result {
+        events.tool_printed(session, call, update);
+    }
+    let failure = result.as_ref().err().and_then(|e| to_raw_value(&e.text(&call.tool)).ok());
+    let text = match result {
+        Ok(done) => Some(done.shown.as_deref().unwrap_or(&done.text)),
+        Err(_) => failure.as_deref(),
+    };
+    events.tool_ended(session, call, text, &tool_info(session, result, elapsed));
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ mod tests;
 
 use crate::errors::MethodError;
 use crate::events::Events;
+use crate::events::client_registry::{Client, ClientId, Clients, Transport};
 use crate::registry::FoundSession;
-use crate::wire::client_registry::{Client, ClientId, Clients, Transport};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachData, VoiceConnectData, VoiceStartData, VoiceState};
 use std::cell::RefCell;

@@ -3,8 +3,8 @@
 use super::Voice;
 use super::VoiceSession;
 use crate::errors::MethodError;
+use crate::events::client_registry::ClientId;
 use crate::wire;
-use crate::wire::client_registry::ClientId;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     SaidMessage, SaidMessageStart, ToldLine, VoiceSayEvent, VoiceSessionChanged, VoiceStartEvent,

@@ -6,7 +6,6 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 use std::io;
 use std::pin::Pin;
-use std::rc::Weak;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
@@ -70,7 +69,7 @@ impl World {
         let (ear, heard) = mpsc::channel();
         let (outbox, writing) = outbox(Ear(ear), Arc::default());
         let client = Client::new(transport, Some(outbox)).unwrap();
-        self.clients.add(Rc::clone(&client), Weak::new());
+        self.clients.add(&client);
         Peer { client, writing: Box::pin(writing), heard }
     }
 

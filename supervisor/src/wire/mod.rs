@@ -4,10 +4,8 @@
 //! answered to input that is no request is fixed by measurement of upstream's daemon.
 
 pub(crate) mod client_outbox;
-pub(crate) mod client_registry;
 pub(crate) mod raw_json;
 
-use crate::errors::MethodError;
 use bytes::Bytes;
 use quackd_protocol::client::{EventLine, Reply, ToldLine};
 use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
@@ -213,17 +211,6 @@ pub(crate) fn reference(value: &Value) -> Option<String> {
         Value::Null | Value::Bool(false) => None,
         Value::String(text) => (!text.is_empty()).then(|| text.clone()),
         other => truthy(other).then(|| js_string(other)),
-    }
-}
-
-/// A session reference in a parameter of quackd's own methods: `None` if absent.
-///
-/// # Errors
-/// `NoReference` if it is empty. Upstream's methods read an empty reference as none, which means the active session.
-pub(crate) fn own_reference(given: Option<&str>) -> Result<Option<String>, MethodError> {
-    match given {
-        Some(text) if text.trim().is_empty() => Err(MethodError::NoReference),
-        other => Ok(other.map(str::to_owned)),
     }
 }
 

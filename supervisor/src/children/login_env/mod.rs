@@ -23,7 +23,7 @@ use crate::children::command_env::{self, Allowed, Variables};
 use crate::children::pi_env as for_pi;
 use crate::children::spawner::Spawner;
 use crate::children::{Deaths, Errand};
-use crate::services::now_text;
+use crate::clock::now_text;
 use capture::{CaptureError, Stopping};
 use quackd_protocol::environment::{
     CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment, LoginSource, LoginState,

@@ -6,6 +6,7 @@
 
 use super::config::{DaemonConfig, port, trimmed};
 use super::{RemoteControl, State};
+use crate::errors::RemoteRefused as Refused;
 use quackd_protocol::client::RemoteData;
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_remote::TokenHash;
@@ -13,27 +14,6 @@ use quackd_remote::gate::{MAX_TOKEN_BYTES, new_token};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 use std::io;
-
-/// Why a change was refused. Nothing has changed then.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
-    #[error("Remote authToken must be at most {MAX_TOKEN_BYTES} printable ASCII characters")]
-    BadToken,
-    #[error(
-        "Remote authToken must have at least {MIN_REMOTE_TOKEN_BYTES} characters; rotateToken makes a random one"
-    )]
-    ShortToken,
-    #[error("Remote control was not changed: {0}")]
-    NotOpened(String),
-    #[error("Remote control cannot be changed: {0}")]
-    Locked(String),
-    #[error("Remote control was not changed, config.json cannot be saved: {0}")]
-    NotSaved(io::Error),
-    #[error("No random numbers: {0}")]
-    NoRandom(io::Error),
-    #[error("Daemon is shutting down")]
-    ShuttingDown,
-}
 
 impl RemoteControl {
     /// Opens the door as it was configured when the daemon last ran.

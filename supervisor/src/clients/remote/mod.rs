@@ -9,14 +9,13 @@ mod config;
 mod configure;
 mod files;
 
-pub(crate) use configure::Refused;
 use files::{Files, Loaded};
 
 use crate::clients::connection::{self, Origin, RemoteReady};
+use crate::events::client_registry::Transport;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
-use crate::wire::client_registry::Transport;
 use actix::Addr;
 use bytes::Bytes;
 use config::DaemonConfig;

@@ -2,7 +2,7 @@
 
 use super::handle::PiHandle;
 use crate::children::{Child, Evict, Eviction, Life, Outgrown, Renew, Supervised, Wire};
-use crate::errors::pi::PiError;
+use crate::errors::PiError;
 use crate::services::Services;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;

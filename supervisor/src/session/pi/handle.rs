@@ -15,7 +15,7 @@ use super::commands::Commands;
 use super::history;
 use super::status::View;
 use crate::children::{Child, Ending, Eviction, LATE, Life, Refused};
-use crate::errors::pi::PiError;
+use crate::errors::PiError;
 use crate::pool::session_status::{Doing, Stopped};
 use crate::registry::{FoundSession, Registry};
 use crate::services::Services;

@@ -6,7 +6,7 @@ use super::{Failure, PiHandle};
 use crate::children::pi_env as environment;
 use crate::children::spawner::Spawner;
 use crate::children::{Supervised, see_off};
-use crate::errors::pi::PiError;
+use crate::errors::PiError;
 use crate::registry::{ListWritable, Registry};
 use crate::services::Services;
 use actix::Addr;

@@ -2,7 +2,7 @@
 
 use super::outside::Writable;
 use crate::children::pi_env::has;
-use crate::errors::pi::PiError;
+use crate::errors::PiError;
 use quackd_config::{Origin, PiSettings, Setting};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

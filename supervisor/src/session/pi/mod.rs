@@ -102,7 +102,7 @@ impl Pis {
         self.failure.replace(Some(Failure {
             session: session.clone(),
             session_name: name.to_owned(),
-            at: crate::services::now_text(),
+            at: crate::clock::now_text(),
             why: plain,
         }));
     }

@@ -4,7 +4,7 @@
 //! Called while a Pi is prepared, on the blocking pool.
 
 use crate::children::command_env::Variables;
-use crate::errors::pi::PiError;
+use crate::errors::PiError;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ffi::OsString;

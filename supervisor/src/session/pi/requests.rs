@@ -3,7 +3,7 @@
 use super::dialogs::{Answer, Closed};
 use super::handle::{PiHandle, Waiter};
 use crate::children::LATE;
-use crate::errors::pi::PiError;
+use crate::errors::PiError;
 use actix::prelude::*;
 use quackd_protocol::limits::PI_ABORT_LIMIT;
 use quackd_protocol::pi::{PiCommand, UiAnswer};

@@ -5,7 +5,7 @@ use crate::children::{Beats, LATE, Life, Refused, Supervised};
 use crate::errors::CallError;
 use crate::events::{ShownCall, shown_arguments};
 use crate::pool::command_slots::{Asked, Place};
-use crate::session::pending_calls::{CallResult, NewCall, call_id};
+use crate::session::pending_calls::{CallResult, NewCall, call_id, ended, outcome};
 use actix::prelude::*;
 use quackd_protocol::limits::{COMMAND_PLACE_WAIT, DEADLINE_SLACK, WORKER_READY_WAIT};
 use quackd_protocol::worker::{ToWorker, ToolReport, ToolUpdate};
@@ -215,8 +215,8 @@ impl WorkerHandle {
         let (events, session) = (&self.services.events, &self.session);
         let times = &self.services.metrics.calls;
         let tell = |call: &ShownCall, result: &CallResult, elapsed| {
-            times.note(&call.tool, result, elapsed);
-            events.tool_ended(session, call, result, elapsed);
+            times.note(&call.tool, outcome(result), elapsed);
+            ended(events, session, call, result, elapsed);
         };
         for ended in self.calls.answer(number, result, tell) {
             ctx.cancel_future(ended);

@@ -2,7 +2,7 @@
 //! kept. For people only; nothing is decided by it.
 
 use super::WorkerHandle;
-use crate::services::now_text;
+use crate::clock::now_text;
 use actix::prelude::*;
 use quackd_protocol::client::{DenialsData, TimedDenial};
 use quackd_protocol::denial::{Denial, one_line};

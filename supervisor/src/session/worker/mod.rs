@@ -29,6 +29,7 @@ pub(crate) use lifecycle::Wake;
 pub(crate) use policy::{EndJobs, InForce, ReportPolicy, UsePolicy};
 
 use crate::children::{Child, Eviction, Life, Supervised, ms};
+use crate::errors::RunningWork;
 use crate::pool::session_status::Stopped;
 use crate::registry::Registry;
 use crate::services::Services;
@@ -178,21 +179,6 @@ pub(crate) struct Drain {
 #[derive(Debug, Message)]
 #[rtype(result = "RunningWork")]
 pub(crate) struct CountWork;
-
-/// What runs in a session.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct RunningWork {
-    /// Calls that are not answered.
-    pub(crate) calls: usize,
-    /// Background jobs.
-    pub(crate) jobs: usize,
-}
-
-impl RunningWork {
-    pub(crate) fn is_none(self) -> bool {
-        self == Self::default()
-    }
-}
 
 impl Handler<CountWork> for WorkerHandle {
     type Result = MessageResult<CountWork>;

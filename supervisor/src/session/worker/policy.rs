@@ -50,7 +50,7 @@ pub(crate) struct InForce {
     /// It was given another policy than the one that is wanted.
     pub(crate) is_outdated: bool,
     /// Why it was not replaced yet: calls and background jobs that run in it.
-    pub(crate) waits_for: super::RunningWork,
+    pub(crate) waits_for: crate::errors::RunningWork,
     /// The background jobs among them.
     pub(crate) jobs: Vec<RunningJob>,
 }
@@ -64,7 +64,10 @@ impl Handler<ReportPolicy> for WorkerHandle {
         MessageResult(InForce {
             report: self.hello.as_ref().map(|hello| hello.sandbox.clone()),
             is_outdated: self.has_other_policy(),
-            waits_for: super::RunningWork { calls: self.calls.sent().len(), jobs: jobs.len() },
+            waits_for: crate::errors::RunningWork {
+                calls: self.calls.sent().len(),
+                jobs: jobs.len(),
+            },
             jobs,
         })
     }

@@ -1,0 +1,135 @@
+//! Errors of tool calls. On the wire each is a successful reply whose text begins with `Error: `.
+
+use crate::workspaces::NoPlace;
+use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
+use quackd_supervision::Cause;
+
+/// How full it is, for whoever is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fullness {
+    /// Commands that run, over all sessions.
+    pub(crate) running: usize,
+    /// Those of the session that asks.
+    pub(crate) own: usize,
+    /// Commands that may run.
+    pub(crate) max: usize,
+}
+
+/// Why a tool call has no result of its own. On the wire each is a successful reply whose text begins
+/// with `Error: `.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// The worker ended while the call was in flight.
+    Died(Cause),
+    /// No worker was ready in time; why.
+    NotReady(String),
+    /// There will be no worker until somebody asks again.
+    Failed(Cause),
+    /// The worker does not answer heartbeats.
+    NotResponding,
+    /// The worker is alive and did not answer by the call's deadline.
+    NoAnswer { after_s: u64 },
+    /// The call ran into its deadline, what it ran does not end, and its caller would give up.
+    NotEnded { after_s: u64 },
+    /// The session has as many calls as it may have.
+    TooManyCalls,
+    /// No place for the command became free in time.
+    TooManyCommands(Fullness),
+    /// All sessions together have as many background jobs as they may have.
+    TooManyJobs { max: usize },
+    /// The call does not fit into a frame.
+    TooLong,
+    /// The workspace cannot be entered: no worker was started.
+    NoWorkspace(String),
+    /// The workspace is refused: no worker was started.
+    NoPlace(NoPlace),
+    /// The tool has no such parameter.
+    UnknownParameter { name: String, nearest: Option<&'static str> },
+    /// No tool has a name as long as this.
+    UnknownTool,
+    /// A client ended it before it was sent.
+    Aborted,
+    /// The daemon stops.
+    ShuttingDown,
+    /// The daemon stopped before the call had ended.
+    CutShort,
+    /// The session was deleted before the call had ended.
+    Deleted,
+    /// The session was deleted; the call was not sent.
+    SessionGone,
+}
+
+impl CallError {
+    /// The text of the reply.
+    pub(crate) fn text(&self, tool: &str) -> String {
+        match self {
+            Self::Died(cause) => format!(
+                "Error: Worker died during {tool} ({cause}). It may have run; it was not retried."
+            ),
+            Self::NotReady(cause) => format!("Error: Session worker is restarting ({cause})"),
+            Self::Failed(cause) => format!("Error: Session worker {cause}"),
+            Self::NotResponding => "Error: Worker not responding".to_owned(),
+            Self::NoAnswer { after_s } => format!(
+                "Error: Worker gave no answer during {tool} within {after_s}s and was ended. \
+                 It may have run; it was not retried."
+            ),
+            Self::NotEnded { after_s } => format!(
+                "Error: {tool} did not end within {after_s}s and is being killed. \
+                 It may have run; it was not retried."
+            ),
+            Self::TooManyCalls => {
+                format!(
+                    "Error: Session is busy: {MAX_CALLS_PER_SESSION} calls are running, and it may have \
+                     no more; try again when one has ended"
+                )
+            }
+            Self::TooManyCommands(Fullness { running, own, max }) => format!(
+                "Error: Too many commands are running: {running} in all, {own} of them in this \
+                 session (limits.commands is {max}). It was not run, try again"
+            ),
+            Self::TooManyJobs { max } => format!(
+                "Error: {max} background jobs are running in all sessions, and there may be no \
+                 more (limits.jobs). It was not run; end one first"
+            ),
+            Self::NoWorkspace(path) => format!("Error: Workspace not accessible: '{path}'"),
+            Self::NoPlace(why) => format!("Error: Not a workspace: {why}"),
+            Self::UnknownParameter { name, nearest: None } => {
+                format!("Error: Unknown parameter '{name}'")
+            }
+            Self::UnknownParameter { name, nearest: Some(near) } => {
+                format!("Error: Unknown parameter '{name}', did you mean '{near}'?")
+            }
+            Self::UnknownTool => format!("Error: Unknown tool '{tool}'"),
+            Self::TooLong => "Error: Tool arguments are too long".to_owned(),
+            Self::Aborted => format!("Error: {tool} was aborted"),
+            Self::ShuttingDown => "Error: Daemon is shutting down".to_owned(),
+            Self::SessionGone => "Error: Session was deleted".to_owned(),
+            Self::Deleted => {
+                format!(
+                    "Error: Session was deleted during {tool}. It may have run; it was not retried."
+                )
+            }
+            Self::CutShort => format!(
+                "Error: Worker died during {tool} (daemon is shutting down). \
+                 It may have run; it was not retried."
+            ),
+        }
+    }
+
+    /// True if the call had been given to a worker that is gone.
+    pub(crate) fn worker_died(&self) -> bool {
+        matches!(self, Self::Died(_) | Self::NoAnswer { .. } | Self::CutShort | Self::Deleted)
+    }
+
+    /// True if the same call may succeed a little later.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Self::NotReady(_)
+                | Self::NotResponding
+                | Self::TooManyCalls
+                | Self::TooManyCommands(_)
+                | Self::TooManyJobs { .. }
+        )
+    }
+}
