@@ -28,6 +28,7 @@
 mod children;
 mod clients;
 mod clock;
+mod daemon_info;
 mod errors;
 mod events;
 mod health;
@@ -36,6 +37,7 @@ mod methods;
 mod metrics;
 mod pool;
 mod registry;
+mod remote;
 mod retention;
 mod service;
 mod services;
@@ -44,5 +46,6 @@ mod voice;
 mod wire;
 mod workspaces;
 
-pub use service::daemon::{DaemonOptions, Ended, StartError, run};
-pub use service::next_daemon::check_config_blocking;
+pub use errors::start::StartError;
+pub use health::next_daemon::check_config_blocking;
+pub use service::daemon::{DaemonOptions, Ended, run};

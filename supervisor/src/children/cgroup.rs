@@ -1,7 +1,7 @@
 //! Where what a child starts is kept together: its control group, where one can be had. Made before the
 //! process and ended after it, both on the blocking pool.
 
-use crate::services::Services;
+use crate::metrics::Metrics;
 use quackd_process::{CgroupBase, Limits, SessionPaths};
 use quackd_protocol::SessionId;
 use std::sync::Arc;
@@ -31,8 +31,7 @@ pub(crate) fn control_group(
 }
 
 /// Ends what is left in a control group, and removes it. Nobody waits for that.
-pub(super) fn end_group(label: String, cgroup: SessionPaths, services: &Services) {
-    let metrics = Arc::clone(&services.metrics);
+pub(super) fn end_group(label: String, cgroup: SessionPaths, metrics: Arc<Metrics>) {
     let end = move || cgroup.end_blocking(END_LIMIT);
     actix::spawn(async move {
         match actix_rt::task::spawn_blocking(end).await {

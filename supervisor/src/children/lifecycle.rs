@@ -9,6 +9,7 @@ use crate::children::spawner::SpawnFailure;
 use actix::prelude::*;
 use quackd_process::{SessionPaths, SpawnedWorker};
 use quackd_supervision::{AfterExit, Cause, Demand, Demander, Exit, Load, Order, State};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -225,7 +226,8 @@ pub(crate) trait Life: Supervised {
     /// Ends what is left in the control group of the last process, and removes it. Usually its monitor has.
     fn end_cgroup(&mut self) {
         if let Some(cgroup) = self.child_mut().cgroup.take() {
-            end_group(self.child().label.clone(), cgroup, self.services());
+            let metrics = Arc::clone(&self.services().metrics);
+            end_group(self.child().label.clone(), cgroup, metrics);
         }
     }
 

@@ -29,23 +29,44 @@ pub(crate) use one_shot::{Errand, see_off};
 pub(crate) use process::{ChildProcess, Refused};
 
 use crate::errors::CallError;
-use crate::services::Services;
+use crate::metrics::Metrics;
 use actix::prelude::*;
-use quackd_process::{Exit as ProcessExit, SessionPaths};
+use login_env::Login;
+use probing::Probing;
+use quackd_process::{CgroupBase, Exit as ProcessExit, SessionPaths};
 use quackd_protocol::client::LifeInfo;
 use quackd_supervision::{
     Cause, ChildSpec, Heartbeat, HeartbeatSpec, State, WORKER_HEARTBEAT, Worker,
 };
+use repo_cleanup::RepoCleanup;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use spawner::Spawner;
 use std::fmt::Debug;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// A timer that is later tells of a process that was stopped: what it has waited for may have come meanwhile and
 /// not been taken yet.
 pub(crate) const LATE: Duration = Duration::from_secs(2);
+
+/// What the supervisor's child processes share. One instance per daemon.
+#[derive(Debug)]
+pub(crate) struct ChildServices {
+    /// Starts and reaps processes on the main thread.
+    pub(crate) spawner: Spawner,
+    /// Environment of commands.
+    pub(crate) login: Rc<Login>,
+    /// Confinement that works on this system.
+    pub(crate) probing: Probing,
+    /// Parent of the sessions' control groups; `None` if the system offers none.
+    pub(crate) cgroups: Option<Arc<CgroupBase>>,
+    pub(crate) repo_cleanup: Rc<RepoCleanup>,
+    pub(crate) deaths: Rc<Deaths>,
+    pub(crate) metrics: Arc<Metrics>,
+}
 
 /// What is special about one kind of supervised process. The methods with a body are for kinds that have
 /// something to do then.
@@ -63,7 +84,7 @@ pub(crate) trait Supervised:
 
     fn child(&self) -> &Child;
     fn child_mut(&mut self) -> &mut Child;
-    fn services(&self) -> &Rc<Services>;
+    fn services(&self) -> &ChildServices;
 
     fn ping(seq: u64) -> Self::Told;
     fn shutdown() -> Self::Told;

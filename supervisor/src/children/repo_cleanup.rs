@@ -1,60 +1,77 @@
-//! What workers make in repositories only to protect it is removed by their monitors. If a monitor was killed
-//! somebody else has to: a process of its own (`quack clean-repositories`), since the supervisor does not touch
-//! the user's files. Run at the daemon's start and after a worker has died.
+//! Starts `quack clean-repositories`, which removes placeholders that workers created in git repositories. A worker's
+//! monitor removes them at the worker's end. The cleanup process does it if the monitor was killed: the supervisor
+//! itself does not touch the user's files. Runs at the daemon's start and after a worker has crashed.
 
-use crate::children::see_off;
-use crate::services::Services;
+use super::one_shot::{Errand, see_off};
+use super::spawner::Spawner;
+use quackd_home::Home;
 use quackd_process::Exit;
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The kernel lets go of a killed monitor's locks a moment after its end.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Delay before a cleanup. The kernel releases the locks of a killed monitor shortly after its exit.
+const DELAY: Duration = Duration::from_millis(200);
 
-thread_local! {
-    /// One cleaning at a time looks at everything; more would not see more.
-    static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Beneath the state directory: what was made, by repository. Written by workers' stage 0.
+/// Directory in the state directory that lists the placeholders by repository. Workers write it in stage 0.
 const REGISTRY: &str = "placeholders";
 
-/// Starts a cleaning in a moment, unless one is about to run.
-pub(crate) fn clean_soon(services: &Rc<Services>) {
-    if IS_RUNNING.replace(true) {
-        return;
-    }
-    let services = Rc::clone(services);
-    actix::spawn(async move {
-        tokio::time::sleep(PAUSE).await;
-        IS_RUNNING.set(false);
-        if let Err(error) = clean(&services).await {
-            tracing::warn!(%error, "repositories were not cleaned");
-        }
-    });
+/// One instance per daemon.
+#[derive(Debug)]
+pub(crate) struct RepoCleanup {
+    registry: PathBuf,
+    spawner: Spawner,
+    process: Errand,
+    /// A cleanup is scheduled. It inspects every repository, so a second one would find nothing more.
+    is_scheduled: Cell<bool>,
 }
 
-async fn clean(services: &Services) -> io::Result<()> {
-    let registry = services.home.dir().join(REGISTRY);
-    let stdin = actix_rt::task::spawn_blocking(move || prepare(&registry));
-    let Some(stdin) = stdin.await.map_err(io::Error::other)?? else { return Ok(()) };
-    let errand = &services.cleaner;
-    let spec = errand.spec();
-    let spawned = services.spawner.spawn(spec.name, stdin).await.map_err(io::Error::other)?;
-    errand.started(spawned.process.pid());
-    let ended = see_off(&services.spawner, spawned.process, spec.start).await;
-    let cause = match ended {
-        (_, true) => Some(format!("not done after {} s", spec.start.as_secs())),
-        (Some(Exit::Code(0)) | None, false) => None,
-        (Some(Exit::Code(code)), false) => Some(format!("exit code {code}")),
-        (Some(Exit::Signal(signal)), false) => Some(format!("signal {signal}")),
-    };
-    errand.ended(cause.as_deref());
-    cause.map_or(Ok(()), |cause| Err(io::Error::other(cause)))
+impl RepoCleanup {
+    pub(crate) fn new(home: &Home, spawner: Spawner, process: Errand) -> Rc<Self> {
+        let registry = home.dir().join(REGISTRY);
+        Rc::new(Self { registry, spawner, process, is_scheduled: Cell::new(false) })
+    }
+
+    /// The cleanup process, for `quack.tree`.
+    pub(crate) fn process(&self) -> &Errand {
+        &self.process
+    }
+
+    /// Runs a cleanup after a short delay, unless one is scheduled.
+    pub(crate) fn schedule(self: &Rc<Self>) {
+        if self.is_scheduled.replace(true) {
+            return;
+        }
+        let cleanup = Rc::clone(self);
+        actix::spawn(async move {
+            tokio::time::sleep(DELAY).await;
+            cleanup.is_scheduled.set(false);
+            if let Err(error) = cleanup.run().await {
+                tracing::warn!(%error, "repository cleanup failed");
+            }
+        });
+    }
+
+    async fn run(&self) -> io::Result<()> {
+        let registry = self.registry.clone();
+        let stdin = actix_rt::task::spawn_blocking(move || prepare(&registry));
+        let Some(stdin) = stdin.await.map_err(io::Error::other)?? else { return Ok(()) };
+        let spec = self.process.spec();
+        let spawned = self.spawner.spawn(spec.name, stdin).await.map_err(io::Error::other)?;
+        self.process.started(spawned.process.pid());
+        let ended = see_off(&self.spawner, spawned.process, spec.start).await;
+        let cause = match ended {
+            (_, true) => Some(format!("not done after {} s", spec.start.as_secs())),
+            (Some(Exit::Code(0)) | None, false) => None,
+            (Some(Exit::Code(code)), false) => Some(format!("exit code {code}")),
+            (Some(Exit::Signal(signal)), false) => Some(format!("signal {signal}")),
+        };
+        self.process.ended(cause.as_deref());
+        cause.map_or(Ok(()), |cause| Err(io::Error::other(cause)))
+    }
 }
 
 /// The process's whole input: the registry's path. `None` if nothing was ever made.

@@ -71,7 +71,7 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     services: Rc<Services>,
     registry: Addr<Registry>,
 ) {
-    let metrics = Arc::clone(&services.metrics);
+    let metrics = Arc::clone(&services.sessions.metrics);
     metrics.clients.up();
     let _counted = Counted(&metrics);
     let (outbox, writing) = outbox(writing, Arc::clone(&metrics));
@@ -126,7 +126,7 @@ pub(crate) async fn answer_alone(
         Ok(Some(request)) => request,
         Ok(None) => return Ok(None),
         Err(reply) => {
-            services.metrics.bad_lines.add(1);
+            services.sessions.metrics.bad_lines.add(1);
             return Ok(Some(reply));
         }
     };
@@ -198,7 +198,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: Connected, outbox: Ou
                 actix::spawn(async move {
                     let reply = methods::answer(request, &caller).await;
                     if outbox.send(reply).await.is_err() {
-                        caller.services.metrics.unread_answers.add(1);
+                        caller.services.sessions.metrics.unread_answers.add(1);
                     }
                     caller.client.replied();
                     drop(slot);
@@ -215,7 +215,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: Connected, outbox: Ou
         }
     }
     if bad_lines != 0 {
-        caller.services.metrics.bad_lines.add(bad_lines);
+        caller.services.sessions.metrics.bad_lines.add(bad_lines);
         tracing::warn!(bad_lines, "client sent lines that are no requests");
     }
 }

@@ -62,12 +62,12 @@ pub(crate) async fn accept_clients(
         };
         pause = BACKOFF.0;
         if !peer_is_owner(&stream).unwrap_or(false) {
-            services.metrics.refused_clients.add(1);
+            services.sessions.metrics.refused_clients.add(1);
             tracing::warn!("refused a client of another user");
             continue;
         }
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
-            services.metrics.refused_clients.add(1);
+            services.sessions.metrics.refused_clients.add(1);
             if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
                 actix::spawn(async move {
                     refuse(stream).await;
@@ -99,9 +99,9 @@ async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket
     if standing != Standing::Gone {
         return None;
     }
-    match BoundSocket::bind(&services.socket) {
+    match BoundSocket::bind(&services.daemon.socket) {
         Ok(socket) => {
-            tracing::warn!(socket = %services.socket.display(), "the socket file was deleted and is made again");
+            tracing::warn!(socket = %services.daemon.socket.display(), "the socket file was deleted and is made again");
             services.socket_file.replace(Some(socket.file()));
             Some(socket)
         }

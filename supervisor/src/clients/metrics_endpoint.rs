@@ -11,10 +11,8 @@ use crate::registry::Registry;
 use crate::services::Services;
 use actix::Addr;
 use bytes::Bytes;
-use quackd_protocol::client::{Check, CheckStatus};
 use quackd_protocol::limits::METRICS_KEPT_FOR;
-use quackd_remote::scrape::{Endpoint, Listening, Scrape};
-use std::cell::RefCell;
+use quackd_remote::scrape::{Endpoint, Scrape};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -24,77 +22,22 @@ use tokio::time::timeout;
 /// How long a text may take; looking at processes has a bound of its own below that.
 const TEXT_LIMIT: Duration = Duration::from_secs(5);
 
-/// One instance per daemon, on the actors' thread.
-#[derive(Debug, Default)]
-pub(crate) struct MetricsEndpoint(RefCell<State>);
-
-#[derive(Debug, Default)]
-enum State {
-    /// Nobody has configured it, or the daemon ends.
-    #[default]
-    Off,
-    Open {
-        /// As configured.
-        address: SocketAddr,
-        endpoint: Endpoint,
-    },
-    /// There was no room for its thread.
-    NotStarted(String),
-}
-
-impl MetricsEndpoint {
-    /// Whether its thread runs.
-    pub(crate) fn is_running(&self) -> bool {
-        matches!(*self.0.borrow(), State::Open { .. })
-    }
-
-    /// Closes the port, and whatever is connected.
-    pub(crate) fn close(&self) {
-        self.0.replace(State::Off);
-    }
-
-    /// What `doctor` says of it; nothing if it is off.
-    pub(crate) fn check(&self) -> Option<Check> {
-        let (status, message, hint) = match &*self.0.borrow() {
-            State::Off => return None,
-            State::NotStarted(why) => (
-                CheckStatus::Warn,
-                format!("Configured but not started: {why}"),
-                Some("`quack restart` tries again"),
-            ),
-            State::Open { address, endpoint } => match endpoint.listening() {
-                Listening::At(at) => (CheckStatus::Ok, format!("http://{at}/metrics"), None),
-                Listening::Begun => (CheckStatus::Ok, format!("{address}, about to listen"), None),
-                Listening::Refused(why) => (
-                    CheckStatus::Warn,
-                    format!("Configured but not listening: {address}: {why}"),
-                    Some(
-                        "end what has the port, which is tried again every minute; or set another \
-                         `metrics.listen`, then `quack restart`",
-                    ),
-                ),
-            },
-        };
-        let hint = hint.map(str::to_owned);
-        Some(Check { name: "metrics".to_owned(), status, message, hint })
-    }
-}
-
 /// Opens the endpoint if it is configured. Returns at once.
 pub(crate) fn start(services: &Rc<Services>, registry: &Addr<Registry>) {
     // It is empty, or was checked when it was read.
-    let Ok(address) = services.config.metrics.listen.value.parse::<SocketAddr>() else { return };
-    let state = match Endpoint::open(address, CONTENT_TYPE) {
+    let Ok(address) = services.daemon.config.metrics.listen.value.parse::<SocketAddr>() else {
+        return;
+    };
+    match Endpoint::open(address, CONTENT_TYPE) {
         Ok((endpoint, scrapes)) => {
             actix::spawn(answer(scrapes, Rc::clone(services), registry.clone()));
-            State::Open { address, endpoint }
+            services.metrics_endpoint.opened(address, endpoint);
         }
         Err(error) => {
             tracing::error!(%error, "metrics: cannot start the thread that serves them");
-            State::NotStarted(error.to_string())
+            services.metrics_endpoint.not_started(error.to_string());
         }
-    };
-    services.metrics_endpoint.0.replace(state);
+    }
 }
 
 /// Ends with the endpoint.

@@ -4,6 +4,7 @@
 
 mod call;
 mod pi;
+pub(crate) mod start;
 
 pub(crate) use call::{CallError, Fullness};
 pub(crate) use pi::PiError;

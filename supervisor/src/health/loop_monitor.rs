@@ -6,11 +6,9 @@
 //! ([`crate::children::Renew`]), and a person is told.
 
 use crate::clock::now_text;
-use crate::services::Services;
 use quackd_protocol::client::{LoopLag, PauseInfo};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Time between two beats while anybody is there, and while nobody is.
@@ -171,6 +169,24 @@ impl Pulse {
         self.leapt.get()
     }
 
+    /// Waits until the next tick and evaluates it. Returns whether the process or the machine stood still since the
+    /// last tick, so that deadlines must restart.
+    pub(crate) async fn tick(&self, is_used: bool) -> bool {
+        let every = if is_used { EVERY } else { EVERY_IDLE };
+        let due = Instant::now() + every;
+        tokio::time::sleep_until(due.into()).await;
+        let now = Instant::now();
+        let late = now.saturating_duration_since(due);
+        self.lateness.borrow_mut().note(now, late);
+        let pauses = self.gaps.borrow_mut().beat(clocks(self.began), every);
+        let mut stood_still = false;
+        for pause in pauses.into_iter().flatten() {
+            self.note(pause);
+            stood_still |= !matches!(pause, Pause::Clock(_));
+        }
+        stood_still
+    }
+
     /// Between two beats, whether the clock was set.
     fn look(&self, now: Clocks) {
         let step = self.gaps.borrow_mut().step(now);
@@ -195,28 +211,6 @@ impl Pulse {
             pauses.pop_front();
         }
         pauses.push_back(PauseInfo { at: now_text(), kind: kind.to_owned(), ms });
-    }
-}
-
-/// Beats again and again. Ends with the daemon.
-pub(crate) async fn beat(services: Rc<Services>) {
-    let pulse = &services.pulse;
-    loop {
-        let is_used = services.metrics.clients.get() != 0 || services.tenants.any();
-        let every = if is_used { EVERY } else { EVERY_IDLE };
-        let due = Instant::now() + every;
-        tokio::time::sleep_until(due.into()).await;
-        let now = Instant::now();
-        let late = now.saturating_duration_since(due);
-        pulse.lateness.borrow_mut().note(now, late);
-        let pauses = pulse.gaps.borrow_mut().beat(clocks(pulse.began), every);
-        for pause in pauses.into_iter().flatten() {
-            pulse.note(pause);
-            if !matches!(pause, Pause::Clock(_)) {
-                services.tenants.renew();
-                services.pis.renew();
-            }
-        }
     }
 }
 

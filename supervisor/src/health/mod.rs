@@ -2,6 +2,7 @@
 
 pub(crate) mod executable;
 pub(crate) mod loop_monitor;
+pub(crate) mod next_daemon;
 pub(crate) mod service_manager;
 
 use quackd_store::{Origin, Watching};
@@ -21,6 +22,8 @@ pub(crate) struct Health {
     pub(crate) set_aside: RefCell<Option<(String, String)>>,
     /// How changes of another program are noticed; `None` if the file is not written.
     pub(crate) watching: Option<watch::Receiver<Watching>>,
+    /// Reason for missing control groups; `None` if they are available.
+    pub(crate) no_cgroups: Option<String>,
     /// Why memory is short; `None` if it is not.
     pub(crate) memory_short: RefCell<Option<String>>,
     /// Which environment variables hold a model provider's key. Their values are not kept.

@@ -27,7 +27,7 @@ pub(super) async fn abort(
         .await??
         .ok_or(MethodError::NoSessionToAbort)?;
     let calls = found.handle.send(AbortCalls).await?;
-    let is_aborted = match caller.services.pis.get(&found.session_id) {
+    let is_aborted = match caller.services.sessions.pis.get(&found.session_id) {
         Some(pi) => pi.send(Abort).await?,
         None => false,
     };

@@ -7,6 +7,7 @@ use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::catalog::Fresh;
 use crate::registry::{Attach, FindSession, Purpose};
+use crate::session::owner::Owner;
 use crate::session::pi;
 use crate::session::worker::Wake;
 use crate::voice::VoiceSession;
@@ -29,7 +30,7 @@ pub(super) async fn attach(
 ) -> Result<AttachData, MethodError> {
     let AttachParams { path, activate, safe_mode } = params(request, "attach")?;
     let path = match path {
-        None | Some(Value::Null) => caller.services.started_in.clone(),
+        None | Some(Value::Null) => caller.services.daemon.started_in.clone(),
         Some(Value::String(path)) => PathBuf::from(path),
         Some(_) => return Err(MethodError::PathNotText),
     };
@@ -47,8 +48,9 @@ pub(super) async fn attach(
     if let Ok(Some(found)) = caller.registry.send(find).await? {
         found.handle.send(Wake).await.ok();
         let services = &caller.services;
-        if activate && services.config.pi.start.value == "attach" {
-            let pi = services.pis.of(&found, services, &caller.registry);
+        if activate && services.daemon.config.pi.start.value == "attach" {
+            let pi =
+                services.sessions.pis.of(&found, &services.sessions, &Owner::new(&caller.registry));
             pi.send(pi::Wake { found }).await.ok();
         }
     }
@@ -113,8 +115,8 @@ pub(super) async fn resolve(caller: &Caller, path: PathBuf) -> Result<String, Me
 /// Returns the workspace of a directory. Runs on the blocking pool, because it reads the file system.
 pub(super) async fn look_up(caller: &Caller, path: PathBuf) -> Result<Workspace, MethodError> {
     let shown = path.display().to_string();
-    let lookups = Arc::clone(&caller.services.lookups);
-    let user_home = caller.services.user_home.clone();
+    let lookups = Arc::clone(&caller.services.sessions.lookups);
+    let user_home = caller.services.daemon.user_home.clone();
     let resolving = async {
         let place = lookups.acquire_owned().await;
         let resolve = move || {

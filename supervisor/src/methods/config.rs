@@ -5,10 +5,10 @@ use quackd_protocol::client::{ConfigData, ConfigSetting};
 
 pub(super) fn config(caller: &Caller) -> ConfigData {
     let services = &caller.services;
-    let entries = services.config.entries();
+    let entries = services.daemon.config.entries();
     ConfigData {
-        path: services.config_file.path.display().to_string(),
-        exists: services.config_file.modified.is_some(),
+        path: services.daemon.config_file.path.display().to_string(),
+        exists: services.daemon.config_file.modified.is_some(),
         settings: entries
             .into_iter()
             .map(|entry| ConfigSetting {

@@ -3,10 +3,10 @@
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
+use crate::health::next_daemon;
 use crate::registry::in_progress::unfinished;
-use crate::service::next_daemon;
-use crate::service::shutdown::Stop;
 use crate::services::Services;
+use crate::services::Stop;
 use crate::wire::Request;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{
@@ -25,11 +25,11 @@ pub(super) async fn daemon(caller: &Caller) -> Result<DaemonData, MethodError> {
     Ok(DaemonData {
         version: VERSION.to_owned(),
         pid: std::process::id(),
-        started_at: services.started_at.clone(),
+        started_at: services.daemon.started_at.clone(),
         managed_by: services.managed.name(),
         socket_activated: services.managed.is_activated,
         executable: executable(services).await,
-        waits_for: unfinished(services, &caller.registry).await,
+        waits_for: unfinished(&services.sessions, &caller.registry).await,
         interrupted: services.interrupted.all(),
     })
 }
@@ -62,7 +62,7 @@ pub(super) async fn restart(
     if !is_checked {
         check_config(&caller.services).await?;
     }
-    let waits_for = unfinished(&caller.services, &caller.registry).await;
+    let waits_for = unfinished(&caller.services.sessions, &caller.registry).await;
     let restarting = force.unwrap_or(false) || waits_for.is_empty();
     if restarting {
         tracing::info!(forced = !waits_for.is_empty(), "restart");
@@ -73,7 +73,7 @@ pub(super) async fn restart(
 
 /// Refuses if the next daemon would not start because of its configuration.
 async fn check_config(services: &Services) -> Result<(), MethodError> {
-    let (home, executable) = (services.home.clone(), services.executable.clone());
+    let (home, executable) = (services.daemon.home.clone(), services.executable.clone());
     let checked = actix_rt::task::spawn_blocking(move || {
         next_daemon::check_blocking(&home, &executable).map_err(MethodError::BadConfig)
     });

@@ -9,6 +9,7 @@ use crate::health::Health;
 use crate::registry::ListWorkers;
 use crate::retention::gone;
 use crate::services::Services;
+use crate::session::owner::ListWritable;
 use crate::wire::Request;
 use quackd_protocol::client::{
     Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, RemoteStatus,
@@ -32,13 +33,14 @@ pub(super) async fn doctor(
     let DoctorParams { refresh_environment } = params(request, "doctor")?;
     let services = &caller.services;
     if refresh_environment {
-        services.login.refresh().await;
+        services.sessions.children.login.refresh().await;
     }
     let listed = caller.registry.send(ListWorkers).await.ok();
     let on_disk = look(services).await;
-    services.keeping.look().await;
+    services.sessions.pool.disk.check().await;
     let mut checks = vec![daemon(services)];
-    checks.extend(crate::session::pi::checks(services, &caller.registry).await);
+    let writable = caller.registry.send(ListWritable).await.unwrap_or_default();
+    checks.extend(crate::session::pi::checks(&services.sessions, writable).await);
     checks.extend(match &on_disk {
         None => vec![fail(
             "disk",
@@ -49,7 +51,7 @@ pub(super) async fn doctor(
             socket(services, on_disk),
             config(services, on_disk),
             log(services, on_disk),
-            services.keeping.check(),
+            services.sessions.pool.disk.report(services.keeping.last()),
         ],
     });
     let (workers, known) = listed.unwrap_or_default();
@@ -59,7 +61,7 @@ pub(super) async fn doctor(
     checks.push(environment(services));
     checks.push(providers(&services.health));
     checks.push(web_search(&services.health));
-    checks.push(sessions(&workers, gone(services, &caller.registry).await));
+    checks.push(sessions(&workers, gone(&services.sessions, &caller.registry).await));
     checks.push(doctor_supervision::check(services));
     checks.push(remote(&services.remote.status().await));
     checks.extend(services.metrics_endpoint.check());
@@ -89,9 +91,10 @@ struct OnDisk {
 }
 
 async fn look(services: &Services) -> Option<OnDisk> {
-    let socket = services.socket.clone();
-    let config = services.config_file.path.clone();
-    let (log, rival) = (services.home.log_file(), services.home.rival().map(Path::to_owned));
+    let socket = services.daemon.socket.clone();
+    let config = services.daemon.config_file.path.clone();
+    let (log, rival) =
+        (services.daemon.home.log_file(), services.daemon.home.rival().map(Path::to_owned));
     let look = move || OnDisk {
         socket: socket.symlink_metadata().is_ok(),
         config: config.metadata().and_then(|found| found.modified()).ok(),
@@ -102,7 +105,7 @@ async fn look(services: &Services) -> Option<OnDisk> {
 }
 
 fn daemon(services: &Services) -> Check {
-    let (pid, uptime) = (std::process::id(), services.started.elapsed().as_secs());
+    let (pid, uptime) = (std::process::id(), services.daemon.started.elapsed().as_secs());
     ok("daemon", format!("Running (pid {pid}, uptime {uptime}s)"))
 }
 
@@ -128,7 +131,7 @@ fn executable(info: &ExecutableInfo) -> Check {
 }
 
 fn socket(services: &Services, on_disk: &OnDisk) -> Check {
-    let path = services.socket.display();
+    let path = services.daemon.socket.display();
     if !on_disk.socket {
         let pid = std::process::id();
         return fail(
@@ -148,7 +151,7 @@ fn socket(services: &Services, on_disk: &OnDisk) -> Check {
 }
 
 fn config(services: &Services, on_disk: &OnDisk) -> Check {
-    let file = &services.config_file;
+    let file = &services.daemon.config_file;
     let path = file.path.display();
     if on_disk.config != file.modified {
         return warn(
@@ -164,7 +167,7 @@ fn config(services: &Services, on_disk: &OnDisk) -> Check {
 }
 
 fn log(services: &Services, on_disk: &OnDisk) -> Check {
-    let path = services.home.log_file().display().to_string();
+    let path = services.daemon.home.log_file().display().to_string();
     match on_disk.log {
         true => ok("log", path),
         false => warn(
@@ -281,13 +284,13 @@ fn sandbox(workers: &[WorkerInfo]) -> Check {
 
 fn processes(services: &Services) -> Check {
     const NAME: &str = "processes";
-    let metrics = &services.metrics;
+    let metrics = &services.sessions.metrics;
     let (survivors, strays) = (metrics.survivors.get(), metrics.strays_killed.get());
     let ended = match strays {
         0 => String::new(),
         n => format!("; {n} had to be ended after their worker was gone"),
     };
-    let kept = match (&services.cgroups, &services.no_cgroups) {
+    let kept = match (&services.sessions.children.cgroups, &services.health.no_cgroups) {
         (Some(base), _) => match base.total() {
             Some(total) => format!("control groups, at most {total} processes"),
             None => "control groups, processes are not counted".to_owned(),
@@ -307,7 +310,8 @@ fn processes(services: &Services) -> Check {
 
 fn environment(services: &Services) -> Check {
     const NAME: &str = "environment";
-    let LoginState { source, shell, captured_at, error, path_entries, .. } = services.login.state();
+    let LoginState { source, shell, captured_at, error, path_entries, .. } =
+        services.sessions.children.login.state();
     let shell = shell.unwrap_or_else(|| "the login shell".to_owned());
     let at = captured_at.unwrap_or_default();
     let path = format!("{} entries", path_entries.len());

@@ -15,14 +15,14 @@ pub(super) fn check(services: &Services) -> Check {
     if let Some(pause) = services.pulse.pauses().last() {
         words.push(paused(pause));
     }
-    let deaths = services.deaths.list();
-    words.push(match (services.deaths.total(), deaths.last()) {
+    let deaths = services.sessions.children.deaths.list();
+    words.push(match (services.sessions.children.deaths.total(), deaths.last()) {
         (0, _) | (_, None) => "no deaths".to_owned(),
         (1, Some(last)) => format!("1 death ({})", last.cause),
         (n, Some(last)) => format!("{n} deaths (last: {})", last.cause),
     });
-    if services.tenants.evictions() != 0 {
-        words.push(format!("{} ended for want of use", services.tenants.evictions()));
+    if services.sessions.pool.workers.evictions() != 0 {
+        words.push(format!("{} ended for want of use", services.sessions.pool.workers.evictions()));
     }
     let LoopLag { max_us, p99_us, .. } = lag;
     words.push(format!(

@@ -21,7 +21,7 @@ pub(super) async fn extension_ui_response(
         return Err(MethodError::NoDialogId);
     }
     let answer = UiAnswer { id: js_string(&id), value, confirmed, cancelled };
-    match caller.services.pis.get(&found.session_id) {
+    match caller.services.sessions.pis.get(&found.session_id) {
         Some(pi) => pi.send(AnswerDialog(answer)).await??,
         None => return Err(PiError::NotRunning(found.session_name).into()),
     }

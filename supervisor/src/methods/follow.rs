@@ -24,7 +24,7 @@ pub(super) async fn follow(
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
     let worker = found.handle.send(Describe).await?;
-    let home = &caller.services.home;
+    let home = &caller.services.daemon.home;
     let history = home.app_history(found.session_id.as_str());
     let history = history.map(|path| path.display().to_string()).unwrap_or_default();
     let (size, ()) =
@@ -36,11 +36,11 @@ pub(super) async fn follow(
     if caller.client.outbox.is_none() {
         return Err(MethodError::NoStream);
     }
-    let events = &caller.services.events;
+    let events = &caller.services.sessions.events;
     // From here on nothing waits: what the answer says of the events is so when they begin to be kept.
     let Follow { mut following, seq, resync, replayed } =
         events.follow(&found.session_id, since_seq, epoch.as_deref());
-    let pis = &caller.services.pis;
+    let pis = &caller.services.sessions.pis;
     following.tell_first(pis.dialogs(&found.session_id, following.next()));
     let session_state = super::state::shown(pis.state(&found.session_id));
     caller.client.set_following(turn, Some(following));

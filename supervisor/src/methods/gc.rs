@@ -18,9 +18,11 @@ pub(super) async fn gc(request: &mut Request, caller: &Caller) -> Result<GcData,
     let force = params.force.unwrap_or(false);
     let mut data = match params.only_sessions {
         Some(true) => GcData { dry_run, ..GcData::default() },
-        _ => services.keeping.gc(params, &caller.registry, services).await?,
+        _ => services.keeping.gc(params, &caller.registry).await?,
     };
-    let pruned = prune(services, &caller.registry, (dry_run, force)).await?;
+    let pruned =
+        prune(&services.sessions, &services.interrupted, &caller.registry, (dry_run, force))
+            .await?;
     if !pruned.sessions.is_empty() {
         let items = pruned.sessions.len();
         data.items = data.items.saturating_add(items);

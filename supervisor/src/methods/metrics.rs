@@ -35,13 +35,13 @@ pub(crate) async fn metrics_text(
     registry: &Addr<Registry>,
 ) -> Result<String, MethodError> {
     let data = super::ps::processes(services, registry).await?;
-    let counted = &services.metrics;
+    let counted = &services.sessions.metrics;
     let mut text = Exposition::default();
     daemon(&mut text, &data);
     sessions(&mut text, &data);
     queues(&mut text, services);
     totals(&mut text, &data, counted);
-    deaths(&mut text, &services.deaths.by_cause());
+    deaths(&mut text, &services.sessions.children.deaths.by_cause());
     calls(&mut text, &counted.calls.histograms());
     Ok(text.finish())
 }
@@ -118,10 +118,10 @@ fn sessions(text: &mut Exposition, data: &PsData) {
 
 /// What waits in the daemon's memory for somebody who has not read it.
 fn queues(text: &mut Exposition, services: &Services) {
-    let bytes = Some(services.metrics.queued_bytes.get());
+    let bytes = Some(services.sessions.metrics.queued_bytes.get());
     let help = "Replies and events that clients have not taken yet.";
     text.one("quackd_client_queue_bytes", Kind::Gauge, help, bytes);
-    let bytes = Some(services.events.kept_bytes());
+    let bytes = Some(services.sessions.events.kept_bytes());
     let help = "Events that are kept for those who follow a session.";
     text.one("quackd_event_ring_bytes", Kind::Gauge, help, bytes);
 }

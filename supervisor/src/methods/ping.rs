@@ -11,10 +11,10 @@ pub(super) fn ping(caller: &Caller) -> PingData {
     let services = &caller.services;
     PingData {
         version: VERSION.to_owned(),
-        uptime: u64::try_from(services.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-        clients: services.metrics.clients.get(),
+        uptime: u64::try_from(services.daemon.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        clients: services.sessions.metrics.clients.get(),
         pid: std::process::id(),
-        started_at: services.started_at.clone(),
+        started_at: services.daemon.started_at.clone(),
         protocol: CLIENT_PROTOCOL,
         build: format!("{BUILD} {}-{}", std::env::consts::ARCH, std::env::consts::OS),
     }

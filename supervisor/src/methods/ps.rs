@@ -25,9 +25,9 @@ pub(super) async fn processes(
 ) -> Result<PsData, MethodError> {
     let (mut workers, sessions) = registry.send(ListWorkers).await?;
     for worker in &mut workers {
-        worker.pi = services.pis.describe(&worker.session_id);
+        worker.pi = services.sessions.pis.describe(&worker.session_id);
         if let Some(pi) = &mut worker.pi {
-            pi.why = services.standings.why_pi(&worker.session_id);
+            pi.why = services.sessions.pool.statuses.why_pi(&worker.session_id);
         }
     }
     let pids: Vec<u32> = workers
@@ -55,29 +55,30 @@ pub(super) async fn processes(
     let supervisor = SupervisorInfo {
         pid: std::process::id(),
         version: VERSION.to_owned(),
-        started_at: services.started_at.clone(),
-        uptime: u64::try_from(services.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-        socket: services.socket.display().to_string(),
-        state_dir: services.home.dir().display().to_string(),
-        clients: services.metrics.clients.get(),
+        started_at: services.daemon.started_at.clone(),
+        uptime: u64::try_from(services.daemon.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        socket: services.daemon.socket.display().to_string(),
+        state_dir: services.daemon.home.dir().display().to_string(),
+        clients: services.sessions.metrics.clients.get(),
         sessions,
         rss_kb: usage.resident_kb,
         open_files: usage.open_files,
-        slow_clients: services.metrics.slow_clients.get(),
-        strays_killed: services.metrics.strays_killed.get(),
-        survivors: services.metrics.survivors.get(),
-        spills_deleted: services.metrics.spills_deleted.get(),
-        disk: services.keeping.disk(),
-        log_lines_dropped: services.keeping.log_lines_dropped(),
+        slow_clients: services.sessions.metrics.slow_clients.get(),
+        strays_killed: services.sessions.metrics.strays_killed.get(),
+        survivors: services.sessions.metrics.survivors.get(),
+        spills_deleted: services.sessions.metrics.spills_deleted.get(),
+        disk: services.sessions.pool.disk.describe(),
+        log_lines_dropped: services.sessions.pool.disk.log_lines_dropped(),
         loop_lag: services.pulse.lag(),
-        deaths_total: services.deaths.total(),
-        evictions: services.tenants.evictions(),
+        deaths_total: services.sessions.children.deaths.total(),
+        evictions: services.sessions.pool.workers.evictions(),
         memory_pressure: services.health.memory_short.borrow().clone(),
         cpu_ms: usage.cpu_ms,
-        events: services.events.published(),
-        places: services.places.describe(),
+        events: services.sessions.events.published(),
+        places: services.sessions.pool.slots.describe(),
         last_pause: services.pulse.pauses().pop(),
     };
-    let (deaths, interrupted) = (services.deaths.list(), services.interrupted.all());
+    let (deaths, interrupted) =
+        (services.sessions.children.deaths.list(), services.interrupted.all());
     Ok(PsData { supervisor, workers, deaths, interrupted })
 }

@@ -5,7 +5,8 @@ use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
 use super::{Caller, params};
 use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
-use crate::registry::{FindPolicy, FindSession, FoundPolicy, FoundSession, PolicyChange, Purpose};
+use crate::registry::{FindPolicy, FindSession, FoundPolicy, PolicyChange, Purpose};
+use crate::session::FoundSession;
 use crate::session::worker::{CallDone, CallTool, EndJobs, InForce, ListDenials, ReportPolicy};
 use crate::wire::Request;
 use crate::workspaces;
@@ -102,7 +103,8 @@ async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodErr
     // `Policy::validate` refuses unusable paths and too many of them.
     let is_path = |root: &&PathBuf| path_problem(root).is_none();
     let roots: Vec<PathBuf> = roots.iter().take(MAX_ROOTS).filter(is_path).cloned().collect();
-    let (lookups, home) = (&caller.services.lookups, caller.services.user_home.clone());
+    let (lookups, home) =
+        (&caller.services.sessions.lookups, caller.services.daemon.user_home.clone());
     let place = Arc::clone(lookups).acquire_owned();
     let looking = async {
         let place = place.await;

@@ -2,7 +2,9 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::registry::{FindSession, FoundSession, Purpose};
+use crate::registry::{FindSession, Purpose};
+use crate::session::FoundSession;
+use crate::session::owner::Owner;
 use crate::session::pi::{Said, Say};
 use crate::wire::{self, Request, reference, truthy};
 use bytes::Bytes;
@@ -48,7 +50,7 @@ async fn route(asked: SayParams, caller: &Caller) -> Result<(SayData, Said), Met
         return Err(MethodError::WorkspaceOfSay(found.session_name));
     }
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
-    let pi = services.pis.of(&found, services, &caller.registry);
+    let pi = services.sessions.pis.of(&found, &services.sessions, &Owner::new(&caller.registry));
     let said = pi.send(Say { message, found }).await??;
     data.seq = said.seq;
     // Only now it has done something, whatever Pi says to it.

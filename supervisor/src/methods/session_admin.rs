@@ -46,7 +46,8 @@ pub(super) async fn session_new(
 ) -> Result<AttachData, MethodError> {
     let SessionNewParams { path, name, activate, safe_mode } =
         params(request, "quack.session_new")?;
-    let path = own_path(path.as_deref())?.unwrap_or_else(|| caller.services.started_in.clone());
+    let path =
+        own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
     let Workspace { path, foreign } = look_up(caller, path).await?;
     let activate = activate.unwrap_or(false);
     let new = NewSession { path, name, activate, safe_mode, fresh: fresh()? };

@@ -31,9 +31,9 @@ pub(super) async fn get_state(
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     let worker = found.handle.send(Describe).await?;
     ask_pi(caller, &found.session_id).await;
-    let pis = &caller.services.pis;
+    let pis = &caller.services.sessions.pis;
     let is_running = is_up(&worker) || pis.is_running(&found.session_id);
-    let status = caller.services.standings.of(&found.session_id, Instant::now());
+    let status = caller.services.sessions.pool.statuses.of(&found.session_id, Instant::now());
     let interrupted = caller.services.interrupted.of(&found.session_id);
     Ok(StateDataOf {
         pi_state: shown(pis.state(&found.session_id)),
@@ -55,7 +55,7 @@ pub(super) fn is_up(worker: &WorkerInfo) -> bool {
 /// Has a session's Pi tell its state, if there is one. It is not waited for longer than it usually takes: what
 /// it said before is as good.
 pub(super) async fn ask_pi(caller: &Caller, session: &SessionId) {
-    let pis = &caller.services.pis;
+    let pis = &caller.services.sessions.pis;
     if let Some(pi) = pis.get(session).filter(|_| pis.is_running(session)) {
         pi.send(AskState).timeout(PI_STATE_WAIT).await.ok();
     }

@@ -6,7 +6,8 @@
 use super::attach::{named, resolve};
 use super::{Caller, params};
 use crate::errors::{CallError, MethodError};
-use crate::registry::{FindSession, FoundSession, Purpose};
+use crate::registry::{FindSession, Purpose};
+use crate::session::FoundSession;
 use crate::session::pending_calls::tool_info;
 use crate::session::worker::{CallDone, CallTool};
 use crate::wire::{self, Request, js_string, reference, truthy};
@@ -192,7 +193,7 @@ async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
         Some(_) => OfBash::default(),
         None => of_bash(&wanted),
     };
-    let default = caller.services.config.tools.default_timeout.value;
+    let default = caller.services.daemon.config.tools.default_timeout.value;
     let gives_up = wanted.gives_up;
     let call = CallTool {
         deadline: deadline(&wanted, &of_bash, default),

@@ -22,7 +22,7 @@ pub(super) async fn tree(caller: &Caller) -> Result<TreeData, MethodError> {
         workers: of(spec, &workers),
         errand: errand(spec, services),
         running: (spec.form == Form::Thread).then(|| match spec.name {
-            name if name == EGRESS_THREAD.name => services.egress.is_running(),
+            name if name == EGRESS_THREAD.name => services.sessions.egress.is_running(),
             name if name == REMOTE_THREAD.name => remote_runs,
             name if name == METRICS_THREAD.name => services.metrics_endpoint.is_running(),
             // Without one of the others there is no daemon that could answer.
@@ -43,12 +43,13 @@ pub(super) async fn tree(caller: &Caller) -> Result<TreeData, MethodError> {
 
 fn errand(spec: &ChildSpec, services: &Services) -> Option<quackd_protocol::client::ErrandInfo> {
     if spec.name == ENVIRONMENT_WORKER.name {
-        return Some(services.login.errand().describe());
+        return Some(services.sessions.children.login.errand().describe());
     }
     if spec.name == SYSTEM_PROBE.name {
-        return Some(services.probing.errand().describe());
+        return Some(services.sessions.children.probing.errand().describe());
     }
-    (spec.name == REPOSITORY_CLEANER.name).then(|| services.cleaner.describe())
+    (spec.name == REPOSITORY_CLEANER.name)
+        .then(|| services.sessions.children.repo_cleanup.process().describe())
 }
 
 /// The processes of one kind.

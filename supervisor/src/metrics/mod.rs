@@ -1,6 +1,7 @@
 //! Counters that several actors add to and `quack.ps` and `quack.metrics` read. The only state that is shared.
 
 pub(crate) mod call_latency;
+pub(crate) mod endpoint;
 pub(crate) mod process_usage;
 pub(crate) mod prometheus_text;
 

@@ -6,8 +6,6 @@
 
 use crate::children::spawner::SpawnFailure;
 use crate::children::{Evict, Eviction, Outgrown, Renew};
-use crate::pool::session_status::Standings;
-use crate::session::pi::Pis;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use std::cell::{Cell, RefCell};
@@ -151,40 +149,21 @@ impl Tenants {
         }
     }
 
-    /// Ends at most `n` processes that nobody has used for at least `idle`, workers and Pis alike, the one
-    /// that was idle for longest first. Gives how many were asked to go.
-    pub(crate) fn shed(
-        &self,
-        (n, idle): (usize, Duration),
-        now: Instant,
-        pis: &Pis,
-        standings: &Standings,
-    ) -> usize {
-        let is_old = |since: &Instant| idle <= now.saturating_duration_since(*since);
-        for asked in 0..n {
-            let mut tenants = self.tenants.borrow_mut();
-            let oldest = tenants
-                .values_mut()
-                .filter(|one| !one.is_leaving)
-                .filter_map(|one| Some((one.free_since.filter(is_old)?, one)))
-                .min_by_key(|(since, _)| *since);
-            let pi = pis.idle_longest(standings).filter(is_old);
-            match (oldest, pi) {
-                (Some((since, worker)), pi) if pi.is_none_or(|pi| since <= pi) => {
-                    // A full mailbox means that it has work after all.
-                    let is_asked = worker.evict.try_send(Evict(Eviction::Memory)).is_ok();
-                    worker.free_since = None;
-                    worker.is_leaving = is_asked;
-                }
-                (_, Some(_)) => {
-                    pis.evict_idle_longest(Eviction::Memory, standings);
-                    // What it is at is known when its handle has seen that; one at a time is enough.
-                    return asked + 1;
-                }
-                (_, None) => return asked,
-            }
+    /// When the worker that was idle longest became idle, of those that may be evicted.
+    pub(crate) fn idle_longest(&self) -> Option<Instant> {
+        let tenants = self.tenants.borrow();
+        tenants.values().filter(|one| !one.is_leaving).filter_map(|one| one.free_since).min()
+    }
+
+    /// Evicts the worker that was idle longest.
+    pub(crate) fn evict_idle_longest(&self, why: Eviction) {
+        let mut tenants = self.tenants.borrow_mut();
+        let free = tenants.values_mut().filter(|one| !one.is_leaving && one.free_since.is_some());
+        if let Some(oldest) = free.min_by_key(|one| one.free_since) {
+            // A full mailbox means that the worker is busy: it stays.
+            oldest.is_leaving = oldest.evict.try_send(Evict(why)).is_ok();
+            oldest.free_since = None;
         }
-        n
     }
 
     /// How many workers could be ended now.

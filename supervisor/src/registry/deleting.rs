@@ -6,8 +6,9 @@ use super::tombstones::session_gone;
 use crate::errors::MethodError;
 use crate::errors::RunningWork;
 use crate::registry::catalog;
-use crate::services::Services;
+use crate::session::services::SessionServices;
 use crate::session::worker::{CountWork, Drain as DrainWorker, Ending, WorkerHandle};
+use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachedSession, SessionDeleteData};
@@ -61,21 +62,22 @@ impl Handler<DeleteSession> for Registry {
         Box::pin(
             removal
                 .then(move |removed, registry, _| {
-                    let services = Rc::clone(&registry.services);
+                    let (services, voice) =
+                        (Rc::clone(&registry.services), Rc::clone(&registry.voice));
                     async move {
                         let (data, saved) = removed?;
                         kept(Some(saved)).await?;
-                        Ok::<_, MethodError>((data, services))
+                        Ok::<_, MethodError>((data, services, voice))
                     }
                     .into_actor(registry)
                 })
                 .then(|deleted, registry, _| {
                     // The handle as it is now: the first call of the session may have come meanwhile.
-                    let id = deleted.as_ref().ok().map(|(data, _)| data.session.id.clone());
+                    let id = deleted.as_ref().ok().map(|(data, ..)| data.session.id.clone());
                     let handle = id.and_then(|id| registry.handles.remove(&id));
                     async move {
-                        let (data, services) = deleted?;
-                        clear_away(&services, &data.session, handle).await;
+                        let (data, services, voice) = deleted?;
+                        clear_away(&services, &voice, &data.session, handle).await;
                         Ok(data)
                     }
                     .into_actor(registry)
@@ -124,7 +126,7 @@ impl Registry {
             .ok_or_else(|| MethodError::SessionNotFound(id.0.clone()))?;
         if self.state.sessions.contains_key(id) {
             // The other program may put the session back from an old copy of its own: not with fewer limits.
-            let are_all_known = self.services.health.are_all_sessions_known();
+            let are_all_known = self.health.are_all_sessions_known();
             session_gone(Arc::make_mut(&mut self.state), &self.metadata, id, are_all_known);
         }
         Ok(removed)
@@ -133,7 +135,8 @@ impl Registry {
 
 /// Ends what is left of a session that does not exist any more.
 pub(super) async fn clear_away(
-    services: &Services,
+    services: &SessionServices,
+    voice: &Voice,
     session: &AttachedSession,
     handle: Option<Addr<WorkerHandle>>,
 ) {
@@ -144,13 +147,13 @@ pub(super) async fn clear_away(
         }
     }
     services.pis.delete(&session.id).await;
-    services.voice.session_deleted(&session.id);
+    voice.session_deleted(&session.id);
     const NAME: &str = "session_deleted";
     services.events.publish(&session.id, NAME, || json!({ "type": NAME }));
     services.events.forget(&session.id);
-    services.standings.forget(&session.id);
-    services.tenants.forget(&session.id);
-    let home = services.home.clone();
+    services.pool.statuses.forget(&session.id);
+    services.pool.workers.forget(&session.id);
+    let home = services.daemon.home.clone();
     let id = session.id.clone();
     let removed =
         actix_rt::task::spawn_blocking(move || home.remove_session_run_dir_blocking(id.as_str()));

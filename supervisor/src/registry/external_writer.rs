@@ -79,7 +79,7 @@ impl Registry {
                 reason,
                 "metadata.json could not be used any more; it was moved and ours written"
             );
-            self.services.health.set_aside.replace(Some((path, reason)));
+            self.health.set_aside.replace(Some((path, reason)));
         }
         self.is_behind = is_behind;
         if is_behind {
@@ -136,7 +136,7 @@ impl Registry {
             let workspaces = &mut Arc::make_mut(&mut self.metadata).workspaces;
             workspaces.retain(|workspace| !is_gone(&workspace.id));
         }
-        if self.services.health.are_all_sessions_known() {
+        if self.health.are_all_sessions_known() {
             // It may be put back as a session may.
             trim_workspaces(Arc::make_mut(&mut self.state), &self.metadata, is_gone);
         }
@@ -152,10 +152,10 @@ impl Registry {
                     (session, handle)
                 })
                 .collect();
-            let services = Rc::clone(&registry.services);
+            let (services, voice) = (Rc::clone(&registry.services), Rc::clone(&registry.voice));
             async move {
                 for (session, handle) in with_handles {
-                    clear_away(&services, &session, handle).await;
+                    clear_away(&services, &voice, &session, handle).await;
                 }
             }
             .into_actor(registry)

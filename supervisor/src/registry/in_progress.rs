@@ -2,7 +2,7 @@
 //! life and by [`crate::service::shutdown`].
 
 use crate::registry::{ListWorkers, Registry};
-use crate::services::Services;
+use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::client::{UnfinishedWork, WorkKind, WorkerInfo};
 
@@ -11,7 +11,7 @@ const MAX_SHOWN: usize = 100;
 
 /// Everything that is at work now. A registry that is gone has none.
 pub(crate) async fn unfinished(
-    services: &Services,
+    services: &SessionServices,
     registry: &Addr<Registry>,
 ) -> Vec<UnfinishedWork> {
     let (workers, _known) = registry.send(ListWorkers).await.unwrap_or_default();

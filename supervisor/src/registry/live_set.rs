@@ -1,6 +1,7 @@
 //! What exists, for who deletes what does not: sessions, their histories, and what runs in them.
 
 use super::Registry;
+use crate::session::owner::ListWritable;
 use crate::session::worker::{Describe, WorkerHandle};
 use actix::prelude::*;
 use quackd_home::keep::Known;
@@ -10,12 +11,6 @@ use std::time::Duration;
 
 /// How long a handle may take to say what runs; one that does not say counts as busy.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(2);
-
-/// Lists every directory that a command of any session may write: all workspaces, and the directories that
-/// policies name.
-#[derive(Debug, Message)]
-#[rtype(result = "Vec<PathBuf>")]
-pub(crate) struct ListWritable;
 
 impl Handler<ListWritable> for Registry {
     type Result = MessageResult<ListWritable>;

@@ -4,7 +4,9 @@ use super::Registry;
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Selection};
+use crate::session::FoundSession;
 use crate::session::worker::{Describe, WorkerHandle};
+use crate::voice::VoiceSession;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{SessionInfo, WorkerInfo, WorkspaceInfo, WorkspaceSession};
@@ -34,21 +36,10 @@ pub(crate) enum Purpose {
     Look,
 }
 
-/// A session and who handles it.
-#[derive(Debug, Clone)]
-pub(crate) struct FoundSession {
-    pub(crate) session_id: SessionId,
-    pub(crate) session_name: String,
-    /// `unknown` without a workspace.
-    pub(crate) workspace_path: String,
-    /// Whether its workspace is known. Always true unless it was looked up for [`Purpose::Describe`].
-    pub(crate) has_workspace: bool,
-    pub(crate) safe_mode: bool,
-    /// Workers that died, over all runs of the daemon.
-    pub(crate) restarts: u64,
-    pub(crate) handle: Addr<WorkerHandle>,
-    /// Where Pi keeps the session's conversation; empty if it was never told.
-    pub(crate) pi_session_file: String,
+impl From<FoundSession> for VoiceSession {
+    fn from(found: FoundSession) -> Self {
+        Self { id: found.session_id, name: found.session_name, path: found.workspace_path }
+    }
 }
 
 impl Handler<FindSession> for Registry {
@@ -121,7 +112,7 @@ impl Handler<ListSessions> for Registry {
                     is_active: Some(&session.id) == active.as_ref(),
                     is_running: false,
                     last_active_at: session.last_active_at.clone(),
-                    status: self.services.standings.of(&session.id, now),
+                    status: self.services.pool.statuses.of(&session.id, now),
                 }
             })
             .collect();

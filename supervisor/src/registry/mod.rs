@@ -26,19 +26,20 @@ pub(crate) mod shutdown_record;
 pub(crate) mod tombstones;
 
 pub(crate) use deleting::{DeleteSession, ForgetWorkspaces};
-pub(crate) use live_set::{ListKnown, ListWritable};
-pub(crate) use lookups::{
-    FindSession, FoundSession, ListSessions, ListWorkers, ListWorkspaces, Purpose,
-};
-pub(crate) use mutations::{Activate, Attach, Crashed, NewSession};
+pub(crate) use live_set::ListKnown;
+pub(crate) use lookups::{FindSession, ListSessions, ListWorkers, ListWorkspaces, Purpose};
+pub(crate) use mutations::{Activate, Attach, NewSession};
 pub(crate) use persistence::Saving;
-pub(crate) use pi_updates::PiTold;
 pub(crate) use pins::Pin;
 pub(crate) use policies::{FindPolicy, FoundPolicy, PolicyChange};
 
 use crate::errors::MethodError;
-use crate::services::Services;
+use crate::health::Health;
+use crate::session::FoundSession;
+use crate::session::owner::Owner;
+use crate::session::services::SessionServices;
 use crate::session::worker::{Drain as DrainWorker, Ending, WorkerHandle};
+use crate::voice::Voice;
 use actix::prelude::*;
 use persistence::Waiter;
 use quackd_protocol::SessionId;
@@ -55,7 +56,9 @@ const MAILBOX: usize = 4096;
 
 /// See the module's documentation.
 pub(crate) struct Registry {
-    services: Rc<Services>,
+    services: Rc<SessionServices>,
+    health: Rc<Health>,
+    voice: Rc<Voice>,
     saving_to: Saving,
     metadata: Arc<Metadata>,
     state: Arc<DaemonState>,
@@ -73,9 +76,17 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// A registry of what was loaded.
-    pub(crate) fn new(services: Rc<Services>, loaded: Snapshot, saving_to: Saving) -> Self {
+    pub(crate) fn new(
+        services: Rc<SessionServices>,
+        health: Rc<Health>,
+        voice: Rc<Voice>,
+        loaded: Snapshot,
+        saving_to: Saving,
+    ) -> Self {
         Self {
             services,
+            health,
+            voice,
             saving_to,
             metadata: Arc::clone(&loaded.metadata),
             state: Arc::clone(&loaded.state),
@@ -101,9 +112,9 @@ impl Registry {
         self.handles
             .entry(session.id.clone())
             .or_insert_with(|| {
-                let registry = ctx.address().downgrade();
+                let owner = Owner::new(&ctx.address());
                 let services = Rc::clone(services);
-                WorkerHandle::new(session, workspace.to_owned(), policy, services, registry).start()
+                WorkerHandle::new(session, workspace.to_owned(), policy, services, owner).start()
             })
             .clone()
     }

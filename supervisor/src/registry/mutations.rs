@@ -4,8 +4,8 @@ use super::Registry;
 use super::persistence::kept;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Fresh};
+use crate::session::owner::Crashed;
 use actix::prelude::*;
-use quackd_protocol::SessionId;
 use quackd_protocol::client::{ActivateData, AttachData};
 use std::sync::Arc;
 
@@ -127,13 +127,6 @@ impl Registry {
             kept(saved).await.map(|()| data)
         }
     }
-}
-
-/// A worker has died. The count is kept over runs of the daemon; nobody waits for it.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct Crashed {
-    pub(crate) session: SessionId,
 }
 
 impl Handler<Crashed> for Registry {

@@ -122,7 +122,7 @@ impl Registry {
         match result {
             Ok((snapshot, kept)) => {
                 self.take_over(snapshot, kept, ctx);
-                self.services.health.save_failed.replace(None);
+                self.health.save_failed.replace(None);
                 answer(waiting, &Ok(()));
                 if !next.is_empty() {
                     self.waiting = next;
@@ -132,7 +132,7 @@ impl Registry {
             Err(error) => {
                 tracing::error!(?error, "nothing was saved; the change is taken back");
                 let why = MethodError::from(error.clone()).to_string();
-                self.services.health.save_failed.replace(Some(why));
+                self.health.save_failed.replace(Some(why));
                 self.metadata = Arc::clone(&self.durable.metadata);
                 self.state = Arc::clone(&self.durable.state);
                 self.tell_policies(None);

@@ -2,21 +2,12 @@
 //! a person gave it there.
 
 use super::Registry;
+use crate::session::owner::PiTold;
 use actix::prelude::*;
-use quackd_protocol::SessionId;
 use std::sync::Arc;
 
 /// Sessions that nobody has named are called so, with a number behind it.
 const UNNAMED: &str = "duck-";
-
-/// Pi told its state. Answered with the session's name, once it is changed in memory; nobody waits for the disk.
-#[derive(Debug, Message)]
-#[rtype(result = "Option<String>")]
-pub(crate) struct PiTold {
-    pub(crate) session: SessionId,
-    pub(crate) session_file: Option<String>,
-    pub(crate) session_name: Option<String>,
-}
 
 impl Handler<PiTold> for Registry {
     type Result = Option<String>;

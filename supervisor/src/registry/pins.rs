@@ -37,6 +37,6 @@ impl Registry {
     /// Tells who must not be ended.
     pub(super) fn tell_pins(&self) {
         let pinned = self.state.sessions.iter().filter(|(_, state)| state.pinned);
-        self.services.standings.set_pinned(pinned.map(|(id, _)| id.clone()));
+        self.services.pool.statuses.set_pinned(pinned.map(|(id, _)| id.clone()));
     }
 }

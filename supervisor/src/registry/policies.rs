@@ -83,8 +83,8 @@ impl Registry {
             }
         };
         let found = self.policy_of(&session);
-        let home = self.services.user_home.as_path();
-        if let Err(error) = found.policy.validate(home, self.services.home.dir()) {
+        let home = self.services.daemon.user_home.as_path();
+        if let Err(error) = found.policy.validate(home, self.services.daemon.home.dir()) {
             self.state = before;
             return Err(MethodError::Policy(error));
         }
@@ -116,7 +116,7 @@ impl Registry {
         let state = self.state_of(&session.id);
         let workspace = self.state.workspaces.get(&session.workspace_id);
         let layers = PolicyLayers {
-            configuration: self.services.config.sandbox.patch(),
+            configuration: self.services.daemon.config.sandbox.patch(),
             workspace: workspace.map(|state| state.policy.clone()).unwrap_or_default(),
             session: state.policy,
             safe_mode: state.safe_mode,

@@ -4,7 +4,6 @@ use super::{Keeping, mebibytes};
 use crate::clock::now_text;
 use crate::errors::{CleanError, chain};
 use crate::registry::{ListKnown, Registry};
-use crate::services::Services;
 use actix::Addr;
 use quackd_home::keep::{
     Found, Rules, Tally, find_blocking, remove_blocking, trim_service_log_blocking,
@@ -33,23 +32,23 @@ enum Ages {
 }
 
 /// See [`super::start`].
-pub(super) async fn repeat(services: Rc<Services>, registry: Addr<Registry>) {
+pub(super) async fn repeat(retention: Rc<Keeping>, registry: Addr<Registry>) {
     tokio::time::sleep(AT_START).await;
     loop {
-        services.keeping.clean_by_itself(&services, &registry).await;
+        retention.clean_by_itself(&registry).await;
         tokio::time::sleep(EVERY).await;
     }
 }
 
 impl Keeping {
     /// Deletes what is safe, and says in the log what that was.
-    pub(super) async fn clean_by_itself(&self, services: &Services, registry: &Addr<Registry>) {
+    pub(super) async fn clean_by_itself(&self, registry: &Addr<Registry>) {
         let rules = Rules { quarantined: None, ..self.rules(None) };
-        let home = self.home.clone();
+        let home = self.sessions.daemon.home.clone();
         if let Ok(Err(error)) = blocking(move || trim_service_log_blocking(&home)).await {
             tracing::warn!(%error, "cannot empty the service manager's log");
         }
-        match self.clean(registry, rules, Ages::Certain, false, services).await {
+        match self.clean(registry, rules, Ages::Certain, false).await {
             Ok((tally, _)) if tally.items() != 0 || tally.failed != 0 => {
                 let (items, bytes, failed) = (tally.items(), tally.bytes(), tally.failed);
                 tracing::info!(items, bytes, failed, why = tally.why, "deleted what nobody needs");
@@ -64,18 +63,28 @@ impl Keeping {
         &self,
         params: GcParams,
         registry: &Addr<Registry>,
-        services: &Services,
     ) -> Result<GcData, CleanError> {
         let older = params.older_than_s.map(Duration::from_secs);
         let dry_run = params.dry_run.unwrap_or(false);
         let histories = params.histories.unwrap_or(false).then(|| older.unwrap_or(GC_KEPT_ASIDE));
         if histories.is_some() {
-            certain(services)?;
+            self.certain()?;
         }
         let rules = Rules { histories, ..self.rules(older) };
-        let cleaning = self.clean(registry, rules, Ages::AsTheyLook, dry_run, services);
+        let cleaning = self.clean(registry, rules, Ages::AsTheyLook, dry_run);
         let (tally, found) = cleaning.await?;
         Ok(answer(dry_run, tally, &found))
+    }
+
+    /// Fails unless every existing session is known.
+    fn certain(&self) -> Result<(), CleanError> {
+        let why = match &self.health.metadata {
+            Ok(Origin::File) => return Ok(()),
+            Ok(Origin::Fresh) => "there was none when the daemon started".to_owned(),
+            Ok(Origin::Backup { reason, .. } | Origin::Lost { reason, .. }) => reason.to_string(),
+            Err(why) => why.clone(),
+        };
+        Err(CleanError::NotCertain(why))
     }
 
     /// What goes when it is so old; as it is configured if nobody says.
@@ -97,19 +106,18 @@ impl Keeping {
         rules: Rules,
         ages: Ages,
         dry_run: bool,
-        services: &Services,
     ) -> Result<(Tally, Found), CleanError> {
         // Two at the same time would count the same things.
         let _turn = self.cleaning.acquire().await.map_err(|_closed| CleanError::Ended)?;
         // What exists is asked before it is looked what there is: what is made in between is young.
         let known = registry.send(ListKnown).await.map_err(|_full| CleanError::Ended)?;
         // Only now: the clock may have been set while this waited.
-        let even_since = services.pulse.even_since();
-        let even = even_since.unwrap_or(services.started).elapsed();
+        let even_since = self.pulse.even_since();
+        let even = even_since.unwrap_or(self.sessions.daemon.started).elapsed();
         let rules = if ages == Ages::Certain { certain_ages(rules, even) } else { rules };
-        let home = self.home.clone();
+        let home = self.sessions.daemon.home.clone();
         let found = blocking(move || find_blocking(&home, &rules, Some(&known))).await??;
-        if ages == Ages::Certain && services.pulse.even_since() != even_since {
+        if ages == Ages::Certain && self.pulse.even_since() != even_since {
             // By which clock it was found is not known; what may go is found again the next time.
             return Ok((Tally::default(), Found::default()));
         }
@@ -118,11 +126,11 @@ impl Keeping {
         }
         let mut tally = Tally::default();
         for step in found.items.chunks(STEP) {
-            let (home, step) = (self.home.clone(), step.to_vec());
+            let (home, step) = (self.sessions.daemon.home.clone(), step.to_vec());
             tally.add(blocking(move || remove_blocking(&home, &step)).await?);
         }
         let outputs = tally.kinds.get(&quackd_home::keep::Kind::Outputs).map_or(0, |(n, _)| *n);
-        services.metrics.spills_deleted.add(u64::try_from(outputs).unwrap_or(u64::MAX));
+        self.sessions.metrics.spills_deleted.add(u64::try_from(outputs).unwrap_or(u64::MAX));
         if tally.items() != 0 {
             let deleted = format!("{} things were deleted at {}", tally.items(), now_text());
             self.last.replace(Some(deleted));
@@ -143,17 +151,6 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CleanError> {
     actix_rt::task::spawn_blocking(work).await.map_err(|_ended| CleanError::Ended)
-}
-
-/// Whether the sessions that are known are all there are.
-fn certain(services: &Services) -> Result<(), CleanError> {
-    let why = match &services.health.metadata {
-        Ok(Origin::File) => return Ok(()),
-        Ok(Origin::Fresh) => "there was none when the daemon started".to_owned(),
-        Ok(Origin::Backup { reason, .. } | Origin::Lost { reason, .. }) => reason.to_string(),
-        Err(why) => why.clone(),
-    };
-    Err(CleanError::NotCertain(why))
 }
 
 fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {

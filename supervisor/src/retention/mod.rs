@@ -1,80 +1,77 @@
-//! Keeping house: how much room the disk has, and deleting what nobody needs any more.
+//! Retention: garbage collection of expired files in the state directory, and removal of sessions whose directory is
+//! gone.
 //!
-//! Owns: what is kept for how long ([`gc`]), and what is done while the disk is almost full ([`disk_space`]).
-//! Called by: [`crate::service::daemon`] for what happens by itself, `quack.gc`, `quack.ps`, `doctor`, and the WorkerHandles.
-//! Blocks on nothing: the disk is looked at on the blocking pool, where a look that hangs keeps others away.
+//! Called by [`crate::service::daemon`] for the periodic collection, by `quack.gc`, and by `doctor`. All disk access is
+//! on the blocking pool.
 
-mod disk_space;
 mod gc;
 mod pruning;
 
 pub(crate) use pruning::{gone, prune};
 
-use crate::log::LogControl;
-use crate::services::Services;
+use crate::health::Health;
+use crate::health::loop_monitor::Pulse;
+use crate::registry::Registry;
+use crate::session::services::SessionServices;
+use actix::Addr;
 use quackd_config::KeepSettings;
-use quackd_home::{DiskRoom, Home};
-use quackd_protocol::client::DiskInfo;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// One instance per daemon.
+/// Interval between two checks of the free disk space.
+const DISK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// One instance per daemon, on the actors' thread.
 #[derive(Debug)]
 pub(crate) struct Keeping {
-    home: Home,
+    sessions: Rc<SessionServices>,
+    health: Rc<Health>,
+    pulse: Rc<Pulse>,
     keep: KeepSettings,
-    log: LogControl,
-    /// What has to be free, in bytes, if the disk is large enough.
-    wanted: u64,
-    /// As it was at the last look.
-    room: Cell<Option<DiskRoom>>,
-    is_low: Cell<bool>,
-    /// It became low, and nothing was deleted for it yet.
-    got_low: Cell<bool>,
-    /// Places for looks at the disk: one that hangs holds its own for ever.
-    looks: Arc<Semaphore>,
-    /// One cleaning at a time.
+    /// Permit for one collection at a time.
     cleaning: Semaphore,
-    /// When and what was deleted last, for people.
+    /// Time and result of the last collection, for display.
     last: RefCell<Option<String>>,
 }
 
 impl Keeping {
-    /// Looks at nothing yet.
-    pub(crate) fn new(home: Home, keep: KeepSettings, log: LogControl) -> Self {
-        let wanted = mebibytes(keep.min_free_mb.value);
-        let room = Cell::new(None);
-        let (looks, cleaning) = (Arc::new(Semaphore::new(1)), Semaphore::new(1));
-        let (is_low, got_low) = (Cell::new(false), Cell::new(false));
-        let last = RefCell::new(None);
-        Self { home, keep, log, wanted, room, is_low, got_low, looks, cleaning, last }
+    pub(crate) fn new(
+        sessions: Rc<SessionServices>,
+        health: Rc<Health>,
+        pulse: Rc<Pulse>,
+    ) -> Rc<Self> {
+        let keep = sessions.daemon.config.keep.clone();
+        let (cleaning, last) = (Semaphore::new(1), RefCell::new(None));
+        Rc::new(Self { sessions, health, pulse, keep, cleaning, last })
     }
 
-    /// What has to be free for a worker to write long outputs to files, in bytes.
-    pub(crate) fn min_free(&self) -> u64 {
-        self.room.get().map_or(self.wanted, |room| room.needed(self.wanted))
+    /// Time and result of the last collection, for display.
+    pub(crate) fn last(&self) -> Option<String> {
+        self.last.borrow().clone()
     }
 
-    /// The disk as it was at the last look; `None` before it, and where the system does not tell.
-    pub(crate) fn disk(&self) -> Option<DiskInfo> {
-        let room = self.room.get()?;
-        Some(DiskInfo { free_bytes: room.free, total_bytes: room.total, low: self.is_low.get() })
+    /// Starts the periodic tasks. They run until the daemon ends.
+    pub(crate) fn start(self: &Rc<Self>, registry: &Addr<Registry>) {
+        actix::spawn(watch_disk(Rc::clone(self), registry.clone()));
+        actix::spawn(gc::repeat(Rc::clone(self), registry.clone()));
     }
+}
 
-    /// Lines that are missing in the log.
-    pub(crate) fn log_lines_dropped(&self) -> u64 {
-        self.log.lines_dropped()
+/// Checks the free space periodically, and collects garbage once when it becomes low.
+async fn watch_disk(retention: Rc<Keeping>, registry: Addr<Registry>) {
+    let disk = &retention.sessions.pool.disk;
+    loop {
+        disk.check().await;
+        // Another caller's check may have found it.
+        if disk.take_got_low() {
+            retention.clean_by_itself(&registry).await;
+        }
+        tokio::time::sleep(DISK_INTERVAL).await;
     }
 }
 
 fn mebibytes(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX).saturating_mul(1024 * 1024)
-}
-
-/// Does by itself what is to be done, until the daemon ends.
-pub(crate) fn start(services: &Rc<Services>, registry: &actix::Addr<crate::registry::Registry>) {
-    actix::spawn(disk_space::watch(Rc::clone(services), registry.clone()));
-    actix::spawn(gc::repeat(Rc::clone(services), registry.clone()));
 }

@@ -6,14 +6,16 @@
 use crate::errors::MethodError;
 use crate::registry::catalog::Selection;
 use crate::registry::in_progress::unfinished;
+use crate::registry::shutdown_record::Interrupted;
 use crate::registry::{DeleteSession, ForgetWorkspaces, ListSessions, ListWorkspaces, Registry};
-use crate::services::Services;
+use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{PrunedSession, SessionInfo};
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ pub(crate) struct Pruned {
 
 /// The sessions whose directory does not exist. `None` if a disk does not answer.
 pub(crate) async fn gone(
-    services: &Services,
+    services: &SessionServices,
     registry: &Addr<Registry>,
 ) -> Option<Vec<SessionInfo>> {
     let sessions = registry.send(ListSessions(Selection::All)).await.ok()?;
@@ -39,7 +41,7 @@ pub(crate) async fn gone(
 }
 
 /// Returns the paths that do not exist. A path that cannot be inspected counts as existing.
-async fn missing(services: &Services, paths: HashSet<String>) -> Option<HashSet<String>> {
+async fn missing(services: &SessionServices, paths: HashSet<String>) -> Option<HashSet<String>> {
     let lookups = Arc::clone(&services.lookups);
     let looking = async {
         let place = lookups.acquire_owned().await;
@@ -64,7 +66,8 @@ async fn missing(services: &Services, paths: HashSet<String>) -> Option<HashSet<
 /// # Errors
 /// A change that cannot be saved. What was forgotten before stays so.
 pub(crate) async fn prune(
-    services: &Services,
+    services: &SessionServices,
+    interrupted: &Rc<Interrupted>,
     registry: &Addr<Registry>,
     (dry_run, force): (bool, bool),
 ) -> Result<Pruned, MethodError> {
@@ -95,7 +98,7 @@ pub(crate) async fn prune(
         if !dry_run {
             let delete = DeleteSession { reference: session.id.0.clone(), force: false };
             match registry.send(delete).await? {
-                Ok(_) => services.interrupted.resumed(&session.id),
+                Ok(_) => interrupted.resumed(&session.id),
                 Err(MethodError::SessionNotFound(_)) => continue,
                 // It started work after the list was made.
                 Err(MethodError::SessionBusy(_)) => {
@@ -117,7 +120,7 @@ pub(crate) async fn prune(
 
 /// Forgets workspaces without sessions whose directory does not exist.
 async fn forget_workspaces(
-    services: &Services,
+    services: &SessionServices,
     registry: &Addr<Registry>,
 ) -> Result<(), MethodError> {
     let known = registry.send(ListWorkspaces).await?;

@@ -2,7 +2,7 @@
 //! Called by [`crate::service::daemon`], before anything else runs.
 
 use crate::errors::chain;
-use crate::service::daemon::StartError;
+use crate::errors::start::StartError;
 use quackd_config::Config;
 use quackd_home::{Home, HomeError, InstanceLock};
 use quackd_process::CgroupBase;

@@ -6,67 +6,50 @@
 //! metadata, unlink our socket, remove the pid file. A second signal skips the waiting.
 
 use crate::children::command_env;
-use crate::children::login_env::{Captured, Login, LoginParts, load_cached_blocking};
-use crate::children::probing::Probing;
-use crate::children::repo_cleanup;
-use crate::children::spawner::{self, Children, Spawner};
-use crate::children::{Deaths, Errand};
+use crate::children::login_env::load_cached_blocking;
+use crate::children::spawner::{self, Children};
+use crate::clients;
 use crate::clients::listener::accept_clients;
-use crate::clients::metrics_endpoint::{self, MetricsEndpoint};
-use crate::clients::remote::{self, RemoteControl};
-use crate::clock::now_text;
+use crate::clients::metrics_endpoint::{self};
+use crate::daemon_info::ConfigFile;
 use crate::errors::chain;
-use crate::events::Events;
-use crate::events::client_registry::Clients;
+use crate::errors::start::system;
+use crate::health::WebSearchHealth;
 use crate::health::executable::Executable;
-use crate::health::loop_monitor::{self, Pulse};
-use crate::health::service_manager::{self, Managed};
-use crate::health::{Health, WebSearchHealth};
+use crate::health::service_manager::Managed;
 use crate::log::{self, LogControl};
 use crate::metrics::Metrics;
-use crate::pool::command_slots::Places;
-use crate::pool::session_status::Standings;
-use crate::pool::spill_quota::Spills;
-use crate::pool::worker_pool::Tenants;
-use crate::registry::shutdown_record::{self, Interrupted};
+use crate::registry::shutdown_record::{self};
 use crate::registry::{Registry, Saving};
-use crate::retention::{self, Keeping};
+use crate::remote::{self, RemoteControl};
+use crate::service::build::{Parts, services};
 use crate::service::cleanup;
 use crate::service::load_state;
 use crate::service::memory_limit;
 use crate::service::memory_pressure;
-use crate::service::shutdown::{self, Stop, StopSignals};
-use crate::service::start_error::system;
+use crate::service::shutdown::{self, StopSignals};
 use crate::service::state_dir_watch;
-use crate::services::{ConfigFile, Services};
-use crate::session::pi::Pis;
-use crate::voice::Voice;
+use crate::service::watchdog;
+use crate::services::{Services, Stop};
 use actix::prelude::*;
 use quackd_config::Config;
 use quackd_egress::{Egress, EgressConfig, Key};
 use quackd_home::{Home, InstanceLock, Tenure};
 use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::{BindError, BoundSocket, SocketFile, clear_stale_blocking};
-use quackd_process::{CgroupBase, Launcher, Role, SelfExe};
-use quackd_protocol::client::InterruptedSession;
+use quackd_process::{Launcher, Role, SelfExe};
 use quackd_service::{Manager, activated_blocking};
 use quackd_store::Snapshot;
-use quackd_supervision::REPOSITORY_CLEANER;
-use std::cell::RefCell;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, mpsc};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// Threads for what touches a file system: directory look-ups, which a dead mount can hold for ever, and
 /// our own directory.
 const BLOCKING_THREADS: usize = 32;
-
-/// Those of them that look-ups of clients' directories may hold.
-const LOOKUPS: usize = 8;
 
 /// How long the actors' thread may take to end when all is done; a look-up that hangs keeps it.
 const ACTORS_END: Duration = Duration::from_millis(500);
@@ -84,7 +67,7 @@ pub struct DaemonOptions {
     pub as_rubber_duck: bool,
 }
 
-pub use crate::service::start_error::StartError;
+pub(crate) use crate::errors::start::StartError;
 
 /// How a run of the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +97,7 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     let Some(lock) = cleanup::take_lock_blocking(&home)? else {
         return Ok(Ended::AlreadyRunning);
     };
-    let (config, config_file) = crate::service::next_daemon::read_config(&home)?;
+    let (config, config_file) = crate::health::next_daemon::read_config(&home)?;
     log::check_blocking(&home.log_file())
         .map_err(|reason| StartError::Log { path: home.log_file(), reason })?;
     log::abort_on_panic(home.log_file());
@@ -156,7 +139,8 @@ fn run_locked(
     let key = Key::from_variables(|name| std::env::var_os(name))?;
     let web_search = WebSearchHealth { has_key: key.is_some(), endpoint: host_of(&endpoint) };
     let egress = Egress::start(EgressConfig::new(endpoint, key))?;
-    let (snapshot, saving, health) = load_state::load(&home, web_search);
+    let (cgroups, no_cgroups) = cleanup::cgroups(&config);
+    let (snapshot, saving, health) = load_state::load(&home, web_search, no_cgroups);
     let children = Children {
         exe: system("open our own executable", SelfExe::open())?,
         launcher: launcher(&config),
@@ -175,7 +159,6 @@ fn run_locked(
     }
     let tenure = Tenure::begin_blocking(&home)?;
     let metrics = Arc::<Metrics>::default();
-    let (cgroups, no_cgroups) = cleanup::cgroups(&config);
     let (spawner, jobs) = spawner::spawner();
     let (ready, started) = sync_channel(1);
     let parts = Parts {
@@ -184,7 +167,6 @@ fn run_locked(
         socket: socket.path,
         alias: alias.clone(),
         cgroups: cgroups.clone(),
-        no_cgroups,
         activated,
         managed,
         executable: Executable::note_blocking(std::env::args_os().next()),
@@ -275,11 +257,6 @@ fn wait_for_start(
     })
 }
 
-/// The user's home directory, which no worker may write as a whole.
-pub(crate) fn user_home() -> PathBuf {
-    std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
-}
-
 /// What workers are started through. It gets what commands get: no key, but a PATH.
 fn launcher(config: &Config) -> Option<Launcher> {
     let words = config.worker.launcher.value.clone();
@@ -296,30 +273,6 @@ fn host_of(endpoint: &str) -> String {
     let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit('@').next().unwrap_or_default().to_owned()
-}
-
-/// What moves to the actors' thread.
-struct Parts {
-    home: Home,
-    tenure: Tenure,
-    socket: PathBuf,
-    alias: Option<Alias>,
-    activated: Option<UnixListener>,
-    managed: Managed,
-    executable: Executable,
-    interrupted: Vec<InterruptedSession>,
-    config: Config,
-    config_file: ConfigFile,
-    cgroups: Option<Arc<CgroupBase>>,
-    no_cgroups: Option<String>,
-    login: Option<Captured>,
-    egress: Egress,
-    remote: RemoteControl,
-    log: LogControl,
-    health: Health,
-    metrics: Arc<Metrics>,
-    spawner: Spawner,
-    ready: SyncSender<Result<SocketFile, StartError>>,
 }
 
 /// The actors' thread: one arbiter for everything.
@@ -353,34 +306,36 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
     let (ready, tenure) = (parts.ready.clone(), parts.tenure.clone());
     let services = services(parts, stop);
     begin_probing(&services);
-    let registry = Registry::new(Rc::clone(&services), loaded, saving).start();
+    let (sessions, health) = (Rc::clone(&services.sessions), Rc::clone(&services.health));
+    let voice = Rc::clone(&services.voice);
+    let registry = Registry::new(sessions, health, voice, loaded, saving).start();
     let file = bound.file();
     let listening = actix::spawn(accept_clients(bound, Rc::clone(&services), registry.clone()));
     write_pid_file(&services).await;
-    tracing::info!(socket = %services.socket.display(), "daemon started");
+    tracing::info!(socket = %services.daemon.socket.display(), "daemon started");
     ready.send(Ok(file)).ok();
-    let reporting = actix::spawn(service_manager::report(Rc::clone(&services), registry.clone()));
-    repo_cleanup::clean_soon(&services);
-    actix::spawn(loop_monitor::beat(Rc::clone(&services)));
+    let reporting = actix::spawn(watchdog::report(Rc::clone(&services), registry.clone()));
+    services.sessions.children.repo_cleanup.schedule();
+    actix::spawn(monitor_loop(Rc::clone(&services)));
     actix::spawn(state_dir_watch::watch(Rc::clone(&services), tenure));
     actix::spawn(memory_pressure::watch(Rc::clone(&services)));
     actix::spawn(memory_limit::watch(Rc::clone(&services)));
-    remote::start(&services, &registry);
+    clients::remote::start(&services, &registry);
     metrics_endpoint::start(&services, &registry);
-    retention::start(&services, &registry);
+    services.keeping.start(&registry);
 
     let asked_for = asked.any().await;
     tracing::info!("shutting down");
     services.managed.stopping();
-    services.login.stopping().begin();
+    services.sessions.children.login.stopping().begin();
     shutdown::drain(asked_for, &mut asked, &services, &registry).await;
     reporting.abort();
     listening.abort();
     services.metrics_endpoint.close();
     services.remote.close().await;
     // The service manager kills what is left when this process ends.
-    services.login.stopping().end().await;
-    services.spawner.stop();
+    services.sessions.children.login.stopping().end().await;
+    services.sessions.children.spawner.stop();
     Served { made_again: services.socket_file.take(), asked_for: Some(asked_for) }
 }
 
@@ -388,78 +343,28 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
 fn begin_probing(services: &Rc<Services>) {
     let services = Rc::clone(services);
     actix::spawn(async move {
-        if let Err(error) = services.probing.result(&services.spawner).await {
+        if let Err(error) =
+            services.sessions.children.probing.result(&services.sessions.children.spawner).await
+        {
             tracing::warn!(%error, "the system was not probed; the next worker's start tries again");
         }
     });
 }
 
-/// What connections, methods and handles share.
-fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
-    let deaths = Rc::<Deaths>::default();
-    let login = Login::start(LoginParts {
-        login_shell: parts.config.environment.login_shell.value,
-        extra: parts.config.tools.env.value.clone(),
-        for_pi: parts.config.pi.env.value.clone(),
-        variables: std::env::vars_os().collect(),
-        cached: parts.login,
-        cache: parts.home.login_environment(),
-        run_dir: parts.home.run_dir(),
-        spawner: parts.spawner.clone(),
-        deaths: Rc::clone(&deaths),
-    });
-    let interrupted = Interrupted::new(parts.home.interrupted_file(), parts.interrupted);
-    let clients = Rc::<Clients>::default();
-    let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
-    Rc::new(Services {
-        user_home: user_home(),
-        started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-        tenants: Tenants::new(parts.config.worker.max_live.value),
-        standings: Standings::default(),
-        pulse: Pulse::new(),
-        probing: Probing::new(!parts.config.worker.launcher.value.is_empty(), Rc::clone(&deaths)),
-        cleaner: Errand::new(&REPOSITORY_CLEANER, Rc::clone(&deaths)),
-        deaths,
-        places: Places::new(parts.config.limits.commands.value, parts.config.limits.jobs.value),
-        spills: Spills::new(
-            parts.home.run_dir(),
-            u64::try_from(parts.config.limits.spill_mb.value)
-                .unwrap_or(u64::MAX)
-                .saturating_mul(1024 * 1024),
-            Arc::clone(&parts.metrics),
-        ),
-        keeping: Keeping::new(parts.home.clone(), parts.config.keep.clone(), parts.log),
-        home: parts.home,
-        socket: parts.socket,
-        socket_alias: parts.alias,
-        socket_file: RefCell::new(None),
-        started: Instant::now(),
-        started_at: now_text(),
-        login,
-        config: parts.config,
-        config_file: parts.config_file,
-        voice: Voice::new(Rc::clone(&clients), Rc::clone(&events)),
-        events,
-        clients,
-        pis: Pis::default(),
-        egress: parts.egress,
-        remote: parts.remote,
-        metrics_endpoint: MetricsEndpoint::default(),
-        cgroups: parts.cgroups,
-        no_cgroups: parts.no_cgroups,
-        health: parts.health,
-        managed: parts.managed,
-        executable: parts.executable,
-        interrupted,
-        metrics: parts.metrics,
-        lookups: Arc::new(Semaphore::new(LOOKUPS)),
-        spawner: parts.spawner,
-        stop,
-    })
+/// Monitors the actors' thread. After a pause of the process or the machine, resets the timers of all children.
+async fn monitor_loop(services: Rc<Services>) {
+    let sessions = &services.sessions;
+    loop {
+        let is_used = sessions.metrics.clients.get() != 0 || sessions.pool.workers.any();
+        if services.pulse.tick(is_used).await {
+            sessions.pool.workers.renew();
+            sessions.pis.renew();
+        }
+    }
 }
 
 async fn write_pid_file(services: &Services) {
-    let home = services.home.clone();
+    let home = services.daemon.home.clone();
     let written =
         actix_rt::task::spawn_blocking(move || quackd_home::write_pid_file_blocking(&home)).await;
     // Information for people and for upstream's tools; nothing of ours depends on it.

@@ -13,7 +13,11 @@ use std::sync::Arc;
 
 /// Loads metadata and state. A file that can neither be used nor be set aside, for example one of a newer
 /// version, is left alone: the daemon serves without saving, and says why to whoever changes something.
-pub(crate) fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Saving, Health) {
+pub(crate) fn load(
+    home: &Home,
+    web_search: WebSearchHealth,
+    no_cgroups: Option<String>,
+) -> (Snapshot, Saving, Health) {
     let paths = Paths { metadata: home.metadata(), state: home.state_file() };
     let metadata = quackd_store::load_blocking(&paths.metadata).map(|loaded| {
         if loaded.restored != 0 {
@@ -51,6 +55,7 @@ pub(crate) fn load(home: &Home, web_search: WebSearchHealth) -> (Snapshot, Savin
             Saving::To(writer) => Some(writer.watching()),
             Saving::Off { .. } => None,
         },
+        no_cgroups,
         memory_short: RefCell::new(None),
         providers: providers(|name| std::env::var_os(name)),
         web_search,

@@ -57,7 +57,7 @@ struct Over {
 /// Looks again and again. Ends with the daemon.
 pub(crate) async fn watch(services: Rc<Services>) {
     let limit_mb =
-        u64::try_from(services.config.limits.session_memory_mb.value).unwrap_or(u64::MAX);
+        u64::try_from(services.daemon.config.limits.session_memory_mb.value).unwrap_or(u64::MAX);
     if limit_mb == 0 {
         return;
     }
@@ -85,14 +85,14 @@ pub(crate) async fn watch(services: Rc<Services>) {
 
 fn living(services: &Services) -> Vec<Monitors> {
     let mut all: Vec<Monitors> = Vec::new();
-    for (session, worker) in services.tenants.monitors() {
-        let pi = services.pis.monitor(&session);
+    for (session, worker) in services.sessions.pool.workers.monitors() {
+        let pi = services.sessions.pis.monitor(&session);
         all.push(Monitors { session, worker: Some(worker), pi });
     }
     let has_no_worker = |session: &SessionId| !all.iter().any(|one| one.session == *session);
-    let alone: Vec<_> = services.pis.running().into_iter().filter(has_no_worker).collect();
+    let alone: Vec<_> = services.sessions.pis.running().into_iter().filter(has_no_worker).collect();
     for session in alone {
-        let pi = services.pis.monitor(&session);
+        let pi = services.sessions.pis.monitor(&session);
         all.push(Monitors { session, worker: None, pi });
     }
     all
@@ -103,8 +103,8 @@ fn end(services: &Services, over: &Over, limit_mb: u64) {
     tracing::warn!(%session, mb, limit_mb, "a session has more memory than it may");
     let outgrown = Outgrown { monitor: over.larger, mb, limit_mb };
     match over.monitors.pi == Some(over.larger) {
-        true => services.pis.outgrown(session, outgrown),
-        false => services.tenants.outgrown(session, outgrown),
+        true => services.sessions.pis.outgrown(session, outgrown),
+        false => services.sessions.pool.workers.outgrown(session, outgrown),
     }
 }
 

@@ -9,7 +9,9 @@
 //!
 //! What has begun ends only when memory is plenty again, so that workers are not ended and started in turns.
 
+use crate::children::Eviction;
 use crate::services::Services;
+use crate::session::services::SessionServices;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -105,16 +107,17 @@ impl Shortage {
 
 /// Looks again and again, and ends what nobody uses while memory is short. Ends with the daemon.
 pub(crate) async fn watch(services: Rc<Services>) {
-    let below = u64::try_from(services.config.worker.evict_below_mb.value).unwrap_or(u64::MAX);
+    let below =
+        u64::try_from(services.daemon.config.worker.evict_below_mb.value).unwrap_or(u64::MAX);
     if below == 0 {
         return;
     }
     let mut shortage = Shortage::new(below);
-    let group = services.cgroups.as_ref().map(|cgroups| cgroups.directory());
+    let group = services.sessions.children.cgroups.as_ref().map(|cgroups| cgroups.directory());
     loop {
         tokio::time::sleep(EVERY).await;
-        let has_pi = services.pis.idle_longest(&services.standings).is_some();
-        let free = services.tenants.n_free() + usize::from(has_pi);
+        let has_pi = services.sessions.pis.idle_longest(&services.sessions.pool.statuses).is_some();
+        let free = services.sessions.pool.workers.n_free() + usize::from(has_pi);
         if free == 0 && !shortage.is_short {
             continue;
         }
@@ -130,12 +133,29 @@ pub(crate) async fn watch(services: Rc<Services>) {
         if why.is_some() {
             // One at a time first: memory comes back a moment after an end. An eighth when there are many.
             let n = (free / 8).max(1);
-            let (pis, standings) = (&services.pis, &services.standings);
-            services.tenants.shed((n, MIN_IDLE), Instant::now(), pis, standings);
+            evict(&services.sessions, n, Instant::now());
         } else if was_short {
             tracing::info!("memory is not short any more");
         }
         services.health.memory_short.replace(why);
+    }
+}
+
+/// Evicts at most `n` processes that were idle for [`MIN_IDLE`], workers and Pis, the longest idle first.
+fn evict(sessions: &SessionServices, n: usize, now: Instant) {
+    let (workers, pis, statuses) = (&sessions.pool.workers, &sessions.pis, &sessions.pool.statuses);
+    let is_old = |since: &Instant| MIN_IDLE <= now.saturating_duration_since(*since);
+    for _ in 0..n {
+        let worker = workers.idle_longest().filter(is_old);
+        let pi = pis.idle_longest(statuses).filter(is_old);
+        match (worker, pi) {
+            (Some(since), pi) if pi.is_none_or(|pi| since <= pi) => {
+                workers.evict_idle_longest(Eviction::Memory);
+            }
+            // The Pi's actor changes its status when it handles the message. One at a time is enough.
+            (_, Some(_)) => return pis.evict_idle_longest(Eviction::Memory, statuses),
+            (_, None) => return,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::registry::in_progress::unfinished;
 use crate::registry::{Drain, Registry};
-use crate::services::Services;
+use crate::services::{Services, Stop};
 use actix::Addr;
 use quackd_protocol::client::WorkKind;
 use quackd_protocol::limits::SHUTDOWN_GRACE;
@@ -23,24 +23,6 @@ const LAST_LOOK: Duration = Duration::from_millis(50);
 
 /// How long it may take to note it.
 const NOTE_LIMIT: Duration = Duration::from_secs(1);
-
-/// What the daemon was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// To end.
-    Shutdown,
-    /// To make room for the next one.
-    Restart,
-}
-
-impl Stop {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Shutdown => "stop",
-            Self::Restart => "restart",
-        }
-    }
-}
 
 /// What asks the daemon to stop: a signal, or a client.
 pub(crate) struct StopSignals {
@@ -85,12 +67,12 @@ pub(crate) async fn drain(
 ) {
     let until = Instant::now() + SHUTDOWN_GRACE;
     // Background jobs are not waited for, and a turn of Pi hardly.
-    let mut cut = unfinished(services, registry).await;
+    let mut cut = unfinished(&services.sessions, registry).await;
     cut.retain(|work| work.kind != WorkKind::Call);
     let draining = registry.send(Drain { until }).timeout(SHUTDOWN_GRACE + DRAIN_SLACK);
     let last_look = async {
         tokio::time::sleep_until((until - LAST_LOOK).into()).await;
-        let mut late = unfinished(services, registry).await;
+        let mut late = unfinished(&services.sessions, registry).await;
         late.retain(|work| work.kind == WorkKind::Call);
         late
     };
@@ -111,7 +93,7 @@ pub(crate) async fn drain(
             }
             () = asked.signal() => {
                 tracing::warn!("second signal: not waiting for calls");
-                late = unfinished(services, registry).await;
+                late = unfinished(&services.sessions, registry).await;
                 late.retain(|work| work.kind == WorkKind::Call);
                 let now = Drain { until: Instant::now() };
                 // They are told if that is quick; the stop goes on in any case.

@@ -1,8 +1,8 @@
 //! Ends a daemon whose state directory is gone, or is another one. No client finds it any more; but its lock is on a
 //! file that nobody sees, so that a second daemon can start in the same place, and one day both would write there.
 
-use crate::service::shutdown::Stop;
 use crate::services::Services;
+use crate::services::Stop;
 use quackd_home::Tenure;
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) async fn watch(services: Rc<Services>, tenure: Tenure) {
         let is_over = matches!(timeout(EVERY, looked).await, Ok(Ok(true)));
         over = if is_over { over + 1 } else { 0 };
     }
-    let dir = services.home.dir().display();
+    let dir = services.daemon.home.dir().display();
     tracing::error!(%dir, "the state directory was deleted, moved or replaced: the daemon ends");
     // A stop that is under way already is as good.
     services.stop.try_send(Stop::Shutdown).ok();

@@ -1,5 +1,28 @@
 //! The processes of one session: its worker with the pending calls, and its Pi.
 
+pub(crate) mod owner;
 pub(crate) mod pending_calls;
 pub(crate) mod pi;
+pub(crate) mod services;
 pub(crate) mod worker;
+
+use actix::Addr;
+use quackd_protocol::SessionId;
+use worker::WorkerHandle;
+
+/// A session and who handles it.
+#[derive(Debug, Clone)]
+pub(crate) struct FoundSession {
+    pub(crate) session_id: SessionId,
+    pub(crate) session_name: String,
+    /// `unknown` without a workspace.
+    pub(crate) workspace_path: String,
+    /// Whether its workspace is known. Always true unless it was looked up for [`Purpose::Describe`].
+    pub(crate) has_workspace: bool,
+    pub(crate) safe_mode: bool,
+    /// Workers that died, over all runs of the daemon.
+    pub(crate) restarts: u64,
+    pub(crate) handle: Addr<WorkerHandle>,
+    /// Where Pi keeps the session's conversation; empty if it was never told.
+    pub(crate) pi_session_file: String,
+}

@@ -16,7 +16,6 @@ mod tests;
 use crate::errors::MethodError;
 use crate::events::Events;
 use crate::events::client_registry::{Client, ClientId, Clients, Transport};
-use crate::registry::FoundSession;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachData, VoiceConnectData, VoiceStartData, VoiceState};
 use std::cell::RefCell;
@@ -44,12 +43,6 @@ pub(crate) struct VoiceSession {
     pub(crate) id: SessionId,
     pub(crate) name: String,
     pub(crate) path: String,
-}
-
-impl From<FoundSession> for VoiceSession {
-    fn from(found: FoundSession) -> Self {
-        Self { id: found.session_id, name: found.session_name, path: found.workspace_path }
-    }
 }
 
 impl From<&AttachData> for VoiceSession {

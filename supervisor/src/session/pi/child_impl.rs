@@ -1,15 +1,15 @@
 //! A session's Pi worker as one of the supervisor's children: what [`crate::children`] asks of it.
 
 use super::handle::PiHandle;
-use crate::children::{Child, Evict, Eviction, Life, Outgrown, Renew, Supervised, Wire};
+use crate::children::{
+    Child, ChildServices, Evict, Eviction, Life, Outgrown, Renew, Supervised, Wire,
+};
 use crate::errors::PiError;
-use crate::services::Services;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::limits::{PI_EVENTS_BURST, PI_EVENTS_PER_SECOND};
 use quackd_protocol::pi::{FROM_PI_WORKER_TAGS, FromPiWorker, ToPiWorker};
 use quackd_supervision::Cause;
-use std::rc::Rc;
 use std::time::Instant;
 
 /// Frames of another version that are skipped.
@@ -33,8 +33,8 @@ impl Supervised for PiHandle {
         &mut self.child
     }
 
-    fn services(&self) -> &Rc<Services> {
-        &self.services
+    fn services(&self) -> &ChildServices {
+        &self.services.children
     }
 
     fn ping(seq: u64) -> ToPiWorker {
@@ -79,15 +79,15 @@ impl Supervised for PiHandle {
 
     fn idle_until(&self) -> Option<Instant> {
         let is_busy = self.view.is_busy.get() || self.end.is_some();
-        if is_busy || self.services.standings.is_pinned(&self.session) {
+        if is_busy || self.services.pool.statuses.is_pinned(&self.session) {
             return None;
         }
-        Some(self.view.active.get() + self.services.config.worker.idle.value)
+        Some(self.view.active.get() + self.services.daemon.config.worker.idle.value)
     }
 
     fn evicted(&mut self, why: Eviction) {
         self.evicted = Some(why);
-        self.services.tenants.count_eviction();
+        self.services.pool.workers.count_eviction();
     }
 }
 

@@ -5,7 +5,7 @@ use super::commands::Answered;
 use super::dialogs::Closed;
 use super::handle::{PiHandle, Said, Waiter};
 use crate::children::{Beats, FrameArrived, Life, LinkClosed};
-use crate::registry::PiTold;
+use crate::session::owner::PiTold;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
@@ -188,14 +188,13 @@ impl PiHandle {
             return;
         }
         let told = PiTold { session: self.session.clone(), session_file, session_name };
-        if let Some(registry) = self.registry.upgrade() {
-            let telling = async move { registry.send(told).await };
-            ctx.spawn(telling.into_actor(self).map(|name, handle, _| {
-                if let Ok(Some(name)) = name {
-                    handle.name = name;
-                }
-            }));
-        }
+        let owner = self.owner.clone();
+        let telling = async move { owner.pi_told(told).await };
+        ctx.spawn(telling.into_actor(self).map(|name, handle, _| {
+            if let Some(name) = name {
+                handle.name = name;
+            }
+        }));
     }
 
     fn happened(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {

@@ -17,9 +17,9 @@ use super::status::View;
 use crate::children::{Child, Ending, Eviction, LATE, Life, Refused};
 use crate::errors::PiError;
 use crate::pool::session_status::{Doing, Stopped};
-use crate::registry::{FoundSession, Registry};
-use crate::services::Services;
-use actix::WeakAddr;
+use crate::session::FoundSession;
+use crate::session::owner::Owner;
+use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::SessionId;
@@ -64,8 +64,8 @@ pub(crate) struct PiHandle {
     pub(super) workspace: String,
     /// Where Pi keeps the conversation; empty if it was never told.
     pub(super) session_file: String,
-    pub(super) services: Rc<Services>,
-    pub(super) registry: WeakAddr<Registry>,
+    pub(super) services: Rc<SessionServices>,
+    pub(super) owner: Owner,
     pub(super) view: Rc<View>,
     pub(super) child: Child,
     /// Process ids of the worker and of Pi, said by the worker; for people.
@@ -97,8 +97,8 @@ impl PiHandle {
     /// A session without a Pi.
     pub(super) fn new(
         found: &FoundSession,
-        services: Rc<Services>,
-        registry: WeakAddr<Registry>,
+        services: Rc<SessionServices>,
+        owner: Owner,
         view: Rc<View>,
     ) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl PiHandle {
             workspace: found.workspace_path.clone(),
             session_file: found.pi_session_file.clone(),
             services,
-            registry,
+            owner,
             view,
             child: Child::new(PI_WORKER, found.session_id.0.clone()),
             pids: None,
@@ -175,7 +175,7 @@ impl PiHandle {
         let view = &self.view;
         let calls = self.commands.count("prompt") + self.unsent.len();
         let until = |since| {
-            let limit = self.services.config.worker.idle.value;
+            let limit = self.services.daemon.config.worker.idle.value;
             Some(since + limit).filter(|_| self.child.is_ready() && self.end.is_none())
         };
         let doing = match self.child.worker.state() {
@@ -195,7 +195,7 @@ impl PiHandle {
                 Doing::Idle { since, until: until(since) }
             }
         };
-        self.services.standings.set_pi(&self.session, doing);
+        self.services.pool.statuses.set_pi(&self.session, doing);
     }
 
     /// It did something, or was asked to.

@@ -7,9 +7,7 @@ use crate::children::pi_env as environment;
 use crate::children::spawner::Spawner;
 use crate::children::{Supervised, see_off};
 use crate::errors::PiError;
-use crate::registry::{ListWritable, Registry};
-use crate::services::Services;
-use actix::Addr;
+use crate::session::services::SessionServices;
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_process::ProcessHandle;
@@ -18,6 +16,7 @@ use quackd_protocol::pi::{
     FROM_PI_WORKER_TAGS, FromPiWorker, PI_FRAME_PROTOCOL, PiStart, ToPiWorker,
 };
 use quackd_supervision::PI_WORKER;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -47,20 +46,20 @@ enum NoVersion {
 }
 
 /// The checks `pi` and `pi_model`.
-pub(crate) async fn checks(services: &Services, registry: &Addr<Registry>) -> [Check; 2] {
-    let writable = registry.send(ListWritable).await.unwrap_or_default();
-    let commands = services.login.environment_for_worker(NO_WAIT).await;
-    let login = services.login.environment_for_pi(NO_WAIT).await;
+/// `writable` are the directories that commands may write.
+pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -> [Check; 2] {
+    let commands = services.children.login.environment_for_worker(NO_WAIT).await;
+    let login = services.children.login.environment_for_pi(NO_WAIT).await;
     let mut env = environment::merge(std::env::vars_os(), &commands, &login);
     let model = Check {
         name: "pi_model".to_owned(),
         status: CheckStatus::Ok,
-        message: choose(&services.config.pi, &env).shown(),
+        message: choose(&services.daemon.config.pi, &env).shown(),
         hint: None,
     };
-    let binary = services.config.pi.binary.clone();
-    let config = services.config_file.path.clone();
-    let user_home = services.user_home.clone();
+    let binary = services.daemon.config.pi.binary.clone();
+    let config = services.daemon.config_file.path.clone();
+    let user_home = services.daemon.user_home.clone();
     let look = move || {
         let writable = Writable::of_blocking(writable, &user_home);
         writable.clean_blocking(&mut env);
@@ -129,7 +128,7 @@ fn found(program: &str, version: Result<String, NoVersion>, failure: Option<Fail
 
 /// Has a Pi worker ask the program for its version. It runs nothing else, and exits.
 async fn version(
-    services: &Services,
+    services: &SessionServices,
     program: String,
     env: Vec<(String, String)>,
 ) -> Result<String, NoVersion> {
@@ -143,15 +142,15 @@ async fn version(
         program,
         args: Vec::new(),
         version: None,
-        allow_old: services.config.pi.allow_old.value,
+        allow_old: services.daemon.config.pi.allow_old.value,
         only_version: true,
         project_settings: None,
         env,
         cgroup: None,
-        processes: u32::try_from(services.config.limits.processes.value).unwrap_or(u32::MAX),
+        processes: u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX),
     }));
     let start = frames::encode(&start).map_err(|error| not_asked(&error))?;
-    let spawner = &services.spawner;
+    let spawner = &services.children.spawner;
     let spawned = spawner
         .spawn(<PiHandle as Supervised>::VERB, far_end)
         .await
@@ -162,7 +161,7 @@ async fn version(
         channel.next().await?.ok()
     };
     // In a separate task: it is reaped also if the caller does not wait.
-    let guard = Reaped(services.spawner.clone(), Some(spawned.process));
+    let guard = Reaped(services.children.spawner.clone(), Some(spawned.process));
     let answer = asked.await;
     drop(guard);
     let answer = answer.ok_or_else(|| not_asked(&"its process ended without an answer"))?;

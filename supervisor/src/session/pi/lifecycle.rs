@@ -11,10 +11,9 @@ use crate::children::{ChildProcess, Death, Life, control_group, group_name};
 use crate::clock::now_text;
 use crate::errors::PiError;
 use crate::pool::session_status::Stopped;
-use crate::registry::{Crashed, ListWritable, Registry};
-use crate::services::Services;
+use crate::session::owner::Owner;
+use crate::session::services::SessionServices;
 use crate::workspaces;
-use actix::WeakAddr;
 use actix::prelude::*;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
@@ -53,16 +52,16 @@ impl PiHandle {
         self.pids = None;
         self.end = None;
         self.condemned = None;
-        let max = self.services.config.pi.max_live.value;
-        if !self.services.pis.make_room(max, &self.services.standings) {
+        let max = self.services.daemon.config.pi.max_live.value;
+        if !self.services.pis.make_room(max, &self.services.pool.statuses) {
             return self.cannot_start(&PiError::TooManyPis { max }, ctx);
         }
         // Taken from here on, so that two that start at once do not take the same room.
         self.view.is_running.set(true);
         let services = Rc::clone(&self.services);
         let (session, workspace) = (self.session.clone(), self.workspace.clone());
-        let registry = self.registry.clone();
-        let preparing = prepare(services, registry, session, workspace, self.session_file.clone());
+        let owner = self.owner.clone();
+        let preparing = prepare(services, owner, session, workspace, self.session_file.clone());
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
             let prepared = match prepared {
                 Ok(prepared) => prepared,
@@ -177,10 +176,7 @@ impl PiHandle {
                 exit_code: end.code,
                 stderr_tail: &end.stderr_tail,
             });
-            if let Some(registry) = self.registry.upgrade() {
-                // A full mailbox loses a count, and nothing else.
-                registry.try_send(Crashed { session: session.clone() }).ok();
-            }
+            self.owner.crashed(session);
         } else {
             tracing::info!(%session, "a Pi ended");
         }
@@ -278,7 +274,7 @@ impl PiHandle {
         ctx: &mut Context<Self>,
     ) {
         let (session, name) = (self.session.clone(), self.name.clone());
-        let deaths = Rc::clone(&self.services.deaths);
+        let deaths = Rc::clone(&self.services.children.deaths);
         let crash = crash.filter(|_| self.child.ending.is_none());
         let crash = crash.map(|cause| (cause.kind().name(), cause.to_string()));
         let said = self.end.as_ref().map(|end| end.stderr_tail.clone()).unwrap_or_default();
@@ -312,27 +308,27 @@ fn exit_of(end: &PiEnd) -> Exit {
 
 /// Finds Pi and makes what it must find.
 async fn prepare(
-    services: Rc<Services>,
-    registry: WeakAddr<Registry>,
+    services: Rc<SessionServices>,
+    owner: Owner,
     session: SessionId,
     workspace: String,
     session_file: String,
 ) -> Result<Prepared, PiError> {
-    let registry = registry.upgrade().ok_or(PiError::ShuttingDown)?;
-    let writable = registry.send(ListWritable).await.map_err(|_gone| PiError::ShuttingDown)?;
-    let commands = services.login.environment_for_worker(LOGIN_LIMIT).await;
+    let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
+    let commands = services.children.login.environment_for_worker(LOGIN_LIMIT).await;
     // Whoever started the daemon with a key does not wait for a shell that may have one.
     let has_key = std::env::vars_os()
         .any(|(name, value)| name.to_str().is_some_and(environment::is_key) && !value.is_empty());
     let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
-    let login = services.login.environment_for_pi(limit).await;
+    let login = services.children.login.environment_for_pi(limit).await;
     let mut env = environment::merge(std::env::vars_os(), &commands, &login);
-    let home = services.home.clone();
-    let user_home = services.user_home.clone();
-    let config = services.config_file.path.clone();
-    let settings = services.config.pi.clone();
-    let cgroups = services.cgroups.clone();
-    let processes = u32::try_from(services.config.limits.processes.value).unwrap_or(u32::MAX);
+    let home = services.daemon.home.clone();
+    let user_home = services.daemon.user_home.clone();
+    let config = services.daemon.config_file.path.clone();
+    let settings = services.daemon.config.pi.clone();
+    let cgroups = services.children.cgroups.clone();
+    let processes =
+        u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
     // A workspace on a dead mount holds its thread for ever.
     let place = tokio::time::timeout(PREPARE_LIMIT, Arc::clone(&services.lookups).acquire_owned());
     let Ok(Ok(place)) = place.await else { return Err(PiError::ShuttingDown) };

@@ -29,8 +29,9 @@ pub(crate) use requests::{Abort, AnswerDialog, AskState};
 
 use crate::children::{Ending, Evict, Eviction, Outgrown, Renew};
 use crate::pool::session_status::Standings;
-use crate::registry::{FoundSession, Registry};
-use crate::services::Services;
+use crate::session::FoundSession;
+use crate::session::owner::Owner;
+use crate::session::services::SessionServices;
 use actix::prelude::*;
 use bytes::Bytes;
 use handle::{Drain, PiHandle};
@@ -78,14 +79,14 @@ impl Pis {
     pub(crate) fn of(
         &self,
         found: &FoundSession,
-        services: &Rc<Services>,
-        registry: &Addr<Registry>,
+        services: &Rc<SessionServices>,
+        owner: &Owner,
     ) -> Addr<PiHandle> {
         let mut sessions = self.sessions.borrow_mut();
         let entry = sessions.entry(found.session_id.clone()).or_insert_with(|| {
             let view = Rc::new(View::new(Instant::now()));
             let services = Rc::clone(services);
-            let handle = PiHandle::new(found, services, registry.downgrade(), Rc::clone(&view));
+            let handle = PiHandle::new(found, services, owner.clone(), Rc::clone(&view));
             Entry { handle: handle.start(), view }
         });
         entry.handle.clone()

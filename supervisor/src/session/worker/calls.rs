@@ -80,7 +80,7 @@ impl WorkerHandle {
             _ => {}
         }
         let CallTool { tool, client_id, arguments, safe_mode, deadline, background } = msg;
-        if background && let Some(max) = self.services.places.full_of_jobs() {
+        if background && let Some(max) = self.services.pool.slots.full_of_jobs() {
             return Err(CallError::TooManyJobs { max });
         }
         let number = self.calls.next_number();
@@ -116,7 +116,7 @@ impl WorkerHandle {
         if !self.calls.needs_place(number) {
             return self.send_now(number, ctx);
         }
-        match self.services.places.ask(&self.session) {
+        match self.services.pool.slots.ask(&self.session) {
             Asked::Given(place) => {
                 self.calls.give_place(number, place);
                 self.send_now(number, ctx);
@@ -174,7 +174,7 @@ impl WorkerHandle {
 
     /// No place for its command became free in time.
     fn no_place(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let fullness = self.services.places.fullness(&self.session);
+        let fullness = self.services.pool.slots.fullness(&self.session);
         self.answer(number, ctx, |_| Err(CallError::TooManyCommands(fullness)));
     }
 

@@ -3,16 +3,16 @@
 use super::WorkerHandle;
 use super::frames::idle_until;
 use crate::children::spawner::WORKER;
-use crate::children::{Child, Evict, Eviction, Life, Outgrown, Renew, Supervised, Wire};
+use crate::children::{
+    Child, ChildServices, Evict, Eviction, Life, Outgrown, Renew, Supervised, Wire,
+};
 use crate::errors::CallError;
 use crate::pool::session_status::{Doing, Stopped};
 use crate::pool::worker_pool::Stage;
-use crate::services::Services;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::worker::{FROM_WORKER_TAGS, FromWorker, ToWorker};
 use quackd_supervision::{Cause, State};
-use std::rc::Rc;
 use std::time::Instant;
 
 /// Frames of another version: a worker that sends more than a neighbouring version ever would is ended.
@@ -32,8 +32,8 @@ impl Supervised for WorkerHandle {
         &mut self.child
     }
 
-    fn services(&self) -> &Rc<Services> {
-        &self.services
+    fn services(&self) -> &ChildServices {
+        &self.services.children
     }
 
     fn ping(seq: u64) -> ToWorker {
@@ -83,21 +83,21 @@ impl Supervised for WorkerHandle {
         };
         let free_since = is_free.then_some(self.idle_since);
         let monitor = self.child.monitor_pid();
-        self.services.tenants.set(&self.session, stage, free_since, monitor);
-        self.services.standings.set_worker(&self.session, doing);
+        self.services.pool.workers.set(&self.session, stage, free_since, monitor);
+        self.services.pool.statuses.set_worker(&self.session, doing);
     }
 
     fn idle_until(&self) -> Option<Instant> {
-        if self.services.standings.is_pinned(&self.session) {
+        if self.services.pool.statuses.is_pinned(&self.session) {
             return None;
         }
-        let limit = self.services.config.worker.idle.value;
+        let limit = self.services.daemon.config.worker.idle.value;
         idle_until(&self.calls, &self.jobs, self.idle_since, limit)
     }
 
     fn evicted(&mut self, why: Eviction) {
         self.evicted = Some(why);
-        self.services.tenants.count_eviction();
+        self.services.pool.workers.count_eviction();
     }
 }
 

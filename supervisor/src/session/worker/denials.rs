@@ -58,7 +58,7 @@ impl WorkerHandle {
         }
         self.is_stale |= report.workspace_gone;
         if report.truncated {
-            self.services.spills.may_have_grown();
+            self.services.pool.spills.may_have_grown();
         }
     }
 }

@@ -183,8 +183,8 @@ impl WorkerHandle {
         if let Err(why) = self.jobs.report(running, now) {
             return self.condemn(Cause::Protocol(why.into()), ctx);
         }
-        self.services.spills.may_have_grown();
-        self.services.places.set_jobs(&self.session, self.jobs.count());
+        self.services.pool.spills.may_have_grown();
+        self.services.pool.slots.set_jobs(&self.session, self.jobs.count());
         if had_any && !self.jobs.any() {
             self.idle_since = now;
             if self.must_be_replaced() {

@@ -3,13 +3,11 @@
 
 use super::WorkerHandle;
 use crate::children::command_env::Variables;
-use crate::children::repo_cleanup;
 use crate::children::spawner::SpawnFailure;
 use crate::children::{ChildProcess, Death, Life, control_group, group_name};
 use crate::errors::CallError;
 use crate::pool::session_status::Stopped;
-use crate::registry::Crashed;
-use crate::services::Services;
+use crate::session::services::SessionServices;
 use crate::workspaces;
 use actix::prelude::*;
 use quackd_config::LimitSettings;
@@ -58,17 +56,17 @@ impl WorkerHandle {
         let session = self.session.clone();
         let is_confined = self.policy.profile != Profile::FullAccess;
         let getting_ready = async move {
-            services.tenants.take_place(&session).await?;
+            services.pool.workers.take_place(&session).await?;
             // Known already, but for the first workers of a daemon that knows nothing of its user yet.
-            let env = services.login.environment_for_worker(LOGIN_LIMIT).await;
+            let env = services.children.login.environment_for_worker(LOGIN_LIMIT).await;
             let probe = match is_confined {
-                true => services.probing.result(&services.spawner).await,
+                true => services.children.probing.result(&services.children.spawner).await,
                 false => Ok(None),
             };
             Ok((env, probe?))
         };
         ctx.spawn(getting_ready.into_actor(self).map(|ready, handle, ctx| {
-            handle.login_version = handle.services.login.version();
+            handle.login_version = handle.services.children.login.version();
             match (ready, handle.child.ending) {
                 (Ok((env, probe)), None) => handle.start_process(env, probe, ctx),
                 (Ok(_), Some(_)) => handle.spawn_failed(&SpawnFailure::Unavailable, ctx),
@@ -106,7 +104,7 @@ impl WorkerHandle {
         ctx: &mut Context<Self>,
     ) {
         let services = Rc::clone(&self.services);
-        let run_dir = services.home.session_run_dir(self.session.as_str());
+        let run_dir = services.daemon.home.session_run_dir(self.session.as_str());
         // Paths and numbers: there is always a JSON form of them.
         let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
         self.given_policy = Some(self.policy.clone());
@@ -119,14 +117,14 @@ impl WorkerHandle {
             run_dir: run_dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
             env,
             safe_mode: false,
-            respect_ignore_files: services.config.tools.respect_ignore_files.value,
-            limits: command_limits(&services.config.limits, services.keeping.min_free()),
+            respect_ignore_files: services.daemon.config.tools.respect_ignore_files.value,
+            limits: command_limits(&services.daemon.config.limits, services.pool.disk.min_free()),
             sandbox: SandboxStart {
                 policy: self.policy.clone(),
                 probe,
-                tier: asked_tier(&services.config.sandbox.tier.value),
-                home: services.user_home.display().to_string(),
-                state_dir: services.home.dir().display().to_string(),
+                tier: asked_tier(&services.daemon.config.sandbox.tier.value),
+                home: services.daemon.user_home.display().to_string(),
+                state_dir: services.daemon.home.dir().display().to_string(),
                 cgroup: cgroup_for_worker,
             },
         }));
@@ -149,7 +147,7 @@ impl WorkerHandle {
 
     fn forget_jobs(&mut self) {
         self.jobs.clear();
-        self.services.places.set_jobs(&self.session, 0);
+        self.services.pool.slots.set_jobs(&self.session, 0);
     }
 
     pub(super) fn load(&self) -> Load {
@@ -180,7 +178,7 @@ impl WorkerHandle {
             None => self.evicted.take().map_or(Stopped::Ended, Stopped::Evicted),
         };
         if crash.is_some() {
-            repo_cleanup::clean_soon(&self.services);
+            self.services.children.repo_cleanup.schedule();
         }
         if let Some(process) = process {
             self.report_end(process, exit, crash, ctx);
@@ -201,12 +199,9 @@ impl WorkerHandle {
             tracing::info!(%session, pid, "worker ended");
             return;
         };
-        if let Some(registry) = self.registry.upgrade() {
-            // A full mailbox loses a count, and nothing else.
-            registry.try_send(Crashed { session: session.clone() }).ok();
-        }
+        self.owner.crashed(&session);
         let (events, name) = (Rc::clone(&self.services.events), self.name.clone());
-        let deaths = Rc::clone(&self.services.deaths);
+        let deaths = Rc::clone(&self.services.children.deaths);
         let started = process.started;
         let (kind, cause) = (cause.kind().name(), cause.to_string());
         ctx.spawn(actix::fut::wrap_future(async move {
@@ -245,7 +240,7 @@ fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {
 /// Makes what a worker must find: its run directory, and a control group for its commands where that can
 /// be had.
 async fn make_place(
-    services: Rc<Services>,
+    services: Rc<SessionServices>,
     session: SessionId,
     workspace: PathBuf,
 ) -> Result<Option<SessionPaths>, SpawnFailure> {
@@ -253,9 +248,10 @@ async fn make_place(
     let place = Arc::clone(&services.lookups).acquire_owned();
     let place = tokio::time::timeout(RUN_DIR_LIMIT, place).await;
     let Ok(Ok(place)) = place else { return Err(SpawnFailure::Unavailable) };
-    let (home, user_home) = (services.home.clone(), services.user_home.clone());
-    let cgroups = services.cgroups.clone();
-    let processes = u32::try_from(services.config.limits.processes.value).unwrap_or(u32::MAX);
+    let (home, user_home) = (services.daemon.home.clone(), services.daemon.user_home.clone());
+    let cgroups = services.children.cgroups.clone();
+    let processes =
+        u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
     let make = move || {
         let _place = place;
         drop(workspace.read_dir().map_err(SpawnFailure::Workspace)?);

@@ -31,10 +31,9 @@ pub(crate) use policy::{EndJobs, InForce, ReportPolicy, UsePolicy};
 use crate::children::{Child, Eviction, Life, Supervised, ms};
 use crate::errors::RunningWork;
 use crate::pool::session_status::Stopped;
-use crate::registry::Registry;
-use crate::services::Services;
+use crate::session::owner::Owner;
 use crate::session::pending_calls::Calls;
-use actix::WeakAddr;
+use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::WorkerInfo;
@@ -54,8 +53,8 @@ pub(crate) struct WorkerHandle {
     session: SessionId,
     name: String,
     workspace: String,
-    services: Rc<Services>,
-    registry: WeakAddr<Registry>,
+    services: Rc<SessionServices>,
+    owner: Owner,
     child: Child,
     /// What the worker that there is has said of itself; information for people only.
     hello: Option<Hello>,
@@ -87,15 +86,15 @@ impl WorkerHandle {
         session: &Session,
         workspace: String,
         policy: Policy,
-        services: Rc<Services>,
-        registry: WeakAddr<Registry>,
+        services: Rc<SessionServices>,
+        owner: Owner,
     ) -> Self {
         Self {
             session: session.id.clone(),
             name: session.name.clone(),
             workspace,
             services,
-            registry,
+            owner,
             child: Child::new(SESSION_WORKER, session.id.0.clone()),
             hello: None,
             policy,
@@ -119,7 +118,7 @@ impl Actor for WorkerHandle {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.services.tenants.enter(&self.session, &ctx.address());
+        self.services.pool.workers.enter(&self.session, &ctx.address());
     }
 }
 
@@ -153,8 +152,8 @@ impl Handler<Describe> for WorkerHandle {
             calls: self.calls.describe(now),
             jobs: self.jobs.describe(now),
             pi: None,
-            status: self.services.standings.of(&self.session, now),
-            why: self.services.standings.why_worker(&self.session),
+            status: self.services.pool.statuses.of(&self.session, now),
+            why: self.services.pool.statuses.why_worker(&self.session),
             rss_kb: None,
             usage: None,
             idle_ms: self

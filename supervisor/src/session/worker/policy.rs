@@ -141,7 +141,7 @@ impl WorkerHandle {
             "its workspace is another directory by now"
         } else if self.has_other_policy() {
             "its policy was changed"
-        } else if self.login_version != self.services.login.version() {
+        } else if self.login_version != self.services.children.login.version() {
             "the login environment is a new one"
         } else {
             return;

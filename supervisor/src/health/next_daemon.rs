@@ -3,9 +3,10 @@
 //! The program that is going to start decides: this one, or after an upgrade the one at its path, which may know
 //! other keys. Both read the file that this daemon was started with, in the environment of this daemon.
 
+use crate::daemon_info::ConfigFile;
+use crate::daemon_info::user_home;
+use crate::errors::start::StartError;
 use crate::health::executable::Executable;
-use crate::service::daemon::{StartError, user_home};
-use crate::services::ConfigFile;
 use quackd_config::Config;
 use quackd_home::Home;
 use quackd_process::{Exit, spawn_other_blocking};

@@ -1,9 +1,7 @@
-//! Remote control as the daemon sees it: its configuration, its state, and what comes through the door.
+//! Remote control: its configuration, its state and changes to it.
 //!
-//! The door itself is [`quackd_remote`], on a thread of its own. Here is who may change it
-//! ([`crate::methods`]), what is written to disk ([`files`], [`config`]), and the task that hands remote
-//! clients to [`connection`] as if they had come through the socket. Started by the daemon; a door that
-//! cannot be opened is a line in the state and in the log, and nothing else.
+//! The listener itself is [`quackd_remote`], on its own thread. [`crate::clients::remote`] hands remote clients over to
+//! connections. A listener that cannot open is reported in the state and in the log, and has no other effect.
 
 mod config;
 mod configure;
@@ -11,29 +9,16 @@ mod files;
 
 use files::{Files, Loaded};
 
-use crate::clients::connection::{self, Origin, RemoteReady};
-use crate::events::client_registry::Transport;
-use crate::registry::Registry;
-use crate::services::Services;
-use crate::wire;
-use actix::Addr;
-use bytes::Bytes;
 use config::DaemonConfig;
 use quackd_home::Home;
 use quackd_protocol::client::{RemoteData, RemoteStatus};
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
-use quackd_remote::{Ask, Remote, RpcAnswer};
+use quackd_remote::{Ask, Remote};
 use secrecy::{ExposeSecret, SecretString};
 use std::cell::RefCell;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
-
-/// Requests without a connection that are answered at the same time, those of clients that went away
-/// included.
-const MAX_ALONE: usize = 256;
 
 /// How long a look at the state waits for a change that is under way.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
@@ -93,6 +78,16 @@ impl RemoteControl {
             turn: Semaphore::new(1),
             asked: RefCell::new(Some(asked)),
         }
+    }
+
+    /// Requests that the listener hands over. `None` after the first call.
+    pub(crate) fn take_requests(&self) -> Option<mpsc::Receiver<Ask>> {
+        self.asked.take()
+    }
+
+    /// Whether the configuration enables remote control.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.state.borrow().config.remote.enabled
     }
 
     /// The state after all changes that are under way.
@@ -161,62 +156,4 @@ pub(crate) fn load_blocking(home: &Home) -> (Files, Loaded) {
     let files = Files::of(home);
     let loaded = files.load_blocking();
     (files, loaded)
-}
-
-/// Opens the door if the configuration says so, and hands in who comes. Returns at once.
-pub(crate) fn start(services: &Rc<Services>, registry: &Addr<Registry>) {
-    let Some(asked) = services.remote.asked.take() else { return };
-    actix::spawn(hand_in(asked, Rc::clone(services), registry.clone()));
-    if services.remote.state.borrow().config.remote.enabled {
-        let services = Rc::clone(services);
-        actix::spawn(async move { services.remote.open().await });
-    }
-}
-
-async fn hand_in(mut asked: mpsc::Receiver<Ask>, services: Rc<Services>, registry: Addr<Registry>) {
-    let alone = Arc::new(Semaphore::new(MAX_ALONE));
-    while let Some(ask) = asked.recv().await {
-        let (services, registry) = (Rc::clone(&services), registry.clone());
-        match ask {
-            Ask::WebSocket { lines, url } => {
-                let origin = Origin {
-                    transport: Transport::RemoteWs,
-                    remote_ready: Some(RemoteReady { websocket_url: url }),
-                };
-                // As many as the door lets in.
-                actix::spawn(async move {
-                    let (reading, writing) = tokio::io::split(lines);
-                    connection::serve(reading, writing, origin, services, registry).await;
-                });
-            }
-            Ask::Rpc { body, client, answer } => {
-                let Ok(place) = Arc::clone(&alone).try_acquire_owned() else {
-                    let busy = wire::goodbye("Too many requests at the same time");
-                    answer.send(RpcAnswer::Reply(busy)).ok();
-                    continue;
-                };
-                actix::spawn(async move {
-                    let reply = alone_answer(&body, client.as_deref(), &services, &registry).await;
-                    if answer.send(reply).is_err() {
-                        services.metrics.unread_answers.add(1);
-                    }
-                    drop(place);
-                });
-            }
-        }
-    }
-}
-
-async fn alone_answer(
-    body: &Bytes,
-    client: Option<&str>,
-    services: &Rc<Services>,
-    registry: &Addr<Registry>,
-) -> RpcAnswer {
-    match connection::answer_alone(body, client, services, registry).await {
-        Ok(Some(reply)) => RpcAnswer::Reply(reply),
-        // The door lets no blank body in.
-        Ok(None) => RpcAnswer::Reply(wire::goodbye("Failed to parse request: it is blank")),
-        Err(connection::UnknownClient) => RpcAnswer::UnknownClient,
-    }
 }

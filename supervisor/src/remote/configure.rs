@@ -17,7 +17,7 @@ use std::io;
 
 impl RemoteControl {
     /// Opens the door as it was configured when the daemon last ran.
-    pub(super) async fn open(&self) {
+    pub(crate) async fn open(&self) {
         let Ok(_turn) = self.turn.acquire().await else { return };
         self.known_token().await;
         let state = self.state.borrow().clone();

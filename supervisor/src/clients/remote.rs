@@ -1,0 +1,75 @@
+//! Serves the clients of remote control like those of the socket.
+
+use super::connection::{self, Origin, RemoteReady};
+use crate::events::client_registry::Transport;
+use crate::registry::Registry;
+use crate::services::Services;
+use crate::wire;
+use actix::Addr;
+use bytes::Bytes;
+use quackd_remote::{Ask, RpcAnswer};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+
+/// Requests without a connection that are answered at the same time, those of clients that went away
+/// included.
+const MAX_ALONE: usize = 256;
+
+/// Opens the listener if the configuration enables it, and serves its clients. Returns at once.
+pub(crate) fn start(services: &Rc<Services>, registry: &Addr<Registry>) {
+    let Some(asked) = services.remote.take_requests() else { return };
+    actix::spawn(hand_in(asked, Rc::clone(services), registry.clone()));
+    if services.remote.is_enabled() {
+        let services = Rc::clone(services);
+        actix::spawn(async move { services.remote.open().await });
+    }
+}
+
+async fn hand_in(mut asked: mpsc::Receiver<Ask>, services: Rc<Services>, registry: Addr<Registry>) {
+    let alone = Arc::new(Semaphore::new(MAX_ALONE));
+    while let Some(ask) = asked.recv().await {
+        let (services, registry) = (Rc::clone(&services), registry.clone());
+        match ask {
+            Ask::WebSocket { lines, url } => {
+                let origin = Origin {
+                    transport: Transport::RemoteWs,
+                    remote_ready: Some(RemoteReady { websocket_url: url }),
+                };
+                // As many as the door lets in.
+                actix::spawn(async move {
+                    let (reading, writing) = tokio::io::split(lines);
+                    connection::serve(reading, writing, origin, services, registry).await;
+                });
+            }
+            Ask::Rpc { body, client, answer } => {
+                let Ok(place) = Arc::clone(&alone).try_acquire_owned() else {
+                    let busy = wire::goodbye("Too many requests at the same time");
+                    answer.send(RpcAnswer::Reply(busy)).ok();
+                    continue;
+                };
+                actix::spawn(async move {
+                    let reply = alone_answer(&body, client.as_deref(), &services, &registry).await;
+                    if answer.send(reply).is_err() {
+                        services.sessions.metrics.unread_answers.add(1);
+                    }
+                    drop(place);
+                });
+            }
+        }
+    }
+}
+
+async fn alone_answer(
+    body: &Bytes,
+    client: Option<&str>,
+    services: &Rc<Services>,
+    registry: &Addr<Registry>,
+) -> RpcAnswer {
+    match connection::answer_alone(body, client, services, registry).await {
+        Ok(Some(reply)) => RpcAnswer::Reply(reply),
+        // The door lets no blank body in.
+        Ok(None) => RpcAnswer::Reply(wire::goodbye("Failed to parse request: it is blank")),
+        Err(connection::UnknownClient) => RpcAnswer::UnknownClient,
+    }
+}

@@ -1,0 +1,136 @@
+//! Free space on the disk of the state directory.
+//!
+//! With too little free space, workers write no spill files (each checks before it writes), the log contains warnings
+//! and errors only, and garbage collection runs once. The remaining space is for files that must be written: each save
+//! writes a new file next to the old one. The state ends when half as much again as required is free.
+
+use crate::log::LogControl;
+use quackd_home::{DiskRoom, Home};
+use quackd_protocol::client::{Check, CheckStatus, DiskInfo};
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Timeout of one check. A check that hangs keeps its permit, and no other starts.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// One instance per daemon, on the actors' thread.
+#[derive(Debug)]
+pub(crate) struct DiskSpace {
+    dir: PathBuf,
+    log: LogControl,
+    /// Bytes that must be free, if the disk is large enough.
+    wanted: u64,
+    /// Result of the last check.
+    room: Cell<Option<DiskRoom>>,
+    is_low: Cell<bool>,
+    /// The disk became low, and no garbage collection has run for it.
+    got_low: Cell<bool>,
+    permit: Arc<Semaphore>,
+}
+
+impl DiskSpace {
+    /// `wanted` is in bytes. Checks nothing yet.
+    pub(crate) fn new(home: &Home, wanted: u64, log: LogControl) -> Self {
+        let (room, is_low, got_low) = (Cell::new(None), Cell::new(false), Cell::new(false));
+        let (dir, permit) = (home.dir().to_owned(), Arc::new(Semaphore::new(1)));
+        Self { dir, log, wanted, room, is_low, got_low, permit }
+    }
+
+    /// Bytes that must be free before a worker writes a spill file.
+    pub(crate) fn min_free(&self) -> u64 {
+        self.room.get().map_or(self.wanted, |room| room.needed(self.wanted))
+    }
+
+    /// Result of the last check; `None` before it, and where the system does not report free space.
+    pub(crate) fn describe(&self) -> Option<DiskInfo> {
+        let room = self.room.get()?;
+        Some(DiskInfo { free_bytes: room.free, total_bytes: room.total, low: self.is_low.get() })
+    }
+
+    /// Lines that are missing in the log.
+    pub(crate) fn log_lines_dropped(&self) -> u64 {
+        self.log.lines_dropped()
+    }
+
+    /// Whether the disk became low since the last call.
+    pub(crate) fn take_got_low(&self) -> bool {
+        self.got_low.take()
+    }
+
+    /// Checks now. Keeps the last result if the check hangs or another one is running.
+    pub(crate) async fn check(&self) {
+        let Ok(permit) = Arc::clone(&self.permit).try_acquire_owned() else { return };
+        let dir = self.dir.clone();
+        let checking = actix_rt::task::spawn_blocking(move || {
+            let room = DiskRoom::of_blocking(&dir);
+            drop(permit);
+            room
+        });
+        match tokio::time::timeout(CHECK_TIMEOUT, checking).await {
+            Ok(Ok(Ok(room))) => self.found(room),
+            Ok(Ok(Err(error))) => {
+                tracing::debug!(%error, "cannot ask how much of the disk is free");
+            }
+            // It hangs, or the daemon ends.
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+
+    fn found(&self, room: DiskRoom) {
+        self.room.set(Some(room));
+        let was_low = self.is_low.get();
+        let is_low = room.is_low(self.wanted, was_low);
+        self.is_low.set(is_low);
+        if is_low != was_low {
+            let (free, needed) = (room.free, room.needed(self.wanted));
+            if is_low {
+                self.got_low.set(true);
+                tracing::warn!(free, needed, "the disk is almost full: long outputs are not kept");
+            }
+            self.log.set_brief(is_low);
+            if !is_low {
+                tracing::info!(free, "the disk has room again");
+            }
+        }
+    }
+
+    /// The check of `doctor`. `note` describes the last garbage collection.
+    pub(crate) fn report(&self, note: Option<String>) -> Check {
+        let check = |status, message, hint: Option<&str>| Check {
+            name: "disk".to_owned(),
+            status,
+            message,
+            hint: hint.map(str::to_owned),
+        };
+        let dropped = match self.log_lines_dropped() {
+            0 => String::new(),
+            n => format!("; {n} lines are missing in the log"),
+        };
+        let Some(room) = self.room.get() else {
+            let message = format!("nothing is known of the disk's room{dropped}");
+            return check(CheckStatus::Ok, message, None);
+        };
+        let free = mebibytes_of(room.free);
+        if self.is_low.get() {
+            let needed = mebibytes_of(room.needed(self.wanted));
+            let message = format!(
+                "{free} MiB free, fewer than {needed}: long outputs are not kept, the log says warnings and \
+                 errors only{dropped}"
+            );
+            return check(
+                CheckStatus::Warn,
+                message,
+                Some("make room; `quack gc` says what can go"),
+            );
+        }
+        let last = note.map_or_else(String::new, |note| format!("; {note}"));
+        check(CheckStatus::Ok, format!("{free} MiB free{last}{dropped}"), None)
+    }
+}
+
+fn mebibytes_of(bytes: u64) -> u64 {
+    bytes / (1024 * 1024)
+}

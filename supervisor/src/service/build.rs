@@ -1,0 +1,176 @@
+//! Builds what the actors' thread shares, from what the main thread has prepared.
+
+use crate::children::ChildServices;
+use crate::children::login_env::{Captured, Login, LoginParts};
+use crate::children::probing::Probing;
+use crate::children::repo_cleanup::RepoCleanup;
+use crate::children::spawner::Spawner;
+use crate::children::{Deaths, Errand};
+use crate::clock::now_text;
+use crate::daemon_info::ConfigFile;
+use crate::daemon_info::{DaemonInfo, user_home};
+use crate::errors::start::StartError;
+use crate::events::Events;
+use crate::events::client_registry::Clients;
+use crate::health::Health;
+use crate::health::executable::Executable;
+use crate::health::loop_monitor::Pulse;
+use crate::health::service_manager::Managed;
+use crate::log::LogControl;
+use crate::metrics::Metrics;
+use crate::metrics::endpoint::MetricsEndpoint;
+use crate::pool::Pool;
+use crate::pool::command_slots::Places;
+use crate::pool::disk_space::DiskSpace;
+use crate::pool::session_status::Standings;
+use crate::pool::spill_quota::Spills;
+use crate::pool::worker_pool::Tenants;
+use crate::registry::shutdown_record::Interrupted;
+use crate::remote::RemoteControl;
+use crate::retention::Keeping;
+use crate::services::{Services, Stop};
+use crate::session::pi::Pis;
+use crate::session::services::SessionServices;
+use crate::voice::Voice;
+use quackd_config::Config;
+use quackd_egress::Egress;
+use quackd_home::{Home, Tenure};
+use quackd_ipc::alias::Alias;
+use quackd_ipc::listener::SocketFile;
+use quackd_process::CgroupBase;
+use quackd_protocol::client::InterruptedSession;
+use quackd_supervision::REPOSITORY_CLEANER;
+use std::cell::RefCell;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Instant;
+use tokio::sync::{Semaphore, mpsc};
+
+/// Permits for look-ups of clients' directories, out of the threads for blocking work.
+const LOOKUPS: usize = 8;
+
+/// What moves to the actors' thread.
+pub(super) struct Parts {
+    pub(super) home: Home,
+    pub(super) tenure: Tenure,
+    pub(super) socket: PathBuf,
+    pub(super) alias: Option<Alias>,
+    pub(super) activated: Option<UnixListener>,
+    pub(super) managed: Managed,
+    pub(super) executable: Executable,
+    pub(super) interrupted: Vec<InterruptedSession>,
+    pub(super) config: Config,
+    pub(super) config_file: ConfigFile,
+    pub(super) cgroups: Option<Arc<CgroupBase>>,
+    pub(super) login: Option<Captured>,
+    pub(super) egress: Egress,
+    pub(super) remote: RemoteControl,
+    pub(super) log: LogControl,
+    pub(super) health: Health,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) spawner: Spawner,
+    pub(super) ready: SyncSender<Result<SocketFile, StartError>>,
+}
+
+/// Builds what connections and methods share.
+pub(super) fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
+    let interrupted = Interrupted::new(parts.home.interrupted_file(), parts.interrupted);
+    let clients = Rc::<Clients>::default();
+    let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
+    let metrics = Arc::clone(&parts.metrics);
+    let min_free = mebibytes(parts.config.keep.min_free_mb.value);
+    let disk = Rc::new(DiskSpace::new(&parts.home, min_free, parts.log));
+    let pool = pool(&parts.config, &parts.home, disk, &metrics);
+    let cache = (parts.login, parts.home.login_environment());
+    let children =
+        children(&parts.config, &parts.home, (parts.spawner, parts.cgroups), cache, &metrics);
+    let daemon = Rc::new(DaemonInfo {
+        home: parts.home,
+        user_home: user_home(),
+        started_in: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+        socket: parts.socket,
+        started: Instant::now(),
+        started_at: now_text(),
+        config: parts.config,
+        config_file: parts.config_file,
+    });
+    let sessions = Rc::new(SessionServices {
+        daemon: Rc::clone(&daemon),
+        children,
+        pool,
+        events: Rc::clone(&events),
+        pis: Pis::default(),
+        egress: parts.egress,
+        metrics,
+        lookups: Arc::new(Semaphore::new(LOOKUPS)),
+    });
+    let (health, pulse) = (Rc::new(parts.health), Rc::new(Pulse::new()));
+    let keeping = Keeping::new(Rc::clone(&sessions), Rc::clone(&health), Rc::clone(&pulse));
+    Rc::new(Services {
+        daemon,
+        sessions,
+        voice: Rc::new(Voice::new(Rc::clone(&clients), events)),
+        clients,
+        socket_alias: parts.alias,
+        socket_file: RefCell::new(None),
+        remote: parts.remote,
+        metrics_endpoint: MetricsEndpoint::default(),
+        health,
+        managed: parts.managed,
+        executable: parts.executable,
+        interrupted,
+        pulse,
+        keeping,
+        stop,
+    })
+}
+
+fn pool(config: &Config, home: &Home, disk: Rc<DiskSpace>, metrics: &Arc<Metrics>) -> Pool {
+    let spill_bytes = mebibytes(config.limits.spill_mb.value);
+    Pool {
+        workers: Tenants::new(config.worker.max_live.value),
+        slots: Places::new(config.limits.commands.value, config.limits.jobs.value),
+        statuses: Standings::default(),
+        spills: Spills::new(home.run_dir(), spill_bytes, Arc::clone(metrics)),
+        disk,
+    }
+}
+
+fn children(
+    config: &Config,
+    home: &Home,
+    (spawner, cgroups): (Spawner, Option<Arc<CgroupBase>>),
+    (cached, cache): (Option<Captured>, PathBuf),
+    metrics: &Arc<Metrics>,
+) -> ChildServices {
+    let deaths = Rc::<Deaths>::default();
+    let login = Login::start(LoginParts {
+        login_shell: config.environment.login_shell.value,
+        extra: config.tools.env.value.clone(),
+        for_pi: config.pi.env.value.clone(),
+        variables: std::env::vars_os().collect(),
+        cached,
+        cache,
+        run_dir: home.run_dir(),
+        spawner: spawner.clone(),
+        deaths: Rc::clone(&deaths),
+    });
+    let has_launcher = !config.worker.launcher.value.is_empty();
+    let cleaner = Errand::new(&REPOSITORY_CLEANER, Rc::clone(&deaths));
+    ChildServices {
+        probing: Probing::new(has_launcher, Rc::clone(&deaths)),
+        repo_cleanup: RepoCleanup::new(home, spawner.clone(), cleaner),
+        spawner,
+        login,
+        cgroups,
+        deaths,
+        metrics: Arc::clone(metrics),
+    }
+}
+
+fn mebibytes(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX).saturating_mul(1024 * 1024)
+}
