@@ -2,6 +2,7 @@
 //! it a small example that breaks it, then the tree, which must give none.
 //!
 //! - [`manifests`]: who may depend on whom, and where versions stand.
+//! - [`modules`]: import cycles and the size of actors.
 //! - [`sources`]: heads, sizes and words of source files.
 //! - [`documents`]: promises, decisions and paths.
 //! - [`texts`]: what documents say that programs print, and which verbs they name.
@@ -10,6 +11,9 @@
 
 #[path = "tidy/manifests.rs"]
 mod manifests;
+
+#[path = "tidy/modules.rs"]
+mod modules;
 
 #[path = "tidy/sources.rs"]
 mod sources;

@@ -1,6 +1,6 @@
 //! The heartbeat of a child, and its end when nobody has used it for long.
 
-use super::{Evict, Eviction, Life, Supervised, beats_of};
+use super::{Eviction, Life, Supervised, beats_of};
 use actix::prelude::*;
 use quackd_supervision::{Action, Cause, Heartbeat};
 use std::time::Instant;
@@ -65,7 +65,7 @@ pub(crate) trait Beats: Supervised {
         self.changed();
         let now = Instant::now();
         if self.idle_until().is_some_and(|until| until <= now) {
-            self.evict(Evict(Eviction::Idle), ctx);
+            self.evict(Eviction::Idle, ctx);
             return;
         }
         let (action, due) = self.child_mut().heartbeat.poll(now);

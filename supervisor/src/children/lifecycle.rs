@@ -4,7 +4,7 @@
 use super::cgroup::end_group;
 use super::heartbeat::Beats;
 use super::process::ChildProcess;
-use super::{Evict, LinkClosed, Outgrown, Supervised};
+use super::{Eviction, Manage, Outgrown, Supervised};
 use crate::children::spawner::SpawnFailure;
 use actix::prelude::*;
 use quackd_process::{SessionPaths, SpawnedWorker};
@@ -109,8 +109,29 @@ pub(crate) trait Life: Supervised {
         self.obey(order, ctx);
     }
 
+    /// Handles a request of the supervisor's own tasks or of the user.
+    fn manage(&mut self, msg: Manage, ctx: &mut Context<Self>) -> bool {
+        match msg {
+            Manage::Evict(why) => return self.evict(why, ctx),
+            Manage::ResetTimers => self.renew(ctx),
+            Manage::OverMemory(outgrown) => self.outgrown(outgrown, ctx),
+            Manage::Kill => return self.kill(ctx),
+        }
+        true
+    }
+
+    /// Kills the process because the user asked for it. Returns false if there is none, or if it is already stopping.
+    fn kill(&mut self, ctx: &mut Context<Self>) -> bool {
+        let state = self.child().worker.state();
+        let is_alive = matches!(state, State::Starting { .. } | State::Ready { .. });
+        if is_alive && self.child().ending.is_none() {
+            self.end_for(Cause::KilledByPerson, "a person wants it killed", ctx);
+        }
+        is_alive
+    }
+
     /// Ends a process that nobody uses. `false` if somebody does, or it must stay.
-    fn evict(&mut self, Evict(why): Evict, ctx: &mut Context<Self>) -> bool {
+    fn evict(&mut self, why: Eviction, ctx: &mut Context<Self>) -> bool {
         let state = self.child().worker.state();
         let is_alive = matches!(state, State::Ready { .. } | State::Starting { .. });
         if !is_alive || self.idle_until().is_none() {
@@ -249,11 +270,8 @@ pub(crate) trait Life: Supervised {
     }
 
     /// The channel has ended: the process is gone, or broke the protocol.
-    fn link_closed(&mut self, closed: LinkClosed, ctx: &mut Context<Self>) {
-        let LinkClosed { generation, violation } = closed;
-        if self.child().current(generation).is_none() {
-            return;
-        }
+    fn link_closed(&mut self, violation: Option<String>, ctx: &mut Context<Self>) {
+        let generation = self.child().generation;
         if let Some(process) = &mut self.child_mut().process {
             process.fell_silent();
         }

@@ -25,23 +25,26 @@ const UNKNOWN_LOGGED: u32 = 10;
 const STDERR_FREE_BYTES: usize = 64 * 1024;
 const STDERR_PAUSE: Duration = Duration::from_millis(10);
 
-/// The link read a frame.
+/// What happened on the control channel of one child process.
 #[derive(Debug)]
-pub(crate) struct FrameArrived<F> {
+pub(crate) struct ChannelEvent<F> {
+    /// Tells the process from its predecessors.
     pub(crate) generation: u64,
-    pub(crate) frame: F,
+    pub(crate) input: ChannelInput<F>,
 }
 
-impl<F: 'static> Message for FrameArrived<F> {
+/// See [`ChannelEvent`].
+#[derive(Debug)]
+pub(crate) enum ChannelInput<F> {
+    Frame(F),
+    /// The process has exited, or violated the protocol.
+    Closed {
+        violation: Option<String>,
+    },
+}
+
+impl<F: 'static> Message for ChannelEvent<F> {
     type Result = ();
-}
-
-/// The link has ended: the process is gone, or broke the protocol.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct LinkClosed {
-    pub(crate) generation: u64,
-    pub(crate) violation: Option<String>,
 }
 
 /// Queues frames for one child. Dropping it closes the channel.
@@ -92,6 +95,7 @@ impl Link {
 async fn read<H: Supervised>(half: ReadHalf<UnixStream>, generation: u64, handle: Addr<H>) {
     let mut reader = FramedRead::new(half, frames::codec());
     let mut pace = H::WIRE.pace.map(|pace| Pace::new(pace, Instant::now()));
+    let event = |input| ChannelEvent { generation, input };
     let mut unknown = 0_u32;
     let violation = loop {
         let body = match reader.next().await {
@@ -105,7 +109,7 @@ async fn read<H: Supervised>(half: ReadHalf<UnixStream>, generation: u64, handle
         match frames::decode::<H::Says>(&body, H::WIRE.tags) {
             Ok(Decoded::Known(frame)) => {
                 // One frame at a time: what the handle has not taken stays in the socket.
-                if handle.send(FrameArrived { generation, frame }).await.is_err() {
+                if handle.send(event(ChannelInput::Frame(frame))).await.is_err() {
                     return;
                 }
             }
@@ -126,7 +130,7 @@ async fn read<H: Supervised>(half: ReadHalf<UnixStream>, generation: u64, handle
             tokio::time::sleep(wait).await;
         }
     };
-    handle.send(LinkClosed { generation, violation }).await.ok();
+    handle.send(event(ChannelInput::Closed { violation })).await.ok();
 }
 
 /// How many frames may be taken now: a bucket that fills with time. Pure.

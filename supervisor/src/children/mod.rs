@@ -24,7 +24,7 @@ pub(crate) use cgroup::{control_group, group_name};
 pub(crate) use deaths::{Death, Deaths};
 pub(crate) use heartbeat::Beats;
 pub(crate) use lifecycle::Life;
-pub(crate) use link::{FrameArrived, LinkClosed, stderr_tail};
+pub(crate) use link::{ChannelEvent, ChannelInput, stderr_tail};
 pub(crate) use one_shot::{Errand, see_off};
 pub(crate) use process::{ChildProcess, Refused};
 
@@ -71,7 +71,7 @@ pub(crate) struct ChildServices {
 /// What is special about one kind of supervised process. The methods with a body are for kinds that have
 /// something to do then.
 pub(crate) trait Supervised:
-    Actor<Context = Context<Self>> + Handler<FrameArrived<Self::Says>> + Handler<LinkClosed>
+    Actor<Context = Context<Self>> + Handler<ChannelEvent<Self::Says>>
 {
     /// What the process says.
     type Says: DeserializeOwned + Debug + Send + 'static;
@@ -286,23 +286,27 @@ pub(crate) fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The machine slept, or this process was stopped: every child has its time anew.
-#[derive(Debug, Clone, Copy, Message)]
-#[rtype(result = "()")]
-pub(crate) struct Renew;
-
-/// Everything below this monitor has more memory than its session may have.
-#[derive(Debug, Clone, Copy, Message)]
-#[rtype(result = "()")]
-pub(crate) struct Outgrown {
-    /// Its process id.
-    pub(crate) monitor: u32,
-    /// What the session has, and what it may have, in MiB.
-    pub(crate) mb: u64,
-    pub(crate) limit_mb: u64,
-}
-
-/// End the process if nobody uses it.
+/// Request to a child's handle from the supervisor's own tasks, or from the user. Answered with whether it applied.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "bool")]
-pub(crate) struct Evict(pub(crate) Eviction);
+pub(crate) enum Manage {
+    /// Stop the process if it is idle.
+    Evict(Eviction),
+    /// The machine was suspended, or this process was stopped: restart all deadlines.
+    ResetTimers,
+    /// Kill the process because its session is over its memory limit.
+    OverMemory(Outgrown),
+    /// Kill the process because the user asked for it.
+    Kill,
+}
+
+/// See [`Manage::OverMemory`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outgrown {
+    /// Process id of the monitor above the processes.
+    pub(crate) monitor: u32,
+    /// Memory of the session, in MiB.
+    pub(crate) mb: u64,
+    /// The session's limit, in MiB.
+    pub(crate) limit_mb: u64,
+}

@@ -3,7 +3,7 @@
 //!
 //! Nothing is decided by the wall clock alone: it is looked at to say that it was set, and since when it can be
 //! told from it how old a file is ([`Pulse::even_since`], which does not wait for a beat). After a sleep or a stop every child has its time anew
-//! ([`crate::children::Renew`]), and a person is told.
+//! ([`crate::children::Manage::ResetTimers`]), and a person is told.
 
 use crate::clock::now_text;
 use quackd_protocol::client::{LoopLag, PauseInfo};

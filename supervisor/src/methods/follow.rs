@@ -5,7 +5,7 @@ use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::events::Follow;
 use crate::registry::{FindSession, Purpose};
-use crate::session::worker::Describe;
+use crate::session::worker::Inspect;
 use crate::wire::{Request, reference};
 use quackd_protocol::client::{FollowDataOf, FollowParams};
 use serde_json::value::RawValue;
@@ -23,7 +23,7 @@ pub(super) async fn follow(
     let FollowParams { session_id, since_seq, epoch } = params(request, "follow")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
-    let worker = found.handle.send(Describe).await?;
+    let worker = found.handle.send(Inspect).await?.info;
     let home = &caller.services.daemon.home;
     let history = home.app_history(found.session_id.as_str());
     let history = history.map(|path| path.display().to_string()).unwrap_or_default();

@@ -2,9 +2,9 @@
 
 use super::own_reference;
 use super::{Caller, params};
+use crate::children::Manage;
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
-use crate::session::worker::KillWorker;
 use crate::wire::Request;
 use quackd_protocol::client::{KillData, SessionParams};
 
@@ -17,7 +17,7 @@ pub(super) async fn kill(request: &mut Request, caller: &Caller) -> Result<KillD
         purpose: Purpose::Look,
     };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    if !found.handle.send(KillWorker).await? {
+    if !found.handle.send(Manage::Kill).await? {
         return Err(MethodError::NothingToKill);
     }
     Ok(KillData { session_id: found.session_id, session_name: found.session_name })

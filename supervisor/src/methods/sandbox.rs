@@ -7,7 +7,7 @@ use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
 use crate::registry::{FindPolicy, FindSession, FoundPolicy, PolicyChange, Purpose};
 use crate::session::FoundSession;
-use crate::session::worker::{CallDone, CallTool, EndJobs, InForce, ListDenials, ReportPolicy};
+use crate::session::worker::{CallDone, CallTool, InForce, Inspect, UsePolicy};
 use crate::wire::Request;
 use crate::workspaces;
 use quackd_protocol::client::{
@@ -40,7 +40,7 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
         None | Some("show") => None,
         Some("denials") => {
             let handle = session(&asked, caller).await?.handle;
-            return Ok(Answer::Denials(handle.send(ListDenials).await?));
+            return Ok(Answer::Denials(handle.send(Inspect).await?.denials));
         }
         Some("audit") => return ask_worker(AUDIT, String::from("{}"), &asked, caller).await,
         Some("explain") => {
@@ -79,10 +79,10 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
     let find = FindPolicy { session: session.session_id.clone(), change };
     let FoundPolicy { policy, layers } = caller.registry.send(find).timeout(SAVE_LIMIT).await??;
     if ends_jobs {
-        session.handle.send(EndJobs).await?;
+        session.handle.send(UsePolicy::EndJobs).await?;
     }
     let InForce { report, is_outdated, waits_for, jobs } =
-        session.handle.send(ReportPolicy).await?;
+        session.handle.send(Inspect).await?.in_force;
     Ok(Answer::Policy(Box::new(SandboxData {
         session_id: session.session_id,
         session_name: session.session_name,

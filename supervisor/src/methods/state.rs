@@ -4,7 +4,7 @@ use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::pi::AskState;
-use crate::session::worker::Describe;
+use crate::session::worker::Inspect;
 use crate::wire::{Request, reference};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{StateDataOf, WorkerInfo, WorkerState};
@@ -29,7 +29,7 @@ pub(super) async fn get_state(
     let Params { session_id } = params(request, "get_state")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    let worker = found.handle.send(Describe).await?;
+    let worker = found.handle.send(Inspect).await?.info;
     ask_pi(caller, &found.session_id).await;
     let pis = &caller.services.sessions.pis;
     let is_running = is_up(&worker) || pis.is_running(&found.session_id);

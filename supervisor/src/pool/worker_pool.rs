@@ -5,7 +5,7 @@
 //! On the actors' thread. Written by the worker handles; the next call starts a worker again.
 
 use crate::children::spawner::SpawnFailure;
-use crate::children::{Evict, Eviction, Outgrown, Renew};
+use crate::children::{Eviction, Manage, Outgrown};
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use std::cell::{Cell, RefCell};
@@ -30,9 +30,7 @@ pub(crate) enum Stage {
 /// One session's worker.
 #[derive(Debug, Clone)]
 struct Tenant {
-    evict: Recipient<Evict>,
-    renew: Recipient<Renew>,
-    outgrown: Recipient<Outgrown>,
+    handle: Recipient<Manage>,
     /// Process id of its monitor.
     monitor: Option<u32>,
     /// It lives, or is being started.
@@ -61,12 +59,10 @@ impl Tenants {
     /// A session has a handle now.
     pub(crate) fn enter<A>(&self, session: &SessionId, handle: &Addr<A>)
     where
-        A: Actor<Context = Context<A>> + Handler<Evict> + Handler<Renew> + Handler<Outgrown>,
+        A: Actor<Context = Context<A>> + Handler<Manage>,
     {
         let none = Tenant {
-            evict: handle.clone().recipient(),
-            renew: handle.clone().recipient(),
-            outgrown: handle.clone().recipient(),
+            handle: handle.clone().recipient(),
             monitor: None,
             has_place: false,
             is_leaving: false,
@@ -112,9 +108,9 @@ impl Tenants {
             match self.look(session) {
                 Look::Taken => return Ok(()),
                 Look::Wait => {}
-                Look::Ask(evict) => {
+                Look::Ask(handle) => {
                     // One that refuses is used again, and its handle has said so.
-                    if !evict.send(Evict(Eviction::Room)).await.unwrap_or(false) {
+                    if !handle.send(Manage::Evict(Eviction::Room)).await.unwrap_or(false) {
                         continue;
                     }
                 }
@@ -142,7 +138,7 @@ impl Tenants {
             Some(oldest) => {
                 oldest.is_leaving = true;
                 oldest.free_since = None;
-                Look::Ask(oldest.evict.clone())
+                Look::Ask(oldest.handle.clone())
             }
             None if is_leaving => Look::Wait,
             None => Look::Full,
@@ -161,7 +157,7 @@ impl Tenants {
         let free = tenants.values_mut().filter(|one| !one.is_leaving && one.free_since.is_some());
         if let Some(oldest) = free.min_by_key(|one| one.free_since) {
             // A full mailbox means that the worker is busy: it stays.
-            oldest.is_leaving = oldest.evict.try_send(Evict(why)).is_ok();
+            oldest.is_leaving = oldest.handle.try_send(Manage::Evict(why)).is_ok();
             oldest.free_since = None;
         }
     }
@@ -185,7 +181,7 @@ impl Tenants {
     pub(crate) fn renew(&self) {
         for tenant in self.tenants.borrow().values().filter(|one| one.has_place) {
             // Without it the heartbeat finds out by itself.
-            tenant.renew.try_send(Renew).ok();
+            tenant.handle.try_send(Manage::ResetTimers).ok();
         }
     }
 
@@ -199,7 +195,7 @@ impl Tenants {
     pub(crate) fn outgrown(&self, session: &SessionId, outgrown: Outgrown) {
         if let Some(tenant) = self.tenants.borrow().get(session) {
             // A full mailbox has its turn at the next look.
-            tenant.outgrown.try_send(outgrown).ok();
+            tenant.handle.try_send(Manage::OverMemory(outgrown)).ok();
         }
     }
 
@@ -213,7 +209,7 @@ enum Look {
     /// There is a place.
     Taken,
     /// This one can be asked to go.
-    Ask(Recipient<Evict>),
+    Ask(Recipient<Manage>),
     /// Somebody is on the way out.
     Wait,
     /// Neither.

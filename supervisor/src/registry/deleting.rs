@@ -7,7 +7,7 @@ use crate::errors::MethodError;
 use crate::errors::RunningWork;
 use crate::registry::catalog;
 use crate::session::services::SessionServices;
-use crate::session::worker::{CountWork, Drain as DrainWorker, Ending, WorkerHandle};
+use crate::session::worker::{Drain as DrainWorker, Ending, Inspect, WorkerHandle};
 use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
@@ -45,7 +45,9 @@ impl Handler<DeleteSession> for Registry {
         let counted = self.handles.get(&id).cloned();
         let running = async move {
             match counted {
-                Some(handle) => handle.send(CountWork).await.map_err(MethodError::from),
+                Some(handle) => {
+                    handle.send(Inspect).await.map(|it| it.running).map_err(MethodError::from)
+                }
                 None => Ok(RunningWork::default()),
             }
         };

@@ -8,7 +8,7 @@ use super::Registry;
 use super::deleting::clear_away;
 use super::persistence::{Saved, Saving, kept};
 use super::tombstones::trim_workspaces;
-use crate::session::worker::CountWork;
+use crate::session::worker::Inspect;
 use actix::prelude::*;
 use quackd_protocol::{SessionId, WorkspaceId};
 use quackd_store::{Gone, Saved as Kept, SetAside, Snapshot, rebase};
@@ -102,7 +102,7 @@ impl Registry {
             let mut busy = HashSet::new();
             for (id, handle) in handles {
                 // Of one that does not answer it is not known.
-                if !handle.send(CountWork).await.is_ok_and(|running| running.is_none()) {
+                if !handle.send(Inspect).await.is_ok_and(|report| report.running.is_none()) {
                     busy.insert(id);
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::Registry;
 use crate::session::owner::ListWritable;
-use crate::session::worker::{Describe, WorkerHandle};
+use crate::session::worker::{Inspect, WorkerHandle};
 use actix::prelude::*;
 use quackd_home::keep::Known;
 use std::collections::BTreeSet;
@@ -46,7 +46,8 @@ impl Handler<ListKnown> for Registry {
             self.handles.iter().map(|(id, handle)| (id.0.clone(), handle.clone())).collect();
         Box::pin(async move {
             for (id, handle) in handles {
-                let described = handle.send(Describe).timeout(DESCRIBE_LIMIT).await;
+                let described =
+                    handle.send(Inspect).timeout(DESCRIBE_LIMIT).await.map(|it| it.info);
                 if !described.as_ref().is_ok_and(|it| it.calls.is_empty() && it.jobs.is_empty()) {
                     known.busy.insert(id.clone());
                 }

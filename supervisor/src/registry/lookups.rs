@@ -5,7 +5,7 @@ use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Selection};
 use crate::session::FoundSession;
-use crate::session::worker::{Describe, WorkerHandle};
+use crate::session::worker::{Inspect, WorkerHandle};
 use crate::voice::VoiceSession;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
@@ -184,8 +184,8 @@ impl Handler<ListWorkers> for Registry {
         Box::pin(async move {
             let mut workers = Vec::with_capacity(handles.len());
             for handle in handles {
-                if let Ok(info) = handle.send(Describe).timeout(DESCRIBE_LIMIT).await {
-                    workers.push(info);
+                if let Ok(report) = handle.send(Inspect).timeout(DESCRIBE_LIMIT).await {
+                    workers.push(report.info);
                 }
             }
             (workers, known)
@@ -201,8 +201,8 @@ impl Registry {
         async move {
             let mut running = pis;
             for (id, handle) in handles {
-                let described = handle.send(Describe).timeout(DESCRIBE_LIMIT).await;
-                if described.is_ok_and(|worker| worker.monitor_pid.is_some()) {
+                let described = handle.send(Inspect).timeout(DESCRIBE_LIMIT).await;
+                if described.is_ok_and(|worker| worker.info.monitor_pid.is_some()) {
                     running.insert(id);
                 }
             }

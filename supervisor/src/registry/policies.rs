@@ -156,7 +156,7 @@ impl Registry {
 
 #[expect(clippy::disallowed_methods, reason = "it must arrive; there is one for each change")]
 fn tell(handle: &Addr<WorkerHandle>, policy: Policy) {
-    handle.do_send(UsePolicy(policy));
+    handle.do_send(UsePolicy::Set(policy));
 }
 
 fn apply(before: PolicyPatch, reset: bool, patch: PolicyPatch) -> PolicyPatch {

@@ -1,9 +1,7 @@
 //! A session's Pi worker as one of the supervisor's children: what [`crate::children`] asks of it.
 
 use super::handle::PiHandle;
-use crate::children::{
-    Child, ChildServices, Evict, Eviction, Life, Outgrown, Renew, Supervised, Wire,
-};
+use crate::children::{Child, ChildServices, Eviction, Life, Manage, Supervised, Wire};
 use crate::errors::PiError;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
@@ -91,28 +89,12 @@ impl Supervised for PiHandle {
     }
 }
 
-impl Handler<Evict> for PiHandle {
+impl Handler<Manage> for PiHandle {
     type Result = bool;
 
-    fn handle(&mut self, msg: Evict, ctx: &mut Self::Context) -> bool {
-        // It may have got something to do since.
+    fn handle(&mut self, msg: Manage, ctx: &mut Self::Context) -> bool {
+        // It may have got work since it was chosen.
         self.show();
-        self.evict(msg, ctx)
-    }
-}
-
-impl Handler<Renew> for PiHandle {
-    type Result = ();
-
-    fn handle(&mut self, _: Renew, ctx: &mut Self::Context) {
-        self.renew(ctx);
-    }
-}
-
-impl Handler<Outgrown> for PiHandle {
-    type Result = ();
-
-    fn handle(&mut self, msg: Outgrown, ctx: &mut Self::Context) {
-        self.outgrown(msg, ctx);
+        self.manage(msg, ctx)
     }
 }

@@ -4,7 +4,7 @@
 use super::commands::Answered;
 use super::dialogs::Closed;
 use super::handle::{PiHandle, Said, Waiter};
-use crate::children::{Beats, FrameArrived, Life, LinkClosed};
+use crate::children::{Beats, ChannelEvent, ChannelInput, Life};
 use crate::session::owner::PiTold;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
@@ -40,12 +40,24 @@ const OWN_EVENTS: &[&str] = &[
     "voice_stop",
 ];
 
-impl Handler<FrameArrived<FromPiWorker>> for PiHandle {
+impl Handler<ChannelEvent<FromPiWorker>> for PiHandle {
     type Result = ();
 
-    fn handle(&mut self, msg: FrameArrived<FromPiWorker>, ctx: &mut Self::Context) {
-        let FrameArrived { generation, frame } = msg;
-        if self.child.current(generation).is_none() || self.end.is_some() {
+    fn handle(&mut self, msg: ChannelEvent<FromPiWorker>, ctx: &mut Self::Context) {
+        let ChannelEvent { generation, input } = msg;
+        if self.child.current(generation).is_none() {
+            return;
+        }
+        match input {
+            ChannelInput::Frame(frame) => self.frame(frame, ctx),
+            ChannelInput::Closed { violation } => self.link_closed(violation, ctx),
+        }
+    }
+}
+
+impl PiHandle {
+    fn frame(&mut self, frame: FromPiWorker, ctx: &mut Context<Self>) {
+        if self.end.is_some() {
             return;
         }
         match frame {
@@ -297,12 +309,4 @@ fn is_handled(data: Option<&RawValue>) -> bool {
     }
     let data = data.and_then(|data| serde_json::from_str::<Data<'_>>(data.get()).ok());
     data.is_some_and(|data| data.disposition == Some("handled"))
-}
-
-impl Handler<LinkClosed> for PiHandle {
-    type Result = ();
-
-    fn handle(&mut self, msg: LinkClosed, ctx: &mut Self::Context) {
-        self.link_closed(msg, ctx);
-    }
 }

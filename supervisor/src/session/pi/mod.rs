@@ -27,7 +27,7 @@ pub(crate) use handle::{Said, Say, Wake};
 pub(crate) use health::checks;
 pub(crate) use requests::{Abort, AnswerDialog, AskState};
 
-use crate::children::{Ending, Evict, Eviction, Outgrown, Renew};
+use crate::children::{Ending, Eviction, Manage, Outgrown};
 use crate::pool::session_status::Standings;
 use crate::session::FoundSession;
 use crate::session::owner::Owner;
@@ -141,7 +141,7 @@ impl Pis {
     pub(crate) fn outgrown(&self, session: &SessionId, outgrown: Outgrown) {
         if let Some(entry) = self.sessions.borrow().get(session) {
             // A full mailbox has its turn at the next look.
-            entry.handle.try_send(outgrown).ok();
+            entry.handle.try_send(Manage::OverMemory(outgrown)).ok();
         }
     }
 
@@ -178,7 +178,7 @@ impl Pis {
             Some((_, entry)) => {
                 // Leaving from here on, whoever asks next. A full mailbox means that it has work after all.
                 entry.view.is_leaving.set(true);
-                entry.handle.try_send(Evict(Eviction::Room)).is_ok()
+                entry.handle.try_send(Manage::Evict(Eviction::Room)).is_ok()
             }
             None => false,
         }
@@ -196,7 +196,7 @@ impl Pis {
         let sessions = self.sessions.borrow();
         if let Some((_, entry)) = idle(&sessions, standings, |entry| entry.view.is_alive.get()) {
             // A full mailbox means that it has work after all.
-            entry.handle.try_send(Evict(why)).ok();
+            entry.handle.try_send(Manage::Evict(why)).ok();
         }
     }
 
@@ -204,7 +204,7 @@ impl Pis {
     pub(crate) fn renew(&self) {
         for entry in self.sessions.borrow().values() {
             // Without it the heartbeat finds out by itself.
-            entry.handle.try_send(Renew).ok();
+            entry.handle.try_send(Manage::ResetTimers).ok();
         }
     }
 

@@ -3,9 +3,7 @@
 use super::WorkerHandle;
 use super::frames::idle_until;
 use crate::children::spawner::WORKER;
-use crate::children::{
-    Child, ChildServices, Evict, Eviction, Life, Outgrown, Renew, Supervised, Wire,
-};
+use crate::children::{Child, ChildServices, Eviction, Life, Manage, Supervised, Wire};
 use crate::errors::CallError;
 use crate::pool::session_status::{Doing, Stopped};
 use crate::pool::worker_pool::Stage;
@@ -108,47 +106,16 @@ impl WorkerHandle {
     }
 }
 
-impl Handler<Evict> for WorkerHandle {
+impl Handler<Manage> for WorkerHandle {
     type Result = bool;
 
-    fn handle(&mut self, msg: Evict, ctx: &mut Self::Context) -> bool {
+    fn handle(&mut self, msg: Manage, ctx: &mut Self::Context) -> bool {
+        let is_eviction = matches!(msg, Manage::Evict(_));
         // A call that waits for this worker came after it was chosen.
-        let is_ending = self.calls.len() == 0 && self.evict(msg, ctx);
-        self.changed();
-        is_ending
-    }
-}
-
-impl Handler<Renew> for WorkerHandle {
-    type Result = ();
-
-    fn handle(&mut self, _: Renew, ctx: &mut Self::Context) {
-        self.renew(ctx);
-    }
-}
-
-impl Handler<Outgrown> for WorkerHandle {
-    type Result = ();
-
-    fn handle(&mut self, msg: Outgrown, ctx: &mut Self::Context) {
-        self.outgrown(msg, ctx);
-    }
-}
-
-/// A person wants the worker killed, whatever it does. `false`: there is none, or it is ending already.
-#[derive(Debug, Message)]
-#[rtype(result = "bool")]
-pub(crate) struct KillWorker;
-
-impl Handler<KillWorker> for WorkerHandle {
-    type Result = bool;
-
-    fn handle(&mut self, _: KillWorker, ctx: &mut Self::Context) -> bool {
-        let state = self.child.worker.state();
-        let is_alive = matches!(state, State::Starting { .. } | State::Ready { .. });
-        if is_alive && self.child.ending.is_none() {
-            self.end_for(Cause::KilledByPerson, "a person wants it killed", ctx);
+        let applied = !(is_eviction && self.calls.len() != 0) && self.manage(msg, ctx);
+        if is_eviction {
+            self.changed();
         }
-        is_alive
+        applied
     }
 }

@@ -3,7 +3,6 @@
 
 use super::WorkerHandle;
 use crate::clock::now_text;
-use actix::prelude::*;
 use quackd_protocol::client::{DenialsData, TimedDenial};
 use quackd_protocol::denial::{Denial, one_line};
 use quackd_protocol::worker::{MAX_LISTED, ToolReport};
@@ -63,21 +62,15 @@ impl WorkerHandle {
     }
 }
 
-/// What was refused in this session.
-#[derive(Debug, Message)]
-#[rtype(result = "DenialsData")]
-pub(crate) struct ListDenials;
-
-impl Handler<ListDenials> for WorkerHandle {
-    type Result = MessageResult<ListDenials>;
-
-    fn handle(&mut self, _: ListDenials, _: &mut Self::Context) -> Self::Result {
-        MessageResult(DenialsData {
+impl WorkerHandle {
+    /// The denials that are kept.
+    pub(super) fn denials(&self) -> DenialsData {
+        DenialsData {
             session_id: self.session.clone(),
             session_name: self.name.clone(),
             total: self.denials.total,
             denials: self.denials.last.iter().cloned().collect(),
-        })
+        }
     }
 }
 

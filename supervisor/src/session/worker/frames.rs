@@ -2,7 +2,7 @@
 
 use super::WorkerHandle;
 use super::jobs::Jobs;
-use crate::children::{Beats, FrameArrived, Life, LinkClosed, Supervised};
+use crate::children::{Beats, ChannelEvent, ChannelInput, Life, Supervised};
 use crate::session::pending_calls::Calls;
 use crate::session::worker::CallDone;
 use crate::wire::raw_json::is_sound;
@@ -31,14 +31,23 @@ const MAX_NOTE_CHARS: usize = 300;
 /// Warnings that one worker process may send. There is no reason for more than a handful.
 const MAX_WARNINGS: u32 = 1000;
 
-impl Handler<FrameArrived<FromWorker>> for WorkerHandle {
+impl Handler<ChannelEvent<FromWorker>> for WorkerHandle {
     type Result = ();
 
-    fn handle(&mut self, msg: FrameArrived<FromWorker>, ctx: &mut Self::Context) {
-        let FrameArrived { generation, frame } = msg;
+    fn handle(&mut self, msg: ChannelEvent<FromWorker>, ctx: &mut Self::Context) {
+        let ChannelEvent { generation, input } = msg;
         if self.child.current(generation).is_none() {
             return;
         }
+        match input {
+            ChannelInput::Frame(frame) => self.frame(frame, ctx),
+            ChannelInput::Closed { violation } => self.link_closed(violation, ctx),
+        }
+    }
+}
+
+impl WorkerHandle {
+    fn frame(&mut self, frame: FromWorker, ctx: &mut Context<Self>) {
         match frame {
             FromWorker::Hello(hello) => self.hello(hello, ctx),
             FromWorker::CannotStart { reason } if self.hello.is_none() => {
@@ -258,14 +267,6 @@ fn is_update_of(update: &ToolUpdate, call_id: &CallId) -> bool {
     update.call_id == *call_id
         && is_shown_text(&update.delta)
         && update.partial.as_deref().is_none_or(is_shown_text)
-}
-
-impl Handler<LinkClosed> for WorkerHandle {
-    type Result = ();
-
-    fn handle(&mut self, msg: LinkClosed, ctx: &mut Self::Context) {
-        self.link_closed(msg, ctx);
-    }
 }
 
 #[cfg(test)]

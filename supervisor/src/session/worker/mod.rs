@@ -1,8 +1,8 @@
 //! One session's worker as an actor: the only owner of the session's worker process.
 //!
 //! Owns: the worker's state machine, its heartbeat, its process and the table of unanswered calls.
-//! Receives: [`CallTool`], [`AbortCalls`], [`Wake`], [`Describe`], [`CountWork`], [`Drain`] (clients, through the
-//! registry), [`KillWorker`] (a person); `FrameArrived`, `LinkClosed` (the link); `Evict`, `Renew`, `Outgrown` ([`crate::pool::worker_pool`], [`crate::health::loop_monitor`], [`crate::service::memory_limit`]).
+//! Receives: [`CallTool`], [`AbortCalls`], [`Wake`], [`Inspect`], [`UsePolicy`], [`Drain`] (clients, through the
+//! registry); `ChannelEvent` (the link); `Manage` ([`crate::pool::worker_pool`], and the user).
 //! Blocks on: nothing. Starting and reaping happen on the main thread.
 //! Mailbox: [`MAILBOX`] messages; a sender waits for room.
 //! Ends: with the daemon. Then every call that it still had is answered by the drop of its sender.
@@ -23,10 +23,8 @@ mod policy;
 
 pub(crate) use crate::children::Ending;
 pub(crate) use calls::{AbortCalls, CallDone, CallTool};
-pub(crate) use child_impl::KillWorker;
-pub(crate) use denials::ListDenials;
 pub(crate) use lifecycle::Wake;
-pub(crate) use policy::{EndJobs, InForce, ReportPolicy, UsePolicy};
+pub(crate) use policy::{InForce, UsePolicy};
 
 use crate::children::{Child, Eviction, Life, Supervised, ms};
 use crate::errors::RunningWork;
@@ -36,7 +34,7 @@ use crate::session::pending_calls::Calls;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
-use quackd_protocol::client::WorkerInfo;
+use quackd_protocol::client::{DenialsData, WorkerInfo};
 use quackd_protocol::limits::UPDATE_CREDITS;
 use quackd_protocol::metadata::Session;
 use quackd_protocol::policy::Policy;
@@ -122,21 +120,44 @@ impl Actor for WorkerHandle {
     }
 }
 
-/// The session's line in `ps`.
+/// Report the state of the session's worker, its calls and its jobs.
 #[derive(Debug, Message)]
-#[rtype(result = "WorkerInfo")]
-pub(crate) struct Describe;
+#[rtype(result = "WorkerReport")]
+pub(crate) struct Inspect;
 
-impl Handler<Describe> for WorkerHandle {
-    type Result = MessageResult<Describe>;
+/// See [`Inspect`].
+#[derive(Debug)]
+pub(crate) struct WorkerReport {
+    /// The session's row in `ps`.
+    pub(crate) info: WorkerInfo,
+    /// What an end of the session would interrupt.
+    pub(crate) running: RunningWork,
+    pub(crate) in_force: InForce,
+    pub(crate) denials: DenialsData,
+}
 
-    fn handle(&mut self, _: Describe, _: &mut Self::Context) -> Self::Result {
+impl Handler<Inspect> for WorkerHandle {
+    type Result = MessageResult<Inspect>;
+
+    fn handle(&mut self, _: Inspect, _: &mut Self::Context) -> Self::Result {
+        let running = RunningWork { calls: self.calls.len(), jobs: self.jobs.count() };
+        MessageResult(WorkerReport {
+            info: self.info(),
+            running,
+            in_force: self.in_force(),
+            denials: self.denials(),
+        })
+    }
+}
+
+impl WorkerHandle {
+    fn info(&self) -> WorkerInfo {
         let now = Instant::now();
         let hello = self.hello.as_ref();
         let life = self.child.describe(now);
         let is_busy = life.state == "ready" && self.calls.any_sent();
         let state = if is_busy { "busy".to_owned() } else { life.state.clone() };
-        MessageResult(WorkerInfo {
+        WorkerInfo {
             session_id: self.session.clone(),
             session_name: self.name.clone(),
             workspace_path: self.workspace.clone(),
@@ -161,7 +182,7 @@ impl Handler<Describe> for WorkerHandle {
                 .filter(|_| self.child.is_ready())
                 .map(|_| ms(now.saturating_duration_since(self.idle_since))),
             life,
-        })
+        }
     }
 }
 
@@ -172,19 +193,6 @@ impl Handler<Describe> for WorkerHandle {
 pub(crate) struct Drain {
     pub(crate) until: Instant,
     pub(crate) ending: Ending,
-}
-
-/// What the end of the session would end with it.
-#[derive(Debug, Message)]
-#[rtype(result = "RunningWork")]
-pub(crate) struct CountWork;
-
-impl Handler<CountWork> for WorkerHandle {
-    type Result = MessageResult<CountWork>;
-
-    fn handle(&mut self, _: CountWork, _: &mut Self::Context) -> Self::Result {
-        MessageResult(RunningWork { calls: self.calls.len(), jobs: self.jobs.count() })
-    }
 }
 
 impl Handler<Drain> for WorkerHandle {

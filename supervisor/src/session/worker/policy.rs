@@ -3,6 +3,7 @@
 
 use super::WorkerHandle;
 use crate::children::Life;
+use crate::errors::RunningWork;
 use actix::prelude::*;
 use quackd_protocol::client::RunningJob;
 use quackd_protocol::policy::Policy;
@@ -14,35 +15,38 @@ use std::time::Instant;
 /// Tools that look at background jobs or end them. They touch no file of the workspace.
 const JOB_TOOLS: [&str; 3] = ["jobs", "job_output", "job_kill"];
 
-/// From now on this is in force.
+/// Change what the session's worker may do.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct UsePolicy(pub(crate) Policy);
+pub(crate) enum UsePolicy {
+    /// The policy of the next worker. A worker with another one is replaced when nothing runs in it.
+    Set(Policy),
+    /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
+    EndJobs,
+}
 
 impl Handler<UsePolicy> for WorkerHandle {
     type Result = ();
 
-    fn handle(&mut self, UsePolicy(policy): UsePolicy, ctx: &mut Self::Context) {
-        if self.policy == policy {
-            return;
-        }
-        self.policy = policy;
-        self.ends_jobs = false;
-        // What could not start with the old one may with this one.
-        let is_failed = matches!(self.child.worker.state(), State::Failed { .. });
-        if is_failed && self.child.ending.is_none() {
-            return self.demand(Demander::Attach, ctx);
+    fn handle(&mut self, msg: UsePolicy, ctx: &mut Self::Context) {
+        match msg {
+            UsePolicy::Set(policy) if self.policy == policy => return,
+            UsePolicy::Set(policy) => {
+                self.policy = policy;
+                self.ends_jobs = false;
+                // What could not start with the old one may with this one.
+                let is_failed = matches!(self.child.worker.state(), State::Failed { .. });
+                if is_failed && self.child.ending.is_none() {
+                    return self.demand(Demander::Attach, ctx);
+                }
+            }
+            UsePolicy::EndJobs => self.ends_jobs = self.has_other_policy(),
         }
         self.replace_outdated(ctx);
     }
 }
 
 /// What is really in force.
-#[derive(Debug, Message)]
-#[rtype(result = "InForce")]
-pub(crate) struct ReportPolicy;
-
-/// See [`ReportPolicy`].
 #[derive(Debug)]
 pub(crate) struct InForce {
     /// What the worker says, if there is one.
@@ -50,44 +54,24 @@ pub(crate) struct InForce {
     /// It was given another policy than the one that is wanted.
     pub(crate) is_outdated: bool,
     /// Why it was not replaced yet: calls and background jobs that run in it.
-    pub(crate) waits_for: crate::errors::RunningWork,
+    pub(crate) waits_for: RunningWork,
     /// The background jobs among them.
     pub(crate) jobs: Vec<RunningJob>,
 }
 
-impl Handler<ReportPolicy> for WorkerHandle {
-    type Result = MessageResult<ReportPolicy>;
-
-    fn handle(&mut self, _: ReportPolicy, _: &mut Self::Context) -> Self::Result {
+impl WorkerHandle {
+    /// What is really in force.
+    pub(super) fn in_force(&self) -> InForce {
         let is_ending = matches!(self.child.worker.state(), State::Draining { .. });
         let jobs = if is_ending { Vec::new() } else { self.jobs.describe(Instant::now()) };
-        MessageResult(InForce {
+        InForce {
             report: self.hello.as_ref().map(|hello| hello.sandbox.clone()),
             is_outdated: self.has_other_policy(),
-            waits_for: crate::errors::RunningWork {
-                calls: self.calls.sent().len(),
-                jobs: jobs.len(),
-            },
+            waits_for: RunningWork { calls: self.calls.sent().len(), jobs: jobs.len() },
             jobs,
-        })
+        }
     }
-}
 
-/// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct EndJobs;
-
-impl Handler<EndJobs> for WorkerHandle {
-    type Result = ();
-
-    fn handle(&mut self, _: EndJobs, ctx: &mut Self::Context) {
-        self.ends_jobs = self.has_other_policy();
-        self.replace_outdated(ctx);
-    }
-}
-
-impl WorkerHandle {
     /// True if the running worker was given another policy than the wanted one.
     pub(super) fn has_other_policy(&self) -> bool {
         self.child.process.is_some()
