@@ -1,29 +1,25 @@
-//! The supervisor: the one process that knows every session and never runs a tool.
+//! The supervisor: the process that owns all sessions and all secrets, and never runs a tool.
 //!
-//! In the order in which a tool call passes:
-//! - [`listener`] accepts clients, [`connection`] reads their lines, [`wire`] parses them, [`methods`]
-//!   answers them. [`clients`] knows who is connected, [`voice`] which of them speak for a
-//!   session.
-//! - [`pi`] has the user's agent of each session, in a process of its own.
-//! - [`registry`] knows workspaces and sessions ([`catalog`] is its pure part) and has one
-//!   [`worker_handle`] per session, which starts, watches and restarts that session's worker and keeps
-//!   its unanswered [`calls`]; [`child`] is what every supervised process and its handle have in common.
-//! - [`standing`] says what each session is doing, [`tenants`] who has a place and who is ended for another,
-//!   [`memory`] whether memory is short, [`pulse`] whether time went by as it should.
-//! - [`remote`] lets clients of other machines in, through a thread of its own; [`metrics_endpoint`] gives
-//!   numbers to a Prometheus, through another one.
-//! - [`places`] says how many commands run at the same time over all sessions, [`spills`] bounds what their
-//!   outputs take of the disk, [`keeping`] deletes what nobody needs and watches what is free.
-//! - [`spawner`] is the main thread: every child is started and reaped there.
-//! - [`manager`] is the service manager above, [`executable`] the program that runs, [`interrupted`] what the
-//!   last stop cut short.
-//! - [`environment`] is what commands get, [`login`] asks the user's shell for its part of it.
+//! The modules form layers. A module imports only modules of lower layers (checked by `tests/tidy.rs`):
 //!
-//! Three threads matter: the main thread (children), `actors` (everything else here, one actix
-//! arbiter), `store` (metadata on disk). The log has a thread of its own. Nothing on the actors' thread
-//! blocks.
+//! 1. [`clock`], [`log`], [`metrics`] (counters, latencies, process usage), [`workspaces`] (directories that no session
+//!    may use) and [`daemon_info`] (paths and configuration).
+//! 2. [`wire`] parses request lines and writes to clients; [`errors`] words every failure.
+//! 3. [`events`] numbers the events of each session, and knows the connected clients that follow them. [`children`]
+//!    starts, watches and reaps child processes. [`health`] records what `doctor` reports. [`remote`] is the
+//!    configuration of remote control.
+//! 4. [`pool`] limits live workers, running commands and disk space. [`voice`] tracks voice clients.
+//! 5. [`session`] runs one session: its worker, its pending calls and its Pi.
+//! 6. [`registry`] owns workspaces and sessions, and saves them.
+//! 7. [`retention`] deletes expired files and sessions without a directory.
+//! 8. [`services`] bundles all of this for [`methods`], which answer requests.
+//! 9. [`clients`] accepts connections; [`service`] starts and stops the daemon.
 //!
-//! This library cannot name the tools: it does not link `quackd-tools`, `quackd-search` or the agent.
+//! Threads: the main thread starts and reaps children, `actors` is one actix arbiter for all actors, and the store's
+//! thread writes metadata. The log, remote control, the metrics endpoint and web searches have their own threads.
+//! Nothing on the actors' thread blocks.
+//!
+//! This library does not link `quackd-tools`, `quackd-search` or the agent.
 
 mod children;
 mod clients;
