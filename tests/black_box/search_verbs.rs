@@ -154,11 +154,30 @@ fn a_path_that_is_missing_is_told_and_the_others_are_looked_at_but_nothing_is_ch
         (Some(2), &json!("src/main.rs"), &json!(false))
     );
     assert_eq!(last["warnings"][0]["path"], "missing");
+    // A link to nothing is missing too, as ripgrep reports it.
+    std::os::unix::fs::symlink("nowhere", repo.path().join("dangling")).unwrap();
+    for args in
+        [["grep", "needle", "dangling", "src/main.rs"], ["find", "main.rs", "dangling", "src"]]
+    {
+        let (code, stdout, stderr) = ran(daemon.command(&args), &repo, "");
+        assert!(code == Some(2) && stdout.starts_with("src/main.rs"), "{args:?}: {stdout}{stderr}");
+        let told = "warning: dangling: No such file or directory\n";
+        assert!(stderr.ends_with(told), "{args:?}: {stderr}");
+    }
+    for args in
+        [["grep", "needle", "missing", "dangling"], ["find", "main.rs", "missing", "dangling"]]
+    {
+        let (code, stdout, stderr) = ran(daemon.command(&args), &repo, "");
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{args:?}: {stderr}");
+        let told = "error: missing, dangling: No such file or directory\n";
+        assert!(stderr.ends_with(told), "{args:?}: {stderr}");
+    }
     let none = ran(daemon.command(&["find", "main.rs", "missing"]), &repo, "");
     assert_eq!((none.0, none.1.as_str()), (Some(2), ""), "{}", none.2);
     for args in [
         &["replace", "needle", "x", "missing", "src/main.rs", "nor-this"][..],
         &["replace", "--dry-run", "needle", "x", "missing", "src/main.rs", "nor-this"],
+        &["replace", "needle", "x", "missing", "nor-this"],
     ] {
         let (code, stdout, stderr) = ran(daemon.command(args), &repo, "");
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{args:?}: {stderr}");

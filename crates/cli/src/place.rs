@@ -167,17 +167,14 @@ impl Place {
         self.workspace.join(&self.base).join(path)
     }
 
-    /// The paths that are there, as far as can be seen from here, and those that are not. If none is there they
-    /// all stand among the first: the tool says so.
+    /// Splits paths into existing and missing ones, as far as this process can see them. A link to a missing file is
+    /// missing.
     pub(crate) fn present(&self, paths: &[String]) -> (Vec<String>, Vec<String>) {
-        let is_there = |path: &&String| match self.absolute(path).symlink_metadata() {
+        let is_there = |path: &&String| match self.absolute(path).metadata() {
             Ok(_) => true,
             Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
         };
         let (there, missing): (Vec<&String>, Vec<&String>) = paths.iter().partition(is_there);
-        if there.is_empty() {
-            return (paths.to_vec(), Vec::new());
-        }
         let owned = |paths: Vec<&String>| paths.into_iter().cloned().collect();
         (owned(there), owned(missing))
     }

@@ -57,8 +57,27 @@ impl Denial {
         let was = if self.likely { "was probably" } else { "was" };
         let network = if policy.network { "on" } else { "off" };
         let profile = policy.profile;
-        let allow = self.kind.allowed_by(profile);
+        let allow = if self.likely && self.is_about_git_settings() {
+            "Settings of git can run programs later, outside of the sandbox; to change them, run git yourself in a \
+             terminal"
+        } else {
+            self.kind.allowed_by(profile)
+        };
         format!("[Sandbox: {self} {was} denied ({profile}, network {network}). {allow}]")
+    }
+}
+
+impl Denial {
+    /// Whether a settings file of a git repository was protected: `.git/config`, of submodules and worktrees too.
+    #[must_use]
+    pub fn is_about_git_settings(&self) -> bool {
+        let Some((above, name)) = self.target.as_deref().and_then(|path| path.rsplit_once('/'))
+        else {
+            return false;
+        };
+        self.kind == DenialKind::Protected
+            && ["config", "config.worktree", "config.lock"].contains(&name)
+            && above.split('/').any(|part| part.ends_with(".git"))
     }
 }
 
@@ -133,6 +152,22 @@ mod tests {
             "[Sandbox: the network was denied (workspace-write, network off). A person can allow \
              it: quack sandbox set --network on]"
         );
+    }
+
+    #[test]
+    fn a_command_that_changes_settings_of_git_is_told_to_the_user() {
+        for (target, expected) in [
+            ("/w/.git/config", true),
+            ("/w/.git/modules/m/config", true),
+            ("/w/bare.git/worktrees/x/config.worktree", true),
+            ("/w/.git/hooks/x", false),
+            ("/w/.vscode/config", false),
+            ("config", false),
+        ] {
+            let denial = Denial::new(DenialKind::Protected, Some(target), true);
+            let text = denial.explain(&Policy::default());
+            assert_eq!(text.contains("run git yourself in a terminal"), expected, "{text}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::arguments::Arguments;
 use crate::bash_text::{self, Ending};
 use crate::bounds::{Bounds, Cutoff};
-use crate::denied::Finder;
+use crate::denied::{Finder, Found};
 use crate::live::LiveText;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
 use quackd_process::{Command, Group, LaunchError, Limits, Live, SpawnThread, SpillTarget};
@@ -51,6 +51,7 @@ pub(crate) async fn bash(
         Err(answer) => return answer,
     };
     let finder = Finder::new(&toolbox.confinement, root.path()).watching(&toolbox.watched);
+    let finder = finder.keeping(&toolbox.upstreams);
     if arguments.is_true("background") {
         return jobs::start(toolbox, call, command_line, finder, arguments, bounds).await;
     }
@@ -68,9 +69,9 @@ pub(crate) async fn bash(
     match finished {
         Ok(finished) => {
             let processes = toolbox.limits.processes;
-            let denials = finder.find(&finished).await;
+            let Found { denials, line } = finder.find(&finished).await;
             let told = finder.look_at_watched().await;
-            let denied = told.after(finder.explain(&denials));
+            let denied = told.after(line);
             let ending = Ending { finished, limit, processes, denials, denied };
             let mut output = Output { update, ..bash_text::compose(ending) };
             output.report.audit = told.list;
@@ -100,6 +101,7 @@ async fn command_line(
     if !(toolbox.safe_mode || call.safe_mode) {
         let (program, args) = shell(&line);
         let (program, args) = toolbox.confined(program, args);
+        env.extend(upstreams(toolbox, bounds).await?);
         return Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread });
     }
     let (program, args) = safe_mode::parse(&line).map_err(Output::error)?;
@@ -122,6 +124,16 @@ async fn command_line(
     let args = args.into_iter().map(OsString::from).collect();
     let (program, args) = toolbox.kept_from_writing(program.into(), args);
     Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread })
+}
+
+/// The variables by which git reads the upstreams that the session keeps. A caller's own settings for git win.
+async fn upstreams(toolbox: &Toolbox, bounds: &Bounds) -> Result<Vec<(String, String)>, Output> {
+    if !toolbox.confinement.is_enforced() || toolbox.variable("GIT_CONFIG_COUNT").is_some() {
+        return Ok(Vec::new());
+    }
+    let upstreams = toolbox.upstreams.clone();
+    let read = bounds.run_blocking(move || upstreams.variables_blocking()).await;
+    read.map_err(|cutoff| Output::cut_off("bash", bounds, cutoff))
 }
 
 impl CommandLine {

@@ -35,6 +35,7 @@ mod searching;
 mod seen;
 mod system_words;
 mod truncate;
+mod upstreams;
 mod watched;
 mod web;
 mod web_results;

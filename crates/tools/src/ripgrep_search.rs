@@ -17,8 +17,9 @@ use quackd_search::{
     Case, FileHits, Hidden, Pattern, RowKind, Scope, Search, SearchError, SearchOutcome, Stop,
 };
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,8 +83,8 @@ enum RipgrepError {
     Parameter(#[from] BadParameter),
     #[error("Error: Path escapes workspace root")]
     Escapes,
-    #[error("rg: {0}: No such file or directory (os error 2)")]
-    NotFound(String),
+    #[error("{}", not_found(.0))]
+    NotFound(Vec<String>),
     #[error("rg: {path}: {reason}")]
     Unusable { path: String, reason: String },
     #[error("{0}")]
@@ -94,11 +95,17 @@ enum RipgrepError {
     Refused(SearchError),
 }
 
+fn not_found(paths: &[String]) -> String {
+    let lines =
+        paths.iter().map(|path| format!("rg: {path}: No such file or directory (os error 2)"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 impl From<BadStart> for RipgrepError {
     fn from(error: BadStart) -> Self {
         match error {
             BadStart::Escapes => Self::Escapes,
-            BadStart::NotFound(path) => Self::NotFound(path),
+            BadStart::NotFound(path) => Self::NotFound(vec![path]),
             BadStart::Unusable { path, reason } => Self::Unusable { path, reason },
         }
     }
@@ -109,7 +116,7 @@ impl From<SearchError> for RipgrepError {
         match error {
             SearchError::BadPattern { full, .. } => Self::BadPattern(full),
             SearchError::UnknownType { name, nearest } => Self::UnknownType(name, nearest),
-            SearchError::StartNotFound(path) => Self::NotFound(shown(&path)),
+            SearchError::StartNotFound(path) => Self::NotFound(vec![shown(&path)]),
             other => Self::Refused(other),
         }
     }
@@ -170,7 +177,8 @@ impl Wanted {
         stop: Stop,
         limit: Duration,
     ) -> Result<Output, RipgrepError> {
-        self.request.scope.starts = starts_blocking(root, &self.paths)?;
+        let starts = Starts::look_blocking(root, &self.paths)?;
+        self.request.scope.starts.clone_from(&starts.real);
         self.request.stop = stop;
         let has_context = self.request.before != 0 || self.request.after != 0;
         let mut output = Tail::new(has_context);
@@ -178,13 +186,73 @@ impl Wanted {
         loop {
             let outcome = quackd_search::search(&self.request, &RootTree(root))?;
             n_rows += outcome.shown;
-            output.push(&outcome.files);
+            output.push(&outcome.files, &starts);
             let more = outcome.cursor.clone().filter(|_| outcome.truncated && !outcome.timed_out);
             let Some(cursor) = more else {
-                return Ok(answer(output, n_rows, &outcome, limit));
+                return Ok(answer(output, n_rows, &outcome, &starts.missing, limit));
             };
             self.request.cursor = Some(cursor);
             self.request.explain_empty = false;
+        }
+    }
+}
+
+/// The include paths of a call.
+#[derive(Debug, Default)]
+struct Starts {
+    /// Start paths of the search, with every link resolved.
+    real: Vec<PathBuf>,
+    /// Paths that lead over no link.
+    own: Vec<PathBuf>,
+    /// For a path that leads over a link: the resolved path, and the path as ripgrep shows it.
+    links: Vec<(PathBuf, PathBuf)>,
+    /// Paths that do not exist. The search goes on without them, as ripgrep's does.
+    missing: Vec<String>,
+}
+
+impl Starts {
+    /// Resolves the include paths. Fails if none exists, or if one cannot be searched.
+    fn look_blocking(root: &Root, paths: &[String]) -> Result<Self, RipgrepError> {
+        let mut starts = Self::default();
+        for path in paths {
+            let real = match starts_blocking(root, std::slice::from_ref(path)) {
+                Ok(real) => real,
+                Err(BadStart::NotFound(path)) => {
+                    starts.missing.push(path);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let given =
+                Path::new(path).strip_prefix(root.path()).unwrap_or_else(|_| Path::new(path));
+            let given: PathBuf =
+                given.components().filter(|one| *one != Component::CurDir).collect();
+            let is_plain = given.components().all(|one| matches!(one, Component::Normal(_)));
+            for real in real {
+                if is_plain && real != given {
+                    starts.links.push((real.clone(), given.clone()));
+                } else {
+                    starts.own.push(real.clone());
+                }
+                starts.real.push(real);
+            }
+        }
+        if starts.real.is_empty() {
+            return Err(RipgrepError::NotFound(starts.missing));
+        }
+        Ok(starts)
+    }
+
+    /// The path of a file as ripgrep shows it: below a link that was named, by the name of the link. A file that is
+    /// also below a named directory is listed once, by its own path.
+    fn name<'a>(&self, file: &'a Path) -> Cow<'a, Path> {
+        let is_covered = self.own.iter().any(|start| file.starts_with(start));
+        let mut links = self.links.iter().filter(|_| !is_covered);
+        let named = links.find_map(|(real, given)| Some((given, file.strip_prefix(real).ok()?)));
+        match named {
+            None => Cow::Borrowed(file),
+            Some((given, rest)) if rest.as_os_str().is_empty() => Cow::Owned(given.clone()),
+            Some((given, rest)) => Cow::Owned(given.join(rest)),
         }
     }
 }
@@ -204,13 +272,13 @@ impl Tail {
         Self { lines: VecDeque::new(), n_left_out: 0, n_bytes: 0, has_context, last: None }
     }
 
-    fn push(&mut self, files: &[FileHits]) {
+    fn push(&mut self, files: &[FileHits], starts: &Starts) {
         let style = Style { gaps: false, carriage_returns: false };
         for file in files {
             let known = self.last.take().filter(|(path, _)| **path == *file.path);
             let mut last_line = known.as_ref().map(|(_, line)| *line);
             if known.is_none() {
-                self.line(shown(&file.path));
+                self.line(shown(&starts.name(&file.path)));
             }
             for row in &file.rows {
                 if last_line.is_some_and(|last| row.line <= last) {
@@ -253,14 +321,27 @@ impl Tail {
     }
 }
 
-fn answer(tail: Tail, n_rows: u64, outcome: &SearchOutcome, limit: Duration) -> Output {
+fn answer(
+    mut tail: Tail,
+    n_rows: u64,
+    outcome: &SearchOutcome,
+    missing: &[String],
+    limit: Duration,
+) -> Output {
+    for path in missing {
+        tail.line(not_found(std::slice::from_ref(path)));
+    }
     let is_cut = tail.n_left_out != 0;
     // Without what our own tool would be asked instead.
     let mut notes: Vec<String> =
         outcome.notes.iter().map(|note| format!("[Note: {note}]")).collect();
     let closing = Closing { truncated: false, notes: &[], ..Closing::of_search(outcome) };
     notes.extend(closing.lines(limit));
-    let code = if n_rows == 0 { NOTHING } else { FOUND };
+    let code = match n_rows {
+        _ if !missing.is_empty() => FAILED,
+        0 => NOTHING,
+        _ => FOUND,
+    };
     let mut output = told(&tail.text(), code, n_rows, &notes);
     output.report.truncated = is_cut || outcome.truncated;
     output.report.timed_out = outcome.timed_out;

@@ -6,6 +6,7 @@
 use crate::bounds::{Bounds, Cutoff};
 use crate::replacing::{Journal, Plans};
 use crate::seen::SeenFiles;
+use crate::upstreams::Upstreams;
 use crate::watched::Watched;
 use crate::{Confinement, Jobs, Output, Web};
 use quackd_process::{Group, Limits, SpawnThread};
@@ -41,6 +42,8 @@ pub struct Toolbox {
     pub(crate) confinement: Arc<Confinement>,
     pub(crate) sandbox: SandboxReport,
     pub(crate) watched: Watched,
+    /// Upstreams of branches that git could not write to a repository's settings.
+    pub(crate) upstreams: Upstreams,
     /// What was replaced, so that it can be taken back.
     pub(crate) journal: Arc<Journal>,
     /// What was shown in dry runs, so that exactly that can be done.
@@ -67,6 +70,7 @@ impl Toolbox {
         let (journal, plans) = (Journal::kept_in(run_dir.clone()), Plans::default());
         let (limits, group) = (Limits::default(), None);
         let confinement = Arc::default();
+        let upstreams = Upstreams::kept_in(&run_dir);
         let (read_only_words, command_words) = (Vec::new(), Vec::new());
         let (sandbox, watched) = (SandboxReport::unconfined(), Watched::default());
         Self {
@@ -87,6 +91,7 @@ impl Toolbox {
             confinement,
             sandbox,
             watched,
+            upstreams,
             journal: Arc::new(journal),
             plans: Arc::new(plans),
             root,

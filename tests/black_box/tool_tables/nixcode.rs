@@ -322,3 +322,30 @@ fn what_replace_content_did_can_be_taken_back() {
     assert_eq!(place.get("top.rs").as_deref(), Some("fn main() {}\n"));
     assert_eq!(place.get("src/a.rs").as_deref(), Some(OLD));
 }
+
+/// Nixcode compiles the pattern with Rust's regex crate and searches each line without its end: `\s` is the Unicode
+/// property White_Space, `$` matches at the end of the line only, and U+2028 does not end a line.
+#[test]
+fn unicode_line_separators_are_white_space_and_end_no_line() {
+    let content = "a \u{2028}\nb\u{2028}c\nd\u{2028}\r\ne\u{85}\u{2029}\u{3000}\nf\u{feff}\n\u{2028}\ng\u{2028}";
+    let tree = [Put::File("t.txt", content.as_bytes())];
+    let answer = |n_lines: u64, pattern: &str| {
+        format!(
+            "Replaced {n_lines} occurrences in 1 files for pattern '{pattern}' with '$0;' in files matching '*.txt':\n\n\
+             t.txt: {n_lines} replacements\n"
+        )
+    };
+    let after = "a \u{2028};\nb\u{2028}c\nd\u{2028};\r\ne\u{85}\u{2029}\u{3000};\nf\u{feff}\n\u{2028};\ng\u{2028};";
+    for pattern in [r"\s+$", r"(?m)\s+$", r"\s+\z"] {
+        let call = json!({"pattern": pattern, "replacement": "$0;", "glob_pattern": "*.txt"});
+        let expected = (call.to_string(), answer(5, pattern));
+        let rows = [(expected.0.as_str(), expected.1.as_str(), ("t.txt", Some(after)))];
+        check_changes(&tree, "replace_content", &rows);
+    }
+    let rows = [(
+        r#"{"pattern":"\\s+$","glob_pattern":"*.txt"}"#,
+        "Found 5 matches for pattern '\\s+$' in files matching '*.txt':\n\n\
+         t.txt:1: a\nt.txt:3: d\nt.txt:4: e\nt.txt:6: \nt.txt:7: g\n",
+    )];
+    check(&tree, "search_content", &rows);
+}

@@ -77,6 +77,54 @@ fn ripgrep_search_keeps_its_result() {
     all_answer(&rows);
 }
 
+/// Checked with ripgrep 13: it follows a link that is named, lists its files by the link's name, and goes on after a
+/// missing path with exit code 2. Files below a link and a named directory are listed once, unlike there.
+#[test]
+fn ripgrep_search_follows_a_named_link_and_goes_on_after_a_missing_path() {
+    let tree = [
+        Put::File("real/a", b"needle\n"),
+        Put::File("real/sub/b", b"needle\n"),
+        Put::File("build/x", b"needle\n"),
+        Put::File("other/x", b"-\n"),
+        Put::Link("link", "real"),
+        Put::Link("file", "real/a"),
+        Put::Link("other/in", "../real/sub"),
+        Put::Link("real/sub/loop", ".."),
+        Put::Link("node_modules", "build"),
+        Put::Link("dangling", "nowhere"),
+    ];
+    let missing = |name: &str| format!("rg: {name}: No such file or directory (os error 2)\n");
+    let real = "real/a\n1:needle\nreal/sub/b\n1:needle\n";
+    let link = "link/a\n1:needle\nlink/sub/b\n1:needle\n";
+    let partly = |output: &str, matches: u64| {
+        let output = Value::from(output);
+        format!(r#"{{"output":{output},"return_code":2,"success":false,"matches":{matches}}}"#)
+    };
+    let rows = [
+        (r#"["link"]"#, found(link, 2)),
+        (r#"["./link/"]"#, found(link, 2)),
+        (r#"["link/sub"]"#, found("link/sub/b\n1:needle\n", 1)),
+        (r#"["file"]"#, found("file\n1:needle\n", 1)),
+        (r#"["link/a"]"#, found("link/a\n1:needle\n", 1)),
+        (r#"["other/in"]"#, found("other/in/b\n1:needle\n", 1)),
+        (r#"["node_modules"]"#, found("node_modules/x\n1:needle\n", 1)),
+        (r#"["link/../real"]"#, found(real, 2)),
+        (r#"["link","real"]"#, found(real, 2)),
+        (r#"["."]"#, found(real, 2)),
+        (r#"["none","real"]"#, partly(&format!("{real}{}", missing("none")), 2)),
+        (r#"["link","dangling"]"#, partly(&format!("{link}{}", missing("dangling")), 2)),
+        (r#"["dangling"]"#, failed(missing("dangling").trim_end())),
+        (r#"["none","nor-this"]"#, failed((missing("none") + &missing("nor-this")).trim_end())),
+    ];
+    let calls: Vec<String> = rows
+        .iter()
+        .map(|(paths, _)| format!(r#"{{"pattern":"needle","include_paths":{paths}}}"#))
+        .collect();
+    let rows: Vec<(&str, &str)> =
+        calls.iter().zip(&rows).map(|(call, (_, text))| (call.as_str(), text.as_str())).collect();
+    check(&tree, "ripgrep_search", &rows);
+}
+
 #[test]
 fn ripgrep_search_refuses_what_is_no_pattern_no_type_and_no_place() {
     let rows = [

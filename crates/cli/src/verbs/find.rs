@@ -1,6 +1,6 @@
 //! `quack find`: names of files and directories, page after page, until all are shown.
 
-use super::pages::{Pages, selection, set};
+use super::pages::{Pages, not_all_missing, selection, set};
 use crate::args::search::{FindArgs, FindKind, FindSort, SizeBound};
 use crate::display;
 use crate::exit::{Exit, Fault};
@@ -20,6 +20,7 @@ pub(crate) async fn run(args: &FindArgs, output: Output) -> anyhow::Result<Exit>
     }
     let asking = Asking::begin(&args.call, output).await?;
     let (paths, missing) = asking.place.present(&args.paths);
+    not_all_missing(&paths, &missing)?;
     let arguments = arguments(args, &paths, &asking.place)?;
     let audience = output.audience();
     let zone = TimeZone::system();

@@ -1,6 +1,6 @@
 //! `quack grep`: lines of files that match, page after page, until all are shown.
 
-use super::pages::{Pages, selection, set};
+use super::pages::{Pages, not_all_missing, selection, set};
 use crate::args::search::{FilesArgs, GrepArgs, GrepSort, MatchArgs};
 use crate::exit::{Exit, Fault};
 use crate::output::{Audience, Output, Reader};
@@ -22,6 +22,7 @@ pub(crate) async fn run(args: &GrepArgs, output: Output) -> anyhow::Result<Exit>
     context_is_no_directory(args)?;
     let asking = Asking::begin(&args.call, output).await?;
     let (paths, missing) = asking.place.present(paths);
+    not_all_missing(&paths, &missing)?;
     let files = named_files(&paths, &asking.place);
     let is_one_file = missing.is_empty() && matches!((&*paths, &*files), ([_], [_]));
     // No directory is so shallow that something in it counts.

@@ -20,6 +20,9 @@ const MAX_NOTES: usize = 20;
 /// What is said of a path that was named and is not there.
 pub(super) const NOT_FOUND: &str = "No such file or directory";
 
+/// Missing paths that an error names.
+const MAX_MISSING: usize = 20;
+
 /// Numbers that each page counts for the whole tree, not for itself.
 const OF_THE_TREE: &[&str] = &["ignored", "hidden", "filtered", "notRegular", "unreadable"];
 
@@ -75,6 +78,24 @@ pub(super) struct Pages {
     missing: Vec<String>,
     notes: Vec<String>,
     n_changed_names: u64,
+}
+
+/// Fails if paths were named and none exists. The error names each of them.
+pub(super) fn not_all_missing(there: &[String], missing: &[String]) -> Result<(), Fault> {
+    if there.is_empty() && !missing.is_empty() {
+        return Err(Fault::usage(not_found(missing)));
+    }
+    Ok(())
+}
+
+/// Returns one line that names missing paths.
+pub(super) fn not_found(missing: &[String]) -> String {
+    let named: Vec<String> = missing.iter().take(MAX_MISSING).map(|path| plain(path)).collect();
+    let more = match missing.len().saturating_sub(named.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}: {NOT_FOUND}", named.join(", "))
 }
 
 impl Pages {

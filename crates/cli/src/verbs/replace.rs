@@ -1,7 +1,7 @@
 //! `quack replace`: what matches becomes something else, in all files at once; or a patch that says so.
 
 use super::grep::{files, matching};
-use super::pages::{NOT_FOUND, set};
+use super::pages::{not_found, set};
 use crate::args::WhichArgs;
 use crate::args::search::ReplaceArgs;
 use crate::display::{count, plain};
@@ -71,12 +71,7 @@ fn all_there(paths: &[String], place: &Place) -> Result<(), Fault> {
     if missing.is_empty() {
         return Ok(());
     }
-    let named: Vec<String> = missing.iter().take(MAX_SKIPPED).map(|path| plain(path)).collect();
-    let more = match missing.len().saturating_sub(named.len()) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    Err(Fault::usage(format!("{}{more}: {NOT_FOUND}; nothing was changed", named.join(", "))))
+    Err(Fault::usage(format!("{}; nothing was changed", not_found(&missing))))
 }
 
 fn arguments(

@@ -10,7 +10,9 @@ mod phrases;
 use crate::Confinement;
 use crate::refused_by_system::{Wanted, is_mounted_read_only_blocking, is_ordinary_blocking};
 use crate::sandbox_tools::normalise;
+use crate::upstreams::{self, Upstreams};
 use crate::watched::{Told, Watched};
+use memchr::memmem;
 use phrases::{Cause, Hit};
 use quackd_process::{Captured, Exit, Finished};
 use quackd_protocol::denial::{Denial, DenialKind};
@@ -36,6 +38,16 @@ pub(crate) struct Finder {
     confinement: Arc<Confinement>,
     workspace: PathBuf,
     watched: Watched,
+    upstreams: Option<Upstreams>,
+}
+
+/// Operations that the confinement probably denied to a command.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// At most [`MAX_LISTED`].
+    pub(crate) denials: Vec<Denial>,
+    /// Explanation for the answer text.
+    pub(crate) line: Option<String>,
 }
 
 impl Finder {
@@ -44,7 +56,13 @@ impl Finder {
             confinement: Arc::clone(confinement),
             workspace: workspace.to_path_buf(),
             watched: Watched::default(),
+            upstreams: None,
         }
+    }
+
+    /// The same, which also keeps the upstreams that git could not write.
+    pub(crate) fn keeping(self, upstreams: &Upstreams) -> Self {
+        Self { upstreams: Some(upstreams.clone()), ..self }
     }
 
     /// The same, which also tells what became of the watched files.
@@ -57,32 +75,50 @@ impl Finder {
         self.watched.look(&self.confinement).await
     }
 
-    /// What is likely to have been denied to a command, at most [`MAX_LISTED`]. Nothing if it succeeded, is not
-    /// confined, or it cannot be told soon.
-    pub(crate) async fn find(&self, finished: &Finished) -> Vec<Denial> {
-        if !self.confinement.is_enforced() || finished.exit == Exit::Code(0) {
-            return Vec::new();
+    /// Finds the operations that were probably denied to a command. Nothing if it is not confined, or if the search
+    /// takes too long. After exit code 0 only refused writes to settings of git count: git itself ignores them.
+    pub(crate) async fn find(&self, finished: &Finished) -> Found {
+        if !self.confinement.is_enforced() {
+            return Found::default();
         }
         let (finder, exit) = (self.clone(), finished.exit);
         // What programs complain about is in stderr; in stdout may be what they read.
         let text = [ends(&finished.stderr), ends(&finished.stdout)].join(&b'\n');
+        if exit == Exit::Code(0) && memmem::find(&text, phrases::SETTINGS).is_none() {
+            return Found::default();
+        }
         let finding = tokio::task::spawn_blocking(move || {
-            finder.find_blocking(&String::from_utf8_lossy(&text), exit)
+            let text = String::from_utf8_lossy(&text);
+            let denials = finder.find_blocking(&text, exit);
+            let line = finder.explain_blocking(&denials, &text);
+            Found { denials, line }
         });
         match tokio::time::timeout(PATIENCE, finding).await {
             Ok(Ok(found)) => found,
-            _ => Vec::new(),
+            _ => Found::default(),
         }
     }
 
-    /// The line for an answer text.
-    pub(crate) fn explain(&self, denials: &[Denial]) -> Option<String> {
-        denials.first().map(|denial| denial.explain(&self.confinement.policy))
+    /// The lines for an answer text: the first denial, and the upstreams that the session keeps.
+    fn explain_blocking(&self, denials: &[Denial], text: &str) -> Option<String> {
+        let line = denials.first()?.explain(&self.confinement.policy);
+        let settings = denials.iter().find(|denial| denial.is_about_git_settings());
+        let kept = settings.and_then(|denial| denial.target.as_ref()).and_then(|settings| {
+            let settings = self.workspace.join(settings);
+            Some(self.upstreams.as_ref()?.keep_blocking(text, &settings))
+        });
+        Some(match kept.as_deref().and_then(upstreams::line) {
+            Some(kept) => format!("{line}\n{kept}"),
+            None => line,
+        })
     }
 
     fn find_blocking(&self, text: &str, exit: Exit) -> Vec<Denial> {
         let mut found: Vec<Denial> = Vec::new();
         for hit in phrases::hits(text) {
+            if exit == Exit::Code(0) && !self.is_refused_setting_blocking(&hit) {
+                continue;
+            }
             let Some(denial) = self.judge_blocking(&hit, exit) else { continue };
             // The same without a name says nothing more, whichever comes first.
             let is_known = |known: &Denial| {
@@ -102,6 +138,12 @@ impl Finder {
             }
         }
         found
+    }
+
+    /// Whether git could not write a settings file that is mounted read-only.
+    fn is_refused_setting_blocking(&self, hit: &Hit<'_>) -> bool {
+        let file = names::settings_file(hit).map(|file| self.workspace.join(file));
+        file.is_some_and(|file| is_mounted_read_only_blocking(&file))
     }
 
     fn judge_blocking(&self, hit: &Hit<'_>, exit: Exit) -> Option<Denial> {
@@ -135,6 +177,9 @@ impl Finder {
             Cause::ReadOnly => {
                 let name = self.name(hit);
                 Some(denial(self.writing_blocking(name.as_deref().map(Path::new)), name.as_deref()))
+            }
+            Cause::Busy if self.is_refused_setting_blocking(hit) => {
+                Some(denial(DenialKind::Protected, names::settings_file(hit)))
             }
             // Only what is pinned is a mount, and only protected names are pinned.
             Cause::Busy => {

@@ -25,7 +25,8 @@ const BEFORE_HOSTS: &[&str] = &[
 
 /// The names that a line may be about, the likeliest first.
 pub(super) fn candidates(hit: &Hit<'_>) -> Vec<String> {
-    let mut found = quoted(hit.after);
+    let mut found: Vec<String> = settings_file(hit).map(str::to_owned).into_iter().collect();
+    found.extend(quoted(hit.after));
     // Of several before the text the last is the place, as in "cannot move 'a' to '/b'".
     found.extend(quoted(hit.before).into_iter().rev());
     found.extend(last_part(hit.before));
@@ -40,6 +41,12 @@ pub(super) fn candidates(hit: &Hit<'_>) -> Vec<String> {
     }
     found.retain(|name| !name.is_empty());
     found
+}
+
+/// The settings file that git could not write or lock. The path may contain spaces.
+pub(super) fn settings_file<'a>(hit: &Hit<'a>) -> Option<&'a str> {
+    let (_, path) = hit.before.split_once(" config file ")?;
+    path.strip_suffix(": ")
 }
 
 /// What stands between quotes, in order.

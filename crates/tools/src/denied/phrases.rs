@@ -12,6 +12,9 @@ const MAX_LINE_BYTES: usize = 1024;
 /// Lines before a text that may hold the name it is about.
 const MAX_LINES_BEFORE: usize = 4;
 
+/// Part of what git prints if it cannot write or lock a settings file.
+pub(super) const SETTINGS: &[u8] = b" config file ";
+
 /// What a text says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {

@@ -2,7 +2,7 @@
 
 use super::log::{Recent, Stretch, count};
 use super::{FILE_PREFIX, FILE_SUFFIX};
-use crate::denied::Finder;
+use crate::denied::{Finder, Found};
 use quackd_process::{Captured, Command, Finished, LaunchError, Live, SpillTarget, Spilled};
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::{
@@ -134,12 +134,12 @@ impl Job {
             never = self.collect() => match never {},
         };
         self.take();
-        let denials = match &finished {
+        let Found { denials, line } = match &finished {
             Ok(finished) => finder.find(finished).await,
-            Err(_) => Vec::new(),
+            Err(_) => Found::default(),
         };
         let told = finder.look_at_watched().await;
-        let denied = told.after(finder.explain(&denials));
+        let denied = told.after(line);
         let finished = finished.ok().map(|finished| Finished {
             stdout: Captured::default(),
             stderr: Captured::default(),

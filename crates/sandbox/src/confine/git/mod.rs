@@ -4,7 +4,6 @@
 //! A repository is hostile input: everything is read with limits, by handle, and without following links.
 
 pub(crate) mod beneath;
-pub(crate) mod config;
 pub(crate) mod elsewhere;
 mod identity;
 mod leads;
@@ -12,6 +11,7 @@ mod placeholder;
 mod protect;
 mod walk;
 
+pub(crate) use crate::git_config as config;
 pub(crate) use beneath::open_directory;
 pub use beneath::{Node, hold_directory_blocking, node_at};
 pub use elsewhere::Main;

@@ -1,33 +1,35 @@
 //! Reading git's configuration format, as far as git itself would understand it (git-config(1), "Syntax").
-//! Pure and bounded. Used for a user's name and mail, and for the files that a repository's own
-//! configuration leads to.
+//! Pure and bounded. Used for a user's name and mail, for the files that a repository's own configuration
+//! leads to, and by `crates/tools` for the upstreams of branches.
 
 /// Most settings that are read from one file.
 const MAX_ENTRIES: usize = 4096;
 
 /// One setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// In lower case.
-    pub(crate) section: String,
+    pub section: String,
     /// As written, empty without.
-    pub(crate) subsection: String,
+    pub subsection: String,
     /// In lower case.
-    pub(crate) key: String,
+    pub key: String,
     /// Without quotes; `None` for a key alone, which means true.
-    pub(crate) value: Option<String>,
+    pub value: Option<String>,
 }
 
 impl Entry {
     /// True for `section.key`, whatever the subsection.
-    pub(crate) fn is(&self, section: &str, key: &str) -> bool {
+    #[must_use]
+    pub fn is(&self, section: &str, key: &str) -> bool {
         self.section == section && self.key == key
     }
 }
 
 /// Reads a file's text. A line that git would refuse is skipped, not the rest: git refuses the whole file, so
 /// that reading more than it does is the safe side.
-pub(crate) fn parse(text: &str) -> Vec<Entry> {
+#[must_use]
+pub fn parse(text: &str) -> Vec<Entry> {
     let mut entries = Vec::new();
     let (mut section, mut subsection) = (String::new(), String::new());
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);

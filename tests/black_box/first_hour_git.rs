@@ -1,0 +1,221 @@
+//! The first hour with git: settings of a repository stay protected, and the usual work with branches goes on.
+
+use crate::harness::{Daemon, Repo, Session, wait_for};
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Part of the line that explains a refused change of git's settings.
+const REFUSED: &str = "Settings of git can run programs later, outside of the sandbox; to change them, run git yourself in a terminal]";
+
+/// Runs the user's git outside of sessions.
+#[track_caller]
+#[expect(clippy::disallowed_methods, reason = "the user's git is not a child of the daemon")]
+fn git(daemon: &Daemon, at: &Path, args: &[&str]) {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "maintenance.auto=false"]);
+    command.args(args).current_dir(at).env("HOME", daemon.home()).env("GIT_CONFIG_NOSYSTEM", "1");
+    let ran = command.output().expect("run git");
+    assert!(ran.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// Creates a repository with the branches `main`, `f` and `g` of a remote that commands can reach, `origin`.
+#[track_caller]
+fn cloned(daemon: &Daemon, name: &str) -> Repo {
+    let repo = daemon.repo(name);
+    fs::write(daemon.home().join(".gitconfig"), "[user]\n\tname = a\n\temail = a@b\n").unwrap();
+    fs::remove_dir(repo.path().join(".git")).unwrap();
+    repo.write(".gitignore", "/origin.git\n");
+    git(daemon, repo.path(), &["init", "-q", "-b", "main"]);
+    git(daemon, repo.path(), &["add", "-A"]);
+    git(daemon, repo.path(), &["commit", "-q", "-m", "first"]);
+    git(daemon, repo.path(), &["clone", "-q", "--bare", ".", "origin.git"]);
+    for branch in ["f", "g", "h"] {
+        git(daemon, repo.path(), &["push", "-q", "./origin.git", &format!("main:{branch}")]);
+    }
+    git(daemon, repo.path(), &["remote", "add", "origin", "./origin.git"]);
+    git(daemon, repo.path(), &["fetch", "-q", "origin"]);
+    repo
+}
+
+/// True if workers pin the settings of repositories here.
+fn has_namespaces(session: &Session<'_>) -> bool {
+    session.bash("true");
+    ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap())
+}
+
+/// Runs a command that must end with exit code 0.
+#[track_caller]
+fn ok(session: &Session<'_>, command: &str) -> String {
+    let text = session.bash(command);
+    assert!(text.ends_with("[Exit code: 0]"), "{command}: {text}");
+    text
+}
+
+#[test]
+fn every_refused_change_of_git_settings_is_explained_and_listed() {
+    let daemon = Daemon::start();
+    let repo = cloned(&daemon, "a b");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    let settings = repo.path().join(".git/config");
+    let before = fs::read_to_string(&settings).unwrap();
+    let commands = [
+        "git config x.y z",
+        "git config --unset core.bare",
+        "git remote add x ../y",
+        "git remote set-url origin z",
+        "git sparse-checkout set a",
+        "git checkout -b n1 origin/f",
+        "git checkout -b n2 origin/f; echo later >&2",
+        "git branch -u origin/main",
+        "git push -u origin main:pushed 2>&1",
+        "git config x.y z; true",
+    ];
+    for (n, command) in commands.into_iter().enumerate() {
+        let text = session.bash(command);
+        let line = format!("[Sandbox: writing {} was probably denied", settings.display());
+        assert!(text.contains(&line) && text.contains(REFUSED), "{command}: {text}");
+        let denials = json!({"action": "denials", "sessionId": session.id});
+        let listed = wire.request("quack.sandbox", denials);
+        let last = listed["denials"].as_array().unwrap().last().unwrap();
+        assert_eq!(listed["total"], n + 1, "{command}: {listed}");
+        assert_eq!(last["kind"], "protected", "{command}: {listed}");
+        assert_eq!(last["target"], settings.to_str().unwrap(), "{command}: {listed}");
+    }
+    let at = repo.path().to_string_lossy().into_owned();
+    let shown = daemon.quack(&["sandbox", "denials", "-C", &at]).ok();
+    assert!(shown.contains(".git/config"), "{shown}");
+    assert_eq!(fs::read_to_string(&settings).unwrap(), before);
+    // No explanation where nothing was refused.
+    let said = "printf 'error: could not write config file .git/x: Device or resource busy\\n'";
+    for command in ["git status", "git log --oneline", "git stash list", said] {
+        assert!(!ok(&session, command).contains("[Sandbox"), "{command}");
+    }
+}
+
+#[test]
+fn upstreams_of_branches_work_in_the_session_and_the_settings_stay_as_they_are() {
+    let daemon = Daemon::start();
+    let repo = cloned(&daemon, "a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    let before = repo.read(".git/config");
+    let kept = |branch: &str, upstream: &str| {
+        format!(
+            "[Sandbox: this session tracks '{upstream}' in '{branch}', so that its git status, pull and push work. \
+             To track it outside too: git branch --set-upstream-to={upstream} {branch}]"
+        )
+    };
+    for (command, branch, upstream) in [
+        ("git switch f", "f", "origin/f"),
+        ("git checkout g", "g", "origin/g"),
+        ("git checkout --track origin/h", "h", "origin/h"),
+        ("git checkout -b n origin/f", "n", "origin/f"),
+        (
+            "git switch -c m && git commit -q --allow-empty -m x && git push -u origin m",
+            "m",
+            "origin/m",
+        ),
+        ("git checkout main && git branch -u origin/main", "main", "origin/main"),
+        ("git checkout -b local && git branch --set-upstream-to=main", "local", "main"),
+    ] {
+        let text = ok(&session, command);
+        assert!(text.contains(&kept(branch, upstream)), "{command}: {text}");
+        let status = ok(&session, "git status -sb");
+        assert!(status.starts_with(&format!("## {branch}...{upstream}\n")), "{command}: {status}");
+        let status = ok(&session, "git status");
+        let expected = format!("Your branch is up to date with '{upstream}'.");
+        assert!(status.contains(&expected), "{command}: {status}");
+        assert!(ok(&session, "git pull").contains("Already up to date."));
+    }
+    // The upstream can be changed, and a branch of the same name as its upstream is pushed without arguments.
+    ok(&session, "git checkout -q m && git commit -q --allow-empty -m y && git push");
+    assert_eq!(ok(&session, "git rev-parse m")[..40], ok(&session, "git rev-parse origin/m")[..40]);
+    ok(&session, "git branch -u origin/g");
+    assert!(ok(&session, "git status -sb").starts_with("## m...origin/g [ahead 2]\n"));
+    // The next worker of the session knows them too, and no other repository has them.
+    let worker = rustix::process::Pid::from_raw(session.pid("pid")).unwrap();
+    rustix::process::kill_process(worker, rustix::process::Signal::KILL).unwrap();
+    wait_for("another worker", || (session.bash("true") == "\n[Exit code: 0]").then_some(()));
+    assert!(ok(&session, "git checkout -q f && git status -sb").starts_with("## f...origin/f\n"));
+    ok(&session, "git clone -q origin.git other && cd other && git checkout -q --no-track -b n");
+    assert!(ok(&session, "cd other && git status -sb").starts_with("## n\n"));
+    ok(&session, "cd other && git checkout -q -b k origin/f && git config user.x y");
+    assert!(ok(&session, "cd other && git status -sb").starts_with("## k...origin/f\n"));
+    assert_eq!(repo.read(".git/config"), before);
+}
+
+#[test]
+fn an_upstream_of_the_session_gives_way_to_one_that_the_user_sets() {
+    let daemon = Daemon::start();
+    let repo = cloned(&daemon, "a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    ok(&session, "git checkout f");
+    git(&daemon, repo.path(), &["branch", "--set-upstream-to=origin/f", "f"]);
+    assert_eq!(
+        ok(&session, "git config --get-all branch.f.merge"),
+        "refs/heads/f\n\n[Exit code: 0]"
+    );
+    ok(&session, "git commit -q --allow-empty -m x && git push");
+    // A branch that has an upstream keeps it.
+    let text = ok(&session, "git branch -u origin/g");
+    assert!(text.contains(REFUSED) && !text.contains("this session tracks"), "{text}");
+    assert!(ok(&session, "git status -sb").starts_with("## f...origin/f\n"));
+}
+
+#[test]
+fn upstreams_work_in_a_linked_worktree() {
+    let daemon = Daemon::start();
+    let repo = cloned(&daemon, "a");
+    // Commands in the worktree reach a remote in it.
+    let worktree = daemon.home().join("src/linked");
+    let at = worktree.to_str().unwrap();
+    git(&daemon, repo.path(), &["worktree", "add", "-q", "-b", "w", at]);
+    git(&daemon, &worktree, &["clone", "-q", "--bare", repo.path().to_str().unwrap(), "near.git"]);
+    git(&daemon, repo.path(), &["remote", "set-url", "origin", &format!("{at}/near.git")]);
+    let before = repo.read(".git/config");
+    let wire = daemon.wire();
+    let session = wire.attach(&worktree);
+    if !has_namespaces(&session) {
+        return;
+    }
+    let text = ok(&session, "git push -u origin w");
+    assert!(text.contains("this session tracks 'origin/w' in 'w'"), "{text}");
+    assert!(ok(&session, "git status -sb").starts_with("## w...origin/w\n"));
+    ok(&session, "git commit -q --allow-empty -m x && git push && git pull");
+    assert_eq!(repo.read(".git/config"), before);
+}
+
+#[test]
+fn no_command_makes_git_outside_of_the_session_obey_an_upstream_that_it_invents() {
+    let daemon = Daemon::start();
+    let repo = cloned(&daemon, "a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    let before = repo.read(".git/config");
+    for upstream in
+        ["ext::sh -c x/y", "ext::sh/y", "--upload-pack=x/y", "../x", "a\"]/x", "nowhere/y"]
+    {
+        let say = format!("branch 'main' set up to track '{upstream}'.");
+        let command = format!("git config x.y z; printf '%s\\n' '{}'", say.replace('\'', "'\\''"));
+        ok(&session, &command);
+        let remote = session.bash("git config branch.main.remote");
+        assert!(remote.starts_with("\n[Exit") || remote.starts_with(".\n"), "{upstream}: {remote}");
+    }
+    assert_eq!(repo.read(".git/config"), before);
+}
