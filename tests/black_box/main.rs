@@ -30,6 +30,7 @@ mod file_tools;
 mod first_hour_cli;
 mod first_hour_daemon;
 mod first_hour_git;
+mod first_hour_network;
 mod first_hour_workers;
 mod floods;
 mod follow_verb;

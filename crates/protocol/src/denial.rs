@@ -11,6 +11,9 @@ use std::fmt;
 /// Longest name of what was denied, in bytes.
 pub const MAX_TARGET_BYTES: usize = 256;
 
+/// Most hosts that the line of a refused command names.
+pub const MAX_NAMED_HOSTS: usize = 5;
+
 /// What was tried.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
@@ -79,6 +82,25 @@ impl Denial {
             && ["config", "config.worktree", "config.lock"].contains(&name)
             && above.split('/').any(|part| part.ends_with(".git"))
     }
+}
+
+/// One line for a command that tried to use the network: the first hosts, and how to allow it. `is_shared` if other
+/// commands of the session ran at the same time.
+#[must_use]
+pub fn explain_network(hosts: &[String], is_shared: bool, policy: &Policy) -> String {
+    let named =
+        hosts.iter().take(MAX_NAMED_HOSTS).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let named = match (hosts.len(), hosts.len().saturating_sub(MAX_NAMED_HOSTS)) {
+        (0, _) => String::new(),
+        (_, 0) => format!(" ({named})"),
+        (_, more) => format!(" ({named} and {more} more)"),
+    };
+    let whom = if is_shared { " to a command of this session" } else { "" };
+    let network = if policy.network { "on" } else { "off" };
+    let (profile, allow) = (policy.profile, DenialKind::Network.allowed_by(policy.profile));
+    format!(
+        "[Sandbox: the network{named} was denied{whom} ({profile}, network {network}). {allow}]"
+    )
 }
 
 /// `text` without control characters, cut to [`MAX_TARGET_BYTES`] at a character.
@@ -168,6 +190,23 @@ mod tests {
             let text = denial.explain(&Policy::default());
             assert_eq!(text.contains("run git yourself in a terminal"), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn hosts_are_named_up_to_a_limit() {
+        let policy = Policy::default();
+        let hosts: Vec<String> = (1..=7).map(|n| format!("h{n}")).collect();
+        let line = |hosts: &[String], is_shared| explain_network(hosts, is_shared, &policy);
+        let end = "(workspace-write, network off). A person can allow it: quack sandbox set --network on]";
+        assert_eq!(line(&[], false), format!("[Sandbox: the network was denied {end}"));
+        assert_eq!(
+            line(&hosts[..2], true),
+            format!("[Sandbox: the network (h1, h2) was denied to a command of this session {end}")
+        );
+        assert_eq!(
+            line(&hosts, false),
+            format!("[Sandbox: the network (h1, h2, h3, h4, h5 and 2 more) was denied {end}")
+        );
     }
 
     #[test]

@@ -50,8 +50,10 @@ pub(crate) async fn bash(
         Ok(command_line) => command_line,
         Err(answer) => return answer,
     };
-    let finder = Finder::new(&toolbox.confinement, root.path()).watching(&toolbox.watched);
-    let finder = finder.keeping(&toolbox.upstreams);
+    let finder = Finder::new(&toolbox.confinement, root.path())
+        .watching(&toolbox.watched)
+        .keeping(&toolbox.upstreams)
+        .during(toolbox.attempts.begin());
     if arguments.is_true("background") {
         return jobs::start(toolbox, call, command_line, finder, arguments, bounds).await;
     }

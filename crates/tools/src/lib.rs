@@ -8,6 +8,7 @@
 mod toolbox;
 
 mod arguments;
+mod attempts;
 mod bash;
 mod bash_text;
 mod bounds;
@@ -46,6 +47,7 @@ mod write_file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
+pub use attempts::Attempts;
 pub use confinement::Confinement;
 pub use jobs::{JobReports, Jobs};
 pub use live::{Update, Watch};

@@ -8,7 +8,7 @@ use crate::replacing::{Journal, Plans};
 use crate::seen::SeenFiles;
 use crate::upstreams::Upstreams;
 use crate::watched::Watched;
-use crate::{Confinement, Jobs, Output, Web};
+use crate::{Attempts, Confinement, Jobs, Output, Web};
 use quackd_process::{Group, Limits, SpawnThread};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::{SandboxReport, ToolReport};
@@ -44,6 +44,7 @@ pub struct Toolbox {
     pub(crate) watched: Watched,
     /// Upstreams of branches that git could not write to a repository's settings.
     pub(crate) upstreams: Upstreams,
+    pub(crate) attempts: Arc<Attempts>,
     /// What was replaced, so that it can be taken back.
     pub(crate) journal: Arc<Journal>,
     /// What was shown in dry runs, so that exactly that can be done.
@@ -92,6 +93,7 @@ impl Toolbox {
             sandbox,
             watched,
             upstreams,
+            attempts: Arc::default(),
             journal: Arc::new(journal),
             plans: Arc::new(plans),
             root,
@@ -131,6 +133,13 @@ impl Toolbox {
     #[must_use]
     pub fn with_confinement(mut self, confinement: Confinement) -> Self {
         self.confinement = Arc::new(confinement);
+        self
+    }
+
+    /// Shares the attempts to use the network, which the worker fills.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: Arc<Attempts>) -> Self {
+        self.attempts = attempts;
         self
     }
 

@@ -4,6 +4,7 @@ use crate::confinement::ReadOnly;
 use quackd_process::SpawnThread;
 use quackd_protocol::worker::SandboxReport;
 use quackd_sandbox::audit::Known;
+use quackd_sandbox::confine::NoNetwork;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -28,4 +29,6 @@ pub(crate) struct Confined {
     pub(crate) spawn_thread: Option<SpawnThread>,
     /// Where repositories were before any tool ran; `None` if nobody looked.
     pub(crate) known: Option<Known>,
+    /// Sockets and counters of a separate network namespace.
+    pub(crate) no_network: Option<NoNetwork>,
 }

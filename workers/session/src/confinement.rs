@@ -7,6 +7,7 @@
 //! allowed `full-access`.
 
 use crate::confined::Confined;
+use crate::read_only::{private_directory, private_of_safe_mode};
 use crate::stage0::StartError;
 use quackd_process::{
     Group, OomScore, SelfExe, SessionPaths, SpawnThread, Split, split_off_monitor_by,
@@ -146,6 +147,7 @@ fn unconfined(
         command_words: Vec::new(),
         read_only: None,
         known: None,
+        no_network: None,
     })
 }
 
@@ -245,7 +247,8 @@ impl World {
         let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
         let mut pins: Vec<PathBuf> =
             plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect();
-        let Entered { host_pid, oom_score } = init.enter(&plan, extra).map_err(confining)?;
+        let Entered { host_pid, oom_score, no_network } =
+            init.enter(&plan, extra).map_err(confining)?;
         let filter = confine::CommandFilter::new(&plan.git_mounts).map_err(confining)?;
         let (spawn_thread, note) = launching(oom_score.and_then(OomScore::from_file), Some(filter));
         notes.extend(note);
@@ -267,6 +270,7 @@ impl World {
             command_words: Vec::new(),
             read_only: Some(ReadOnly { exe, private: private_of_safe_mode(), processes: None }),
             known,
+            no_network,
         })
     }
 
@@ -309,6 +313,7 @@ impl World {
             command_words: read_only.limiting_words(),
             read_only: Some(read_only),
             known: Some(Known::from(&found)),
+            no_network: None,
         })
     }
 }
@@ -409,13 +414,6 @@ fn protect(
     }
 }
 
-/// The directory in which commands of safe mode may write: of the worker's own, and nothing is mounted beneath
-/// it, as a workspace may be beneath `/tmp`. Without it they may write nowhere.
-fn private_of_safe_mode() -> Vec<PathBuf> {
-    let path = PathBuf::from("/tmp/.quack-safe-mode");
-    private_directory(&path).map(|()| path).into_iter().collect()
-}
-
 /// Returns pins for the parent directories of hidden files in the open `places`, so that a hidden file cannot be
 /// moved away.
 fn pins_above_hidden(
@@ -481,14 +479,6 @@ fn beyond_the_plan(group: Option<&Group>, exe: &SelfExe) -> Result<Vec<FileRule>
 fn notes_of(troubles: &[git::Trouble]) -> Vec<String> {
     let note = |trouble: &git::Trouble| format!("{} {}", trouble.path.display(), trouble.what);
     troubles.iter().take(MAX_NOTES).map(note).collect()
-}
-
-fn private_directory(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
 }
 
 fn confining(error: confine::ConfineError) -> StartError {

@@ -67,6 +67,7 @@ pub(crate) fn enter(
         command_words,
         read_only: (!read_only.is_empty()).then_some(ReadOnly(read_only)),
         known: None,
+        no_network: None,
     })
 }
 

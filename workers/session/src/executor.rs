@@ -9,6 +9,7 @@
 //! Invariant: every tool call is answered by exactly one `tool_finished`, unless the process dies.
 
 use crate::confinement::ReadOnly;
+use crate::deny;
 use crate::jobs::Reporter;
 use crate::link::{self, Outbox};
 use crate::stage0::Started;
@@ -19,14 +20,16 @@ use quackd_ipc::link::adopt;
 use quackd_process::sweep_strays_blocking;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{
-    FRAME_PROTOCOL, FromWorker, Hello, ToWorker, ToolCall, ToolFinished, ToolReport,
+    FRAME_PROTOCOL, FromWorker, Hello, SandboxReport, ToWorker, ToolCall, ToolFinished, ToolReport,
 };
 use quackd_protocol::{CallId, VERSION};
-use quackd_tools::{Call, Confinement, Output, Toolbox, Watch};
+use quackd_sandbox::confine::NoNetwork;
+use quackd_tools::{Attempts, Call, Confinement, Output, Toolbox, Watch};
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -56,10 +59,15 @@ pub(crate) fn serve(started: Started) -> ExitCode {
 }
 
 async fn start(started: Started) -> std::io::Result<()> {
-    let Started { control, start, confined, limits, group } = started;
+    let Started { control, start, mut confined, limits, group } = started;
     let (reading, writing) = tokio::io::split(adopt(control)?);
     let outbox = link::start_writer(writing);
+    if confined.is_confined && !start.sandbox.policy.network {
+        let has_proxy = confined.no_network.as_ref().is_some_and(|sockets| sockets.proxy.is_ok());
+        confined.env.extend(deny::variables(&start.env, has_proxy));
+    }
     let env = environment(start.env, confined.env);
+    let attempts = attempts(confined.no_network, &mut confined.report);
     let toolbox = Toolbox::new(start.workspace.into(), start.run_dir.into(), env, start.safe_mode);
     let searches = Searches::default();
     let toolbox = toolbox
@@ -68,6 +76,7 @@ async fn start(started: Started) -> std::io::Result<()> {
             policy: start.sandbox.policy,
             is_confined: confined.is_confined,
         })
+        .with_attempts(attempts)
         .with_pins(confined.pins)
         .with_command_words(confined.command_words)
         .with_read_only_words(confined.read_only.as_ref().map(ReadOnly::words).unwrap_or_default())
@@ -103,6 +112,16 @@ async fn start(started: Started) -> std::io::Result<()> {
     outbox.send(&FromWorker::Hello(hello)).await;
     actix::spawn(link::read_into(reading, executor));
     Ok(())
+}
+
+/// Starts the deny responder if commands have a network namespace without a network.
+fn attempts(no_network: Option<NoNetwork>, report: &mut SandboxReport) -> Arc<Attempts> {
+    let Some(mut sockets) = no_network else { return Arc::default() };
+    let attempts = Arc::new(Attempts::new(std::mem::take(&mut sockets.counters)));
+    let notes = deny::start(sockets, &attempts);
+    notes.iter().for_each(|note| crate::complain(note));
+    report.notes.extend(notes);
+    attempts
 }
 
 /// What commands get: what the supervisor said, and what is different inside of the confinement.

@@ -7,6 +7,7 @@
 //! - [`executor`]: the actor that admits calls, keeps their cancel handles and answers each exactly once.
 //! - [`updates`]: what running calls print, as far as the supervisor wants to hear it.
 //! - [`jobs`]: which background jobs run.
+//! - [`deny`]: answers at once what commands ask of a network that is off.
 //! - [`web`]: searches that the supervisor makes for a call.
 //!
 //! The worker reads no configuration, no environment and no file of the supervisor. It holds no secret.
@@ -15,6 +16,7 @@
 mod confined;
 #[cfg_attr(not(target_os = "linux"), path = "confinement_elsewhere.rs")]
 mod confinement;
+mod deny;
 mod executor;
 mod jobs;
 #[cfg(target_os = "linux")]

@@ -88,3 +88,19 @@ fn read(mut arguments: impl Iterator<Item = OsString>) -> Order {
     }
     order
 }
+
+/// The directory in which commands of safe mode may write: of the worker's own, and nothing is mounted beneath
+/// it, as a workspace may be beneath `/tmp`. Without it they may write nowhere.
+pub(crate) fn private_of_safe_mode() -> Vec<PathBuf> {
+    let path = PathBuf::from("/tmp/.quack-safe-mode");
+    private_directory(&path).map(|()| path).into_iter().collect()
+}
+
+/// Makes a directory that only its owner may use, if it is missing.
+pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}

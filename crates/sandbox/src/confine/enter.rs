@@ -6,6 +6,7 @@ use super::landlock::{self, FileRights, FileRule, Rules};
 use super::limits::Limits;
 use super::loopback;
 use super::mounts;
+use super::no_network::NoNetwork;
 use super::plan::Plan;
 use super::privilege;
 use super::seccomp::{self, Sockets};
@@ -26,6 +27,8 @@ pub struct Entered {
     pub host_pid: Option<u32>,
     /// The worker's `oom_score_adj`, open for reading and writing. It cannot be opened once confined.
     pub oom_score: io::Result<OwnedFd>,
+    /// Present if the worker has a separate network namespace.
+    pub no_network: Option<NoNetwork>,
 }
 
 impl Init {
@@ -54,6 +57,7 @@ impl Init {
         let requests = plan.is_read_only().then(seccomp::build_for_requests).transpose()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let outside = openat(CWD, "/proc", flags, Mode::empty()).step("hold the host's /proc")?;
+        let no_network = (!self.network).then(|| NoNetwork::open(&outside));
         mounts::build(plan, self.workspace)?;
         privilege::apply_limits(&plan.limits)?;
         privilege::drop_capabilities()?;
@@ -71,7 +75,7 @@ impl Init {
         match sys::fork_once().step("start the worker")? {
             ForkResult::Child => {
                 drop(self.status);
-                become_worker(outside)
+                Ok(Entered { no_network, ..become_worker(outside)? })
             }
             ForkResult::Parent { child } => {
                 drop(outside);
@@ -95,7 +99,7 @@ fn become_worker(outside: OwnedFd) -> Result<Entered, ConfineError> {
     let number = readlinkat(&outside, "self", Vec::new()).step("read the host's number")?;
     let host_pid = number.to_str().ok().and_then(|number| number.parse().ok());
     let oom_score = privilege::as_own_process(|| open_oom_score(&outside))?;
-    Ok(Entered { host_pid, oom_score })
+    Ok(Entered { host_pid, oom_score, no_network: None })
 }
 
 /// Reading everywhere: what is not to be read is not there. Writing where the plan says so.
@@ -142,5 +146,5 @@ pub fn enter_alone(
         // Landlock decides about content and names only.
         seccomp::apply(&seccomp::build_for_attributes()?)?;
     }
-    Ok(Entered { host_pid: None, oom_score })
+    Ok(Entered { host_pid: None, oom_score, no_network: None })
 }

@@ -79,7 +79,7 @@ pub struct Facts {
     /// Directories of toolchains outside the home. Each is private, with what is shown of it inside, because their
     /// programs write locks and settings there.
     pub private: Vec<PathBuf>,
-    /// The file that `/etc/resolv.conf` leads to, if it is outside `/etc`.
+    /// The file that `/etc/resolv.conf` leads to, without links.
     pub resolver: Option<PathBuf>,
     /// The user's name and mail for git.
     pub identity: git::Identity,
@@ -126,7 +126,7 @@ impl Facts {
             shown,
             caches,
             private,
-            resolver: fs::canonicalize("/etc/resolv.conf").ok().filter(|p| !p.starts_with("/etc")),
+            resolver: fs::canonicalize("/etc/resolv.conf").ok(),
             identity: git::Identity::of_home_blocking(&home),
             places,
         }

@@ -12,6 +12,7 @@
 //! Tier D is [`enter_alone`]. Outside Linux there are only the tiers' names here.
 
 mod limits;
+mod no_network;
 mod tier;
 
 #[cfg(target_os = "linux")]
@@ -62,6 +63,7 @@ mod toolchains;
 mod tree;
 
 pub use limits::Limits;
+pub use no_network::{NoNetwork, PROXY_PORT};
 pub use quackd_protocol::worker::Probe;
 pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, Refusal, Tier, choose};
 

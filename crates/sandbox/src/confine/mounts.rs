@@ -90,6 +90,7 @@ pub(crate) fn build(plan: &Plan, expected: DirectoryId) -> Result<(), ConfineErr
             Mount::Layer { from } => layer::mount(&root, &store, from, at, number)?,
             Mount::Link { to } => root.link(at, to)?,
             Mount::File { content } => root.file(at, content)?,
+            Mount::Over { content } => cover(&root, &store, number, at, content)?,
             Mount::Empty => empty.cover(&root, at)?,
         }
     }
@@ -227,6 +228,22 @@ impl Empty {
         sys::set_attributes(&copy, MountAttributes::MASK, false).step_on("hide", at)?;
         root.place_on(&copy, &target, at)
     }
+}
+
+/// Mounts a read-only file with `content` on the file at `at`. Does nothing if there is none.
+fn cover(
+    root: &NewRoot,
+    store: &NewRoot,
+    number: usize,
+    at: &Path,
+    content: &str,
+) -> Result<(), ConfineError> {
+    let Some((target, Kind::File)) = root.find(at)? else { return Ok(()) };
+    let name = Path::new("/").join(format!("{number}"));
+    store.file(&name, content)?;
+    let copy = clone_tree(store.open_exactly(&name)?, "").step_on("cover", at)?;
+    sys::set_attributes(&copy, MountAttributes::READ_ONLY, false).step_on("cover", at)?;
+    root.place_on(&copy, &target, at)
 }
 
 fn pin_down(root: &NewRoot, pin: &Pin) -> Result<(), ConfineError> {

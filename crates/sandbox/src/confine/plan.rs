@@ -7,6 +7,7 @@ use super::facts::{Facts, Places, SystemDirectory};
 use super::git;
 use super::limits::Limits;
 use super::mounts::DirectoryId;
+use super::no_network::RESOLVER_FILE;
 use super::toolchains::is_toolchain;
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{Policy, Profile};
@@ -65,6 +66,11 @@ pub enum Mount {
     File {
         /// What is in it.
         content: String,
+    },
+    /// A small read-only file in the place of the file that the host has there.
+    Over {
+        /// Content of the file.
+        content: &'static str,
     },
     /// Something empty and read-only in the place of whatever is there, if anything is.
     Empty,
@@ -244,8 +250,15 @@ impl Plan {
             cpus,
             Mount::Bind { from: cpus.into(), writable: false, is_directory: true, required: false },
         );
-        if let Some(resolver) = facts.resolver.as_ref().filter(|_| self.network) {
-            self.add(resolver, file(resolver));
+        if let Some(resolver) = &facts.resolver {
+            match (self.network, self.shows(resolver)) {
+                (true, true) => {}
+                (true, false) => self.add(resolver, file(resolver)),
+                (false, true) => self.add(resolver, Mount::Over { content: RESOLVER_FILE }),
+                (false, false) => {
+                    self.add(resolver, Mount::File { content: RESOLVER_FILE.to_owned() });
+                }
+            }
         }
     }
 
@@ -338,7 +351,9 @@ impl Mount {
         match self {
             Self::Bind { writable, .. } | Self::Workspace { writable } => *writable,
             Self::Private { .. } | Self::Layer { .. } => true,
-            Self::Link { .. } | Self::File { .. } | Self::Empty | Self::Way => false,
+            Self::Link { .. } | Self::File { .. } | Self::Over { .. } | Self::Empty | Self::Way => {
+                false
+            }
         }
     }
 

@@ -1,13 +1,14 @@
 //! What the kernel refused to a command, read from what the command printed.
 //!
 //! Owns: which part of the output is looked at, and which of the found texts count. A guess from well-known texts:
-//! everything found is marked as likely. Called by `bash` and by jobs, for commands that failed in a confined
-//! worker; [`phrases`] has the texts, [`names`] reads paths and hosts out of a line.
+//! everything found is marked as likely. Attempts to use the network are certain where the worker recorded them
+//! ([`crate::attempts`]). Called by `bash` and by jobs, for commands in a confined worker; [`phrases`] has the texts, [`names`] reads paths and hosts out of a line.
 
 mod names;
 mod phrases;
 
 use crate::Confinement;
+use crate::attempts::{Refused, Span};
 use crate::refused_by_system::{Wanted, is_mounted_read_only_blocking, is_ordinary_blocking};
 use crate::sandbox_tools::normalise;
 use crate::upstreams::{self, Upstreams};
@@ -15,7 +16,7 @@ use crate::watched::{Told, Watched};
 use memchr::memmem;
 use phrases::{Cause, Hit};
 use quackd_process::{Captured, Exit, Finished};
-use quackd_protocol::denial::{Denial, DenialKind};
+use quackd_protocol::denial::{Denial, DenialKind, MAX_NAMED_HOSTS, explain_network};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::MAX_LISTED;
 use quackd_sandbox::protected_name;
@@ -39,6 +40,8 @@ pub(crate) struct Finder {
     workspace: PathBuf,
     watched: Watched,
     upstreams: Option<Upstreams>,
+    /// The time of the command.
+    span: Option<Arc<Span>>,
 }
 
 /// Operations that the confinement probably denied to a command.
@@ -57,6 +60,7 @@ impl Finder {
             workspace: workspace.to_path_buf(),
             watched: Watched::default(),
             upstreams: None,
+            span: None,
         }
     }
 
@@ -70,33 +74,77 @@ impl Finder {
         Self { watched: watched.clone(), ..self }
     }
 
+    /// Also reports the attempts to use the network during `span`.
+    pub(crate) fn during(self, span: Span) -> Self {
+        Self { span: Some(Arc::new(span)), ..self }
+    }
+
     /// What became of the files that later programs run or obey: told at the end of a command, too.
     pub(crate) async fn look_at_watched(&self) -> Told {
         self.watched.look(&self.confinement).await
     }
 
-    /// Finds the operations that were probably denied to a command. Nothing if it is not confined, or if the search
-    /// takes too long. After exit code 0 only refused writes to settings of git count: git itself ignores them.
+    /// Finds the operations that were denied to a command. Nothing if it is not confined. After exit code 0 only attempts
+    /// to use the network count, which the worker records, and refused writes to settings of git: git itself ignores them.
     pub(crate) async fn find(&self, finished: &Finished) -> Found {
         if !self.confinement.is_enforced() {
             return Found::default();
         }
+        let refused = self.span.as_ref().and_then(|span| span.refused());
+        let wants_hosts = refused.as_ref().is_some_and(|refused| refused.hosts.is_empty());
+        let found = self.find_in_output(finished, refused.is_some(), wants_hosts).await;
+        let (found, from_output) = found.unwrap_or_default();
+        match refused {
+            Some(refused) => self.add_network(found, from_output, refused),
+            None => found,
+        }
+    }
+
+    /// Adds the recorded attempts. The output of the command names the hosts of attempts that had none.
+    fn add_network(
+        &self,
+        Found { mut denials, line }: Found,
+        from_output: Vec<Denial>,
+        Refused { mut hosts, is_shared }: Refused,
+    ) -> Found {
+        if hosts.is_empty() {
+            hosts = from_output.into_iter().filter_map(|denial| denial.target).collect();
+        }
+        let network = explain_network(&hosts, is_shared, &self.confinement.policy);
+        let new = |host| Denial::new(DenialKind::Network, host, is_shared);
+        if hosts.is_empty() {
+            denials.push(new(None));
+        }
+        denials.extend(hosts.iter().take(MAX_NAMED_HOSTS).map(|host| new(Some(host))));
+        denials.truncate(MAX_LISTED);
+        let line = line.into_iter().chain([network]).collect::<Vec<_>>().join("\n");
+        Found { denials, line: Some(line) }
+    }
+
+    /// Finds the likely denials of a command by its output, those of the network apart if attempts were recorded. `None`
+    /// if it takes too long.
+    async fn find_in_output(
+        &self,
+        finished: &Finished,
+        has_attempts: bool,
+        wants_hosts: bool,
+    ) -> Option<(Found, Vec<Denial>)> {
         let (finder, exit) = (self.clone(), finished.exit);
         // What programs complain about is in stderr; in stdout may be what they read.
         let text = [ends(&finished.stderr), ends(&finished.stdout)].join(&b'\n');
-        if exit == Exit::Code(0) && memmem::find(&text, phrases::SETTINGS).is_none() {
-            return Found::default();
+        let has_failed = exit != Exit::Code(0);
+        if !has_failed && !wants_hosts && memmem::find(&text, phrases::SETTINGS).is_none() {
+            return None;
         }
         let finding = tokio::task::spawn_blocking(move || {
             let text = String::from_utf8_lossy(&text);
-            let denials = finder.find_blocking(&text, exit);
+            let all = finder.find_blocking(&text, exit, wants_hosts);
+            let is_recorded = |denial: &Denial| has_attempts && denial.kind == DenialKind::Network;
+            let (network, denials): (Vec<_>, Vec<_>) = all.into_iter().partition(is_recorded);
             let line = finder.explain_blocking(&denials, &text);
-            Found { denials, line }
+            (Found { denials, line }, network)
         });
-        match tokio::time::timeout(PATIENCE, finding).await {
-            Ok(Ok(found)) => found,
-            _ => Found::default(),
-        }
+        tokio::time::timeout(PATIENCE, finding).await.ok()?.ok()
     }
 
     /// The lines for an answer text: the first denial, and the upstreams that the session keeps.
@@ -113,10 +161,13 @@ impl Finder {
         })
     }
 
-    fn find_blocking(&self, text: &str, exit: Exit) -> Vec<Denial> {
+    fn find_blocking(&self, text: &str, exit: Exit, wants_hosts: bool) -> Vec<Denial> {
         let mut found: Vec<Denial> = Vec::new();
         for hit in phrases::hits(text) {
-            if exit == Exit::Code(0) && !self.is_refused_setting_blocking(&hit) {
+            let counts_anyway = || {
+                wants_hosts && hit.cause == Cause::Network || self.is_refused_setting_blocking(&hit)
+            };
+            if exit == Exit::Code(0) && !counts_anyway() {
                 continue;
             }
             let Some(denial) = self.judge_blocking(&hit, exit) else { continue };

@@ -25,7 +25,7 @@ fn found(finder: &Finder, text: &str, code: i32) -> Vec<String> {
             None => kind,
         }
     };
-    finder.find_blocking(&text, Exit::Code(code)).iter().map(told).collect()
+    finder.find_blocking(&text, Exit::Code(code), false).iter().map(told).collect()
 }
 
 #[track_caller]
@@ -299,6 +299,42 @@ fn the_path_of_a_settings_file_may_have_spaces() {
          fatal: could not set 'remote.x.url' to '../y'\n",
         &["Protected /w/repo/a b/.git/config"],
     )]);
+}
+
+/// A confined command during which the worker recorded these attempts.
+fn trying(hosts: &[Option<&str>]) -> Finder {
+    let attempts = Arc::new(crate::Attempts::default());
+    let finder = finder(Profile::WorkspaceWrite, false).during(attempts.begin());
+    hosts.iter().for_each(|host| attempts.record(*host));
+    finder
+}
+
+#[tokio::test]
+async fn a_recorded_attempt_is_certain_whatever_the_command_printed_and_exited_with() {
+    let line = |what: &str| {
+        format!(
+            "[Sandbox: the network{what} was denied (workspace-write, network off). A person can allow it: \
+             quack sandbox set --network on]"
+        )
+    };
+    for code in [0, 6] {
+        let tried = trying(&[Some("a.example"), Some("b.example")]);
+        let Found { denials, line: told } = tried.find(&finished(Exit::Code(code), "")).await;
+        assert_eq!(told.unwrap(), line(" (a.example, b.example)"));
+        let new = |host| Denial::new(DenialKind::Network, Some(host), false);
+        assert_eq!(denials, [new("a.example"), new("b.example")]);
+    }
+    let text = "connect: Network is unreachable\ntouch: cannot touch '/etc/q': Read-only file system\n\
+                ssh: connect to host 192.0.2.1 port 22: Network is unreachable\n";
+    let Found { denials, line: told } = trying(&[None]).find(&finished(Exit::Code(0), text)).await;
+    assert_eq!((told.unwrap(), denials.len()), (line(" (192.0.2.1)"), 1));
+    let Found { denials, line: told } = trying(&[None]).find(&finished(Exit::Code(1), text)).await;
+    let told = told.unwrap();
+    assert!(told.starts_with("[Sandbox: writing /etc/q was probably denied "), "{told}");
+    assert!(told.ends_with(&format!("]\n{}", line(" (192.0.2.1)"))), "{told}");
+    assert_eq!(denials.len(), 2);
+    let Found { line: told, .. } = trying(&[None]).find(&finished(Exit::Code(0), "")).await;
+    assert_eq!(told.unwrap(), line(""));
 }
 
 #[test]

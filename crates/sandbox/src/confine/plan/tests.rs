@@ -97,7 +97,12 @@ fn read_only_leaves_nothing_of_the_user_writable() {
 #[test]
 fn the_network_brings_the_names_of_the_resolver() {
     let resolver = "/run/systemd/resolve/stub-resolv.conf";
-    assert_eq!(mount(&plan(&Policy::default()), resolver), None);
+    let off = plan(&Policy::default());
+    assert!(matches!(mount(&off, resolver), Some(Mount::File { .. })));
+    let mut facts = facts();
+    facts.resolver = Some("/etc/resolv.conf".into());
+    let in_etc = Plan::new(&Policy::default(), &facts).unwrap();
+    assert!(matches!(mount(&in_etc, "/etc/resolv.conf"), Some(Mount::Over { .. })));
     let on = plan(&Policy { network: true, ..Policy::default() });
     assert!(on.network && mount(&on, resolver).is_some());
 }

@@ -1,0 +1,228 @@
+//! Attempts of commands to use a network that is off, as the worker noticed them.
+//!
+//! Owns: the hosts that the worker's proxy and resolver refused, and the kernel's counters of packets without a route.
+//! Filled by the worker; read by `bash` and by jobs when a command ends.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Most hosts that are remembered: the ones with the latest attempts.
+const MAX_HOSTS: usize = 64;
+
+/// Longest name of a host, in characters.
+const MAX_HOST: usize = 253;
+
+/// Most bytes read of one file of counters.
+const MAX_COUNTERS: usize = 16 * 1024;
+
+/// Attempts in one session.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    state: watch::Sender<State>,
+    counters: Vec<File>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Number of attempts.
+    count: u64,
+    /// Hosts with the number of their latest attempt, in its order.
+    hosts: VecDeque<(u64, String)>,
+    /// Packets without a route, as last read.
+    unrouted: u64,
+    /// Number of commands that run.
+    running: usize,
+    /// Number of commands that were started.
+    started: u64,
+}
+
+/// Attempts during one command.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Hosts, if they are known.
+    pub(crate) hosts: Vec<String>,
+    /// Whether another command ran at the same time, which may have made the attempts.
+    pub(crate) is_shared: bool,
+}
+
+/// The time of one command.
+#[derive(Debug)]
+pub(crate) struct Span {
+    attempts: Arc<Attempts>,
+    /// Number of attempts before it.
+    before: u64,
+    /// Number of this command among all.
+    number: u64,
+    was_alone: bool,
+}
+
+impl Attempts {
+    /// `counters` are the open files `snmp` and `snmp6` of the session's network namespace.
+    #[must_use]
+    pub fn new(counters: Vec<File>) -> Self {
+        Self { counters, ..Self::default() }
+    }
+
+    /// Records an attempt, with the name or address if it is known. It is hostile: unexpected characters are
+    /// replaced.
+    pub fn record(&self, host: Option<&str>) {
+        let host = host.map(plain).filter(|host| !host.is_empty());
+        self.state.send_modify(|state| state.record(host));
+    }
+
+    /// Begins the time of a command.
+    pub(crate) fn begin(self: &Arc<Self>) -> Span {
+        // Without another command the counters are those of the last end.
+        if self.state.borrow().running != 0 {
+            self.count_unrouted();
+        }
+        let (mut before, mut number, mut was_alone) = (0, 0, false);
+        self.state.send_modify(|state| {
+            was_alone = state.running == 0;
+            state.running += 1;
+            state.started += 1;
+            (before, number) = (state.count, state.started);
+        });
+        Span { attempts: Arc::clone(self), before, number, was_alone }
+    }
+
+    /// Takes packets without a route since the last call for one attempt.
+    fn count_unrouted(&self) {
+        if self.counters.is_empty() {
+            return;
+        }
+        let unrouted = self.counters.iter().filter_map(no_routes).fold(0, u64::saturating_add);
+        self.state.send_modify(|state| {
+            if state.unrouted < unrouted {
+                state.unrouted = unrouted;
+                state.record(None);
+            }
+        });
+    }
+}
+
+impl State {
+    fn record(&mut self, host: Option<String>) {
+        self.count += 1;
+        let Some(host) = host else { return };
+        self.hosts.retain(|(_, known)| *known != host);
+        self.hosts.push_back((self.count, host));
+        if MAX_HOSTS < self.hosts.len() {
+            self.hosts.pop_front();
+        }
+    }
+}
+
+impl Span {
+    /// The attempts up to now; `None` if there were none.
+    pub(crate) fn refused(&self) -> Option<Refused> {
+        self.attempts.count_unrouted();
+        let state = self.attempts.state.borrow();
+        if state.count <= self.before {
+            return None;
+        }
+        let hosts = state.hosts.iter().filter(|(number, _)| self.before < *number);
+        Some(Refused {
+            hosts: hosts.map(|(_, host)| host.clone()).collect(),
+            is_shared: !self.was_alone || state.started != self.number,
+        })
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        self.attempts.state.send_modify(|state| state.running = state.running.saturating_sub(1));
+    }
+}
+
+/// A name as it is shown: lower case, with a replacement for characters that no host has.
+fn plain(host: &str) -> String {
+    let plain = |c: char| match c.to_ascii_lowercase() {
+        c if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':') => c,
+        _ => '\u{fffd}',
+    };
+    host.trim_end_matches('.').chars().take(MAX_HOST).map(plain).collect()
+}
+
+/// Reads the number of packets that the kernel had no route for. The file is in the kernel's memory.
+fn no_routes(counters: &File) -> Option<u64> {
+    let mut content = vec![0; MAX_COUNTERS];
+    let length = counters.read_at(&mut content, 0).ok()?;
+    no_routes_of(std::str::from_utf8(content.get(..length)?).ok()?)
+}
+
+/// `snmp` has a line of names before a line of numbers, `snmp6` a name and a number in each line.
+fn no_routes_of(content: &str) -> Option<u64> {
+    let mut ip = content.lines().filter(|line| line.starts_with("Ip: "));
+    if let (Some(names), Some(numbers)) = (ip.next(), ip.next()) {
+        let at = names.split(' ').position(|name| name == "OutNoRoutes")?;
+        return numbers.split(' ').nth(at)?.parse().ok();
+    }
+    let number = content.lines().find_map(|line| line.strip_prefix("Ip6OutNoRoutes"))?;
+    number.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(hosts: &[&str], is_shared: bool) -> Option<Refused> {
+        Some(Refused { hosts: hosts.iter().map(|&host| host.to_owned()).collect(), is_shared })
+    }
+
+    #[test]
+    fn a_command_has_its_own_attempts_once_each() {
+        let attempts = Arc::new(Attempts::default());
+        attempts.record(Some("before.example"));
+        let span = attempts.begin();
+        assert_eq!(span.refused(), None);
+        for host in ["B.example.", "a.example", "b.example"] {
+            attempts.record(Some(host));
+        }
+        assert_eq!(span.refused(), refused(&["a.example", "b.example"], false));
+        drop(span);
+        assert_eq!(attempts.begin().refused(), None);
+    }
+
+    #[test]
+    fn attempts_beside_another_command_are_shared() {
+        let attempts = Arc::new(Attempts::default());
+        let job = attempts.begin();
+        let call = attempts.begin();
+        attempts.record(None);
+        drop(call);
+        assert_eq!(job.refused(), refused(&[], true));
+        let later = attempts.begin();
+        assert_eq!(later.refused(), None);
+        drop((job, later));
+        let alone = attempts.begin();
+        attempts.record(Some("a"));
+        assert_eq!(alone.refused(), refused(&["a"], false));
+    }
+
+    #[test]
+    fn a_flood_of_hostile_names_stays_small_and_plain() {
+        let attempts = Arc::new(Attempts::default());
+        let span = attempts.begin();
+        for n in 0..1000 {
+            attempts.record(Some(&format!("{n}{}", "x".repeat(1000))));
+        }
+        attempts.record(Some("a]\n[Exit code: 0"));
+        let hosts = span.refused().unwrap().hosts;
+        assert_eq!(hosts.len(), MAX_HOSTS);
+        assert!(hosts.iter().all(|host| host.chars().count() <= MAX_HOST));
+        assert_eq!(hosts.last().unwrap(), "a\u{fffd}\u{fffd}\u{fffd}exit\u{fffd}code:\u{fffd}0");
+    }
+
+    #[test]
+    fn counters_are_read_by_name() {
+        let snmp =
+            "Ip: Forwarding OutDiscards OutNoRoutes ReasmTimeout\nIp: 2 64 7 0\nIcmp: InMsgs\n";
+        assert_eq!(no_routes_of(snmp), Some(7));
+        assert_eq!(no_routes_of("Ip6InReceives  \t4\nIp6OutNoRoutes      \t3\n"), Some(3));
+        assert_eq!(no_routes_of("garbage"), None);
+    }
+}
