@@ -29,6 +29,7 @@ mod examples;
 mod file_tools;
 mod first_hour_cli;
 mod first_hour_daemon;
+mod first_hour_docs;
 mod first_hour_git;
 mod first_hour_network;
 mod first_hour_workers;

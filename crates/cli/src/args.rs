@@ -101,7 +101,11 @@ pub(crate) fn unknown_verb(word: &str) -> Option<String> {
     }
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
     let near = nearest(word, verbs.map(Command::get_name));
-    let meant = near.first().map(|verb| format!("did you mean `quack {verb}`? "));
+    let verb = match quackd_protocol::schema::find(word) {
+        Some(tool) => Some(format!("tool {}", tool.name)),
+        None => near.first().map(|verb| (*verb).to_owned()),
+    };
+    let meant = verb.map(|verb| format!("did you mean `quack {verb}`? "));
     Some(format!(
         "`{}` is neither a verb nor a directory; {}`quack --help` lists the verbs",
         display::name(word),

@@ -3,6 +3,7 @@
 use quackd_client::{ClientError, StartError};
 use quackd_home::HomeError;
 use quackd_protocol::client::ToolResult;
+use quackd_protocol::plain::without_numbers;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -172,7 +173,7 @@ pub(crate) fn usage_document(error: &clap::Error) -> Value {
 }
 
 fn describe(exit: Exit, message: &str, hint: Option<&str>) -> Value {
-    json!({"error": {"code": exit.name(), "message": message, "hint": hint}})
+    json!({"error": {"code": exit.name(), "message": without_numbers(message), "hint": hint}})
 }
 
 fn of_client_error(error: &ClientError) -> Exit {

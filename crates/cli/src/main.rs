@@ -15,6 +15,7 @@ mod near;
 mod output;
 mod place;
 mod programs;
+mod reference;
 mod render;
 mod unseen;
 mod verbs;

@@ -8,6 +8,7 @@ use crate::json::visible;
 use crate::render::clean;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use quackd_protocol::plain::without_numbers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::Value;
@@ -136,7 +137,7 @@ impl Output {
 
     /// Tells a person, or a script on stderr, what is wrong with the result although the verb goes on.
     pub(crate) fn warning(self, text: &str) {
-        self.to_stderr(&format!("{YELLOW}warning:{YELLOW:#} {}\n", clean(text)));
+        self.to_stderr(&format!("{YELLOW}warning:{YELLOW:#} {}\n", clean(&without_numbers(text))));
     }
 
     /// Whether a person is there to answer a question.
@@ -162,7 +163,7 @@ impl Output {
     /// Says on stderr why the verb failed. Nothing in the text, which may be of the daemon, of Pi or of a file,
     /// steers the terminal.
     pub(crate) fn failure(self, text: &str) {
-        self.to_stderr(&format!("{RED}error:{RED:#} {}\n", clean(text)));
+        self.to_stderr(&format!("{RED}error:{RED:#} {}\n", clean(&without_numbers(text))));
     }
 
     /// Prints to stderr as it is, but for the styles. For texts that another program's users know.

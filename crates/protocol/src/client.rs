@@ -343,6 +343,9 @@ pub struct ToolInfo {
     /// Processes of the command that could not be ended.
     #[serde(skip_serializing_if = "is_zero")]
     pub survivors: u32,
+    /// Reason and advice in plain words, for a failure whose text is fixed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// What the confinement refused, as far as it was noticed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
@@ -379,6 +382,7 @@ impl ToolInfo {
             output_open: report.output_open,
             background_pids: report.background_pids.clone(),
             survivors: report.survivors,
+            hint: report.hint.clone(),
             denials: report.denials.clone(),
             audit: report.audit.clone(),
             user_ms: report.user_ms,

@@ -17,6 +17,7 @@ pub mod limits;
 pub mod metadata;
 pub mod pi;
 pub mod places;
+pub mod plain;
 pub mod policy;
 pub mod schema;
 pub mod state;

@@ -61,6 +61,17 @@ pub const SAFE_COMMANDS: &[&[&str]] = &[
 /// Text for a command that safe mode does not run. Upstream's wire fixes it.
 pub const NOT_SAFE: &str = "Command not allowed in safe mode";
 
+/// The rule of safe mode and its list. The tool's text is upstream's and has no room for them.
+#[must_use]
+pub fn safe_mode_rule() -> String {
+    let listed: Vec<String> = SAFE_COMMANDS.iter().map(|words| words.join(" ")).collect();
+    format!(
+        "safe mode runs only commands that begin with {}, with ` | ` between them; options that write or run another \
+         program are refused; `quack tool --help` says more",
+        listed.join(", ")
+    )
+}
+
 /// Whether a bare text was meant as JSON arguments, so that broken JSON is never run as a command. A glob such as
 /// `{a,b}` and a shell group such as `{ echo hi; }` are texts.
 #[must_use]

@@ -329,6 +329,9 @@ pub struct ToolReport {
     /// worker.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_run: bool,
+    /// Reason and advice in plain words, for a failure whose text is fixed; at most [`MAX_HINT_BYTES`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// What the confinement refused, as far as it was noticed, at most [`MAX_LISTED`].
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub denials: Vec<Denial>,
@@ -351,6 +354,9 @@ pub struct ToolReport {
 
 /// Most processes, and most denials, that a [`ToolReport`] names.
 pub const MAX_LISTED: usize = 8;
+
+/// Longest hint of a [`ToolReport`], in bytes; the supervisor cuts what is longer.
+pub const MAX_HINT_BYTES: usize = 1024;
 
 fn is_zero(n: &u32) -> bool {
     *n == 0

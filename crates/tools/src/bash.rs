@@ -9,6 +9,7 @@ use crate::live::LiveText;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
 use quackd_process::{Command, Group, LaunchError, Limits, Live, SpawnThread, SpillTarget};
 use quackd_protocol::limits;
+use quackd_protocol::tools::safe_mode_rule;
 use quackd_sandbox::Root;
 use std::ffi::OsString;
 use std::io;
@@ -106,7 +107,8 @@ async fn command_line(
         env.extend(upstreams(toolbox, bounds).await?);
         return Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread });
     }
-    let (program, args) = safe_mode::parse(&line).map_err(Output::error)?;
+    let (program, args) = safe_mode::parse(&line)
+        .map_err(|error| Output::error(error).with_hint(Some(safe_mode_rule())))?;
     let (path, workspace) = (toolbox.variable("PATH").map(str::to_owned), cwd.clone());
     // The program that starts it would say in other words that it is not there.
     let wanted = toolbox.must_keep_from_writing().then(|| program.clone());
@@ -233,7 +235,16 @@ fn spill_target(toolbox: &Toolbox, call_id: &str) -> SpillTarget {
 }
 
 pub(crate) fn launch_failed(error: &LaunchError) -> Output {
-    Output::error(format_args!("Failed to launch process: {}", explain(error)))
+    let hint = match error {
+        LaunchError::Program { path, source } if source.kind() == io::ErrorKind::NotFound => {
+            Some(format!(
+                "no program is called `{}` in the directories of PATH; install it, or see PATH in `quack doctor`",
+                path.display()
+            ))
+        }
+        _ => None,
+    };
+    Output::error(format_args!("Failed to launch process: {}", explain(error))).with_hint(hint)
 }
 
 /// One line with the cause, in the words of the Node daemon where it has some.

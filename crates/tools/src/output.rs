@@ -4,6 +4,7 @@ use crate::Update;
 use crate::bounds::{Bounds, Cutoff, seconds};
 use crate::truncate;
 use quackd_protocol::limits::MAX_SHOWN_BYTES;
+use quackd_protocol::plain::without_numbers;
 use quackd_protocol::worker::ToolReport;
 use serde_json::Value;
 use std::fmt::Display;
@@ -36,7 +37,14 @@ impl Output {
     /// A failure: `Error: ` and the reason.
     pub fn error(reason: impl Display) -> Self {
         let report = ToolReport { is_error: true, ..ToolReport::default() };
-        Self { text: format!("Error: {reason}"), report, data: None, update: None }
+        let text = format!("Error: {}", without_numbers(&reason.to_string()));
+        Self { text, report, data: None, update: None }
+    }
+
+    /// Adds reason and advice in plain words.
+    pub(crate) fn with_hint(mut self, hint: Option<String>) -> Self {
+        self.report.hint = hint;
+        self
     }
 
     /// What is shown of a text that is too long for those who follow the session: its two ends.

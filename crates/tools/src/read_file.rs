@@ -5,11 +5,12 @@ use crate::bounds::Bounds;
 use crate::line_range::{LineRange, RangeError};
 use crate::refused_by_system::{Wanted, denial_blocking};
 use crate::seen::SeenFiles;
-use crate::system_words::system_words;
+use crate::system_words::{hint, system_words};
 use crate::{Output, Toolbox};
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::MAX_FILE_BYTES;
 use quackd_sandbox::{OpenFile, PathError, Root};
+use rustix::io::Errno;
 use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +43,9 @@ pub(crate) async fn read_file(
     let read = read.await;
     match read {
         Ok(Ok(text)) => Output::success(text),
-        Ok(Err(error)) => toolbox.confinement.failure(&error, error.denial()),
+        Ok(Err(error)) => {
+            toolbox.confinement.failure(&error, error.denial()).with_hint(error.hint())
+        }
         Err(cutoff) => Output::cut_off("read_file", bounds, cutoff),
     }
 }
@@ -57,17 +60,25 @@ enum ReadError {
     #[error("File exceeds 1MB limit ({0} bytes)")]
     TooLarge(u64),
     #[error("Failed to read file: Error: EISDIR: illegal operation on a directory, read")]
-    IsDirectory,
+    IsDirectory(String),
     #[error(transparent)]
     Range(RangeError),
     #[error("Failed to read file: {reason}")]
-    Failed { reason: String, denial: Option<Denial> },
+    Failed { reason: String, denial: Option<Denial>, hint: Option<String> },
 }
 
 impl ReadError {
     fn denial(&self) -> Option<Denial> {
         match self {
             Self::Failed { denial, .. } => denial.clone(),
+            _ => None,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::IsDirectory(path) => hint(&Errno::ISDIR.into(), path),
+            Self::Failed { hint, .. } => hint.clone(),
             _ => None,
         }
     }
@@ -87,7 +98,7 @@ fn read_blocking(
     let mut content = Vec::new();
     // One byte more than allowed shows that the file has grown since it was opened.
     let read = file.by_ref().take(MAX_FILE_BYTES + 1).read_to_end(&mut content);
-    read.map_err(|error| failed(&error))?;
+    read.map_err(|error| failed(&error, path))?;
     if MAX_FILE_BYTES < content.len().try_into().unwrap_or(u64::MAX) {
         let len = file.metadata().map_or(0, |metadata| metadata.len());
         return Err(ReadError::TooLarge(len.max(MAX_FILE_BYTES + 1)));
@@ -113,7 +124,7 @@ fn read_lines_blocking(
         open(root, run_dir, path).map_err(|error| name(error, root, path))?;
     let file = BufReader::with_capacity(BUFFER, file);
     let text = range.read(file, until).map_err(|error| match error {
-        RangeError::Io(error) => failed(&error),
+        RangeError::Io(error) => failed(&error, path),
         error => ReadError::Range(error),
     })?;
     if let Ok(name) = root.real_name(path) {
@@ -122,8 +133,9 @@ fn read_lines_blocking(
     Ok(text)
 }
 
-fn failed(error: &io::Error) -> ReadError {
-    ReadError::Failed { reason: format!("Error: {}", system_words(error, "read")), denial: None }
+fn failed(error: &io::Error, path: &str) -> ReadError {
+    let reason = format!("Error: {}", system_words(error, "read"));
+    ReadError::Failed { reason, denial: None, hint: hint(error, path) }
 }
 
 /// Opens a file beneath the workspace or, by its absolute path only, beneath the run directory, where
@@ -141,14 +153,15 @@ fn name(error: PathError, root: &Root, path: &str) -> ReadError {
     match error {
         PathError::Escapes => ReadError::Escapes,
         PathError::NotFound => ReadError::NotFound(path.to_owned()),
-        PathError::IsDirectory => ReadError::IsDirectory,
+        PathError::IsDirectory => ReadError::IsDirectory(path.to_owned()),
         PathError::Io(error) => {
             let absolute: PathBuf = root.path().join(path);
             let call = format!("open '{}'", absolute.display());
             let name = root.real_name(path).unwrap_or_else(|_| PathBuf::from(path));
             let denial = denial_blocking(&error, root.path(), &name, Wanted::Read);
-            ReadError::Failed { reason: format!("Error: {}", system_words(&error, &call)), denial }
+            let reason = format!("Error: {}", system_words(&error, &call));
+            ReadError::Failed { reason, denial, hint: hint(&error, path) }
         }
-        other => ReadError::Failed { reason: other.to_string(), denial: None },
+        other => ReadError::Failed { reason: other.to_string(), denial: None, hint: None },
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::bounds::{Bounds, Cutoff};
 use crate::refused_by_system::{Wanted, denial_blocking};
-use crate::system_words::system_words;
+use crate::system_words::{hint, system_words};
 use crate::{Confinement, Output};
 use quackd_protocol::denial::{Denial, DenialKind};
 use quackd_sandbox::{PathError, Root, Rule, WriteError};
@@ -33,7 +33,7 @@ pub(crate) enum WriteFailure {
         rule: Rule,
     },
     #[error("Failed to {verb} file: {reason}")]
-    Failed { verb: &'static str, reason: String, denial: Option<Denial> },
+    Failed { verb: &'static str, reason: String, denial: Option<Denial>, hint: Option<String> },
     #[error("nobody waits for it any more")]
     GivenUp,
 }
@@ -47,7 +47,8 @@ impl WriteFailure {
                 "open" => format!("open '{}'", absolute.display()),
                 call => call.to_owned(),
             };
-            Self::Failed { verb, reason: format!("Error: {}", system_words(source, &call)), denial }
+            let reason = format!("Error: {}", system_words(source, &call));
+            Self::Failed { verb, reason, denial, hint: hint(source, path) }
         };
         let failed = |source: &io::Error, call: &str| {
             let name = root.real_name(path).unwrap_or_else(|_| PathBuf::from(path));
@@ -68,7 +69,7 @@ impl WriteFailure {
             WriteError::Locked => words(&Errno::BUSY.into(), "open", None),
             WriteError::GivenUp => Self::GivenUp,
             WriteError::Io { call, source } => failed(&source, call),
-            other => Self::Failed { verb, reason: other.to_string(), denial: None },
+            other => Self::Failed { verb, reason: other.to_string(), denial: None, hint: None },
         }
     }
 
@@ -89,7 +90,9 @@ impl WriteFailure {
                 let name = name.to_string_lossy();
                 confinement.output(self, Denial::new(DenialKind::Protected, Some(&name), false))
             }
-            Self::Failed { denial, .. } => confinement.failure(self, denial.clone()),
+            Self::Failed { denial, hint, .. } => {
+                confinement.failure(self, denial.clone()).with_hint(hint.clone())
+            }
             failure => Output::error(failure),
         }
     }

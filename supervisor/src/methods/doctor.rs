@@ -7,7 +7,7 @@ use super::{Caller, doctor_supervision, params};
 use crate::errors::MethodError;
 use crate::health::Health;
 use crate::registry::ListWorkers;
-use crate::retention::gone;
+use crate::retention::{Lost, gone};
 use crate::services::Services;
 use crate::session::owner::ListWritable;
 use crate::wire::Request;
@@ -17,6 +17,7 @@ use quackd_protocol::client::{
 };
 use quackd_protocol::environment::{LoginSource, LoginState};
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
+use quackd_protocol::plain::without_numbers;
 use quackd_protocol::worker::UNCONFINED;
 use quackd_store::{Origin, Watching};
 use std::collections::BTreeMap;
@@ -66,6 +67,9 @@ pub(super) async fn doctor(
     checks.push(remote(&services.remote.status().await));
     checks.extend(services.metrics_endpoint.check());
     checks.push(executable(&super::daemon::executable(services).await));
+    for check in &mut checks {
+        check.message = without_numbers(&check.message);
+    }
     Ok(DoctorData { checks })
 }
 
@@ -404,25 +408,29 @@ fn remote(status: &RemoteStatus) -> Check {
     ok(NAME, format!("{url} ({n_clients})"))
 }
 
-fn sessions(workers: &[WorkerInfo], gone: Option<Vec<SessionInfo>>) -> Check {
+fn sessions(workers: &[WorkerInfo], gone: Option<Vec<(SessionInfo, Lost)>>) -> Check {
     let gone = gone.unwrap_or_default();
-    let is_gone = |worker: &WorkerInfo| gone.iter().any(|session| session.id == worker.session_id);
+    let is_gone = |worker: &WorkerInfo| gone.iter().any(|(one, _)| one.id == worker.session_id);
     let running = workers.iter().filter(|worker| worker.monitor_pid.is_some()).count();
     let failed: Vec<&WorkerInfo> =
         workers.iter().filter(|w| w.state == "failed" && !is_gone(w)).collect();
     match failed.first() {
         None if !gone.is_empty() => {
-            let path = gone.first().map_or("", |session| session.workspace_path.as_str());
+            let path = gone.first().map_or("", |(session, _)| session.workspace_path.as_str());
+            let is_refused = gone.iter().any(|(_, why)| *why == Lost::Refused);
+            let what = match (gone.len(), is_refused) {
+                (1, false) => format!("the directory of 1 session does not exist: {path}"),
+                (1, true) => format!("the directory of 1 session is refused to sessions: {path}"),
+                (n, false) => {
+                    format!("the directories of {n} sessions do not exist, such as {path}")
+                }
+                (n, true) => format!(
+                    "the directories of {n} sessions do not exist or are refused to sessions, such as {path}"
+                ),
+            };
             warn(
                 "sessions",
-                match gone.len() {
-                    1 => format!(
-                        "{running} running; the directory of 1 session does not exist: {path}"
-                    ),
-                    n => format!(
-                        "{running} running; the directories of {n} sessions do not exist, such as {path}"
-                    ),
-                },
+                format!("{running} running; {what}"),
                 "`quack sessions prune` forgets such sessions; -n shows them first",
             )
         }

@@ -16,13 +16,18 @@ pub(super) async fn gc(request: &mut Request, caller: &Caller) -> Result<GcData,
     let services = &caller.services;
     let dry_run = params.dry_run.unwrap_or(false);
     let force = params.force.unwrap_or(false);
+    let only_sessions = params.only_sessions.unwrap_or(false);
     let mut data = match params.only_sessions {
         Some(true) => GcData { dry_run, ..GcData::default() },
         _ => services.keeping.gc(params, &caller.registry).await?,
     };
-    let pruned =
-        prune(&services.sessions, &services.interrupted, &caller.registry, (dry_run, force))
-            .await?;
+    let pruned = prune(
+        &services.sessions,
+        &services.interrupted,
+        &caller.registry,
+        (dry_run, force, only_sessions),
+    )
+    .await?;
     if !pruned.sessions.is_empty() {
         let items = pruned.sessions.len();
         data.items = data.items.saturating_add(items);

@@ -61,6 +61,8 @@ pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> B
         #[serde(skip_serializing_if = "Option::is_none")]
         call_id: Option<&'a Value>,
         result: &'a RawValue,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hint: Option<&'a str>,
     }
     let asked: VoiceToolCallParams = match params(request, "voice_tool_call") {
         Ok(asked) => asked,
@@ -82,7 +84,8 @@ pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> B
                 is_strict: false,
             };
             let answer = run(session, wanted, caller).await;
-            let data = Data { call_id: asked.call_id.as_ref(), result: &answer.text };
+            let hint = answer.info.hint.as_deref();
+            let data = Data { call_id: asked.call_id.as_ref(), result: &answer.text, hint };
             wire::success(request.id.as_ref(), Some(data))
         }
     }

@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 /// How long the end of a deleted session's worker is waited for; it is killed, so this is generous.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
+/// Longest wait of the reply for the removal of the session's private files.
+const FILES_LIMIT: Duration = Duration::from_millis(500);
+
 /// Delete a session for good.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<SessionDeleteData, MethodError>")]
@@ -157,9 +160,13 @@ pub(super) async fn clear_away(
     services.pool.workers.forget(&session.id);
     let home = services.daemon.home.clone();
     let id = session.id.clone();
-    let removed =
-        actix_rt::task::spawn_blocking(move || home.remove_session_run_dir_blocking(id.as_str()));
-    if let Ok(Err(error)) = removed.await {
-        tracing::warn!(session = %session.id, %error, "the run directory of a deleted session stays");
+    let removing = actix_rt::task::spawn_blocking(move || {
+        if let Err(error) = home.remove_session_run_dir_blocking(id.as_str()) {
+            tracing::warn!(session = %id, %error, "run directory of a deleted session not removed");
+        }
+    });
+    // The thread continues after the limit. The garbage collection removes what a daemon leaves that stops before.
+    if tokio::time::timeout(FILES_LIMIT, removing).await.is_err() {
+        tracing::info!(session = %session.id, "files of a deleted session are removed in the background");
     }
 }

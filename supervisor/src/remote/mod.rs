@@ -13,6 +13,7 @@ use config::DaemonConfig;
 use quackd_home::Home;
 use quackd_protocol::client::{RemoteData, RemoteStatus};
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
+use quackd_protocol::plain::without_numbers;
 use quackd_remote::{Ask, Remote};
 use secrecy::{ExposeSecret, SecretString};
 use std::cell::RefCell;
@@ -115,7 +116,7 @@ impl RemoteControl {
             ws_url,
             token_configured: remote.token().is_some(),
             token_updated_at: remote.auth_token_updated_at.clone(),
-            last_error: state.last_error.clone(),
+            last_error: state.last_error.as_deref().map(without_numbers),
             connected_clients: self.door.connected(),
             token_is_short: self.door.is_token_short() || state.has_short_token(),
         }

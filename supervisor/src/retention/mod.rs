@@ -7,7 +7,7 @@
 mod gc;
 mod pruning;
 
-pub(crate) use pruning::{gone, prune};
+pub(crate) use pruning::{Lost, gone, prune};
 
 use crate::health::Health;
 use crate::health::loop_monitor::Pulse;

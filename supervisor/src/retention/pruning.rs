@@ -1,4 +1,5 @@
-//! Sessions whose directory does not exist any more: finding them for `doctor`, and forgetting them for `quack.gc`.
+//! Sessions whose directory no longer exists or is refused: finding them for `doctor`, and forgetting them for
+//! `quack.gc`.
 //!
 //! Never by itself: the disk of the directory may only be away. A session that is at work stays, and one that is pinned
 //! unless the client forces it. Files of the user do not change.
@@ -9,10 +10,11 @@ use crate::registry::in_progress::unfinished;
 use crate::registry::shutdown_record::Interrupted;
 use crate::registry::{DeleteSession, ForgetWorkspaces, ListSessions, ListWorkspaces, Registry};
 use crate::session::services::SessionServices;
+use crate::workspaces::check_blocking;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{PrunedSession, SessionInfo};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::rc::Rc;
@@ -29,39 +31,53 @@ pub(crate) struct Pruned {
     pub(crate) kept: Vec<PrunedSession>,
 }
 
-/// The sessions whose directory does not exist. `None` if a disk does not answer.
+/// Reason for which no worker can run in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    Missing,
+    /// Recorded by an earlier version or by another program: `attach` refuses it.
+    Refused,
+}
+
+/// The sessions whose directory does not exist or is refused. `None` if a disk does not answer.
 pub(crate) async fn gone(
     services: &SessionServices,
     registry: &Addr<Registry>,
-) -> Option<Vec<SessionInfo>> {
+) -> Option<Vec<(SessionInfo, Lost)>> {
     let sessions = registry.send(ListSessions(Selection::All)).await.ok()?;
     let paths = sessions.iter().map(|session| session.workspace_path.clone()).collect();
-    let missing = missing(services, paths).await?;
-    Some(sessions.into_iter().filter(|one| missing.contains(&one.workspace_path)).collect())
+    let lost = lost(services, paths).await?;
+    let with_reason = |one: SessionInfo| lost.get(&one.workspace_path).map(|why| (one, *why));
+    Some(sessions.into_iter().filter_map(with_reason).collect())
 }
 
-/// Returns the paths that do not exist. A path that cannot be inspected counts as existing.
-async fn missing(services: &SessionServices, paths: HashSet<String>) -> Option<HashSet<String>> {
+/// Returns the paths that do not exist or are refused. A path that cannot be inspected counts as existing.
+async fn lost(services: &SessionServices, paths: HashSet<String>) -> Option<HashMap<String, Lost>> {
+    let user_home = services.daemon.user_home.clone();
     let lookups = Arc::clone(&services.lookups);
     let looking = async {
         let place = lookups.acquire_owned().await;
         let look = move || {
             // A look-up that hangs keeps its place, so that the others keep their threads.
             let _place = place;
-            let is_missing = |path: &String| {
-                let found = Path::new(path).metadata();
-                let error = found.err().map(|error| error.kind());
-                path.starts_with('/')
-                    && matches!(error, Some(ErrorKind::NotFound | ErrorKind::NotADirectory))
+            let why = |path: &Path| {
+                let error = path.metadata().err().map(|error| error.kind());
+                match error {
+                    _ if !path.is_absolute() => None,
+                    Some(ErrorKind::NotFound | ErrorKind::NotADirectory) => Some(Lost::Missing),
+                    _ => check_blocking(path, &user_home).is_err().then_some(Lost::Refused),
+                }
             };
-            paths.into_iter().filter(is_missing).collect()
+            let with_reason = |path: String| why(Path::new(&path)).map(|why| (path, why));
+            paths.into_iter().filter_map(with_reason).collect()
         };
         actix_rt::task::spawn_blocking(look).await
     };
     tokio::time::timeout(LOOK_LIMIT, looking).await.ok()?.ok()
 }
 
-/// Forgets the sessions and workspaces whose directory does not exist, or says which these are.
+/// Forgets the sessions and workspaces whose directory does not exist, or says which these are. Forgets those whose
+/// directory is refused only if the client asks for sessions: another program may still use them.
 ///
 /// # Errors
 /// A change that cannot be saved. What was forgotten before stays so.
@@ -69,17 +85,18 @@ pub(crate) async fn prune(
     services: &SessionServices,
     interrupted: &Rc<Interrupted>,
     registry: &Addr<Registry>,
-    (dry_run, force): (bool, bool),
+    (dry_run, force, only_sessions): (bool, bool, bool),
 ) -> Result<Pruned, MethodError> {
     let mut pruned = Pruned::default();
-    let gone = gone(services, registry).await.ok_or(MethodError::Overloaded)?;
+    let mut gone = gone(services, registry).await.ok_or(MethodError::Overloaded)?;
+    gone.retain(|(_, why)| *why == Lost::Missing || only_sessions);
     let busy: HashSet<SessionId> = match gone.is_empty() {
         true => HashSet::new(),
         false => {
             unfinished(services, registry).await.into_iter().map(|work| work.session_id).collect()
         }
     };
-    for session in gone {
+    for (session, _) in gone {
         let why = match () {
             () if busy.contains(&session.id) => Some("it is at work"),
             () if session.status.pinned && !force => Some("it is pinned"),
@@ -126,7 +143,9 @@ async fn forget_workspaces(
     let known = registry.send(ListWorkspaces).await?;
     let empty = known.into_iter().filter(|workspace| workspace.session_count == 0);
     let paths: HashSet<String> = empty.map(|workspace| workspace.path).collect();
-    let paths = missing(services, paths).await.ok_or(MethodError::Overloaded)?;
+    let lost = lost(services, paths).await.ok_or(MethodError::Overloaded)?;
+    let missing = lost.into_iter().filter(|(_, why)| *why == Lost::Missing);
+    let paths: HashSet<String> = missing.map(|(path, _)| path).collect();
     if paths.is_empty() {
         return Ok(());
     }

@@ -9,6 +9,7 @@ pub(crate) mod raw_json;
 use bytes::Bytes;
 use quackd_protocol::client::{EventLine, Reply, ToldLine};
 use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
+use quackd_protocol::plain::without_numbers;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -135,7 +136,8 @@ pub(crate) fn success<D: Serialize>(id: Option<&Value>, data: Option<D>) -> Byte
 
 /// `{"id","ok":false,"error"}`.
 pub(crate) fn failure(id: Option<&Value>, error: &str) -> Bytes {
-    line(&Reply::<()> { id, ok: false, error: Some(error), data: None })
+    let error = without_numbers(error);
+    line(&Reply::<()> { id, ok: false, error: Some(&error), data: None })
 }
 
 /// `{"id","ok":false,"error"?,"data"}`: it was refused, and something is told besides.

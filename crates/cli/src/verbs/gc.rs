@@ -16,7 +16,9 @@ use quackd_home::keep::{Found, Item, Known, Rules, Tally, find_blocking, remove_
 use quackd_home::own_file::read_blocking;
 use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams, PrunedSession};
 use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED, MAX_METADATA_BYTES};
-use quackd_protocol::metadata::Metadata;
+use quackd_protocol::metadata::{Metadata, Session};
+use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +30,9 @@ const MIB: u64 = 1024 * 1024;
 
 /// The kind of sessions whose directory does not exist.
 const SESSIONS: &str = "sessions";
+
+/// Reason for keeping sessions without a directory while no daemon runs.
+const ONLY_BY_DAEMON: &str = "no daemon runs; `quack sessions prune` starts one and forgets it";
 
 /// Things that are named to a person.
 const MAX_SHOWN: usize = 20;
@@ -85,7 +90,9 @@ fn alone_blocking(
         true => home.check_blocking().map(|()| None)?,
         false => Some(lock_blocking(&home)?),
     };
-    let known = known_blocking(&home.metadata());
+    let metadata = metadata_blocking(&home.metadata());
+    let lost = metadata.as_ref().map(lost_blocking).unwrap_or_default();
+    let known = metadata.map(known);
     if histories && let Err(error) = &known {
         bail!("histories stay, because it is not certain which sessions exist: {error:#}");
     }
@@ -103,7 +110,7 @@ fn alone_blocking(
         true => Tally::of(&found.items),
         false => remove_blocking(&home, &found.items),
     };
-    Ok(answer(dry_run, tally, &found))
+    Ok(GcData { kept_sessions: lost, ..answer(dry_run, tally, &found) })
 }
 
 /// What keeps a daemon from starting meanwhile.
@@ -124,7 +131,7 @@ fn keep_settings(home: &Home) -> anyhow::Result<KeepSettings> {
 
 /// Which sessions exist, as the file says. It is read and not touched: what is wrong with it is the daemon's to
 /// mend.
-fn known_blocking(path: &Path) -> anyhow::Result<Known> {
+fn metadata_blocking(path: &Path) -> anyhow::Result<Metadata> {
     let name = || path.display().to_string();
     // A daemon that was killed left more than this file knows.
     for part in ["ours", "ours.tmp", "theirs"] {
@@ -132,16 +139,38 @@ fn known_blocking(path: &Path) -> anyhow::Result<Known> {
         anyhow::ensure!(!other.exists(), "{} is there: start the daemon once", other.display());
     }
     let bytes = read_blocking(path, MAX_METADATA_BYTES).with_context(name)?;
-    let metadata: Metadata = serde_json::from_slice(&bytes).with_context(name)?;
+    serde_json::from_slice(&bytes).with_context(name)
+}
+
+/// Sessions whose directory does not exist. Only a daemon forgets them, because it owns the file that lists them.
+fn lost_blocking(metadata: &Metadata) -> Vec<PrunedSession> {
+    let is_missing = |path: &str| {
+        let error = Path::new(path).metadata().err().map(|error| error.kind());
+        matches!(error, Some(ErrorKind::NotFound | ErrorKind::NotADirectory))
+    };
+    let missing = metadata.workspaces.iter().filter(|workspace| is_missing(&workspace.path));
+    let paths: HashMap<_, _> = missing.map(|it| (&it.id, &it.path)).collect();
+    let row = |session: &Session| {
+        Some(PrunedSession {
+            id: session.id.clone(),
+            name: session.name.clone(),
+            workspace_path: (*paths.get(&session.workspace_id)?).clone(),
+            why: Some(ONLY_BY_DAEMON.to_owned()),
+        })
+    };
+    metadata.sessions.iter().filter_map(row).collect()
+}
+
+fn known(metadata: Metadata) -> Known {
     let pi_file =
         |file: &str| Path::new(file).file_name().map(|name| name.to_string_lossy().into_owned());
-    Ok(Known {
+    Known {
         sessions: metadata.sessions.iter().map(|session| session.id.0.clone()).collect(),
         pi_files: metadata.sessions.iter().filter_map(|it| pi_file(&it.pi_session_file)).collect(),
         // One without a session is kept too: nobody is there to say more.
         workspaces: metadata.workspaces.into_iter().map(|workspace| workspace.path).collect(),
         ..Known::default()
-    })
+    }
 }
 
 fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
@@ -244,7 +273,9 @@ fn about(kind: &str, n: usize) -> String {
         "undo" => ("replacement that could be undone", "replacements that could be undone"),
         "unfinished" => ("file of a save that was cut short", "files of saves that were cut short"),
         "quarantined" => ("damaged file that was set aside", "damaged files that were set aside"),
-        SESSIONS => ("session without a directory", "sessions without a directory"),
+        SESSIONS => {
+            ("session without a directory to work in", "sessions without a directory to work in")
+        }
         "histories" => ("history of no session", "histories of no session"),
         // Of a newer daemon.
         other => return format!("{n} of {}", display::plain(other)),

@@ -5,6 +5,7 @@ use crate::args::program::ManArgs;
 use crate::display::{count, plain};
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::reference;
 use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
@@ -20,9 +21,7 @@ pub(crate) fn run(args: &ManArgs, output: Output) -> anyhow::Result<Exit> {
 }
 
 fn print(output: Output) -> anyhow::Result<Exit> {
-    let mut page = Vec::new();
-    Man::new(command()).render(&mut page)?;
-    let page = String::from_utf8(page)?;
+    let page = page(command())?;
     if output.is_json() {
         output.document(&json!({"page": page}))?;
     } else {
@@ -34,9 +33,14 @@ fn print(output: Output) -> anyhow::Result<Exit> {
 fn write_blocking(dir: &Path, output: Output) -> anyhow::Result<Exit> {
     let cannot = || format!("cannot write the pages into {}", dir.display());
     std::fs::create_dir_all(dir).with_context(cannot)?;
-    clap_mangen::generate_to(command(), dir).with_context(cannot)?;
+    let mut all = command();
+    all.build();
     let mut pages = Vec::new();
-    names("quack", &command(), &mut pages);
+    collect("quack", &all, &mut pages)?;
+    for (name, page) in &pages {
+        std::fs::write(dir.join(name), page).with_context(cannot)?;
+    }
+    let mut pages: Vec<String> = pages.into_iter().map(|(name, _)| name).collect();
     pages.sort();
     if output.is_json() {
         output.document(&json!({"directory": dir, "pages": pages}))?;
@@ -51,10 +55,18 @@ fn command() -> Command {
     Cli::command().disable_help_subcommand(true)
 }
 
-/// The file names of the pages: a verb's page is called as its words with dashes.
-fn names(name: &str, command: &Command, pages: &mut Vec<String>) {
-    pages.push(format!("{name}.1"));
+/// One manual page.
+fn page(command: Command) -> anyhow::Result<String> {
+    let mut page = Vec::new();
+    Man::new(command).render(&mut page)?;
+    Ok(String::from_utf8(page)? + &reference::sections())
+}
+
+/// The pages of a command and its verbs. The name of a file is the words of the verb with dashes.
+fn collect(name: &str, command: &Command, pages: &mut Vec<(String, String)>) -> anyhow::Result<()> {
+    pages.push((format!("{name}.1"), page(command.clone())?));
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        names(&format!("{name}-{}", verb.get_name()), verb, pages);
+        collect(&format!("{name}-{}", verb.get_name()), verb, pages)?;
     }
+    Ok(())
 }

@@ -14,8 +14,9 @@ use quackd_protocol::limits::{
     DEADLINE_GRACE, DEADLINE_SLACK, MAX_LINE_BYTES, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
 };
 use quackd_protocol::schema;
-use quackd_protocol::tools::{NOT_SAFE, SAFE_COMMANDS, is_meant_as_json, main_parameter};
+use quackd_protocol::tools::{is_meant_as_json, main_parameter};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::io::Read;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ const TRANSPORT_SLACK: Duration = Duration::from_secs(3);
 
 /// Deadline of a call. A voice agent gives up earlier than a user at a terminal, whose builds and tests take longer.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The tool whose hints are printed after its text.
+const BASH: &str = "bash";
 
 /// Runs the verb.
 pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit> {
@@ -55,14 +59,14 @@ pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit>
     if output.is_json() {
         output.document(&result)?;
     } else {
-        output.answer(&result.text)?;
+        output.answer(&in_plain_words(&args.name, &result))?;
     }
     let exit = exit::of_tool(&result);
     if result.info.timed_out {
         output.warning(&out_of_time(&args.name));
     }
-    if result.text == format!("Error: {NOT_SAFE}") {
-        output.warning(&not_safe());
+    if let (BASH, Some(hint)) = (args.name.as_str(), &result.info.hint) {
+        output.warning(hint);
     }
     if exit == Exit::Failed
         && is_about_the_tool(&result.text)
@@ -73,14 +77,16 @@ pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit>
     Ok(exit)
 }
 
-/// The rule of safe mode. The tool's text is upstream's and has no room for it.
-fn not_safe() -> String {
-    let listed: Vec<String> = SAFE_COMMANDS.iter().map(|words| words.join(" ")).collect();
-    format!(
-        "safe mode runs only commands that begin with {}, with ` | ` between them; options that write or run another \
-         program are refused; `quack tool --help` says more",
-        listed.join(", ")
-    )
+/// The text of a result. Texts of file tools hold codes such as `EISDIR`, which clients know and users need not:
+/// the hint takes their place.
+fn in_plain_words<'a>(tool: &str, result: &'a ToolResult) -> Cow<'a, str> {
+    match &result.info.hint {
+        Some(hint) if tool != BASH => {
+            let more = result.text.split_once('\n').map(|(_, more)| format!("\n{more}"));
+            Cow::Owned(format!("Error: {hint}{}", more.unwrap_or_default()))
+        }
+        _ => Cow::Borrowed(&result.text),
+    }
 }
 
 /// Advice after a call that reached its deadline.

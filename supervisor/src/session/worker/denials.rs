@@ -5,7 +5,7 @@ use super::WorkerHandle;
 use crate::clock::now_text;
 use quackd_protocol::client::{DenialsData, TimedDenial};
 use quackd_protocol::denial::{Denial, one_line};
-use quackd_protocol::worker::{MAX_LISTED, ToolReport};
+use quackd_protocol::worker::{MAX_HINT_BYTES, MAX_LISTED, ToolReport};
 use std::collections::VecDeque;
 
 /// Denials of one session that are kept.
@@ -49,6 +49,9 @@ impl WorkerHandle {
         }
         for line in &mut report.audit {
             *line = one_line(line);
+        }
+        if let Some(hint) = &mut report.hint {
+            hint.truncate(hint.floor_char_boundary(MAX_HINT_BYTES));
         }
         self.denials.note(tool, &report.denials);
         if report.survivors != 0 {

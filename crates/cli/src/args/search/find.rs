@@ -1,20 +1,23 @@
 //! The command line of `quack find`.
 
-use super::CallArgs;
+use super::{CallArgs, by_name};
 use clap::{ArgAction, Args, ValueEnum};
 
 /// Finds files and directories by name, kind, size and time, in a session's worker.
 ///
 /// Leaves out what .gitignore and .ignore name, and hidden files. Paths are relative to the current directory.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack find '*.rs'\n  quack find 'src/**/mod.rs' -l\n  \
+#[command(
+    mut_args(by_name),
+    after_help = "Examples:\n  quack find '*.rs'\n  quack find 'src/**/mod.rs' -l\n  \
     quack find -t d\n  quack find --size +1M --newer 2d --sort size\n  \
     quack find --fuzzy mnrs\n  quack find '*.log' -0 | xargs -0 wc -l\n\n\
     PATTERN is a glob of the whole name; with a slash it is one of the path. \
     --json prints a line for each entry and a last one of the type summary.\n\n\
     Exit codes: 0 ok, also if nothing was found, 2 usage, bad pattern, a missing path (the others are \
     looked at), or it failed, 3 no daemon, \
-    4 busy or deadline (what was found until then is printed).")]
+    4 busy or deadline (what was found until then is printed)."
+)]
 pub(crate) struct FindArgs {
     /// Glob; everything if absent
     #[arg(value_name = "PATTERN")]

@@ -1,6 +1,6 @@
 //! The command line of `quack grep`.
 
-use super::{CallArgs, FilesArgs, MatchArgs};
+use super::{CallArgs, FilesArgs, MatchArgs, by_name};
 use clap::{ArgAction, Args, ValueEnum};
 
 /// Most lines of context, of each side.
@@ -12,6 +12,7 @@ const MAX_CONTEXT: i64 = 200;
 /// below their file; in a pipe each line is `path:line:text`. Paths are relative to the current directory.
 #[derive(Debug, Args)]
 #[command(
+    mut_args(by_name),
     override_usage = "quack grep [OPTIONS] <PATTERN> [PATH]...\n       quack grep [OPTIONS] -e <PATTERN>... [PATH]...",
     after_help = "Examples:\n  quack grep 'fn main'\n  \
     quack grep -iw todo src -g '*.rs' -g '!*_test.rs'\n  \
@@ -28,43 +29,49 @@ pub(crate) struct GrepArgs {
     #[arg(value_name = "WORD")]
     pub(crate) words: Vec<String>,
     /// A pattern, also one that begins with `-`; may be given several times, then any of them
-    #[arg(short = 'e', long = "regexp", value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(
+        help_heading = "Search options",
+        short = 'e',
+        long = "regexp",
+        value_name = "PATTERN",
+        allow_hyphen_values = true
+    )]
     pub(crate) patterns: Vec<String>,
     #[command(flatten)]
     pub(crate) matching: MatchArgs,
     /// Lines that do not match
-    #[arg(short = 'v', long)]
+    #[arg(help_heading = "Search options", short = 'v', long)]
     pub(crate) invert_match: bool,
     #[command(flatten)]
     pub(crate) files: FilesArgs,
     /// Binary files too, as if they were text
-    #[arg(short = 'a', long)]
+    #[arg(help_heading = "Search options", short = 'a', long)]
     pub(crate) text: bool,
     /// What files are written in, such as latin1; `none` looks at bytes; by their marks if absent
-    #[arg(long, value_name = "LABEL")]
+    #[arg(help_heading = "Search options", long, value_name = "LABEL")]
     pub(crate) encoding: Option<String>,
     /// Follow symbolic links that stay in the workspace
-    #[arg(long)]
+    #[arg(help_heading = "Filter options", long)]
     pub(crate) follow: bool,
     /// Lines of context after each match
-    #[arg(short = 'A', long, value_name = "N", value_parser = context())]
+    #[arg(help_heading = "Output options", short = 'A', long, value_name = "N", value_parser = context())]
     pub(crate) after_context: Option<i64>,
     /// Lines of context before each match
-    #[arg(short = 'B', long, value_name = "N", value_parser = context())]
+    #[arg(help_heading = "Output options", short = 'B', long, value_name = "N", value_parser = context())]
     pub(crate) before_context: Option<i64>,
     /// Lines of context on both sides
-    #[arg(long, value_name = "N", value_parser = context())]
+    #[arg(help_heading = "Output options", long, value_name = "N", value_parser = context())]
     pub(crate) context: Option<i64>,
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
     /// Most matching lines of each file; 0: nothing is searched
-    #[arg(short = 'm', long, value_name = "N")]
+    #[arg(help_heading = "Search options", short = 'm', long, value_name = "N")]
     pub(crate) max_count: Option<u64>,
     /// Most lines, or names, altogether
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = "Output options", long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// By path, or the files that changed last first
-    #[arg(long, value_name = "KEY", default_value = "path")]
+    #[arg(help_heading = "Output options", long, value_name = "KEY", default_value = "path")]
     pub(crate) sort: GrepSort,
     #[command(flatten)]
     pub(crate) layout: LayoutArgs,
@@ -78,6 +85,7 @@ pub(crate) struct GrepArgs {
 /// What of the matches is printed.
 #[derive(Debug, Default, Args)]
 #[group(multiple = false)]
+#[command(next_help_heading = "Output modes")]
 pub(crate) struct ShapeArgs {
     /// Only the names of files that match
     #[arg(short = 'l', long)]
@@ -101,6 +109,7 @@ pub(crate) struct ShapeArgs {
 
 /// How matches are printed.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Output options")]
 pub(crate) struct LayoutArgs {
     /// Most characters of a line, at least 40; of a longer one those around its first match; 0: all
     #[arg(short = 'M', long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=10_000))]

@@ -13,11 +13,25 @@ pub(crate) use replace::{ReplaceArgs, UndoArgs};
 
 use super::WhichArgs;
 use super::tool::deadline;
-use clap::{ArgAction, Args};
+use clap::{Arg, ArgAction, Args};
 use std::time::Duration;
+
+/// Orders the options of a group in the help by their long names, as ripgrep does.
+fn by_name(option: Arg) -> Arg {
+    /// Letters of a name that count: as many as fit.
+    const LETTERS: usize = 13;
+    if option.is_positional() {
+        return option;
+    }
+    let letter = |byte: u8| usize::from(byte.to_ascii_lowercase().saturating_sub(b'a' - 1));
+    let name = option.get_long().unwrap_or_default().bytes().map(letter);
+    let order = name.chain(std::iter::repeat(0)).take(LETTERS).fold(0, |sum, n| sum * 27 + n);
+    option.display_order(order)
+}
 
 /// How a pattern is read; the same for searching and replacing.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Search options")]
 pub(crate) struct MatchArgs {
     /// Ignore case
     #[arg(short = 'i', long, overrides_with_all = ["smart_case", "case_sensitive"])]
@@ -50,6 +64,7 @@ pub(crate) struct MatchArgs {
 
 /// Which files are looked at; the same for searching and replacing.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Filter options")]
 pub(crate) struct FilesArgs {
     /// Only files that match this glob; `!GLOB` leaves them out; may be given several times
     #[arg(short = 'g', long = "glob", value_name = "GLOB", allow_hyphen_values = true)]
@@ -76,6 +91,7 @@ pub(crate) struct FilesArgs {
 
 /// How long, and where although it is much.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Call options")]
 pub(crate) struct CallArgs {
     #[command(flatten)]
     pub(crate) which: WhichArgs,

@@ -1,6 +1,6 @@
 //! The command lines of `quack replace` and `quack undo`.
 
-use super::{CallArgs, FilesArgs, MatchArgs};
+use super::{CallArgs, FilesArgs, MatchArgs, by_name};
 use clap::Args;
 
 /// Replaces what matches in files, in a session's worker, at once; `quack undo` takes it back.
@@ -9,6 +9,7 @@ use clap::Args;
 /// matches stay. If a limit or an --expect does not hold, nothing is written.
 #[derive(Debug, Args)]
 #[command(
+    mut_args(by_name),
     override_usage = "quack replace [OPTIONS] <PATTERN> <REPLACEMENT> [PATH]...\n       quack replace [OPTIONS] --plan <ID>",
     after_help = "Examples:\n  quack replace --dry-run 'colou?r' tint src\n  \
     quack replace -w old_name new_name -t rust\n  \
@@ -31,10 +32,6 @@ pub(crate) struct ReplaceArgs {
     /// Write what a dry run has shown; files that changed since are left out
     #[arg(long, value_name = "ID", conflicts_with_all = ["words", "globs", "types", "types_not"])]
     pub(crate) plan: Option<String>,
-    #[command(flatten)]
-    pub(crate) matching: MatchArgs,
-    #[command(flatten)]
-    pub(crate) files: FilesArgs,
     /// `$1` in the replacement is just text
     #[arg(long)]
     pub(crate) no_template: bool,
@@ -62,6 +59,10 @@ pub(crate) struct ReplaceArgs {
     /// Keep nothing to undo it with
     #[arg(long)]
     pub(crate) no_backup: bool,
+    #[command(flatten)]
+    pub(crate) matching: MatchArgs,
+    #[command(flatten)]
+    pub(crate) files: FilesArgs,
     #[command(flatten)]
     pub(crate) call: CallArgs,
 }

@@ -84,6 +84,7 @@ fn introduction_blocking(dir: &Path) -> Option<String> {
     let readable = |name: &str| {
         let kind = fs::symlink_metadata(dir.join(name)).ok();
         kind.is_some_and(|file| file.is_file() && (1..=MAX_FILE_BYTES).contains(&file.len()))
+            && fs::File::open(dir.join(name)).is_ok()
     };
     if let Some(name) = FILES.into_iter().find(|name| readable(name)) {
         return Some(name.to_owned());

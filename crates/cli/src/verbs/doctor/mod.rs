@@ -13,6 +13,7 @@ use crate::verbs::stop::holder::{self, Holder};
 use quackd_client::ClientError;
 use quackd_home::Home;
 use quackd_protocol::client::{Check, CheckStatus, DoctorData, DoctorParams};
+use quackd_protocol::plain::without_numbers;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +51,7 @@ pub(crate) async fn run(args: DoctorArgs, output: Output) -> anyhow::Result<Exit
     if args.tree {
         return tree::run(output).await;
     }
-    let checks = match Home::from_process_env_blocking() {
+    let mut checks = match Home::from_process_env_blocking() {
         Ok(home) => {
             let mut ours = local::look_blocking(&home, &|name| std::env::var(name).ok());
             ours.extend(crate::verbs::service::check().await);
@@ -62,6 +63,9 @@ pub(crate) async fn run(args: DoctorArgs, output: Output) -> anyhow::Result<Exit
             vec![local::fail("state", problem, "without it no daemon can be found or started")]
         }
     };
+    for check in &mut checks {
+        check.message = without_numbers(&check.message);
+    }
     let data = DoctorData { checks };
     if output.is_json() {
         output.document(&data)?;

@@ -64,6 +64,7 @@ fn voice_tool_call_data(_generator: &mut SchemaGenerator) -> Value {
         "properties": {
             "callId": {"description": "As in the request; absent if it was absent there."},
             "result": {"type": "string", "description": "The answer for a model. That of a tool that failed begins with `Error: `."},
+            "hint": {"type": "string", "description": "Reason and advice in plain words, for a failure whose text is fixed."},
         },
         "required": ["result"],
     })
