@@ -355,7 +355,10 @@ fn a_deleted_session_says_goodbye_to_its_followers() {
     assert_eq!(refused, "Session is busy: 1 call is running; end with force");
     let data =
         wire.request("quack.session_delete", json!({"sessionId": session.id, "force": true}));
-    assert_eq!(data, json!({"session": {"id": session.id, "name": "duck-1"}, "callsEnded": 1}));
+    assert_eq!(
+        data,
+        json!({"session": {"id": session.id, "name": "duck-1"}, "label": "a", "callsEnded": 1})
+    );
     assert!(begun.elapsed() < Duration::from_secs(10));
     let text = call.text();
     assert_eq!(

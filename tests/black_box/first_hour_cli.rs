@@ -203,9 +203,9 @@ const COMPLETED: &[(&[&str], &[&str])] = &[
     (&["quack", "tool", "read"], &["read_file"]),
     (&["quack", "sandbox", "set", "w"], &["workspace-write"]),
     (&["quack", "sandbox", "set", "--web-search", "as"], &["ask"]),
-    (&["quack", "state", "--session", "rev"], &["review"]),
-    (&["quack", "delete", "rev"], &["review"]),
-    (&["quack", "pin", "du"], &["duck-1"]),
+    (&["quack", "state", "--session", "other/rev"], &["other/review"]),
+    (&["quack", "delete", "other/d"], &["other/duck-1"]),
+    (&["quack", "pin", "on"], &["one"]),
     (&["quack", "tool", "job_kill", "j"], &["job-1"]),
 ];
 
@@ -336,7 +336,7 @@ fn with_json_every_error_is_one_document_on_stdout() {
         let args = [verb, &["duk-1", "--json"]].concat();
         let error = refused(&args, 1, "failed", "Session not found: duk-1");
         if verb[0] != "logs" {
-            assert_eq!(error["hint"], "did you mean `duck-1`?", "{verb:?}: {error}");
+            assert_eq!(error["hint"], "did you mean `one`?", "{verb:?}: {error}");
         }
     }
     refused(&["config", "--json"], 2, "usage", "");

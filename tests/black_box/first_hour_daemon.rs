@@ -364,7 +364,7 @@ fn a_stop_lists_what_it_would_cut_short() {
     // Nobody can be asked here: it lists and goes on.
     let stopped = daemon.quack(&["stop"]);
     assert_eq!(stopped.code(), Some(0), "{stopped:?}");
-    assert!(stopped.stderr().contains("duck-1: bash, for "), "{stopped:?}");
+    assert!(stopped.stderr().contains("repo: bash, for "), "{stopped:?}");
     drop(call.reply());
     assert_eq!(daemon.wait(), Some(0));
 }

@@ -11,7 +11,7 @@ use std::process::Stdio;
 fn follow(daemon: &Daemon, session: &Session<'_>) -> Running {
     let follower = Running::start(daemon.command(&["follow", "--session", &session.id]));
     let header = follower.line();
-    assert!(header.starts_with("duck-1  "), "{header}");
+    assert!(header.starts_with("a  "), "{header}");
     follower
 }
 
@@ -29,7 +29,7 @@ fn a_person_sees_calls_as_they_happen_until_ctrl_c_which_is_no_failure() {
     session.bash("true");
     let follower = Running::start(daemon.command(&["follow", "--session", "duck-1"]));
     let header = follower.line();
-    let place = format!("duck-1  {}  [", session.path);
+    let place = format!("a  {}  [", session.path);
     assert!(header.starts_with(&place) && header.ends_with(" · workspace-write]"), "{header}");
     let command = format!("echo first; {}", daemon.gated("go", "printf 'last\\a'; exit 3"));
     let call = session.begin("bash", json!({"command": command}));
@@ -216,7 +216,7 @@ fn attaching_goes_on_as_following() {
     let dir = repo.path().to_str().unwrap();
     let person = Running::start(daemon.command(&[dir]));
     let header = person.line();
-    let place = format!("duck-1  {dir}  [");
+    let place = format!("a  {dir}  [");
     assert!(header.starts_with(&place) && header.ends_with(" · workspace-write]"), "{header}");
     let script = Running::start(daemon.command(&[dir, "--json"]));
     let document = event(&script.line());

@@ -147,7 +147,7 @@ fn a_session_that_neither_the_daemon_nor_the_log_knows_is_an_error() {
         assert_eq!((run.code(), run.stdout()), (Some(1), String::new()), "{run:?}");
         assert!(run.stderr().contains(part), "{run:?}");
     };
-    let near = "Session not found: duk-1; did you mean `duck-1`?";
+    let near = "Session not found: duk-1; did you mean `a`?";
     failed(&["logs", "--session", "duk-1"], near);
     failed(&["logs", "--session", "duk-1", "-f"], near);
     let by_name = daemon.quack(&["logs", "--session", "duck-1", "--json"]).ok();

@@ -31,6 +31,7 @@ mod first_hour_cli;
 mod first_hour_daemon;
 mod first_hour_docs;
 mod first_hour_git;
+mod first_hour_names;
 mod first_hour_network;
 mod first_hour_workers;
 mod floods;

@@ -112,6 +112,7 @@ fn sessions_are_listed_as_selected() {
         "id",
         "isActive",
         "isRunning",
+        "label",
         "lastActiveAt",
         "name",
         "status",

@@ -151,7 +151,8 @@ fn a_deleted_session_is_gone_for_good_and_leaves_the_others_alone() {
     first.bash("true");
     let worker = first.pid("monitorPid");
     let data = wire.request("quack.session_delete", json!({"sessionId": first.id}));
-    assert_eq!(data, json!({"session": {"id": first.id, "name": "duck-1"}, "callsEnded": 0}));
+    let session = json!({"id": first.id, "name": "duck-1"});
+    assert_eq!(data, json!({"session": session, "label": "a/duck-1", "callsEnded": 0}));
     assert!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(worker), None).is_err(), "it ended");
     // The other one took its place.
     let state = wire.request("get_state", json!({}));

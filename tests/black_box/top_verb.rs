@@ -36,16 +36,16 @@ fn top_shows_a_call_in_flight_and_ends_it_when_a_person_says_so_twice() {
     // A call that no worker has yet goes to the next one.
     wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
     let screen = top(&daemon);
-    screen.stands("duck-1");
+    screen.stands("a  ");
     screen.stands("working");
     assert!(!screen.is_cooked());
     screen.press("a");
-    screen.stands("End the calls of duck-1? [y/N]");
+    screen.stands("End the calls of a? [y/N]");
     screen.press("n");
     screen.stands("q quit");
     assert_eq!(session.worker()["calls"].as_array().map(Vec::len), Some(1));
     screen.press("ay");
-    screen.stands("Ended the calls of duck-1.");
+    screen.stands("Ended the calls of a.");
     assert!(call.text().contains("[Process aborted]"));
     screen.press("p");
     wait_for("the session to be pinned", || (session.worker()["pinned"] == true).then_some(()));
@@ -65,7 +65,7 @@ fn top_kills_a_worker_and_its_calls_say_that_a_person_did() {
     let screen = top(&daemon);
     screen.stands("working");
     screen.press("xy");
-    screen.stands("Killed the worker of duck-1.");
+    screen.stands("Killed the worker of a.");
     assert_eq!(
         call.text(),
         "Error: Worker died during bash (killed by a person). It may have run; it was not retried."
@@ -86,7 +86,7 @@ fn top_follows_a_session_and_comes_back() {
     let session = wire.attach(repo.path());
     session.bash("true");
     let screen = top(&daemon);
-    screen.stands("duck-1");
+    screen.stands("a  ");
     screen.press("f");
     screen.see(DOWN);
     screen.see("-- q or Esc comes back --");
@@ -94,7 +94,7 @@ fn top_follows_a_session_and_comes_back() {
     screen.see("  something to see");
     screen.press("q");
     screen.see(UP);
-    screen.stands("duck-1");
+    screen.stands("a  ");
     screen.press("q");
     ends_well(screen);
 }
@@ -129,7 +129,7 @@ fn top_outlives_a_daemon_that_comes_back() {
         let repo = daemon.repo("a");
         let wire = daemon.wire();
         wire.attach(repo.path()).bash("true");
-        screen.stands("duck-1");
+        screen.stands("a  ");
     }
     screen.press("q");
     ends_well(screen);
@@ -210,7 +210,7 @@ mod vanishing {
         let repo = daemon.repo("a");
         daemon.wire().attach(repo.path()).bash("true");
         for (args, part) in [
-            (&["follow", "--session", "duck-1"][..], "duck-1"),
+            (&["follow", "--session", "duck-1"][..], "workspace-write"),
             (&["ps", "--watch=1"], "supervisor"),
             (&["logs", "-f"], "daemon"),
         ] {

@@ -235,10 +235,10 @@ pub(crate) fn reference(text: &str) -> Result<String, &'static str> {
 /// Which session a verb means.
 #[derive(Debug, Args)]
 pub(crate) struct WhichArgs {
-    /// Session, by id or name
+    /// Session, such as api or api/duck-1
     #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true, conflicts_with = "dir")]
     pub(crate) session: Option<String>,
-    /// Use the session of this directory's repository; the current one if absent
+    /// Use the session of this directory; the current one if absent
     #[arg(short = 'C', long = "dir", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(tool("tool grep_search -x").argument.as_deref(), Some("-x"));
         assert_eq!(tool("tool bash").argument, None);
         let all = tool("tool bash ls -C /src --safe --timeout 2m --force");
-        assert_eq!(all.dir, Some(PathBuf::from("/src")));
+        assert_eq!(all.which.dir, Some(PathBuf::from("/src")));
         assert!(all.safe && all.force);
         assert_eq!(all.timeout, Some(Duration::from_secs(120)));
     }

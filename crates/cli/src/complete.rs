@@ -6,7 +6,6 @@
 
 use crate::args::{Cli, REF};
 use crate::display;
-use crate::which;
 use clap::{Arg, Command, CommandFactory};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
@@ -107,29 +106,22 @@ fn sessions() -> Vec<CompletionCandidate> {
         return Vec::new();
     };
     let home_dir = std::env::var("HOME").ok();
-    let here = which::current();
     sessions
         .iter()
         .filter_map(|session| {
-            let reference = reference(session, here.as_deref(), &sessions)?;
             let path = display::path_cell(&session.workspace_path, home_dir.as_deref());
             let help = format!("{}  {path}", display::name_cell(&session.name));
-            Some(candidate(reference, &help))
+            Some(candidate(reference(session)?, &help))
         })
         .take(MAX_CANDIDATES)
         .collect()
 }
 
-/// The text that means `session` to the verbs: its name if no other session has it, or if it is the only one in the
-/// current directory; else its id. `None` if both have characters that a shell interprets.
-fn reference(session: &SessionInfo, here: Option<&str>, all: &[SessionInfo]) -> Option<String> {
-    let is_alike = |other: &&SessionInfo| other.name.to_lowercase() == session.name.to_lowercase();
-    let is_here = |other: &SessionInfo| Some(other.workspace_path.as_str()) == here;
-    let alike = all.iter().filter(is_alike);
-    let is_unique = alike.clone().count() == 1
-        || is_here(session) && alike.filter(|other| is_here(other)).count() == 1;
-    let name = (is_unique && !session.name.starts_with('-')).then_some(session.name.as_str());
-    let words = [name, Some(session.id.as_str())];
+/// The text that means `session` to the verbs: its label, else its id. `None` if both have characters that a shell
+/// interprets.
+fn reference(session: &SessionInfo) -> Option<String> {
+    let label = Some(session.label.as_str()).filter(|label| !label.starts_with('-'));
+    let words = [label, Some(session.id.as_str())];
     words.into_iter().flatten().find(|word| is_plain(word)).map(str::to_owned)
 }
 
@@ -151,8 +143,7 @@ fn jobs() -> Vec<CompletionCandidate> {
     let workspace = resolve_workspace_blocking(Path::new(dir)).ok();
     let is_meant = |worker: &&WorkerInfo| match session {
         Some(session) => {
-            worker.session_id.as_str() == session
-                || worker.session_name.to_lowercase() == session.to_lowercase()
+            [worker.session_id.as_str(), &worker.label, &worker.session_name].contains(&session)
         }
         None => Some(&worker.workspace_path) == workspace.as_ref(),
     };
@@ -197,33 +188,26 @@ fn is_running(home: &Home) -> bool {
 mod tests {
     use super::*;
 
-    fn session(id: &str, name: &str, path: &str) -> SessionInfo {
-        serde_json::from_value(json!({
-            "id": id, "name": name, "workspacePath": path, "isActive": false, "isRunning": false,
-            "lastActiveAt": ""
-        }))
-        .unwrap()
-    }
-
     #[test]
     fn a_session_is_offered_by_a_text_that_means_it_and_that_no_shell_interprets() {
-        let known = [
-            session("i1", "duck-1", "/a"),
-            session("i2", "Duck-1", "/b"),
-            session("i3", "review", "/b"),
-            session("i4", "$(touch x)", "/c"),
-            session("i5", "two words", "/c"),
-            session("i6", "-y", "/c"),
-            session("i 7", "x;y", "/c"),
-        ];
-        let offered = |here| -> Vec<Option<String>> {
-            known.iter().map(|session| reference(session, here, &known)).collect()
+        let offered = |id: &str, label: &str| {
+            let session = serde_json::from_value(json!({
+                "id": id, "name": "duck-1", "label": label, "workspacePath": "/a", "isActive": false,
+                "isRunning": false, "lastActiveAt": ""
+            }));
+            reference(&session.unwrap())
         };
-        let all = |words: [&str; 6]| -> Vec<Option<String>> {
-            words.iter().map(|word| Some((*word).to_owned())).chain([None]).collect()
-        };
-        assert_eq!(offered(None), all(["i1", "i2", "review", "i4", "i5", "i6"]));
-        assert_eq!(offered(Some("/b")), all(["i1", "Duck-1", "review", "i4", "i5", "i6"]));
+        for (id, label, expected) in [
+            ("i1", "api/duck-1", Some("api/duck-1")),
+            ("i2", "über", Some("über")),
+            ("i4", "$(touch x)", Some("i4")),
+            ("i5", "two words/duck-1", Some("i5")),
+            ("i6", "-y", Some("i6")),
+            ("i7", "", Some("i7")),
+            ("i 8", "x;y", None),
+        ] {
+            assert_eq!(offered(id, label).as_deref(), expected, "{id}");
+        }
     }
 
     #[test]

@@ -94,6 +94,11 @@ pub(crate) fn name(name: &str) -> String {
     cut(name, MAX_NAME)
 }
 
+/// The label of a session; its name if the daemon is older and sends no label.
+pub(crate) fn label<'a>(label: &'a str, name: &'a str) -> &'a str {
+    if label.is_empty() { name } else { label }
+}
+
 /// A name in a table or a tree.
 pub(crate) fn name_cell(name: &str) -> String {
     cut(name, MAX_NAME_CELL)

@@ -7,7 +7,7 @@ use crate::exit::Advised;
 use crate::which::NOT_FOUND;
 use quackd_client::ClientError;
 use quackd_home::Home;
-use quackd_protocol::client::{SessionsData, SessionsParams};
+use quackd_protocol::client::{SessionInfo, SessionsData, SessionsParams};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -32,22 +32,35 @@ pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
     Advised { error: ClientError::Refused(text.clone()), hint }.into()
 }
 
-async fn names() -> Option<Vec<String>> {
+/// Labels and names of the known sessions.
+async fn names() -> Option<Vec<(String, String)>> {
     let client = connect(&Home::from_process_env_blocking().ok()?).await.ok()?;
     let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
     let known: SessionsData = client.request("sessions", all, LIMIT).await.ok()?;
-    Some(known.sessions.into_iter().take(MAX_LOOKED_AT).map(|session| session.name).collect())
+    Some(known.sessions.into_iter().take(MAX_LOOKED_AT).map(named).collect())
 }
 
-fn hint(wanted: &str, names: &[String]) -> String {
+fn named(SessionInfo { label, name, .. }: SessionInfo) -> (String, String) {
+    (display::label(&label, &name).to_owned(), name)
+}
+
+/// Suggests labels that are like `wanted`, else labels of sessions whose names are.
+fn hint(wanted: &str, known: &[(String, String)]) -> String {
     // What was typed is no help, whoever is called so by now.
-    let others = names.iter().filter(|name| name.to_lowercase() != wanted.to_lowercase());
-    let near = nearest(wanted, others.map(String::as_str));
+    let is_other = |text: &&str| text.to_lowercase() != wanted.to_lowercase();
+    let labels = || known.iter().map(|(label, _)| label.as_str());
+    let mut near = nearest(wanted, labels().filter(is_other));
+    if near.is_empty() {
+        let names = nearest(wanted, known.iter().map(|(_, name)| name.as_str()).filter(is_other));
+        let has_name = |(_, name): &&(String, String)| names.contains(&name.as_str());
+        let found = known.iter().filter(has_name).map(|(label, _)| label.as_str());
+        near = found.take(MAX_SHOWN).collect();
+    }
     let shown: Vec<String> =
-        near.into_iter().map(|name| format!("`{}`", display::name(name))).collect();
+        near.into_iter().map(|label| format!("`{}`", display::name(label))).collect();
     match shown.as_slice() {
-        [] if names.is_empty() => "there is none; `quack` makes one".to_owned(),
-        [] => "`quack sessions --all` lists them".to_owned(),
+        [] if known.is_empty() => "there is none; `quack` makes one".to_owned(),
+        [] => "`quack sessions` lists them".to_owned(),
         some => format!("did you mean {}?", some.join(" or ")),
     }
 }
@@ -72,16 +85,18 @@ mod tests {
     #[test]
     fn near_names_are_few_and_the_nearest_come_first() {
         let names = ["duck-1", "duck-2", "review", "duck-1", "Refactoring", "über-ente"];
-        let names = names.map(str::to_owned);
+        let mut names = names.map(|name| (name.to_owned(), name.to_owned())).to_vec();
+        names.push(("api/fix".to_owned(), "Aufräumen".to_owned()));
         for (wanted, expected) in [
             ("duk-1", "did you mean `duck-1` or `duck-2`?"),
             ("reveiw", "did you mean `review`?"),
             ("refactor", "did you mean `Refactoring`?"),
             ("uber-ente", "did you mean `über-ente`?"),
-            ("zzz", "`quack sessions --all` lists them"),
-            ("", "`quack sessions --all` lists them"),
+            ("aufraeumen", "did you mean `api/fix`?"),
+            ("zzz", "`quack sessions` lists them"),
+            ("", "`quack sessions` lists them"),
             ("duck-1", "did you mean `duck-2`?"),
-            ("Review", "`quack sessions --all` lists them"),
+            ("Review", "`quack sessions` lists them"),
         ] {
             assert_eq!(hint(wanted, &names), expected, "{wanted}");
         }
@@ -90,11 +105,12 @@ mod tests {
 
     #[test]
     fn a_hint_is_short_and_steers_nothing() {
-        let names: Vec<String> = (0..1000).map(|n| format!("duck\u{1b}[2J\u{202e}{n}")).collect();
+        let names = (0..1000).map(|n| format!("duck\u{1b}[2J\u{202e}{n}"));
+        let names: Vec<_> = names.map(|name| (name.clone(), name)).collect();
         let shown = hint("duck\u{1b}[2J\u{202e}1", &names);
         assert_eq!(shown.matches('`').count(), 2 * MAX_SHOWN, "{shown}");
         assert!(!shown.contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
-        let long = vec!["x".repeat(1 << 20)];
+        let long = vec![("x".repeat(1 << 20), "x".repeat(1 << 20))];
         assert!(hint(&"x".repeat(1 << 20), &long).chars().count() < 150);
     }
 

@@ -4,17 +4,13 @@
 //! A tool knows the workspace only; a person stands in some directory of it. Paths and globs are made
 //! relative to the workspace on the way in, and to that directory on the way out.
 
-use crate::args::WhichArgs;
 use crate::args::search::CallArgs;
-use crate::connect::{Connected, REPLY_TIMEOUT, start_and_connect};
-use crate::directory;
+use crate::connect::{Connected, start_and_connect};
 use crate::exit::Fault;
 use crate::output::Output;
-use crate::verbs::state::state_of;
 use crate::verbs::tool::patience;
-use anyhow::Context;
-use quackd_client::Client;
-use quackd_protocol::client::{SessionsData, SessionsParams, ToolParams, ToolResult};
+use crate::which::{Missing, Wanted};
+use quackd_protocol::client::{FoundInfo, ToolParams, ToolResult};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use serde_json::{Map, Value};
 use std::io::ErrorKind;
@@ -36,7 +32,6 @@ const CALL_SLACK: Duration = Duration::from_secs(5);
 /// A session, its workspace, and a directory in it.
 #[derive(Debug)]
 pub(crate) struct Place {
-    session: Option<String>,
     /// Absolute and canonical.
     workspace: PathBuf,
     /// Relative to the workspace; empty for the workspace itself.
@@ -49,6 +44,8 @@ pub(crate) struct Asking {
     daemon: Connected,
     /// Where.
     pub(crate) place: Place,
+    /// The session.
+    pub(crate) found: FoundInfo,
     deadline: Instant,
 }
 
@@ -59,21 +56,12 @@ impl Asking {
     /// A usage error if there is no such place; of connecting; no such session.
     pub(crate) async fn begin(args: &CallArgs, output: Output) -> anyhow::Result<Self> {
         let deadline = Instant::now() + args.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let WhichArgs { session, dir } = &args.which;
         // Before a daemon is started for nothing.
-        let place = match session {
-            None => Some(Place::of_directory(dir.as_deref(), args.force)?),
-            Some(_) => None,
-        };
+        let wanted = Wanted::of(&args.which)?;
         let daemon = start_and_connect(output).await?;
-        let place = match (place, session) {
-            (Some(place), _) => place,
-            (None, session) => {
-                let session = session.clone().unwrap_or_default();
-                Place::of_session(&daemon.client, session).await?
-            }
-        };
-        Ok(Self { daemon, place, deadline })
+        let found = wanted.one(&daemon.client, Missing::Create).await?;
+        let place = Place::of_session(&found, args.which.dir.as_deref());
+        Ok(Self { daemon, place, found, deadline })
     }
 
     /// Time for looking that is left; `None` if there is none.
@@ -100,11 +88,8 @@ impl Asking {
         let params = ToolParams {
             tool: tool.to_owned(),
             arguments: Value::Object(arguments),
-            session_id: self.place.session.clone(),
-            path: match self.place.session {
-                Some(_) => None,
-                None => Some(self.place.workspace.to_string_lossy().into_owned()),
-            },
+            session_id: Some(self.found.session_id.0.clone()),
+            path: None,
             safe_mode: None,
             timeout_ms: Some(u64::try_from(limit.as_millis())?),
         };
@@ -121,35 +106,24 @@ pub(crate) fn failure(result: &ToolResult, otherwise: fn(String) -> Fault) -> Fa
 }
 
 impl Place {
-    fn of_directory(dir: Option<&Path>, force: bool) -> anyhow::Result<Self> {
-        let workspace = PathBuf::from(directory::workspace(dir, force)?);
-        // The workspace was found from here, so that it is one of the directories above.
+    /// A directory outside of the session's workspace, and one that is gone, mean the workspace itself.
+    fn of_session(found: &FoundInfo, dir: Option<&Path>) -> Self {
+        let workspace = PathBuf::from(&found.workspace_path);
         let here = std::fs::canonicalize(dir.unwrap_or_else(|| Path::new(".")));
         let here = here.unwrap_or_else(|_gone| workspace.clone());
-        Ok(Self::new(None, workspace, &here))
-    }
-
-    async fn of_session(client: &Client, session: String) -> anyhow::Result<Self> {
-        let state = state_of(client, session).await?;
-        let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
-        let known: SessionsData = client.request("sessions", all, REPLY_TIMEOUT).await?;
-        let known = known.sessions.into_iter().find(|known| known.id == state.session_id);
-        let known = known.context("the session was deleted")?;
-        let workspace = PathBuf::from(known.workspace_path);
-        let here = std::fs::canonicalize(".").unwrap_or_else(|_gone| workspace.clone());
-        Ok(Self::new(Some(known.id.0), workspace, &here))
+        Self::new(workspace, &here)
     }
 
     /// A place for tests.
     #[cfg(test)]
     pub(crate) fn of(workspace: &str, base: &str) -> Self {
-        Self { session: None, workspace: workspace.into(), base: base.into() }
+        Self { workspace: workspace.into(), base: base.into() }
     }
 
     /// Somewhere else than in the workspace one stands in the workspace itself.
-    fn new(session: Option<String>, workspace: PathBuf, here: &Path) -> Self {
+    fn new(workspace: PathBuf, here: &Path) -> Self {
         let base = here.strip_prefix(&workspace).map(Path::to_owned).unwrap_or_default();
-        Self { session, workspace, base }
+        Self { workspace, base }
     }
 
     /// The directory that shown paths are relative to, absolute.
@@ -309,9 +283,9 @@ mod tests {
 
     #[test]
     fn who_stands_elsewhere_stands_in_the_workspace() {
-        let place = Place::new(None, "/ws".into(), Path::new("/elsewhere"));
+        let place = Place::new("/ws".into(), Path::new("/elsewhere"));
         assert_eq!(place.directory(), Path::new("/ws"));
-        assert_eq!(Place::new(None, "/ws".into(), Path::new("/ws/a")).base, Path::new("a"));
+        assert_eq!(Place::new("/ws".into(), Path::new("/ws/a")).base, Path::new("a"));
     }
 
     #[test]

@@ -1,242 +1,181 @@
-//! Which session a verb means by a name that several have, and by none. Every verb that takes a session asks the
-//! daemon with [`request`].
-//!
-//! The daemon takes an id, a name, or the beginning of one, and refuses what is not unique: each repository's first
-//! session has the same name. A person who stands in a repository means the one of that.
+//! The session that a verb means: the one of `--session`, else the one of the directory, else the active one. The daemon
+//! decides with `quack.find`; this module tells it where the user is, and creates the session of a directory for the
+//! verbs that need one.
 
+use crate::args::WhichArgs;
 use crate::connect::REPLY_TIMEOUT;
+use crate::directory;
 use crate::display;
+use crate::output::{DIM, Output};
 use quackd_client::{Client, ClientError};
-use quackd_home::resolve_workspace_blocking;
-use quackd_protocol::client::{
-    SessionInfo, SessionsData, SessionsParams, WorkspaceInfo, WorkspacesData,
-};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use quackd_home::{is_risky_workspace, resolve_workspace_blocking};
+use quackd_protocol::client::{AttachData, AttachParams, FindBy, FindData, FindParams, FoundInfo};
+use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
 
-/// What the daemon says; see docs/protocol.md.
+/// How the daemon begins its refusal of an unknown reference; see docs/protocol.md.
 pub(crate) const NOT_FOUND: &str = "Session not found: ";
 
-/// Sessions that are listed for a person to choose from.
-const MAX_LISTED: usize = 10;
+/// What a verb does if the directory has no session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// Creates it. The active session is meant where no session may work.
+    Create,
+    /// Uses the active session.
+    UseActive,
+}
 
-/// Asks the daemon with `params`, whose `sessionId` is what a person gave. If several sessions have that name it
-/// is the one of the current directory.
-///
-/// # Errors
-/// Of the request; `Refused` with the sessions that may be meant if the directory does not decide.
-pub(crate) async fn request<P: Serialize, D: DeserializeOwned>(
-    client: &Client,
-    method: &str,
-    params: P,
-    limit: Duration,
-) -> Result<D, ClientError> {
-    let mut params = serde_json::to_value(params)
-        .map_err(|error| ClientError::Protocol(format!("cannot write the request: {error}")))?;
-    let error = match client.request(method, &params, limit).await {
-        Err(error) => error,
-        answered => return answered,
-    };
-    // Nothing was done: it is as if it had not been asked.
-    let ClientError::Refused(text) = &error else { return Err(error) };
-    let wanted = params.get("sessionId").and_then(Value::as_str).filter(|it| !it.is_empty());
-    let Some(wanted) = wanted.filter(|wanted| text.strip_prefix(NOT_FOUND) == Some(wanted)) else {
-        return Err(error);
-    };
-    let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
-    let Ok(SessionsData { sessions }) = client.request("sessions", all, REPLY_TIMEOUT).await else {
-        return Err(error);
-    };
-    match meant(wanted, current().as_deref(), &sessions) {
-        Meant::One(id) => {
-            if let Some(session) = params.get_mut("sessionId") {
-                *session = Value::from(id);
-            }
-            client.request(method, &params, limit).await
+/// Session and directory as the user gave them.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    session: Option<String>,
+    /// Whether the user named the directory.
+    is_named: bool,
+    /// Workspace of the directory. `None` if the current directory does not exist.
+    workspace: Option<String>,
+}
+
+impl Wanted {
+    /// Checks the arguments. Needs no daemon.
+    ///
+    /// # Errors
+    /// A usage error if the named directory does not exist or is refused.
+    pub(crate) fn of(which: &WhichArgs) -> anyhow::Result<Self> {
+        let WhichArgs { session, dir } = which;
+        let workspace = match dir {
+            Some(dir) => Some(directory::workspace(Some(dir), false)?),
+            None => current(),
+        };
+        Ok(Self { session: session.clone(), is_named: dir.is_some(), workspace })
+    }
+
+    /// A verb with a reference as its argument, or without any.
+    pub(crate) fn reference(session: Option<String>) -> Self {
+        Self { session, is_named: false, workspace: current() }
+    }
+
+    /// Whether the user named the directory.
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// Returns the session.
+    ///
+    /// # Errors
+    /// Of the requests; a usage error if the verb needs a session and no session may work in the directory.
+    pub(crate) async fn find(
+        &self,
+        client: &Client,
+        missing: Missing,
+    ) -> anyhow::Result<Option<FoundInfo>> {
+        let params = FindParams { session_id: self.session.clone(), path: self.workspace.clone() };
+        let data: FindData = client.request("quack.find", params, REPLY_TIMEOUT).await?;
+        let found = data.session;
+        if found.as_ref().is_some_and(|found| found.by != FindBy::Active) {
+            return Ok(found);
         }
-        Meant::Several(text) => Err(ClientError::Refused(text)),
-        Meant::Nobody => Err(error),
+        // A named directory never means the session of another one.
+        let active = found.filter(|_| !self.is_named);
+        if missing == Missing::UseActive {
+            return Ok(active);
+        }
+        let usable = self.workspace.as_ref().filter(|path| !is_risky_workspace(path));
+        let made = match (usable, active) {
+            (None, Some(active)) => return Ok(Some(active)),
+            (None, None) => Err(directory::workspace(None, false)
+                .err()
+                .unwrap_or_else(|| ClientError::Refused(NO_SESSION.to_owned()).into())),
+            (Some(path), active) => match (made(client, path).await, active) {
+                // The daemon refuses the directories of the system too.
+                (Err(ClientError::Refused(_)), Some(active)) => return Ok(Some(active)),
+                (made, _) => made.map_err(Into::into),
+            },
+        };
+        made.map(Some)
+    }
+
+    /// Returns the session, or fails if there is none.
+    ///
+    /// # Errors
+    /// As [`Wanted::find`]; no session is meant.
+    pub(crate) async fn one(&self, client: &Client, missing: Missing) -> anyhow::Result<FoundInfo> {
+        let found = self.find(client, missing).await?;
+        found.ok_or_else(|| match self.workspace.as_ref().filter(|_| self.is_named) {
+            None => ClientError::Refused(NO_SESSION.to_owned()).into(),
+            Some(path) => {
+                let path = display::plain(path);
+                anyhow::anyhow!("{path} has no session; `quack` or `quack new` makes one")
+            }
+        })
     }
 }
 
-/// The session of the current directory, if there is one; else a verb means the active one. Makes none.
-///
-/// # Errors
-/// Of the request; a daemon that does not know it knows of no directory.
-pub(crate) async fn here(client: &Client) -> Result<Option<String>, ClientError> {
-    let Some(workspace) = current() else { return Ok(None) };
-    match of_directory(client, &workspace).await {
-        Err(ClientError::Refused(_)) => Ok(None),
-        found => found,
-    }
+/// The daemon's refusal if no session is meant.
+const NO_SESSION: &str = "No active session";
+
+/// Creates the session of a workspace. The active session stays the active one.
+async fn made(client: &Client, path: &str) -> Result<FoundInfo, ClientError> {
+    let params = AttachParams {
+        path: Some(Value::from(path)),
+        activate: Some(false),
+        ..AttachParams::default()
+    };
+    let data: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
+    Ok(FoundInfo {
+        label: label(client, data.session.id.as_str()).await?,
+        session_id: data.session.id,
+        session_name: data.session.name,
+        workspace_path: data.workspace.path,
+        by: FindBy::Directory,
+    })
 }
 
-/// The session of a workspace that `attach` would give. Makes none: who looks changes nothing.
+/// Returns the workspace of the session that the current directory means, if it has one.
 ///
 /// # Errors
 /// Of the request.
-pub(crate) async fn of_directory(
-    client: &Client,
-    path: &str,
-) -> Result<Option<String>, ClientError> {
-    let data: WorkspacesData = client.request("workspaces", json!({}), REPLY_TIMEOUT).await?;
-    let workspace = data.workspaces.iter().find(|workspace| workspace.path == path);
-    Ok(workspace.and_then(preferred))
+pub(crate) async fn enclosing(client: &Client) -> Result<Option<String>, ClientError> {
+    let Some(path) = current() else { return Ok(None) };
+    let params = FindParams { session_id: None, path: Some(path) };
+    let data: FindData = client.request("quack.find", params, REPLY_TIMEOUT).await?;
+    let found = data.session.filter(|found| found.by == FindBy::Directory);
+    Ok(found.map(|found| found.workspace_path))
 }
 
-/// The one that was last active, else the first.
-fn preferred(workspace: &WorkspaceInfo) -> Option<String> {
-    let last = workspace.last_active_session_id.as_ref();
-    let mut sessions = workspace.sessions.iter();
-    let session =
-        sessions.clone().find(|session| Some(&session.id) == last).or_else(|| sessions.next());
-    session.map(|session| session.id.0.clone())
+/// Returns the label of the session with this id.
+///
+/// # Errors
+/// Of the request.
+pub(crate) async fn label(client: &Client, id: &str) -> Result<String, ClientError> {
+    let params = FindParams { session_id: Some(id.to_owned()), path: None };
+    let data: FindData = client.request("quack.find", params, REPLY_TIMEOUT).await?;
+    Ok(data.session.map_or_else(|| id.to_owned(), |found| found.label))
 }
 
-/// The workspace of the current directory, which may be gone.
+/// Prints to stderr which session a verb acts on, unless `--session` named it. Scripts that read JSON get nothing.
+pub(crate) fn tell(found: &FoundInfo, output: Output) {
+    let why = match found.by {
+        FindBy::Reference => return,
+        FindBy::Directory => "",
+        FindBy::Active => " (the active session; this directory has none)",
+    };
+    if output.is_json() {
+        return;
+    }
+    let home_dir = std::env::var("HOME").ok();
+    let label = display::name(&found.label);
+    let path = display::path(&found.workspace_path, home_dir.as_deref());
+    output.to_stderr(&format!("{DIM}session {label}  {path}{why}{DIM:#}\n"));
+}
+
+/// As [`tell`], for a verb that changes nothing: its session is worth a line only if it is of another directory.
+pub(crate) fn tell_if_elsewhere(found: &FoundInfo, output: Output) {
+    if found.by == FindBy::Active {
+        tell(found, output);
+    }
+}
+
+/// Workspace of the current directory. `None` if the directory does not exist.
 pub(crate) fn current() -> Option<String> {
     resolve_workspace_blocking(Path::new(".")).ok()
-}
-
-/// What a reference that the daemon does not take may mean.
-#[derive(Debug, PartialEq, Eq)]
-enum Meant {
-    /// The session with this id.
-    One(String),
-    /// More than one, listed.
-    Several(String),
-    Nobody,
-}
-
-fn meant(wanted: &str, here: Option<&str>, known: &[SessionInfo]) -> Meant {
-    let lower = wanted.to_lowercase();
-    let shown = display::name(wanted);
-    let named: Vec<&SessionInfo> =
-        known.iter().filter(|session| session.name.to_lowercase() == lower).collect();
-    let is_here = |session: &&SessionInfo| Some(session.workspace_path.as_str()) == here;
-    let of_here: Vec<&SessionInfo> = named.iter().copied().filter(is_here).collect();
-    match (named.as_slice(), of_here.as_slice()) {
-        // The one may have been made since the daemon was asked.
-        ([one], _) | (_, [one]) => return Meant::One(one.id.0.clone()),
-        ([], _) => {}
-        (named, of_here) => {
-            let of_here = match of_here.len() {
-                0 => "none".to_owned(),
-                n => n.to_string(),
-            };
-            let n = named.len();
-            return Meant::Several(list(
-                &format!(
-                    "{n} sessions have the name `{shown}`, {of_here} of them in this directory"
-                ),
-                named,
-            ));
-        }
-    }
-    let begun: Vec<&SessionInfo> =
-        known.iter().filter(|session| session.name.to_lowercase().starts_with(&lower)).collect();
-    match begun.as_slice() {
-        [] => Meant::Nobody,
-        [one] => Meant::One(one.id.0.clone()),
-        several => {
-            let n = several.len();
-            Meant::Several(list(
-                &format!("the names of {n} sessions begin with `{shown}`"),
-                several,
-            ))
-        }
-    }
-}
-
-/// A refusal with the sessions to choose from, a line each.
-fn list(why: &str, sessions: &[&SessionInfo]) -> String {
-    let home_dir = std::env::var("HOME").ok();
-    let line = |session: &&SessionInfo| {
-        format!(
-            "\n  {}  {}  {}",
-            display::name(session.id.as_str()),
-            display::name_cell(&session.name),
-            display::path_cell(&session.workspace_path, home_dir.as_deref())
-        )
-    };
-    let lines: String = sessions.iter().take(MAX_LISTED).map(line).collect();
-    let more = match sessions.len().saturating_sub(MAX_LISTED) {
-        0 => String::new(),
-        n => format!("\n  and {n} more: `quack sessions --all` lists them"),
-    };
-    format!("{why}; use the id:{lines}{more}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn session(id: &str, name: &str, path: &str) -> SessionInfo {
-        serde_json::from_value(json!({
-            "id": id, "name": name, "workspacePath": path, "isActive": false, "isRunning": false,
-            "lastActiveAt": ""
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn a_name_that_several_have_means_the_one_of_the_directory() {
-        let known = [
-            session("i1", "duck-1", "/a"),
-            session("i2", "Duck-1", "/b"),
-            session("i3", "duck-10", "/b"),
-            session("i4", "review", "/c"),
-        ];
-        let one = |id: &str| Meant::One(id.to_owned());
-        for (wanted, here, expected) in [
-            ("duck-1", Some("/a"), one("i1")),
-            ("DUCK-1", Some("/b"), one("i2")),
-            ("review", Some("/a"), one("i4")),
-            ("rev", None, one("i4")),
-            ("nobody", Some("/a"), Meant::Nobody),
-        ] {
-            assert_eq!(meant(wanted, here, &known), expected, "{wanted} {here:?}");
-        }
-        for here in [None, Some("/c")] {
-            let text = "2 sessions have the name `duck-1`, none of them in this directory; use the id:\n  \
-                        i1  duck-1  /a\n  i2  Duck-1  /b";
-            assert_eq!(meant("duck-1", here, &known), Meant::Several(text.to_owned()));
-        }
-        // Nobody is chosen by half a name, in whatever directory.
-        let text = "the names of 3 sessions begin with `duck`; use the id:\n  i1  duck-1  /a\n  i2  Duck-1  /b\n  \
-                    i3  duck-10  /b";
-        assert_eq!(meant("duck", Some("/a"), &known), Meant::Several(text.to_owned()));
-    }
-
-    #[test]
-    fn a_list_is_short_steers_nothing_and_says_so_if_the_directory_has_several() {
-        let known: Vec<SessionInfo> =
-            (0..13).map(|n| session(&format!("i\u{1b}{n}"), "duck", "/a\u{202e}")).collect();
-        let Meant::Several(text) = meant("duck", Some("/a\u{202e}"), &known) else { panic!() };
-        assert!(
-            text.starts_with("13 sessions have the name `duck`, 13 of them in this directory; "),
-            "{text}"
-        );
-        assert_eq!(text.lines().count(), 1 + MAX_LISTED + 1, "{text}");
-        assert!(text.ends_with("\n  and 3 more: `quack sessions --all` lists them"), "{text}");
-        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
-    }
-
-    #[test]
-    fn a_directory_means_the_session_that_was_last_active_there_else_its_first() {
-        let workspace = |last: Value| -> WorkspaceInfo {
-            let one = |id: &str| json!({"id": id, "name": id, "isActive": false, "isRunning": false, "lastActiveAt": ""});
-            serde_json::from_value(json!({
-                "id": "w", "path": "/a", "lastActiveSessionId": last, "sessionCount": 2,
-                "sessions": [one("i1"), one("i2")]
-            }))
-            .unwrap()
-        };
-        for (last, expected) in [(json!("i2"), "i2"), (json!("gone"), "i1"), (Value::Null, "i1")] {
-            assert_eq!(preferred(&workspace(last)).as_deref(), Some(expected));
-        }
-    }
 }

@@ -38,6 +38,8 @@ pub struct Workspace {
     pub path: String,
     /// Repository of another user that contains the directory. It is not the workspace.
     pub foreign: Option<Foreign>,
+    /// Whether `path` is the root of a repository.
+    pub is_repository: bool,
 }
 
 /// Returns the workspace of `path`: the nearest directory upwards that contains `.git`, itself included and `/`
@@ -85,10 +87,12 @@ fn resolve(path: &Path, home: Option<&OsStr>, us: User) -> Result<Workspace, Wor
     let is_above_home = |dir: &&Path| home.as_ref().is_some_and(|home| home.starts_with(dir));
     let repository = canonical.ancestors().find(is_root).filter(|dir| !is_above_home(dir));
     let foreign = repository.and_then(|repository| Foreign::look_blocking(repository, us));
-    let workspace = repository.filter(|_| foreign.is_none()).unwrap_or(&canonical);
+    let own = repository.filter(|_| foreign.is_none());
+    let is_repository = own.is_some();
+    let workspace = own.unwrap_or(&canonical);
     let text = workspace.to_str().map(str::to_owned);
     let path = text.ok_or_else(|| WorkspaceError::NotUtf8(workspace.to_owned()))?;
-    Ok(Workspace { path, foreign })
+    Ok(Workspace { path, foreign, is_repository })
 }
 
 fn is_risky(path: &Path, home: Option<&OsStr>) -> bool {

@@ -36,9 +36,10 @@ pub use life::{
     PinParams, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData, TreeWorker,
 };
 pub use manage::{
-    ActivateData, ActivatedSession, DenialsData, PolicyLayers, PolicyScope, SandboxData,
-    SandboxParams, SessionDeleteData, SessionDeleteParams, SessionNewParams, StateData,
-    StateDataOf, TimedDenial, WorkerState, WorkspaceInfo, WorkspaceSession, WorkspacesData,
+    ActivateData, ActivatedSession, DenialsData, FindBy, FindData, FindParams, FoundInfo,
+    PolicyLayers, PolicyScope, SandboxData, SandboxParams, SessionDeleteData, SessionDeleteParams,
+    SessionNewParams, StateData, StateDataOf, TimedDenial, WorkerState, WorkspaceInfo,
+    WorkspaceSession, WorkspacesData,
 };
 pub use pi::{PiInfo, SayData, SayParams, UiResponseData, UiResponseParams};
 pub use ps::{
@@ -159,6 +160,9 @@ pub struct AttachData {
     pub workspace: AttachedWorkspace,
     /// The session.
     pub session: AttachedSession,
+    /// Display label, such as `api/duck-1`. Only `quack.session_new` sends it: `attach` replies as upstream does.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// Reason why the workspace is the directory itself and not its repository, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -222,6 +226,9 @@ pub struct SessionInfo {
     /// What it is doing.
     #[serde(flatten)]
     pub status: StatusInfo,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
 }
 
 /// `voice_tool_call` parameters. Every field takes any JSON value: wrong types are answered as

@@ -65,6 +65,7 @@ impl Deaths {
             child: death.spec.name.to_owned(),
             session_id: death.session.map(|(id, _)| id.clone()),
             session_name: death.session.map(|(_, name)| name.to_owned()),
+            label: String::new(),
             pid: death.pid,
             cause: death.cause.to_owned(),
             exit_code,

@@ -22,6 +22,8 @@ use quackd_store::StoreError;
 pub(crate) enum MethodError {
     #[error("Session not found: {0}")]
     SessionNotFound(String),
+    #[error("{}", ambiguous(reference, labels, *has_more))]
+    Ambiguous { reference: String, labels: Vec<String>, has_more: bool },
     #[error("No active voice session for tool execution")]
     NoSessionForTool,
     #[error("No active session. Run `duck` first.")]
@@ -126,6 +128,15 @@ pub(crate) enum MethodError {
     ShuttingDown,
     #[error("Daemon or its disk is overloaded, try again")]
     Overloaded,
+}
+
+/// Longest part of a reference that an error repeats, in characters.
+const MAX_SHOWN_REFERENCE: usize = 100;
+
+fn ambiguous(reference: &str, labels: &[String], has_more: bool) -> String {
+    let shown: String = reference.chars().take(MAX_SHOWN_REFERENCE).collect();
+    let more = if has_more { ", and others" } else { "" };
+    format!("\"{shown}\" means several sessions; use one of: {}{more}", labels.join(", "))
 }
 
 fn voice_states() -> String {

@@ -29,6 +29,7 @@ const DOORS: &[(&str, Remote, &str)] = &[
     ("sessions", Remote::All, "looks"),
     ("workspaces", Remote::All, "looks"),
     ("activate_session", Remote::All, "the phone app has a list to choose from"),
+    ("quack.find", Remote::All, "looks"),
     ("quack.session_new", Remote::All, "sessions are what the token is for"),
     ("quack.session_delete", Remote::All, "forgets what attach makes; no file of a workspace"),
     ("get_state", Remote::All, "looks"),

@@ -1,5 +1,6 @@
 //! `attach`: the session of a directory, found or made, and usually made the active one.
 
+use super::find::id_of;
 use super::own_reference;
 use super::{Caller, params};
 use crate::clock::now_text;
@@ -67,7 +68,7 @@ pub(super) async fn attach_path(
     activate: bool,
     safe_mode: Option<bool>,
 ) -> Result<AttachData, MethodError> {
-    let Workspace { path, foreign } = look_up(caller, path).await?;
+    let Workspace { path, foreign, .. } = look_up(caller, path).await?;
     let attach = Attach { path, activate, safe_mode, fresh: fresh()? };
     let data = caller.registry.send(attach).timeout(SAVE_LIMIT).await??;
     Ok(AttachData { note: foreign.map(|foreign| foreign.to_string()), ..data })
@@ -86,7 +87,8 @@ pub(super) async fn named(
     let id = own_reference(id)?;
     match (id, own_path(path)?) {
         (None, Some(path)) => Ok(Some(attach_path(caller, path, false, None).await?.session.id.0)),
-        (id, _) => Ok(id),
+        (Some(id), _) => Ok(Some(id_of(caller, id).await?)),
+        (None, None) => Ok(None),
     }
 }
 

@@ -439,11 +439,7 @@ fn sessions(workers: &[WorkerInfo], gone: Option<Vec<(SessionInfo, Lost)>>) -> C
             let why = first.last_death.as_deref().unwrap_or("unknown cause");
             fail(
                 "sessions",
-                format!(
-                    "{running} running, {} failed: {} ({why})",
-                    failed.len(),
-                    first.session_name
-                ),
+                format!("{running} running, {} failed: {} ({why})", failed.len(), first.label),
                 "`quack logs` says more; `quack DIR` tries again",
             )
         }

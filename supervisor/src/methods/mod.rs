@@ -8,6 +8,7 @@ mod daemon;
 mod doctor;
 mod doctor_supervision;
 mod extension_ui;
+mod find;
 mod follow;
 mod gc;
 mod kill;
@@ -89,6 +90,7 @@ pub(crate) fn waits(request: &Request) -> bool {
             | "get_state"
             | "say"
             | "quack.daemon"
+            | "quack.find"
             | "quack.gc"
             | "quack.kill"
             | "quack.metrics"
@@ -145,6 +147,7 @@ pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
         "quack.pin" => answered(request, caller, pin::pin).await,
         "quack.ps" => reply(request, ps::ps(caller).await),
         "quack.tree" => reply(request, tree::tree(caller).await),
+        "quack.find" => answered(request, caller, find::find).await,
         "quack.session_new" => answered(request, caller, session_admin::session_new).await,
         "quack.session_delete" => answered(request, caller, session_admin::session_delete).await,
         "quack.sandbox" => answered(request, caller, sandbox::sandbox).await,

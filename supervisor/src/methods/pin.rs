@@ -1,6 +1,7 @@
 //! `quack.pin`: a session's processes stay however long nobody uses them, or do not any more.
 
-use super::own_reference;
+use super::attach::named;
+use super::find::label;
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Pin, Purpose};
@@ -9,11 +10,12 @@ use quackd_protocol::client::{PinData, PinParams};
 
 pub(super) async fn pin(request: &mut Request, caller: &Caller) -> Result<PinData, MethodError> {
     let PinParams { session_id, pinned } = params(request, "quack.pin")?;
-    let reference = own_reference(session_id.as_deref())?;
+    let reference = named(session_id.as_deref(), None, caller).await?;
     let find = FindSession { reference, purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     let pinned = pinned.unwrap_or(true);
     let pin = Pin { session: found.session_id.clone(), pinned };
     caller.registry.send(pin).timeout(super::attach::SAVE_LIMIT).await??;
-    Ok(PinData { session_id: found.session_id, session_name: found.session_name, pinned })
+    let label = label(caller, &found.session_id).await?;
+    Ok(PinData { session_id: found.session_id, session_name: found.session_name, label, pinned })
 }

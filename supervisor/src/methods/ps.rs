@@ -78,7 +78,12 @@ pub(super) async fn processes(
         places: services.sessions.pool.slots.describe(),
         last_pause: services.pulse.pauses().pop(),
     };
-    let (deaths, interrupted) =
+    let (mut deaths, interrupted) =
         (services.sessions.children.deaths.list(), services.interrupted.all());
+    for death in &mut deaths {
+        let mut workers = workers.iter();
+        let worker = workers.find(|worker| Some(&worker.session_id) == death.session_id.as_ref());
+        death.label = worker.map(|worker| worker.label.clone()).unwrap_or_default();
+    }
     Ok(PsData { supervisor, workers, deaths, interrupted })
 }

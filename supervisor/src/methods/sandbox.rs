@@ -2,6 +2,7 @@
 //! changing it; and what the worker itself says of its confinement and of its workspace.
 
 use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
+use super::find::label;
 use super::{Caller, params};
 use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
@@ -39,8 +40,10 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
     let change = match asked.action.as_deref() {
         None | Some("show") => None,
         Some("denials") => {
-            let handle = session(&asked, caller).await?.handle;
-            return Ok(Answer::Denials(handle.send(Inspect).await?.denials));
+            let found = session(&asked, caller).await?;
+            let label = label(caller, &found.session_id).await?;
+            let data = found.handle.send(Inspect).await?.denials;
+            return Ok(Answer::Denials(DenialsData { label, ..data }));
         }
         Some("audit") => return ask_worker(AUDIT, String::from("{}"), &asked, caller).await,
         Some("explain") => {
@@ -84,6 +87,7 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
     let InForce { report, is_outdated, waits_for, jobs } =
         session.handle.send(Inspect).await?.in_force;
     Ok(Answer::Policy(Box::new(SandboxData {
+        label: label(caller, &session.session_id).await?,
         session_id: session.session_id,
         session_name: session.session_name,
         workspace_path: session.workspace_path,

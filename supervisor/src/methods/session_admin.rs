@@ -2,12 +2,14 @@
 //! are, and changing that.
 
 use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
+use super::find::{id_of, label};
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{Activate, DeleteSession, ListWorkspaces, NewSession};
 use crate::voice::VoiceSession;
 use crate::wire::{Request, reference};
 use quackd_home::Workspace;
+use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     ActivateData, AttachData, SessionDeleteData, SessionDeleteParams, SessionNewParams,
     WorkspacesData,
@@ -48,11 +50,12 @@ pub(super) async fn session_new(
         params(request, "quack.session_new")?;
     let path =
         own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
-    let Workspace { path, foreign } = look_up(caller, path).await?;
+    let Workspace { path, foreign, .. } = look_up(caller, path).await?;
     let activate = activate.unwrap_or(false);
     let new = NewSession { path, name, activate, safe_mode, fresh: fresh()? };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
-    let data = AttachData { note: foreign.map(|foreign| foreign.to_string()), ..data };
+    let label = label(caller, &data.session.id).await?;
+    let data = AttachData { note: foreign.map(|foreign| foreign.to_string()), label, ..data };
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }
@@ -65,8 +68,10 @@ pub(super) async fn session_delete(
 ) -> Result<SessionDeleteData, MethodError> {
     let SessionDeleteParams { session_id, force } = params(request, "quack.session_delete")?;
     let reference = reference(&session_id).ok_or(MethodError::NoReference)?;
+    let reference = id_of(caller, reference).await?;
+    let label = label(caller, &SessionId(reference.clone())).await?;
     let delete = DeleteSession { reference, force: force.unwrap_or(false) };
     let deleted = caller.registry.send(delete).timeout(SAVE_LIMIT).await??;
     caller.services.interrupted.resumed(&deleted.session.id);
-    Ok(deleted)
+    Ok(SessionDeleteData { label, ..deleted })
 }

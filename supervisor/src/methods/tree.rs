@@ -67,6 +67,7 @@ fn session_worker(worker: &WorkerInfo) -> TreeWorker {
     TreeWorker {
         session_id: worker.session_id.0.clone(),
         session_name: worker.session_name.clone(),
+        label: worker.label.clone(),
         monitor_pid: worker.monitor_pid,
         pid: worker.pid,
         started_at: worker.started_at.clone(),
@@ -81,6 +82,7 @@ fn pi_worker(worker: &WorkerInfo) -> Option<TreeWorker> {
     Some(TreeWorker {
         session_id: worker.session_id.0.clone(),
         session_name: worker.session_name.clone(),
+        label: worker.label.clone(),
         monitor_pid: pi.monitor_pid,
         pid: pi.worker_pid,
         started_at: pi.started_at.clone(),

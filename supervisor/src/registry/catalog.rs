@@ -50,7 +50,7 @@ pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Se
     })
 }
 
-fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
+pub(crate) fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
     let first = found.next()?;
     found.next().is_none().then_some(first)
 }
@@ -113,7 +113,7 @@ pub(crate) fn attach(
 }
 
 /// The session of a workspace that a client means who names only the directory.
-fn preferred<'a>(metadata: &'a Metadata, workspace: &Workspace) -> Option<&'a Session> {
+pub(crate) fn preferred<'a>(metadata: &'a Metadata, workspace: &Workspace) -> Option<&'a Session> {
     let mut sessions = metadata.sessions.iter().filter(|s| s.workspace_id == workspace.id);
     let last = workspace.last_active_session_id.as_ref();
     let first = sessions.clone().next();
@@ -187,7 +187,7 @@ fn checked_name(name: String, taken: &HashSet<String>) -> Result<String, MethodE
 
 /// Characters that nobody sees and that turn the direction of others: two names could look alike, or one
 /// like another.
-fn is_invisible(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     matches!(
         c,
         '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
@@ -214,6 +214,7 @@ fn attached(metadata: &Metadata, id: &SessionId) -> Option<AttachData> {
     Some(AttachData {
         workspace: AttachedWorkspace { id: workspace.id.clone(), path: workspace.path.clone() },
         session: AttachedSession { id: session.id.clone(), name: session.name.clone() },
+        label: String::new(),
         note: None,
     })
 }

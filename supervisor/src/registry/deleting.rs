@@ -62,7 +62,8 @@ impl Handler<DeleteSession> for Registry {
             let session = registry.remove(&id)?;
             let saved = registry.save(ctx);
             let RunningWork { calls: calls_ended, jobs: jobs_ended } = running;
-            Ok((SessionDeleteData { session, calls_ended, jobs_ended }, saved))
+            let label = String::new();
+            Ok((SessionDeleteData { session, label, calls_ended, jobs_ended }, saved))
         });
         Box::pin(
             removal

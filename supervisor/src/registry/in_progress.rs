@@ -27,6 +27,7 @@ fn of_session(worker: &WorkerInfo, has_turn: bool) -> Vec<UnfinishedWork> {
     let item = |kind, what: &str, elapsed_ms| UnfinishedWork {
         session_id: worker.session_id.clone(),
         session_name: worker.session_name.clone(),
+        label: worker.label.clone(),
         kind,
         what: what.chars().take(MAX_SHOWN).collect(),
         elapsed_ms,

@@ -1,6 +1,7 @@
 //! Looking sessions up: which one a reference means, and the lists that clients see.
 
 use super::Registry;
+use super::labels::{self, Labels};
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Selection};
@@ -70,7 +71,7 @@ impl Registry {
     ) -> Result<Option<FoundSession>, MethodError> {
         let found = match &msg.reference {
             Some(reference) => Some(
-                catalog::find(&self.metadata, reference)
+                labels::find(&self.metadata, reference)
                     .ok_or_else(|| MethodError::SessionNotFound(reference.clone()))?,
             ),
             None => catalog::active(&self.metadata),
@@ -101,6 +102,7 @@ impl Handler<ListSessions> for Registry {
     ) -> Self::Result {
         let active = catalog::active(&self.metadata).map(|s| s.id.clone());
         let paths = catalog::paths(&self.metadata);
+        let mut labels = Labels::new(&self.metadata).all();
         let now = Instant::now();
         let mut sessions: Vec<SessionInfo> = catalog::select(&self.metadata, &selection)
             .map(|session| {
@@ -108,6 +110,7 @@ impl Handler<ListSessions> for Registry {
                 SessionInfo {
                     id: session.id.clone(),
                     name: session.name.clone(),
+                    label: labels.remove(&session.id).unwrap_or_default(),
                     workspace_path: path.to_owned(),
                     is_active: Some(&session.id) == active.as_ref(),
                     is_running: false,
@@ -181,11 +184,14 @@ impl Handler<ListWorkers> for Registry {
             .iter()
             .filter_map(|session| self.handles.get(&session.id).cloned())
             .collect();
+        let mut labels = Labels::new(&self.metadata).all();
         Box::pin(async move {
             let mut workers = Vec::with_capacity(handles.len());
             for handle in handles {
                 if let Ok(report) = handle.send(Inspect).timeout(DESCRIBE_LIMIT).await {
-                    workers.push(report.info);
+                    let mut info = report.info;
+                    info.label = labels.remove(&info.session_id).unwrap_or_default();
+                    workers.push(info);
                 }
             }
             (workers, known)

@@ -15,6 +15,7 @@ pub(crate) mod catalog;
 mod deleting;
 mod external_writer;
 pub(crate) mod in_progress;
+pub(crate) mod labels;
 mod live_set;
 mod lookups;
 mod mutations;
@@ -24,6 +25,7 @@ mod pins;
 mod policies;
 pub(crate) mod shutdown_record;
 pub(crate) mod tombstones;
+mod which;
 
 pub(crate) use deleting::{DeleteSession, ForgetWorkspaces};
 pub(crate) use live_set::ListKnown;
@@ -32,6 +34,7 @@ pub(crate) use mutations::{Activate, Attach, NewSession};
 pub(crate) use persistence::Saving;
 pub(crate) use pins::Pin;
 pub(crate) use policies::{FindPolicy, FoundPolicy, PolicyChange};
+pub(crate) use which::{LabelOf, Which};
 
 use crate::errors::MethodError;
 use crate::health::Health;

@@ -1,6 +1,7 @@
 //! Changes of workspaces and sessions. Each is made in memory, saved, and answered when it is on disk.
 
 use super::Registry;
+use super::labels;
 use super::persistence::kept;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Fresh};
@@ -102,7 +103,7 @@ impl Handler<Activate> for Registry {
         if self.draining {
             return Box::pin(actix::fut::ready(Err(MethodError::ShuttingDown)));
         }
-        let is_known = catalog::find(&self.metadata, &msg.reference).is_some();
+        let is_known = labels::find(&self.metadata, &msg.reference).is_some();
         // Another program may have made it a moment ago.
         let looking = if is_known { None } else { self.look_for_more(ctx) };
         let Some(looking) = looking else {
@@ -120,7 +121,9 @@ impl Registry {
         reference: &str,
         ctx: &mut Context<Self>,
     ) -> impl Future<Output = Result<ActivateData, MethodError>> + use<> {
-        let activated = catalog::activate(&mut self.metadata, reference)
+        let found = labels::find(&self.metadata, reference).map(|it| it.id.0.clone());
+        let wanted = found.as_deref().unwrap_or(reference);
+        let activated = catalog::activate(&mut self.metadata, wanted)
             .map(|(data, changed)| (data, self.keep(changed, ctx)));
         async move {
             let (data, saved) = activated?;

@@ -105,7 +105,8 @@ impl Interrupted {
                     (piece.session_id.clone(), piece.session_name.clone());
                 let interruption =
                     Interruption { at: at.clone(), by: by.to_owned(), work: Vec::new() };
-                InterruptedSession { session_id, session_name, interruption }
+                let label = piece.label.clone();
+                InterruptedSession { session_id, session_name, label, interruption }
             });
             let work = &mut noted.interruption.work;
             if work.len() < MAX_WORK {
@@ -158,6 +159,7 @@ mod tests {
         UnfinishedWork {
             session_id: SessionId(session.into()),
             session_name: format!("name of {session}"),
+            label: String::new(),
             kind,
             what: what.into(),
             elapsed_ms: None,

@@ -105,6 +105,7 @@ pub(crate) async fn prune(
         let row = PrunedSession {
             id: session.id.clone(),
             name: session.name,
+            label: session.label,
             workspace_path: session.workspace_path,
             why: why.map(str::to_owned),
         };

@@ -75,10 +75,14 @@ fn another_directory_than_the_active_sessions_is_told_and_can_be_named() {
     let mut command = world.daemon.command(&["say", "cwd"]);
     let (code, _, stderr) = ended(command.current_dir(other.path()).stdin(Stdio::null()));
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(stderr.contains("speaking to the active session, duck-1  "), "{stderr}");
+    assert!(
+        stderr.starts_with("session repo  ") && stderr.contains("(the active session; "),
+        "{stderr}"
+    );
     assert_eq!(world.read("cwd"), world.repo.display().to_string());
     let (code, _, stderr) = world.ran(&["say", "cwd", "-C", other.path().to_str().unwrap()]);
-    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let told = format!("session other  {}\n", other.path().display());
+    assert_eq!((code, stderr), (Some(0), told));
     assert_eq!(world.read("cwd"), other.path().display().to_string());
 }
 
@@ -146,7 +150,7 @@ fn of_two_who_are_asked_the_second_is_told_that_it_is_over() {
     let world = World::new("");
     world.ran(&["say", "hello"]);
     let first = Terminal::start(world.verb(&["follow", "--session", "duck-1"]));
-    first.see("duck-1");
+    first.see("repo");
     let second = Terminal::start(world.verb(&["say", "confirm", "--session", "duck-1"]));
     second.see("Ctrl-D cancels] ");
     first.see("Ctrl-D cancels] ");
@@ -232,14 +236,15 @@ fn a_daemon_that_dies_is_told_at_once() {
     world.told("\"hang\"");
     world.daemon.signal(Signal::SIGKILL);
     world.daemon.wait();
-    assert_eq!(script.wait(), (Some(3), "error: Daemon disconnected.\n".to_owned()));
+    let told = format!("session repo  {}\nerror: Daemon disconnected.\n", world.repo.display());
+    assert_eq!(script.wait(), (Some(3), told));
 }
 
 #[test]
 fn a_person_in_a_session_types_and_sees_everything_once() {
     let world = World::new("");
     let person = Terminal::start(world.verb(&["."]));
-    person.see("duck-1  ");
+    person.see("repo  ");
     person.see("Enter=send  Ctrl+C=exit");
     person.see("> ");
     person.type_line("hello");
@@ -279,7 +284,7 @@ fn what_the_app_writes_is_shown_by_who_follows() {
     };
     std::fs::write(&file, entry("user_text", "before")).unwrap();
     let follower = Running::start(world.verb(&["follow", "--session", "duck-1"]));
-    follower.lines_to("duck-1");
+    follower.lines_to("repo");
     let script = Running::start(world.verb(&["follow", "--session", "duck-1", "--json"]));
     let append = |text: String| {
         let file = std::fs::OpenOptions::new().append(true).open(&file);

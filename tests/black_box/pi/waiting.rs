@@ -49,7 +49,7 @@ fn a_session_waits_from_the_question_to_the_answer_and_works_again_until_the_tur
     assert!(world.daemon.quack(&["sessions", "--all"]).ok().contains("waiting"));
     let shown = world.daemon.quack(&["ps"]).ok();
     assert!(
-        shown.lines().any(|line| line.contains("duck-1  ") && line.contains("  waiting  ")),
+        shown.lines().any(|line| line.contains("repo  ") && line.contains("  waiting  ")),
         "{shown}"
     );
     wire.request("extension_ui_response", json!({"id": id, "confirmed": true}));

@@ -166,6 +166,6 @@ fn without_purge_the_state_stays_and_the_next_daemon_has_its_sessions() {
     let _made = world.quack(&["new", repo.path().to_str().unwrap(), "--name", "kept"]).ok();
     let done = world.quack(&["uninstall", "--yes"]).ok();
     assert!(done.contains("Stays: ") && done.contains("--purge"), "{done}");
-    let sessions = world.quack(&["sessions", "--all"]).ok();
+    let sessions = world.quack(&["sessions", "--json"]).ok();
     assert!(sessions.contains("kept"), "{sessions}");
 }

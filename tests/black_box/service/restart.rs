@@ -108,7 +108,7 @@ fn a_restart_waits_for_what_is_at_work_and_marks_what_it_was_forced_to_cut_short
     wait_for("the call", || repo.path().join("started").exists().then_some(()));
     let forced = daemon.quack(&["restart", "--force"]);
     assert_eq!(forced.code(), Some(0), "{forced:?}");
-    assert!(forced.stdout().contains("Interrupted in duck-1: bash."), "{forced:?}");
+    assert!(forced.stdout().contains("Interrupted in repo: bash."), "{forced:?}");
     let text = call.reply()["data"]["text"].as_str().unwrap().to_owned();
     assert!(text.contains("daemon is shutting down") && text.contains("may have run"), "{text}");
     let wire = daemon.wire();

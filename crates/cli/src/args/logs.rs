@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack logs\n  quack logs -n 1000 | grep WARN\n  quack logs -f     \
-    until Ctrl-C, which ends it with exit code 0\n  quack logs --session duck-1 --since 1h\n  \
+    until Ctrl-C, which ends it with exit code 0\n  quack logs --session api --since 1h\n  \
     quack logs -f --level warn\n  quack logs --json | jq .message"
 )]
 pub(crate) struct LogsArgs {

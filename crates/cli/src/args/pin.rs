@@ -9,19 +9,19 @@ use clap::Args;
 /// `quack unpin`. A pin is kept when the daemon is restarted.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack pin duck-1\n  quack pin        the session of the directory you are in"
+    after_help = "Examples:\n  quack pin api\n  quack pin        the session of the directory you are in"
 )]
 pub(crate) struct PinArgs {
-    /// Session, by id or name; that of the current directory if absent, else the active one
+    /// Session, such as api or api/duck-1; that of the current directory if absent, else the active one
     #[arg(value_name = REF, value_parser = reference)]
     pub(crate) session: Option<String>,
 }
 
 /// Lets a session's worker and Pi be ended again when nobody uses them.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack unpin duck-1")]
+#[command(after_help = "Examples:\n  quack unpin api")]
 pub(crate) struct UnpinArgs {
-    /// Session, by id or name; that of the current directory if absent, else the active one
+    /// Session, such as api or api/duck-1; that of the current directory if absent, else the active one
     #[arg(value_name = REF, value_parser = reference)]
     pub(crate) session: Option<String>,
 }

@@ -32,7 +32,7 @@ pub(crate) enum SandboxVerb {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox explain\n  quack sandbox explain .git/config\n  \
-    quack sandbox explain ~/.ssh --session duck-2 --json"
+    quack sandbox explain ~/.ssh --session api --json"
 )]
 pub(crate) struct SandboxExplainArgs {
     /// A file or directory, which need not exist; relative to the current directory
@@ -47,7 +47,7 @@ pub(crate) struct SandboxExplainArgs {
 /// Exits with 1 if something was found, or if not all could be looked at.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack sandbox audit\n  quack sandbox audit --session duck-2 --json"
+    after_help = "Examples:\n  quack sandbox audit\n  quack sandbox audit --session api --json"
 )]
 pub(crate) struct SandboxAuditArgs {
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub(crate) struct SandboxAuditArgs {
 /// Lists what was refused, as far as it was noticed.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack sandbox denials\n  quack sandbox denials --session duck-2 --json"
+    after_help = "Examples:\n  quack sandbox denials\n  quack sandbox denials --session api --json"
 )]
 pub(crate) struct SandboxDenialsArgs {
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(crate) struct SandboxDenialsArgs {
 /// Shows what is wanted, where that comes from, and what is really in force.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack sandbox show\n  quack sandbox show --session duck-2 --json"
+    after_help = "Examples:\n  quack sandbox show\n  quack sandbox show --session api --json"
 )]
 pub(crate) struct SandboxShowArgs {
     #[command(flatten)]

@@ -10,8 +10,8 @@ const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hou
 
 /// Says something to a session's Pi and shows what it does, until its turn is over.
 ///
-/// Speaks to the active session; to the one of the current directory, which becomes the active one, if there is
-/// none. Ctrl-C ends the turn, and no other: one that has not begun is ended when it does, for which it waits a moment.
+/// Speaks to the session of the current directory, else to the active one. Without either, creates one for the
+/// directory. Ctrl-C ends the turn, and no other: one that has not begun is ended when it does, for which it waits a moment.
 /// Questions of Pi are asked on a terminal; elsewhere they are left to somebody else.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack say 'what does this repository do?'\n  \

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// sends it: {"event","sessionId","data","seq"}.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack follow\n  quack follow --session duck-2 --show-thinking\n  \
+    after_help = "Examples:\n  quack follow\n  quack follow --session api --show-thinking\n  \
     quack follow -C ~/src/app --since 0\n  quack follow --json | jq .data"
 )]
 pub(crate) struct FollowArgs {
@@ -26,14 +26,14 @@ pub(crate) struct FollowArgs {
     pub(crate) force: bool,
 }
 
-/// Lists the sessions of the active workspace.
+/// Lists the sessions with their directories.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  quack sessions\n  quack sessions --all --json\n  quack sessions prune -n"
+    after_help = "Examples:\n  quack sessions\n  quack sessions --json\n  quack sessions prune -n"
 )]
 pub(crate) struct SessionsArgs {
-    /// The sessions of every workspace
+    /// Has no effect: all sessions are listed; kept for scripts
     #[arg(long)]
     pub(crate) all: bool,
     #[command(subcommand)]
@@ -91,9 +91,11 @@ pub(crate) struct NewArgs {
 
 /// Makes a session the active one.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack activate duck-2\n  quack activate duck-2 --json")]
+#[command(
+    after_help = "Examples:\n  quack activate api/review\n  quack activate api/review --json"
+)]
 pub(crate) struct ActivateArgs {
-    /// Session, by id or name
+    /// Session, such as api or api/duck-1
     #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: String,
 }
@@ -101,7 +103,7 @@ pub(crate) struct ActivateArgs {
 /// Shows one session and its worker process.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack state\n  quack state --session duck-2\n  quack state -C ~/src/app --json"
+    after_help = "Examples:\n  quack state\n  quack state --session api\n  quack state -C ~/src/app --json"
 )]
 pub(crate) struct StateArgs {
     #[command(flatten)]
@@ -110,9 +112,9 @@ pub(crate) struct StateArgs {
 
 /// Ends every call in flight of a session.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack abort\n  quack abort --session duck-1")]
+#[command(after_help = "Examples:\n  quack abort\n  quack abort --session api")]
 pub(crate) struct AbortArgs {
-    /// Session, by id or name; that of the current directory if absent, else the active one
+    /// Session, such as api or api/duck-1; that of the current directory if absent, else the active one
     #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: Option<String>,
 }
@@ -121,10 +123,12 @@ pub(crate) struct AbortArgs {
 ///
 /// Asks first. Where nobody can be asked, --yes is needed.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack delete duck-2\n  quack delete duck-2 --yes --json\n  \
-    quack delete duck-2 --force     also if calls are running")]
+#[command(
+    after_help = "Examples:\n  quack delete api/review\n  quack delete api/review --yes --json\n  \
+    quack delete api/review --force     also if calls are running"
+)]
 pub(crate) struct DeleteArgs {
-    /// Session, by id or name
+    /// Session, such as api or api/duck-1
     #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: String,
     /// Do not ask

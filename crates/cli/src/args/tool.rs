@@ -1,6 +1,6 @@
 //! The command line of `quack tool`, and of `quack demo`, which shows one.
 
-use super::{REF, reference};
+use super::WhichArgs;
 use clap::Args;
 use jiff::SignedDuration;
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
@@ -39,12 +39,8 @@ pub(crate) struct ToolArgs {
     /// A word (the tool's main argument), a JSON object, or `-` to read either from stdin
     #[arg(value_name = "WORD|JSON|-", allow_hyphen_values = true)]
     pub(crate) argument: Option<String>,
-    /// Session, by id or name
-    #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true, conflicts_with = "dir")]
-    pub(crate) session: Option<String>,
-    /// Use the session of this directory's repository; the current one if absent
-    #[arg(short = 'C', long = "dir", value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
     /// Only allow what changes nothing
     #[arg(long)]
     pub(crate) safe: bool,

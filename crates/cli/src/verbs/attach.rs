@@ -8,6 +8,7 @@ use crate::directory;
 use crate::display;
 use crate::exit::{Exit, Fault};
 use crate::output::{BOLD, DIM, Output};
+use crate::which;
 use anyhow::Context;
 use quackd_client::Client;
 use quackd_protocol::client::{
@@ -40,6 +41,10 @@ async fn begin(args: &AttachArgs, output: Output) -> anyhow::Result<Option<Live>
     let workspace = directory::workspace(args.dir.as_deref(), args.force)
         .map_err(|error| explain(error, args.dir.as_deref()))?;
     let daemon = start_and_connect(output).await?;
+    let workspace = match args.dir {
+        Some(_) => workspace,
+        None => which::enclosing(&daemon.client).await?.unwrap_or(workspace),
+    };
     let params = AttachParams { path: Some(Value::from(workspace)), ..AttachParams::default() };
     let attached: AttachData = daemon.client.request("attach", params, REPLY_TIMEOUT).await?;
     if let Some(note) = &attached.note {
@@ -56,12 +61,13 @@ async fn begin(args: &AttachArgs, output: Output) -> anyhow::Result<Option<Live>
         return Ok(None);
     }
     let session = attached.session.id.0.clone();
-    let mut watch = Watch::begin(Arc::new(daemon.client), Some(session), None).await?;
+    let label = which::label(&daemon.client, &session).await?;
+    let mut watch = Watch::begin(Arc::new(daemon.client), session, None).await?;
     if output.is_json() {
         output.first_line(&document(&attached, watch.followed().is_running))?;
     } else {
         watch.settle().await;
-        let line = follow::header(watch.followed(), home_dir.as_deref());
+        let line = follow::header(&label, watch.followed(), home_dir.as_deref());
         output.text(&line)?;
     }
     if !live::is_person(output) {
@@ -119,7 +125,7 @@ fn explain(error: anyhow::Error, dir: Option<&Path>) -> anyhow::Error {
 }
 
 fn header(session: &SessionInfo, home_dir: Option<&str>) -> String {
-    let name = display::name(&session.name);
+    let name = display::name(display::label(&session.label, &session.name));
     let path = display::path(&session.workspace_path, home_dir);
     let state = if session.is_running {
         "its worker process is running"
@@ -145,6 +151,7 @@ mod tests {
         let session = SessionInfo {
             id: "s".into(),
             name: "duck-1".to_owned(),
+            label: "app".to_owned(),
             workspace_path: "/home/ada/app".to_owned(),
             is_active: true,
             is_running: false,
@@ -153,7 +160,7 @@ mod tests {
         };
         let text = anstream::adapter::strip_str(&header(&session, Some("/home/ada"))).to_string();
         assert!(
-            text.starts_with("duck-1  ~/app\nits worker process starts when it is needed\n"),
+            text.starts_with("app  ~/app\nits worker process starts when it is needed\n"),
             "{text}"
         );
         assert!(text.contains("quack tool "), "{text}");

@@ -1,15 +1,12 @@
 //! `quack delete`: the daemon forgets a session, after a person has said that it should.
 
-use super::state::state_of;
 use crate::args::sessions::DeleteArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::{Exit, Fault};
 use crate::output::Output;
-use quackd_client::Client;
-use quackd_protocol::client::{
-    SessionDeleteData, SessionDeleteParams, SessionsData, SessionsParams, StateData,
-};
+use crate::which::{Missing, Wanted};
+use quackd_protocol::client::{FoundInfo, SessionDeleteData, SessionDeleteParams};
 use serde_json::Value;
 
 /// Runs the verb.
@@ -20,16 +17,17 @@ pub(crate) async fn run(args: DeleteArgs, output: Output) -> anyhow::Result<Exit
     }
     let daemon = start_and_connect(output).await?;
     // The daemon says what the reference means, so that what is asked about is what is deleted.
-    let state = state_of(&daemon.client, args.session).await?;
+    let wanted = Wanted::reference(Some(args.session));
+    let found = wanted.one(&daemon.client, Missing::UseActive).await?;
     if !is_sure {
-        let question = question(&daemon.client, &state).await?;
+        let question = question(&found);
         let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
         if !asked.await?? {
             anyhow::bail!("nothing was deleted");
         }
     }
     let params = SessionDeleteParams {
-        session_id: Value::from(state.session_id.as_str()),
+        session_id: Value::from(found.session_id.as_str()),
         force: args.force.then_some(true),
     };
     let data: SessionDeleteData =
@@ -37,7 +35,7 @@ pub(crate) async fn run(args: DeleteArgs, output: Output) -> anyhow::Result<Exit
     if output.is_json() {
         output.document(&data)?;
     } else {
-        let name = display::name(&data.session.name);
+        let name = display::name(&found.label);
         let ended = [(data.calls_ended, "running call"), (data.jobs_ended, "background job")];
         let ended: Vec<_> = ended.into_iter().filter(|(n, _)| 0 < *n).collect();
         let ended = match ended.as_slice() {
@@ -52,14 +50,9 @@ pub(crate) async fn run(args: DeleteArgs, output: Output) -> anyhow::Result<Exit
     Ok(Exit::Ok)
 }
 
-async fn question(client: &Client, state: &StateData) -> anyhow::Result<String> {
-    let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
-    let known: SessionsData = client.request("sessions", all, REPLY_TIMEOUT).await?;
-    let session = known.sessions.iter().find(|known| known.id == state.session_id);
+fn question(found: &FoundInfo) -> String {
     let home_dir = std::env::var("HOME").ok();
-    let place = session.map_or_else(String::new, |session| {
-        format!(" of {}", display::path(&session.workspace_path, home_dir.as_deref()))
-    });
-    let name = display::name(&state.session_name);
-    Ok(format!("Delete session {name}{place}? The files there stay."))
+    let label = display::name(&found.label);
+    let path = display::path(&found.workspace_path, home_dir.as_deref());
+    format!("Delete session {label} of {path}? The files there stay.")
 }

@@ -8,6 +8,7 @@ use crate::output::{Audience, CYAN, DIM, Output, Reader};
 use crate::place::{Asking, Place};
 use crate::render::search::data::{Entry, Page};
 use crate::render::search::{fit, push};
+use crate::which;
 use anstyle::Style;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -19,6 +20,7 @@ pub(crate) async fn run(args: &FindArgs, output: Output) -> anyhow::Result<Exit>
         return Err(Fault::usage("--fuzzy needs a pattern").into());
     }
     let asking = Asking::begin(&args.call, output).await?;
+    which::tell_if_elsewhere(&asking.found, output);
     let (paths, missing) = asking.place.present(&args.paths);
     not_all_missing(&paths, &missing)?;
     let arguments = arguments(args, &paths, &asking.place)?;

@@ -155,6 +155,7 @@ fn lost_blocking(metadata: &Metadata) -> Vec<PrunedSession> {
             id: session.id.clone(),
             name: session.name.clone(),
             workspace_path: (*paths.get(&session.workspace_id)?).clone(),
+            label: String::new(),
             why: Some(ONLY_BY_DAEMON.to_owned()),
         })
     };
@@ -232,7 +233,10 @@ fn text(data: &GcData) -> String {
 /// The sessions whose directory does not exist.
 fn sessions(data: &GcData) -> String {
     let line = |session: &PrunedSession| {
-        let (name, path) = (display::name(&session.name), display::plain(&session.workspace_path));
+        let (name, path) = (
+            display::name(display::label(&session.label, &session.name)),
+            display::plain(&session.workspace_path),
+        );
         let why = session.why.as_deref().map(|why| format!("  stays: {}", display::plain(why)));
         format!("  {DIM}{name}  {path}{}{DIM:#}\n", why.unwrap_or_default())
     };

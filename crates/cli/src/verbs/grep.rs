@@ -9,6 +9,7 @@ use crate::render::search::data::{Hit, Page};
 use crate::render::search::fit;
 use crate::render::search::hits::{Layout, Printer, name_line};
 use crate::render::search::join::Joiner;
+use crate::which;
 use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -21,6 +22,7 @@ pub(crate) async fn run(args: &GrepArgs, output: Output) -> anyhow::Result<Exit>
     let (patterns, paths) = words(args)?;
     context_is_no_directory(args)?;
     let asking = Asking::begin(&args.call, output).await?;
+    which::tell_if_elsewhere(&asking.found, output);
     let (paths, missing) = asking.place.present(paths);
     not_all_missing(&paths, &missing)?;
     let files = named_files(&paths, &asking.place);

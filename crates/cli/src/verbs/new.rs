@@ -26,7 +26,7 @@ pub(crate) async fn run(args: NewArgs, output: Output) -> anyhow::Result<Exit> {
         output.document(&made)?;
     } else {
         let home_dir = std::env::var("HOME").ok();
-        let name = display::name(&made.session.name);
+        let name = display::name(display::label(&made.label, &made.session.name));
         let path = display::path(&made.workspace.path, home_dir.as_deref());
         let id = display::plain(made.session.id.as_str());
         output.text(&format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n"))?;

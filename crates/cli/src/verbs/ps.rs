@@ -132,7 +132,7 @@ fn supervisor_line(supervisor: &SupervisorInfo) -> String {
 }
 
 fn session_line(worker: &WorkerInfo, home_dir: Option<&str>) -> String {
-    let name = display::name_cell(&worker.session_name);
+    let name = display::name_cell(display::label(&worker.label, &worker.session_name));
     let path = display::path_cell(&worker.workspace_path, home_dir);
     let mut line = format!("{BOLD}{name}{BOLD:#}  {path}  {}", status(worker));
     for word in [&worker.tier, &worker.policy].into_iter().flatten() {

@@ -11,6 +11,7 @@ use crate::place::{self, Asking, Place};
 use crate::render::search::changes::{Change, Changes, Interrupted, Skipped, Totals};
 use crate::render::search::diff::diff;
 use crate::render::search::{LINE, PATH, fit, push};
+use crate::which;
 use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
 use serde_json::{Map, Value};
 
@@ -24,6 +25,7 @@ const MAX_SKIPPED: usize = 20;
 pub(crate) async fn run(args: &ReplaceArgs, output: Output) -> anyhow::Result<Exit> {
     let words = words(args)?;
     let asking = Asking::begin(&args.call, output).await?;
+    which::tell(&asking.found, output);
     if let Some(words) = &words {
         all_there(words.paths, &asking.place)?;
     }

@@ -138,7 +138,11 @@ pub(crate) fn list(work: &[UnfinishedWork], with_times: bool) -> String {
         };
         let since = piece.elapsed_ms.filter(|_| with_times).map(Duration::from_millis);
         let since = since.map_or_else(String::new, |since| format!(", for {}", span(since)));
-        format!("  {}: {kind}{}{since}\n", display::name(&piece.session_name), plain(&piece.what))
+        format!(
+            "  {}: {kind}{}{since}\n",
+            display::name(display::label(&piece.label, &piece.session_name)),
+            plain(&piece.what)
+        )
     };
     let mut text: String = work.iter().take(MAX_SHOWN).map(line).collect();
     if let Some(more) = work.len().checked_sub(MAX_SHOWN).filter(|more| 0 < *more) {
@@ -230,7 +234,11 @@ pub(crate) fn interrupted(sessions: &[InterruptedSession]) -> String {
     let line = |session: &InterruptedSession| {
         let work = session.interruption.work.iter().map(|work| plain(work));
         let work: Vec<String> = work.collect();
-        format!("Interrupted in {}: {}.\n", display::name(&session.session_name), work.join(", "))
+        format!(
+            "Interrupted in {}: {}.\n",
+            display::name(display::label(&session.label, &session.session_name)),
+            work.join(", ")
+        )
     };
     sessions.iter().take(MAX_SHOWN).map(line).collect()
 }
@@ -243,6 +251,7 @@ mod tests {
         UnfinishedWork {
             session_id: quackd_protocol::SessionId("s".into()),
             session_name: "duck-1".into(),
+            label: "app".into(),
             kind,
             what: what.into(),
             elapsed_ms,
@@ -258,8 +267,8 @@ mod tests {
         ];
         assert_eq!(
             refusal(&work),
-            "the daemon is at work:\n  duck-1: bash, for 1.5 s\n  duck-1: background job job-1 make\u{fffd}\n  \
-             duck-1: a turn of Pi\n`quack restart --wait 10m` waits for that, --force cuts it short"
+            "the daemon is at work:\n  app: bash, for 1.5 s\n  app: background job job-1 make\u{fffd}\n  \
+             app: a turn of Pi\n`quack restart --wait 10m` waits for that, --force cuts it short"
         );
         let many: Vec<_> = (0..23).map(|_| piece(WorkKind::Call, "bash", None)).collect();
         assert!(list(&many, true).ends_with("  and 3 more\n"));

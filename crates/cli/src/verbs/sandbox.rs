@@ -3,11 +3,10 @@
 use crate::args::WhichArgs;
 use crate::args::sandbox::{OnOff, SandboxArgs, SandboxExplainArgs, SandboxSetArgs, SandboxVerb};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
-use crate::directory;
 use crate::display::{self, count, plain};
 use crate::exit::{Exit, Fault};
 use crate::output::{BOLD, DIM, Output};
-use crate::which;
+use crate::which::{self, Missing, Wanted};
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainReport, PolicyLayers, PolicyScope, RunningJob, SandboxData,
     SandboxParams, TimedDenial, WorkerSaid,
@@ -27,12 +26,10 @@ pub(crate) async fn run(args: SandboxArgs, output: Output) -> anyhow::Result<Exi
         SandboxVerb::Denials(args) => return denials(args.which, output).await,
         SandboxVerb::Audit(args) => return audit(args.which, output).await,
         SandboxVerb::Explain(args) => return explain(args, output).await,
-        SandboxVerb::Show(args) => asked(args.which, SandboxParams::default())?,
-        SandboxVerb::Set(args) => change(args)?,
+        SandboxVerb::Show(args) => (Wanted::of(&args.which)?, SandboxParams::default()),
+        SandboxVerb::Set(args) => (Wanted::of(&args.which)?, change(args)?),
     };
-    let daemon = start_and_connect(output).await?;
-    let data: SandboxData =
-        which::request(&daemon.client, "quack.sandbox", params, REPLY_TIMEOUT).await?;
+    let data: SandboxData = ask(params, REPLY_TIMEOUT, output).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -43,10 +40,8 @@ pub(crate) async fn run(args: SandboxArgs, output: Output) -> anyhow::Result<Exi
 
 async fn denials(which: WhichArgs, output: Output) -> anyhow::Result<Exit> {
     let params = SandboxParams { action: Some("denials".to_owned()), ..SandboxParams::default() };
-    let params = asked(which, params)?;
-    let daemon = start_and_connect(output).await?;
-    let data: DenialsData =
-        which::request(&daemon.client, "quack.sandbox", params, REPLY_TIMEOUT).await?;
+    let wanted = Wanted::of(&which)?;
+    let data: DenialsData = ask((wanted, params), REPLY_TIMEOUT, output).await?;
     if output.is_json() {
         output.document(&data)?;
     } else if data.denials.is_empty() {
@@ -64,7 +59,8 @@ async fn denials(which: WhichArgs, output: Output) -> anyhow::Result<Exit> {
 
 async fn audit(which: WhichArgs, output: Output) -> anyhow::Result<Exit> {
     let params = SandboxParams { action: Some("audit".to_owned()), ..SandboxParams::default() };
-    let said: WorkerSaid<AuditReport> = ask(asked(which, params)?, output).await?;
+    let wanted = Wanted::of(&which)?;
+    let said: WorkerSaid<AuditReport> = ask((wanted, params), WORKER_TIMEOUT, output).await?;
     let is_clean = said.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
     show(&said, output)?;
     Ok(if is_clean { Exit::Ok } else { Exit::Failed })
@@ -75,18 +71,28 @@ async fn explain(args: SandboxExplainArgs, output: Output) -> anyhow::Result<Exi
     let absolute = |path| std::path::absolute(path).map(|path| path.to_string_lossy().into_owned());
     let target = args.path.map(absolute).transpose()?;
     let action = Some("explain".to_owned());
-    let params = asked(args.which, SandboxParams { action, target, ..SandboxParams::default() })?;
-    let said: WorkerSaid<ExplainReport> = ask(params, output).await?;
+    let wanted = Wanted::of(&args.which)?;
+    let params = SandboxParams { action, target, ..SandboxParams::default() };
+    let said: WorkerSaid<ExplainReport> = ask((wanted, params), WORKER_TIMEOUT, output).await?;
     show(&said, output)?;
     Ok(if said.report.is_some() { Exit::Ok } else { Exit::Failed })
 }
 
+/// Asks the daemon about the session that is meant. Creates the session of a directory: its policy can be set before
+/// anything runs.
 async fn ask<T: DeserializeOwned>(
-    params: SandboxParams,
+    (wanted, params): (Wanted, SandboxParams),
+    limit: Duration,
     output: Output,
-) -> anyhow::Result<WorkerSaid<T>> {
+) -> anyhow::Result<T> {
     let daemon = start_and_connect(output).await?;
-    Ok(which::request(&daemon.client, "quack.sandbox", params, WORKER_TIMEOUT).await?)
+    let found = wanted.one(&daemon.client, Missing::Create).await?;
+    match params.action.as_deref() {
+        Some("set") => which::tell(&found, output),
+        _ => which::tell_if_elsewhere(&found, output),
+    }
+    let params = SandboxParams { session_id: Some(found.session_id.0), ..params };
+    Ok(daemon.client.request("quack.sandbox", params, limit).await?)
 }
 
 /// Shows what a worker said, or why it said nothing.
@@ -100,15 +106,6 @@ fn show<T: Serialize>(said: &WorkerSaid<T>, output: Output) -> anyhow::Result<()
         output.failure(plain(said.text.strip_prefix("Error: ").unwrap_or(&said.text)).as_str());
     }
     Ok(())
-}
-
-/// `params` for the session that is meant.
-fn asked(which: WhichArgs, params: SandboxParams) -> anyhow::Result<SandboxParams> {
-    let path = match which.session {
-        Some(_) => None,
-        None => Some(directory::workspace(which.dir.as_deref(), true)?),
-    };
-    Ok(SandboxParams { session_id: which.session, path, ..params })
 }
 
 fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
@@ -134,7 +131,7 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
         patch,
         ..SandboxParams::default()
     };
-    asked(args.which, params)
+    Ok(params)
 }
 
 /// A path as the kernel finds it: the worker sees no links that lead there.
@@ -145,7 +142,7 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 
 fn lines(data: &SandboxData) -> String {
     let home = std::env::var("HOME").ok();
-    let name = display::name(&data.session_name);
+    let name = display::name(display::label(&data.label, &data.session_name));
     let path = display::path(&data.workspace_path, home.as_deref());
     let id = plain(data.session_id.as_str());
     let mut text = format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n");

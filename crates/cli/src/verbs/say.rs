@@ -3,12 +3,12 @@
 use super::follow::live::{Interrupts, Live, Typing};
 use super::follow::{self, watch::Watch};
 use crate::args::say::SayArgs;
-use crate::connect::start_and_connect;
-use crate::directory;
-use crate::display;
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::exit::{Exit, Fault};
 use crate::output::Output;
-use quackd_client::{Client, ClientError};
+use crate::which::{self, Missing, Wanted};
+use quackd_client::Client;
+use quackd_protocol::client::{ActivateData, FoundInfo, SessionParams};
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use std::io::{IsTerminal, Read};
 use std::sync::Arc;
@@ -16,9 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for the end of a turn, if nothing else is said; upstream's.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
-
-/// What the daemon says if no session is meant.
-const NO_ACTIVE: &str = "No active session";
 
 /// Runs the verb.
 pub(crate) async fn run(args: SayArgs, output: Output) -> anyhow::Result<Exit> {
@@ -39,53 +36,26 @@ pub(crate) async fn run(args: SayArgs, output: Output) -> anyhow::Result<Exit> {
 
 async fn begin(args: SayArgs, output: Output) -> anyhow::Result<(String, Watch)> {
     let message = message(&args.words).await?;
-    let which = args.which;
-    let named = match &which.dir {
-        Some(dir) => Some(directory::workspace(Some(dir), args.force)?),
-        None => None,
-    };
+    let wanted = Wanted::of(&args.which)?;
     let client = Arc::new(start_and_connect(output).await?.client);
-    let session = match (which.session, named) {
-        (Some(session), _) => Some(session),
-        (None, Some(workspace)) => Some(follow::session_of(&client, Some(workspace), false).await?),
-        (None, None) => None,
+    let found = match wanted.find(&client, Missing::UseActive).await? {
+        Some(found) => found,
+        None => attached(&wanted, &client).await?,
     };
-    let is_named = session.is_some();
-    let watch = match Watch::begin(Arc::clone(&client), session, None).await {
-        Err(ClientError::Refused(text)) if !is_named && text.contains(NO_ACTIVE) => {
-            attached(client, args.force).await?
-        }
-        watch => watch?,
-    };
-    tell_where(&watch, is_named, output);
+    which::tell(&found, output);
+    let watch = Watch::begin(client, found.session_id.0, None).await?;
     Ok((message, watch))
 }
 
-/// Follows the session of the current directory, which becomes the active one: there is none.
-async fn attached(client: Arc<Client>, force: bool) -> anyhow::Result<Watch> {
-    let workspace = directory::workspace(None, force)?;
-    let session = follow::session_of(&client, Some(workspace), true).await?;
-    Ok(Watch::begin(client, Some(session), None).await?)
-}
-
-/// Which session is spoken to, if the person has not said it: it may not be the one of this directory.
-fn tell_where(watch: &Watch, is_named: bool, output: Output) {
-    if is_named {
-        return;
+/// Creates the session of the directory, which becomes the active one unless the directory was named: there is none.
+async fn attached(wanted: &Wanted, client: &Client) -> anyhow::Result<FoundInfo> {
+    let found = wanted.one(client, Missing::Create).await?;
+    if !wanted.is_named() {
+        let params = SessionParams { session_id: Some(found.session_id.0.clone()) };
+        let _active: ActivateData =
+            client.request("activate_session", params, REPLY_TIMEOUT).await?;
     }
-    let followed = watch.followed();
-    let home_dir = std::env::var("HOME").ok();
-    let place = format!(
-        "{}  {}",
-        display::name(&followed.session_name),
-        display::path(&followed.workspace_path, home_dir.as_deref())
-    );
-    match directory::workspace(None, true) {
-        Ok(here) if here == followed.workspace_path => output.note(&place),
-        _ => output.warning(&format!(
-            "speaking to the active session, {place}; `-C .` speaks to the one of this directory"
-        )),
-    }
+    Ok(found)
 }
 
 /// What is to be said: the words, or what stdin has.

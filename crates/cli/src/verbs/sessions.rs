@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{SessionInfo, SessionsData, SessionsParams};
 use serde_json::Value;
-use std::collections::HashSet;
 
 /// Runs the verb.
 pub(crate) async fn run(args: &SessionsArgs, output: Output) -> anyhow::Result<Exit> {
@@ -18,7 +17,7 @@ pub(crate) async fn run(args: &SessionsArgs, output: Output) -> anyhow::Result<E
         return crate::verbs::gc::prune(args, output).await;
     }
     let daemon = start_and_connect(output).await?;
-    let params = SessionsParams { all: Value::Bool(args.all), ..SessionsParams::default() };
+    let params = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
     let data: SessionsData = daemon.client.request("sessions", params, REPLY_TIMEOUT).await?;
     let mut sessions = data.sessions;
     let zone = TimeZone::system();
@@ -46,29 +45,15 @@ fn render(
     let row = |session: &SessionInfo| {
         let mark = if session.is_active { " ◇" } else { "" };
         [
-            format!("{}{mark}", display::name_cell(&session.name)),
+            format!("{}{mark}", display::name_cell(display::label(&session.label, &session.name))),
             display::path_cell(&session.workspace_path, home_dir),
             status(session),
             ago(&session.last_active_at, now, zone),
         ]
     };
     let rows: Vec<_> = sessions.iter().map(row).collect();
-    if are_told_apart(sessions) {
-        let header = ["SESSION", "WORKSPACE", "STATUS", "LAST ACTIVE"];
-        return display::table(header, [12, 12, 10, 0], &rows);
-    }
-    let with_id = |([name, path, status, last], session): ([String; 4], &SessionInfo)| {
-        [name, path, status, last, display::name_cell(session.id.as_str())]
-    };
-    let rows: Vec<_> = rows.into_iter().zip(sessions).map(with_id).collect();
-    let header = ["SESSION", "WORKSPACE", "STATUS", "LAST ACTIVE", "ID"];
-    display::table(header, [12, 12, 10, 0, 0], &rows)
-}
-
-/// Whether each name is the name of one session only, as the daemon reads names.
-fn are_told_apart(sessions: &[SessionInfo]) -> bool {
-    let mut seen = HashSet::new();
-    sessions.iter().all(|session| seen.insert(session.name.to_lowercase()))
+    let header = ["SESSION", "DIRECTORY", "STATUS", "LAST ACTIVE"];
+    display::table(header, [12, 12, 10, 0], &rows)
 }
 
 /// What a session is doing; of a daemon that does not tell, whether anything of it runs.
@@ -103,7 +88,8 @@ mod tests {
     fn session(name: &str, path: &str, is_active: bool, last_active_at: &str) -> SessionInfo {
         SessionInfo {
             id: "s".into(),
-            name: name.to_owned(),
+            name: "duck-1".to_owned(),
+            label: name.to_owned(),
             workspace_path: path.to_owned(),
             is_active,
             is_running: is_active,
@@ -121,24 +107,9 @@ mod tests {
         ];
         assert_eq!(
             render(&sessions, now, &TimeZone::UTC, Some("/home/ada")),
-            "SESSION       WORKSPACE     STATUS      LAST ACTIVE\n\
+            "SESSION       DIRECTORY     STATUS      LAST ACTIVE\n\
              duck-1 ◇      ~/src/app     running     3m ago\n\
              duck-2\u{fffd}[2J    unknown       stopped     2d ago\n"
-        );
-    }
-
-    #[test]
-    fn sessions_of_the_same_name_come_with_their_ids() {
-        let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();
-        let mut sessions =
-            ["/a", "/b"].map(|path| session("duck-1", path, false, "2026-03-10T11:57:00Z"));
-        sessions[1].id = "t\x1b".into();
-        sessions[1].name = "Duck-1".to_owned();
-        assert_eq!(
-            render(&sessions, now, &TimeZone::UTC, None),
-            "SESSION       WORKSPACE     STATUS      LAST ACTIVE  ID\n\
-             duck-1        /a            stopped     3m ago       s\n\
-             Duck-1        /b            stopped     3m ago       t\u{fffd}\n"
         );
     }
 

@@ -3,13 +3,11 @@
 use crate::age::local;
 use crate::args::sessions::StateArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
-use crate::directory;
 use crate::display;
 use crate::exit::Exit;
 use crate::output::{BOLD, DIM, Output};
-use crate::which;
+use crate::which::{self, Missing, Wanted};
 use jiff::tz::TimeZone;
-use quackd_client::{Client, ClientError};
 use quackd_protocol::client::{Interruption, SessionParams, StateData};
 
 /// Pieces of work of a session that are shown as cut short.
@@ -17,42 +15,23 @@ const MAX_WORK: usize = 10;
 
 /// Runs the verb.
 pub(crate) async fn run(args: StateArgs, output: Output) -> anyhow::Result<Exit> {
-    let workspace = match args.which.session {
-        Some(_) => None,
-        None => Some(directory::workspace(args.which.dir.as_deref(), true)?),
-    };
+    let wanted = Wanted::of(&args.which)?;
     let daemon = start_and_connect(output).await?;
-    let session = match workspace {
-        Some(workspace) => {
-            let found = which::of_directory(&daemon.client, &workspace).await?;
-            found.ok_or_else(|| {
-                let path = display::plain(&workspace);
-                anyhow::anyhow!("{path} has no session; `quack` or `quack new` makes one")
-            })?
-        }
-        None => args.which.session.unwrap_or_default(),
-    };
-    let data = state_of(&daemon.client, session).await?;
+    let found = wanted.one(&daemon.client, Missing::UseActive).await?;
+    let params = SessionParams { session_id: Some(found.session_id.0.clone()) };
+    let data: StateData = daemon.client.request("get_state", params, REPLY_TIMEOUT).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {
-        output.text(&lines(&data))?;
+        which::tell_if_elsewhere(&found, output);
+        output.text(&lines(&data, &found.label))?;
     }
     Ok(Exit::Ok)
 }
 
-/// What the daemon says of the session that `session` refers to.
-///
-/// # Errors
-/// Of the request.
-pub(crate) async fn state_of(client: &Client, session: String) -> Result<StateData, ClientError> {
-    let params = SessionParams { session_id: Some(session) };
-    which::request(client, "get_state", params, REPLY_TIMEOUT).await
-}
-
-fn lines(data: &StateData) -> String {
+fn lines(data: &StateData, label: &str) -> String {
     let worker = &data.worker;
-    let name = display::name(&data.session_name);
+    let name = display::name(label);
     let id = display::plain(data.session_id.as_str());
     let mut text = format!("{BOLD}{name}{BOLD:#}  {DIM}{id}{DIM:#}\n");
     let pid = worker.pid.map_or_else(String::new, |pid| format!(", process {pid}"));
@@ -104,10 +83,10 @@ mod tests {
             "worker": {"state": "busy", "pid": 7, "restarts": 2, "tier": "unconfined", "policy": null}
         }))
         .unwrap();
-        let text = anstream::adapter::strip_str(&lines(&data)).to_string();
+        let text = anstream::adapter::strip_str(&lines(&data, "app/duck\u{1b}1")).to_string();
         assert_eq!(
             text,
-            "duck\u{fffd}1  abc\nworker      busy, process 7\ntier        unconfined\npolicy      -\n\
+            "app/duck\u{fffd}1  abc\nworker      busy, process 7\ntier        unconfined\npolicy      -\n\
              restarts    2\nsafe mode   on\n"
         );
     }

@@ -2,12 +2,11 @@
 
 use crate::args::tool::ToolArgs;
 use crate::connect::start_and_connect;
-use crate::directory;
 use crate::display;
 use crate::exit::{self, Exit, Fault};
 use crate::near::nearest;
 use crate::output::Output;
-use crate::which;
+use crate::which::{self, Missing, Wanted};
 use anyhow::Context;
 use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::limits::{
@@ -36,26 +35,25 @@ pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit>
         Some("-") => interpret(&args.name, &read_stdin().await?)?,
         Some(word) => interpret(&args.name, word)?,
     };
-    let path = match args.session {
-        Some(_) => None,
-        None => Some(directory::workspace(args.dir.as_deref(), args.force)?),
-    };
+    let wanted = Wanted::of(&args.which)?;
     // A deadline in the arguments of bash is the caller's.
     let has_own = args.timeout.is_none() && arguments.get("timeout_ms").is_some();
     let deadline = (!has_own).then_some(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
     let deadline_ms = deadline.map(|time| u64::try_from(time.as_millis())).transpose()?;
+    let daemon = start_and_connect(output).await?;
+    let found = wanted.one(&daemon.client, Missing::Create).await?;
+    which::tell(&found, output);
     let params = ToolParams {
         tool: args.name.clone(),
         arguments,
-        session_id: args.session.clone(),
-        path,
+        session_id: Some(found.session_id.0),
+        path: None,
         safe_mode: args.safe.then_some(true),
         timeout_ms: deadline_ms,
     };
-    let daemon = start_and_connect(output).await?;
     // The daemon's configuration may give more time than we know of.
     let patience = patience(deadline.unwrap_or(MAX_TOOL_DEADLINE));
-    let result: ToolResult = which::request(&daemon.client, "quack.tool", params, patience).await?;
+    let result: ToolResult = daemon.client.request("quack.tool", params, patience).await?;
     if output.is_json() {
         output.document(&result)?;
     } else {

@@ -9,11 +9,13 @@ use crate::output::{Audience, DIM, Output, RED};
 use crate::place::{self, Asking, Place};
 use crate::render::search::undone::{File, Undone};
 use crate::render::search::{PATH, fit, push};
+use crate::which;
 use serde_json::{Map, Value};
 
 /// Runs the verb.
 pub(crate) async fn run(args: &UndoArgs, output: Output) -> anyhow::Result<Exit> {
     let asking = Asking::begin(&args.call, output).await?;
+    which::tell(&asking.found, output);
     let result = asking.call("undo", arguments(args), false).await?;
     let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
         return Err(place::failure(&result, Fault::failed).into());

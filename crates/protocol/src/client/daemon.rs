@@ -85,6 +85,9 @@ pub struct UnfinishedWork {
     pub session_id: SessionId,
     /// Its name.
     pub session_name: String,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// What kind of work it is.
     pub kind: WorkKind,
     /// The tool of a call, the id and command of a background job, `Pi` of a turn.
@@ -126,6 +129,9 @@ pub struct InterruptedSession {
     pub session_id: SessionId,
     /// Its name, as it was then.
     pub session_name: String,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// What happened.
     #[serde(flatten)]
     pub interruption: Interruption,

@@ -64,6 +64,9 @@ pub struct PrunedSession {
     pub id: SessionId,
     /// Its name.
     pub name: String,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// The directory that does not exist.
     pub workspace_path: String,
     /// Why it stays.

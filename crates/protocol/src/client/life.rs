@@ -99,6 +99,9 @@ pub struct DeathInfo {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_name: Option<String>,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// Process id of its monitor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
@@ -239,6 +242,9 @@ pub struct TreeWorker {
     pub session_id: String,
     /// Its name.
     pub session_name: String,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// Process id of the monitor, the supervisor's own child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monitor_pid: Option<u32>,
@@ -299,6 +305,9 @@ pub struct PinData {
     pub session_id: SessionId,
     /// Its name.
     pub session_name: String,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// Whether it is pinned now.
     pub pinned: bool,
 }
@@ -311,4 +320,7 @@ pub struct KillData {
     pub session_id: SessionId,
     /// Its name.
     pub session_name: String,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
 }

@@ -70,6 +70,54 @@ pub struct ActivatedSession {
     pub workspace_id: WorkspaceId,
 }
 
+/// `quack.find` parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FindParams {
+    /// Session reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Directory of the caller. Without `sessionId` its session is meant, and with it this directory decides between
+    /// sessions of the same name. Creates no session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// `quack.find` data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FindData {
+    /// The session. Null if none is named, the directory has none, and none is active.
+    pub session: Option<FoundInfo>,
+}
+
+/// The session in [`FindData`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FoundInfo {
+    /// Opaque id.
+    pub session_id: SessionId,
+    /// Its name, unique in its workspace only.
+    pub session_name: String,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    pub label: String,
+    /// Absolute path, or `unknown`.
+    pub workspace_path: String,
+    /// What named the session.
+    pub by: FindBy,
+}
+
+/// What named a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FindBy {
+    /// The reference.
+    Reference,
+    /// The directory, or the nearest workspace that contains it.
+    Directory,
+    /// Nothing: it is the active session.
+    Active,
+}
+
 /// `get_state` data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -173,6 +221,9 @@ pub struct DenialsData {
     pub session_id: SessionId,
     /// Its name.
     pub session_name: String,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// How many were noticed since the daemon started.
     pub total: u64,
     /// The last of them, oldest first.
@@ -224,6 +275,9 @@ pub struct SandboxData {
     pub session_id: SessionId,
     /// Its name.
     pub session_name: String,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// Its workspace.
     pub workspace_path: String,
     /// What is wanted.
@@ -264,6 +318,9 @@ pub struct SessionDeleteParams {
 pub struct SessionDeleteData {
     /// What was deleted.
     pub session: AttachedSession,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// Running calls that were ended with it.
     pub calls_ended: usize,
     /// Background jobs that were ended with it; absent if there was none.

@@ -124,6 +124,9 @@ pub struct WorkerInfo {
     pub session_id: SessionId,
     /// Its name.
     pub session_name: String,
+    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// Its workspace.
     pub workspace_path: String,
     /// `absent starting ready busy unresponsive draining backoff failed`.

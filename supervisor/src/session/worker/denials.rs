@@ -71,6 +71,7 @@ impl WorkerHandle {
         DenialsData {
             session_id: self.session.clone(),
             session_name: self.name.clone(),
+            label: String::new(),
             total: self.denials.total,
             denials: self.denials.last.iter().cloned().collect(),
         }

@@ -160,6 +160,7 @@ impl WorkerHandle {
         WorkerInfo {
             session_id: self.session.clone(),
             session_name: self.name.clone(),
+            label: String::new(),
             workspace_path: self.workspace.clone(),
             state,
             pid: hello.map(|hello| hello.pid),

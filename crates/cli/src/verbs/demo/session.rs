@@ -4,6 +4,7 @@ use crate::connect::REPLY_TIMEOUT;
 use crate::display;
 use crate::verbs::ps;
 use crate::verbs::tool::patience;
+use crate::which;
 use anyhow::{Context, bail};
 use quackd_client::Client;
 use quackd_protocol::client::{
@@ -59,8 +60,8 @@ impl<'a> DemoSession<'a> {
         let data: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
         Ok(Self {
             client,
+            name: which::label(client, data.session.id.as_str()).await?,
             id: data.session.id.0,
-            name: data.session.name,
             workspace: data.workspace.path,
         })
     }

@@ -134,7 +134,7 @@ fn worker_line(worker: &TreeWorker, spec: &SpecInfo) -> String {
     let life = &worker.life;
     let mut line = format!(
         "{BOLD}{}{BOLD:#}  {}",
-        display::name_cell(&worker.session_name),
+        display::name_cell(display::label(&worker.label, &worker.session_name)),
         plain(&life.state)
     );
     if let Some(ms) = life.state_ms {
@@ -177,7 +177,8 @@ fn pause_line(pause: &PauseInfo, zone: &TimeZone) -> String {
 }
 
 fn death_line(death: &DeathInfo, zone: &TimeZone) -> String {
-    let name = death.session_name.as_deref().map(display::name_cell).unwrap_or_default();
+    let name = death.session_name.as_deref().unwrap_or_default();
+    let name = display::name_cell(display::label(&death.label, name));
     let cause = display::first_line(&death.cause, MAX_CAUSE);
     let lived = death.lived_ms.map(|ms| format!(" after {}", time(ms))).unwrap_or_default();
     format!("{}  {} {name}  {cause}{lived}", local(&death.at, zone), plain(&death.child))

@@ -17,14 +17,13 @@ use self::live::{Interrupts, Live, Typing};
 use self::watch::Watch;
 use crate::args::LookArgs;
 use crate::args::sessions::FollowArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
-use crate::directory;
+use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::Exit;
 use crate::output::{BOLD, DIM, Output};
 use crate::render::Look;
-use quackd_client::Client;
-use quackd_protocol::client::{AttachData, AttachParams, FollowData};
+use crate::which::{self, Missing, Wanted};
+use quackd_protocol::client::FollowData;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -43,38 +42,22 @@ pub(crate) async fn run(args: FollowArgs, output: Output) -> anyhow::Result<Exit
 }
 
 async fn begin(args: FollowArgs, output: Output) -> anyhow::Result<Live> {
-    let workspace = match args.which.session {
-        Some(_) => None,
-        None => Some(directory::workspace(args.which.dir.as_deref(), args.force)?),
-    };
+    let wanted = Wanted::of(&args.which)?;
     let daemon = start_and_connect(output).await?;
-    let session = match (args.which.session, workspace) {
-        (Some(session), _) => session,
-        (None, workspace) => session_of(&daemon.client, workspace, false).await?,
+    let found = match wanted.find(&daemon.client, Missing::UseActive).await? {
+        Some(found) => found,
+        None => wanted.one(&daemon.client, Missing::Create).await?,
     };
+    which::tell_if_elsewhere(&found, output);
+    let session = found.session_id.0;
     let client = Arc::new(daemon.client);
-    let mut watch = Watch::begin(client, Some(session), args.since).await?;
+    let mut watch = Watch::begin(client, session, args.since).await?;
     if !output.is_json() {
         watch.settle().await;
         let home_dir = std::env::var("HOME").ok();
-        output.text(&header(watch.followed(), home_dir.as_deref()))?;
+        output.text(&header(&found.label, watch.followed(), home_dir.as_deref()))?;
     }
     Ok(Live::new(watch, look(args.look), Typing::Answers, output))
-}
-
-/// The session of a directory, made if there is none. Without `activate` the active session stays the active one.
-pub(crate) async fn session_of(
-    client: &Client,
-    workspace: Option<String>,
-    activate: bool,
-) -> anyhow::Result<String> {
-    let params = AttachParams {
-        path: workspace.map(Value::from),
-        activate: (!activate).then_some(false),
-        ..AttachParams::default()
-    };
-    let data: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
-    Ok(data.session.id.0)
 }
 
 /// What the arguments want to see.
@@ -83,8 +66,8 @@ pub(crate) fn look(args: LookArgs) -> Look {
 }
 
 /// The first line: which session this is, how it is confined, and which model its Pi has, if that is known.
-pub(crate) fn header(followed: &FollowData, home_dir: Option<&str>) -> String {
-    let name = display::name(&followed.session_name);
+pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>) -> String {
+    let name = display::name(label);
     let path = display::path(&followed.workspace_path, home_dir);
     let worker = &followed.worker;
     let words: Vec<&str> =
@@ -138,8 +121,9 @@ mod tests {
             }))
             .unwrap();
             let line =
-                anstream::adapter::strip_str(&header(&followed, Some("/home/ada"))).to_string();
-            assert_eq!(line, format!("duck\u{fffd}1  ~/app  {shown}\n"));
+                anstream::adapter::strip_str(&header("app/duck\n1", &followed, Some("/home/ada")))
+                    .to_string();
+            assert_eq!(line, format!("app/duck\u{fffd}1  ~/app  {shown}\n"));
         }
     }
 }

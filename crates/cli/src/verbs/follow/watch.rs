@@ -4,7 +4,6 @@
 
 use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT};
 use crate::exit::Fault;
-use crate::which;
 use quackd_client::{Client, ClientError, Event, Events};
 use quackd_home::Home;
 use quackd_protocol::client::{FollowData, FollowParams, SessionParams, StateData};
@@ -34,20 +33,20 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Follows a session, the active one if none is named; from event `since` on if it is given.
+    /// Follows a session from event `since` on if it is given.
     ///
     /// # Errors
     /// Of the request.
     pub(crate) async fn begin(
         client: Arc<Client>,
-        session: Option<String>,
+        session: String,
         since: Option<u64>,
     ) -> Result<Self, ClientError> {
-        let session_id = session.map_or(Value::Null, Value::from);
+        let session_id = Value::from(session);
         let params = FollowParams { session_id, since_seq: since, epoch: None };
         // Before the request: the first events may come before its answer.
         let events = client.events().await?;
-        let followed = which::request(&client, "follow", params, REPLY_TIMEOUT).await?;
+        let followed = client.request("follow", params, REPLY_TIMEOUT).await?;
         Ok(Self::of(client, events, followed, since))
     }
 

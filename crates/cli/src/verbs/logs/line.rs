@@ -10,6 +10,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 
 /// Longest message and longest value that are shown, in characters.
 const MAX_MESSAGE: usize = 4000;
@@ -24,13 +25,20 @@ pub(super) struct Format {
     zone: TimeZone,
     /// The day of the last line.
     day: Date,
+    /// Labels by session id. Sessions without one are shown by their id.
+    labels: HashMap<String, String>,
 }
 
 impl Format {
     /// A format whose reader knows that it is `now`.
     pub(super) fn new(zone: TimeZone, now: Timestamp) -> Self {
         let day = now.to_zoned(zone.clone()).date();
-        Self { zone, day }
+        Self { zone, day, labels: HashMap::new() }
+    }
+
+    /// Shows these labels instead of the ids of sessions.
+    pub(super) fn with_labels(self, labels: HashMap<String, String>) -> Self {
+        Self { labels, ..self }
     }
 
     /// `12:34:56 INFO  message key=value`, without a line end. A line of another day comes after a line
@@ -60,8 +68,11 @@ impl Format {
         shown.push_str(&level(word("level")));
         shown.push_str(&display::cut(word("message"), MAX_MESSAGE));
         for (key, value) in object.iter().filter(|(key, _)| !HIDDEN.contains(&key.as_str())) {
+            let label = value.as_str().filter(|_| key == "session");
+            let label = label.and_then(|id| self.labels.get(id)).map(|it| Value::from(it.as_str()));
             let key = display::cut(key, MAX_VALUE);
-            shown.push_str(&format!(" {DIM}{key}={DIM:#}{}", self::value(value)));
+            let value = self::value(label.as_ref().unwrap_or(value));
+            shown.push_str(&format!(" {DIM}{key}={DIM:#}{value}"));
         }
         shown
     }

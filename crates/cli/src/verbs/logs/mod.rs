@@ -18,20 +18,24 @@ use crate::connect::connect;
 use crate::display::{self, plain};
 use crate::exit::{Exit, Fault};
 use crate::output::{Output, Reader};
-use crate::verbs::state::state_of;
+use crate::which::{Missing, Wanted};
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_client::ClientError;
 use quackd_home::Home;
-use quackd_protocol::client::StateData;
-use std::collections::VecDeque;
+use quackd_protocol::client::{SessionsData, SessionsParams};
+use serde_json::Value;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::sleep;
 
 /// Time between two looks at the log.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Longest wait for the labels of sessions.
+const LABELS_LIMIT: Duration = Duration::from_secs(1);
 
 /// Lines that are shown unless somebody says otherwise.
 const LINES: usize = 50;
@@ -49,8 +53,10 @@ pub(crate) async fn run(args: LogsArgs, output: Output) -> anyhow::Result<Exit> 
             None => None,
         },
     };
+    let labels = if output.is_json() { HashMap::new() } else { labels(&home).await };
+    let format = Format::new(TimeZone::system(), Timestamp::now()).with_labels(labels);
     if !args.follow {
-        return show(&args, &filter, &path, output).await;
+        return show(&args, &filter, &path, format, output).await;
     }
     tokio::select! {
         biased;
@@ -58,7 +64,7 @@ pub(crate) async fn run(args: LogsArgs, output: Output) -> anyhow::Result<Exit> 
             interrupted?;
             Ok(Exit::Ok)
         }
-        ended = show(&args, &filter, &path, output) => ended,
+        ended = show(&args, &filter, &path, format, output) => ended,
     }
 }
 
@@ -73,20 +79,20 @@ async fn session(
     path: &Path,
     output: Output,
 ) -> anyhow::Result<String> {
-    let found = match connect(home).await {
-        Ok(client) => state_of(&client, reference.to_owned()).await,
-        Err(error) => Err(error),
-    };
-    let error = match found {
-        Ok(StateData { session_id, .. }) => return Ok(session_id.0),
-        Err(error) => error,
+    let wanted = Wanted::reference(Some(reference.to_owned()));
+    let error = match connect(home).await {
+        Ok(client) => match wanted.one(&client, Missing::UseActive).await {
+            Ok(found) => return Ok(found.session_id.0),
+            Err(error) => error,
+        },
+        Err(error) => error.into(),
     };
     if is_in_log_blocking(reference, path).with_context(|| cannot_read(path))? {
         output.note(&format!("{error}; looking for lines with the id {}", plain(reference)));
         return Ok(reference.to_owned());
     }
-    Err(match error {
-        ClientError::Refused(_) => error.into(),
+    Err(match error.downcast_ref() {
+        Some(ClientError::Refused(_)) => error,
         _ => Fault::failed(format!(
             "{error}; and the log has no line about a session with the id {}",
             display::name(reference)
@@ -110,6 +116,19 @@ fn is_in_log_blocking(id: &str, path: &Path) -> std::io::Result<bool> {
     }
 }
 
+/// Labels by session id. Empty if no daemon replies in time: the log is readable without one.
+async fn labels(home: &Home) -> HashMap<String, String> {
+    let asking = async {
+        let client = connect(home).await.ok()?;
+        let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
+        client.request::<_, SessionsData>("sessions", all, LABELS_LIMIT).await.ok()
+    };
+    let known = tokio::time::timeout(LABELS_LIMIT, asking).await.ok().flatten();
+    let sessions = known.into_iter().flat_map(|known| known.sessions);
+    let labelled = sessions.filter(|session| !session.label.is_empty());
+    labelled.map(|session| (session.id.0, session.label)).collect()
+}
+
 fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }
@@ -118,6 +137,7 @@ async fn show(
     args: &LogsArgs,
     filter: &Filter,
     path: &Path,
+    mut format: Format,
     output: Output,
 ) -> anyhow::Result<Exit> {
     let cannot_read = || cannot_read(path);
@@ -131,7 +151,6 @@ async fn show(
         let what = if args.follow { "waiting for the log" } else { "there is no log yet" };
         output.note(&format!("{what}: {}", path.display()));
     }
-    let mut format = Format::new(TimeZone::system(), Timestamp::now());
     loop {
         let mut lines = tail.read_blocking().with_context(cannot_read)?;
         let is_end = lines.is_empty();

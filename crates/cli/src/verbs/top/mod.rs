@@ -20,6 +20,7 @@ use crate::connect::{connect, connect_only};
 use crate::exit::{Exit, Fault};
 use crate::output::Output;
 use crate::render::Look as EventLook;
+use crate::which;
 use quackd_home::Home;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 use std::io::{self, IsTerminal};
@@ -117,9 +118,10 @@ async fn follow(
     output: Output,
 ) -> anyhow::Result<Told> {
     let client = Arc::new(connect(home).await?);
-    let watch = Watch::begin(client, Some(session), None).await?;
+    let watch = Watch::begin(client, session, None).await?;
     let home_dir = std::env::var("HOME").ok();
-    output.text(&header(watch.followed(), home_dir.as_deref()))?;
+    let label = which::label(&watch.client(), watch.session()).await?;
+    output.text(&header(&label, watch.followed(), home_dir.as_deref()))?;
     output.text("-- q or Esc comes back --\n")?;
     let look = EventLook { show_thinking: false, verbose: false };
     let live = Live::new(watch, look, Typing::Nothing, output);

@@ -143,13 +143,20 @@ impl Model {
     pub(super) fn rows(&self) -> Vec<&WorkerInfo> {
         let wanted = self.filter.to_lowercase();
         let is_wanted = |worker: &&WorkerInfo| {
-            [worker.session_name.as_str(), &worker.workspace_path, worker.status.status.name()]
-                .iter()
-                .any(|text| text.to_lowercase().contains(&wanted))
+            [
+                worker.label.as_str(),
+                &worker.session_name,
+                &worker.workspace_path,
+                worker.status.status.name(),
+            ]
+            .iter()
+            .any(|text| text.to_lowercase().contains(&wanted))
         };
         let all = self.data.iter().flat_map(|data| &data.workers);
         let mut rows: Vec<&WorkerInfo> = all.filter(is_wanted).collect();
-        let name = |worker: &WorkerInfo| worker.session_name.to_lowercase();
+        let name = |worker: &WorkerInfo| {
+            display::label(&worker.label, &worker.session_name).to_lowercase()
+        };
         match self.order {
             Order::Name => rows.sort_by_key(|worker| name(worker)),
             Order::Memory => {
@@ -235,7 +242,10 @@ impl Model {
     fn about_chosen(&mut self, code: KeyCode) -> Option<Wish> {
         let rows = self.rows();
         let chosen = *rows.get(self.chosen(&rows))?;
-        let (id, name) = (chosen.session_id.0.clone(), display::name(&chosen.session_name));
+        let (id, name) = (
+            chosen.session_id.0.clone(),
+            display::name(display::label(&chosen.label, &chosen.session_name)),
+        );
         let pin = !chosen.status.pinned;
         let (question, deed) = match code {
             KeyCode::Enter | KeyCode::Char('f') => return Some(Wish::Follow(id)),

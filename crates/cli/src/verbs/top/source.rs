@@ -4,6 +4,7 @@
 use crate::connect::{REPLY_TIMEOUT, connect};
 use crate::display;
 use crate::verbs::ps;
+use crate::which;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
 use quackd_protocol::client::{AbortData, KillData, PinData, PinParams, PsData, SessionParams};
@@ -92,20 +93,27 @@ async fn perform(client: Option<&Client>, deed: Deed) -> String {
 async fn done(client: &Client, deed: Deed) -> Result<String, ClientError> {
     match deed {
         Deed::Abort(session) => {
+            let label = display::name(&which::label(client, &session).await?);
             let params = SessionParams { session_id: Some(session) };
-            let data: AbortData = client.request("abort", params, REPLY_TIMEOUT).await?;
-            Ok(format!("Ended the calls of {}.", display::name(&data.session_name)))
+            let _data: AbortData = client.request("abort", params, REPLY_TIMEOUT).await?;
+            Ok(format!("Ended the calls of {label}."))
         }
         Deed::Kill(session) => {
             let params = SessionParams { session_id: Some(session) };
             let data: KillData = client.request("quack.kill", params, REPLY_TIMEOUT).await?;
-            Ok(format!("Killed the worker of {}.", display::name(&data.session_name)))
+            Ok(format!(
+                "Killed the worker of {}.",
+                display::name(display::label(&data.label, &data.session_name))
+            ))
         }
         Deed::Pin(session, pinned) => {
             let params = PinParams { session_id: Some(session), pinned: Some(pinned) };
             let data: PinData = client.request("quack.pin", params, REPLY_TIMEOUT).await?;
             let what = if data.pinned { "stays" } else { "is ended again when nobody uses it" };
-            Ok(format!("{} {what}.", display::name(&data.session_name)))
+            Ok(format!(
+                "{} {what}.",
+                display::name(display::label(&data.label, &data.session_name))
+            ))
         }
     }
 }

@@ -63,7 +63,9 @@ const fn column(
 
 const COLUMNS: &[Column] = &[
     column("", 1, false, 3, |w, _| if w.status.pinned { "*" } else { "" }.to_owned()),
-    column("SESSION", 14, false, 0, |w, _| display::name_cell(&w.session_name)),
+    column("SESSION", 14, false, 0, |w, _| {
+        display::name_cell(display::label(&w.label, &w.session_name))
+    }),
     column("STATUS", 8, false, 0, |w, _| status(w)),
     column("PID", 7, true, 5, |w, _| number(w.pid)),
     column("CPU%", 5, true, 1, cpu),
@@ -231,7 +233,10 @@ impl Page<'_> {
             return self.line(end, "", Style::new());
         };
         let path = display::path_cell(&worker.workspace_path, self.look.home_dir);
-        let mut text = format!("{}  {path}", display::name_cell(&worker.session_name));
+        let mut text = format!(
+            "{}  {path}",
+            display::name_cell(display::label(&worker.label, &worker.session_name))
+        );
         let why = if worker.status.status_why.is_empty() {
             &worker.state
         } else {
@@ -376,7 +381,7 @@ fn short(ms: u64) -> String {
 }
 
 fn death_line(death: &DeathInfo) -> String {
-    let name = death.session_name.as_deref().unwrap_or("-");
+    let name = display::label(&death.label, death.session_name.as_deref().unwrap_or("-"));
     // The time of day; the date is in `quack ps --json`.
     let at = death.at.get(11..19).unwrap_or(&death.at);
     let mut line = format!(

@@ -5,13 +5,13 @@
 
 use crate::client::{
     AbortData, ActivateData, AttachData, AttachParams, AuditReport, ConfigData, DaemonData,
-    DenialsData, DoctorData, DoctorParams, ExplainReport, FollowData, FollowParams, GcData,
-    GcParams, KillData, MetricsData, PinData, PinParams, PingData, PsData, RemoteConfigureParams,
-    RemoteData, RemoteStatusParams, RestartData, RestartParams, SandboxData, SandboxParams,
-    SayData, SayParams, SessionDeleteData, SessionDeleteParams, SessionNewParams, SessionParams,
-    SessionsData, SessionsParams, StateData, ToolParams, ToolResult, TreeData, UiResponseData,
-    UiResponseParams, VoiceConnectData, VoiceConnectParams, VoiceStartData, VoiceStartParams,
-    VoiceStateParams, VoiceToolCallParams, WorkerSaid, WorkspacesData,
+    DenialsData, DoctorData, DoctorParams, ExplainReport, FindData, FindParams, FollowData,
+    FollowParams, GcData, GcParams, KillData, MetricsData, PinData, PinParams, PingData, PsData,
+    RemoteConfigureParams, RemoteData, RemoteStatusParams, RestartData, RestartParams, SandboxData,
+    SandboxParams, SayData, SayParams, SessionDeleteData, SessionDeleteParams, SessionNewParams,
+    SessionParams, SessionsData, SessionsParams, StateData, ToolParams, ToolResult, TreeData,
+    UiResponseData, UiResponseParams, VoiceConnectData, VoiceConnectParams, VoiceStartData,
+    VoiceStartParams, VoiceStateParams, VoiceToolCallParams, WorkerSaid, WorkspacesData,
 };
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
@@ -91,6 +91,9 @@ pub(super) const METHODS: &[Method] = &[
         .takes::<SessionParams>()
         .needs(&["sessionId"])
         .gives::<ActivateData>(),
+    Method::new("quack.find", "Returns the session that a reference or a directory means.")
+        .takes::<FindParams>()
+        .gives::<FindData>(),
     Method::new("quack.session_new", "Makes one more session for a directory.")
         .takes::<SessionNewParams>()
         .gives::<AttachData>(),

@@ -1,0 +1,394 @@
+//! Labels of sessions, and the session that a reference means.
+//!
+//! A label is the shortest of `<directory>`, `<directory>/<name>`, `<parent>/<directory>/<name>` and so on that means
+//! one session to every method. A reference is an id, a name, a label, a longer form of a label, or the beginning of an
+//! id or a name. Pure. Called by [`crate::registry`].
+
+use super::catalog;
+use quackd_protocol::metadata::{Metadata, Session, Workspace};
+use quackd_protocol::{SessionId, WorkspaceId};
+use std::collections::HashMap;
+
+/// Shortest beginning of an id that is accepted, in bytes.
+const MIN_ID_PREFIX: usize = 4;
+
+/// Largest number of path components in a label.
+const MAX_COMPONENTS: usize = 8;
+
+/// Longest label in characters. A session whose directory and name are longer has its name or its id as label.
+const MAX_CHARS: usize = 100;
+
+/// Longest reference in bytes that is compared with directories.
+const MAX_REFERENCE_BYTES: usize = 8 * 1024;
+
+/// Largest number of sessions that an error lists.
+const MAX_LISTED: usize = 10;
+
+/// Result of looking up a reference.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Found<'a> {
+    One(&'a Session),
+    /// Labels of the matching sessions, at most [`MAX_LISTED`], and whether there are more.
+    Several {
+        labels: Vec<String>,
+        has_more: bool,
+    },
+    Nothing,
+}
+
+/// Sessions by every form of reference. Building it takes time in proportion to the number of sessions.
+#[derive(Debug)]
+pub(crate) struct Labels<'a> {
+    sessions: &'a [Session],
+    /// Workspaces that have sessions.
+    workspaces: HashMap<&'a WorkspaceId, (&'a Workspace, Vec<usize>)>,
+    /// The last components of each workspace's path, and the whole path.
+    directories: HashMap<&'a str, Vec<&'a WorkspaceId>>,
+    /// Ids, sorted.
+    ids: Vec<(&'a str, usize)>,
+    /// Names in lower case, sorted.
+    names: Vec<(String, usize)>,
+}
+
+impl<'a> Labels<'a> {
+    pub(crate) fn new(metadata: &'a Metadata) -> Self {
+        let mut workspaces: HashMap<&WorkspaceId, (&Workspace, Vec<usize>)> =
+            metadata.workspaces.iter().map(|it| (&it.id, (it, Vec::new()))).collect();
+        let (mut ids, mut names) = (Vec::new(), Vec::new());
+        for (at, session) in metadata.sessions.iter().enumerate() {
+            ids.push((session.id.as_str(), at));
+            names.push((session.name.to_lowercase(), at));
+            if let Some((_, sessions)) = workspaces.get_mut(&session.workspace_id) {
+                sessions.push(at);
+            }
+        }
+        ids.sort_unstable();
+        names.sort_unstable();
+        workspaces.retain(|_, (_, sessions)| !sessions.is_empty());
+        let mut directories: HashMap<&str, Vec<&WorkspaceId>> = HashMap::new();
+        for (id, (workspace, _)) in &workspaces {
+            for form in forms(&workspace.path) {
+                directories.entry(form).or_default().push(*id);
+            }
+        }
+        Self { sessions: &metadata.sessions, workspaces, directories, ids, names }
+    }
+
+    /// Returns the label of every session.
+    pub(crate) fn all(&self) -> HashMap<SessionId, String> {
+        self.sessions.iter().map(|session| (session.id.clone(), self.of(session))).collect()
+    }
+
+    /// Returns the label of a session.
+    pub(crate) fn of(&self, session: &Session) -> String {
+        let is_label = |text: &String| {
+            is_typable(text)
+                && self.find(text, 2).as_slice() == [session]
+                && self.upstream(text).is_none_or(|it| it.id == session.id)
+        };
+        let mut candidates = Vec::new();
+        if let Some((workspace, sessions)) = self.workspaces.get(&session.workspace_id) {
+            let is_one = |form: &&str| self.directories.get(form).is_some_and(|of| of.len() == 1);
+            let last = forms(&workspace.path).next().filter(is_one);
+            candidates.extend(last.filter(|_| sessions.len() == 1).map(str::to_owned));
+            let told_apart = forms(&workspace.path).filter(is_one);
+            candidates.extend(told_apart.map(|form| format!("{form}/{}", session.name)));
+        }
+        candidates.push(session.name.clone());
+        candidates.into_iter().find(is_label).unwrap_or_else(|| session.id.0.clone())
+    }
+
+    /// Returns the session that a reference means to the methods of quackd. Of several sessions with the given name it
+    /// is the one in `workspace`, if there is one only.
+    pub(crate) fn look_up(&self, reference: &str, workspace: Option<&str>) -> Found<'a> {
+        let found = self.find(reference, self.sessions.len());
+        let is_here = |session: &&Session| {
+            let of = self.workspaces.get(&session.workspace_id);
+            of.is_some_and(|(of, _)| Some(of.path.as_str()) == workspace)
+        };
+        let wanted = reference.to_lowercase();
+        let mut here = found.iter().copied().filter(is_here);
+        let here =
+            here.find(|it| it.name.to_lowercase() == wanted).filter(|_| here.next().is_none());
+        match (found.as_slice(), here) {
+            ([], _) => Found::Nothing,
+            (&[one], _) | (_, Some(one)) => Found::One(one),
+            (several, _) => Found::Several {
+                labels: several.iter().take(MAX_LISTED).map(|it| self.of(it)).collect(),
+                has_more: MAX_LISTED < several.len(),
+            },
+        }
+    }
+
+    /// Returns at most `limit` sessions that a reference may mean: the one with this id, else those with this name or
+    /// in this directory, else those whose id or name begins so.
+    fn find(&self, reference: &str, limit: usize) -> Vec<&'a Session> {
+        if reference.trim().is_empty() || MAX_REFERENCE_BYTES < reference.len() {
+            return Vec::new();
+        }
+        if let Some(exact) = self.with_id(reference) {
+            return vec![exact];
+        }
+        let lower = reference.to_lowercase();
+        let mut found = Matches { found: Vec::new(), limit };
+        found.add(equal(&self.names, &lower));
+        for id in self.directories.get(reference).into_iter().flatten() {
+            found.add(self.sessions_of(id));
+        }
+        for (at, _) in reference.match_indices('/') {
+            let (directory, name) = (reference.get(..at), reference.get(at + 1..));
+            let (Some(directory), Some(name)) = (directory, name) else { continue };
+            let name = name.to_lowercase();
+            for id in self.directories.get(directory).into_iter().flatten() {
+                if found.is_full() {
+                    break;
+                }
+                found.add(self.sessions_of(id).filter(|at| self.has_name(*at, &name)));
+            }
+        }
+        if found.found.is_empty() {
+            found.add(beginning(&self.names, &lower));
+            if MIN_ID_PREFIX <= reference.len() {
+                found.add(beginning(&self.ids, reference));
+            }
+        }
+        found.found.sort_unstable();
+        found.found.iter().filter_map(|at| self.sessions.get(*at)).collect()
+    }
+
+    /// Returns what [`catalog::find`] returns.
+    fn upstream(&self, reference: &str) -> Option<&'a Session> {
+        if let Some(exact) = self.with_id(reference) {
+            return Some(exact);
+        }
+        let lower = reference.to_lowercase();
+        let at = catalog::only(equal(&self.names, &lower))
+            .or_else(|| catalog::only(beginning(&self.names, &lower)))?;
+        self.sessions.get(at)
+    }
+
+    fn with_id(&self, id: &str) -> Option<&'a Session> {
+        equal(&self.ids, id).next().and_then(|at| self.sessions.get(at))
+    }
+
+    fn sessions_of(&self, workspace: &WorkspaceId) -> impl Iterator<Item = usize> {
+        self.workspaces.get(workspace).into_iter().flat_map(|(_, sessions)| sessions).copied()
+    }
+
+    fn has_name(&self, at: usize, lower: &str) -> bool {
+        self.sessions.get(at).is_some_and(|session| session.name.to_lowercase() == lower)
+    }
+}
+
+/// Returns the session that a reference means to upstream's methods: what upstream's lookup finds, else what the
+/// reference means to the methods of quackd.
+pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Session> {
+    catalog::find(metadata, reference).or_else(|| {
+        match Labels::new(metadata).look_up(reference, None) {
+            Found::One(session) => Some(session),
+            Found::Several { .. } | Found::Nothing => None,
+        }
+    })
+}
+
+/// Positions of sessions, each once.
+struct Matches {
+    found: Vec<usize>,
+    limit: usize,
+}
+
+impl Matches {
+    fn is_full(&self) -> bool {
+        self.limit <= self.found.len()
+    }
+
+    fn add(&mut self, positions: impl Iterator<Item = usize>) {
+        for at in positions {
+            if self.is_full() {
+                return;
+            }
+            if !self.found.contains(&at) {
+                self.found.push(at);
+            }
+        }
+    }
+}
+
+/// Returns the last components of a path, the shortest form first, and then the whole path.
+fn forms(path: &str) -> impl Iterator<Item = &str> {
+    let path = path.trim_end_matches('/');
+    let starts = path.rmatch_indices('/').take(MAX_COMPONENTS).map(|(at, _)| at + 1);
+    let last = starts.filter_map(move |start| path.get(start..)).filter(|form| !form.is_empty());
+    last.chain(std::iter::once(path).filter(|path| !path.is_empty()))
+}
+
+fn equal<T: AsRef<str>>(sorted: &[(T, usize)], wanted: &str) -> impl Iterator<Item = usize> {
+    from(sorted, wanted).take_while(move |(text, _)| text.as_ref() == wanted).map(|(_, at)| *at)
+}
+
+fn beginning<T: AsRef<str>>(sorted: &[(T, usize)], wanted: &str) -> impl Iterator<Item = usize> {
+    let begins = move |(text, _): &&(T, usize)| text.as_ref().starts_with(wanted);
+    from(sorted, wanted).take_while(begins).map(|(_, at)| *at)
+}
+
+fn from<'s, T: AsRef<str>>(
+    sorted: &'s [(T, usize)],
+    wanted: &str,
+) -> std::slice::Iter<'s, (T, usize)> {
+    let start = sorted.partition_point(|(text, _)| text.as_ref() < wanted);
+    sorted.get(start..).unwrap_or_default().iter()
+}
+
+/// Returns false for a text that a terminal would not show as it is, or that is too long to type.
+fn is_typable(text: &str) -> bool {
+    text.trim().len() == text.len()
+        && text.chars().count() <= MAX_CHARS
+        && !text.chars().any(|c| c.is_control() || catalog::is_invisible(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn metadata(sessions: &[(&str, &str, &str)]) -> Metadata {
+        let session = |(id, path, name): &(&str, &str, &str)| json!({"id": id, "workspaceId": path, "name": name});
+        let mut paths: Vec<&str> = sessions.iter().map(|(_, path, _)| *path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        serde_json::from_value(json!({
+            "version": 1,
+            "sessions": sessions.iter().map(session).collect::<Vec<_>>(),
+            "workspaces": paths.iter().map(|path| json!({"id": path, "path": path})).collect::<Vec<_>>(),
+        }))
+        .unwrap()
+    }
+
+    /// Every label means its session to both kinds of methods.
+    #[track_caller]
+    fn check(sessions: &[(&str, &str, &str)], expected: &[&str]) {
+        let metadata = metadata(sessions);
+        let labels = Labels::new(&metadata);
+        let shown: Vec<String> = metadata.sessions.iter().map(|it| labels.of(it)).collect();
+        assert_eq!(shown, expected);
+        for (label, session) in shown.iter().zip(&metadata.sessions) {
+            assert_eq!(labels.look_up(label, None), Found::One(session), "{label}");
+            assert_eq!(find(&metadata, label).map(|it| &it.id), Some(&session.id), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_label_is_as_much_of_the_path_as_tells_sessions_apart() {
+        check(
+            &[
+                ("i1", "/src/api", "duck-1"),
+                ("i2", "/src/web", "duck-1"),
+                ("i3", "/src/web", "Review"),
+                ("i4", "/home/work/lib", "duck-1"),
+                ("i5", "/home/home/lib", "duck-1"),
+                ("i6", "/x/a/b", "duck-1"),
+                ("i7", "/y/a/b", "review"),
+                ("i8", "/src/über ente", "duck-1"),
+            ],
+            &[
+                "api",
+                "web/duck-1",
+                "web/Review",
+                "work/lib/duck-1",
+                "home/lib/duck-1",
+                "x/a/b/duck-1",
+                "y/a/b/review",
+                "über ente",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_label_is_never_the_reference_of_another_session() {
+        check(
+            &[
+                // The directory has the name, the beginning of a name, or the id of another session.
+                ("i1", "/a/review", "duck-1"),
+                ("i2", "/a/x", "review"),
+                ("i3", "/a/re", "duck-1"),
+                ("i4", "/a/i1", "duck-1"),
+                ("i5", "/a/duck-1", "duck-1"),
+                // A name contains a slash.
+                ("i6", "/a/y", "z/duck-1"),
+                ("i7", "/a/y/z", "duck-1"),
+            ],
+            &["review/duck-1", "x", "re/duck-1", "i1/duck-1", "duck-1/duck-1", "y", "i7"],
+        );
+        let long = format!("/{}", "d/".repeat(3000));
+        check(
+            &[
+                ("i1", "/", "duck-1"),
+                ("i2", "/", "duck-2"),
+                ("i3", "/a/b\u{1b}[2J", "duck-3"),
+                ("i4", "/a/c\u{202e}", "duck-2"),
+                ("i5", &long, "duck-5"),
+                ("i6", "/a/d", "two\nlines"),
+                ("i7", "/a/d", "more"),
+                ("i8", "unknown", "twin"),
+                ("i9", "unknown", "twin"),
+            ],
+            &["duck-1", "i2", "duck-3", "i4", "d/d/duck-5", "i6", "a/d/more", "i8", "i9"],
+        );
+    }
+
+    #[test]
+    fn references_are_ids_names_labels_and_beginnings_and_ambiguous_ones_are_listed() {
+        let metadata = metadata(&[
+            ("abcd-1", "/s/api", "duck-1"),
+            ("abcd-2", "/s/web", "duck-1"),
+            ("abce-3", "/s/web", "fix"),
+            ("abcf-4", "/t/web", "duck-1"),
+        ]);
+        let labels = Labels::new(&metadata);
+        let id = |reference: &str| match labels.look_up(reference, Some("/s/api")) {
+            Found::One(session) => session.id.0.clone(),
+            Found::Several { labels, .. } => labels.join(" "),
+            Found::Nothing => "-".to_owned(),
+        };
+        for (reference, expected) in [
+            ("abcd-1", "abcd-1"),
+            ("abce", "abce-3"),
+            ("abc", "-"),
+            ("abcd", "api s/web/duck-1"),
+            ("api", "abcd-1"),
+            ("api/DUCK-1", "abcd-1"),
+            ("/s/api/duck-1", "abcd-1"),
+            ("/s/api", "abcd-1"),
+            ("s/web", "s/web/duck-1 s/web/fix"),
+            ("web/fix", "abce-3"),
+            ("t/web", "abcf-4"),
+            ("web/duck-1", "s/web/duck-1 t/web/duck-1"),
+            ("duck-1", "abcd-1"),
+            ("duck", "api s/web/duck-1 t/web/duck-1"),
+            ("fi", "abce-3"),
+            ("eb/fix", "-"),
+            ("API", "-"),
+            ("", "-"),
+            ("/", "-"),
+            ("api/", "-"),
+        ] {
+            assert_eq!(id(reference), expected, "{reference}");
+        }
+        assert!(matches!(labels.look_up("duck-1", None), Found::Several { .. }));
+        assert_eq!(find(&metadata, "duck-1"), None);
+        assert_eq!(labels.look_up(&"/".repeat(1 << 20), None), Found::Nothing);
+    }
+
+    #[test]
+    fn a_full_catalog_has_labels_and_an_error_lists_few() {
+        let owned: Vec<(String, String)> =
+            (0..2000).map(|n| (format!("id{n:05}"), format!("/r{n}/api"))).collect();
+        let rows: Vec<(&str, &str, &str)> =
+            owned.iter().map(|(id, path)| (id.as_str(), path.as_str(), "duck-1")).collect();
+        let metadata = metadata(&rows);
+        let labels = Labels::new(&metadata);
+        assert_eq!(labels.all()[&"id00007".into()], "r7/api/duck-1");
+        let Found::Several { labels, has_more } = labels.look_up("api", None) else { panic!() };
+        assert_eq!((labels.len(), has_more), (MAX_LISTED, true));
+    }
+}

@@ -1,0 +1,234 @@
+//! How sessions are named to users and by users: labels in every view, references in every verb and method, and the
+//! one rule for the session that a verb means.
+
+use crate::harness::Daemon;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Stdio;
+
+/// Runs a verb in a directory. Returns the exit code, stdout and stderr.
+fn ran(daemon: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = daemon.command(args);
+    let output = command.current_dir(dir).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A daemon with the sessions `api`, `web/duck-1`, `web/review`, `work/lib/duck-1` and `home/lib/duck-1`. `api` is the
+/// active one. Returns the ids in this order.
+fn world() -> (Daemon, Vec<String>) {
+    let daemon = Daemon::start();
+    let mut ids = Vec::new();
+    let wire = daemon.wire();
+    for name in ["api", "web", "", "work/lib", "home/lib"] {
+        let (method, params) = match name {
+            "" => {
+                ("quack.session_new", json!({"path": daemon.repo("web").path(), "name": "review"}))
+            }
+            name => ("attach", json!({"path": daemon.repo(name).path(), "activate": false})),
+        };
+        let made = wire.request(method, params);
+        ids.push(made["session"]["id"].as_str().unwrap().to_owned());
+    }
+    wire.request("activate_session", json!({"sessionId": ids[0]}));
+    (daemon, ids)
+}
+
+const LABELS: [&str; 5] = ["api", "web/duck-1", "web/review", "work/lib/duck-1", "home/lib/duck-1"];
+
+#[test]
+fn every_view_shows_labels_and_every_verb_accepts_them() {
+    let (daemon, ids) = world();
+    let dir = daemon.home();
+    std::fs::create_dir_all(&dir).unwrap();
+    let sessions = ran(&daemon, &dir, &["sessions"]).1;
+    assert!(sessions.starts_with("SESSION") && sessions.contains("DIRECTORY"), "{sessions}");
+    assert_eq!(sessions.lines().count(), 1 + LABELS.len(), "{sessions}");
+    for label in LABELS {
+        let is_row = |line: &str| line.split_whitespace().next() == Some(label);
+        assert!(sessions.lines().any(is_row), "{label}: {sessions}");
+    }
+    assert_eq!(ran(&daemon, &dir, &["sessions", "--all"]).1, sessions);
+    for (label, id) in LABELS.iter().zip(&ids) {
+        let ok = |args: &[&str]| {
+            let (code, stdout, stderr) = ran(&daemon, &dir, args);
+            assert_eq!(code, Some(0), "{args:?}: {stderr}");
+            (stdout, stderr)
+        };
+        let (state, _) = ok(&["state", "--session", label]);
+        assert!(state.starts_with(&format!("{label}  {id}")), "{state}");
+        let (shown, _) = ok(&["sandbox", "show", "--session", label]);
+        assert!(shown.starts_with(&format!("{label}  ")), "{shown}");
+        // The beginning of the id, too.
+        let (begun, _) = ok(&["sandbox", "show", "--session", &id[..id.len() - 1]]);
+        assert_eq!(begun, shown);
+        let (text, stderr) = ok(&["tool", "bash", "pwd", "--session", label]);
+        let directory = label.split("/duck-1").next().unwrap().split("/review").next().unwrap();
+        assert!(
+            text.lines().next().unwrap().ends_with(&format!("/{directory}")),
+            "{label}: {text}"
+        );
+        assert_eq!(stderr, "", "the session was named");
+        assert!(ok(&["pin", label]).0.starts_with(&format!("{label} stays")));
+        assert!(ok(&["unpin", label]).0.starts_with(&format!("{label} ")));
+        assert!(ok(&["activate", label]).0.starts_with(&format!("{label}  ")));
+        ok(&["grep", "needle", "--session", label]);
+        let ps = ok(&["ps"]).0;
+        assert!(ps.contains(&format!("─ {label}  ")), "{ps}");
+    }
+    let log = ran(&daemon, &dir, &["logs", "--session", "api"]).1;
+    assert!(log.contains(" session=api ") && !log.contains(&ids[0]), "{log}");
+    let (_, made, _) = ran(&daemon, daemon.repo("api").path(), &["new", "--name", "fix"]);
+    assert!(made.starts_with("api/fix  "), "{made}");
+    let (_, deleted, _) = ran(&daemon, &dir, &["delete", "-y", "api/FIX"]);
+    assert_eq!(deleted, "Deleted api/fix.\n");
+    let (_, header, _) = ran(&daemon, daemon.repo("web").path(), &["--no-follow"]);
+    assert!(header.starts_with("web/review  "), "the one that was activated last: {header}");
+}
+
+#[test]
+fn an_ambiguous_or_wrong_reference_acts_nowhere_and_lists_what_can_be_said() {
+    let (daemon, ids) = world();
+    let dir = daemon.repo("elsewhere");
+    for (reference, expected) in [
+        ("web", vec!["web/duck-1", "web/review"]),
+        ("lib", vec!["work/lib/duck-1", "home/lib/duck-1"]),
+        ("lib/duck-1", vec!["work/lib/duck-1", "home/lib/duck-1"]),
+        ("duck-1", vec!["api", "web/duck-1", "work/lib/duck-1", "home/lib/duck-1"]),
+    ] {
+        for verb in [
+            &["tool", "bash", "touch acted", "--session"][..],
+            &["replace", "needle", "thread", "--session"],
+            &["delete", "-y"],
+            &["activate"],
+            &["pin"],
+            &["abort", "--session"],
+            &["say", "hello", "--session"],
+            &["sandbox", "set", "--network", "on", "--session"],
+            &["state", "--session"],
+        ] {
+            let (code, stdout, stderr) = ran(&daemon, dir.path(), &[verb, &[reference]].concat());
+            assert_eq!((code, stdout.as_str()), (Some(1), ""), "{verb:?} {reference}: {stderr}");
+            for label in &expected {
+                assert!(stderr.contains(label), "{verb:?} {reference}: {stderr}");
+            }
+        }
+    }
+    for (wrong, hint) in [("ap", "did you mean `api`?"), ("revew", "did you mean `web/review`?")] {
+        let (code, _, stderr) =
+            ran(&daemon, dir.path(), &["tool", "bash", "touch acted", "--session", wrong]);
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(stderr.contains("Session not found: ") && stderr.contains(hint), "{stderr}");
+    }
+    for name in ["api", "web", "work/lib", "home/lib", "elsewhere"] {
+        let repo = daemon.repo(name);
+        assert!(!repo.path().join("acted").exists(), "{name}");
+    }
+    assert_eq!(
+        daemon.wire().request("sessions", json!({"all": true}))["sessions"][0]["id"],
+        ids[0]
+    );
+    // In the directory of a matching session, the name means that session.
+    let (_, text, _) = ran(
+        &daemon,
+        daemon.repo("work/lib").path(),
+        &["tool", "bash", "pwd", "--session", "duck-1"],
+    );
+    assert!(text.lines().next().unwrap().ends_with("/work/lib"), "{text}");
+}
+
+#[test]
+fn methods_accept_labels_and_the_old_ones_keep_their_lookup_and_their_text() {
+    let (daemon, ids) = world();
+    let wire = daemon.wire();
+    for (label, id) in LABELS.iter().zip(&ids) {
+        for method in ["get_state", "follow", "quack.sandbox", "quack.pin"] {
+            let data = wire.request(method, json!({"sessionId": label}));
+            assert_eq!(data["sessionId"], id.as_str(), "{method} {label}");
+        }
+        let data = wire.request("activate_session", json!({"sessionId": label}));
+        assert_eq!(data["session"]["id"], id.as_str(), "{label}");
+        let found = wire.request("quack.find", json!({"sessionId": label}))["session"].clone();
+        assert_eq!((&found["label"], &found["by"]), (&json!(label), &json!("reference")));
+    }
+    let names: Vec<Value> = wire.request("quack.ps", json!({}))["workers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|worker| json!([worker["sessionName"], worker["label"]]))
+        .collect();
+    assert!(names.contains(&json!(["duck-1", "web/duck-1"])), "{names:?}");
+    // The wire keeps the name, and upstream's text for a name of several sessions.
+    assert_eq!(wire.request("get_state", json!({"sessionId": "api"}))["sessionName"], "duck-1");
+    for method in ["get_state", "follow", "abort", "activate_session"] {
+        let why = wire.refused(method, json!({"sessionId": "duck-1"}));
+        assert_eq!(why, "Session not found: duck-1", "{method}");
+    }
+    let call = json!({"tool": "bash", "arguments": {"command": "true"}, "sessionId": "lib"});
+    let why = wire.refused("quack.tool", call);
+    assert!(why.contains("work/lib/duck-1, home/lib/duck-1"), "{why}");
+    // A directory with the name of a session elsewhere: upstream's methods mean the session.
+    let other = wire.attach(daemon.repo("review").path()).id;
+    assert_eq!(wire.request("get_state", json!({"sessionId": "review"}))["sessionId"], ids[2]);
+    let why = wire.refused("quack.pin", json!({"sessionId": "review"}));
+    assert!(why.contains("web/review") && why.contains("review/duck-1"), "{why}");
+    let found = wire.request("quack.find", json!({"sessionId": "review/duck-1"}));
+    assert_eq!(found["session"]["sessionId"], other.as_str());
+}
+
+#[test]
+fn a_verb_means_the_named_session_else_that_of_the_directory_else_the_active_one() {
+    let (daemon, ids) = world();
+    let plain = daemon.home().join("plain");
+    std::fs::create_dir_all(plain.join("deep/er")).unwrap();
+    let wire = daemon.wire();
+    let made = wire.request("attach", json!({"path": plain, "activate": false}));
+    let plain_id = made["session"]["id"].as_str().unwrap();
+    // A directory without a session whose parents have none either.
+    let bare = tempfile::tempdir().unwrap();
+    let web = daemon.repo("web").path().join("src");
+    let id_of = |dir: &Path| {
+        let (code, text, stderr) = ran(&daemon, dir, &["state", "--json"]);
+        assert_eq!((code, stderr.as_str()), (Some(0), ""), "{}", dir.display());
+        let state: Value = serde_json::from_str(&text).unwrap();
+        state["sessionId"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(id_of(&web), ids[1]);
+    assert_eq!(id_of(&plain.join("deep/er")), plain_id);
+    assert_eq!(id_of(bare.path()), ids[0]);
+    assert_eq!(id_of(Path::new("/")), ids[0]);
+    for (dir, label, is_active) in [
+        (web.as_path(), "web/duck-1", false),
+        (&plain.join("deep/er"), "plain", false),
+        (Path::new("/"), "api", true),
+    ] {
+        for verb in [
+            &["tool", "bash", "true"][..],
+            &["pin"],
+            &["unpin"],
+            &["sandbox", "set", "--network", "off"],
+            &["replace", "no such text", "x"],
+            &["undo"],
+            &["abort"],
+            &["say", "hello"],
+        ] {
+            let (_, _, stderr) = ran(&daemon, dir, verb);
+            let first = stderr.lines().next().unwrap_or_default();
+            assert!(first.starts_with(&format!("session {label}  ")), "{verb:?}: {stderr}");
+            assert_eq!(first.contains("active"), is_active, "{verb:?}: {stderr}");
+            let (_, _, stderr) = ran(&daemon, dir, &[verb, &["--json"]].concat());
+            assert!(!stderr.contains("session "), "{verb:?} --json: {stderr}");
+        }
+    }
+    let (code, text, _) = ran(&daemon, &plain.join("deep/er"), &["tool", "bash", "pwd"]);
+    assert_eq!(
+        (code, text.lines().next().unwrap()),
+        (Some(0), plain.canonicalize().unwrap().to_str().unwrap())
+    );
+    // A tool creates the session of its directory and leaves the active one.
+    let (code, text, stderr) = ran(&daemon, bare.path(), &["tool", "bash", "pwd"]);
+    let real = bare.path().canonicalize().unwrap();
+    assert_eq!((code, text.lines().next().unwrap()), (Some(0), real.to_str().unwrap()), "{stderr}");
+    assert_ne!(id_of(bare.path()), ids[0]);
+    assert_eq!(id_of(Path::new("/")), ids[0]);
+}
