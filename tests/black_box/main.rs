@@ -33,6 +33,7 @@ mod first_hour_docs;
 mod first_hour_git;
 mod first_hour_names;
 mod first_hour_network;
+mod first_hour_tool;
 mod first_hour_workers;
 mod floods;
 mod follow_verb;

@@ -116,7 +116,7 @@ fn a_session_is_explained_as_a_whole_and_by_path() {
     let repo = daemon.repo("a");
     let (code, text) = sandbox(&daemon, repo.path(), &["explain"]);
     assert_eq!(code, Some(0));
-    assert!(text.starts_with("workspace-write, network off, tier "), "{text}");
+    assert!(text.starts_with("workspace-write, network off, "), "{text}");
     assert!(text.contains("\nnetwork: off") && text.contains("--network on"), "{text}");
     let at = |path: &str| repo.path().join(path).to_string_lossy().into_owned();
     for (path, access) in [

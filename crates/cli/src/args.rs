@@ -118,6 +118,13 @@ pub(crate) fn wants_json(line: impl IntoIterator<Item = OsString>) -> bool {
     line.into_iter().take_while(|word| word != "--").any(|word| word == "--json")
 }
 
+/// Whether `quack tool --raw` is meant by a command line that cannot be read otherwise: its exit codes are the
+/// command's.
+pub(crate) fn wants_raw(line: impl IntoIterator<Item = OsString>) -> bool {
+    let mut words = line.into_iter().take_while(|word| word != "--");
+    words.any(|word| word == "tool") && words.any(|word| word == "--raw")
+}
+
 /// What every verb takes.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct OutputArgs {
@@ -197,8 +204,8 @@ pub(crate) struct AttachArgs {
     pub(crate) no_follow: bool,
     #[command(flatten)]
     pub(crate) look: LookArgs,
-    /// Has no effect: `/` and the home directory are refused; kept for scripts
-    #[arg(long)]
+    /// Accepted for old scripts; has no effect
+    #[arg(long, hide = true)]
     pub(crate) force: bool,
 }
 

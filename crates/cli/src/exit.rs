@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     BusyOrLate,
     /// A person pressed Ctrl-C.
     Interrupted,
+    /// `quack tool --raw`: the code of the command, or one of [`raw`].
+    OfCommand(u8),
     /// It was a daemon below a service manager, for which [`quackd_service::exit`] has codes of their own.
     OfDaemon(u8),
 }
@@ -36,7 +38,7 @@ impl Exit {
             Self::Unreachable => 3,
             Self::BusyOrLate => 4,
             Self::Interrupted => 130,
-            Self::OfDaemon(code) => code,
+            Self::OfCommand(code) | Self::OfDaemon(code) => code,
         }
     }
 }
@@ -46,7 +48,7 @@ impl Exit {
     fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
-            Self::Failed | Self::OfDaemon(_) => "failed",
+            Self::Failed | Self::OfCommand(_) | Self::OfDaemon(_) => "failed",
             Self::Usage => "usage",
             Self::Unreachable => "no_daemon",
             Self::BusyOrLate => "busy",
@@ -172,6 +174,11 @@ pub(crate) fn usage_document(error: &clap::Error) -> Value {
     describe(Exit::Usage, message, hint)
 }
 
+/// A verb that was interrupted, as the document that `--json` prints.
+pub(crate) fn interrupted_document() -> Value {
+    describe(Exit::Interrupted, "interrupted", None)
+}
+
 fn describe(exit: Exit, message: &str, hint: Option<&str>) -> Value {
     json!({"error": {"code": exit.name(), "message": without_numbers(message), "hint": hint}})
 }
@@ -197,6 +204,31 @@ pub(crate) fn of_tool(result: &ToolResult) -> Exit {
     } else {
         Exit::Ok
     }
+}
+
+/// Exit codes of quack itself with `quack tool --raw`, as `timeout` and `env` have them.
+pub(crate) mod raw {
+    /// The deadline ended the command.
+    pub(crate) const TIMED_OUT: u8 = 124;
+    /// The command did not run, or its end is not known.
+    pub(crate) const FAILED: u8 = 125;
+    /// Added to the number of the signal that ended the command.
+    pub(crate) const SIGNAL: u8 = 128;
+}
+
+/// The exit of `quack tool --raw` with this result.
+pub(crate) fn of_raw(result: &ToolResult) -> Exit {
+    let info = &result.info;
+    let code = match (info.exit_code, info.signal) {
+        _ if info.timed_out => raw::TIMED_OUT,
+        // A code has eight bits.
+        (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(raw::FAILED),
+        (None, Some(signal)) => {
+            u8::try_from(signal).map_or(raw::FAILED, |signal| raw::SIGNAL.saturating_add(signal))
+        }
+        (None, None) => raw::FAILED,
+    };
+    Exit::OfCommand(code)
 }
 
 #[cfg(test)]
@@ -261,7 +293,7 @@ mod tests {
             ),
             ("Error: busy", ToolInfo { busy: true, ..ToolInfo::default() }, Exit::BusyOrLate),
         ] {
-            let result = ToolResult { text: text.to_owned(), info, data: None };
+            let result = ToolResult { text: text.to_owned(), info, data: None, closing: None };
             assert_eq!(of_tool(&result), expected, "{result:?}");
         }
     }

@@ -10,6 +10,7 @@ mod connect;
 mod directory;
 mod display;
 mod exit;
+mod interrupts;
 mod json;
 mod near;
 mod output;
@@ -62,10 +63,17 @@ fn main() -> ExitCode {
         if error.use_stderr() && args::wants_json(std::env::args_os()) {
             Output::refusal(&exit::usage_document(&error));
         }
+        if error.use_stderr() && args::wants_raw(std::env::args_os()) {
+            // Nothing can be done about a closed stderr.
+            let _lost = error.print();
+            std::process::exit(exit::raw::FAILED.into());
+        }
         error.exit()
     });
     let output = Output::new(cli.output);
     // The supervisor brings its own runtime and starts its workers from this thread.
+    // The usual way to end these verbs.
+    let is_stream = matches!(cli.verb, None | Some(Verb::Follow(_) | Verb::Top(_)));
     let ended = match cli.verb {
         Some(Verb::Daemon(args)) => verbs::daemon::run(&args, output),
         verb => run_client(verb, &cli.attach, output),
@@ -77,6 +85,9 @@ fn main() -> ExitCode {
         output.failure(&exit::explain(&error));
         exit::of_error(&error)
     });
+    if exit == Exit::Interrupted && output.is_json() && !is_stream {
+        Output::refusal(&exit::interrupted_document());
+    }
     exit.into()
 }
 
@@ -89,7 +100,10 @@ fn run_client(
     let ended = runtime.block_on(async {
         let hint = interrupt_hint(verb.as_ref());
         // For these an interrupt is a way to end, or they have a turn to end first.
-        let is_mine = !matches!(verb, None | Some(Verb::Say(_) | Verb::Follow(_) | Verb::Top(_)));
+        let is_mine = !matches!(
+            verb,
+            None | Some(Verb::Tool(_) | Verb::Say(_) | Verb::Follow(_) | Verb::Top(_))
+        );
         tokio::select! {
             // A verb for which an interrupt is the way to end sees it first.
             biased;
@@ -117,7 +131,7 @@ async fn dispatch(
     match verb {
         None => Box::pin(verbs::attach::run(attach, output)).await,
         Some(Verb::Demo(args)) => Box::pin(verbs::demo::run(&args, output)).await,
-        Some(Verb::Tool(args)) => verbs::tool::run(&args, output).await,
+        Some(Verb::Tool(args)) => Box::pin(verbs::tool::run(&args, output)).await,
         Some(Verb::Grep(args)) => Box::pin(verbs::grep::run(&args, output)).await,
         Some(Verb::Find(args)) => Box::pin(verbs::find::run(&args, output)).await,
         Some(Verb::Replace(args)) => Box::pin(verbs::replace::run(&args, output)).await,
@@ -161,7 +175,7 @@ async fn dispatch(
 /// only they can say that it should end.
 fn interrupt_hint(verb: Option<&Verb>) -> &'static str {
     match verb {
-        Some(Verb::Tool(_) | Verb::Replace(_) | Verb::Undo(_)) => {
+        Some(Verb::Replace(_) | Verb::Undo(_)) => {
             "interrupted; the call runs on until its deadline, unless `quack abort --session REF` ends it"
         }
         _ => "interrupted",

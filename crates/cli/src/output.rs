@@ -122,6 +122,16 @@ impl Output {
         unless_gone(written.await.map_err(io::Error::other)?)
     }
 
+    /// Prints bytes as they are, to stderr or to stdout. Writes on a separate thread. `Gone`: the reader has closed the
+    /// pipe.
+    pub(crate) async fn bytes(bytes: Vec<u8>, to_stderr: bool) -> io::Result<Reader> {
+        let written = tokio::task::spawn_blocking(move || match to_stderr {
+            true => io::stderr().lock().write_all(&bytes),
+            false => write_out(&bytes),
+        });
+        unless_gone(written.await.map_err(io::Error::other)?)
+    }
+
     /// Prints a piece of a stream: text of ours, or lines of JSON. On a thread of its own, so that a
     /// reader who stops reading stops nothing else. `Gone`: nobody reads any more.
     pub(crate) async fn piece(self, text: String) -> io::Result<Reader> {

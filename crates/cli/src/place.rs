@@ -92,6 +92,7 @@ impl Asking {
             path: None,
             safe_mode: None,
             timeout_ms: Some(u64::try_from(limit.as_millis())?),
+            ..ToolParams::default()
         };
         Ok(self.daemon.client.request("quack.tool", params, patience(limit)).await?)
     }

@@ -50,6 +50,7 @@ pub(crate) async fn ask(words: &[String]) -> anyhow::Result<Answer> {
         tag: "service".to_owned(),
         spill: None,
         live: None,
+        flow: None,
         limits: Limits::default(),
         group: None,
         spawn_thread: None,

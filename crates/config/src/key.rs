@@ -96,7 +96,7 @@ static KEYS: &[Key] = &[
     },
     Key {
         name: "tools.default_timeout_s",
-        about: "A tool call that names no deadline has so many seconds.",
+        about: "A tool call that names no deadline has so many seconds. `quack tool` has 120 if this is not set.",
         kind: Kind::Time {
             field: field!(tools.default_timeout),
             unit_s: 1,

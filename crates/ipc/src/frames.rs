@@ -84,6 +84,7 @@ mod tests {
             arguments: "{}".into(),
             deadline_ms: 30_000,
             safe_mode: false,
+            stream: false,
         });
         let text = r#"{"tool_call":{"call_id":"c1","tool":"bash","arguments":"{}","deadline_ms":30000,"safe_mode":false}}"#;
         assert_eq!(encode(&frame).unwrap(), text.as_bytes());

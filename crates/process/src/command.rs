@@ -1,6 +1,6 @@
 //! What a caller of [`crate::run`] says and is told.
 
-use crate::{Captured, Exit, Group, Limits, Live, SpawnThread, Spilled, Usage};
+use crate::{Captured, Exit, Flow, Group, Limits, Live, SpawnThread, Spilled, Usage};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,8 @@ pub struct Command {
     pub spill: Option<SpillTarget>,
     /// Whoever wants to see the output while the command runs.
     pub live: Option<Live>,
+    /// Reader of the whole output. While it is behind, the command waits to print.
+    pub flow: Option<Flow>,
     /// What it may use.
     pub limits: Limits,
     /// The control group of this session, in which the command gets a place of its own; `None` where there

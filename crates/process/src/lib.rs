@@ -24,6 +24,7 @@ mod cgroup;
 mod command;
 mod detached;
 mod exit;
+mod flow;
 mod handle;
 mod harden;
 mod holders;
@@ -57,6 +58,7 @@ pub use detached::{
     spawn_other_blocking,
 };
 pub use exit::Exit;
+pub use flow::{Flow, FlowPiece, StreamName};
 pub use handle::ProcessHandle;
 pub use harden::{Role, harden, set_process_name, settle};
 pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};

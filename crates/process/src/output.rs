@@ -3,7 +3,7 @@
 
 use crate::capture::{Capture, Captured};
 use crate::spill::{Spill, Spilled};
-use crate::{Live, SpillTarget};
+use crate::{Flow, Live, SpillTarget, StreamName};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -21,6 +21,9 @@ pub(crate) struct Output {
     buffer: Box<[u8]>,
     spill: Spill,
     live: Option<Live>,
+    flow: Option<Flow>,
+    /// The reader of the flow is waited for: the command has not ended.
+    has_patience: bool,
     /// The command is being ended: the disk is no longer waited for.
     in_a_hurry: bool,
     last_read: Instant,
@@ -28,14 +31,15 @@ pub(crate) struct Output {
 
 #[derive(Debug)]
 struct Stream {
+    name: StreamName,
     /// `None` once the end was read.
     pipe: Option<Receiver>,
     capture: Capture,
 }
 
 impl Stream {
-    fn new(pipe: OwnedFd) -> io::Result<Self> {
-        Ok(Self { pipe: Some(Receiver::from_owned_fd(pipe)?), capture: Capture::default() })
+    fn new(name: StreamName, pipe: OwnedFd) -> io::Result<Self> {
+        Ok(Self { name, pipe: Some(Receiver::from_owned_fd(pipe)?), capture: Capture::default() })
     }
 
     /// Resolves when there is something to read, or the end. Never at the end.
@@ -72,13 +76,16 @@ impl Output {
         stderr: OwnedFd,
         spill: Option<SpillTarget>,
         live: Option<Live>,
+        flow: Option<Flow>,
     ) -> io::Result<Self> {
         Ok(Self {
-            stdout: Stream::new(stdout)?,
-            stderr: Stream::new(stderr)?,
+            stdout: Stream::new(StreamName::Stdout, stdout)?,
+            stderr: Stream::new(StreamName::Stderr, stderr)?,
             buffer: vec![0; READ_BYTES].into(),
             spill: Spill::new(spill),
             live,
+            flow,
+            has_patience: true,
             in_a_hurry: false,
             last_read: Instant::now(),
         })
@@ -100,9 +107,17 @@ impl Output {
         self.in_a_hurry = true;
     }
 
+    /// Stops waiting for the reader of the flow, because the command has exited or must exit.
+    pub(crate) fn lose_patience(&mut self) {
+        self.has_patience = false;
+    }
+
     /// Reads until both streams are at their end. May be dropped at any time without loss.
     pub(crate) async fn pump(&mut self) {
         while !self.is_at_end() {
+            if let Some(flow) = self.flow.as_ref().filter(|_| self.has_patience) {
+                flow.room().await;
+            }
             if self.in_a_hurry {
                 self.spill.make_room_now();
             } else {
@@ -118,6 +133,9 @@ impl Output {
             self.spill.push(chunk);
             if let Some(live) = &self.live {
                 live.push(chunk);
+            }
+            if let Some(flow) = &self.flow {
+                flow.push(stream.name, chunk);
             }
             if 0 < n_bytes {
                 self.last_read = Instant::now();

@@ -73,9 +73,16 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     }
     let begin = Instant::now();
     let (shell, stdout, stderr) = Shell::launch(&command)?;
-    let mut output = Output::new(stdout, stderr, command.spill.clone(), command.live.clone())
-        .map_err(|error| LaunchError::explain(error, Path::new(&command.program), &command.cwd))?;
+    let mut output = Output::new(
+        stdout,
+        stderr,
+        command.spill.clone(),
+        command.live.clone(),
+        command.flow.clone(),
+    )
+    .map_err(|error| LaunchError::explain(error, Path::new(&command.program), &command.cwd))?;
     let ended_by = watch(&shell, &mut output, &command, begin).await;
+    output.lose_patience();
     let (mut stopped, mut held) = (0, None);
     if ended_by == EndedBy::Itself {
         held = settle(&shell, &mut output).await;

@@ -85,6 +85,7 @@ fn bash(group: &Arc<Group>, tag: &str, script: &str) -> Command {
         tag: format!("{tag}.{}", std::process::id()),
         spill: None,
         live: None,
+        flow: None,
         limits: Limits::default(),
         group: Some(Arc::clone(group)),
         spawn_thread: None,

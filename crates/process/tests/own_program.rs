@@ -189,6 +189,7 @@ fn grouped(paths: &str) {
         tag: "grouped".to_owned(),
         spill: None,
         live: None,
+        flow: None,
         limits: Limits::default(),
         group: Some(Arc::new(group)),
         spawn_thread: None,

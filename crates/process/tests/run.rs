@@ -47,6 +47,7 @@ fn bash(tag: &str, script: &str) -> Command {
         tag: unique(tag),
         spill: None,
         live: None,
+        flow: None,
         limits: Limits::default(),
         group: None,
         spawn_thread: None,

@@ -279,9 +279,18 @@ pub struct ToolParams {
     /// True: this call only allows what does not change anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_mode: Option<bool>,
-    /// Deadline in milliseconds; 30 s if absent.
+    /// Deadline in milliseconds; without one that of the configuration, or 30 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// Deadline in milliseconds if neither `timeoutMs` nor the configuration has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_timeout_ms: Option<u64>,
+    /// The client's own id of the call, for `quack.cancel` and events: 1 to 200 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
+    /// True: `tool_output` events with what the command prints. The call ends when its client leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<bool>,
 }
 
 /// `quack.tool` data as the supervisor writes it.
@@ -296,6 +305,9 @@ pub struct ToolData<'a> {
     /// Structured result of tools that have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<&'a RawValue>,
+    /// End of the text of a streamed call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closing: Option<&'a RawValue>,
 }
 
 /// `quack.tool` data as a client reads it.
@@ -310,6 +322,9 @@ pub struct ToolResult {
     /// Structured result of tools that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
+    /// Of a call with `stream` whose command ran: the end of the text, which is not in its `tool_output` events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closing: Option<String>,
 }
 
 /// What `quack.tool` tells besides the text.

@@ -15,12 +15,14 @@ pub mod environment;
 pub mod ids;
 pub mod limits;
 pub mod metadata;
+pub mod output;
 pub mod pi;
 pub mod places;
 pub mod plain;
 pub mod policy;
 pub mod schema;
 pub mod state;
+pub mod tiers;
 pub mod tools;
 pub mod worker;
 

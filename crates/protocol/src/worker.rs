@@ -9,6 +9,7 @@
 //! itself and answers [`FromWorker::Hello`] before anything else.
 
 use crate::denial::Denial;
+use crate::output::OutputPiece;
 use crate::policy::{Policy, Profile};
 use crate::{CallId, SessionId};
 use schemars::JsonSchema;
@@ -26,7 +27,7 @@ pub const EXIT_TERMINAL: u8 = 100;
 
 /// Tags of [`ToWorker`], so that a reader can tell an unknown variant from a malformed one.
 pub const TO_WORKER_TAGS: &[&str] =
-    &["start", "tool_call", "cancel", "ping", "shutdown", "credit", "web_done"];
+    &["start", "tool_call", "cancel", "ping", "shutdown", "credit", "output_taken", "web_done"];
 
 /// Tags of [`FromWorker`].
 pub const FROM_WORKER_TAGS: &[&str] = &[
@@ -36,6 +37,7 @@ pub const FROM_WORKER_TAGS: &[&str] = &[
     "pong",
     "warning",
     "tool_update",
+    "tool_output",
     "web_search",
     "jobs",
 ];
@@ -65,6 +67,11 @@ pub enum ToWorker {
     Credit {
         /// How many.
         n: u32,
+    },
+    /// One [`FromWorker::ToolOutput`] of this call was passed on: one more may be sent.
+    OutputTaken {
+        /// The call.
+        call_id: CallId,
     },
     /// The end of a [`FromWorker::WebSearch`].
     WebDone {
@@ -170,6 +177,9 @@ pub struct ToolCall {
     pub deadline_ms: u64,
     /// True if this call only allows what does not change anything.
     pub safe_mode: bool,
+    /// True if the command's whole output is wanted while it runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stream: bool,
 }
 
 /// Worker to supervisor.
@@ -199,6 +209,14 @@ pub enum FromWorker {
     /// What a running call has printed since the last update. Costs one credit: a worker starts with
     /// [`crate::limits::UPDATE_CREDITS`] and gets each back by [`ToWorker::Credit`].
     ToolUpdate(ToolUpdate),
+    /// The next bytes that a streamed call has printed. Costs one of the call's
+    /// [`crate::output::PIECE_CREDITS`] and gets it back by [`ToWorker::OutputTaken`].
+    ToolOutput {
+        /// The call.
+        call_id: CallId,
+        /// The bytes.
+        piece: OutputPiece,
+    },
     /// Search the web for a `web_search` call in flight: a worker has no network and no key. Answered by
     /// [`ToWorker::WebDone`]; at most one per call.
     WebSearch {
@@ -282,6 +300,12 @@ pub struct ToolFinished {
     /// What the call printed after its last [`FromWorker::ToolUpdate`]; costs no credit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<ToolUpdate>,
+    /// Output of a streamed call after its last [`FromWorker::ToolOutput`]; costs no credit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output: Vec<OutputPiece>,
+    /// End of the text of a streamed call, after the command's output: how the command ended. A JSON string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closing: Option<Box<RawValue>>,
     /// What is known besides the text.
     #[serde(default)]
     pub report: ToolReport,

@@ -66,6 +66,7 @@ pub(crate) async fn bash(
         cancel: bounds.cancel.clone(),
         spill: Some(spill_target(toolbox, &call.call_id)),
         live: live.as_ref().map(LiveText::source),
+        flow: call.flow.clone(),
         ..command_line.command(call.call_id.clone())
     });
     let (finished, update) = show_while(running, live).await;
@@ -156,6 +157,7 @@ impl CommandLine {
             tag,
             spill: None,
             live: None,
+            flow: None,
             limits: self.limits,
             group: self.group,
             spawn_thread: self.spawn_thread,

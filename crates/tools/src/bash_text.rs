@@ -38,26 +38,30 @@ pub(crate) struct Ending {
 pub(crate) fn compose(ending: Ending) -> Output {
     let Ending { finished, limit, processes, denials, denied } = ending;
     let Shown { mut text, truncated } = show(&finished);
-    for line in closing_lines(&finished, truncated, limit, processes, denied) {
+    let mut closing = String::new();
+    if truncated {
         text.push('\n');
-        text.push_str(&line);
+        text.push_str(TRUNCATED);
+        // A client that streams the output has all of it.
+        let n_bytes = finished.stdout.total.saturating_add(finished.stderr.total);
+        closing = format!("\n[{n_bytes} bytes of output{}]", place(finished.spill.as_ref()));
+    }
+    for line in closing_lines(&finished, limit, processes, denied) {
+        text.push_str(&format!("\n{line}"));
+        closing.push_str(&format!("\n{line}"));
     }
     let report = ToolReport { denials, ..report(&finished, truncated) };
-    Output { text, report, data: None, update: None }
+    Output { text, report, data: None, update: None, closing: Some(closing) }
 }
 
 /// The lines that say how a command ended.
 pub(crate) fn closing_lines(
     finished: &Finished,
-    truncated: bool,
     limit: Duration,
     processes: u32,
     denied: Option<String>,
 ) -> Vec<String> {
     let mut lines = Vec::new();
-    if truncated {
-        lines.push(TRUNCATED.to_owned());
-    }
     match finished.ended_by {
         EndedBy::Itself => (),
         EndedBy::Deadline => {

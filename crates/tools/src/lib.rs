@@ -52,12 +52,14 @@ pub use confinement::Confinement;
 pub use jobs::{JobReports, Jobs};
 pub use live::{Update, Watch};
 pub use output::Output;
+pub use plain::PlainText;
 pub use toolbox::Toolbox;
 pub use web::Web;
 
 use crate::arguments::Arguments;
 use crate::bounds::Bounds;
 use crate::toolbox::Workspace;
+use quackd_process::Flow;
 use quackd_protocol::tools;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -80,6 +82,8 @@ pub struct Call {
     pub cancel: CancellationToken,
     /// Whoever wants to see what the call prints while it runs.
     pub watch: Option<Rc<dyn Watch>>,
+    /// Reader of a command's whole output.
+    pub flow: Option<Flow>,
 }
 
 /// Runs one tool and answers.

@@ -26,19 +26,21 @@ pub struct Output {
     pub data: Option<Value>,
     /// What the call printed after its last update.
     pub update: Option<Update>,
+    /// End of the text of a command, after its output: how it ended.
+    pub closing: Option<String>,
 }
 
 impl Output {
     /// A success.
     pub(crate) fn success(text: String) -> Self {
-        Self { text, report: ToolReport::default(), data: None, update: None }
+        Self { text, report: ToolReport::default(), data: None, update: None, closing: None }
     }
 
     /// A failure: `Error: ` and the reason.
     pub fn error(reason: impl Display) -> Self {
         let report = ToolReport { is_error: true, ..ToolReport::default() };
         let text = format!("Error: {}", without_numbers(&reason.to_string()));
-        Self { text, report, data: None, update: None }
+        Self { text, report, data: None, update: None, closing: None }
     }
 
     /// Adds reason and advice in plain words.

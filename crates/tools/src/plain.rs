@@ -38,6 +38,29 @@ pub(crate) fn tail(bytes: &[u8], lead: usize, max_text: usize) -> Part {
     truncate::tail_of(&runs, bytes.len(), max_text)
 }
 
+/// A stream of output as text, piece by piece. A character or sequence that a piece ends inside of waits for the next
+/// piece.
+#[derive(Debug, Default)]
+pub struct PlainText {
+    carry: Vec<u8>,
+}
+
+impl PlainText {
+    /// Returns the text of the next bytes.
+    pub fn feed(&mut self, bytes: &[u8]) -> String {
+        self.carry.extend_from_slice(bytes);
+        let begun = self.carry.split_off(self.carry.len() - unfinished(&self.carry));
+        let text = head(&self.carry, usize::MAX).text;
+        self.carry = begun;
+        text
+    }
+
+    /// Returns the text of the bytes that still wait.
+    pub fn finish(&mut self) -> String {
+        head(&std::mem::take(&mut self.carry), usize::MAX).text
+    }
+}
+
 /// Where the first character or sequence begins that is not before `lead`.
 pub(crate) fn begin_after(bytes: &[u8], lead: usize) -> usize {
     runs(bytes).find_map(|run| run.after(lead)).map_or(bytes.len(), |run| run.at)

@@ -51,6 +51,7 @@ mod tests {
                 safe_mode: false,
                 cancel: CancellationToken::new(),
                 watch: None,
+                flow: None,
             }
         }
 

@@ -60,6 +60,7 @@ mod tests {
                 safe_mode,
                 cancel: CancellationToken::new(),
                 watch: None,
+                flow: None,
             };
             execute(Rc::clone(&self.toolbox), call).await
         }

@@ -70,6 +70,7 @@ mod tests {
                 safe_mode: false,
                 cancel: CancellationToken::new(),
                 watch: None,
+                flow: None,
             };
             change(&mut call);
             let runtime =
@@ -423,6 +424,7 @@ mod tests {
             safe_mode: false,
             cancel: CancellationToken::new(),
             watch: None,
+            flow: None,
         };
         let outputs = tokio::task::LocalSet::new().block_on(&runtime, async {
             let begun = (0..8)

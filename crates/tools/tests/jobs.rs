@@ -54,6 +54,7 @@ mod tests {
                 safe_mode: false,
                 cancel: CancellationToken::new(),
                 watch: None,
+                flow: None,
             }
         }
 

@@ -63,6 +63,7 @@ mod tests {
                 safe_mode: false,
                 cancel: CancellationToken::new(),
                 watch: None,
+                flow: None,
             };
             with(&mut call);
             execute(Rc::clone(&self.toolbox), call).await

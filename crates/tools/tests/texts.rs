@@ -67,6 +67,7 @@ mod tests {
             safe_mode,
             cancel: CancellationToken::new(),
             watch: None,
+            flow: None,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(execute(Rc::new(toolbox), call))

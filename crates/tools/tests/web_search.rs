@@ -24,6 +24,7 @@ mod tests {
             safe_mode: true,
             cancel: CancellationToken::new(),
             watch: None,
+            flow: None,
         }
     }
 

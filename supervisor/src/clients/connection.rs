@@ -157,6 +157,7 @@ impl Drop for Connected {
     fn drop(&mut self) {
         self.caller.services.clients.remove(&self.caller.client.id);
         self.caller.leave();
+        self.caller.client.named_calls.end_streams();
     }
 }
 

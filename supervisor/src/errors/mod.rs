@@ -92,6 +92,12 @@ pub(crate) enum MethodError {
     PathNotText,
     #[error("Invalid parameters for {method}: {why}")]
     Params { method: &'static str, why: serde_json::Error },
+    #[error("Invalid parameters for quack.tool: callId must have 1 to 200 bytes")]
+    CallIdLength,
+    #[error("Invalid parameters for quack.tool: a call with this callId is running")]
+    CallIdTaken,
+    #[error("Invalid parameters for quack.tool: stream needs a callId")]
+    StreamWithoutId,
     #[error("{}", sentence(.0))]
     Policy(PolicyError),
     #[error("Path is too long")]

@@ -4,6 +4,7 @@
 //! actor: every function runs on the actors' thread. Bounded by the connections that the listeners accept.
 
 use super::Following;
+use super::named_calls::NamedCalls;
 use crate::wire::client_outbox::{Gone, Outbox};
 use bytes::Bytes;
 use quackd_protocol::SessionId;
@@ -49,6 +50,8 @@ pub(crate) struct Client {
     /// Number of the client's last request about following. That request decides, not the one whose look-ups take
     /// longest.
     turn: Cell<u64>,
+    /// Calls of this client that it named.
+    pub(crate) named_calls: NamedCalls,
 }
 
 impl Client {
@@ -59,7 +62,14 @@ impl Client {
     pub(crate) fn new(transport: Transport, outbox: Option<Outbox>) -> io::Result<Rc<Self>> {
         let id = ClientId(quackd_home::new_id()?.into());
         let (following, turn) = (RefCell::new(None), Cell::new(0));
-        Ok(Rc::new(Self { id, transport, outbox, following, turn }))
+        Ok(Rc::new(Self {
+            id,
+            transport,
+            outbox,
+            following,
+            turn,
+            named_calls: NamedCalls::default(),
+        }))
     }
 
     /// Another request about following has come.

@@ -11,6 +11,7 @@
 pub(crate) mod client_registry;
 mod death;
 mod follower;
+mod named_calls;
 mod ring;
 mod tool_events;
 

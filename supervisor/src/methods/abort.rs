@@ -4,7 +4,7 @@ use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::pi::Abort;
-use crate::session::worker::AbortCalls;
+use crate::session::worker::ControlCalls;
 use crate::wire::{Request, reference};
 use quackd_protocol::client::AbortData;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ pub(super) async fn abort(
         .send(FindSession { reference: reference(&session_id), purpose: Purpose::Look })
         .await??
         .ok_or(MethodError::NoSessionToAbort)?;
-    let calls = found.handle.send(AbortCalls).await?;
+    let calls = found.handle.send(ControlCalls::Abort).await?;
     let is_aborted = match caller.services.sessions.pis.get(&found.session_id) {
         Some(pi) => pi.send(Abort).await?,
         None => false,

@@ -36,6 +36,7 @@ const DOORS: &[(&str, Remote, &str)] = &[
     ("quack.sandbox", Remote::Part, "`set` would let the token decide what the token may do"),
     ("voice_tool_call", Remote::All, "runs within the session's policy"),
     ("quack.tool", Remote::All, "as voice_tool_call"),
+    ("quack.cancel", Remote::All, "ends what the client itself began"),
     ("abort", Remote::All, "ends what a session began"),
     ("say", Remote::All, "speaks to a session"),
     ("extension_ui_response", Remote::All, "as say: its Pi asks whoever follows"),

@@ -18,6 +18,7 @@ use quackd_protocol::client::{
 use quackd_protocol::environment::{LoginSource, LoginState};
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_protocol::plain::without_numbers;
+use quackd_protocol::tiers;
 use quackd_protocol::worker::UNCONFINED;
 use quackd_store::{Origin, Watching};
 use std::collections::BTreeMap;
@@ -250,37 +251,37 @@ fn metadata(health: &Health, known: usize) -> Check {
 
 fn sandbox(workers: &[WorkerInfo]) -> Check {
     const NAME: &str = "sandbox";
-    let mut tiers: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut found: BTreeMap<&str, usize> = BTreeMap::new();
     for tier in workers.iter().filter_map(|worker| worker.tier.as_deref()) {
-        *tiers.entry(tier).or_default() += 1;
+        *found.entry(tiers::in_words(tier)).or_default() += 1;
     }
-    let shown: Vec<String> = tiers.iter().map(|(tier, n)| format!("{n} in tier {tier}")).collect();
+    let shown: Vec<String> = found.iter().map(|(words, n)| format!("{n} {words}")).collect();
     let shown = shown.join(", ");
     let unconfined = |worker: &&WorkerInfo| worker.tier.as_deref() == Some(UNCONFINED);
     let has_all_rights = |worker: &WorkerInfo| worker.policy.as_deref() == Some("full-access");
     let unconfined: Vec<&WorkerInfo> = workers.iter().filter(unconfined).collect();
-    if tiers.is_empty() {
+    if found.is_empty() {
         return ok(NAME, "no worker runs; `quack sandbox show` says what one would get".to_owned());
     }
     if !unconfined.iter().all(|worker| has_all_rights(worker)) {
         return fail(
             NAME,
             format!("{shown}: this system cannot confine commands, so they are refused"),
-            "`quack sandbox show` says why; `quack sandbox set full-access` runs them unconfined",
+            "`quack sandbox show` says why; `quack sandbox set full-access` runs them without confinement",
         );
     }
     if !unconfined.is_empty() {
         return warn(
             NAME,
-            format!("{shown}: what is unconfined runs with all your rights"),
+            format!("{shown}: commands that are not confined run with all your rights"),
             "somebody has set full-access; `quack sandbox show` says where",
         );
     }
-    if tiers.contains_key("D") {
+    if workers.iter().any(|worker| worker.tier.as_deref() == Some("D")) {
         return warn(
             NAME,
             format!("{shown}: without namespaces, so some things stay visible"),
-            "docs/security.md says what tier D does not hold",
+            "docs/security.md#tier-d says what stays visible",
         );
     }
     ok(NAME, shown)

@@ -22,6 +22,7 @@ mod say;
 mod session_admin;
 mod sessions;
 mod state;
+mod streaming;
 mod tool;
 mod tree;
 mod voice;
@@ -142,6 +143,7 @@ pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
         "remote_configure" => answered(request, caller, remote::remote_configure).await,
         "voice_tool_call" => tool::voice_tool_call(request, caller).await,
         "quack.tool" => tool::quack_tool(request, caller).await,
+        "quack.cancel" => answered(request, caller, streaming::cancel).await,
         "quack.kill" => answered(request, caller, kill::kill).await,
         "quack.metrics" => reply(request, metrics::metrics(caller).await),
         "quack.pin" => answered(request, caller, pin::pin).await,

@@ -140,6 +140,8 @@ async fn ask_worker(
         safe_mode: session.safe_mode,
         deadline: DEFAULT_TOOL_DEADLINE,
         background: false,
+        stream: None,
+        cancel: None,
     };
     let done = session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown));
     let (text, report) = match done {

@@ -4,6 +4,7 @@
 //! The tool's answer is forwarded as the raw JSON string that the worker wrote: it is never parsed here.
 
 use super::attach::{named, resolve};
+use super::streaming::NamedCall;
 use super::{Caller, params};
 use crate::errors::{CallError, MethodError};
 use crate::registry::{FindSession, Purpose};
@@ -12,6 +13,7 @@ use crate::session::pending_calls::tool_info;
 use crate::session::worker::{CallDone, CallTool};
 use crate::wire::{self, Request, js_string, reference, truthy};
 use bytes::Bytes;
+use quackd_config::{Origin, Setting};
 use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams};
 use quackd_protocol::limits::{
     LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE,
@@ -31,7 +33,7 @@ use std::time::{Duration, Instant};
 const MAX_DISTANCE: usize = 3;
 
 /// Longest id of a client's that events repeat.
-const MAX_CALL_ID_BYTES: usize = 200;
+pub(super) const MAX_CALL_ID_BYTES: usize = 200;
 
 /// One call, whichever method brought it.
 struct Wanted {
@@ -45,6 +47,8 @@ struct Wanted {
     gives_up: Option<Duration>,
     /// Refuses parameters that the tool does not have. Upstream's method ignores them.
     is_strict: bool,
+    /// Deadline if neither the caller nor the configuration sets one.
+    fallback_ms: Option<u64>,
 }
 
 /// Its end, whichever way it ended.
@@ -52,6 +56,7 @@ struct Answer {
     text: Box<RawValue>,
     info: ToolInfo,
     data: Option<Box<RawValue>>,
+    closing: Option<Box<RawValue>>,
 }
 
 pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> Bytes {
@@ -82,8 +87,9 @@ pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> B
                 safe_mode: truthy(&asked.safe_mode),
                 gives_up: caller.gives_up(),
                 is_strict: false,
+                fallback_ms: None,
             };
-            let answer = run(session, wanted, caller).await;
+            let answer = run(session, wanted, caller, None).await;
             let hint = answer.info.hint.as_deref();
             let data = Data { call_id: asked.call_id.as_ref(), result: &answer.text, hint };
             wire::success(request.id.as_ref(), Some(data))
@@ -94,12 +100,18 @@ pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> B
 pub(super) async fn quack_tool(request: &mut Request, caller: &Caller) -> Bytes {
     let asked: Result<ToolParams, _> = params(request, "quack.tool");
     let found = match asked {
-        Ok(asked) => session_of_quack_tool(&asked, caller).await.map(|session| (asked, session)),
+        // Named first: a `quack.cancel` that comes before the session is found ends the call.
+        Ok(asked) => match NamedCall::new(&asked, caller) {
+            Ok(named) => {
+                session_of_quack_tool(&asked, caller).await.map(|session| (asked, named, session))
+            }
+            Err(error) => Err(error),
+        },
         Err(error) => Err(error),
     };
     match found {
         Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
-        Ok((asked, session)) => {
+        Ok((asked, named, session)) => {
             let arguments = match asked.arguments {
                 Value::Null => "{}".to_owned(),
                 // As JSON it is read or refused; as a text it would be run.
@@ -108,15 +120,17 @@ pub(super) async fn quack_tool(request: &mut Request, caller: &Caller) -> Bytes 
             };
             let wanted = Wanted {
                 tool: asked.tool,
-                client_id: None,
+                client_id: asked.call_id,
                 arguments,
                 timeout_ms: asked.timeout_ms,
                 safe_mode: asked.safe_mode.unwrap_or(false),
                 gives_up: None,
                 is_strict: true,
+                fallback_ms: asked.default_timeout_ms,
             };
-            let Answer { text, info, data } = run(session, wanted, caller).await;
-            let data = ToolData { text: &text, info, data: data.as_deref() };
+            let Answer { text, info, data, closing } = run(session, wanted, caller, named).await;
+            let (data, closing) = (data.as_deref(), closing.as_deref());
+            let data = ToolData { text: &text, info, data, closing };
             wire::success(request.id.as_ref(), Some(data))
         }
     }
@@ -178,7 +192,12 @@ async fn session_of_quack_tool(
     caller.registry.send(find).await??.ok_or(MethodError::NoSessionForTool)
 }
 
-async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
+async fn run(
+    session: FoundSession,
+    wanted: Wanted,
+    caller: &Caller,
+    named: Option<NamedCall<'_>>,
+) -> Answer {
     let started = Instant::now();
     caller.services.interrupted.resumed(&session.session_id);
     let tool = wanted.tool.clone();
@@ -196,8 +215,9 @@ async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
         Some(_) => OfBash::default(),
         None => of_bash(&wanted),
     };
-    let default = caller.services.daemon.config.tools.default_timeout.value;
+    let default = default_deadline(&caller.services.daemon.config.tools.default_timeout, &wanted);
     let gives_up = wanted.gives_up;
+    let (stream, printed) = named.as_ref().and_then(NamedCall::channel).unzip();
     let call = CallTool {
         deadline: deadline(&wanted, &of_bash, default),
         background: of_bash.background,
@@ -205,20 +225,38 @@ async fn run(session: FoundSession, wanted: Wanted, caller: &Caller) -> Answer {
         tool: wanted.tool,
         client_id: wanted.client_id,
         arguments: wanted.arguments,
+        stream,
+        cancel: named.as_ref().map(NamedCall::token),
     };
-    let done = match (refusal, gives_up) {
+    let mut done = match (refusal, gives_up) {
         (Some(refusal), _) => Err(refusal),
-        (None, None) => session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown)),
+        (None, None) => {
+            let calling = session.handle.send(call);
+            let answered = match (&named, printed) {
+                (Some(named), Some(printed)) => {
+                    named.stream_while(calling, printed, &session).await
+                }
+                _ => calling.await,
+            };
+            answered.unwrap_or(Err(CallError::ShuttingDown))
+        }
         (None, Some(_)) => in_time(session.handle.send(call)).await,
+    };
+    let closing = match (&mut done, &named) {
+        (Ok(CallDone { streamed: Some((output, closing)), .. }), Some(named)) => {
+            named.tell_all(std::mem::take(output), &session).await;
+            closing.take()
+        }
+        _ => None,
     };
     let info = tool_info(&session.session_id, &done, started.elapsed());
     match done {
-        Ok(CallDone { text, data, .. }) => Answer { text, info, data },
+        Ok(CallDone { text, data, .. }) => Answer { text, info, data, closing },
         Err(error) => {
             let text = error.text(&shown(&tool));
             // A string always has a JSON form.
             let text = to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
-            Answer { text, info, data: None }
+            Answer { text, info, data: None, closing: None }
         }
     }
 }
@@ -282,6 +320,14 @@ fn unknown_parameter(wanted: &Wanted) -> Option<CallError> {
     Some(CallError::UnknownParameter { name: shown(&unknown), nearest })
 }
 
+/// The default deadline: the caller's own default only replaces the built-in one.
+fn default_deadline(configured: &Setting<Duration>, wanted: &Wanted) -> Duration {
+    match (&configured.origin, wanted.fallback_ms) {
+        (Origin::Default, Some(ms)) => Duration::from_millis(ms),
+        _ => configured.value,
+    }
+}
+
 /// The call's deadline: the method's own parameter, else bash's `timeout_ms` argument, else the default.
 fn deadline(wanted: &Wanted, of_bash: &OfBash, default: Duration) -> Duration {
     // In the background it is the job's time: the call is answered at once.
@@ -308,6 +354,7 @@ mod tests {
                 safe_mode: false,
                 gives_up,
                 is_strict: false,
+                fallback_ms: None,
             };
             assert_eq!(
                 deadline(&wanted, &of_bash(&wanted), Duration::from_secs(30)),

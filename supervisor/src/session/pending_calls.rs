@@ -10,12 +10,14 @@ use crate::session::worker::CallDone;
 use actix::SpawnHandle;
 use quackd_protocol::client::{CallInfo, ToolInfo};
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
+use quackd_protocol::output::OutputPiece;
 use quackd_protocol::worker::ToolCall;
 use quackd_protocol::{CallId, SessionId};
 use serde_json::value::to_raw_value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
 
 /// A wait shorter than this is not taken off a call's deadline: the answer of a call that ran into its
 /// limit names the limit that was asked for.
@@ -50,7 +52,22 @@ struct Call {
     deadline: Duration,
     answer: oneshot::Sender<CallResult>,
     timer: SpawnHandle,
+    /// Receives the output of a streamed call.
+    stream: Option<mpsc::Sender<Printed>>,
+    /// Waits for its client to cancel it.
+    cancel: Option<SpawnHandle>,
 }
+
+/// The next output of a streamed call.
+#[derive(Debug)]
+pub(crate) struct Printed {
+    pub(crate) call_id: CallId,
+    pub(crate) piece: OutputPiece,
+}
+
+/// The worker sent output that no call has asked for, or more than it has credits for.
+#[derive(Debug)]
+pub(crate) struct Unpaid;
 
 /// See the module's documentation. Ordered by arrival.
 #[derive(Debug, Default)]
@@ -66,6 +83,7 @@ pub(crate) struct NewCall {
     pub(crate) arguments: String,
     pub(crate) safe_mode: bool,
     pub(crate) deadline: Duration,
+    pub(crate) stream: Option<mpsc::Sender<Printed>>,
 }
 
 impl Calls {
@@ -99,7 +117,7 @@ impl Calls {
         timer: SpawnHandle,
     ) -> oneshot::Receiver<CallResult> {
         let (answer, answered) = oneshot::channel();
-        let NewCall { shown, arguments, safe_mode, deadline } = new;
+        let NewCall { shown, arguments, safe_mode, deadline, stream } = new;
         let call = Call {
             shown,
             has_searched: false,
@@ -114,6 +132,8 @@ impl Calls {
             deadline,
             answer,
             timer,
+            stream,
+            cancel: None,
         };
         self.calls.insert(number, call);
         answered
@@ -154,6 +174,7 @@ impl Calls {
             arguments,
             deadline_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
             safe_mode: call.safe_mode,
+            stream: call.stream.is_some(),
         };
         Some((frame, left))
     }
@@ -192,7 +213,38 @@ impl Calls {
         let result = result(call.deadline);
         tell(&call.shown, &result, call.since.elapsed());
         call.answer.send(result).ok();
-        [Some(call.timer), call.search, call.queued].into_iter().flatten().collect()
+        [Some(call.timer), call.search, call.queued, call.cancel].into_iter().flatten().collect()
+    }
+
+    /// Keeps what waits for the client to cancel a call.
+    pub(crate) fn cancelled_by(&mut self, number: u64, cancel: SpawnHandle) {
+        if let Some(call) = self.calls.get_mut(&number) {
+            call.cancel = Some(cancel);
+        }
+    }
+
+    /// Marks a call that its client cancels, so that no other worker gets it. Returns whether a worker has it; `None` if
+    /// it was answered.
+    pub(crate) fn cancel(&mut self, number: u64) -> Option<bool> {
+        let call = self.calls.get_mut(&number)?;
+        call.was_returned = true;
+        Some(call.is_sent)
+    }
+
+    /// Hands on what a streamed call has printed.
+    pub(crate) fn printed(&self, printed: Printed) -> Result<(), Unpaid> {
+        let number = self.sent_number(&printed.call_id).ok_or(Unpaid)?;
+        let stream = self.calls.get(&number).and_then(|call| call.stream.as_ref()).ok_or(Unpaid)?;
+        match stream.try_send(printed) {
+            // Without a reader the output is dropped.
+            Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
+            Err(TrySendError::Full(_)) => Err(Unpaid),
+        }
+    }
+
+    /// Whether a call's output is streamed.
+    pub(crate) fn is_streamed(&self, number: u64) -> bool {
+        self.calls.get(&number).is_some_and(|call| call.stream.is_some())
     }
 
     /// Whether an unsent call runs a command and has no place for it yet.
@@ -357,6 +409,7 @@ mod tests {
             arguments: "{}".into(),
             safe_mode: false,
             deadline: Duration::from_secs(30),
+            stream: None,
         }
     }
 

@@ -208,6 +208,7 @@ fn command(
         tag: TAG.to_owned(),
         spill: None,
         live: None,
+        flow: None,
         limits: Limits::default(),
         group: None,
         spawn_thread: None,

@@ -13,6 +13,7 @@ use crate::deny;
 use crate::jobs::Reporter;
 use crate::link::{self, Outbox};
 use crate::stage0::Started;
+use crate::streaming::{self, Streaming};
 use crate::updates::{self, CallWatch, Credits};
 use crate::web::Searches;
 use actix::prelude::*;
@@ -136,11 +137,18 @@ fn environment(
         .collect()
 }
 
+/// A running call.
+#[derive(Debug)]
+struct InFlight {
+    cancel: CancellationToken,
+    stream: Option<Streaming>,
+}
+
 /// See the module's documentation.
 pub(crate) struct ToolExecutor {
     toolbox: Rc<Toolbox>,
     outbox: Outbox,
-    in_flight: HashMap<CallId, CancellationToken>,
+    in_flight: HashMap<CallId, InFlight>,
     credits: Credits,
     searches: Searches,
     jobs: Reporter,
@@ -176,12 +184,16 @@ impl Handler<Command> for ToolExecutor {
         match frame {
             ToWorker::ToolCall(call) => self.admit(call, ctx),
             ToWorker::Cancel { call_id } => {
-                if let Some(cancel) = self.in_flight.get(&call_id) {
-                    cancel.cancel();
+                if let Some(call) = self.in_flight.get(&call_id) {
+                    call.cancel.cancel();
                 }
             }
             ToWorker::Ping { seq } => self.outbox.offer(&FromWorker::Pong { seq }),
             ToWorker::Credit { n } => self.credits.add(n),
+            ToWorker::OutputTaken { call_id } => {
+                let stream = self.in_flight.get(&call_id).and_then(|call| call.stream.as_ref());
+                stream.into_iter().for_each(Streaming::taken);
+            }
             ToWorker::WebDone { call_id, outcome } => self.searches.done(&call_id, outcome),
             ToWorker::Shutdown {} => ctx.stop(),
             ToWorker::Start(_) => {
@@ -202,17 +214,19 @@ impl ToolExecutor {
                 "Session is busy: {MAX_CALLS_PER_SESSION} calls are running, and it may have no more; \
                  try again when one has ended"
             ));
-            actix::spawn(async move { outbox.send(&finished(call.call_id, refusal)).await });
+            actix::spawn(async move { outbox.send(&finished(call.call_id, refusal, None)).await });
             return;
         }
         let cancel = CancellationToken::new();
-        self.in_flight.insert(call.call_id.clone(), cancel.clone());
+        let stream = call.stream.then(Streaming::default);
+        let running = InFlight { cancel: cancel.clone(), stream: stream.clone() };
+        self.in_flight.insert(call.call_id.clone(), running);
         let toolbox = Rc::clone(&self.toolbox);
         let id = call.call_id.clone();
         let watch: Rc<dyn Watch> =
-            Rc::new(CallWatch::new(id.clone(), outbox, self.credits.clone()));
+            Rc::new(CallWatch::new(id.clone(), outbox.clone(), self.credits.clone()));
         let run = async move {
-            let output = quackd_tools::execute(
+            let running = quackd_tools::execute(
                 toolbox,
                 Call {
                     call_id: call.call_id.0,
@@ -222,26 +236,30 @@ impl ToolExecutor {
                     safe_mode: call.safe_mode,
                     cancel,
                     watch: Some(watch),
+                    flow: stream.as_ref().map(Streaming::flow),
                 },
-            )
-            .await;
-            (id, output)
+            );
+            let output = streaming::forward_while(running, stream.as_ref(), &id, &outbox).await;
+            (id, output, stream)
         };
         // The actor owns the future: when the actor ends, the call is dropped and its command killed.
-        ctx.spawn(run.into_actor(self).map(|(id, output), executor, _| {
+        ctx.spawn(run.into_actor(self).map(|(id, output, stream), executor, _| {
             executor.in_flight.remove(&id);
             let (outbox, jobs) = (executor.outbox.clone(), executor.jobs.clone());
             actix::spawn(async move {
                 jobs.report().await;
-                outbox.send(&finished(id, output)).await;
+                outbox.send(&finished(id, output, stream)).await;
             });
         }));
     }
 }
 
-fn finished(call_id: CallId, output: Output) -> FromWorker {
+fn finished(call_id: CallId, output: Output, stream: Option<Streaming>) -> FromWorker {
     let shown = output.shown().and_then(|shown| serde_json::value::to_raw_value(&shown).ok());
-    let Output { text, report, data, update } = output;
+    let Output { text, report, data, update, closing } = output;
+    let closing = closing.filter(|_| stream.is_some());
+    let closing = closing.and_then(|closing| serde_json::value::to_raw_value(&closing).ok());
+    let output = stream.map(|stream| stream.rest()).unwrap_or_default();
     let update = update.and_then(|update| updates::frame(&call_id, update));
     let (text, report) = match serde_json::value::to_raw_value(&text) {
         Ok(text) => (text, report),
@@ -251,7 +269,16 @@ fn finished(call_id: CallId, output: Output) -> FromWorker {
         }
     };
     let data = data.and_then(|data| serde_json::value::to_raw_value(&data).ok());
-    FromWorker::ToolFinished(ToolFinished { call_id, text, shown, update, report, data })
+    FromWorker::ToolFinished(ToolFinished {
+        call_id,
+        text,
+        shown,
+        update,
+        output,
+        closing,
+        report,
+        data,
+    })
 }
 
 /// The control channel has ended: the supervisor is gone or wants the worker gone.

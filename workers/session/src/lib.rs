@@ -25,6 +25,7 @@ mod link;
 #[cfg(target_os = "linux")]
 pub mod read_only;
 mod stage0;
+mod streaming;
 mod updates;
 mod web;
 

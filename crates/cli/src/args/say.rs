@@ -33,8 +33,8 @@ pub(crate) struct SayArgs {
     /// Longest wait for the end of the turn, such as 90s or 1h; 10 minutes if absent
     #[arg(long, value_name = "TIME", value_parser = limit)]
     pub(crate) timeout: Option<Duration>,
-    /// Has no effect: `/` and the home directory are refused; kept for scripts
-    #[arg(long)]
+    /// Accepted for old scripts; has no effect
+    #[arg(long, hide = true)]
     pub(crate) force: bool,
 }
 

@@ -21,8 +21,8 @@ pub(crate) struct FollowArgs {
     pub(crate) since: Option<u64>,
     #[command(flatten)]
     pub(crate) look: LookArgs,
-    /// Has no effect: `/` and the home directory are refused; kept for scripts
-    #[arg(long)]
+    /// Accepted for old scripts; has no effect
+    #[arg(long, hide = true)]
     pub(crate) force: bool,
 }
 
@@ -84,8 +84,8 @@ pub(crate) struct NewArgs {
     /// Only allow what changes nothing
     #[arg(long)]
     pub(crate) safe: bool,
-    /// Has no effect: `/` and the home directory are refused; kept for scripts
-    #[arg(long)]
+    /// Accepted for old scripts; has no effect
+    #[arg(long, hide = true)]
     pub(crate) force: bool,
 }
 

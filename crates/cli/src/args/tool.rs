@@ -17,8 +17,8 @@ pub(crate) struct DemoArgs {
     /// Directory; the current one if absent
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Has no effect: `/` and the home directory are refused; kept for scripts
-    #[arg(long)]
+    /// Accepted for old scripts; has no effect
+    #[arg(long, hide = true)]
     pub(crate) force: bool,
 }
 
@@ -27,8 +27,12 @@ pub(crate) struct DemoArgs {
 #[command(
     after_help = "Examples:\n  quack tool bash 'git status'\n  quack tool read_file README.md\n  \
     quack tool grep_search '{\"pattern\":\"fn main\",\"include\":\"*.rs\"}'\n  \
-    quack tool bash - --timeout 2m < script.sh\n\nExit codes: 0 the tool succeeded, 1 it failed, \
-    4 it was refused as busy or its deadline passed.\nWith --safe, bash runs git, grep, rg, find, ls, \
+    quack tool bash - --timeout 5m < script.sh\n  quack tool bash --raw 'git diff' > patch\n  \
+    quack tool bash --detach 'npm run dev'\n\nOutput of a command is printed as it comes. Ctrl-C ends the call, \
+    a second one leaves at once.\n\nExit codes: 0 the tool succeeded, 1 it failed, \
+    4 it was refused as busy or its deadline passed, 130 it was interrupted.\nWith --raw: the command's own code, \
+    128+N if signal N ended it, 124 if its deadline passed, 125 if quack failed and the command did not run or its \
+    end is not known; then stderr ends with a line that begins with `error:`.\nWith --safe, bash runs git, grep, rg, find, ls, \
     cat, head, tail, wc, pytest, `npm test`, `swift test` and `xcodebuild test`, with ` | ` between them, and no \
     options that write or run another program. docs/tools.md has the options.\nA command's own exit code is in --json."
 )]
@@ -44,11 +48,17 @@ pub(crate) struct ToolArgs {
     /// Only allow what changes nothing
     #[arg(long)]
     pub(crate) safe: bool,
-    /// Deadline, such as 500ms, 10s, 2m or 10 (seconds) [default: 2m]
+    /// Start the command as a background job and leave: it runs until it ends or `job_kill` ends it
+    #[arg(long, conflicts_with = "raw")]
+    pub(crate) detach: bool,
+    /// Print exactly the command's stdout and stderr, and exit with its code
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) raw: bool,
+    /// Deadline, such as 500ms, 10s, 2m or 10 (seconds); tools.default_timeout_s sets another default [default: 2m]
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub(crate) timeout: Option<Duration>,
-    /// Has no effect: `/` and the home directory are refused; kept for scripts
-    #[arg(long)]
+    /// Accepted for old scripts; has no effect
+    #[arg(long, hide = true)]
     pub(crate) force: bool,
 }
 

@@ -10,7 +10,7 @@ const MAX_SEQUENCE: usize = 64;
 /// begins a new line, every other control character becomes `�`, and so does what is not seen
 /// ([`crate::unseen`]).
 #[derive(Debug, Default)]
-pub(super) struct Cleaner {
+pub(crate) struct Cleaner {
     state: State,
     sieve: Sieve,
 }
@@ -29,7 +29,7 @@ enum State {
 
 impl Cleaner {
     /// Appends what of `text` can be shown to `out`. Only `\n` and `\t` are left of all controls.
-    pub(super) fn feed(&mut self, text: &str, out: &mut String) {
+    pub(crate) fn feed(&mut self, text: &str, out: &mut String) {
         for c in text.chars() {
             self.state = match (self.state, c) {
                 (State::Text, c) => self.plain(c, out),
@@ -62,7 +62,7 @@ impl Cleaner {
     }
 
     /// The text has ended: half a sequence is none.
-    pub(super) fn finish(&mut self, out: &mut String) {
+    pub(crate) fn finish(&mut self, out: &mut String) {
         self.sieve.finish(out);
         if matches!(self.state, State::Escape | State::Sequence(_)) {
             out.push(char::REPLACEMENT_CHARACTER);

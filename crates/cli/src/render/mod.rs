@@ -12,7 +12,7 @@
 
 mod calls;
 mod clean;
-pub(crate) use clean::{clean, one_line};
+pub(crate) use clean::{Cleaner, clean, one_line};
 mod ending;
 mod event;
 mod history;

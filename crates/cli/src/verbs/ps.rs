@@ -10,6 +10,7 @@ use crate::output::{BOLD, DIM, Output, RED, Reader};
 use jiff::tz::TimeZone;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::client::{CallInfo, PiInfo, PsData, RunningJob, SupervisorInfo, WorkerInfo};
+use quackd_protocol::tiers;
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
@@ -135,7 +136,8 @@ fn session_line(worker: &WorkerInfo, home_dir: Option<&str>) -> String {
     let name = display::name_cell(display::label(&worker.label, &worker.session_name));
     let path = display::path_cell(&worker.workspace_path, home_dir);
     let mut line = format!("{BOLD}{name}{BOLD:#}  {path}  {}", status(worker));
-    for word in [&worker.tier, &worker.policy].into_iter().flatten() {
+    let confinement = worker.tier.as_deref().map(tiers::in_words);
+    for word in [confinement, worker.policy.as_deref()].into_iter().flatten() {
         line.push_str("  ");
         line.push_str(&display::name_cell(word));
     }
@@ -260,7 +262,7 @@ mod tests {
         assert_eq!(
             anstream::adapter::strip_str(&text).to_string(),
             "supervisor 100  up 2m 5s  12.3 MB  2 clients  3 sessions\n\
-             ├─ duck-1  ~/app  busy  unconfined  full-access\n\
+             ├─ duck-1  ~/app  busy  not confined  full-access\n\
              │  monitor 101 → worker 102  1 crash\n\
              │  last worker: signal 9\n\
              │  └─ Pi ready, at work  monitor 103 → worker 104 → Pi 105  2.0 MB  2 crashes\n\

@@ -12,6 +12,7 @@ use quackd_protocol::client::{
     SandboxParams, TimedDenial, WorkerSaid,
 };
 use quackd_protocol::policy::{Policy, PolicyPatch, Profile};
+use quackd_protocol::tiers;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -182,9 +183,10 @@ fn lines(data: &SandboxData) -> String {
     match &data.in_force {
         None => row("in force", "nothing: no worker runs"),
         Some(report) => {
-            let (tier, policy) = (plain(&report.tier), plain(&report.policy));
+            let (confinement, policy) =
+                (plain(tiers::in_words(&report.tier)), plain(&report.policy));
             let network = on_off(report.network);
-            row("in force", &format!("tier {tier}, {policy}, network {network}"));
+            row("in force", &format!("{confinement}, {policy}, network {network}"));
         }
     }
     if data.outdated {
@@ -244,7 +246,7 @@ mod tests {
              web search     on  configuration\n\
              writable       /srv/x  set for the session\n\
              hidden         /srv/x/keys\n\
-             in force       tier B, workspace-write, network off\n\
+             in force       confined, workspace-write, network off\n\
              \x20              the worker still has an older policy: waits for 1 background job\n\
              \x20              job-1  npm run dev\n\
              \x20              to end them now: quack sandbox set --end-jobs\n"

@@ -9,6 +9,7 @@ use crate::output::{BOLD, DIM, Output};
 use crate::which::{self, Missing, Wanted};
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{Interruption, SessionParams, StateData};
+use quackd_protocol::tiers;
 
 /// Pieces of work of a session that are shown as cut short.
 const MAX_WORK: usize = 10;
@@ -43,8 +44,9 @@ fn lines(data: &StateData, label: &str) -> String {
         row("status", &format!("{status}{}: {why}", since.unwrap_or_default()));
     }
     row("worker", &format!("{}{pid}", display::plain(&worker.state)));
-    for (name, value) in [("tier", &worker.tier), ("policy", &worker.policy)] {
-        row(name, &value.as_deref().map_or_else(|| "-".to_owned(), display::plain));
+    let confinement = worker.tier.as_deref().map(tiers::in_words);
+    for (name, value) in [("sandbox", confinement), ("policy", worker.policy.as_deref())] {
+        row(name, &value.map_or_else(|| "-".to_owned(), display::plain));
     }
     if let Some(network) = worker.network {
         row("network", if network { "on" } else { "off" });
@@ -86,7 +88,7 @@ mod tests {
         let text = anstream::adapter::strip_str(&lines(&data, "app/duck\u{1b}1")).to_string();
         assert_eq!(
             text,
-            "app/duck\u{fffd}1  abc\nworker      busy, process 7\ntier        unconfined\npolicy      -\n\
+            "app/duck\u{fffd}1  abc\nworker      busy, process 7\nsandbox     not confined\npolicy      -\n\
              restarts    2\nsafe mode   on\n"
         );
     }

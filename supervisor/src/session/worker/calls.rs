@@ -5,15 +5,20 @@ use crate::children::{Beats, LATE, Life, Refused, Supervised};
 use crate::errors::CallError;
 use crate::events::{ShownCall, shown_arguments};
 use crate::pool::command_slots::{Asked, Place};
-use crate::session::pending_calls::{CallResult, NewCall, call_id, ended, outcome};
+use crate::session::pending_calls::{CallResult, NewCall, Printed, call_id, ended, outcome};
 use actix::prelude::*;
-use quackd_protocol::limits::{COMMAND_PLACE_WAIT, DEADLINE_SLACK, WORKER_READY_WAIT};
+use quackd_protocol::CallId;
+use quackd_protocol::limits::{
+    COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
+};
+use quackd_protocol::output::OutputPiece;
 use quackd_protocol::worker::{ToWorker, ToolReport, ToolUpdate};
 use quackd_supervision::{Cause, Demand, Demander, State};
 use serde_json::value::RawValue;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 /// Run one tool in this session's worker. Answered exactly once, by the deadline and a little.
 #[derive(Debug, Message)]
@@ -28,6 +33,10 @@ pub(crate) struct CallTool {
     pub(crate) deadline: Duration,
     /// It starts a background job.
     pub(crate) background: bool,
+    /// Receives the output of a streamed call: room for [`quackd_protocol::output::PIECE_CREDITS`].
+    pub(crate) stream: Option<mpsc::Sender<Printed>>,
+    /// Ends the call when cancelled.
+    pub(crate) cancel: Option<CancellationToken>,
 }
 
 /// A tool's answer.
@@ -39,6 +48,8 @@ pub(crate) struct CallDone {
     pub(crate) shown: Option<Box<RawValue>>,
     /// What it printed that followers have not seen.
     pub(crate) update: Option<ToolUpdate>,
+    /// Of a streamed call: its last output, and the end of its text.
+    pub(crate) streamed: Option<(Vec<OutputPiece>, Option<Box<RawValue>>)>,
     pub(crate) report: ToolReport,
     pub(crate) data: Option<Box<RawValue>>,
 }
@@ -79,7 +90,16 @@ impl WorkerHandle {
             }
             _ => {}
         }
-        let CallTool { tool, client_id, arguments, safe_mode, deadline, background } = msg;
+        let CallTool {
+            tool,
+            client_id,
+            arguments,
+            safe_mode,
+            deadline,
+            background,
+            stream,
+            cancel,
+        } = msg;
         if background && let Some(max) = self.services.pool.slots.full_of_jobs() {
             return Err(CallError::TooManyJobs { max });
         }
@@ -96,8 +116,11 @@ impl WorkerHandle {
         events.tool_started(&self.session, &shown);
         let wait = WORKER_READY_WAIT.min(deadline);
         let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
-        let new = NewCall { shown, arguments, safe_mode, deadline };
+        let new = NewCall { shown, arguments, safe_mode, deadline, stream };
         let answered = self.calls.insert(number, new, now, timer);
+        if let Some(cancel) = cancel {
+            self.watch_cancel(number, cancel, ctx);
+        }
         match demand {
             // It waits for the next worker.
             Demand::Use if !self.may_send(number) => {}
@@ -106,6 +129,26 @@ impl WorkerHandle {
         }
         self.changed();
         Ok(answered)
+    }
+
+    /// Ends the call when its client cancels it.
+    fn watch_cancel(&mut self, number: u64, cancel: CancellationToken, ctx: &mut Context<Self>) {
+        let cancelled = async move { cancel.cancelled().await };
+        let cancelled = cancelled.into_actor(self);
+        let waiting = ctx.spawn(cancelled.map(move |(), handle, ctx| handle.abort(number, ctx)));
+        self.calls.cancelled_by(number, waiting);
+    }
+
+    /// Ends one call, which gets its own answer.
+    fn abort(&mut self, number: u64, ctx: &mut Context<Self>) {
+        let Some(is_sent) = self.calls.cancel(number) else { return };
+        if !is_sent {
+            return self.answer(number, ctx, |_| Err(CallError::Aborted));
+        }
+        let cancel = ToWorker::Cancel { call_id: call_id(number) };
+        if self.child.process.is_some() && self.child.offer(&cancel).is_err() {
+            tracing::warn!(session = %self.session, "a cancel was not taken by its worker");
+        }
     }
 
     /// Gives a call to the worker, which is ready, once there is a place for its command.
@@ -277,26 +320,43 @@ impl WorkerHandle {
     }
 }
 
-/// End every call of the session. Answered with how many there were; each gets its own answer.
+/// Change running calls.
 #[derive(Debug, Message)]
 #[rtype(result = "usize")]
-pub(crate) struct AbortCalls;
+pub(crate) enum ControlCalls {
+    /// End every call of the session. Answered with the number of calls; each gets its own answer.
+    Abort,
+    /// Output of a streamed call was passed on: its worker may send more.
+    OutputTaken(CallId),
+}
 
-impl Handler<AbortCalls> for WorkerHandle {
+impl Handler<ControlCalls> for WorkerHandle {
     type Result = usize;
 
-    fn handle(&mut self, _: AbortCalls, ctx: &mut Self::Context) -> Self::Result {
-        let unsent = self.calls.unsent();
-        let sent = self.calls.sent();
-        for number in &unsent {
-            self.answer(*number, ctx, |_| Err(CallError::Aborted));
-        }
-        for number in &sent {
-            let cancel = ToWorker::Cancel { call_id: call_id(*number) };
-            if self.child.process.is_some() && self.child.offer(&cancel).is_err() {
-                tracing::warn!(session = %self.session, "a cancel was not taken by its worker");
+    fn handle(&mut self, msg: ControlCalls, ctx: &mut Self::Context) -> usize {
+        match msg {
+            ControlCalls::Abort => {
+                let all = [self.calls.unsent(), self.calls.sent()].concat();
+                all.iter().for_each(|number| self.abort(*number, ctx));
+                all.len()
+            }
+            ControlCalls::OutputTaken(call_id) => {
+                self.output_taken(call_id, ctx);
+                1
             }
         }
-        unsent.len() + sent.len()
+    }
+}
+
+impl WorkerHandle {
+    fn output_taken(&mut self, call_id: CallId, ctx: &mut Context<Self>) {
+        if self.calls.sent_number(&call_id).is_none() || self.child.process.is_none() {
+            return;
+        }
+        let taken = ToWorker::OutputTaken { call_id: call_id.clone() };
+        if self.child.offer(&taken).is_err() {
+            // The queue to the worker is full. Without credits the worker would never send output again.
+            ctx.notify_later(ControlCalls::OutputTaken(call_id), CREDIT_INTERVAL);
+        }
     }
 }

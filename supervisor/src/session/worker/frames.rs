@@ -3,7 +3,7 @@
 use super::WorkerHandle;
 use super::jobs::Jobs;
 use crate::children::{Beats, ChannelEvent, ChannelInput, Life, Supervised};
-use crate::session::pending_calls::Calls;
+use crate::session::pending_calls::{Calls, Printed};
 use crate::session::worker::CallDone;
 use crate::wire::raw_json::is_sound;
 use actix::prelude::*;
@@ -12,7 +12,9 @@ use quackd_protocol::limits::{
     CREDIT_INTERVAL, MAX_PATH_BYTES, MAX_SHOWN_JSON_BYTES, MAX_WEB_SEARCHES_PER_SESSION,
     UPDATE_CREDITS,
 };
+use quackd_protocol::output::OutputPiece;
 use quackd_protocol::policy::WebSearchRule;
+use quackd_protocol::tiers;
 use quackd_protocol::worker::{
     FRAME_PROTOCOL, FromWorker, Hello, JobInfo, ToWorker, ToolFinished, ToolUpdate, WebOutcome,
     WebSearch,
@@ -59,6 +61,13 @@ impl WorkerHandle {
             }
             FromWorker::ToolFinished(finished) => self.finished(finished, ctx),
             FromWorker::ToolUpdate(update) => self.printed(&update, ctx),
+            FromWorker::ToolOutput { call_id, piece } => {
+                let is_paid =
+                    piece.is_sound() && self.calls.printed(Printed { call_id, piece }).is_ok();
+                if !is_paid {
+                    self.condemn(Cause::Protocol("output without a credit".into()), ctx);
+                }
+            }
             FromWorker::WebSearch { call_id, search } => self.search_web(call_id, search, ctx),
             FromWorker::Jobs { running } => self.jobs_changed(running, ctx),
             // Every frame is an answer to one of ours, costs a credit, is paid for by a call or is one of a few
@@ -103,7 +112,7 @@ impl WorkerHandle {
                 return self.condemn(Cause::Protocol("a second hello".into()), ctx);
             }
         }
-        tracing::info!(session = %self.session, pid = hello.pid, tier = hello.sandbox.tier, "worker ready");
+        tracing::info!(session = %self.session, pid = hello.pid, tier = hello.sandbox.tier, confinement = tiers::in_words(&hello.sandbox.tier), "worker ready");
         self.hello = Some(hello);
         self.idle_since = now;
         self.begin_heartbeat(ctx);
@@ -119,7 +128,8 @@ impl WorkerHandle {
     }
 
     pub(super) fn finished(&mut self, finished: ToolFinished, ctx: &mut Context<Self>) {
-        let ToolFinished { call_id, text, shown, update, mut report, data } = finished;
+        let ToolFinished { call_id, text, shown, update, output, closing, mut report, data } =
+            finished;
         let Some(number) = self.calls.sent_number(&call_id) else {
             // A call that we answered ourselves has condemned its worker already, so that this is an
             // answer to nothing, or a second one.
@@ -143,12 +153,19 @@ impl WorkerHandle {
         if data.as_deref().is_some_and(|data| !is_sound(data)) {
             return self.condemn(Cause::Protocol("a result that nobody can read".into()), ctx);
         }
+        let is_streamed = self.calls.is_streamed(number);
+        let is_closing =
+            closing.as_ref().is_none_or(|text| text.get().starts_with('"') && is_sound(text));
+        if !output.iter().all(OutputPiece::is_sound) || !is_closing {
+            return self.condemn(Cause::Protocol("output that is none".into()), ctx);
+        }
+        let streamed = is_streamed.then_some((output, closing));
         let tool = self.calls.shown(&call_id).map(|call| call.tool.clone()).unwrap_or_default();
         self.note_report(&tool, &mut report);
         if report.not_run && report.workspace_gone && self.send_to_next_worker(number, ctx) {
             return;
         }
-        self.answer(number, ctx, |_| Ok(CallDone { text, shown, update, report, data }));
+        self.answer(number, ctx, |_| Ok(CallDone { text, shown, update, streamed, report, data }));
     }
 
     /// A running call has printed something.
@@ -288,7 +305,13 @@ mod tests {
         assert_eq!(idle_until(&calls, &jobs, now, limit), Some(now + limit));
 
         let shown = ShownCall { id: "c".into(), tool: "bash".into(), arguments: None };
-        let new = NewCall { shown, arguments: String::new(), safe_mode: false, deadline: limit };
+        let new = NewCall {
+            shown,
+            arguments: String::new(),
+            safe_mode: false,
+            deadline: limit,
+            stream: None,
+        };
         let number = calls.next_number();
         drop(calls.insert(number, new, now, SpawnHandle::default()));
         let until = idle_until(&calls, &jobs, now, limit);

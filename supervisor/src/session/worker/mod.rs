@@ -1,7 +1,7 @@
 //! One session's worker as an actor: the only owner of the session's worker process.
 //!
 //! Owns: the worker's state machine, its heartbeat, its process and the table of unanswered calls.
-//! Receives: [`CallTool`], [`AbortCalls`], [`Wake`], [`Inspect`], [`UsePolicy`], [`Drain`] (clients, through the
+//! Receives: [`CallTool`], [`ControlCalls`], [`Wake`], [`Inspect`], [`UsePolicy`], [`Drain`] (clients, through the
 //! registry); `ChannelEvent` (the link); `Manage` ([`crate::pool::worker_pool`], and the user).
 //! Blocks on: nothing. Starting and reaping happen on the main thread.
 //! Mailbox: [`MAILBOX`] messages; a sender waits for room.
@@ -22,7 +22,7 @@ mod lifecycle;
 mod policy;
 
 pub(crate) use crate::children::Ending;
-pub(crate) use calls::{AbortCalls, CallDone, CallTool};
+pub(crate) use calls::{CallDone, CallTool, ControlCalls};
 pub(crate) use lifecycle::Wake;
 pub(crate) use policy::{InForce, UsePolicy};
 

@@ -98,8 +98,8 @@ pub(crate) struct CallArgs {
     /// Deadline, such as 500ms, 10s or 2m; 1 minute if absent
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub(crate) timeout: Option<Duration>,
-    /// Has no effect: `/` and the home directory are refused; kept for scripts
-    #[arg(long)]
+    /// Accepted for old scripts; has no effect
+    #[arg(long, hide = true)]
     pub(crate) force: bool,
 }
 

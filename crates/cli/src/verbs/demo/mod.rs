@@ -26,6 +26,7 @@ use crate::exit::{self, Exit};
 use crate::output::{BOLD, Output};
 use anyhow::Context;
 use quackd_client::Started;
+use quackd_protocol::tiers;
 
 const TRY_NEXT: &str = "\nTry next\n  \
     quack tool bash 'git status'    one tool, one answer\n  \
@@ -109,11 +110,11 @@ async fn open<'a>(
     call.text()?;
     let worker = session.worker().await?;
     let pid = worker.pid.context("the worker has no process id")?;
-    let tier = worker.tier.as_deref().unwrap_or("unknown");
+    let confinement = worker.tier.as_deref().map_or("confinement unknown", tiers::in_words);
     let summary = format!(
-        "{}, worker process {pid}, confinement: {}",
+        "{}, worker process {pid}, {}",
         display::name(&session.name),
-        display::plain(tier)
+        display::plain(confinement)
     );
     report.step("session", Some(call.took), summary, Vec::new())?;
     Ok(session)

@@ -15,6 +15,7 @@ use super::screen::Screen;
 use super::typed::{self, Typed};
 use super::watch::Watch;
 use crate::exit::Exit;
+pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{Output, Reader};
 use crate::render::{Look, Renderer};
 use quackd_client::{ClientError, Event};
@@ -22,7 +23,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::interval;
@@ -53,32 +53,6 @@ pub(crate) enum Typing {
     Answers,
     /// Besides them, what is said to Pi.
     Speaks,
-}
-
-/// Ctrl-C, and the polite way to end a program.
-#[derive(Debug)]
-pub(crate) struct Interrupts {
-    int: Signal,
-    term: Signal,
-}
-
-impl Interrupts {
-    /// From now on they end nothing by themselves.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn catch() -> io::Result<Self> {
-        let (int, term) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok(Self { int, term })
-    }
-
-    /// Waits for the next one. Cancel-safe.
-    pub(crate) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.int.recv() => {}
-            _ = self.term.recv() => {}
-        }
-    }
 }
 
 /// Whether a user reads the output and can type.

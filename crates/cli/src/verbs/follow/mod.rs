@@ -24,6 +24,7 @@ use crate::output::{BOLD, DIM, Output};
 use crate::render::Look;
 use crate::which::{self, Missing, Wanted};
 use quackd_protocol::client::FollowData;
+use quackd_protocol::tiers;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -70,8 +71,10 @@ pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>)
     let name = display::name(label);
     let path = display::path(&followed.workspace_path, home_dir);
     let worker = &followed.worker;
-    let words: Vec<&str> =
-        [&worker.tier, &worker.policy].into_iter().flatten().map(String::as_str).collect();
+    let words: Vec<&str> = [worker.tier.as_deref().map(tiers::in_words), worker.policy.as_deref()]
+        .into_iter()
+        .flatten()
+        .collect();
     let mut state = match (words.is_empty(), worker.state.as_str()) {
         (false, _) => words.join(" · "),
         (true, "absent") => "its worker starts with the first call".to_owned(),
@@ -99,13 +102,13 @@ mod tests {
         let ready = json!({"state": "ready", "pid": 7, "restarts": 0, "tier": "B", "policy": "workspace-write"});
         let none = Value::Null;
         for (worker, pi, shown) in [
-            (ready.clone(), none.clone(), "[B · workspace-write]"),
+            (ready.clone(), none.clone(), "[confined · workspace-write]"),
             (
                 ready.clone(),
                 json!({"model": {"id": "gpt-4o"}, "thinkingLevel": "off"}),
-                "[B · workspace-write · gpt-4o · thinking:off]",
+                "[confined · workspace-write · gpt-4o · thinking:off]",
             ),
-            (ready, json!({"model": null}), "[B · workspace-write · default]"),
+            (ready, json!({"model": null}), "[confined · workspace-write · default]"),
             (
                 json!({"state": "absent", "restarts": 0}),
                 none.clone(),

@@ -147,7 +147,7 @@ fn a_screen_of_80_columns_has_everything_that_matters() {
         lines[8],
         "  zoo            stopped                             -            -    -"
     );
-    assert_eq!(lines[15], "review  ~/c  2 calls, 1 background job  B  workspace-write");
+    assert_eq!(lines[15], "review  ~/c  2 calls, 1 background job  confined  workspace-write");
     assert_eq!(lines[16], "LAST DEATHS (2 since the start)");
     assert_eq!(lines[17], "12:02:03Z  session-worker  review  killed by a person  after 900.0 ms");
     assert_eq!(lines[18], "12:01:02Z  session-worker  zoo  77  signal 9  after 1m 1s");

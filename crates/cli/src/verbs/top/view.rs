@@ -4,6 +4,7 @@ use super::model::{Model, Prompt};
 use crate::age::span;
 use crate::display;
 use quackd_protocol::client::{DeathInfo, SessionStatus, SupervisorInfo, WorkerInfo};
+use quackd_protocol::tiers;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -243,7 +244,8 @@ impl Page<'_> {
             &worker.status.status_why
         };
         text.push_str(&format!("  {}", display::first_line(why, 80)));
-        for word in [&worker.tier, &worker.policy].into_iter().flatten() {
+        let confinement = worker.tier.as_deref().map(tiers::in_words);
+        for word in [confinement, worker.policy.as_deref()].into_iter().flatten() {
             text.push_str(&format!("  {}", display::name_cell(word)));
         }
         let style = self.color(Color::Cyan);

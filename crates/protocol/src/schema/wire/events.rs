@@ -7,6 +7,7 @@ use crate::client::{
     ProcessDeath, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, VoiceSayEvent,
     VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
 };
+use crate::output::ToolOutput;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
@@ -125,6 +126,11 @@ fn told(generator: &mut SchemaGenerator) -> Vec<Event> {
             "voice_session_changed",
             "Another session is the active one.",
             inline::<VoiceSessionChanged<'static>>(generator),
+        ),
+        one(
+            ToolOutput::NAME,
+            "A command that this client started with `stream` has printed something.",
+            inline::<ToolOutput>(generator),
         ),
         one("voice_start", "Begin to listen.", inline::<VoiceStartEvent<'static>>(generator)),
         one("voice_say", "What a person wrote.", inline::<VoiceSayEvent<'static>>(generator)),

@@ -13,6 +13,7 @@ use crate::client::{
     UiResponseData, UiResponseParams, VoiceConnectData, VoiceConnectParams, VoiceStartData,
     VoiceStartParams, VoiceStateParams, VoiceToolCallParams, WorkerSaid, WorkspacesData,
 };
+use crate::output::{CancelData, CancelParams};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
@@ -115,6 +116,10 @@ pub(super) const METHODS: &[Method] = &[
         .takes::<ToolParams>()
         .needs(&["tool"])
         .gives::<ToolResult>(),
+    Method::new("quack.cancel", "Ends one call of this client.")
+        .takes::<CancelParams>()
+        .needs(&["callId"])
+        .gives::<CancelData>(),
     Method::new("abort", "Ends the calls of a session and the turn of its Pi.")
         .takes::<SessionParams>()
         .gives::<AbortData>(),

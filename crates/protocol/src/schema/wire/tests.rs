@@ -98,7 +98,7 @@ fn what_the_types_write_is_valid_and_nothing_else_is() {
     };
     let text = RawValue::from_string("\"x\"".into()).unwrap();
     let info = ToolInfo { exit_code: Some(3), ..ToolInfo::default() };
-    let tool = ToolData { text: &text, info: info.clone(), data: None };
+    let tool = ToolData { text: &text, info: info.clone(), data: None, closing: None };
     let session = SessionId::from("s");
     let end = EventLine {
         event: "tool_execution_end",

@@ -113,7 +113,7 @@ fn the_text_says_what_why_and_how() {
     assert!(
         text.contains("ws/.envrc: read, and written by commands only\nwhy: it is a protected name")
     );
-    assert!(
-        text.ends_with("to change it: write it by hand\n(workspace-write, network off, tier D)")
-    );
+    assert!(text.ends_with(
+        "to change it: write it by hand\n(workspace-write, network off, partly confined)"
+    ));
 }

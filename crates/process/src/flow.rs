@@ -1,0 +1,170 @@
+//! The whole output of a running command for one reader, in the order in which it was read. Filled by
+//! [`crate::output`]. Unlike [`crate::Live`] it loses nothing: while the command runs and the reader is behind, the
+//! pipes are not read, so the command waits as it would in a shell pipeline.
+
+use std::collections::VecDeque;
+use tokio::sync::watch;
+
+/// Bytes that may wait for the reader before the pipes are left alone.
+const HIGH_BYTES: usize = 128 * 1024;
+
+/// Bytes that may wait in all. After the end of a command its pipes are read without waiting for the reader, and two
+/// pipes hold at most 2 MiB.
+const MAX_BYTES: usize = 5 * 512 * 1024;
+
+/// Overhead counted for each piece. Two alternating streams make many small pieces.
+const PIECE_COST: usize = 64;
+
+/// An output stream of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamName {
+    /// File descriptor 1.
+    Stdout,
+    /// File descriptor 2.
+    Stderr,
+}
+
+/// Bytes of one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowPiece {
+    /// Source of the bytes.
+    pub stream: StreamName,
+    /// At least one byte.
+    pub bytes: Vec<u8>,
+}
+
+/// Both streams of one command. Clones share one buffer.
+#[derive(Debug, Clone)]
+pub struct Flow(watch::Sender<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    pieces: VecDeque<FlowPiece>,
+    /// Bytes in `pieces`, with [`PIECE_COST`] for each.
+    cost: usize,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self(watch::Sender::new(Waiting::default()))
+    }
+}
+
+impl Flow {
+    /// Waits until there is something to take. Cancel-safe.
+    pub async fn changed(&self) {
+        // Cannot end: the sender is `self`.
+        drop(self.0.subscribe().wait_for(|waiting| !waiting.pieces.is_empty()).await);
+    }
+
+    /// Takes the oldest bytes of one stream, at most `max`.
+    #[must_use]
+    pub fn take(&self, max: usize) -> Option<FlowPiece> {
+        let mut taken = None;
+        self.0.send_if_modified(|waiting| {
+            taken = waiting.take(max);
+            taken.is_some()
+        });
+        taken
+    }
+
+    /// Waits until the reader has caught up. Cancel-safe.
+    pub(crate) async fn room(&self) {
+        drop(self.0.subscribe().wait_for(|waiting| waiting.cost < HIGH_BYTES).await);
+    }
+
+    /// Adds a chunk. Drops what does not fit, which can only happen after the end of the command, if processes that
+    /// it left behind print without end.
+    pub(crate) fn push(&self, stream: StreamName, chunk: &[u8]) {
+        self.0.send_if_modified(|waiting| waiting.push(stream, chunk));
+    }
+}
+
+impl Waiting {
+    fn take(&mut self, max: usize) -> Option<FlowPiece> {
+        let mut piece = self.pieces.pop_front()?;
+        if max < piece.bytes.len() {
+            let bytes = piece.bytes.split_off(max);
+            self.pieces.push_front(FlowPiece { stream: piece.stream, bytes });
+        } else {
+            self.cost -= PIECE_COST;
+        }
+        self.cost -= piece.bytes.len();
+        Some(piece)
+    }
+
+    fn push(&mut self, stream: StreamName, chunk: &[u8]) -> bool {
+        let room = MAX_BYTES.saturating_sub(self.cost + PIECE_COST);
+        let chunk = chunk.get(..room).unwrap_or(chunk);
+        if chunk.is_empty() {
+            return false;
+        }
+        self.cost += chunk.len();
+        match self.pieces.back_mut() {
+            // A program that prints byte by byte must not cost an allocation for each.
+            Some(last) if last.stream == stream && last.bytes.len() < HIGH_BYTES => {
+                last.bytes.extend_from_slice(chunk);
+            }
+            _ => {
+                self.cost += PIECE_COST;
+                self.pieces.push_back(FlowPiece { stream, bytes: chunk.to_vec() });
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    fn piece(stream: StreamName, bytes: &[u8]) -> Option<FlowPiece> {
+        Some(FlowPiece { stream, bytes: bytes.into() })
+    }
+
+    #[test]
+    fn bytes_come_out_in_order_by_stream_and_in_pieces() {
+        let flow = Flow::default();
+        flow.push(StreamName::Stdout, b"one");
+        flow.push(StreamName::Stdout, b" two");
+        flow.push(StreamName::Stderr, b"oh");
+        flow.push(StreamName::Stdout, b"");
+        assert_eq!(flow.take(5), piece(StreamName::Stdout, b"one t"));
+        assert_eq!(flow.take(5), piece(StreamName::Stdout, b"wo"));
+        assert_eq!(flow.take(5), piece(StreamName::Stderr, b"oh"));
+        assert_eq!(flow.take(5), None);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_is_behind_makes_the_pipes_wait_and_memory_stays_bounded() {
+        let flow = Flow::default();
+        flow.room().await;
+        flow.push(StreamName::Stdout, &vec![b'x'; HIGH_BYTES]);
+        assert!(timeout(Duration::from_millis(20), flow.room()).await.is_err());
+        drop(flow.take(1));
+        flow.room().await;
+        let chunk = vec![b'x'; 64 * 1024];
+        (0..1000).for_each(|_| flow.push(StreamName::Stdout, &chunk));
+        let mut total = 0;
+        while let Some(piece) = flow.take(usize::MAX) {
+            total += piece.bytes.len();
+        }
+        assert!((MAX_BYTES - HIGH_BYTES..MAX_BYTES).contains(&total), "{total}");
+        flow.room().await;
+    }
+
+    #[tokio::test]
+    async fn a_reader_is_woken_by_the_first_byte() {
+        let flow = Flow::default();
+        let reader = flow.clone();
+        let woken = tokio::spawn(async move {
+            reader.changed().await;
+            reader.take(9)
+        });
+        tokio::task::yield_now().await;
+        flow.push(StreamName::Stderr, b"x");
+        assert_eq!(woken.await.unwrap(), piece(StreamName::Stderr, b"x"));
+    }
+}

@@ -1,0 +1,87 @@
+//! Sends the whole output of a streamed call to the supervisor while its command runs.
+//!
+//! Each piece costs one credit of the call. The supervisor returns the credit once the client's connection has room,
+//! so a client that does not read makes the command wait. Called by the executor.
+
+use crate::link::Outbox;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use quackd_process::{Flow, FlowPiece, StreamName};
+use quackd_protocol::CallId;
+use quackd_protocol::output::{MAX_PIECE_BYTES, OutputPiece, OutputStream, PIECE_CREDITS};
+use quackd_protocol::worker::FromWorker;
+use std::convert::Infallible;
+use std::rc::Rc;
+use tokio::sync::Semaphore;
+
+/// Output of one streamed call. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Streaming {
+    flow: Flow,
+    credits: Rc<Semaphore>,
+}
+
+impl Default for Streaming {
+    fn default() -> Self {
+        Self { flow: Flow::default(), credits: Rc::new(Semaphore::new(PIECE_CREDITS)) }
+    }
+}
+
+impl Streaming {
+    /// Returns the buffer that the command's output goes to.
+    pub(crate) fn flow(&self) -> Flow {
+        self.flow.clone()
+    }
+
+    /// Returns one credit.
+    pub(crate) fn taken(&self) {
+        if self.credits.available_permits() < PIECE_CREDITS {
+            self.credits.add_permits(1);
+        }
+    }
+
+    /// Takes the output that was not sent before the call ended.
+    pub(crate) fn rest(&self) -> Vec<OutputPiece> {
+        std::iter::from_fn(|| self.flow.take(MAX_PIECE_BYTES)).map(piece).collect()
+    }
+
+    async fn forward(&self, call_id: &CallId, outbox: &Outbox) -> Infallible {
+        loop {
+            self.flow.changed().await;
+            // The semaphore is never closed.
+            let Ok(credit) = self.credits.acquire().await else {
+                return std::future::pending().await;
+            };
+            let next = || {
+                let piece = piece(self.flow.take(MAX_PIECE_BYTES)?);
+                credit.forget();
+                Some(FromWorker::ToolOutput { call_id: call_id.clone(), piece })
+            };
+            outbox.send_latest(next).await;
+        }
+    }
+}
+
+/// Runs a call to its end while sending its output. Dropping the sending loses nothing: a piece is taken in the
+/// step that queues its frame.
+pub(crate) async fn forward_while<T>(
+    running: impl Future<Output = T>,
+    stream: Option<&Streaming>,
+    call_id: &CallId,
+    outbox: &Outbox,
+) -> T {
+    let Some(stream) = stream else { return running.await };
+    tokio::select! {
+        biased;
+        finished = running => finished,
+        never = stream.forward(call_id, outbox) => match never {},
+    }
+}
+
+fn piece(piece: FlowPiece) -> OutputPiece {
+    let stream = match piece.stream {
+        StreamName::Stdout => OutputStream::Stdout,
+        StreamName::Stderr => OutputStream::Stderr,
+    };
+    OutputPiece { stream, bytes: STANDARD.encode(piece.bytes) }
+}
