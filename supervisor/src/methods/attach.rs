@@ -7,7 +7,7 @@ use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::catalog::Fresh;
-use crate::registry::{Attach, FindSession, Purpose};
+use crate::registry::{FindSession, Open, OpenSession, Purpose};
 use crate::session::owner::Owner;
 use crate::session::pi;
 use crate::session::worker::Wake;
@@ -69,7 +69,8 @@ pub(super) async fn attach_path(
     safe_mode: Option<bool>,
 ) -> Result<AttachData, MethodError> {
     let Workspace { path, foreign, .. } = look_up(caller, path).await?;
-    let attach = Attach { path, activate, safe_mode, fresh: fresh()? };
+    let kind = Open::Existing;
+    let attach = OpenSession { path, kind, activate, safe_mode, fresh: fresh()? };
     let data = caller.registry.send(attach).timeout(SAVE_LIMIT).await??;
     Ok(AttachData { note: foreign.map(|foreign| foreign.to_string()), ..data })
 }

@@ -6,10 +6,9 @@
 use super::{Caller, doctor_supervision, params};
 use crate::errors::MethodError;
 use crate::health::Health;
-use crate::registry::ListWorkers;
+use crate::registry::TakeSnapshot;
 use crate::retention::{Lost, gone};
 use crate::services::Services;
-use crate::session::owner::ListWritable;
 use crate::wire::Request;
 use quackd_protocol::client::{
     Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, RemoteStatus,
@@ -37,11 +36,16 @@ pub(super) async fn doctor(
     if refresh_environment {
         services.sessions.children.login.refresh().await;
     }
-    let listed = caller.registry.send(ListWorkers).await.ok();
+    let snapshot = caller.registry.send(TakeSnapshot).await.ok();
+    let listed = match &snapshot {
+        Some(snapshot) => Some((snapshot.workers().await, snapshot.session_count())),
+        None => None,
+    };
     let on_disk = look(services).await;
     services.sessions.pool.disk.check().await;
     let mut checks = vec![daemon(services)];
-    let writable = caller.registry.send(ListWritable).await.unwrap_or_default();
+    let configuration = services.daemon.config.sandbox.patch();
+    let writable = snapshot.as_ref().map(|it| it.writable(&configuration)).unwrap_or_default();
     checks.extend(crate::session::pi::checks(&services.sessions, writable).await);
     checks.extend(match &on_disk {
         None => vec![fail(

@@ -4,7 +4,7 @@ use super::attach::{look_up, own_path};
 use super::own_reference;
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::registry::{LabelOf, Which};
+use crate::registry::{FindSession, Purpose, RegistrySnapshot, TakeSnapshot};
 use crate::wire::Request;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{FindData, FindParams};
@@ -17,17 +17,30 @@ pub(super) async fn find(request: &mut Request, caller: &Caller) -> Result<FindD
         Some(path) => look_up(caller, path).await.ok(),
         None => None,
     };
-    Ok(FindData { session: caller.registry.send(Which { reference, directory }).await?? })
+    let snapshot =
+        refreshed(caller, |snapshot| snapshot.find(reference.as_deref(), directory.as_ref()));
+    Ok(FindData { session: snapshot.await? })
 }
 
 /// Returns the label of a session for a reply.
 pub(super) async fn label(caller: &Caller, session: &SessionId) -> Result<String, MethodError> {
-    Ok(caller.registry.send(LabelOf(session.clone())).await?)
+    Ok(caller.registry.send(TakeSnapshot).await?.label(session))
 }
 
 /// Returns the id of the session that a reference means to quackd's own methods.
 pub(super) async fn id_of(caller: &Caller, reference: String) -> Result<String, MethodError> {
-    let which = Which { reference: Some(reference.clone()), directory: None };
-    let found = caller.registry.send(which).await??;
-    found.map(|found| found.session_id.0).ok_or(MethodError::SessionNotFound(reference))
+    refreshed(caller, |snapshot| snapshot.look_up(&reference)).await
+}
+
+/// Searches a snapshot, and once more after a look at the file if another program may have just created the session.
+async fn refreshed<T>(
+    caller: &Caller,
+    search: impl Fn(&RegistrySnapshot) -> Result<T, MethodError>,
+) -> Result<T, MethodError> {
+    let found = search(&caller.registry.send(TakeSnapshot).await?);
+    let Err(MethodError::SessionNotFound(reference)) = found else { return found };
+    // Reads the file if the reference is unknown. The result is looked up with the rules of `search`.
+    let find = FindSession { reference: Some(reference), purpose: Purpose::Describe };
+    drop(caller.registry.send(find).await?);
+    search(&caller.registry.send(TakeSnapshot).await?)
 }

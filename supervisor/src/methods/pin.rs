@@ -4,7 +4,7 @@ use super::attach::named;
 use super::find::label;
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::registry::{FindSession, Pin, Purpose};
+use crate::registry::{ChangeSession, FindSession, Purpose, SessionChange};
 use crate::wire::Request;
 use quackd_protocol::client::{PinData, PinParams};
 
@@ -14,7 +14,8 @@ pub(super) async fn pin(request: &mut Request, caller: &Caller) -> Result<PinDat
     let find = FindSession { reference, purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     let pinned = pinned.unwrap_or(true);
-    let pin = Pin { session: found.session_id.clone(), pinned };
+    let change = SessionChange::Pinned(pinned);
+    let pin = ChangeSession { session: found.session_id.clone(), change };
     caller.registry.send(pin).timeout(super::attach::SAVE_LIMIT).await??;
     let label = label(caller, &found.session_id).await?;
     Ok(PinData { session_id: found.session_id, session_name: found.session_name, label, pinned })

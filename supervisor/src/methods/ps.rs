@@ -3,7 +3,7 @@
 use super::Caller;
 use crate::errors::MethodError;
 use crate::metrics::process_usage::{Processes, own_usage_blocking, resident_kb_blocking};
-use crate::registry::{ListWorkers, Registry};
+use crate::registry::{Registry, TakeSnapshot};
 use crate::services::Services;
 use actix::Addr;
 use quackd_protocol::VERSION;
@@ -23,7 +23,8 @@ pub(super) async fn processes(
     services: &Services,
     registry: &Addr<Registry>,
 ) -> Result<PsData, MethodError> {
-    let (mut workers, sessions) = registry.send(ListWorkers).await?;
+    let snapshot = registry.send(TakeSnapshot).await?;
+    let (mut workers, sessions) = (snapshot.workers().await, snapshot.session_count());
     for worker in &mut workers {
         worker.pi = services.sessions.pis.describe(&worker.session_id);
         if let Some(pi) = &mut worker.pi {

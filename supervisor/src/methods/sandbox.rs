@@ -6,11 +6,14 @@ use super::find::label;
 use super::{Caller, params};
 use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
-use crate::registry::{FindPolicy, FindSession, FoundPolicy, PolicyChange, Purpose};
+use crate::registry::{
+    ChangeSession, FindSession, FoundPolicy, PolicyChange, Purpose, SessionChange, TakeSnapshot,
+};
 use crate::session::FoundSession;
 use crate::session::worker::{CallDone, CallTool, InForce, Inspect, UsePolicy};
 use crate::wire::Request;
 use crate::workspaces;
+use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     DenialsData, ExplainLayer, ExplainReport, SandboxData, SandboxParams, WorkerSays,
 };
@@ -57,8 +60,7 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
             if target.is_some() {
                 return Ok(Answer::Worker(said));
             }
-            let find = FindPolicy { session: said.session_id.clone(), change: None };
-            let FoundPolicy { policy, .. } = caller.registry.send(find).await??;
+            let FoundPolicy { policy, .. } = policy(caller, &said.session_id).await?;
             return Ok(Answer::Worker(with_web_search(said, policy.web_search)));
         }
         // What a token is worth is decided where it was made.
@@ -79,8 +81,14 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
     };
     let ends_jobs = change.is_some() && asked.end_jobs == Some(true);
     let session = session(&asked, caller).await?;
-    let find = FindPolicy { session: session.session_id.clone(), change };
-    let FoundPolicy { policy, layers } = caller.registry.send(find).timeout(SAVE_LIMIT).await??;
+    let FoundPolicy { policy, layers } = match change {
+        None => policy(caller, &session.session_id).await?,
+        Some(change) => {
+            let change = SessionChange::Policy(change);
+            let change = ChangeSession { session: session.session_id.clone(), change };
+            caller.registry.send(change).timeout(SAVE_LIMIT).await??
+        }
+    };
     if ends_jobs {
         session.handle.send(UsePolicy::EndJobs).await?;
     }
@@ -99,6 +107,11 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
         jobs_running: if is_outdated { waits_for.jobs } else { 0 },
         jobs: if is_outdated { jobs } else { Vec::new() },
     })))
+}
+
+async fn policy(caller: &Caller, session: &SessionId) -> Result<FoundPolicy, MethodError> {
+    let configuration = caller.services.daemon.config.sandbox.patch();
+    caller.registry.send(TakeSnapshot).await?.policy(configuration, session)
 }
 
 /// Refuses system directories as writable directories. Runs on the blocking pool with a time limit, because a path on

@@ -5,7 +5,7 @@ use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
 use super::find::{id_of, label};
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::registry::{Activate, DeleteSession, ListWorkspaces, NewSession};
+use crate::registry::{Activate, Delete, Open, OpenSession, TakeSnapshot};
 use crate::voice::VoiceSession;
 use crate::wire::{Request, reference};
 use quackd_home::Workspace;
@@ -25,7 +25,8 @@ struct ActivateParams {
 }
 
 pub(super) async fn workspaces(caller: &Caller) -> Result<WorkspacesData, MethodError> {
-    Ok(WorkspacesData { workspaces: caller.registry.send(ListWorkspaces).await? })
+    let snapshot = caller.registry.send(TakeSnapshot).await?;
+    Ok(WorkspacesData { workspaces: snapshot.workspaces(&caller.services.sessions).await })
 }
 
 pub(super) async fn activate_session(
@@ -52,7 +53,7 @@ pub(super) async fn session_new(
         own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
     let Workspace { path, foreign, .. } = look_up(caller, path).await?;
     let activate = activate.unwrap_or(false);
-    let new = NewSession { path, name, activate, safe_mode, fresh: fresh()? };
+    let new = OpenSession { path, kind: Open::New(name), activate, safe_mode, fresh: fresh()? };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
     let label = label(caller, &data.session.id).await?;
     let data = AttachData { note: foreign.map(|foreign| foreign.to_string()), label, ..data };
@@ -70,8 +71,9 @@ pub(super) async fn session_delete(
     let reference = reference(&session_id).ok_or(MethodError::NoReference)?;
     let reference = id_of(caller, reference).await?;
     let label = label(caller, &SessionId(reference.clone())).await?;
-    let delete = DeleteSession { reference, force: force.unwrap_or(false) };
+    let delete = Delete::Session { reference: reference.clone(), force: force.unwrap_or(false) };
     let deleted = caller.registry.send(delete).timeout(SAVE_LIMIT).await??;
+    let deleted = deleted.ok_or(MethodError::SessionNotFound(reference))?;
     caller.services.interrupted.resumed(&deleted.session.id);
     Ok(SessionDeleteData { label, ..deleted })
 }

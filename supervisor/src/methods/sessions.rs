@@ -2,7 +2,7 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::registry::ListSessions;
+use crate::registry::TakeSnapshot;
 use crate::registry::catalog::Selection;
 use crate::wire::{Request, reference, truthy};
 use quackd_protocol::client::{SessionsData, SessionsParams};
@@ -17,5 +17,6 @@ pub(super) async fn sessions(
     } else {
         reference(&workspace_id).map_or(Selection::Active, Selection::Workspace)
     };
-    Ok(SessionsData { sessions: caller.registry.send(ListSessions(selection)).await? })
+    let snapshot = caller.registry.send(TakeSnapshot).await?;
+    Ok(SessionsData { sessions: snapshot.sessions(&selection, &caller.services.sessions).await })
 }

@@ -1,7 +1,7 @@
 //! Deleting a session: off the disk first, then its worker and everything that it left.
 
 use super::Registry;
-use super::persistence::kept;
+use super::persistence::{Saved, kept};
 use super::tombstones::session_gone;
 use crate::errors::MethodError;
 use crate::errors::RunningWork;
@@ -24,23 +24,42 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// Longest wait of the reply for the removal of the session's private files.
 const FILES_LIMIT: Duration = Duration::from_millis(500);
 
-/// Delete a session for good.
+/// Delete a session, or workspaces without sessions.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<SessionDeleteData, MethodError>")]
-pub(crate) struct DeleteSession {
-    pub(crate) reference: String,
-    /// End its running calls and background jobs.
-    pub(crate) force: bool,
+#[rtype(result = "Result<Option<SessionDeleteData>, MethodError>")]
+pub(crate) enum Delete {
+    /// Answered with what was deleted.
+    Session {
+        reference: String,
+        /// End its running calls and background jobs.
+        force: bool,
+    },
+    /// Deletes those of these workspaces that have no session.
+    EmptyWorkspaces(HashSet<String>),
 }
 
-impl Handler<DeleteSession> for Registry {
-    type Result = ResponseActFuture<Self, Result<SessionDeleteData, MethodError>>;
+impl Handler<Delete> for Registry {
+    type Result = ResponseActFuture<Self, Result<Option<SessionDeleteData>, MethodError>>;
 
-    fn handle(&mut self, msg: DeleteSession, _: &mut Self::Context) -> Self::Result {
-        let DeleteSession { reference, force } = msg;
+    fn handle(&mut self, msg: Delete, ctx: &mut Self::Context) -> Self::Result {
         if self.draining {
             return refuse(MethodError::ShuttingDown);
         }
+        match msg {
+            Delete::Session { reference, force } => self.delete_session(reference, force),
+            Delete::EmptyWorkspaces(paths) => {
+                let saved = self.forget_workspaces(&paths, ctx);
+                Box::pin(async move { kept(saved).await.map(|()| None) }.into_actor(self))
+            }
+        }
+    }
+}
+
+/// Reply to [`Delete`].
+type Deleting = ResponseActFuture<Registry, Result<Option<SessionDeleteData>, MethodError>>;
+
+impl Registry {
+    fn delete_session(&self, reference: String, force: bool) -> Deleting {
         let Some(session) = catalog::find(&self.metadata, &reference) else {
             return refuse(MethodError::SessionNotFound(reference));
         };
@@ -80,11 +99,11 @@ impl Handler<DeleteSession> for Registry {
                 .then(|deleted, registry, _| {
                     // The handle as it is now: the first call of the session may have come meanwhile.
                     let id = deleted.as_ref().ok().map(|(data, ..)| data.session.id.clone());
-                    let handle = id.and_then(|id| registry.handles.remove(&id));
+                    let handle = id.and_then(|id| registry.remove_handle(&id));
                     async move {
                         let (data, services, voice) = deleted?;
                         clear_away(&services, &voice, &data.session, handle).await;
-                        Ok(data)
+                        Ok(Some(data))
                     }
                     .into_actor(registry)
                 }),
@@ -92,37 +111,22 @@ impl Handler<DeleteSession> for Registry {
     }
 }
 
-/// Forget workspaces that have no session.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<(), MethodError>")]
-pub(crate) struct ForgetWorkspaces {
-    pub(crate) paths: HashSet<String>,
-}
-
-impl Handler<ForgetWorkspaces> for Registry {
-    type Result = ResponseFuture<Result<(), MethodError>>;
-
-    fn handle(
+impl Registry {
+    fn forget_workspaces(
         &mut self,
-        ForgetWorkspaces { paths }: ForgetWorkspaces,
-        ctx: &mut Self::Context,
-    ) -> Self::Result {
-        if self.draining {
-            return Box::pin(async { Err(MethodError::ShuttingDown) });
-        }
+        paths: &HashSet<String>,
+        ctx: &mut Context<Self>,
+    ) -> Option<Saved> {
         let metadata = Arc::make_mut(&mut self.metadata);
         let used: HashSet<_> = metadata.sessions.iter().map(|it| it.workspace_id.clone()).collect();
         let before = metadata.workspaces.len();
         metadata.workspaces.retain(|it| used.contains(&it.id) || !paths.contains(&it.path));
         let has_changed = before != metadata.workspaces.len();
-        let saved = self.keep(has_changed, ctx);
-        Box::pin(async move { kept(saved).await })
+        self.keep(has_changed, ctx)
     }
 }
 
-fn refuse(
-    error: MethodError,
-) -> ResponseActFuture<Registry, Result<SessionDeleteData, MethodError>> {
+fn refuse(error: MethodError) -> Deleting {
     Box::pin(actix::fut::ready(Err(error)))
 }
 

@@ -24,36 +24,19 @@ const CATCH_UP: Duration = Duration::from_millis(100);
 /// How long somebody waits who names a session that only the file may know.
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
-/// Another program has written the metadata.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct MetadataChanged;
-
-impl Handler<MetadataChanged> for Registry {
-    type Result = ();
-
-    fn handle(&mut self, _: MetadataChanged, ctx: &mut Self::Context) {
-        if !self.draining {
-            // A failure is in the log.
-            drop(self.save(ctx));
-        }
-    }
-}
-
 impl Registry {
-    /// Has the store tell when another program has written.
-    pub(super) fn listen(&self, ctx: &Context<Self>) {
+    /// Saves, and thereby merges, whenever the store reports that another program has written the metadata.
+    pub(super) fn listen(&self, ctx: &mut Context<Self>) {
         let Saving::To(writer) = &self.saving_to else { return };
-        let (changed, registry) = (writer.changed(), ctx.address().downgrade());
-        actix::spawn(async move {
-            loop {
-                changed.notified().await;
-                let Some(registry) = registry.upgrade() else { return };
-                if registry.send(MetadataChanged).await.is_err() {
-                    return;
-                }
+        let changed = writer.changed();
+        let waiting = async move { changed.notified().await };
+        ctx.spawn(waiting.into_actor(self).map(|(), registry, ctx| {
+            if !registry.draining {
+                // The log reports a failure.
+                drop(registry.save(ctx));
             }
-        });
+            registry.listen(ctx);
+        }));
     }
 
     /// Brings what a save came to into memory; `snapshot` is what was handed over.
@@ -148,7 +131,7 @@ impl Registry {
             let with_handles: Vec<_> = deleted
                 .into_iter()
                 .map(|session| {
-                    let handle = registry.handles.remove(&session.id);
+                    let handle = registry.remove_handle(&session.id);
                     (session, handle)
                 })
                 .collect();

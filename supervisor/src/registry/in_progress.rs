@@ -1,7 +1,7 @@
 //! What is at work: what a restart waits for, and what a stop cuts short. Used by the methods of the daemon's
 //! life and by [`crate::service::shutdown`].
 
-use crate::registry::{ListWorkers, Registry};
+use crate::registry::{Registry, TakeSnapshot};
 use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::client::{UnfinishedWork, WorkKind, WorkerInfo};
@@ -14,7 +14,8 @@ pub(crate) async fn unfinished(
     services: &SessionServices,
     registry: &Addr<Registry>,
 ) -> Vec<UnfinishedWork> {
-    let (workers, _known) = registry.send(ListWorkers).await.unwrap_or_default();
+    let Ok(snapshot) = registry.send(TakeSnapshot).await else { return Vec::new() };
+    let workers = snapshot.workers().await;
     let mut work = Vec::new();
     for worker in &workers {
         let has_turn = services.pis.describe(&worker.session_id).is_some_and(|pi| pi.busy);

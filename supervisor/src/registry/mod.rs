@@ -2,8 +2,8 @@
 //!
 //! Owns: metadata and state in memory and as they were last durable, one [`WorkerHandle`] per session
 //! that was ever used.
-//! Receives: [`mutations`] (attach, activate, new, delete), [`lookups`] (find, list), [`Crashed`] (a
-//! handle), [`Drain`], and word that another program has written the metadata ([`external_writer`]).
+//! Receives: [`OpenSession`], [`Activate`], [`Delete`], [`ChangeSession`], [`FindSession`] and [`TakeSnapshot`] (methods),
+//! [`crate::session::owner::TellOwner`] (the sessions' actors) and [`Drain`] (shutdown).
 //! Blocks on: nothing. Saving happens on the store's thread; look-ups go on meanwhile.
 //! Mailbox: [`MAILBOX`] messages; a sender waits for room.
 //! Ends: with the daemon.
@@ -16,7 +16,6 @@ mod deleting;
 mod external_writer;
 pub(crate) mod in_progress;
 pub(crate) mod labels;
-mod live_set;
 mod lookups;
 mod mutations;
 mod persistence;
@@ -24,17 +23,15 @@ mod pi_updates;
 mod pins;
 mod policies;
 pub(crate) mod shutdown_record;
+mod snapshot;
 pub(crate) mod tombstones;
-mod which;
 
-pub(crate) use deleting::{DeleteSession, ForgetWorkspaces};
-pub(crate) use live_set::ListKnown;
-pub(crate) use lookups::{FindSession, ListSessions, ListWorkers, ListWorkspaces, Purpose};
-pub(crate) use mutations::{Activate, Attach, NewSession};
+pub(crate) use deleting::Delete;
+pub(crate) use lookups::{FindSession, Purpose};
+pub(crate) use mutations::{Activate, Open, OpenSession};
 pub(crate) use persistence::Saving;
-pub(crate) use pins::Pin;
-pub(crate) use policies::{FindPolicy, FoundPolicy, PolicyChange};
-pub(crate) use which::{LabelOf, Which};
+pub(crate) use policies::{ChangeSession, FoundPolicy, PolicyChange, SessionChange};
+pub(crate) use snapshot::{RegistrySnapshot, TakeSnapshot};
 
 use crate::errors::MethodError;
 use crate::health::Health;
@@ -73,7 +70,7 @@ pub(crate) struct Registry {
     waiting: Vec<Waiter>,
     /// Waiting for the save after it.
     waiting_next: Vec<Waiter>,
-    handles: HashMap<SessionId, Addr<WorkerHandle>>,
+    handles: Arc<HashMap<SessionId, Addr<WorkerHandle>>>,
     draining: bool,
 }
 
@@ -98,28 +95,31 @@ impl Registry {
             is_behind: false,
             waiting: Vec::new(),
             waiting_next: Vec::new(),
-            handles: HashMap::new(),
+            handles: Arc::default(),
             draining: false,
         }
     }
 
-    /// The handle of a session, made when it is first needed.
+    /// The handle of a session, created on first use.
     fn handle_of(
         &mut self,
         session: &Session,
         workspace: &str,
         ctx: &Context<Self>,
     ) -> Addr<WorkerHandle> {
+        if let Some(handle) = self.handles.get(&session.id) {
+            return handle.clone();
+        }
         let policy = self.policy_of(session).policy;
-        let services = &self.services;
-        self.handles
-            .entry(session.id.clone())
-            .or_insert_with(|| {
-                let owner = Owner::new(&ctx.address());
-                let services = Rc::clone(services);
-                WorkerHandle::new(session, workspace.to_owned(), policy, services, owner).start()
-            })
-            .clone()
+        let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
+        let handle = WorkerHandle::new(session, workspace.to_owned(), policy, services, owner);
+        let handle = handle.start();
+        Arc::make_mut(&mut self.handles).insert(session.id.clone(), handle.clone());
+        handle
+    }
+
+    fn remove_handle(&mut self, session: &SessionId) -> Option<Addr<WorkerHandle>> {
+        Arc::make_mut(&mut self.handles).remove(session)
     }
 
     fn found(
@@ -138,7 +138,7 @@ impl Registry {
         let handle = self.handle_of(&session, &workspace, ctx);
         if !has_workspace {
             // It describes itself and runs nothing. The workspace may become known later.
-            self.handles.remove(&session.id);
+            self.remove_handle(&session.id);
         }
         Ok(FoundSession {
             handle,

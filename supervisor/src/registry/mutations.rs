@@ -5,58 +5,46 @@ use super::labels;
 use super::persistence::kept;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Fresh};
-use crate::session::owner::Crashed;
 use actix::prelude::*;
+use quackd_protocol::SessionId;
 use quackd_protocol::client::{ActivateData, AttachData};
 use std::sync::Arc;
 
-/// Find or make the workspace and session of a directory.
+/// Open a session of a directory.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<AttachData, MethodError>")]
-pub(crate) struct Attach {
+pub(crate) struct OpenSession {
     /// The resolved workspace path.
     pub(crate) path: String,
+    pub(crate) kind: Open,
     /// Make it the active session.
     pub(crate) activate: bool,
     /// Sets the session's safe mode if present.
     pub(crate) safe_mode: Option<bool>,
-    /// For a session that has to be made.
+    /// For a session that has to be created.
     pub(crate) fresh: Fresh,
 }
 
-impl Handler<Attach> for Registry {
-    type Result = ResponseFuture<Result<AttachData, MethodError>>;
-
-    fn handle(&mut self, msg: Attach, ctx: &mut Self::Context) -> Self::Result {
-        let Attach { path, activate, safe_mode, fresh } = msg;
-        self.change(ctx, safe_mode, |metadata| catalog::attach(metadata, &path, activate, fresh))
-    }
+/// See [`OpenSession`].
+#[derive(Debug)]
+pub(crate) enum Open {
+    /// The last active session of the workspace. Created if there is none, like the workspace.
+    Existing,
+    /// One more session with this name; `duck-<n>` if absent.
+    New(Option<String>),
 }
 
-/// Make one more session in the workspace of a directory.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<AttachData, MethodError>")]
-pub(crate) struct NewSession {
-    /// The resolved workspace path.
-    pub(crate) path: String,
-    /// Its name; `duck-<n>` if absent.
-    pub(crate) name: Option<String>,
-    /// Make it the active session.
-    pub(crate) activate: bool,
-    /// Whether it may only do what changes nothing.
-    pub(crate) safe_mode: Option<bool>,
-    /// For the session.
-    pub(crate) fresh: Fresh,
-}
-
-impl Handler<NewSession> for Registry {
+impl Handler<OpenSession> for Registry {
     type Result = ResponseFuture<Result<AttachData, MethodError>>;
 
-    fn handle(&mut self, msg: NewSession, ctx: &mut Self::Context) -> Self::Result {
-        let NewSession { path, name, activate, safe_mode, fresh } = msg;
-        self.change(ctx, safe_mode, |metadata| {
-            let made = catalog::add_session(Arc::make_mut(metadata), &path, name, activate, fresh)?;
-            Ok((made, true))
+    fn handle(&mut self, msg: OpenSession, ctx: &mut Self::Context) -> Self::Result {
+        let OpenSession { path, kind, activate, safe_mode, fresh } = msg;
+        self.change(ctx, safe_mode, |metadata| match kind {
+            Open::Existing => catalog::attach(metadata, &path, activate, fresh),
+            Open::New(name) => {
+                let metadata = Arc::make_mut(metadata);
+                Ok((catalog::add_session(metadata, &path, name, activate, fresh)?, true))
+            }
         })
     }
 }
@@ -132,16 +120,15 @@ impl Registry {
     }
 }
 
-impl Handler<Crashed> for Registry {
-    type Result = ();
-
-    fn handle(&mut self, Crashed { session }: Crashed, ctx: &mut Self::Context) {
-        let is_known = self.metadata.sessions.iter().any(|s| s.id == session);
+impl Registry {
+    /// Counts a crash of a session's worker or Pi. The count survives restarts of the daemon.
+    pub(super) fn crashed(&mut self, session: &SessionId, ctx: &mut Context<Self>) {
+        let is_known = self.metadata.sessions.iter().any(|known| known.id == *session);
         let count = |state: &mut quackd_protocol::state::SessionState| {
             state.restarts = state.restarts.saturating_add(1);
         };
-        if is_known && self.change_state(&session, count) && !self.draining {
-            // A failure is in the log, and loses the count.
+        if is_known && self.change_state(session, count) && !self.draining {
+            // The log reports a failed save, which loses the count.
             drop(self.save(ctx));
         }
     }

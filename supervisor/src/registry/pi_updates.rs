@@ -1,19 +1,35 @@
-//! What a session's Pi says of itself and the metadata keeps: where it writes the conversation, and the name that
-//! a person gave it there.
+//! Messages of the sessions' actors: crashes, and what Pi reports of itself that the metadata keeps.
 
 use super::Registry;
-use crate::session::owner::PiTold;
+use crate::session::owner::{OwnerReply, PiReport, TellOwner};
 use actix::prelude::*;
 use std::sync::Arc;
 
 /// Sessions that nobody has named are called so, with a number behind it.
 const UNNAMED: &str = "duck-";
 
-impl Handler<PiTold> for Registry {
-    type Result = Option<String>;
+impl Handler<TellOwner> for Registry {
+    type Result = OwnerReply;
 
-    fn handle(&mut self, msg: PiTold, ctx: &mut Self::Context) -> Self::Result {
-        let PiTold { session, session_file, session_name } = msg;
+    fn handle(&mut self, msg: TellOwner, ctx: &mut Self::Context) -> OwnerReply {
+        match msg {
+            TellOwner::Crashed(session) => {
+                self.crashed(&session, ctx);
+                OwnerReply::Done
+            }
+            TellOwner::PiReport(report) => OwnerReply::Name(self.pi_report(report, ctx)),
+            TellOwner::ListWritable => {
+                let configuration = self.services.daemon.config.sandbox.patch();
+                OwnerReply::Writable(self.snapshot().writable(&configuration))
+            }
+        }
+    }
+}
+
+impl Registry {
+    /// Takes Pi's state into the metadata, and returns the session's name. The caller does not wait for the disk.
+    fn pi_report(&mut self, report: PiReport, ctx: &mut Context<Self>) -> Option<String> {
+        let PiReport { session, session_file, session_name } = report;
         let found = self.metadata.sessions.iter().position(|one| one.id == session)?;
         let known = self.metadata.sessions.get(found)?;
         let file = session_file.filter(|file| *file != known.pi_session_file);

@@ -5,14 +5,14 @@
 //! nothing runs in it any more ([`crate::session::worker`]).
 
 use super::Registry;
-use super::persistence::kept;
+use super::persistence::{Saved, kept};
 use crate::errors::MethodError;
 use crate::session::worker::{UsePolicy, WorkerHandle};
 use actix::prelude::*;
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::Session;
 use quackd_protocol::policy::{Policy, PolicyPatch, Profile, WebSearchRule};
-use quackd_protocol::state::WorkspaceState;
+use quackd_protocol::state::{DaemonState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::sync::Arc;
 
@@ -26,27 +26,35 @@ pub(crate) struct PolicyChange {
     pub(crate) patch: PolicyPatch,
 }
 
-/// A session's policy, after a change if there is one.
+/// Change a session. Answered with its policy.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<FoundPolicy, MethodError>")]
-pub(crate) struct FindPolicy {
+pub(crate) struct ChangeSession {
     pub(crate) session: SessionId,
-    pub(crate) change: Option<PolicyChange>,
+    pub(crate) change: SessionChange,
 }
 
-/// See [`FindPolicy`].
+/// See [`ChangeSession`].
+#[derive(Debug)]
+pub(crate) enum SessionChange {
+    Policy(PolicyChange),
+    /// Exempt the session's processes from eviction, or not.
+    Pinned(bool),
+}
+
+/// Policy of a session.
 #[derive(Debug)]
 pub(crate) struct FoundPolicy {
     pub(crate) policy: Policy,
     pub(crate) layers: PolicyLayers,
 }
 
-impl Handler<FindPolicy> for Registry {
+impl Handler<ChangeSession> for Registry {
     type Result = ResponseFuture<Result<FoundPolicy, MethodError>>;
 
-    fn handle(&mut self, msg: FindPolicy, ctx: &mut Self::Context) -> Self::Result {
-        let FindPolicy { session, change } = msg;
-        match self.find_policy(&session, change, ctx) {
+    fn handle(&mut self, msg: ChangeSession, ctx: &mut Self::Context) -> Self::Result {
+        let ChangeSession { session, change } = msg;
+        match self.change_session(&session, change, ctx) {
             Ok((found, saved)) => Box::pin(async move { kept(saved).await.map(|()| found) }),
             Err(error) => Box::pin(async { Err(error) }),
         }
@@ -54,25 +62,27 @@ impl Handler<FindPolicy> for Registry {
 }
 
 impl Registry {
-    fn find_policy(
+    fn change_session(
         &mut self,
         session: &SessionId,
-        change: Option<PolicyChange>,
+        change: SessionChange,
         ctx: &mut Context<Self>,
-    ) -> Result<(FoundPolicy, Option<super::persistence::Saved>), MethodError> {
-        let session = self
-            .metadata
-            .sessions
-            .iter()
-            .find(|known| known.id == *session)
-            .cloned()
-            .ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
-        let Some(change) = change else {
-            return Ok((self.policy_of(&session), None));
-        };
+    ) -> Result<(FoundPolicy, Option<Saved>), MethodError> {
         if self.draining {
             return Err(MethodError::ShuttingDown);
         }
+        let known = self.metadata.sessions.iter().find(|known| known.id == *session).cloned();
+        let session = known.ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
+        let change = match change {
+            SessionChange::Policy(change) => change,
+            SessionChange::Pinned(pinned) => {
+                let changed = self.change_state(&session.id, |state| state.pinned = pinned);
+                // In force before the save: an eviction must not end the session's processes now. A failed save takes
+                // the change back and publishes the pins again.
+                self.tell_pins();
+                return Ok((self.policy_of(&session), self.keep(changed, ctx)));
+            }
+        };
         let before = Arc::clone(&self.state);
         let changed = match change.scope {
             PolicyScope::Session => self.change_state(&session.id, |state| {
@@ -111,28 +121,9 @@ impl Registry {
         changed
     }
 
-    /// What is in force for a session, and why.
+    /// Policy of a session.
     pub(super) fn policy_of(&self, session: &Session) -> FoundPolicy {
-        let state = self.state_of(&session.id);
-        let workspace = self.state.workspaces.get(&session.workspace_id);
-        let layers = PolicyLayers {
-            configuration: self.services.daemon.config.sandbox.patch(),
-            workspace: workspace.map(|state| state.policy.clone()).unwrap_or_default(),
-            session: state.policy,
-            safe_mode: state.safe_mode,
-        };
-        let PolicyLayers { configuration, workspace, session, safe_mode } = layers.clone();
-        let patches = [configuration, workspace, session];
-        let is_web_said = patches.iter().any(|patch| patch.web_search.is_some());
-        let mut policy = Policy::resolve(patches);
-        if safe_mode {
-            policy.profile = Profile::ReadOnly;
-        }
-        // Searches are off by default in safe mode: a query could carry what the model has read.
-        if safe_mode && !is_web_said {
-            policy.web_search = WebSearchRule::Off;
-        }
-        FoundPolicy { policy: policy.in_force(), layers }
+        policy_of(&self.state, self.services.daemon.config.sandbox.patch(), session)
     }
 
     /// Tells the handles of a workspace's sessions, or of all, what is in force now.
@@ -157,6 +148,34 @@ impl Registry {
 #[expect(clippy::disallowed_methods, reason = "it must arrive; there is one for each change")]
 fn tell(handle: &Addr<WorkerHandle>, policy: Policy) {
     handle.do_send(UsePolicy::Set(policy));
+}
+
+/// Resolves the policy of a session from the configuration, its workspace and the session itself.
+pub(super) fn policy_of(
+    state: &DaemonState,
+    configuration: PolicyPatch,
+    session: &Session,
+) -> FoundPolicy {
+    let workspace = state.workspaces.get(&session.workspace_id);
+    let state = state.sessions.get(&session.id).cloned().unwrap_or_default();
+    let layers = PolicyLayers {
+        configuration,
+        workspace: workspace.map(|state| state.policy.clone()).unwrap_or_default(),
+        session: state.policy,
+        safe_mode: state.safe_mode,
+    };
+    let PolicyLayers { configuration, workspace, session, safe_mode } = layers.clone();
+    let patches = [configuration, workspace, session];
+    let is_web_said = patches.iter().any(|patch| patch.web_search.is_some());
+    let mut policy = Policy::resolve(patches);
+    if safe_mode {
+        policy.profile = Profile::ReadOnly;
+    }
+    // Searches are off by default in safe mode: a query could carry what the model has read.
+    if safe_mode && !is_web_said {
+        policy.web_search = WebSearchRule::Off;
+    }
+    FoundPolicy { policy: policy.in_force(), layers }
 }
 
 fn apply(before: PolicyPatch, reset: bool, patch: PolicyPatch) -> PolicyPatch {

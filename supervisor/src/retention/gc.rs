@@ -3,7 +3,7 @@
 use super::{Keeping, mebibytes};
 use crate::clock::now_text;
 use crate::errors::{CleanError, chain};
-use crate::registry::{ListKnown, Registry};
+use crate::registry::{Registry, TakeSnapshot};
 use actix::Addr;
 use quackd_home::keep::{
     Found, Rules, Tally, find_blocking, remove_blocking, trim_service_log_blocking,
@@ -110,7 +110,8 @@ impl Keeping {
         // Two at the same time would count the same things.
         let _turn = self.cleaning.acquire().await.map_err(|_closed| CleanError::Ended)?;
         // What exists is asked before it is looked what there is: what is made in between is young.
-        let known = registry.send(ListKnown).await.map_err(|_full| CleanError::Ended)?;
+        let snapshot = registry.send(TakeSnapshot).await.map_err(|_full| CleanError::Ended)?;
+        let known = snapshot.live_set().await;
         // Only now: the clock may have been set while this waited.
         let even_since = self.pulse.even_since();
         let even = even_since.unwrap_or(self.sessions.daemon.started).elapsed();

@@ -8,7 +8,7 @@ use crate::errors::MethodError;
 use crate::registry::catalog::Selection;
 use crate::registry::in_progress::unfinished;
 use crate::registry::shutdown_record::Interrupted;
-use crate::registry::{DeleteSession, ForgetWorkspaces, ListSessions, ListWorkspaces, Registry};
+use crate::registry::{Delete, Registry, TakeSnapshot};
 use crate::session::services::SessionServices;
 use crate::workspaces::check_blocking;
 use actix::Addr;
@@ -44,7 +44,8 @@ pub(crate) async fn gone(
     services: &SessionServices,
     registry: &Addr<Registry>,
 ) -> Option<Vec<(SessionInfo, Lost)>> {
-    let sessions = registry.send(ListSessions(Selection::All)).await.ok()?;
+    let snapshot = registry.send(TakeSnapshot).await.ok()?;
+    let sessions = snapshot.sessions(&Selection::All, services).await;
     let paths = sessions.iter().map(|session| session.workspace_path.clone()).collect();
     let lost = lost(services, paths).await?;
     let with_reason = |one: SessionInfo| lost.get(&one.workspace_path).map(|why| (one, *why));
@@ -114,7 +115,7 @@ pub(crate) async fn prune(
             continue;
         }
         if !dry_run {
-            let delete = DeleteSession { reference: session.id.0.clone(), force: false };
+            let delete = Delete::Session { reference: session.id.0.clone(), force: false };
             match registry.send(delete).await? {
                 Ok(_) => interrupted.resumed(&session.id),
                 Err(MethodError::SessionNotFound(_)) => continue,
@@ -141,14 +142,12 @@ async fn forget_workspaces(
     services: &SessionServices,
     registry: &Addr<Registry>,
 ) -> Result<(), MethodError> {
-    let known = registry.send(ListWorkspaces).await?;
-    let empty = known.into_iter().filter(|workspace| workspace.session_count == 0);
-    let paths: HashSet<String> = empty.map(|workspace| workspace.path).collect();
+    let paths = registry.send(TakeSnapshot).await?.empty_workspaces();
     let lost = lost(services, paths).await.ok_or(MethodError::Overloaded)?;
     let missing = lost.into_iter().filter(|(_, why)| *why == Lost::Missing);
     let paths: HashSet<String> = missing.map(|(path, _)| path).collect();
     if paths.is_empty() {
         return Ok(());
     }
-    registry.send(ForgetWorkspaces { paths }).await?
+    registry.send(Delete::EmptyWorkspaces(paths)).await?.map(drop)
 }

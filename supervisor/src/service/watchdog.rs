@@ -3,7 +3,7 @@
 //! The actors' own loop sends the notifications, and only after the registry has answered a message. If either hangs,
 //! the manager gets none and restarts the daemon.
 
-use crate::registry::{ListWorkers, Registry};
+use crate::registry::{Registry, TakeSnapshot};
 use crate::services::Services;
 use actix::Addr;
 use actix::clock::{Instant, interval_at};
@@ -22,8 +22,7 @@ pub(crate) async fn report(services: Rc<Services>, registry: Addr<Registry>) {
     let mut was_well = true;
     loop {
         ticks.tick().await;
-        let looked = registry.send(ListWorkers).timeout(pause).await;
-        let Ok((workers, known)) = looked else {
+        let Ok(snapshot) = registry.send(TakeSnapshot).timeout(pause).await else {
             if was_well {
                 tracing::error!(
                     "the registry does not answer: the service manager is not told that the daemon lives"
@@ -36,6 +35,7 @@ pub(crate) async fn report(services: Rc<Services>, registry: Addr<Registry>) {
         if managed.watchdog.is_some() {
             notifier.alive();
         }
+        let (workers, known) = (snapshot.workers().await, snapshot.session_count());
         let running = workers.iter().filter(|worker| worker.monitor_pid.is_some()).count();
         let calls: usize = workers.iter().map(|worker| worker.calls.len()).sum();
         notifier.status(&format!("{known} sessions, {running} workers, {calls} calls"));

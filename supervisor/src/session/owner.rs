@@ -6,63 +6,70 @@ use actix::prelude::*;
 use quackd_protocol::SessionId;
 use std::path::PathBuf;
 
-/// A worker has died. The count is kept over runs of the daemon; nobody waits for it.
+/// Report or question of a session's actor.
 #[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct Crashed {
-    pub(crate) session: SessionId,
+#[rtype(result = "OwnerReply")]
+pub(crate) enum TellOwner {
+    /// The session's worker or Pi crashed.
+    Crashed(SessionId),
+    /// Pi reported its state.
+    PiReport(PiReport),
+    /// Lists every directory that a command of any session may write.
+    ListWritable,
 }
 
-/// Lists every directory that a command of any session may write: all workspaces, and the directories that
-/// policies name.
-#[derive(Debug, Message)]
-#[rtype(result = "Vec<PathBuf>")]
-pub(crate) struct ListWritable;
-
-/// Pi told its state. Answered with the session's name, once it is changed in memory; nobody waits for the disk.
-#[derive(Debug, Message)]
-#[rtype(result = "Option<String>")]
-pub(crate) struct PiTold {
+/// Fields of Pi's state that the metadata keeps. `None` if Pi reported none.
+#[derive(Debug)]
+pub(crate) struct PiReport {
     pub(crate) session: SessionId,
+    /// Path of the file with the conversation.
     pub(crate) session_file: Option<String>,
+    /// Name that the user gave the session in Pi.
     pub(crate) session_name: Option<String>,
+}
+
+/// Answer to [`TellOwner`].
+#[derive(Debug, MessageResponse)]
+pub(crate) enum OwnerReply {
+    Done,
+    /// The session's name, changed in memory already. `None` if the session is gone.
+    Name(Option<String>),
+    Writable(Vec<PathBuf>),
 }
 
 /// Address of the owner. Does not keep it alive.
 #[derive(Clone)]
-pub(crate) struct Owner {
-    crashed: WeakRecipient<Crashed>,
-    writable: WeakRecipient<ListWritable>,
-    pi: WeakRecipient<PiTold>,
-}
+pub(crate) struct Owner(WeakRecipient<TellOwner>);
 
 impl Owner {
     pub(crate) fn new<A>(owner: &Addr<A>) -> Self
     where
-        A: Actor + Handler<Crashed> + Handler<ListWritable> + Handler<PiTold>,
-        A::Context: ToEnvelope<A, Crashed> + ToEnvelope<A, ListWritable> + ToEnvelope<A, PiTold>,
+        A: Actor + Handler<TellOwner>,
+        A::Context: ToEnvelope<A, TellOwner>,
     {
-        Self {
-            crashed: owner.clone().recipient().downgrade(),
-            writable: owner.clone().recipient().downgrade(),
-            pi: owner.clone().recipient().downgrade(),
-        }
+        Self(owner.clone().recipient().downgrade())
     }
 
     /// Counts a crash. A full mailbox loses the count.
     pub(crate) fn crashed(&self, session: &SessionId) {
-        if let Some(owner) = self.crashed.upgrade() {
-            owner.try_send(Crashed { session: session.clone() }).ok();
+        if let Some(owner) = self.0.upgrade() {
+            owner.try_send(TellOwner::Crashed(session.clone())).ok();
         }
     }
 
-    /// See [`ListWritable`]. `None` if the owner is gone.
+    /// Directories that a command of any session may write. `None` if the owner is gone.
     pub(crate) async fn writable(&self) -> Option<Vec<PathBuf>> {
-        self.writable.upgrade()?.send(ListWritable).await.ok()
+        match self.0.upgrade()?.send(TellOwner::ListWritable).await.ok()? {
+            OwnerReply::Writable(directories) => Some(directories),
+            OwnerReply::Done | OwnerReply::Name(_) => None,
+        }
     }
 
-    /// See [`PiTold`]. `None` if the session or the owner is gone.
-    pub(crate) async fn pi_told(&self, told: PiTold) -> Option<String> {
-        self.pi.upgrade()?.send(told).await.ok().flatten()
+    /// Stores Pi's state. Returns the session's name; `None` if the session or the owner is gone.
+    pub(crate) async fn pi_report(&self, report: PiReport) -> Option<String> {
+        match self.0.upgrade()?.send(TellOwner::PiReport(report)).await.ok()? {
+            OwnerReply::Name(name) => name,
+            OwnerReply::Done | OwnerReply::Writable(_) => None,
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::commands::Answered;
 use super::dialogs::Closed;
 use super::handle::{PiHandle, Said, Waiter};
 use crate::children::{Beats, ChannelEvent, ChannelInput, Life};
-use crate::session::owner::PiTold;
+use crate::session::owner::PiReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
@@ -199,9 +199,9 @@ impl PiHandle {
         if session_file.is_none() && session_name.is_none() {
             return;
         }
-        let told = PiTold { session: self.session.clone(), session_file, session_name };
+        let report = PiReport { session: self.session.clone(), session_file, session_name };
         let owner = self.owner.clone();
-        let telling = async move { owner.pi_told(told).await };
+        let telling = async move { owner.pi_report(report).await };
         ctx.spawn(telling.into_actor(self).map(|name, handle, _| {
             if let Some(name) = name {
                 handle.name = name;

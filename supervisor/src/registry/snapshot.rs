@@ -1,0 +1,326 @@
+//! Reads of the registry. A snapshot is one cheap message; everything else runs outside of the actor.
+
+use super::Registry;
+use super::catalog::{self, Selection};
+use super::labels::{Found, Labels};
+use super::policies::{FoundPolicy, policy_of};
+use crate::errors::MethodError;
+use crate::session::services::SessionServices;
+use crate::session::worker::{Inspect, WorkerHandle, WorkerReport};
+use actix::prelude::*;
+use quackd_home::Workspace;
+use quackd_home::keep::Known;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::{
+    FindBy, FoundInfo, SessionInfo, WorkerInfo, WorkspaceInfo, WorkspaceSession,
+};
+use quackd_protocol::metadata::{Metadata, Session};
+use quackd_protocol::policy::PolicyPatch;
+use quackd_protocol::state::DaemonState;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Timeout of a worker handle's report. A handle never waits for its worker.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Take a snapshot of the registry.
+#[derive(Debug, Message)]
+#[rtype(result = "RegistrySnapshot")]
+pub(crate) struct TakeSnapshot;
+
+/// Workspaces, sessions and worker handles at one moment.
+#[derive(Debug)]
+pub(crate) struct RegistrySnapshot {
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) state: Arc<DaemonState>,
+    pub(super) handles: Arc<HashMap<SessionId, Addr<WorkerHandle>>>,
+}
+
+impl Handler<TakeSnapshot> for Registry {
+    type Result = MessageResult<TakeSnapshot>;
+
+    fn handle(&mut self, _: TakeSnapshot, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.snapshot())
+    }
+}
+
+impl Registry {
+    pub(super) fn snapshot(&self) -> RegistrySnapshot {
+        RegistrySnapshot {
+            metadata: Arc::clone(&self.metadata),
+            state: Arc::clone(&self.state),
+            handles: Arc::clone(&self.handles),
+        }
+    }
+}
+
+impl RegistrySnapshot {
+    /// Rows of the `sessions` method.
+    pub(crate) async fn sessions(
+        &self,
+        selection: &Selection,
+        services: &SessionServices,
+    ) -> Vec<SessionInfo> {
+        let running = self.running(services).await;
+        let active = catalog::active(&self.metadata).map(|session| &session.id);
+        let paths = catalog::paths(&self.metadata);
+        let mut labels = Labels::new(&self.metadata).all();
+        let now = Instant::now();
+        let row = |session: &Session| SessionInfo {
+            id: session.id.clone(),
+            name: session.name.clone(),
+            label: labels.remove(&session.id).unwrap_or_default(),
+            workspace_path: paths
+                .get(&session.workspace_id)
+                .copied()
+                .unwrap_or("unknown")
+                .to_owned(),
+            is_active: Some(&session.id) == active,
+            is_running: running.contains(&session.id),
+            last_active_at: session.last_active_at.clone(),
+            status: services.pool.statuses.of(&session.id, now),
+        };
+        catalog::select(&self.metadata, selection).map(row).collect()
+    }
+
+    /// Rows of the `workspaces` method.
+    pub(crate) async fn workspaces(&self, services: &SessionServices) -> Vec<WorkspaceInfo> {
+        let running = self.running(services).await;
+        let active = catalog::active(&self.metadata).map(|session| &session.id);
+        let mut by_workspace = catalog::by_workspace(&self.metadata);
+        let row = |session: &Session| WorkspaceSession {
+            id: session.id.clone(),
+            name: session.name.clone(),
+            is_active: Some(&session.id) == active,
+            is_running: running.contains(&session.id),
+            last_active_at: session.last_active_at.clone(),
+        };
+        let workspaces = self.metadata.workspaces.iter().map(|workspace| {
+            let sessions = by_workspace.remove(&workspace.id).unwrap_or_default();
+            WorkspaceInfo {
+                id: workspace.id.clone(),
+                path: workspace.path.clone(),
+                last_active_session_id: workspace.last_active_session_id.clone(),
+                session_count: sessions.len(),
+                sessions: sessions.into_iter().map(row).collect(),
+            }
+        });
+        workspaces.collect()
+    }
+
+    /// Workspaces without sessions.
+    pub(crate) fn empty_workspaces(&self) -> HashSet<String> {
+        let used: HashSet<_> = self.metadata.sessions.iter().map(|it| &it.workspace_id).collect();
+        let workspaces = self.metadata.workspaces.iter();
+        workspaces.filter(|it| !used.contains(&it.id)).map(|it| it.path.clone()).collect()
+    }
+
+    /// Number of sessions.
+    pub(crate) fn session_count(&self) -> usize {
+        self.metadata.sessions.len()
+    }
+
+    /// Rows of `quack.ps`, for sessions that were used since the daemon started.
+    pub(crate) async fn workers(&self) -> Vec<WorkerInfo> {
+        let mut labels = Labels::new(&self.metadata).all();
+        let mut workers = Vec::new();
+        for session in &self.metadata.sessions {
+            if let Some(report) = self.report(&session.id).await {
+                let label = labels.remove(&session.id).unwrap_or_default();
+                workers.push(WorkerInfo { label, ..report.info });
+            }
+        }
+        workers
+    }
+
+    /// Sessions and files that garbage collection must keep. A session whose handle does not answer counts as busy.
+    pub(crate) async fn live_set(&self) -> Known {
+        let mut known = Known::default();
+        for session in &self.metadata.sessions {
+            known.sessions.insert(session.id.0.clone());
+            let file = Path::new(&session.pi_session_file).file_name();
+            known.pi_files.extend(file.map(|name| name.to_string_lossy().into_owned()));
+            let workspace = catalog::workspace_of(&self.metadata, session);
+            known.workspaces.extend(workspace.map(|workspace| workspace.path.clone()));
+        }
+        for id in self.handles.keys() {
+            let info = self.report(id).await.map(|report| report.info);
+            if !info.as_ref().is_some_and(|it| it.calls.is_empty() && it.jobs.is_empty()) {
+                known.busy.insert(id.0.clone());
+            }
+            if !info.is_some_and(|it| it.state == "absent" && it.monitor_pid.is_none()) {
+                known.live.insert(id.0.clone());
+            }
+        }
+        known
+    }
+
+    /// Directories that a command of any session may write: all workspaces, and the directories that policies name.
+    pub(crate) fn writable(&self, configuration: &PolicyPatch) -> Vec<PathBuf> {
+        let workspaces = self.metadata.workspaces.iter().map(|one| PathBuf::from(&one.path));
+        let sessions = self.metadata.sessions.iter();
+        let named = sessions.flat_map(|session| {
+            policy_of(&self.state, configuration.clone(), session).policy.writable_roots
+        });
+        let all: BTreeSet<PathBuf> = workspaces.chain(named).collect();
+        all.into_iter().collect()
+    }
+
+    /// Policy of a session.
+    ///
+    /// # Errors
+    /// `SessionNotFound` if the session was deleted.
+    pub(crate) fn policy(
+        &self,
+        configuration: PolicyPatch,
+        session: &SessionId,
+    ) -> Result<FoundPolicy, MethodError> {
+        let found = self.metadata.sessions.iter().find(|known| known.id == *session);
+        let found = found.ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
+        Ok(policy_of(&self.state, configuration, found))
+    }
+
+    /// Label of a session. Empty if the session was deleted.
+    pub(crate) fn label(&self, session: &SessionId) -> String {
+        let known = self.metadata.sessions.iter().find(|known| known.id == *session);
+        known.map(|session| Labels::new(&self.metadata).of(session)).unwrap_or_default()
+    }
+
+    /// Id of the session that a reference means to quackd's own methods.
+    ///
+    /// # Errors
+    /// `SessionNotFound` and `Ambiguous`.
+    pub(crate) fn look_up(&self, reference: &str) -> Result<String, MethodError> {
+        // Most clients send ids. Labels of all sessions take longer to compute.
+        if self.metadata.sessions.iter().any(|session| session.id.0 == reference) {
+            return Ok(reference.to_owned());
+        }
+        Ok(one(&Labels::new(&self.metadata), reference, None)?.id.0.clone())
+    }
+
+    /// Session that a reference means, else the one of a directory, else the active one. `directory` also decides
+    /// between several sessions with the name `reference`.
+    ///
+    /// # Errors
+    /// As [`RegistrySnapshot::look_up`].
+    pub(crate) fn find(
+        &self,
+        reference: Option<&str>,
+        directory: Option<&Workspace>,
+    ) -> Result<Option<FoundInfo>, MethodError> {
+        let (metadata, labels) = (&*self.metadata, Labels::new(&self.metadata));
+        let (session, by) = if let Some(reference) = reference {
+            let here = directory.map(|directory| directory.path.as_str());
+            (one(&labels, reference, here)?, FindBy::Reference)
+        } else if let Some(session) = directory.and_then(|it| of_directory(metadata, it)) {
+            (session, FindBy::Directory)
+        } else if let Some(session) = catalog::active(metadata) {
+            (session, FindBy::Active)
+        } else {
+            return Ok(None);
+        };
+        let path = catalog::workspace_of(metadata, session).map(|workspace| workspace.path.clone());
+        Ok(Some(FoundInfo {
+            session_id: session.id.clone(),
+            session_name: session.name.clone(),
+            label: labels.of(session),
+            workspace_path: path.unwrap_or_else(|| "unknown".to_owned()),
+            by,
+        }))
+    }
+
+    async fn report(&self, session: &SessionId) -> Option<WorkerReport> {
+        self.handles.get(session)?.send(Inspect).timeout(REPORT_TIMEOUT).await.ok()
+    }
+
+    /// Sessions that have a process.
+    async fn running(&self, services: &SessionServices) -> HashSet<SessionId> {
+        let mut running = services.pis.running();
+        for id in self.handles.keys() {
+            if self.report(id).await.is_some_and(|report| report.info.monitor_pid.is_some()) {
+                running.insert(id.clone());
+            }
+        }
+        running
+    }
+}
+
+fn one<'a>(
+    labels: &Labels<'a>,
+    reference: &str,
+    directory: Option<&str>,
+) -> Result<&'a Session, MethodError> {
+    let reference = || reference.to_owned();
+    match labels.look_up(&reference(), directory) {
+        Found::One(session) => Ok(session),
+        Found::Nothing => Err(MethodError::SessionNotFound(reference())),
+        Found::Several { labels, has_more } => {
+            Err(MethodError::Ambiguous { reference: reference(), labels, has_more })
+        }
+    }
+}
+
+/// Returns the session of the workspace at a directory. Without one, and outside of repositories, the session of the
+/// nearest workspace that contains the directory.
+fn of_directory<'a>(metadata: &'a Metadata, directory: &Workspace) -> Option<&'a Session> {
+    let path = Path::new(&directory.path);
+    let levels = if directory.is_repository { 1 } else { usize::MAX };
+    // The root contains every directory.
+    let above = path.ancestors().take(levels).filter(|above| above.parent().is_some());
+    above.filter_map(Path::to_str).find_map(|above| {
+        let workspace = metadata.workspaces.iter().find(|workspace| workspace.path == above)?;
+        catalog::preferred(metadata, workspace)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn known() -> Metadata {
+        serde_json::from_value(json!({
+            "version": 1, "activeVoiceSessionId": "i3",
+            "workspaces": [{"id": "w1", "path": "/src/app"}, {"id": "w2", "path": "/src/app/sub/lib"},
+                {"id": "w3", "path": "/src/web"}, {"id": "w4", "path": "/src/app/none"}, {"id": "w5", "path": "/"}],
+            "sessions": [{"id": "i1", "workspaceId": "w1", "name": "duck-1"},
+                {"id": "i2", "workspaceId": "w2", "name": "duck-1"}, {"id": "i3", "workspaceId": "w3", "name": "duck-1"},
+                {"id": "i5", "workspaceId": "w5", "name": "root"}],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_reference_counts_before_the_directory_and_the_directory_before_the_active_session() {
+        let snapshot = RegistrySnapshot {
+            metadata: Arc::new(known()),
+            state: Arc::default(),
+            handles: Arc::default(),
+        };
+        for (reference, directory, is_repository, expected) in [
+            (Some("web"), Some("/src/app"), false, Some(("i3", FindBy::Reference))),
+            (Some("duck-1"), Some("/src/app"), false, Some(("i1", FindBy::Reference))),
+            (Some("duck-1"), Some("/elsewhere"), false, None),
+            (Some("none"), Some("/src/app"), false, None),
+            (None, Some("/src/app"), true, Some(("i1", FindBy::Directory))),
+            (None, Some("/src/app/sub"), false, Some(("i1", FindBy::Directory))),
+            (None, Some("/src/app/none/x"), false, Some(("i1", FindBy::Directory))),
+            (None, Some("/src/app/sub"), true, Some(("i3", FindBy::Active))),
+            (None, Some("/src/app/sub/lib/x/y"), false, Some(("i2", FindBy::Directory))),
+            (None, Some("/src/application"), false, Some(("i3", FindBy::Active))),
+            (None, Some("/"), false, Some(("i3", FindBy::Active))),
+            (None, None, false, Some(("i3", FindBy::Active))),
+        ] {
+            let at = directory.map(|path| Workspace {
+                path: path.to_owned(),
+                foreign: None,
+                is_repository,
+            });
+            let found = snapshot.find(reference, at.as_ref()).ok().flatten();
+            let found = found.as_ref().map(|found| (found.session_id.as_str(), found.by));
+            assert_eq!(found, expected, "{reference:?} {directory:?}");
+        }
+    }
+}
