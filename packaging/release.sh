@@ -101,7 +101,7 @@ PATHS
   # What the caller's shell has set for other builds must not be in this one.
   unset RUSTFLAGS CARGO_BUILD_RUSTFLAGS
   CARGO_ENCODED_RUSTFLAGS="$flags" CFLAGS="$c_flags" CARGO_INCREMENTAL=0 \
-    cargo build --release --locked --package quackd --bin quack --target "$target"
+    cargo build --profile dist --locked --package quackd --bin quack --target "$target"
 }
 
 if [ -z "$binary" ]; then
@@ -109,7 +109,7 @@ if [ -z "$binary" ]; then
   CARGO_TARGET_DIR="$(absolute "${CARGO_TARGET_DIR:-$root/target/package}")"
   export CARGO_TARGET_DIR
   build
-  binary="$CARGO_TARGET_DIR/$target/release/quack"
+  binary="$CARGO_TARGET_DIR/$target/dist/quack"
 fi
 [ -x "$binary" ] || fail "$binary is no executable"
 
