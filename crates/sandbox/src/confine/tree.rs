@@ -9,6 +9,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, move_mount};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
@@ -78,7 +79,8 @@ impl NewRoot {
     /// Makes a small file that nobody can write.
     pub(crate) fn file(&self, at: &Path, content: &str) -> Result<(), ConfineError> {
         let (parent, name) = self.parent_of(at)?;
-        write_file(&parent, name, content.as_bytes()).step_on("make a file", at)?;
+        let write = || write_file(&parent, name, content.as_bytes());
+        without_size_limit(write).step_on("make a file", at)?;
         Ok(())
     }
 
@@ -176,6 +178,18 @@ fn make_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno
         Ok(()) | Err(Errno::EXIST) => open(),
         Err(errno) => Err(errno),
     }
+}
+
+/// Runs `write` without the soft limit on file sizes. The daemon may have inherited one, and its workers with it.
+fn without_size_limit<T>(write: impl FnOnce() -> T) -> T {
+    let limit = getrlimit(Resource::Fsize);
+    let lifted = setrlimit(Resource::Fsize, Rlimit { current: limit.maximum, ..limit });
+    let written = write();
+    if lifted.is_ok() {
+        // Lowering a soft limit cannot fail.
+        setrlimit(Resource::Fsize, limit).ok();
+    }
+    written
 }
 
 fn write_file(parent: impl AsFd, name: &OsStr, content: &[u8]) -> Result<OwnedFd, Errno> {
