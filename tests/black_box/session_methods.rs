@@ -272,6 +272,8 @@ fn the_configuration_in_force_is_told_with_its_origin() {
     );
     assert_eq!(setting("worker.idle_minutes")["origin"], "default");
     let session = wire.attach(daemon.repo("a").path());
+    // The wait for a worker counts toward the deadline.
+    session.bash("true");
     let text = session.bash("sleep 30");
     assert!(text.contains("[Process timed out after 1s and was terminated]"), "{text}");
 }

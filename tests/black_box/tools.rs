@@ -215,6 +215,8 @@ fn a_deadline_ends_everything_and_says_how_long_it_was() {
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
+    // The wait for a worker counts toward the deadline.
+    session.bash("true");
     let started = Instant::now();
     let call = session.begin(
         "bash",
