@@ -1,7 +1,6 @@
-//! Workspaces and sessions in memory: pure changes and look-ups on the metadata.
+//! Workspaces and sessions in memory: pure changes and look-ups of the metadata.
 //!
-//! The [`crate::registry`] owns the one instance and decides when a change is durable. Times and ids
-//! come in as arguments.
+//! The registry owns the metadata and saves it. Times and ids are arguments.
 
 use crate::errors::MethodError;
 use quackd_protocol::client::{
@@ -14,30 +13,30 @@ use serde_json::Map;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a new session needs from outside.
+/// Input of a new session.
 #[derive(Debug, Clone)]
 pub(crate) struct Fresh {
-    /// A new session id.
+    /// Unused id.
     pub(crate) session_id: SessionId,
-    /// Now, whole seconds, ISO 8601 UTC.
+    /// Current time in UTC with whole seconds, ISO 8601.
     pub(crate) now: String,
 }
 
-/// Which sessions to list.
+/// Sessions to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// Every session.
     All,
-    /// Those of one workspace id; none if it is unknown.
+    /// Sessions of one workspace id; none if the id is unknown.
     Workspace(String),
-    /// Those of the active session's workspace, or all if no session is active.
+    /// Sessions of the active session's workspace, or all if no session is active.
     Active,
 }
 
-/// The session whose id is exactly `reference`, else the one with that name, else the one whose name
-/// begins so; names ignore case and must be unambiguous.
+/// Returns the session with the id `reference`, else with this name, else with a name that starts with it. Names ignore
+/// case and must be unambiguous.
 pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Session> {
-    // Every name begins with an empty text, so that it would mean the only session.
+    // Every name starts with an empty text, so an empty reference would find the only session.
     if reference.trim().is_empty() {
         return None;
     }
@@ -55,30 +54,30 @@ pub(crate) fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
     found.next().is_none().then_some(first)
 }
 
-/// The active session, unless its id is stale.
+/// Returns the active session. `None` also if the active id belongs to no session.
 pub(crate) fn active(metadata: &Metadata) -> Option<&Session> {
     let id = metadata.active_voice_session_id.as_ref()?;
     metadata.sessions.iter().find(|s| s.id == *id)
 }
 
-/// The workspace of a session.
+/// Returns the workspace of a session.
 pub(crate) fn workspace_of<'a>(metadata: &'a Metadata, session: &Session) -> Option<&'a Workspace> {
     metadata.workspaces.iter().find(|w| w.id == session.workspace_id)
 }
 
-/// Notes that a session did something at `now`.
+/// Sets the time of a session's last activity.
 pub(crate) fn touch(metadata: &mut Metadata, id: &SessionId, now: String) {
     if let Some(session) = metadata.sessions.iter_mut().find(|s| s.id == *id) {
         session.last_active_at = now;
     }
 }
 
-/// Every workspace's path by its id, for lists.
+/// Returns the path of each workspace by its id.
 pub(crate) fn paths(metadata: &Metadata) -> HashMap<&WorkspaceId, &str> {
     metadata.workspaces.iter().map(|w| (&w.id, w.path.as_str())).collect()
 }
 
-/// The sessions of a selection, in stored order.
+/// Returns the sessions of a selection in stored order.
 pub(crate) fn select<'a>(
     metadata: &'a Metadata,
     selection: &'a Selection,
@@ -91,10 +90,10 @@ pub(crate) fn select<'a>(
     metadata.sessions.iter().filter(move |s| workspace.is_none_or(|w| s.workspace_id.as_str() == w))
 }
 
-/// Finds or makes the workspace at `path` and its session, and makes it the active one if asked.
-/// Returns the answer and whether `metadata` was changed.
+/// Finds or creates the workspace at `path` and its session, and activates the session if requested. Returns the reply
+/// and whether `metadata` changed.
 ///
-/// The session is the one that was last active in that workspace, else its first one.
+/// Chooses the session that was last active in the workspace, else its first session.
 pub(crate) fn attach(
     metadata: &mut Arc<Metadata>,
     path: &str,
@@ -112,7 +111,7 @@ pub(crate) fn attach(
     Ok((data, changed))
 }
 
-/// The session of a workspace that a client means who names only the directory.
+/// Returns the session of a workspace for a client that names only the directory.
 pub(crate) fn preferred<'a>(metadata: &'a Metadata, workspace: &Workspace) -> Option<&'a Session> {
     let mut sessions = metadata.sessions.iter().filter(|s| s.workspace_id == workspace.id);
     let last = workspace.last_active_session_id.as_ref();
@@ -120,7 +119,7 @@ pub(crate) fn preferred<'a>(metadata: &'a Metadata, workspace: &Workspace) -> Op
     sessions.find(|s| Some(&s.id) == last).or(first)
 }
 
-/// Makes one more session in the workspace at `path`, which is made if it is new.
+/// Creates another session in the workspace at `path`. Creates the workspace if it is new.
 pub(crate) fn add_session(
     metadata: &mut Metadata,
     path: &str,
@@ -129,7 +128,7 @@ pub(crate) fn add_session(
     fresh: Fresh,
 ) -> Result<AttachData, MethodError> {
     let known = metadata.workspaces.iter().find(|w| w.path == path);
-    // Everything that can be refused is refused before anything is changed.
+    // All checks come before the first change.
     if MAX_SESSIONS <= metadata.sessions.len() {
         return Err(MethodError::TooManySessions(metadata.sessions.len()));
     }
@@ -170,7 +169,7 @@ pub(crate) fn add_session(
     attached(metadata, &id).ok_or(MethodError::WorkspaceUnknown)
 }
 
-/// Names that a person chooses: printable, not endless, and not there yet.
+/// Checks a name that the user chose: printable, limited in length, and unused in the workspace.
 fn checked_name(name: String, taken: &HashSet<String>) -> Result<String, MethodError> {
     let is_plain = !name.trim().is_empty()
         && name.trim().len() == name.len()
@@ -185,8 +184,7 @@ fn checked_name(name: String, taken: &HashSet<String>) -> Result<String, MethodE
     Ok(name)
 }
 
-/// Characters that nobody sees and that turn the direction of others: two names could look alike, or one
-/// like another.
+/// Whether a character is invisible or changes the direction of text. Such names could look like other names.
 pub(crate) fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -194,8 +192,7 @@ pub(crate) fn is_invisible(c: char) -> bool {
     )
 }
 
-/// `duck-<n>`, counting on from how many there are; a number that a deleted session has left is not
-/// given again while a later one is in use.
+/// Returns `duck-<n>` for a new session. Does not reuse the number of a deleted session while a later number is in use.
 fn next_name(taken: &HashSet<String>) -> String {
     let mut n = taken.len() + 1;
     loop {
@@ -207,7 +204,7 @@ fn next_name(taken: &HashSet<String>) -> String {
     }
 }
 
-/// A session and its workspace as clients see them.
+/// Describes a session and its workspace for clients.
 fn attached(metadata: &Metadata, id: &SessionId) -> Option<AttachData> {
     let session = metadata.sessions.iter().find(|s| s.id == *id)?;
     let workspace = workspace_of(metadata, session)?;
@@ -219,7 +216,7 @@ fn attached(metadata: &Metadata, id: &SessionId) -> Option<AttachData> {
     })
 }
 
-/// Makes a session the active one. Returns whether anything was changed.
+/// Activates a session. Returns whether anything changed.
 fn set_active(metadata: &mut Arc<Metadata>, id: &SessionId) -> bool {
     let is_last = |metadata: &Metadata| {
         let session = metadata.sessions.iter().find(|s| s.id == *id)?;
@@ -243,8 +240,7 @@ fn set_active_in(metadata: &mut Metadata, id: &SessionId) {
     metadata.active_voice_session_id = Some(id.clone());
 }
 
-/// Makes the session that `reference` means the active one. Returns the answer and whether anything was
-/// changed.
+/// Activates the session of `reference`. Returns the reply and whether anything changed.
 pub(crate) fn activate(
     metadata: &mut Arc<Metadata>,
     reference: &str,
@@ -265,8 +261,8 @@ pub(crate) fn activate(
     Ok((data, changed))
 }
 
-/// Deletes a session. If it was the active one, or the one that its workspace prefers, the session of
-/// the workspace that was used last takes its place. The workspace stays.
+/// Deletes a session. If it was active, or last active in its workspace, the most recently used session of the
+/// workspace replaces it. The workspace stays.
 pub(crate) fn delete(metadata: &mut Metadata, id: &SessionId) -> Option<AttachedSession> {
     let at = metadata.sessions.iter().position(|s| s.id == *id)?;
     let session = metadata.sessions.remove(at);
@@ -287,7 +283,7 @@ pub(crate) fn delete(metadata: &mut Metadata, id: &SessionId) -> Option<Attached
     Some(AttachedSession { id: session.id, name: session.name })
 }
 
-/// Every workspace's sessions, in stored order.
+/// Returns the sessions of each workspace in stored order.
 pub(crate) fn by_workspace(metadata: &Metadata) -> HashMap<&WorkspaceId, Vec<&Session>> {
     let mut found: HashMap<&WorkspaceId, Vec<&Session>> = HashMap::new();
     for session in &metadata.sessions {

@@ -1,4 +1,4 @@
-//! Deleting a session: off the disk first, then its worker and everything that it left.
+//! Deletes a session: first from the metadata on disk, then its worker and its private files.
 
 use super::Registry;
 use super::persistence::{Saved, kept};
@@ -18,23 +18,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the end of a deleted session's worker is waited for; it is killed, so this is generous.
+/// Timeout of the exit of a deleted session's worker, which is killed.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// Longest wait of the reply for the removal of the session's private files.
+/// Maximum time that the reply waits for the removal of the session's private files.
 const FILES_LIMIT: Duration = Duration::from_millis(500);
 
 /// Delete a session, or workspaces without sessions.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Option<SessionDeleteData>, MethodError>")]
 pub(crate) enum Delete {
-    /// Answered with what was deleted.
+    /// Answered with the deleted session.
     Session {
         reference: String,
         /// End its running calls and background jobs.
         force: bool,
     },
-    /// Deletes those of these workspaces that have no session.
+    /// Deletes the listed workspaces that have no session.
     EmptyWorkspaces(HashSet<String>),
 }
 
@@ -97,7 +97,7 @@ impl Registry {
                     .into_actor(registry)
                 })
                 .then(|deleted, registry, _| {
-                    // The handle as it is now: the first call of the session may have come meanwhile.
+                    // Looked up now: the session's first call may have arrived during the save.
                     let id = deleted.as_ref().ok().map(|(data, ..)| data.session.id.clone());
                     let handle = id.and_then(|id| registry.remove_handle(&id));
                     async move {
@@ -135,7 +135,7 @@ impl Registry {
         let removed = catalog::delete(Arc::make_mut(&mut self.metadata), id)
             .ok_or_else(|| MethodError::SessionNotFound(id.0.clone()))?;
         if self.state.sessions.contains_key(id) {
-            // The other program may put the session back from an old copy of its own: not with fewer limits.
+            // The other program may restore the session from an old copy. It must not have fewer restrictions then.
             let are_all_known = self.health.are_all_sessions_known();
             session_gone(Arc::make_mut(&mut self.state), &self.metadata, id, are_all_known);
         }
@@ -143,7 +143,7 @@ impl Registry {
     }
 }
 
-/// Ends what is left of a session that does not exist any more.
+/// Stops the processes of a deleted session, notifies its followers and deletes its private files.
 pub(super) async fn clear_away(
     services: &SessionServices,
     voice: &Voice,
@@ -170,7 +170,7 @@ pub(super) async fn clear_away(
             tracing::warn!(session = %id, %error, "run directory of a deleted session not removed");
         }
     });
-    // The thread continues after the limit. The garbage collection removes what a daemon leaves that stops before.
+    // The thread continues after the limit. If the daemon stops first, garbage collection removes the rest.
     if tokio::time::timeout(FILES_LIMIT, removing).await.is_err() {
         tracing::info!(session = %session.id, "files of a deleted session are removed in the background");
     }

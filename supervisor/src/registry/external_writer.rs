@@ -1,8 +1,8 @@
-//! The other program that writes `metadata.json`: what it has changed comes into memory here.
+//! Takes changes of the other program that writes `metadata.json` into memory.
 //!
-//! The store merges before every save ([`quackd_store::Saved`]); a change of the other program alone is a
-//! reason to save. What it has deleted is deleted here too, unless something runs in it: then it is written
-//! again. A reference to a session that we do not know is looked up once more after a look at the file.
+//! The store merges before every save ([`quackd_store::Saved`]). A change of the other program alone starts a save. A
+//! session that the other program deleted is deleted here too, unless work runs in it: then it is written again. For an
+//! unknown reference, the registry reads the file once before it reports an error.
 
 use super::Registry;
 use super::deleting::clear_away;
@@ -17,11 +17,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between a save that was overtaken and the next one, so that two programs that write without end do not
-/// keep the disk busy.
+/// Delay after a save that another program overtook. Without it, two programs that keep writing would keep the disk
+/// busy.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
-/// How long somebody waits who names a session that only the file may know.
+/// Timeout of reading the file for an unknown reference.
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 impl Registry {
@@ -39,10 +39,10 @@ impl Registry {
         }));
     }
 
-    /// Brings what a save came to into memory; `snapshot` is what was handed over.
+    /// Takes the result of a save into memory. `snapshot` is the saved state.
     pub(super) fn take_over(&mut self, snapshot: Snapshot, kept: Kept, ctx: &mut Context<Self>) {
         let Kept { metadata, gone, conflicts, set_aside, is_behind } = kept;
-        // The same allocation, if the other program has changed nothing.
+        // The allocation is the same if the other program changed nothing.
         if !Arc::ptr_eq(&metadata, &snapshot.metadata) {
             self.metadata = match Arc::ptr_eq(&self.metadata, &snapshot.metadata) {
                 true => Arc::clone(&metadata),
@@ -77,14 +77,14 @@ impl Registry {
         }
     }
 
-    /// Asks what runs in the sessions that are gone, then deletes those in which nothing does.
+    /// Deletes the sessions in `gone` that run nothing.
     fn find_idle(&self, gone: Gone, ctx: &mut Context<Self>) {
         let handle = |id: &SessionId| Some((id.clone(), self.handles.get(id)?.clone()));
         let handles: Vec<_> = gone.sessions.iter().filter_map(handle).collect();
         let counting = async move {
             let mut busy = HashSet::new();
             for (id, handle) in handles {
-                // Of one that does not answer it is not known.
+                // A handle that does not answer counts as busy.
                 if !handle.send(Inspect).await.is_ok_and(|report| report.running.is_none()) {
                     busy.insert(id);
                 }
@@ -120,10 +120,10 @@ impl Registry {
             workspaces.retain(|workspace| !is_gone(&workspace.id));
         }
         if self.health.are_all_sessions_known() {
-            // It may be put back as a session may.
+            // The other program may restore it from an old copy.
             trim_workspaces(Arc::make_mut(&mut self.state), &self.metadata, is_gone);
         }
-        // What stays is written again.
+        // Sessions that stay are written again.
         let saved = self.save(ctx);
         let clearing = async move { kept(Some(saved)).await.is_ok() };
         ctx.spawn(clearing.into_actor(self).then(move |is_kept, registry, _| {
@@ -145,18 +145,18 @@ impl Registry {
         }));
     }
 
-    /// Has the file looked at for the sake of a session that is not known. `None` if that cannot help.
+    /// Reads the file to find an unknown session. `None` if the file cannot contain more sessions.
     pub(super) fn look_for_more(&mut self, ctx: &mut Context<Self>) -> Option<Looking> {
         if self.draining || !matches!(self.saving_to, Saving::To(_)) {
             return None;
         }
         let saved: Saved = self.save(ctx);
-        // Whatever came of it: what is known then is what is answered.
+        // Callers repeat the look-up regardless of the result.
         Some(Box::pin(async move {
             drop(tokio::time::timeout(LOOK_LIMIT, saved).await);
         }))
     }
 }
 
-/// A look at the file.
+/// Reading of the file.
 pub(super) type Looking = std::pin::Pin<Box<dyn Future<Output = ()>>>;

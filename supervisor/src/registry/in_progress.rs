@@ -1,15 +1,14 @@
-//! What is at work: what a restart waits for, and what a stop cuts short. Used by the methods of the daemon's
-//! life and by [`crate::service::shutdown`].
+//! Work in progress. A restart waits for it; a shutdown interrupts it.
 
 use crate::registry::{Registry, TakeSnapshot};
 use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::client::{UnfinishedWork, WorkKind, WorkerInfo};
 
-/// Longest description of one piece of work, in characters.
+/// Maximum length of a description of work, in characters.
 const MAX_SHOWN: usize = 100;
 
-/// Everything that is at work now. A registry that is gone has none.
+/// Returns all work in progress. Empty if the registry has stopped.
 pub(crate) async fn unfinished(
     services: &SessionServices,
     registry: &Addr<Registry>,

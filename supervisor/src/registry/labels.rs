@@ -180,8 +180,8 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Returns the session that a reference means to upstream's methods: what upstream's lookup finds, else what the
-/// reference means to the methods of quackd.
+/// Returns the session of a reference in upstream's methods. Upstream's look-up comes first, then the one of quackd's
+/// methods.
 pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Session> {
     catalog::find(metadata, reference).or_else(|| {
         match Labels::new(metadata).look_up(reference, None) {

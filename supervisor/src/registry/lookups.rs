@@ -1,4 +1,4 @@
-//! Looking sessions up: which one a reference means, and the lists that clients see.
+//! Finds the session of a reference.
 
 use super::Registry;
 use super::labels;
@@ -10,7 +10,7 @@ use crate::voice::VoiceSession;
 use actix::prelude::*;
 use std::sync::Arc;
 
-/// Which session a reference means; the active one without a reference.
+/// Find the session of a reference, or the active session without one.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Option<FoundSession>, MethodError>")]
 pub(crate) struct FindSession {
@@ -18,12 +18,12 @@ pub(crate) struct FindSession {
     pub(crate) purpose: Purpose,
 }
 
-/// Whether a look-up counts as the session's doing something.
+/// Purpose of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A tool call: `lastActiveAt` moves on. It becomes durable with the next change, or at the stop.
+    /// A tool call. Updates `lastActiveAt`, which the next change or the shutdown saves.
     Use,
-    /// To describe the session, which runs nothing. Its workspace may be unknown.
+    /// A description, which runs nothing. The session's workspace may be unknown.
     Describe,
     /// Anything else.
     Look,
@@ -38,8 +38,8 @@ impl From<FoundSession> for VoiceSession {
 impl Handler<FindSession> for Registry {
     type Result = ResponseActFuture<Self, Result<Option<FoundSession>, MethodError>>;
 
-    /// `Ok(None)`: no reference and no active session. One that is not known may have been made by another
-    /// program a moment ago.
+    /// `Ok(None)`: no reference and no active session. Reads the file for an unknown reference, because another program
+    /// may have just created the session.
     fn handle(&mut self, msg: FindSession, ctx: &mut Self::Context) -> Self::Result {
         let found = self.find(&msg, ctx);
         let looking = match found {

@@ -1,15 +1,14 @@
-//! The registry: which workspaces and sessions exist, which one is active, and who handles each.
+//! The registry: all workspaces and sessions, and the active session.
 //!
-//! Owns: metadata and state in memory and as they were last durable, one [`WorkerHandle`] per session
-//! that was ever used.
+//! Owns: metadata and state in memory, their last durable version, and one [`WorkerHandle`] per session that was used.
 //! Receives: [`OpenSession`], [`Activate`], [`Delete`], [`ChangeSession`], [`FindSession`] and [`TakeSnapshot`] (methods),
 //! [`crate::session::owner::TellOwner`] (the sessions' actors) and [`Drain`] (shutdown).
-//! Blocks on: nothing. Saving happens on the store's thread; look-ups go on meanwhile.
-//! Mailbox: [`MAILBOX`] messages; a sender waits for room.
+//! Blocks on: nothing. The store's thread saves while look-ups continue.
+//! Mailbox: [`MAILBOX`] messages; senders wait for free space.
 //! Ends: with the daemon.
 //!
-//! Invariant: a change is answered with success only after it is on disk ([`persistence`]). If a save fails,
-//! memory goes back to the last durable state and everyone who waited is told.
+//! Invariant: a change succeeds only after it is on disk ([`persistence`]). If a save fails, memory returns to the last
+//! durable state and all waiting requests fail.
 
 pub(crate) mod catalog;
 mod deleting;
@@ -51,10 +50,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Requests of many clients that wait for this actor. Each takes microseconds.
+/// Maximum number of waiting messages. Each takes microseconds.
 const MAILBOX: usize = 4096;
 
-/// See the module's documentation.
+/// Actor that owns the metadata.
 pub(crate) struct Registry {
     services: Rc<SessionServices>,
     health: Rc<Health>,
@@ -64,18 +63,18 @@ pub(crate) struct Registry {
     state: Arc<DaemonState>,
     durable: Snapshot,
     saving: bool,
-    /// Whether the file lacks what another program had put there, and memory has it.
+    /// Memory contains changes of the other program that the file no longer contains.
     is_behind: bool,
-    /// Waiting for the save that is in flight.
+    /// Requests that wait for the save in flight.
     waiting: Vec<Waiter>,
-    /// Waiting for the save after it.
+    /// Requests that wait for the next save.
     waiting_next: Vec<Waiter>,
     handles: Arc<HashMap<SessionId, Addr<WorkerHandle>>>,
     draining: bool,
 }
 
 impl Registry {
-    /// A registry of what was loaded.
+    /// Creates the registry of the loaded metadata.
     pub(crate) fn new(
         services: Rc<SessionServices>,
         health: Rc<Health>,
@@ -137,7 +136,7 @@ impl Registry {
         let state = self.state_of(&session.id);
         let handle = self.handle_of(&session, &workspace, ctx);
         if !has_workspace {
-            // It describes itself and runs nothing. The workspace may become known later.
+            // A session without a workspace can only be described. Its workspace may become known later.
             self.remove_handle(&session.id);
         }
         Ok(FoundSession {
@@ -152,12 +151,12 @@ impl Registry {
         })
     }
 
-    /// What is ours about a session.
+    /// Returns quackd's own state of a session.
     fn state_of(&self, session: &SessionId) -> SessionState {
         self.state.sessions.get(session).cloned().unwrap_or_default()
     }
 
-    /// Changes what is ours about a session. Returns whether anything is different now.
+    /// Changes quackd's own state of a session. Returns whether it differs.
     fn change_state(
         &mut self,
         session: &SessionId,
@@ -189,7 +188,7 @@ impl Actor for Registry {
     }
 }
 
-/// Refuse new work, let calls finish until `until`, end every worker. Answered when all are gone.
+/// Refuse new work, let calls finish until `until`, and stop every worker. Answered when all have exited.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct Drain {
@@ -208,10 +207,10 @@ impl Handler<Drain> for Registry {
         let services = Rc::clone(&self.services);
         let drained: Vec<_> = self.handles.values().map(drain).collect();
         Box::pin(async move {
-            // Sent to all before the first is awaited: sessions drain side by side.
+            // Sent to all handles before the first wait: sessions drain concurrently.
             tokio::join!(futures_util::future::join_all(drained), services.pis.drain(until));
             if let Some(saved) = saved {
-                // A failure is in the log already.
+                // The log contains a failure already.
                 saved.await.ok();
             }
         })

@@ -1,4 +1,4 @@
-//! Changes of workspaces and sessions. Each is made in memory, saved, and answered when it is on disk.
+//! Changes of workspaces and sessions. Each changes memory, is saved, and is answered when it is on disk.
 
 use super::Registry;
 use super::labels;
@@ -50,7 +50,7 @@ impl Handler<OpenSession> for Registry {
 }
 
 impl Registry {
-    /// Makes a change that ends with a session, and its safe mode with it.
+    /// Makes a change that results in a session, and sets the session's safe mode.
     fn change(
         &mut self,
         ctx: &mut Context<Self>,
@@ -66,8 +66,7 @@ impl Registry {
             Ok(made) => made,
             Err(error) => return Box::pin(async { Err(error) }),
         };
-        // In force at once, also while the change is on its way to the disk: a session that shall be
-        // safe must not be unsafe for a moment.
+        // In force before the save: a session in safe mode must never run without it.
         if let Some(safe_mode) = safe_mode {
             changed |= self.change_state(&data.session.id, |state| state.safe_mode = safe_mode);
             self.tell_policy(&data.session.id);
@@ -77,7 +76,7 @@ impl Registry {
     }
 }
 
-/// Make a session the active one.
+/// Activate a session.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<ActivateData, MethodError>")]
 pub(crate) struct Activate {
@@ -92,7 +91,7 @@ impl Handler<Activate> for Registry {
             return Box::pin(actix::fut::ready(Err(MethodError::ShuttingDown)));
         }
         let is_known = labels::find(&self.metadata, &msg.reference).is_some();
-        // Another program may have made it a moment ago.
+        // Another program may have just created it.
         let looking = if is_known { None } else { self.look_for_more(ctx) };
         let Some(looking) = looking else {
             return Box::pin(self.activate(&msg.reference, ctx).into_actor(self));

@@ -1,8 +1,7 @@
-//! How a change becomes durable: one save in flight, and one group that waits for the next.
+//! Group commit of the registry: one save is in flight, and all later changes share the next save.
 //!
-//! Changes that arrive while a save is in flight share the next one. If a save fails, memory goes back
-//! to the last durable state, and everyone who shared the save, or waited for the one after it, is told.
-//! A save also brings what another program has written meanwhile ([`super::external_writer`]).
+//! If a save fails, memory returns to the last durable state. Every request that shared the save, or waits for the
+//! next one, fails. A save also returns changes that another program wrote ([`super::external_writer`]).
 
 use super::Registry;
 use crate::errors::MethodError;
@@ -11,19 +10,19 @@ use quackd_store::{Saved as Kept, Snapshot, StoreError, Writer};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Where changes go.
+/// Destination of changes.
 #[derive(Debug)]
 pub(crate) enum Saving {
-    /// To the store's thread. Dropping it saves what was handed over.
+    /// The store's thread. Dropping the writer completes the submitted saves.
     To(Writer),
-    /// Nowhere: the files must not be written.
+    /// The files must not be written.
     Off {
-        /// Why, for whoever wants to change something.
+        /// Error text for clients that request a change.
         why: String,
     },
 }
 
-/// Why a change is not on disk. One failure answers everyone who shared the save.
+/// Error of a save. All requests that shared the save get the same error.
 #[derive(Debug, Clone)]
 pub(super) enum NotKept {
     Failed(StoreError),
@@ -39,13 +38,13 @@ impl From<NotKept> for MethodError {
     }
 }
 
-/// Somebody who waits for a save.
+/// Request that waits for a save.
 pub(super) type Waiter = oneshot::Sender<Result<(), NotKept>>;
 
-/// The end of a save.
+/// Result of a save.
 pub(super) type Saved = oneshot::Receiver<Result<(), NotKept>>;
 
-/// Waits for a save, if there is one to wait for.
+/// Waits for a save; returns at once for `None`.
 pub(super) async fn kept(saved: Option<Saved>) -> Result<(), MethodError> {
     match saved {
         None => Ok(()),
@@ -54,20 +53,20 @@ pub(super) async fn kept(saved: Option<Saved>) -> Result<(), MethodError> {
 }
 
 impl Registry {
-    /// Whether memory and disk differ, and could be made the same.
+    /// Whether memory and disk differ, and saving is possible.
     pub(super) fn is_unsaved(&self) -> bool {
         let differs =
             *self.metadata != *self.durable.metadata || *self.state != *self.durable.state;
         (differs || self.is_behind) && matches!(self.saving_to, Saving::To(_))
     }
 
-    /// Waits for what was changed to be durable, or for a change of somebody else that is on its way.
+    /// Saves a change. Without a change, joins the save in flight.
     pub(super) fn keep(&mut self, changed: bool, ctx: &mut Context<Self>) -> Option<Saved> {
-        // What is there already may still be on its way to the disk, by somebody else's change.
+        // The state that the caller found may be the change of another request whose save is in flight.
         if changed { Some(self.save(ctx)) } else { self.join_save() }
     }
 
-    /// Makes memory durable. The answer comes when the save that holds it has ended.
+    /// Saves the memory. The result arrives when the save that contains it has finished.
     pub(super) fn save(&mut self, ctx: &mut Context<Self>) -> Saved {
         let (answer, answered) = oneshot::channel();
         if self.saving {
@@ -79,7 +78,7 @@ impl Registry {
         answered
     }
 
-    /// Waits with those whose change is being saved, if there are any.
+    /// Joins the save in flight, if there is one.
     pub(super) fn join_save(&mut self) -> Option<Saved> {
         let group = match (self.saving, self.waiting_next.is_empty()) {
             (false, _) => return None,
@@ -113,7 +112,7 @@ impl Registry {
     fn saved(&mut self, result: Result<(Snapshot, Kept), NotKept>, ctx: &mut Context<Self>) {
         let answer = |waiting: Vec<Waiter>, result: &Result<(), NotKept>| {
             for waiter in waiting {
-                // The client may have left; the change stays.
+                // The client may have disconnected; the change stays.
                 waiter.send(result.clone()).ok();
             }
         };

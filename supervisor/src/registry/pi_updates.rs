@@ -5,7 +5,7 @@ use crate::session::owner::{OwnerReply, PiReport, TellOwner};
 use actix::prelude::*;
 use std::sync::Arc;
 
-/// Sessions that nobody has named are called so, with a number behind it.
+/// Prefix of default session names, followed by a number.
 const UNNAMED: &str = "duck-";
 
 impl Handler<TellOwner> for Registry {
@@ -46,7 +46,7 @@ impl Registry {
         if let Some(name) = name {
             session.name = name;
         }
-        // A failure is in the log, and takes the change back; Pi tells it again after its next turn.
+        // The log reports a failed save, which reverts the change. Pi reports its state again after the next turn.
         drop(self.save(ctx));
         Some(shown)
     }

@@ -1,8 +1,7 @@
-//! The sandbox policy of a session: what the configuration, its workspace and the session itself say,
-//! and changing the latter two.
+//! Sandbox policy of a session, resolved from the configuration, its workspace and the session.
 //!
-//! A change is in force for every worker that starts from then on; the one that runs is replaced when
-//! nothing runs in it any more ([`crate::session::worker`]).
+//! A change applies to every worker that starts later. A running worker is replaced when nothing runs in it
+//! ([`crate::session::worker`]).
 
 use super::Registry;
 use super::persistence::{Saved, kept};
@@ -16,13 +15,13 @@ use quackd_protocol::state::{DaemonState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::sync::Arc;
 
-/// What is to be different about a session's policy, or its workspace's.
+/// Change of the policy of a session or of its workspace.
 #[derive(Debug)]
 pub(crate) struct PolicyChange {
     pub(crate) scope: PolicyScope,
-    /// Forget what was set before.
+    /// Removes earlier settings.
     pub(crate) reset: bool,
-    /// What is set.
+    /// New settings.
     pub(crate) patch: PolicyPatch,
 }
 
@@ -98,8 +97,8 @@ impl Registry {
             self.state = before;
             return Err(MethodError::Policy(error));
         }
-        // In force at once, also while the change is on its way to the disk: what is narrowed must not
-        // be wide for a moment. If the save fails the workers are told again.
+        // In force before the save: a narrower policy must apply at once. If the save fails, the workers get the old
+        // policy again.
         self.tell_policies(Some(&session.workspace_id));
         Ok((found, self.keep(changed, ctx)))
     }
@@ -126,7 +125,7 @@ impl Registry {
         policy_of(&self.state, self.services.daemon.config.sandbox.patch(), session)
     }
 
-    /// Tells the handles of a workspace's sessions, or of all, what is in force now.
+    /// Sends the policy to the handles of a workspace's sessions, or of all sessions.
     pub(super) fn tell_policies(&self, workspace: Option<&WorkspaceId>) {
         let concerned = |session: &&Session| workspace.is_none_or(|id| session.workspace_id == *id);
         for session in self.metadata.sessions.iter().filter(concerned) {
@@ -136,7 +135,7 @@ impl Registry {
         }
     }
 
-    /// The same for one session.
+    /// Sends the policy to the handle of one session.
     pub(super) fn tell_policy(&self, session: &SessionId) {
         let known = self.metadata.sessions.iter().find(|known| known.id == *session);
         if let (Some(session), Some(handle)) = (known, self.handles.get(session)) {
@@ -171,7 +170,7 @@ pub(super) fn policy_of(
     if safe_mode {
         policy.profile = Profile::ReadOnly;
     }
-    // Searches are off by default in safe mode: a query could carry what the model has read.
+    // Searches are off by default in safe mode: a query could contain text that the model has read.
     if safe_mode && !is_web_said {
         policy.web_search = WebSearchRule::Off;
     }

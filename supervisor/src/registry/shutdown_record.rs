@@ -1,7 +1,7 @@
-//! Which sessions' work the last stop of a daemon cut short: noted at the stop, told until the session does
-//! something again. One instance per daemon, on the actors' thread.
+//! Work that the last shutdown of a daemon interrupted, by session. Recorded at the shutdown, and reported until the
+//! session is used again. One instance per daemon, on the actors' thread.
 //!
-//! A daemon that is killed notes nothing: what ran then is gone, and its callers saw the connection end.
+//! A killed daemon records nothing: its callers see their connection end.
 
 use crate::clock::now_text;
 use quackd_home::own_file::read_blocking;
@@ -15,35 +15,35 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// The file's format.
+/// Version of the file's format.
 const VERSION: u64 = 1;
 
-/// Largest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Sessions and pieces of work of one that are noted.
+/// Maximum number of sessions, and of pieces of work of one session.
 const MAX_SESSIONS: usize = 1000;
 const MAX_WORK: usize = 41;
 
-/// The file.
+/// Content of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Noted {
     version: u64,
     sessions: Vec<InterruptedSession>,
 }
 
-/// See the module.
+/// Interrupted work, and the file that stores it.
 #[derive(Debug)]
 pub(crate) struct Interrupted {
     path: PathBuf,
     sessions: RefCell<BTreeMap<SessionId, InterruptedSession>>,
-    /// A save is under way.
+    /// A save is running.
     saving: Cell<bool>,
-    /// It is out of date already.
+    /// The running save is outdated.
     again: Cell<bool>,
 }
 
-/// Reads what the last daemon noted. A file that cannot be used says nothing.
+/// Reads the record of the last daemon. Empty for an unusable file.
 pub(crate) fn load_blocking(path: &Path) -> Vec<InterruptedSession> {
     match read(path) {
         Ok(noted) if noted.version == VERSION => noted.sessions,
@@ -60,7 +60,7 @@ fn read(path: &Path) -> io::Result<Noted> {
 }
 
 impl Interrupted {
-    /// What was `loaded` from `path`.
+    /// Creates the record from the content of `path`.
     pub(crate) fn new(path: PathBuf, loaded: Vec<InterruptedSession>) -> Rc<Self> {
         let sessions = loaded.into_iter().take(MAX_SESSIONS);
         let sessions = sessions.map(|session| (session.session_id.clone(), session)).collect();
@@ -68,17 +68,17 @@ impl Interrupted {
         Rc::new(Self { path, sessions: RefCell::new(sessions), saving, again })
     }
 
-    /// What was cut short in a session that has done nothing since.
+    /// Returns the interrupted work of a session that was not used since.
     pub(crate) fn of(&self, session: &SessionId) -> Option<Interruption> {
         self.sessions.borrow().get(session).map(|noted| noted.interruption.clone())
     }
 
-    /// All of them.
+    /// Returns all interrupted sessions.
     pub(crate) fn all(&self) -> Vec<InterruptedSession> {
         self.sessions.borrow().values().cloned().collect()
     }
 
-    /// The session does something again, or is gone: somebody has seen it.
+    /// Removes a session from the record: it is used again, or was deleted.
     pub(crate) fn resumed(self: &Rc<Self>, session: &SessionId) {
         if self.sessions.borrow_mut().remove(session).is_some() {
             self.again.set(true);
@@ -88,11 +88,11 @@ impl Interrupted {
         }
     }
 
-    /// Notes what a stop has cut short. To be saved by [`Interrupted::save`].
+    /// Adds interrupted work. [`Interrupted::save`] writes it.
     pub(crate) fn note(&self, by: &str, work: &[UnfinishedWork]) {
         let mut sessions = self.sessions.borrow_mut();
         let at = now_text();
-        // What an earlier stop cut short is told no longer where this one did it again.
+        // The newest interruption of a session replaces older ones.
         for piece in work {
             sessions.remove(&piece.session_id);
         }
@@ -115,7 +115,7 @@ impl Interrupted {
         }
     }
 
-    /// Writes down what is known now; no file if that is nothing.
+    /// Writes the record, or removes the file if the record is empty.
     pub(crate) async fn save(&self) {
         let (path, sessions) = (self.path.clone(), self.all());
         let saved = actix_rt::task::spawn_blocking(move || save_blocking(&path, sessions)).await;

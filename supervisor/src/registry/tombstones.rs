@@ -1,18 +1,17 @@
-//! What is remembered of sessions and workspaces that were deleted: what limited them, so that one that the
-//! metadata's other writer puts back from an old copy of its own may not do more than before.
+//! Restrictions of deleted sessions and workspaces.
 //!
-//! Pure. Called when a session or a workspace goes, and by [`crate::service::load_state`] at the start.
+//! The other program that writes the metadata may restore a session from an old copy. The restored session must not
+//! have more rights than before. Pure. Called at deletions, and by [`crate::service::load_state`] at the start.
 
 use quackd_protocol::metadata::Metadata;
 use quackd_protocol::state::{DaemonState, SessionState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::collections::{BTreeMap, HashSet};
 
-/// Most deleted sessions that are remembered, and most workspaces. Of more than that, which are forgotten is chance;
-/// what has just gone is not, unless so many have at once.
+/// Maximum number of deleted sessions that are kept, and of workspaces. Beyond it, arbitrary older entries are dropped.
 pub(crate) const MAX_REMEMBERED: usize = 1024;
 
-/// A session has just gone. Of others something is forgotten only if all that exist are in `metadata`.
+/// Records the deletion of a session. Drops older entries only if `metadata` contains every existing session.
 pub(crate) fn session_gone(
     state: &mut DaemonState,
     metadata: &Metadata,
@@ -28,8 +27,8 @@ pub(crate) fn session_gone(
     }
 }
 
-/// Leaves of the state of sessions that are not in `metadata` what limits them. `is_newest` says which have just
-/// gone.
+/// Reduces the state of sessions that are not in `metadata` to their restrictions. `is_newest` selects the sessions that
+/// were just deleted.
 pub(crate) fn trim_sessions(
     state: &mut DaemonState,
     metadata: &Metadata,
@@ -39,7 +38,7 @@ pub(crate) fn trim_sessions(
     trim(&mut state.sessions, |id| known.contains(id), SessionState::limits, is_newest);
 }
 
-/// The same for workspaces.
+/// Like [`trim_sessions`], for workspaces.
 pub(crate) fn trim_workspaces(
     state: &mut DaemonState,
     metadata: &Metadata,
@@ -150,7 +149,7 @@ mod tests {
             let workspace = WorkspaceState { policy, ..WorkspaceState::default() };
             state.workspaces.insert(format!("w{n:05}").as_str().into(), workspace);
         }
-        // The last in their order, so the first to be forgotten.
+        // Last in the order, so it is dropped first.
         let (newest, here): (SessionId, SessionId) = ("z".into(), "here".into());
         let policy = only(Profile::ReadOnly);
         let safe_workspace = WorkspaceState { policy, ..WorkspaceState::default() };
@@ -175,7 +174,7 @@ mod tests {
         let before = state.clone();
         trim_sessions(&mut state, &metadata, |id| *id == newest);
         assert_eq!(state, before);
-        // More than there is room for, at once.
+        // More deletions at once than entries are kept.
         state.workspaces.insert("zz".into(), safe_workspace);
         trim_workspaces(&mut state, &metadata, |_| true);
         assert_eq!(state.workspaces.len(), MAX_REMEMBERED);
