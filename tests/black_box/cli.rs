@@ -163,9 +163,12 @@ fn abort_ends_a_call_from_another_terminal() {
     assert_eq!(nothing.code(), Some(1));
     assert!(nothing.stderr().contains("No running operation to abort"), "{nothing:?}");
     let call = session.begin("bash", json!("sleep 60"));
-    wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
+    wait_for("the command to run", || {
+        daemon.descendants().iter().any(|process| process.name == "sleep").then_some(())
+    });
     assert_eq!(daemon.quack(&["abort", "--session", "duck-1"]).code(), Some(0));
-    assert!(call.text().contains("[Process aborted]"));
+    let text = call.text();
+    assert!(text.contains("[Process aborted]"), "{text}");
 }
 
 #[test]

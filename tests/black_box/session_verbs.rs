@@ -246,12 +246,15 @@ fn without_a_session_abort_and_pin_mean_the_one_of_the_directory_and_else_the_ac
         );
     }
     let call = first.begin("bash", json!({"command": "sleep 60"}));
-    wait_for("the call to run", || (first.worker()["state"] == "busy").then_some(()));
+    wait_for("the command to run", || {
+        daemon.descendants().iter().any(|process| process.name == "sleep").then_some(())
+    });
     let (code, _, stderr) = quack_in(&daemon, &daemon.home(), &["abort"]);
     assert_eq!(code, Some(1), "the active session does nothing: {stderr}");
     let (code, stdout, stderr) = quack_in(&daemon, a.path(), &["abort"]);
     assert_eq!((code, stdout.as_str()), (Some(0), "Ended the calls of a.\n"), "{stderr}");
-    assert!(call.text().contains("[Process aborted]"));
+    let text = call.text();
+    assert!(text.contains("[Process aborted]"), "{text}");
 }
 
 #[test]
