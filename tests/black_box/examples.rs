@@ -1,7 +1,7 @@
 //! The clients in `examples/`, run as their READMEs say, against a real daemon and the stand-in for Pi.
 
-use crate::harness::{Daemon, Running};
-use crate::schema::{skipped, strict, succeeds, tsc};
+use crate::harness::{Daemon, Running, skipped};
+use crate::schema::{strict, succeeds, tsc};
 use serde_json::json;
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Whatever a command starts, and however its call ends: nothing of it is left. Every way to get away from a
 //! shell, against every way to end.
 
-use crate::harness::{Daemon, Session, wait_for, wait_within};
+use crate::harness::{Daemon, Session, skipped, wait_for, wait_within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -134,8 +134,7 @@ fn run_unprivileged(test: &str) {
     let path = program.to_str().expect("a path");
     let may_run = [path, env!("CARGO_BIN_EXE_quack")].map(|path| as_user(&["test", "-x", path]));
     if !may_run.iter().all(|output| output.status.success()) {
-        drop(writeln!(std::io::stderr(), "skipped {test}: other users may not run {path}"));
-        return;
+        return skipped(&format!("{test}: other users may not run {path}"));
     }
     let output = as_user(&[path, "--exact", test, "--nocapture"]);
     drop(std::io::stderr().write_all(&output.stderr));

@@ -1,8 +1,8 @@
 //! docs/switching.md: what the Rubber Duck daemon has left is taken over, what quackd leaves has everything
 //! that the other daemon reads, and the file that makes `duck` start quackd does.
 
-use crate::harness::{Daemon, wait_for};
-use crate::schema::{skipped, succeeds};
+use crate::harness::{Daemon, skipped, wait_for};
+use crate::schema::succeeds;
 use serde_json::{Value, json};
 use std::path::Path;
 

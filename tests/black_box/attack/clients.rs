@@ -1,6 +1,6 @@
 //! Hostile values from clients, the network and workers: tokens, policies, output text, workspaces, sockets.
 
-use crate::harness::{Answer, Daemon, FakeExa, Wire, answer, skipped, wait_for};
+use crate::harness::{Answer, Daemon, FakeExa, Wire, answer, untested, wait_for};
 use reqwest::StatusCode;
 use reqwest::blocking::Client;
 use serde_json::{Value, json};
@@ -415,7 +415,7 @@ fn squat(how: &str, place: &Path) -> Option<UnixListener> {
 #[test]
 fn a_squatted_socket_path_keeps_no_daemon_from_starting_and_no_client_talks_to_it() {
     if !nix::unistd::geteuid().is_root() {
-        return skipped("only root makes files of another user");
+        return untested("only root makes files of another user");
     }
     for how in ["file", "directory", "link", "socket"] {
         let daemon = Daemon::absent();
@@ -458,7 +458,7 @@ fn a_squatted_socket_path_keeps_no_daemon_from_starting_and_no_client_talks_to_i
 #[test]
 fn a_squatted_directory_for_sockets_is_told_and_not_used() {
     if !nix::unistd::geteuid().is_root() {
-        return skipped("only root makes files of another user");
+        return untested("only root makes files of another user");
     }
     let daemon = Daemon::absent();
     let app = daemon.home().join("a-directory-with-a-long-name".repeat(4));

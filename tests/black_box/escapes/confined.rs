@@ -4,6 +4,7 @@
 use super::corpus;
 use super::modes::{ALONE, Mode, Reading, User, best_tier, no_landlock};
 use super::{Row, Verdict, run_corpus};
+use crate::harness::untested;
 use std::collections::BTreeMap;
 
 /// What got out: the id of a case with the predicates that became true.
@@ -32,7 +33,7 @@ fn assert_escaped(rows: &[Row], allowed: &[(&str, &str, &str)]) {
 fn in_namespaces(user: User, reading: Reading) {
     let tier = match best_tier(user) {
         Ok(tier) => tier,
-        Err(why) => return skipped(&why),
+        Err(why) => return untested(&why),
     };
     let mode = Mode { reading, ..Mode::confined(user, tier) };
     let is_wanted = |case: &corpus::Case| reading == Reading::Profile || case.is_read_only();
@@ -41,7 +42,7 @@ fn in_namespaces(user: User, reading: Reading) {
 
 fn alone(reading: Reading) {
     if let Some(why) = no_landlock() {
-        return skipped(&why);
+        return untested(&why);
     }
     let mode = Mode { reading, ..Mode::confined(User::Ordinary, ALONE) };
     let is_wanted = |case: &corpus::Case| reading == Reading::Profile || case.is_read_only();
@@ -51,11 +52,6 @@ fn alone(reading: Reading) {
         _ => Vec::new(),
     };
     assert_escaped(&run_corpus(&mode, is_wanted), &allowed);
-}
-
-#[expect(clippy::print_stderr, reason = "whoever reads the result has to know")]
-fn skipped(why: &str) {
-    eprintln!("skipped: {why}");
 }
 
 #[test]

@@ -10,7 +10,6 @@ use crate::harness::Daemon;
 use crate::transcripts::{methods, read};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -65,7 +64,7 @@ fn schema_prints_the_whole_and_its_parts_without_a_daemon() {
 #[test]
 fn the_declarations_pass_the_compiler_at_its_strictest() {
     let Some(tsc) = tsc() else {
-        skipped("no TypeScript compiler (tsc in PATH, or QUACKD_TSC)");
+        crate::harness::skipped("no TypeScript compiler (tsc in PATH, or QUACKD_TSC)");
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -147,9 +146,4 @@ pub(crate) fn strict(tsc: &str, dir: &Path, files: &[&str]) -> Result<(), String
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&output.stdout).into_owned()),
     }
-}
-
-/// Says that a test shows nothing here, past the harness that keeps what passing tests print.
-pub(crate) fn skipped(why: &str) {
-    writeln!(std::io::stderr(), "SKIPPED: {why}").expect("stderr");
 }

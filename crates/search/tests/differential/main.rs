@@ -4,7 +4,7 @@
 //! A run is repeatable: `QUACKD_DIFF_SEED` (a number, or `new` for one of the clock) chooses the cases,
 //! `QUACKD_DIFF_CASES` how many there are in percent of the usual number. `QUACKD_DIFF_RG` names another
 //! ripgrep than the first on PATH. A program that is missing skips its part and says so, or fails it if
-//! `QUACKD_REQUIRE_ORACLES` is 1.
+//! `QUACKD_REQUIRE` is `all`.
 //!
 //! A difference is shrunk to the smallest tree and request that still show it. What is meant to be
 //! different stands in [`known`], one by one, each matched exactly.
