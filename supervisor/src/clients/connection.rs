@@ -193,7 +193,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: Connected, outbox: Ou
                 bad_lines += 1;
                 outbox.send(reply).await
             }
-            Ok(Some(request)) if methods::waits(&request) => {
+            Ok(Some(request)) if methods::is_concurrent(&request) => {
                 let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
                 let (caller, outbox) = (Rc::clone(caller), outbox.clone());
                 actix::spawn(async move {

@@ -1,7 +1,6 @@
-//! The methods of the client wire: one file each, one `match` here.
+//! The methods of the client wire: one file each, and one row each in [`table`].
 
 mod abort;
-mod access;
 mod attach;
 mod config;
 mod daemon;
@@ -23,6 +22,7 @@ mod session_admin;
 mod sessions;
 mod state;
 mod streaming;
+mod table;
 mod tool;
 mod tree;
 mod voice;
@@ -33,7 +33,6 @@ use crate::errors::MethodError;
 use crate::events::client_registry::Client;
 use crate::registry::Registry;
 use crate::services::Services;
-use crate::services::Stop;
 use crate::wire::{self, Request};
 use actix::Addr;
 use bytes::Bytes;
@@ -43,6 +42,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::rc::Rc;
 use std::time::Duration;
+use table::Method;
 
 /// Who asks, and what a method may use.
 #[derive(Debug)]
@@ -78,91 +78,25 @@ impl Caller {
     }
 }
 
-/// Whether a method may wait for a disk or a worker. The others are answered in order.
-pub(crate) fn waits(request: &Request) -> bool {
-    matches!(
-        request.method.as_str(),
-        "attach"
-            | "activate_session"
-            | "abort"
-            | "doctor"
-            | "extension_ui_response"
-            | "follow"
-            | "get_state"
-            | "say"
-            | "quack.daemon"
-            | "quack.find"
-            | "quack.gc"
-            | "quack.kill"
-            | "quack.metrics"
-            | "quack.pin"
-            | "quack.ps"
-            | "quack.restart"
-            | "quack.sandbox"
-            | "quack.session_delete"
-            | "quack.session_new"
-            | "quack.tool"
-            | "quack.tree"
-            | "remote_configure"
-            | "remote_status"
-            | "voice_tool_call"
-    )
+/// Whether other requests of the client run at the same time as this one. Unknown methods are answered in order.
+pub(crate) fn is_concurrent(request: &Request) -> bool {
+    Method::find(&request.method).is_some_and(Method::is_concurrent)
 }
 
-/// The reply to one request. Exactly one, always.
+/// Answers one request with exactly one reply.
 pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
-    let request = &mut request;
-    if let Err(error) = access::admit(request, caller.client.transport) {
-        return wire::failure(request.id.as_ref(), &error.to_string());
+    let Some(method) = Method::find(&request.method) else {
+        return wire::failure(request.id.as_ref(), &wire::unknown_method(&request.method));
+    };
+    match table::admit(method, &request, caller.client.transport) {
+        Ok(()) => (method.run)(&mut request, caller).await,
+        Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
     }
-    match request.method.as_str() {
-        "ping" => reply(request, Ok(ping::ping(caller))),
-        "attach" => answered(request, caller, attach::attach).await,
-        "follow" => answered(request, caller, follow::follow).await,
-        "unfollow" => {
-            follow::unfollow(caller);
-            wire::success::<()>(request.id.as_ref(), None)
-        }
-        "sessions" => answered(request, caller, sessions::sessions).await,
-        "workspaces" => reply(request, session_admin::workspaces(caller).await),
-        "activate_session" => answered(request, caller, session_admin::activate_session).await,
-        "get_state" => answered(request, caller, state::get_state).await,
-        "abort" => answered(request, caller, abort::abort).await,
-        "say" => say::say(request, caller).await,
-        "extension_ui_response" => {
-            answered(request, caller, extension_ui::extension_ui_response).await
-        }
-        "doctor" => answered(request, caller, doctor::doctor).await,
-        "voice_connect" => answered(request, caller, voice::voice_connect).await,
-        "voice_start" => answered(request, caller, voice::voice_start).await,
-        "voice_state" => match voice::voice_state(request, caller).await {
-            Ok(()) => wire::success::<()>(request.id.as_ref(), None),
-            Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
-        },
-        "remote_status" => answered(request, caller, remote::remote_status).await,
-        "remote_configure" => answered(request, caller, remote::remote_configure).await,
-        "voice_tool_call" => tool::voice_tool_call(request, caller).await,
-        "quack.tool" => tool::quack_tool(request, caller).await,
-        "quack.cancel" => answered(request, caller, streaming::cancel).await,
-        "quack.kill" => answered(request, caller, kill::kill).await,
-        "quack.metrics" => reply(request, metrics::metrics(caller).await),
-        "quack.pin" => answered(request, caller, pin::pin).await,
-        "quack.ps" => reply(request, ps::ps(caller).await),
-        "quack.tree" => reply(request, tree::tree(caller).await),
-        "quack.find" => answered(request, caller, find::find).await,
-        "quack.session_new" => answered(request, caller, session_admin::session_new).await,
-        "quack.session_delete" => answered(request, caller, session_admin::session_delete).await,
-        "quack.sandbox" => answered(request, caller, sandbox::sandbox).await,
-        "quack.config" => reply(request, Ok(config::config(caller))),
-        "quack.gc" => answered(request, caller, gc::gc).await,
-        "quack.daemon" => reply(request, daemon::daemon(caller).await),
-        "quack.restart" => answered(request, caller, daemon::restart).await,
-        "quack.shutdown" => {
-            daemon::stop(caller, Stop::Shutdown);
-            wire::success::<()>(request.id.as_ref(), None)
-        }
-        unknown => wire::failure(request.id.as_ref(), &wire::unknown_method(unknown)),
-    }
+}
+
+/// Success without data.
+fn done(request: &Request) -> Bytes {
+    wire::success::<()>(request.id.as_ref(), None)
 }
 
 async fn answered<D: Serialize>(

@@ -19,7 +19,7 @@ fn every_method_that_is_answered_has_a_schema_and_a_section() {
     let printed = daemon.quack(&["schema", "methods"]).json();
     let of = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
     let with_schema = of(&printed["properties"]);
-    assert_eq!(with_schema, methods(&read("supervisor/src/methods/mod.rs")));
+    assert_eq!(with_schema, methods(&read("supervisor/src/methods/table.rs")));
     let document = read("docs/protocol.md");
     // A section may be about several: `### follow and unfollow`.
     let is_headed = |name: &String| {
