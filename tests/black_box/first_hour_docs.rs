@@ -171,7 +171,8 @@ impl World {
                 )));
                 let state = format!("quack state --session {session} --json");
                 wait_for("the call to run", || {
-                    self.run(&state).1.contains("\"busy\"").then_some(())
+                    let state: Value = serde_json::from_str(&self.run(&state).1).ok()?;
+                    (state["worker"]["state"] == "busy").then_some(())
                 });
                 let text = self.succeeds(line);
                 assert_eq!(call.wait().0, Some(1), "{line}");
