@@ -1,7 +1,8 @@
-//! The scripts of `packaging/`: an executable is packed as a release is, twice, and what comes out is looked
-//! at, installed and removed. What is looked at stands in `packaging/test.sh`, which this starts.
+//! The scripts of `packaging/`: `packaging/test.sh` packs an executable twice like a release, and
+//! inspects, installs and removes the result.
 //!
-//! Skipped, and said so, where a tool that it takes is not there; a part of it where only Debian's are missing.
+//! Skipped with a note if a required tool is missing. If only Debian's tools are missing, only
+//! their part is skipped.
 
 #[cfg(test)]
 mod tests {
@@ -9,7 +10,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    /// What the script ends with where it cannot run.
+    /// Exit code of a script that cannot run here.
     const SKIPPED: i32 = 77;
 
     fn packaging(name: &str) -> PathBuf {

@@ -1,13 +1,14 @@
-//! The project's rules about itself. Each rule is a function from texts to complaints: its test first shows
-//! it a small example that breaks it, then the tree, which must give none.
+//! The project's rules for its own source tree. Each rule is a function from texts to complaints.
+//! Its test first applies the rule to a small example that breaks it, then to the tree, which must
+//! have no complaints.
 //!
-//! - [`manifests`]: who may depend on whom, and where versions stand.
+//! - [`manifests`]: allowed dependencies between crates, and the place of versions.
 //! - [`modules`]: import cycles and the size of actors.
-//! - [`sources`]: heads, sizes and words of source files.
+//! - [`sources`]: headers, sizes and words of source files.
 //! - [`documents`]: promises, decisions and paths.
-//! - [`texts`]: what documents say that programs print, and which verbs they name.
+//! - [`texts`]: printed texts that documents quote, and subcommands that they name.
 //!
-//! Nothing is written. What the rules mean for a contributor stands in CONTRIBUTING.md.
+//! The rules write no files. CONTRIBUTING.md explains them to contributors.
 
 #[path = "tidy/manifests.rs"]
 mod manifests;
@@ -28,11 +29,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-/// Files of the tree by their path from the root, with `/`.
+/// Files of the tree by their path relative to the root, with `/`.
 type Tree = BTreeMap<String, String>;
 
-/// Reads every text file that a rule looks at. Follows no link; leaves out `target` and what begins
-/// with a dot.
+/// Reads every text file that a rule checks. Follows no links, and skips `target` and names that
+/// begin with a dot.
 fn read_tree() -> io::Result<Tree> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut tree = Tree::new();
@@ -56,10 +57,10 @@ fn read_tree() -> io::Result<Tree> {
     Ok(tree)
 }
 
-/// A tree for an example.
+/// Builds the tree of an example.
 fn tree_of(files: &[(&str, &str)]) -> Tree {
     files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }
 
-/// What a rule says of a tree in order.
+/// Complaints about a correct tree.
 const NOTHING: [String; 0] = [];

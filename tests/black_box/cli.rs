@@ -1,4 +1,4 @@
-//! The verbs, as a person or a script runs them.
+//! The subcommands, as users and scripts run them.
 
 use crate::harness::{Daemon, wait_for};
 use serde_json::{Value, json};
@@ -198,11 +198,11 @@ fn a_daemon_started_by_a_verb_outlives_it_and_serves_the_next() {
     assert_eq!(gone, true);
 }
 
-/// The verbs that help lists.
+/// The subcommands that the help lists.
 fn verbs(help: &str) -> Vec<&str> {
     let (_, listed) = help.split_once("Commands:\n").expect("a list of verbs");
     let listed = listed.lines().take_while(|line| !line.is_empty());
-    // What continues a line stands further right.
+    // Continuation lines have a larger indent.
     let named = listed.filter_map(|line| line.strip_prefix("  ").filter(|it| !it.starts_with(' ')));
     named.filter_map(|line| line.split_whitespace().next()).collect()
 }
@@ -225,7 +225,7 @@ fn completions_and_manual_pages_have_every_verb() {
     }
 }
 
-/// Called with an output that nobody reads, no verb fails for that in another way than it would anyhow.
+/// No subcommand fails differently because its output has no reader.
 #[test]
 fn no_verb_panics_when_nobody_reads_what_it_prints() {
     const CALLS: &[&[&str]] = &[
@@ -260,7 +260,7 @@ fn no_verb_panics_when_nobody_reads_what_it_prints() {
         &["logs", "-f"],
         &["gc", "--dry-run"],
         &["daemon"],
-        // Another daemon than the test's would be left.
+        // A restart would leave a daemon that the test does not own.
         &["restart", "--help"],
         &["service", "status"],
         &["uninstall", "--dry-run"],
@@ -289,7 +289,7 @@ fn no_verb_panics_when_nobody_reads_what_it_prints() {
             let output = output.wait_with_output().unwrap();
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert!(!stderr.contains("panicked"), "{call:?} {json:?}: {stderr}");
-            // None ends by a signal, nor as a panic does.
+            // No subcommand ends by a signal or with the exit code of a panic.
             assert!(matches!(output.status.code(), Some(0..=4)), "{call:?} {json:?}: {output:?}");
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);

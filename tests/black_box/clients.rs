@@ -1,4 +1,4 @@
-//! Clients that are wrong, rude, slow or many: each costs itself and nobody else.
+//! Clients that are wrong, hostile, slow or numerous: a client can harm only itself.
 
 use crate::harness::{Daemon, Wire, wait_for};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// The longest line that is read, in bytes.
+/// Longest accepted line, in bytes.
 const MAX_LINE: usize = 8 * 1024 * 1024;
 
 #[track_caller]
@@ -157,7 +157,7 @@ fn three_hundred_clients_are_served_at_once() {
 
 #[test]
 fn a_client_too_many_is_told_so() {
-    // Both ends of two thousand sockets are more than some systems give by default.
+    // Both ends of two thousand sockets exceed the default limit of some systems.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
@@ -204,7 +204,7 @@ fn a_client_that_reads_nothing_is_not_read_further_and_costs_bounded_memory() {
     let before = resident_kb(&daemon);
     let mut stream = UnixStream::connect(daemon.socket()).unwrap();
     stream.set_nonblocking(true).unwrap();
-    // Each request is small and its reply is large: the id comes back.
+    // Each request is small and its reply is large, because the reply repeats the id.
     let line = format!("{{\"id\":\"{}\",\"method\":\"ping\"}}\n", "x".repeat(60_000));
     let mut written = 0_usize;
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -232,10 +232,10 @@ fn a_client_may_have_many_calls_waiting_and_still_be_answered() {
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
-    // More than a session takes: the rest are told that they may try again.
+    // More calls than a session accepts. The others get an error that allows a retry.
     let command = daemon.gated("gate", "echo ok");
     let calls: Vec<_> = (0..60).map(|_| session.begin("bash", json!(command))).collect();
-    // The last of them was answered: all have been admitted or refused.
+    // The last call was answered, so all calls were admitted or refused.
     let mut texts: Vec<String> = Vec::new();
     let mut calls = calls.into_iter();
     let running: Vec<_> = calls.by_ref().take(32).collect();

@@ -1,6 +1,6 @@
-//! Time that goes by otherwise than it should: somebody sets the clock of the daemon, or the machine sleeps. A
-//! library that is preloaded into the daemon adds what the test says to two of its clocks
-//! (`tests/fixtures/set_clock.c`); workers and the test keep the machine's.
+//! Irregular time: the daemon's clock is set, or the machine sleeps. A library that is preloaded
+//! into the daemon adds the test's offset to two of its clocks (`tests/fixtures/set_clock.c`).
+//! Workers and the test use the machine's clocks.
 
 use crate::harness::{Daemon, Process, Repo, descendants_of, skipped, wait_for, wait_within};
 use nix::sys::signal::{Signal, kill};
@@ -18,14 +18,14 @@ const HOUR: i64 = 60 * 60;
 const DAY: i64 = 24 * HOUR;
 const TEN_YEARS: i64 = 3652 * DAY;
 
-/// The clocks of a daemon that is started with [`Clock::boot`].
+/// The clocks of a daemon started with [`Clock::boot`].
 struct Clock {
     offsets: File,
     words: [String; 2],
 }
 
 impl Clock {
-    /// As the machine's until they are set. `None` without a C compiler.
+    /// Equal to the machine's clocks until they are set. `None` without a C compiler.
     fn new(daemon: &Daemon) -> Option<Self> {
         let (library, file) = (daemon.home().join("clock.so"), daemon.home().join("offsets"));
         let mut compiler = daemon.program_for_tests("cc");
@@ -41,7 +41,7 @@ impl Clock {
         Some(Self { offsets, words: [word("LD_PRELOAD", &library), word("CLOCK_OFFSETS", &file)] })
     }
 
-    /// Starts a daemon that has these clocks.
+    /// Starts a daemon with these clocks.
     #[track_caller]
     fn boot(&self, daemon: &mut Daemon) {
         let [preload, offsets] = &self.words;
@@ -49,13 +49,13 @@ impl Clock {
         daemon.boot_with("/usr/bin/env", &[preload, offsets, quack, "daemon"]);
     }
 
-    /// Sets the clock to so many seconds after the machine's.
+    /// Sets the clock to `seconds` after the machine's.
     fn set(&self, seconds: i64) {
         let nanoseconds = seconds * 1_000_000_000;
         self.offsets.write_all_at(&nanoseconds.to_ne_bytes(), 0).unwrap();
     }
 
-    /// For so many seconds the machine slept: both clocks went on.
+    /// Simulates a suspend of `seconds`: both clocks advance.
     fn slept(&self, seconds: i64) {
         let nanoseconds = seconds * 1_000_000_000;
         self.offsets.write_all_at(&nanoseconds.to_ne_bytes(), 8).unwrap();
@@ -63,7 +63,7 @@ impl Clock {
     }
 }
 
-/// The last pause of this kind, once the daemon has noticed one about as long.
+/// Returns the last pause of this kind, once the daemon has noticed one of about `seconds`.
 #[track_caller]
 fn pause(wire: &crate::harness::Wire, kind: &str, seconds: i64) -> Value {
     let around = (seconds * 1000 - 30_000)..=(seconds * 1000 + 30_000);
@@ -74,7 +74,7 @@ fn pause(wire: &crate::harness::Wire, kind: &str, seconds: i64) -> Value {
     })
 }
 
-/// What `doctor` says of supervision.
+/// The supervision check of `doctor`.
 fn supervision(wire: &crate::harness::Wire) -> String {
     let checks = wire.request("doctor", json!({}))["checks"].take();
     let mut checks = checks.as_array().unwrap().iter();
@@ -106,7 +106,7 @@ fn a_clock_that_is_set_moves_no_deadline_and_ends_nobody() {
 
     let mut before = 0;
     for offset in [-DAY, DAY, TEN_YEARS, 0] {
-        // One that is under way, and one whose deadline comes after the step.
+        // One running call, and one whose deadline comes after the step.
         let slow = b.begin("bash", json!(daemon.gated(&format!("{offset}"), "echo done")));
         let late = json!({"command": "sleep 60", "timeout_ms": 2000});
         let (late, asked) = (b.begin("bash", late), Instant::now());
@@ -123,7 +123,7 @@ fn a_clock_that_is_set_moves_no_deadline_and_ends_nobody() {
         assert!((Duration::from_millis(1900)..Duration::from_secs(20)).contains(&took), "{took:?}");
         daemon.open_gate(&format!("{offset}"));
         assert_eq!(slow.text(), "done\n\n[Exit code: 0]");
-        // Nobody was idle for a day, nobody's restarts are forgiven or counted anew.
+        // No worker was evicted as idle for a day, and no restart count was reset.
         assert_eq!([a.pid("pid"), b.pid("pid")], kept);
         let worker = a.worker();
         assert_eq!((&worker["status"], &worker["restarts"]), (&json!("idle"), &json!(1)));
@@ -131,21 +131,21 @@ fn a_clock_that_is_set_moves_no_deadline_and_ends_nobody() {
             assert_eq!(worker["life"]["restartsInWindow"], 1, "{worker}");
         }
         if offset == TEN_YEARS {
-            // Made in ten years, and used after that.
+            // Created ten years in the future, and used after that.
             wire.attach(daemon.repo("future").path());
             let shown = daemon.quack(&["sessions"]).ok();
             assert!(shown.contains("future ◇  "), "{shown}");
         }
     }
-    // One for the first call, two for each of the others, each with a start and an end.
+    // One event number for the first call and two for each other call: start and end.
     let first = begun["seq"].as_u64().unwrap() + 1;
     for expected in first..first + 2 + 4 * 4 {
         assert_eq!(follower.event()["seq"], expected, "in order, and none missing");
     }
     let ended = wire.request("quack.ps", json!({}))["supervisor"]["evictions"].clone();
-    assert_eq!(ended, 0, "nobody was ended for want of use");
+    assert_eq!(ended, 0, "no worker was evicted as idle");
 
-    // The next daemon finds what was written in all these years.
+    // The next daemon loads the state written in all these years.
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.wait(), Some(0));
     daemon.boot();
@@ -172,7 +172,7 @@ fn a_clock_that_is_years_ahead_deletes_nothing() {
         std::fs::create_dir_all(history.parent().unwrap()).unwrap();
         std::fs::write(history, "{}\n").unwrap();
     }
-    // What shows that house was kept: this one is emptied first.
+    // Shows that garbage collection ran: it empties this file first.
     let witness = app.join("launchd.log");
     std::fs::write(&witness, vec![b'x'; 2 << 20]).unwrap();
 
@@ -191,9 +191,9 @@ fn a_clock_that_is_years_ahead_deletes_nothing() {
         entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".log")).count()
     };
     assert_eq!(outputs(), 1);
-    wait_for("house to be kept", || (witness.metadata().unwrap().len() == 0).then_some(()));
-    // One cleaning at a time, so this answer comes after it. By this clock all of it is ten years old: whoever
-    // asks may delete it.
+    wait_for("the garbage collection", || (witness.metadata().unwrap().len() == 0).then_some(()));
+    // Garbage collections do not overlap, so this answer comes after the first one. By this clock
+    // every file is ten years old, so an explicit request may delete it.
     let could_go = wire.request("quack.gc", json!({"dryRun": true}));
     let kinds: BTreeSet<&str> = could_go["kinds"]
         .as_array()
@@ -208,7 +208,7 @@ fn a_clock_that_is_years_ahead_deletes_nothing() {
     assert!(repo.read("src/main.rs").contains("needle"), "{undone}");
 }
 
-/// Stops the daemon and everything below it, as a machine that goes to sleep does.
+/// Stops the daemon and all its descendants, like a machine that suspends.
 fn freeze(daemon: &Daemon) -> BTreeSet<Process> {
     daemon.signal(Signal::SIGSTOP);
     let mut frozen = BTreeSet::new();
@@ -221,7 +221,7 @@ fn freeze(daemon: &Daemon) -> BTreeSet<Process> {
             return frozen;
         }
         for process in new {
-            // It may have ended.
+            // The process may have exited.
             kill(Pid::from_raw(process.pid), Signal::SIGSTOP).ok();
             frozen.insert(process);
         }
@@ -239,7 +239,8 @@ fn a_machine_that_slept_harms_nobody_and_doctor_names_it() {
     c.call("bash", json!({"command": "sleep 600", "background": true}));
     let slow =
         a.begin("bash", json!({"command": "touch runs; sleep 3; echo done", "timeout_ms": 60_000}));
-    // Its deadline, and the time after which a worker that keeps a call is ended, pass while all are stopped.
+    // While all processes are stopped, two times pass: the deadline, and the time after which a
+    // worker with an unfinished call is killed.
     let late = b.begin("bash", json!({"command": "touch runs; sleep 600", "timeout_ms": 5000}));
     wait_for("all to run", || {
         let is_busy = [&a, &b].iter().all(|session| session.worker()["state"] == "busy");
@@ -251,7 +252,7 @@ fn a_machine_that_slept_harms_nobody_and_doctor_names_it() {
     let frozen = freeze(&daemon);
     assert!(9 <= frozen.len(), "monitors, workers and commands: {frozen:?}");
     let stopped = Instant::now();
-    // Longer than a worker may be silent.
+    // Longer than the heartbeat timeout of a worker.
     wait_within(Duration::from_secs(30), "the machine to sleep", || {
         (Duration::from_secs(17) < stopped.elapsed()).then_some(())
     });

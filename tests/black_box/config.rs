@@ -1,11 +1,11 @@
-//! The configuration as a person asks for it, and the verbs that print for other programs. None of them
-//! needs a daemon or starts one.
+//! The configuration as the user reads it, and subcommands that print for other programs. They
+//! neither need nor start a daemon.
 
 use crate::harness::Daemon;
 use serde_json::json;
 use std::process::Stdio;
 
-/// A world with a configuration file.
+/// A world with a configuration file and no daemon.
 fn world(content: &str) -> Daemon {
     let world = Daemon::absent();
     std::fs::create_dir(world.app()).unwrap();
@@ -13,7 +13,7 @@ fn world(content: &str) -> Daemon {
     world
 }
 
-/// Runs a verb with one more variable.
+/// Runs a subcommand with one more variable.
 fn with(
     world: &Daemon,
     variable: &str,
@@ -73,7 +73,7 @@ fn a_file_that_cannot_be_used_is_told_with_its_place_and_exits_1() {
         let expected = "3: unknown key `worker.idle_minuts`; did you mean `worker.idle_minutes`?";
         assert_eq!(run.stderr(), format!("error: {}:{expected}\n", file.display()));
     }
-    // Its path is what one needs then.
+    // With an invalid file the user needs its path.
     assert_eq!(world.quack(&["config", "path"]).ok(), format!("{}\n", file.display()));
 
     std::fs::write(&file, "").unwrap();
@@ -81,7 +81,7 @@ fn a_file_that_cannot_be_used_is_told_with_its_place_and_exits_1() {
     assert!(code == Some(1) && stderr.starts_with("error: QUACKD_LOG must be one of"), "{stderr}");
     let (code, _, stderr) = with(&world, "QUACKD_CONFIG", "/no/such.toml", &["config", "show"]);
     assert!(code == Some(1) && stderr.contains("/no/such.toml: No such file"), "{stderr}");
-    // The daemon works elsewhere and would find another file, or none.
+    // The daemon has another working directory, so it would find another file or none.
     let (code, _, stderr) = with(&world, "QUACKD_CONFIG", "quackd.toml", &["config", "path"]);
     assert!(code == Some(1) && stderr.contains("must be an absolute path"), "{stderr}");
     let fifo = world.home().join("fifo");

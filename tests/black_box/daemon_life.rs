@@ -1,4 +1,4 @@
-//! The daemon's own life: start, second start, stop, kill, and what is left afterwards.
+//! The life cycle of the daemon: start, second start, stop, kill, and the files left afterwards.
 
 use crate::harness::{Daemon, is_alive, wait_for, wait_within};
 use nix::sys::signal::Signal;
@@ -16,7 +16,7 @@ fn the_state_directory_and_the_socket_are_private() {
     assert_eq!(mode(&daemon.app()), 0o700);
     assert_eq!(mode(&daemon.socket()), 0o600);
     for file in ["quackd.lock", "duck-daemon.log", "duck-daemon.pid"] {
-        // The last one is written when the first client may be there already.
+        // The last file is written after the daemon accepts clients.
         wait_for(file, || daemon.app().join(file).exists().then_some(()));
         assert_eq!(mode(&daemon.app().join(file)) & 0o077, 0, "{file}");
     }
@@ -83,7 +83,7 @@ fn started_as_the_rubber_duck_daemon_it_is_that_daemon() {
 #[test]
 fn of_fifty_daemons_started_at_once_exactly_one_serves() {
     let daemon = Daemon::absent();
-    // Debris of a daemon that ended badly is in the way of all of them.
+    // Files of a crashed daemon exist at all of these paths.
     std::fs::create_dir(daemon.app()).unwrap();
     drop(std::os::unix::net::UnixListener::bind(daemon.socket()).unwrap());
     std::fs::write(daemon.app().join("duck-daemon.pid"), "1").unwrap();
@@ -178,13 +178,14 @@ fn after_kill_9_nothing_is_left_and_the_next_start_lists_the_same_sessions() {
     let before = wire.request("sessions", json!({"all": true}));
     let below = wait_for("the commands' processes", || {
         let below = daemon.descendants();
-        // Per session: monitor, process 1, worker, shell and three sleeps, some of them at least.
+        // Per session: monitor, process 1, worker, shell and three sleeps. At least some of them
+        // must run.
         (18 <= below.len()).then_some(below)
     });
 
     daemon.signal(Signal::SIGKILL);
     let killed = Instant::now();
-    wait_within(Duration::from_secs(2), "everything of ours to be gone", || {
+    wait_within(Duration::from_secs(2), "every process of the daemon to be gone", || {
         (!below.iter().any(is_alive)).then_some(())
     });
     assert_eq!(daemon.wait(), None);
@@ -198,9 +199,9 @@ fn after_kill_9_nothing_is_left_and_the_next_start_lists_the_same_sessions() {
     for rows in [&mut after, &mut expected] {
         for row in rows["sessions"].as_array_mut().unwrap() {
             row["isRunning"] = Value::Null;
-            // When a session was last used becomes durable with the next change.
+            // `lastActiveAt` becomes durable with the next change.
             row["lastActiveAt"] = Value::Null;
-            // Nor is what it was doing.
+            // The status is not durable either.
             for status in ["status", "statusSince", "statusWhy"] {
                 row[status] = Value::Null;
             }
@@ -237,7 +238,7 @@ fn terminate_lets_calls_finish_and_refuses_new_ones() {
         (session.bash("echo new") == "Error: Daemon is shutting down").then_some(())
     });
     assert_eq!(wire.refused("attach", json!({"path": session.path})), "Daemon is shutting down");
-    // Asking again by a client cuts nobody short.
+    // A client's second request does not shorten the shutdown.
     wire.request("quack.shutdown", Value::Null);
     wire.request("ping", json!({}));
     daemon.open_gate("gate");
@@ -300,7 +301,7 @@ fn a_daemon_whose_state_directory_is_gone_ends_and_the_next_one_is_alone() {
     let below = daemon.descendants();
     let away = daemon.app().with_extension("away");
     std::fs::rename(daemon.app(), &away).unwrap();
-    // It looks every five seconds, and twice.
+    // The daemon checks every 5 s, and needs two failed checks.
     assert_eq!(daemon.wait(), Some(0));
     assert!(!below.iter().any(is_alive));
     std::fs::remove_dir_all(daemon.app()).ok();
@@ -353,7 +354,8 @@ fn a_change_that_cannot_be_saved_is_refused_and_taken_back() {
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let kept = wire.attach(daemon.repo("a").path());
-    // No file may grow beyond a few bytes: as on a full disk, and no signal ends the daemon.
+    // No file may grow beyond a few bytes: like a full disk, but without a signal that kills the
+    // daemon.
     let pid = rustix::process::Pid::from_raw(daemon.pid());
     let limit = |bytes| {
         let limit = rustix::process::Rlimit { current: bytes, maximum: None };
@@ -363,7 +365,7 @@ fn a_change_that_cannot_be_saved_is_refused_and_taken_back() {
     let text = wire.refused("attach", json!({"path": daemon.repo("b").path()}));
     assert!(text.contains("Disk is full"), "{text}");
     let sessions = wire.request("sessions", json!({"all": true}));
-    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "memory is what is on disk");
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "memory and disk agree");
     assert_eq!(kept.bash("echo fine"), "fine\n\n[Exit code: 0]");
     limit(None);
     wire.attach(daemon.repo("b").path());
@@ -400,7 +402,8 @@ fn clients_survive_when_descriptors_run_out() {
 fn an_attach_is_answered_after_it_is_on_disk_also_for_the_second_who_asks() {
     let mut daemon = Daemon::start();
     let repo = daemon.repo("a");
-    // Two clients ask for the same new directory at once, and the daemon is killed at the first answer.
+    // Two clients attach to the same new directory at once, and the daemon is killed at the first
+    // answer.
     let (one, two) = (daemon.wire(), daemon.wire());
     let params = json!({"path": repo.path()});
     let (first, second) = (one.begin("attach", &params), two.begin("attach", &params));
@@ -444,7 +447,7 @@ fn a_socket_file_that_is_deleted_is_made_again() {
     assert_eq!(mode & 0o777, 0o600);
     let sessions = daemon.wire().request("sessions", json!({"all": true}));
     assert_eq!(sessions["sessions"][0]["id"], session.id, "the same daemon");
-    // Who was connected notices nothing.
+    // Connected clients are not interrupted.
     assert_eq!(session.bash("echo still"), "still\n\n[Exit code: 0]");
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.wait(), Some(0));

@@ -1,4 +1,4 @@
-//! The first thing that a stranger runs.
+//! The first command that a new user runs.
 
 use crate::harness::Daemon;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `quack doctor`: with and without a daemon, for a person and for a script.
+//! `quack doctor`: with and without a daemon, for users and for scripts.
 
 use crate::harness::{Daemon, skipped, wait_for};
 use nix::sys::signal::Signal;
@@ -28,7 +28,7 @@ fn without_a_daemon_it_says_so_and_starts_none() {
     assert_eq!(document.as_object().unwrap().len(), 1);
     assert_eq!(check(&document, "daemon")["status"], "warn");
     assert_eq!(check(&document, "config")["status"], "ok");
-    assert!(!world.app().exists(), "looking changes nothing");
+    assert!(!world.app().exists(), "reading changes nothing");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_daemon_that_does_not_answer_is_a_failure_and_no_wait_without_end() {
     fs::create_dir(world.app()).unwrap();
     let listener = std::os::unix::net::UnixListener::bind(world.socket()).unwrap();
     std::thread::spawn(move || {
-        // Takes connections and hangs up.
+        // Accepts connections and closes them.
         for stream in listener.incoming() {
             drop(stream);
         }
@@ -112,14 +112,14 @@ fn a_daemon_that_does_not_answer_is_a_failure_and_no_wait_without_end() {
     assert_eq!(run.code(), Some(1), "{run:?}");
     let document = run.json();
     assert_eq!(check(&document, "daemon")["status"], json!("fail"));
-    // The harness would ask it to stop.
+    // Without the socket the harness does not ask the stopped daemon to shut down.
     fs::remove_file(world.socket()).unwrap();
 }
 
 #[test]
 fn a_daemon_that_lives_without_its_socket_is_named_and_can_be_stopped_when_it_has_made_it_again() {
     let daemon = Daemon::start();
-    // One that is stopped makes no socket again.
+    // A stopped daemon creates no new socket.
     daemon.signal(Signal::SIGSTOP);
     fs::remove_file(daemon.socket()).unwrap();
     let pid = daemon.pid();
@@ -161,7 +161,7 @@ fn a_stop_of_a_daemon_that_does_not_answer_names_its_process() {
 fn a_stop_of_a_daemon_that_knows_no_stop_says_how_it_is_ended_and_names_no_stranger() {
     let world = Daemon::absent();
     fs::create_dir(world.app()).unwrap();
-    // A left-over number: this process is no daemon.
+    // A stale pid: this process is not a daemon.
     fs::write(world.app().join("duck-daemon.pid"), std::process::id().to_string()).unwrap();
     let listener = std::os::unix::net::UnixListener::bind(world.socket()).unwrap();
     std::thread::spawn(move || {
@@ -201,7 +201,7 @@ fn the_path_that_tools_see_is_whole_in_json_and_on_a_line_of_its_own_in_text() {
         let path = message.split_once("; they are ").unwrap().1.to_owned();
         path.split(':').all(|entry| entry.starts_with('/')).then_some(path)
     };
-    // It may change once, when the login shell has answered.
+    // The text may change once, when the login shell has answered.
     wait_for("a text with the same path", || {
         let start = shown()?.chars().take(40).collect::<String>();
         let text = daemon.quack(&["doctor"]).ok();

@@ -1,5 +1,5 @@
-//! Following a session: what its followers are told, in which order, and what happens to those who do
-//! not read.
+//! Followers of a session: the events that they receive, their order, and the handling of followers
+//! that do not read.
 
 use crate::harness::{Daemon, Session, Wire, wait_for};
 use nix::sys::signal::{Signal, kill};
@@ -16,7 +16,7 @@ fn seqs(events: &[Value]) -> Vec<u64> {
     events.iter().map(|event| event["seq"].as_u64().unwrap()).collect()
 }
 
-/// Follows a session on a connection of its own.
+/// Follows a session on a separate connection.
 fn follow(daemon: &Daemon, session: &Session<'_>, since: &Value) -> (Wire, Value) {
     let wire = daemon.wire();
     let mut params = json!({"sessionId": session.id});
@@ -133,7 +133,7 @@ fn characters_that_are_printed_in_pieces_arrive_whole() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     let (follower, _) = follow(&daemon, &session, &Value::Null);
-    // The bytes of one character come on both sides of an update.
+    // The first update comes between the bytes of one character.
     let command = format!("printf 'a\\xe2\\x82'; {}", daemon.gated("go", "printf '\\xacb'"));
     let call = session.begin("bash", json!(command));
     let mut events = follower.events_until("tool_execution_update");
@@ -183,7 +183,7 @@ fn a_flood_is_shown_in_pieces_that_say_what_is_missing() {
         told += details["omittedBytes"].as_u64().unwrap();
         told += u64::try_from(update["delta"].as_str().unwrap().len()).unwrap();
         assert_eq!(details["totalBytes"], told, "nothing is missing without a word");
-        // Once it is full it is left out.
+        // Once `partialResult` is full, updates omit it.
         let Some(text) = update["partialResult"]["content"][0]["text"].as_str() else {
             n_without += 1;
             continue;
@@ -314,7 +314,7 @@ fn every_follower_sees_every_event_in_order_and_one_that_does_not_read_is_discon
                 }
             });
         }
-        // As fast as one client can, several at a time.
+        // One client, as fast as possible, with several calls at a time.
         let calls: BTreeSet<usize> = (0..CALLS).collect();
         for batch in calls.into_iter().collect::<Vec<_>>().chunks(16) {
             let pending: Vec<_> =
@@ -323,7 +323,8 @@ fn every_follower_sees_every_event_in_order_and_one_that_does_not_read_is_discon
                 assert_eq!(call.text(), "# A repository\n");
             }
         }
-        // More than the ring and the sockets hold: the one that does not read is behind for good.
+        // More than the ring and the socket buffers can hold, so a follower that does not read
+        // cannot catch up.
         let text = "x".repeat(15_000);
         repo.write("long", &text);
         for _ in 0..400 {
@@ -333,8 +334,8 @@ fn every_follower_sees_every_event_in_order_and_one_that_does_not_read_is_discon
     let slow = wait_for("the slow one to be disconnected", || {
         wire.request("quack.ps", json!({}))["supervisor"]["slowClients"].as_u64().filter(|n| 0 < *n)
     });
-    assert_eq!(slow, 1, "and nobody else");
-    // What was on its way to it arrives, then the end.
+    assert_eq!(slow, 1, "and no other follower");
+    // Events in flight arrive, then the end.
     stopped.drain();
     let rss = wire.request("quack.ps", json!({}))["supervisor"]["rssKb"].as_u64().unwrap();
     assert!(rss < 200 * 1024, "{rss} KiB");
@@ -417,7 +418,7 @@ fn a_tool_name_without_end_costs_no_follower_its_place() {
     assert_eq!(text, format!("Error: Unknown tool '{}'", "t".repeat(100)));
     assert_eq!(session.call("dance", json!({})), "Error: Unknown tool 'dance'");
     let events = follower.events_until("tool_execution_end");
-    assert_eq!(events[0]["data"]["toolName"], "dance", "what was refused at the door is no event");
+    assert_eq!(events[0]["data"]["toolName"], "dance", "a refused call sends no event");
 }
 
 #[test]
@@ -427,7 +428,7 @@ fn a_call_that_prints_a_little_is_seen_beside_others_that_flood() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     let (follower, _) = follow(&daemon, &session, &Value::Null);
-    // They flood until the quiet one has ended, however slow the machine is.
+    // The flood lasts until the quiet session has finished, regardless of the machine's speed.
     let flood = "cat /dev/zero & ".to_owned() + &daemon.gated("end", "kill -KILL $!; true");
     let flood = json!({"command": flood, "timeout_ms": 120_000}).to_string();
     let begin = |n: i32| {
@@ -447,7 +448,8 @@ fn a_call_that_prints_a_little_is_seen_beside_others_that_flood() {
     while flooding.len() < floods.len() {
         flooding.extend(is_flooding(&follower.event()).map(|id| id.to_string()));
     }
-    // Each line is printed when the one before was seen, so none of them comes with another one or the answer.
+    // Each line is printed after the previous one was seen, so no line shares an update with
+    // another line or with the result.
     let lines: String =
         (1..=6).map(|n| daemon.gated(&n.to_string(), &format!("echo quiet {n}; "))).collect();
     let quiet = session.begin("bash", json!({"command": lines, "timeout_ms": 120_000}));

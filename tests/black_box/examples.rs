@@ -1,4 +1,5 @@
-//! The clients in `examples/`, run as their READMEs say, against a real daemon and the stand-in for Pi.
+//! The clients in `examples/`, run as their READMEs describe, against a real daemon and the fake
+//! Pi.
 
 use crate::harness::{Daemon, Running, skipped};
 use crate::schema::{strict, succeeds, tsc};
@@ -11,11 +12,11 @@ use tempfile::TempDir;
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
 
-/// How a client is run.
+/// Command of an example client.
 struct Example {
     program: &'static str,
     args: Vec<String>,
-    /// What of it had to be made, until the test ends.
+    /// Directory with compiled files, kept until the test ends.
     _made: Option<TempDir>,
 }
 
@@ -29,7 +30,8 @@ fn python() -> Option<Example> {
     Some(Example { program: "python3", args: vec![path], _made: None })
 }
 
-/// Node with the file as it is where Node takes types out itself, else what the compiler makes of it.
+/// Node with the original file if this Node strips types itself, otherwise with the compiler's
+/// output.
 fn typescript() -> Option<Example> {
     let source = format!("{EXAMPLES}/typescript/quack-client.ts");
     if succeeds("node", &["--experimental-strip-types", "-e", "0"]) {
@@ -45,7 +47,7 @@ fn typescript() -> Option<Example> {
     for name in ["quack-client.ts", "package.json"] {
         std::fs::copy(format!("{EXAMPLES}/typescript/{name}"), made.path().join(name)).unwrap();
     }
-    // It complains of types that it does not find, and writes JavaScript all the same.
+    // The compiler reports missing types, but still writes JavaScript.
     succeeds(
         &tsc,
         &[
@@ -146,7 +148,7 @@ fn the_typescript_client_is_typed() {
     }
     let declarations = Daemon::absent().quack(&["schema", "--typescript"]).ok();
     std::fs::write(dir.path().join("quackd.d.ts"), declarations).unwrap();
-    // Node's own types may not be installed: only what is said of the protocol is looked at.
+    // Node's own types may not be installed. Only the protocol types are checked.
     let modules = ["crypto", "fs", "net", "path", "process", "readline", "util"];
     let modules = modules.map(|name| format!("declare module \"node:{name}\";\n")).concat();
     std::fs::write(dir.path().join("node.d.ts"), modules + "declare const Buffer: any;\n").unwrap();
@@ -220,7 +222,8 @@ fn what_is_wrong(example: &Example) {
     let expected = format!("error: no daemon listens on {} (", daemon.socket().display());
     assert!(alone.stderr().starts_with(&expected), "{}", alone.stderr());
     assert_eq!(alone.stderr().lines().count(), 1);
-    // A state directory whose socket does not fit, and its name as docs/protocol.md makes it.
+    // A state directory whose path is too long for a socket, and the socket name that
+    // docs/protocol.md defines for it.
     let mut command = example.command(&daemon, &["follow"]);
     let far = command.env("RUBBER_DUCK_APP_SUPPORT", format!("/{}", "a".repeat(200)));
     let far = String::from_utf8(far.output().unwrap().stderr).unwrap();
@@ -235,7 +238,8 @@ fn what_is_wrong(example: &Example) {
     assert_eq!(refused.stderr(), "error: Session not found: nobody\n");
 }
 
-/// Without a word in the environment it is the directory that `quack` takes, which changes with what is there.
+/// Without an environment variable, the client uses the same directory as `quack`. The choice
+/// depends on the existing files.
 #[cfg(target_os = "linux")]
 fn the_directory_is_found(example: &Example, daemon: &Daemon) {
     let (ours, shared) = (".local/state/quackd", "Library/Application Support/RubberDuck");
@@ -243,7 +247,7 @@ fn the_directory_is_found(example: &Example, daemon: &Daemon) {
     {
         match made {
             Some(dir) => std::fs::create_dir_all(daemon.home().join(dir)).unwrap(),
-            // The last time: a lock file is there.
+            // Last round: a lock file exists.
             None if daemon.home().join(ours).exists() => {
                 std::fs::write(daemon.home().join(ours).join("quackd.lock"), "").unwrap();
             }

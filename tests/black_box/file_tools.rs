@@ -1,7 +1,7 @@
-//! Races for files, through the daemon: two workers for one file, and a program that changes where a path leads
-//! while it is used.
+//! Races for files through the daemon: two workers that change one file, and a program that
+//! redirects a path while it is in use.
 //!
-//! What the tools answer when nobody races is in `tool_tables`.
+//! `tool_tables` tests the answers of the tools without races.
 
 use crate::harness::{Daemon, PATIENCE, Session, Wire};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// Another session in the same workspace, and so another worker.
+/// Creates another session in the same workspace, which has its own worker.
 #[track_caller]
 fn second_session<'a>(wire: &'a Wire, first: &Session<'_>) -> Session<'a> {
     let data = wire.request("quack.session_new", json!({"path": first.path}));
@@ -78,20 +78,20 @@ fn two_workers_that_make_a_thousand_edits_to_one_file_lose_none_and_tear_nothing
         assert_eq!(landed, expected, "{who}");
     }
     assert_eq!(text.lines().count(), 2 * N_EDITS + 2);
-    // Without this the test would also pass if one came after the other.
+    // Otherwise the test would also pass if the editors ran one after the other.
     let n_turns = text.lines().map(|line| &line[..1]).collect::<Vec<_>>();
     let n_turns = n_turns.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(10 < n_turns && 0 < n_reads, "{n_turns} turns, {n_reads} reads");
 }
 
-/// Where the attacker finds what to attack. Its presence makes this program the attacker.
+/// Environment variable with the directory to attack. If it is set, this program is the attacker.
 const VICTIM: &str = "QUACKD_TEST_SWAP_IN";
 
-/// A process that swaps directories and links as fast as the kernel does it.
+/// A process that swaps directories and links as fast as possible.
 struct Attacker(Child);
 
 impl Attacker {
-    /// Runs this test program again, in the other role.
+    /// Runs this test program again, as the attacker.
     #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
     fn start(test: &str, directory: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -107,7 +107,7 @@ impl Drop for Attacker {
     }
 }
 
-/// What the attacker does until it is killed, or its parent was.
+/// Swaps the entries until the attacker or its parent is killed.
 fn attack(directory: &Path) {
     let parent = std::os::unix::process::parent_id();
     let swap = |a: &str, b: &str| {
@@ -119,15 +119,15 @@ fn attack(directory: &Path) {
         for _ in 0..50 {
             swap("work", "link");
             swap("deep/work", "deep/link");
-            // Those who are attacked have to come to it as well, on a machine with few processors.
+            // On a machine with few CPUs the attacked processes need time to run too.
             thread::yield_now();
         }
-        // Its length is the count: there is no moment in which it is wrong.
+        // The file's length is the count, so it is correct at any time.
         counter.write_all(b".").unwrap();
     }
 }
 
-/// Everything beneath a directory, with contents.
+/// Every entry in a directory, recursively, with its content.
 fn listing(directory: &Path) -> Vec<(PathBuf, Option<String>)> {
     let mut listing = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -141,7 +141,8 @@ fn listing(directory: &Path) -> Vec<(PathBuf, Option<String>)> {
     listing
 }
 
-/// Calls until so many calls have done what they should and one was refused. Gives both numbers.
+/// Repeats the call until `n_wanted` calls have succeeded and one was refused. Returns both
+/// numbers.
 #[track_caller]
 fn under_attack(n_wanted: usize, mut call: impl FnMut(usize) -> bool) -> (usize, usize) {
     let (mut n_done, mut n_refused) = (0, 0);
@@ -167,7 +168,7 @@ fn a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside() {
     }
     let daemon = Daemon::start();
     let (repo, outside) = (daemon.repo("a"), daemon.repo("outside"));
-    // One link by an absolute path, one by a relative one.
+    // One link has an absolute target, one a relative target.
     for (directory, target) in [("", outside.path()), ("deep/", Path::new("../../outside"))] {
         repo.write(&format!("{directory}work/file"), "inside");
         repo.write(&format!("{directory}work/log"), "END\n");
@@ -193,7 +194,7 @@ fn a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside() {
         session.call("edit_file", edit).starts_with("Successfully edited ")
     });
     let writes = under_attack(N_CALLS, |n| {
-        // A file that is there, a new one, and a new directory.
+        // An existing file, a new file, and a new directory.
         let name =
             ["file".to_owned(), format!("new-{n}"), format!("new-dir-{n}/file")][n % 3].clone();
         let write = json!({"path": format!("{}/{name}", place(n / 3)), "content": "inside"});
@@ -215,7 +216,7 @@ fn a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside() {
     drop(attacker);
 
     assert_eq!(listing(outside.path()), before);
-    // Every edit that was reported was made, once.
+    // Every reported edit was made exactly once.
     let n_edits: usize = ["", "deep/"]
         .map(|directory| {
             let logs = ["work", "link"].map(|name| repo.read(&format!("{directory}{name}/log")));
@@ -226,7 +227,7 @@ fn a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside() {
         .into_iter()
         .sum();
     assert_eq!(n_edits, edits.0);
-    // Without this the test would also pass if nobody swapped.
+    // Otherwise the test would also pass without any swap.
     let n_swaps = 100 * fs::metadata(repo.path().with_file_name("swaps")).unwrap().len();
     let told = format!("{reads:?} {edits:?} {writes:?} {searches:?} in {n_swaps} swaps");
     assert!(1000 < n_swaps, "{told}");

@@ -1,5 +1,5 @@
 //! The command line in the first hour of a new user: empty references, completion in the real shells, the
-//! prompt of `quack`, errors with `--json`, mistyped verbs and arguments, and safe mode.
+//! prompt of `quack`, errors with `--json`, mistyped subcommands and arguments, and safe mode.
 
 use crate::harness::{Daemon, Terminal, skipped, wait_for};
 use nix::sys::signal::Signal;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 const QUACK: &str = env!("CARGO_BIN_EXE_quack");
 
-/// Runs a verb in a directory. Returns the exit code, stdout and stderr.
+/// Runs a subcommand in a directory. Returns the exit code, stdout and stderr.
 fn ran(daemon: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String, String) {
     let mut command = daemon.command(args);
     let output = command.current_dir(dir).stdin(Stdio::null()).output().unwrap();
@@ -82,7 +82,7 @@ fn an_empty_reference_means_no_session_in_every_method_of_quackd() {
         for empty in ["", "  "] {
             let mut params = more.clone();
             params["sessionId"] = Value::from(empty);
-            // A directory next to it does not fill the reference.
+            // A directory argument does not replace the empty reference.
             for has_path in [false, true] {
                 if has_path && matches!(method, "quack.tool" | "quack.sandbox") {
                     params["path"] = Value::from(repo.path().to_str().unwrap());
@@ -102,14 +102,16 @@ fn an_empty_reference_means_no_session_in_every_method_of_quackd() {
         params["path"] = Value::from("");
         assert_eq!(wire.refused(method, params), "The path is empty");
     }
-    // Upstream's methods read an empty reference as none; the one that needs a reference finds nothing.
+    // Upstream's methods treat an empty reference as missing. The method that requires a reference
+    // finds no session.
     assert_eq!(wire.request("get_state", json!({"sessionId": ""}))["sessionId"], session.id);
     let why = wire.refused("activate_session", json!({"sessionId": ""}));
     assert_eq!(why, "Session not found: ");
     assert!(!repo.path().join("acted").exists());
 }
 
-/// A world with two sessions and a job, and a directory with `quack` that is on the `PATH` of shells.
+/// A world with two sessions and a job, and a directory with `quack` that is on the `PATH` of
+/// shells.
 struct Completing {
     daemon: Daemon,
     repo: std::path::PathBuf,
@@ -143,7 +145,7 @@ impl Completing {
         world
     }
 
-    /// A shell of this world; `None` where it is not installed.
+    /// Command of a shell in this world; `None` if the shell is not installed.
     fn shell(&self, name: &str, args: &[&str]) -> Option<Command> {
         let found = std::env::split_paths(&self.path).find(|dir| dir.join(name).is_file());
         if found.is_none() {
@@ -159,7 +161,7 @@ impl Completing {
         self.daemon.quack(&["completions", shell]).ok()
     }
 
-    /// Candidates of bash or fish for the last of `words`; `None` where the shell is not installed.
+    /// Candidates of bash or fish for the last of `words`; `None` if the shell is not installed.
     fn offered(&self, shell: &str, words: &[&str]) -> Option<Vec<String>> {
         let script = self.daemon.home().join(format!("script.{shell}"));
         std::fs::write(&script, self.script(shell)).unwrap();
@@ -214,7 +216,7 @@ fn bash_and_fish_complete_verbs_sessions_tools_jobs_and_profiles() {
     let world = Completing::with_sessions();
     for shell in ["bash", "fish"] {
         for (words, expected) in COMPLETED {
-            // A daemon that does not reply in time has no candidates.
+            // If the daemon does not reply in time, there are no candidates.
             wait_for(&format!("{shell} to complete {words:?} to {expected:?}"), || {
                 let Some(offered) = world.offered(shell, words) else { return Some(()) };
                 (offered == *expected).then_some(())
@@ -251,7 +253,7 @@ fn zsh_completes_verbs_sessions_tools_jobs_and_profiles() {
             zsh.see("BUFFER<");
             let shown = zsh.see(">");
             let shown = shown.trim_end_matches('>').trim_end();
-            // The file of the function is read at the first TAB, which completes as well.
+            // The first TAB loads the file of the completion function, and completes as well.
             assert!(!is_first || shown == whole, "the first TAB: {shown:?}");
             is_first = false;
             (shown == whole).then_some(())
@@ -340,7 +342,7 @@ fn with_json_every_error_is_one_document_on_stdout() {
         }
     }
     refused(&["config", "--json"], 2, "usage", "");
-    // Help is no error.
+    // Help is not an error.
     let (code, stdout, _) = ran(&daemon, repo.path(), &["ps", "--help", "--json"]);
     assert!(code == Some(0) && stdout.contains("Usage: quack ps"), "{stdout}");
 }
@@ -364,7 +366,7 @@ fn a_mistyped_verb_is_named_with_and_without_arguments() {
         let expected = format!("is neither a verb nor a directory; did you mean `{near}`?");
         assert!(stderr.contains(&expected), "{line:?}: {stderr}");
     }
-    // A directory stays one.
+    // A directory keeps its meaning.
     let (_, _, stderr) = ran(&daemon, repo.path(), &["src", "--all"]);
     assert!(stderr.contains("--all") && !stderr.contains("neither"), "{stderr}");
     assert!(!daemon.app().exists(), "nothing was started");
@@ -393,7 +395,7 @@ fn broken_json_is_an_error_and_is_never_run() {
         assert!(text.starts_with("Error: ") && text.contains("JSON"), "{arguments}: {result}");
     }
     assert!(!repo.path().join("acted").exists());
-    // Groups of a shell, globs and patterns are no JSON.
+    // Shell groups, globs and patterns are not JSON.
     let (_, stdout, _) = ran(&daemon, repo.path(), &["tool", "bash", "{ echo hi; }"]);
     assert_eq!(stdout, "hi\n\n[Exit code: 0]");
     let (_, stdout, _) = ran(&daemon, repo.path(), &["tool", "find_files", "{main,x}.rs"]);
@@ -448,7 +450,7 @@ fn a_deadline_is_seconds_and_its_end_says_what_to_do() {
     assert!(stderr.contains("--timeout 5m") && stderr.contains("background"), "{stderr}");
     let help = daemon.quack(&["tool", "--help"]).ok();
     assert!(help.contains("[default: 2m]"), "{help}");
-    // The default is what the daemon is asked for.
+    // The client sends the default to the daemon.
     let mut call = daemon.command(&["tool", "bash", "sleep 600"]);
     let mut call = call.current_dir(repo.path()).stdout(Stdio::null()).spawn().unwrap();
     let asked = wait_for("the call to run", || {

@@ -1,5 +1,5 @@
-//! The first hour with the daemon itself: a restart with a wrong configuration, login shells, Pis that cannot start,
-//! directories that are gone, and what a stop cuts short.
+//! The first hour with the daemon itself: a restart with an invalid configuration, login shells,
+//! Pis that cannot start, missing directories, and work interrupted by a shutdown.
 
 use crate::harness::init::{Init, Unit};
 use crate::harness::{Daemon, Process, is_alive, wait_for};
@@ -69,13 +69,13 @@ fn the_program_that_will_start_decides_whether_the_configuration_is_valid() {
     init.until("it to be ready", |init| (init.unit == Unit::Ready).then_some(()));
     let before = init.pid();
 
-    // The manager starts the next daemon: its environment counts, not that of the client.
+    // The service manager starts the next daemon, so its environment counts, not the client's.
     configure(&init.world, "[pi]\nnew_key = 1\n");
     let (code, _, err) = init.quack(&["restart"]);
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("quackd.toml:2") && err.contains("new_key"), "{err}");
 
-    // A newer program that refuses another file, then one that knows the key.
+    // A newer program that rejects another file, then a program that accepts the key.
     let replace = |text: &str| {
         let new = bin.join("new");
         write_program(&new, text);
@@ -110,20 +110,20 @@ fn programs_that_wait_for_memory_end_no_worker_while_there_is_enough() {
     let wire = daemon.wire();
     let (idle, busy) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
     let kept = idle.pid("pid");
-    // The look comes every 2 s, and a worker may be ended once it was idle for 2 s.
+    // The daemon checks every 2 s, and may evict a worker that was idle for 2 s.
     assert_eq!(busy.bash("sleep 8; echo done"), "done\n\n[Exit code: 0]");
     assert_eq!(idle.pid("pid"), kept);
     assert!(!daemon.log().contains("memory is short"), "{}", daemon.log());
 }
 
-/// Start files of whatever shell this machine's user has.
+/// Writes the start files of every login shell that the user may have.
 fn write_start_files(world: &Daemon, text: &str) {
     for name in [".bash_profile", ".zprofile", ".profile"] {
         std::fs::write(world.home().join(name), text).unwrap();
     }
 }
 
-/// Starts the daemon as a service manager would: a login shell is asked at once.
+/// Starts the daemon like a service manager: it starts a login shell at once.
 fn boot_bare(world: &mut Daemon) {
     let home = format!("HOME={}", world.home().display());
     let app = format!("RUBBER_DUCK_APP_SUPPORT={}", world.app().display());
@@ -133,7 +133,8 @@ fn boot_bare(world: &mut Daemon) {
 
 #[test]
 fn a_login_shell_that_is_cut_short_removes_its_locks() {
-    // As `pyenv rehash` does it: a program of the start file, the start file itself, and one in the background.
+    // Like `pyenv rehash`. The lock belongs to a child of the start file, to the shell itself, or
+    // to a slow child.
     let child =
         "bash -c 'trap \"rm -f ~/lock\" EXIT; echo $$ >~/lock; while :; do sleep 0.02; done'\n";
     let itself = "trap 'rm -f ~/lock' EXIT; echo $$ >~/lock; while :; do sleep 0.02; done\n";
@@ -156,7 +157,7 @@ fn a_login_shell_that_is_cut_short_removes_its_locks() {
         world.signal(signal);
         let code = world.wait();
         if signal == Signal::SIGTERM {
-            // A service manager kills what is left at this moment.
+            // A service manager kills the remaining processes at this point.
             assert_eq!(code, Some(0));
             assert!(!is_alive(&holder), "{text}");
         }
@@ -203,12 +204,12 @@ fn a_first_say_without_a_key_has_the_login_shell_asked_at_once() {
         wire.request("say", json!({"message": "hello", "preferPi": true}));
         began.elapsed()
     };
-    // The pause was 2 s from the daemon's start, so no machine was fast enough for this.
+    // An earlier version paused until 2 s after the daemon's start, so it failed on every machine.
     let fastest = (0..4).map(took).min().unwrap();
     assert!(fastest < Duration::from_millis(1700), "{fastest:?}");
 }
 
-/// A check of `doctor`.
+/// Returns a check of `doctor`.
 #[track_caller]
 fn check(daemon: &Daemon, name: &str) -> Value {
     let doctor = daemon.wire().request("doctor", Value::Null);
@@ -245,14 +246,15 @@ fn doctor_runs_pi_and_reports_the_last_failure_of_a_sessions_pi() {
     let upstreams = format!("{} 1.5.2", pi.display());
     assert_eq!(check(&daemon, "pi")["message"], upstreams);
 
-    // It has a version but does not start: its last error is reported until it works.
+    // The program reports a version but does not start. `doctor` reports its last error until it
+    // works.
     let dies = "#!/bin/sh\n[ \"$1\" = --version ] && echo 1.5.2 && exit\necho 'boom: no model' >&2\nexit 3\n";
     write_program(&pi, dies);
     let wire = daemon.wire();
     wire.attach(daemon.repo("repo").path());
     let reply = wire.reply("say", json!({"message": "hello", "preferPi": true}));
     assert_eq!(reply["ok"], false, "{reply}");
-    let told = wait_for("the failure to be told", || {
+    let told = wait_for("the failure to be reported", || {
         let check = check(&daemon, "pi");
         (check["status"] == "warn").then_some(check)
     });
@@ -263,7 +265,7 @@ fn doctor_runs_pi_and_reports_the_last_failure_of_a_sessions_pi() {
     assert_eq!(check(&daemon, "pi")["message"], upstreams);
 }
 
-/// The sessions that the daemon knows, by their directories.
+/// Workspace paths of the daemon's sessions.
 fn known(daemon: &Daemon) -> Vec<String> {
     let data = daemon.wire().request("sessions", json!({"all": true}));
     let paths = data["sessions"].as_array().unwrap().iter();
@@ -291,7 +293,7 @@ fn sessions_whose_directory_is_gone_are_a_warning_and_are_forgotten_on_request()
     for repo in &repos[1..] {
         std::fs::remove_dir_all(repo.path()).unwrap();
     }
-    // A call in a directory that is gone fails, and that is no failure of the daemon.
+    // A call in a deleted directory fails, but it is not a failure of the daemon.
     assert!(sessions[1].bash("true").starts_with("Error: "));
     assert!(sessions[2].bash("true").starts_with("Error: "));
     let found = check(&daemon, "sessions");
@@ -325,7 +327,7 @@ fn sessions_whose_directory_is_gone_are_a_warning_and_are_forgotten_on_request()
 
 #[test]
 fn a_session_whose_workspace_is_unknown_is_described_and_says_so() {
-    // Of a daemon that has never known the workspace: one that did would put it back.
+    // Written by another daemon: a daemon with this workspace in memory would restore it.
     let first = Daemon::start();
     first.wire().attach(first.repo("repo").path());
     let file = std::fs::read(first.app().join("metadata.json")).unwrap();
@@ -361,7 +363,7 @@ fn a_stop_lists_what_it_would_cut_short() {
     let wire = daemon.wire();
     let call = wire.attach(repo.path()).begin("bash", json!("touch started; sleep 100"));
     wait_for("the call", || repo.path().join("started").exists().then_some(()));
-    // Nobody can be asked here: it lists and goes on.
+    // Without a terminal there is no prompt: the command lists the calls and continues.
     let stopped = daemon.quack(&["stop"]);
     assert_eq!(stopped.code(), Some(0), "{stopped:?}");
     assert!(stopped.stderr().contains("repo: bash, for "), "{stopped:?}");

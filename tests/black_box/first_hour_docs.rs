@@ -21,7 +21,7 @@ enum How {
     Not(&'static str),
     /// Runs until it prints a line, then gets Ctrl-C.
     UntilCtrlC,
-    /// Runs on a terminal, which shows the first text; then the keys are typed.
+    /// Runs on a terminal and waits for the first text. Then the test types the second.
     Terminal(&'static str, &'static str),
     /// Needs a call that runs in this session.
     WithCallIn(&'static str),
@@ -106,7 +106,7 @@ fn masked(line: &str) -> String {
     words.join(" ")
 }
 
-/// A fresh home with a small repository, in which nothing of quackd was ever run.
+/// A fresh home with a small repository, in which quackd never ran.
 struct World {
     daemon: Daemon,
 }
@@ -157,7 +157,7 @@ impl World {
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
 
-    /// Runs a line of the README and gives its output.
+    /// Runs a line of the README and returns its output.
     fn run_as_shown(&self, line: &str, how: Option<How>) -> String {
         match how {
             None => self.succeeds(line),
@@ -190,7 +190,7 @@ impl World {
 
     fn until_ctrl_c(&self, line: &str) -> String {
         let verb = Running::start(self.shell(&format!("exec {line}")));
-        // A follower prints what happens after it has come, so something happens until it prints.
+        // A follower prints only later events, so repeat events until it prints one.
         let first = wait_for("a line", || {
             self.succeeds("quack tool read_file Makefile --session review || quack ps");
             verb.line_within(std::time::Duration::from_millis(100))
@@ -245,7 +245,7 @@ fn the_readmes_commands_run_in_order_in_a_fresh_home() {
     shows_what_the_readme_shows(of("cargo run --release -- demo"), of("quack top"));
 }
 
-/// The blocks of the README that show output: each is one that this test knows.
+/// Asserts that this test covers every README block that shows output.
 fn shows_what_the_readme_shows(demo: &str, top: &str) {
     let mut known = BTreeSet::new();
     for block in Block::all_of(&readme()).iter().filter(|block| block.tag == "text") {
@@ -286,14 +286,15 @@ fn shows_what_the_readme_shows(demo: &str, top: &str) {
     assert_eq!(known, BTreeSet::from(["diagram", "demo", "top"]));
 }
 
-/// Names and numbers of system errors, which no text for users holds.
+/// Returns true if the text contains names or numbers of system errors, which texts for users must
+/// not contain.
 fn has_codes(text: &str) -> bool {
     let codes =
         ["EISDIR", "ENOENT", "EACCES", "ENOTDIR", "ELOOP", "ENAMETOOLONG", "EPERM", "EEXIST"];
     codes.iter().any(|code| text.contains(code)) || text.contains("os error")
 }
 
-/// Paths in a repository that name no file that can be read, and words that explain each to a user.
+/// Paths in a repository that are not readable files, each with words that explain the reason.
 fn bad_paths(repo: &Path) -> Vec<(String, &'static str)> {
     fs::create_dir(repo.join("d")).unwrap();
     fs::write(repo.join("f"), "x").unwrap();
@@ -329,7 +330,7 @@ fn file_tools_explain_a_failure_in_plain_words() {
             let mut arguments = more.clone();
             arguments["path"] = json!(path);
             if tool == "write_file" && path == "none/x" {
-                continue; // It makes the directory.
+                continue; // `write_file` creates the directory.
             }
             let params = json!({"tool": tool, "arguments": arguments, "path": repo.path()});
             let reply = wire.request("quack.tool", params);
@@ -344,12 +345,12 @@ fn file_tools_explain_a_failure_in_plain_words() {
             let shown = cli.stdout() + &cli.stderr();
             assert_eq!(cli.code(), Some(1), "{tool} {path}: {shown}");
             assert!(shown.starts_with("Error: ") && !has_codes(&shown), "{tool} {path}: {shown}");
-            // Upstream's own words are plain where they name no code.
+            // Upstream's own texts are fine if they contain no error code.
             if !has_codes(text) {
                 continue;
             }
             let hint = reply["hint"].as_str().unwrap_or_else(|| panic!("no hint: {reply}"));
-            // Upstream says of a file to edit below a file that it does not exist.
+            // For a path inside a file, upstream's edit reports that the file does not exist.
             let is_missing = tool == "edit_file" && hint.contains("does not exist");
             assert!(hint.contains(words) || is_missing, "{tool} {path}: {hint}");
             assert!(!has_codes(hint), "{tool} {path}: {hint}");
@@ -494,7 +495,7 @@ fn options_of_the_search_verbs_are_in_the_order_of_their_names() {
             }
             let groups: Vec<_> = groups.into_iter().filter(|(_, names)| 2 < names.len()).collect();
             for (title, names) in &groups {
-                // Options of every verb come first in the general group.
+                // Options of every subcommand come first in the general group.
                 let names = names.iter().filter(|name| !["json", "color", "help"].contains(*name));
                 let names: Vec<_> = names.collect();
                 assert!(names.is_sorted(), "{verb} {help}: {title}: {names:?}");
@@ -509,7 +510,7 @@ fn options_of_the_search_verbs_are_in_the_order_of_their_names() {
     }
 }
 
-/// Records a workspace with a session in the metadata, as an earlier version or another program did.
+/// Writes a workspace with a session into the metadata, like an earlier version or another program.
 fn record(world: &Daemon, id: &str, path: &str) {
     let file = world.app().join("metadata.json");
     let mut metadata: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -521,7 +522,7 @@ fn record(world: &Daemon, id: &str, path: &str) {
         "createdAt": at, "lastActiveAt": at,
     }));
     fs::write(file, metadata.to_string()).unwrap();
-    // The copy of what the daemon wrote last is gone after an orderly stop without changes.
+    // An orderly shutdown without changes leaves no copy of the daemon's last write.
     drop(fs::remove_file(world.app().join("metadata.json.ours")));
 }
 
@@ -539,7 +540,7 @@ fn a_recorded_session_of_a_refused_directory_is_named_and_does_not_fail_doctor()
     assert!(shown.contains("`quack sessions prune` starts one"), "{shown}");
     world.boot();
     let wire = world.wire();
-    // It fails as an earlier version let it fail.
+    // The error is the same as in an earlier version.
     let call = json!({"tool": "bash", "arguments": "true", "sessionId": "OfTheSystemsOwnDir0000"});
     assert_eq!(wire.request("quack.tool", call)["isError"], true);
     let doctor = world.quack(&["doctor"]);
@@ -552,7 +553,7 @@ fn a_recorded_session_of_a_refused_directory_is_named_and_does_not_fail_doctor()
         let rows = all["sessions"].as_array().unwrap().iter();
         rows.map(|row| row["workspacePath"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
     };
-    // Another program may use the directory that is refused here.
+    // The refused directory may belong to another program.
     world.quack(&["gc"]).ok();
     assert_eq!(ids(), BTreeSet::from([here.clone(), "/usr/lib".to_owned()]));
     let shown = world.quack(&["doctor"]).ok();
@@ -577,7 +578,7 @@ fn a_deletion_removes_a_large_tree_of_private_files() {
     (0..FILES).for_each(|file| fs::write(many.join(file.to_string()), "").unwrap());
     let deleted = wire.request("quack.session_delete", json!({"sessionId": session.id}));
     assert_eq!(deleted["session"]["id"], json!(session.id));
-    // The reply waits for the files for a short time only.
+    // The reply waits only a short time for the files.
     wait_for("the private files to go", || (!private.exists()).then_some(()));
     assert!(repo.path().join("README.md").exists());
 }

@@ -1,4 +1,5 @@
-//! The first hour with git: settings of a repository stay protected, and the usual work with branches goes on.
+//! The first hour with git: settings of a repository stay protected, and usual work with branches
+//! succeeds.
 
 use crate::harness::{Daemon, Repo, Session, wait_for};
 use serde_json::json;
@@ -91,7 +92,7 @@ fn every_refused_change_of_git_settings_is_explained_and_listed() {
     let shown = daemon.quack(&["sandbox", "denials", "-C", &at]).ok();
     assert!(shown.contains(".git/config"), "{shown}");
     assert_eq!(fs::read_to_string(&settings).unwrap(), before);
-    // No explanation where nothing was refused.
+    // There is no explanation without a refusal.
     let said = "printf 'error: could not write config file .git/x: Device or resource busy\\n'";
     for command in ["git status", "git log --oneline", "git stash list", said] {
         assert!(!ok(&session, command).contains("[Sandbox"), "{command}");
@@ -136,12 +137,13 @@ fn upstreams_of_branches_work_in_the_session_and_the_settings_stay_as_they_are()
         assert!(status.contains(&expected), "{command}: {status}");
         assert!(ok(&session, "git pull").contains("Already up to date."));
     }
-    // The upstream can be changed, and a branch of the same name as its upstream is pushed without arguments.
+    // The upstream branch can be changed. A branch with the same name as its upstream is pushed
+    // without arguments.
     ok(&session, "git checkout -q m && git commit -q --allow-empty -m y && git push");
     assert_eq!(ok(&session, "git rev-parse m")[..40], ok(&session, "git rev-parse origin/m")[..40]);
     ok(&session, "git branch -u origin/g");
     assert!(ok(&session, "git status -sb").starts_with("## m...origin/g [ahead 2]\n"));
-    // The next worker of the session knows them too, and no other repository has them.
+    // The next worker of the session has the settings too, and no other repository has them.
     let worker = rustix::process::Pid::from_raw(session.pid("pid")).unwrap();
     rustix::process::kill_process(worker, rustix::process::Signal::KILL).unwrap();
     wait_for("another worker", || (session.bash("true") == "\n[Exit code: 0]").then_some(()));
@@ -169,7 +171,7 @@ fn an_upstream_of_the_session_gives_way_to_one_that_the_user_sets() {
         "refs/heads/f\n\n[Exit code: 0]"
     );
     ok(&session, "git commit -q --allow-empty -m x && git push");
-    // A branch that has an upstream keeps it.
+    // A branch keeps its existing upstream.
     let text = ok(&session, "git branch -u origin/g");
     assert!(text.contains(REFUSED) && !text.contains("this session tracks"), "{text}");
     assert!(ok(&session, "git status -sb").starts_with("## f...origin/f\n"));
@@ -179,7 +181,7 @@ fn an_upstream_of_the_session_gives_way_to_one_that_the_user_sets() {
 fn upstreams_work_in_a_linked_worktree() {
     let daemon = Daemon::start();
     let repo = cloned(&daemon, "a");
-    // Commands in the worktree reach a remote in it.
+    // Commands in the worktree reach a remote inside it.
     let worktree = daemon.home().join("src/linked");
     let at = worktree.to_str().unwrap();
     git(&daemon, repo.path(), &["worktree", "add", "-q", "-b", "w", at]);

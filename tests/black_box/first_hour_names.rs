@@ -1,12 +1,12 @@
-//! How sessions are named to users and by users: labels in every view, references in every verb and method, and the
-//! one rule for the session that a verb means.
+//! Names of sessions: labels in every view, references in every subcommand and method, and the one
+//! rule that selects the session of a subcommand.
 
 use crate::harness::Daemon;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Runs a verb in a directory. Returns the exit code, stdout and stderr.
+/// Runs a subcommand in a directory. Returns the exit code, stdout and stderr.
 fn ran(daemon: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String, String) {
     let mut command = daemon.command(args);
     let output = command.current_dir(dir).stdin(Stdio::null()).output().unwrap();
@@ -14,8 +14,8 @@ fn ran(daemon: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String, Stri
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// A daemon with the sessions `api`, `web/duck-1`, `web/review`, `work/lib/duck-1` and `home/lib/duck-1`. `api` is the
-/// active one. Returns the ids in this order.
+/// Starts a daemon with the sessions `api`, `web/duck-1`, `web/review`, `work/lib/duck-1` and
+/// `home/lib/duck-1`. `api` is the active one. Returns the ids in this order.
 fn world() -> (Daemon, Vec<String>) {
     let daemon = Daemon::start();
     let mut ids = Vec::new();
@@ -59,7 +59,7 @@ fn every_view_shows_labels_and_every_verb_accepts_them() {
         assert!(state.starts_with(&format!("{label}  {id}")), "{state}");
         let (shown, _) = ok(&["sandbox", "show", "--session", label]);
         assert!(shown.starts_with(&format!("{label}  ")), "{shown}");
-        // The beginning of the id, too.
+        // The start of the id works, too.
         let (begun, _) = ok(&["sandbox", "show", "--session", &id[..id.len() - 1]]);
         assert_eq!(begun, shown);
         let (text, stderr) = ok(&["tool", "bash", "pwd", "--session", label]);
@@ -158,7 +158,7 @@ fn methods_accept_labels_and_the_old_ones_keep_their_lookup_and_their_text() {
         .map(|worker| json!([worker["sessionName"], worker["label"]]))
         .collect();
     assert!(names.contains(&json!(["duck-1", "web/duck-1"])), "{names:?}");
-    // The wire keeps the name, and upstream's text for a name of several sessions.
+    // The wire keeps the plain name, and upstream's text for an ambiguous name.
     assert_eq!(wire.request("get_state", json!({"sessionId": "api"}))["sessionName"], "duck-1");
     for method in ["get_state", "follow", "abort", "activate_session"] {
         let why = wire.refused(method, json!({"sessionId": "duck-1"}));
@@ -167,7 +167,7 @@ fn methods_accept_labels_and_the_old_ones_keep_their_lookup_and_their_text() {
     let call = json!({"tool": "bash", "arguments": {"command": "true"}, "sessionId": "lib"});
     let why = wire.refused("quack.tool", call);
     assert!(why.contains("work/lib/duck-1, home/lib/duck-1"), "{why}");
-    // A directory with the name of a session elsewhere: upstream's methods mean the session.
+    // A directory has the same name as a session elsewhere: upstream's methods mean the session.
     let other = wire.attach(daemon.repo("review").path()).id;
     assert_eq!(wire.request("get_state", json!({"sessionId": "review"}))["sessionId"], ids[2]);
     let why = wire.refused("quack.pin", json!({"sessionId": "review"}));
@@ -225,7 +225,7 @@ fn a_verb_means_the_named_session_else_that_of_the_directory_else_the_active_one
         (code, text.lines().next().unwrap()),
         (Some(0), plain.canonicalize().unwrap().to_str().unwrap())
     );
-    // A tool creates the session of its directory and leaves the active one.
+    // A tool creates the session of its directory and does not change the active session.
     let (code, text, stderr) = ran(&daemon, bare.path(), &["tool", "bash", "pwd"]);
     let real = bare.path().canonicalize().unwrap();
     assert_eq!((code, text.lines().next().unwrap()), (Some(0), real.to_str().unwrap()), "{stderr}");

@@ -1,5 +1,6 @@
-//! The first hour without a network: commands that try to use it fail at once, and their answer names the hosts,
-//! whatever they print and exit with. Servers inside a session stay reachable.
+//! The first hour without network access: commands that try to use it fail at once. Their answer
+//! lists the hosts, regardless of their output and exit code. Servers inside a session stay
+//! reachable.
 
 use crate::harness::{Daemon, Session, skipped, untested};
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ fn refused(hosts: &str) -> String {
     format!("[Sandbox: the network ({hosts}) was denied {OFF}")
 }
 
-/// True if workers have namespaces here. Tier D has no sockets to answer on.
+/// Returns true if workers have namespaces here. Tier D cannot provide the sockets that answer.
 fn has_namespaces(session: &Session<'_>) -> bool {
     session.bash("true");
     let has = ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap());
@@ -223,7 +224,7 @@ fn hostile_clients_of_the_proxy_and_the_resolver_harm_nothing() {
         let host = "a\u{fffd}\u{fffd}\u{fffd}31m\u{fffd}b";
         assert!(text.contains(&format!("the network ({host}) was denied")), "{text:?}");
         session.bash("for n in {1..300}; do printf 'x%.0s' {1..40} > /dev/udp/127.0.0.1/53; done");
-        // More connections than the proxy keeps, held by a job: the others fail at once.
+        // A job holds more connections than the proxy accepts: other connections fail at once.
         let hold = "ulimit -n 512; for n in {1..200}; do exec {fd}<>/dev/tcp/127.0.0.1/61080; done; \
                     echo held; sleep 600";
         session.call("bash", json!({"command": hold, "background": true}));

@@ -1,5 +1,5 @@
-//! `quack tool bash` in the first hour of a new user: output while the command runs, Ctrl-C, `--detach`, `--raw`, the
-//! default deadline, and the question of `quack stop`.
+//! `quack tool bash` in the first hour of a new user: output while the command runs, Ctrl-C,
+//! `--detach`, `--raw`, the default deadline, and the prompt of `quack stop`.
 
 use crate::harness::{Daemon, Running, Terminal, wait_for};
 use nix::sys::signal::Signal;
@@ -9,21 +9,22 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A command in a directory.
+/// A `quack` command in a directory.
 fn verb(daemon: &Daemon, dir: &Path, args: &[&str]) -> Command {
     let mut command = daemon.command(args);
     command.current_dir(dir).stdin(Stdio::null());
     command
 }
 
-/// Runs a verb to its end. Returns the exit code, stdout and stderr.
+/// Runs a subcommand to its end. Returns the exit code, stdout and stderr.
 fn ran(daemon: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, Vec<u8>, String) {
     let output = verb(daemon, dir, args).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), output.stdout, stderr)
 }
 
-/// Makes a FIFO in the workspace: a command that reads it blocks, under a name that the test finds.
+/// Creates a FIFO in the workspace. A command that reads it blocks, and the test finds the command
+/// by the name.
 fn block(repo: &Path) {
     nix::unistd::mkfifo(&repo.join("block"), Mode::S_IRWXU).unwrap();
     std::os::unix::fs::symlink("/usr/bin/cat", repo.join("blocked")).unwrap();
@@ -51,7 +52,7 @@ fn output_comes_while_the_command_runs_and_an_interrupt_ends_this_call_alone() {
     let daemon = Daemon::start();
     let repo = daemon.repo("one");
     block(repo.path());
-    // Another call of the same session goes on.
+    // Another call of the same session continues.
     let other = daemon.gated("other", "echo other");
     let other = Running::start(verb(&daemon, repo.path(), &["tool", "bash", &other]));
     wait_for("the other call", || (calls(&daemon) == 1).then_some(()));
@@ -81,7 +82,7 @@ fn a_second_interrupt_leaves_at_once() {
     let person = Terminal::start(verb(&daemon, repo.path(), &["tool", "bash", BLOCK]));
     person.see("begun\n");
     wait_for("the command to block", || is_blocked(&daemon).then_some(()));
-    // The daemon cannot answer: the client would wait for the end of the call.
+    // The daemon cannot reply, so the client would wait for the end of the call.
     daemon.signal(Signal::SIGSTOP);
     person.interrupt();
     person.see("Ctrl-C again leaves at once");
@@ -115,7 +116,7 @@ fn output_is_printed_once_with_its_closing_lines_and_other_tools_print_as_before
     let repo = daemon.repo("one");
     let text = |args: &[&str]| {
         let (code, stdout, stderr) = ran(&daemon, repo.path(), args);
-        // Which session the verb means is tested elsewhere.
+        // Other tests cover the choice of the session.
         let stderr = stderr.lines().filter(|line| !line.starts_with("session one "));
         (code, String::from_utf8(stdout).unwrap() + &stderr.collect::<String>())
     };
@@ -138,7 +139,7 @@ fn output_is_printed_once_with_its_closing_lines_and_other_tools_print_as_before
             "{command}"
         );
     }
-    // A long output is printed as a whole, and the file that keeps it is named.
+    // A long output is printed completely, with the name of its spill file.
     let (code, shown) = text(&["tool", "bash", "seq 1 100000"]);
     let numbers: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
     let end = shown.strip_prefix(&numbers).expect("all of the output");
@@ -150,7 +151,7 @@ fn output_is_printed_once_with_its_closing_lines_and_other_tools_print_as_before
     assert!(code == Some(1) && shown.starts_with("Error: "), "{shown}");
     let (code, shown) = text(&["tool", "read_file", "README.md"]);
     assert!(code == Some(0) && shown.starts_with("# A repository\n"), "{shown}");
-    // The JSON document is the protocol's answer, without what only streamed calls have.
+    // The JSON document is the protocol's reply, without the fields that only streamed calls have.
     let (code, stdout, _) = ran(&daemon, repo.path(), &["tool", "bash", "echo hello", "--json"]);
     let document: Value = serde_json::from_slice(&stdout).unwrap();
     assert_eq!((code, &document["text"]), (Some(0), &json!("hello\n\n[Exit code: 0]")));
@@ -192,7 +193,7 @@ fn raw_is_byte_exact_with_both_streams_and_the_exit_code() {
     {
         assert_eq!(raw(command), (Some(expected), Vec::new(), String::new()), "{command}");
     }
-    // Codes of quack itself come with a line on stderr.
+    // Exit codes of quack itself come with a line on stderr.
     for (args, expected) in [
         (&["bash", "sleep 60", "--timeout", "100ms"][..], 124),
         (&["bash", "touch x", "--safe"], 125),
@@ -222,7 +223,7 @@ fn a_reader_that_leaves_ends_the_call_quietly_and_one_that_is_slow_makes_the_com
         let mut first = [0; 4];
         stdout.read_exact(&mut first).unwrap();
         assert_eq!(&first, b"y\ny\n");
-        // The pipe is not read: all buffers fill, then the command waits.
+        // The test stops reading the pipe: all buffers fill, then the command blocks.
         let stands = |name: &str| {
             let below = daemon.descendants();
             let pid = below.iter().find(|process| process.name == name).map(|process| process.pid);
@@ -365,7 +366,7 @@ fn people_read_words_for_tiers_and_programs_letters() {
     person.see(words);
     person.interrupt();
     person.end();
-    // No text offers to open a home or `/` by force.
+    // No help text suggests `--force` for opening a home directory or `/`.
     for args in [&["--help"][..], &["tool", "--help"], &["new", "--help"], &["say", "--help"]] {
         let (_, stdout, _) = ran(&daemon, repo.path(), args);
         assert!(!String::from_utf8(stdout).unwrap().contains("--force"), "{args:?}");

@@ -1,5 +1,5 @@
-//! The first hour with workers: what replaces them under a session, policies that change while jobs run, and what
-//! their commands see of the system.
+//! The first hour with workers: replacement of a session's worker, policy changes while jobs run,
+//! and the commands' view of the system.
 
 use crate::harness::{Daemon, Repo, Session};
 use serde_json::{Value, json};
@@ -7,13 +7,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// True if workers have namespaces here.
+/// Returns true if workers have namespaces here.
 fn has_namespaces(session: &Session<'_>) -> bool {
     session.bash("true");
     ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap())
 }
 
-/// Replaces a directory by a new one with a file.
+/// Replaces a directory by a new directory with one file.
 fn make_again(path: &Path, name: &str, content: &str) {
     fs::remove_dir_all(path).unwrap();
     fs::create_dir(path).unwrap();
@@ -313,7 +313,7 @@ fn toolchains_outside_the_home_are_seen_like_those_in_it() {
          $JAVA_HOME/bin/java",
     );
     assert_eq!(said, "works\nworks\nworks\nworks\n\n[Exit code: 0]");
-    // As cargo does: a lock at the top, and more in its cache.
+    // Like cargo: a lock at the top, and more locks in its cache.
     let said = session.bash(
         "echo > $CARGO_HOME/.package-cache && echo new > $CARGO_HOME/registry/new && \
          cat $CARGO_HOME/registry/index ${GOPATH%%:*}/pkg/mod/m $npm_config_cache/_cacache/index && \

@@ -1,21 +1,23 @@
-//! Commands that print without end: they are drained as fast as a pipe goes, their worker and their supervisor
-//! stay small, and the answer comes in time with the true exit code.
+//! Commands with endless output. The worker drains them at the speed of a pipe, memory stays
+//! bounded, and the answer arrives in time with the correct exit code.
 //!
-//! The longest have 2 GiB, or 10 GiB where the program is built with optimisation; `QUACKD_FLOOD_MIB` says
-//! another number. `--nocapture` shows what was measured.
+//! The longest outputs have 2 GiB, or 10 GiB in an optimized build; `QUACKD_FLOOD_MIB` overrides
+//! the size. `--nocapture` shows the measurements.
 
 use crate::harness::{Daemon, Session};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-/// More than any flood takes, also on a busy machine; less than the wire waits for a line.
+/// Longer than any flood takes, even on a busy machine, and shorter than the wire's timeout for a
+/// line.
 const DEADLINE: Duration = Duration::from_secs(50);
 
-/// Most memory that a worker may ever have had.
+/// Maximum peak memory of a worker.
 const WORKER_KIB: u64 = 64 * 1024;
 
-/// What the supervisor may grow by, whatever is printed: it sees answers, and 16 KiB for those who follow.
+/// Maximum growth of the supervisor, regardless of the output. The supervisor receives only
+/// answers, and 16 KiB for followers.
 const SUPERVISOR_KIB: u64 = 8 * 1024;
 
 fn flood_mib() -> u64 {
@@ -23,7 +25,7 @@ fn flood_mib() -> u64 {
     asked.unwrap_or(if cfg!(debug_assertions) { 2 * 1024 } else { 10 * 1024 })
 }
 
-/// A number of KiB from the status of a process.
+/// A value in KiB from `/proc/PID/status`.
 #[track_caller]
 fn kib(pid: i32, key: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -31,7 +33,7 @@ fn kib(pid: i32, key: &str) -> u64 {
     line.trim_matches([':', ' ', '\t', 'k', 'B']).parse().unwrap()
 }
 
-/// A daemon, a session that floods and one that wants its answers meanwhile.
+/// A daemon, a session that floods, and a session that needs replies during the flood.
 struct Bench {
     daemon: Daemon,
 }
@@ -41,7 +43,7 @@ impl Bench {
         Self { daemon: Daemon::start() }
     }
 
-    /// Runs a command of so many MiB beside others and gives what it is answered with.
+    /// Runs a command with `mib` MiB of output next to other calls. Returns its answer.
     #[track_caller]
     fn flood(&self, name: &str, mib: u64, command: &str, deadline: Duration) -> Value {
         let (wire, beside) = (self.daemon.wire(), self.daemon.wire());
@@ -74,7 +76,7 @@ impl Bench {
         reply["data"].clone()
     }
 
-    /// The same for a command that ends by itself; `code` is its exit code.
+    /// Like [`Bench::flood`], for a command that exits by itself. `code` is its exit code.
     #[track_caller]
     fn whole_flood(&self, name: &str, mib: u64, command: &str, code: i32) -> String {
         let data = self.flood(name, mib, command, DEADLINE);
@@ -92,7 +94,7 @@ fn end_of(text: &str) -> &str {
     &text[text.floor_char_boundary(text.len().saturating_sub(300))..]
 }
 
-/// The number of bytes that an answer says are left out.
+/// Number of omitted bytes according to an answer.
 #[track_caller]
 fn omitted(text: &str) -> u64 {
     let mark = text.split_once("\n[... ").unwrap_or_else(|| panic!("{}", end_of(text))).1;
@@ -103,7 +105,7 @@ fn omitted(text: &str) -> u64 {
 fn zeros_on_standard_output_are_drained_at_the_speed_of_a_pipe() {
     let mib = flood_mib();
     let text = Bench::new().whole_flood("stdout", mib, &format!("head -c {mib}M /dev/zero"), 0);
-    // None of them is shown; what was not kept is counted.
+    // None of the output is shown; discarded bytes are counted.
     assert!(mib * 1024 * 1024 - 2 * 64 * 1024 <= omitted(&text));
 }
 
@@ -141,7 +143,7 @@ fn streams_that_alternate_do_not_block_each_other() {
 fn what_is_no_text_and_what_steers_a_terminal_is_no_more_than_other_bytes() {
     let mib = flood_mib() / 8;
     let bench = Bench::new();
-    // Pieces of 7 bytes, so that reads and cuts fall on each of them.
+    // Pieces of 7 bytes, so that reads and cuts fall at each offset.
     let command = format!("yes $'\\xe2\\x82\\xacz\\xf0\\x9f' | head -c {mib}M; exit 6");
     let text = bench.whole_flood("no text", mib, &command, 6);
     let shown = |text: &str| text.split_once("\n[... ").unwrap().0.to_owned();

@@ -1,4 +1,4 @@
-//! `quack follow` and `quack DIR`: what a person and a script see of a session, and how it ends.
+//! `quack follow` and `quack DIR`: output for users and scripts, and exit.
 
 use crate::harness::{Daemon, Running, Session, wait_for};
 use nix::sys::signal::Signal;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io::BufRead;
 use std::process::Stdio;
 
-/// Follows a session by its id, and waits until it does.
+/// Follows a session by its id, and waits until the follower is registered.
 #[track_caller]
 fn follow(daemon: &Daemon, session: &Session<'_>) -> Running {
     let follower = Running::start(daemon.command(&["follow", "--session", &session.id]));

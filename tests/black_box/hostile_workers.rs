@@ -1,12 +1,12 @@
-//! Workers that are wrong, silent or hostile. `worker.launcher` puts another program in the worker's
-//! place; it speaks frames like a worker, and then does what no worker does.
+//! Workers that are wrong, silent or hostile. `worker.launcher` starts another program instead of
+//! the worker. The program sends valid frames first, then violates the protocol.
 
 use crate::harness::{Daemon, wait_within};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-/// Reads frames and writes frames; what it does is up to the lines after it.
+/// Reads and writes frames. The appended lines define its behavior.
 const WORKER: &str = r#"#!/usr/bin/perl
 use strict; use warnings; use Fcntl;
 fcntl(STDIN, F_SETFL, fcntl(STDIN, F_GETFL, 0) & ~O_NONBLOCK);
@@ -22,7 +22,7 @@ sub call { while (1) { my $frame = take(); return $1 if $frame =~ /^\{"tool_call
 sub finish { my ($id, $rest) = @_; say_frame("{\"tool_finished\":{\"call_id\":\"$id\",$rest}}"); }
 "#;
 
-/// A daemon whose workers are `lines` after [`WORKER`].
+/// Starts a daemon whose workers are [`WORKER`] plus `lines`.
 fn daemon_with(lines: &str) -> Daemon {
     let mut daemon = Daemon::absent();
     let worker = daemon.home().join("worker.pl");
@@ -39,12 +39,12 @@ fn launch_through(daemon: &Daemon, words: &Value) {
     std::fs::write(daemon.app().join("quackd.toml"), text).unwrap();
 }
 
-/// What the first call is answered with, and what comes after it on the same connection.
+/// The reply to the first call, and the next line on the same connection.
 fn first_answer(daemon: &Daemon) -> String {
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     let text = session.call("web_search", json!("x"));
-    // Whatever a worker does, the next line is the reply to the next request.
+    // The next line is the reply to the next request, regardless of the worker.
     wire.request("ping", json!({}));
     assert!(wire.early_events().is_empty());
     text
@@ -143,7 +143,7 @@ fn workers_that_keep_dying_are_given_up_after_five_restarts_and_tried_again_when
         text.contains(" 5 times in 60 s").then_some(text)
     });
     assert!(text.starts_with("Error: Session worker "), "{text}");
-    assert!(text.contains("exit code 1"), "the last cause is told: {text}");
+    assert!(text.contains("exit code 1"), "the last cause is missing: {text}");
     let begun = Instant::now();
     session.call("bash", json!("true"));
     assert!(begun.elapsed() < Duration::from_secs(1), "refused at once");
@@ -155,7 +155,7 @@ fn workers_that_keep_dying_are_given_up_after_five_restarts_and_tried_again_when
         (&state["worker"]["state"], &state["worker"]["restarts"]),
         (&json!("failed"), &json!(6))
     );
-    // An attach asks again.
+    // An attach allows another start.
     let session = wire.attach(repo.path());
     let text = session.call("bash", json!("true"));
     assert!(text.starts_with("Error: Session worker is restarting"), "{text}");

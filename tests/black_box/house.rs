@@ -1,4 +1,4 @@
-//! Keeping house: `quack gc` deletes what nobody needs and nothing else, and nothing grows.
+//! Garbage collection: `quack gc` deletes only unused data, and the state directory does not grow.
 
 use crate::harness::{Daemon, Wire, wait_for};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// A file that was changed so many days ago, with the directories on its way.
+/// Creates a file with a modification time `days` ago, including its parent directories.
 #[track_caller]
 fn old(path: &Path, content: &str, days: u64) {
     std::fs::create_dir_all(path.parent().expect("a directory")).expect("make directories");
@@ -23,7 +23,7 @@ fn age(path: &Path, days: u64) {
     File::open(path).expect("open").set_modified(changed).expect("make it old");
 }
 
-/// The kinds and how many of each.
+/// The kinds and their counts.
 fn kinds(data: &Value) -> BTreeMap<String, u64> {
     let kinds = data["kinds"].as_array().expect("kinds").iter();
     kinds
@@ -35,7 +35,7 @@ fn counted<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
     counts.map(|(kind, n)| (kind.to_owned(), n)).into()
 }
 
-/// Every file beneath a directory.
+/// Every file in a directory, recursively.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -50,7 +50,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 #[test]
 fn gc_deletes_what_nobody_needs_and_nothing_else() {
     let mut daemon = Daemon::start();
-    // The sessions are known for certain from a file that was there at the start.
+    // The daemon must load its sessions from a file that existed at its start. Otherwise it does
+    // not trust its list.
     let repo = daemon.repo("a");
     drop(daemon.wire().attach(repo.path()));
     daemon.quack(&["stop"]).ok();
@@ -82,7 +83,7 @@ fn gc_deletes_what_nobody_needs_and_nothing_else() {
     assert_eq!(named, ["run/nobody", output.as_str(), "metadata.json.corrupt-1"]);
     assert_eq!(files(&app), before, "a dry run deletes nothing");
 
-    // What belongs to a session in which something runs stays, however old.
+    // Data of a session with a running call stays, regardless of its age.
     let running = session.begin("bash", json!({"command": daemon.gated("gate", "true")}));
     wait_for("the call", || (session.worker()["calls"][0]["tool"] == "bash").then_some(()));
     assert_eq!(kinds(&wire.request("quack.gc", json!({"dryRun": true}))).get("outputs"), None);
@@ -95,7 +96,7 @@ fn gc_deletes_what_nobody_needs_and_nothing_else() {
     assert!(run.join("bash-young.log").exists() && !run.join("bash-old.log").exists());
     assert!(!app.join("run/nobody").exists());
 
-    // Histories only if somebody asks for them, and only those of nobody.
+    // Histories are deleted only on request, and only those without a session.
     let refused = daemon.quack(&["gc", "--histories"]);
     assert_eq!(refused.code(), Some(2), "{refused:?}");
     let data = daemon.quack(&["gc", "--histories", "--yes", "--json"]).json();
@@ -110,7 +111,7 @@ fn gc_deletes_what_nobody_needs_and_nothing_else() {
         ]
     );
 
-    // A moment old is young, whatever is asked for.
+    // Files from the last moments stay, even on request.
     let data = wire.request("quack.gc", json!({"olderThanS": 0}));
     assert_eq!(kinds(&data), counted([("outputs", 1)]));
     assert!(
@@ -126,7 +127,7 @@ fn gc_works_without_a_daemon_and_starts_none() {
     let daemon = Daemon::absent();
     assert_eq!(daemon.quack(&["gc"]).ok(), "Nothing to delete.\n");
     let app = daemon.app();
-    // What a daemon has left that served there.
+    // Leftovers of a previous daemon.
     std::fs::create_dir_all(app.join("run")).unwrap();
     std::fs::write(app.join("quackd.lock"), "").unwrap();
     std::fs::write(app.join("run/.quackd"), "").unwrap();
@@ -164,7 +165,8 @@ fn gc_without_a_daemon_goes_by_the_configuration() {
     }
     let kept = |days: u64| app.join(format!("run/s/bash-{days}.log")).exists();
     let config = app.join("quackd.toml");
-    // A configuration with which no daemon would start is no reason to go by another one.
+    // With an invalid configuration the daemon would not start. `gc` must not fall back to the
+    // defaults.
     std::fs::write(&config, "[keep]\noutputs_days = \"many\"\n").unwrap();
     let refused = daemon.quack(&["gc"]);
     assert_eq!(refused.code(), Some(1), "{refused:?}");
@@ -174,18 +176,18 @@ fn gc_without_a_daemon_goes_by_the_configuration() {
     let data = daemon.quack(&["gc", "--json"]).json();
     assert_eq!(kinds(&data), counted([("outputs", 1)]), "{data}");
     assert!(kept(20) && !kept(40));
-    // Unless somebody says so.
+    // An explicit age overrides the configuration.
     let data = daemon.quack(&["gc", "--older-than", "10d", "--json"]).json();
     assert_eq!(kinds(&data), counted([("outputs", 1)]), "{data}");
     assert!(!kept(20));
 }
 
-/// What a daemon has of the machine.
+/// Resources used by a daemon.
 #[derive(Debug)]
 struct Size {
     rss_kb: u64,
     open_files: u64,
-    /// Bytes of the state directory without what is left out below.
+    /// Bytes in the state directory, without the files excluded below.
     disk: u64,
     n_files: usize,
 }
@@ -194,7 +196,8 @@ fn size(daemon: &Daemon, wire: &Wire) -> Size {
     let supervisor = wire.request("quack.ps", json!({}))["supervisor"].take();
     let number = |key: &str| supervisor[key].as_u64().expect("a number");
     let files = files(&daemon.app());
-    // The log has a bound of its own; what the login shell said is kept when it has said it, which is later.
+    // The log has its own limit. The login shell's environment is saved later, once the shell has
+    // answered.
     let counts = |path: &&PathBuf| {
         let path = path.to_string_lossy();
         !["duck-daemon.log", "login-environment.json"].iter().any(|name| path.contains(name))
@@ -205,7 +208,7 @@ fn size(daemon: &Daemon, wire: &Wire) -> Size {
     Size { rss_kb: number("rssKb"), open_files: number("openFiles"), disk, n_files: files.len() }
 }
 
-/// Makes, uses and deletes so many sessions, one after the other.
+/// Creates, uses and deletes `n` sessions, one after the other.
 #[track_caller]
 fn sessions_come_and_go(daemon: &Daemon, repo: &Path, n: usize) {
     let wire = daemon.wire();
@@ -250,7 +253,8 @@ fn three_hundred_sessions_that_come_and_go_leave_nothing() {
             threads.into_iter().for_each(|thread| thread.join().expect("sessions come and go"));
         });
     };
-    // The first ones fill what is filled once: pools of threads, the allocator, tables.
+    // The first sessions fill structures that are filled only once: thread pools, the allocator,
+    // tables.
     wave(10);
     let before = size(&daemon, &wire);
     wave(65);
@@ -264,7 +268,7 @@ fn three_hundred_sessions_that_come_and_go_leave_nothing() {
     let run: Vec<_> = files(&daemon.app().join("run"));
     let run: Vec<_> = run.iter().filter(|path| !path.ends_with("run/.quackd")).collect();
     assert!(run.iter().all(|path| path.to_string_lossy().ends_with("seen.jsonl")), "{run:?}");
-    // The one session that stays has a worker, which may have noted its repository.
+    // The remaining session has a worker, which may have recorded its repository.
     assert!(files(&daemon.app().join("placeholders")).len() <= 1);
     assert!(took < Duration::from_secs(120), "{took:?}");
 }

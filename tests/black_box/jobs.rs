@@ -1,4 +1,5 @@
-//! Background jobs: they go on after their call and between calls, and end with their session's worker.
+//! Background jobs: they continue after their call and between calls, and end with their session's
+//! worker.
 
 use crate::harness::{Daemon, Process, Session, is_alive, wait_for, wait_within};
 use nix::sys::signal::{Signal, kill};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Runs a tool with everything that is told besides the text.
+/// Calls a tool and returns all fields of the reply, not only the text.
 #[track_caller]
 fn quack_tool(session: &Session<'_>, tool: &str, arguments: Value) -> Value {
     let params = json!({"sessionId": session.id, "tool": tool, "arguments": arguments});
@@ -21,7 +22,7 @@ fn start(session: &Session<'_>, command: &str) -> String {
     id.unwrap_or_else(|| panic!("no job: {started}")).to_owned()
 }
 
-/// Reads a job's output until `what` was in it.
+/// Reads a job's output until it contains `what`.
 #[track_caller]
 fn read_until(session: &Session<'_>, job: &str, what: &str) -> String {
     let (mut text, mut cursor) = (String::new(), json!(0));
@@ -34,7 +35,7 @@ fn read_until(session: &Session<'_>, job: &str, what: &str) -> String {
     })
 }
 
-/// The processes below the session's worker.
+/// The descendants of the session's worker.
 #[track_caller]
 fn below(session: &Session<'_>) -> BTreeSet<Process> {
     crate::harness::descendants_of(session.pid("pid"))
@@ -47,10 +48,10 @@ fn all_gone(processes: &BTreeSet<Process>, within: Duration) {
     });
 }
 
-/// A command with a child that left everything but the machine.
+/// A command with a child in a separate session and process group.
 const FAMILY: &str = "setsid sleep 1001 & sleep 1002 & echo up; wait";
 
-/// Starts [`FAMILY`] and waits until its processes are there.
+/// Starts [`FAMILY`] and waits until its processes run.
 #[track_caller]
 fn start_family(session: &Session<'_>) -> (String, BTreeSet<Process>) {
     let job = start(session, FAMILY);
@@ -79,11 +80,11 @@ fn a_job_goes_on_between_calls_and_its_output_is_read_with_a_cursor() {
     let wait = |cursor: u64| json!({"job": "job-1", "cursor": cursor, "wait_ms": 20_000});
     assert_eq!(session.call("job_output", wait(0)), "one\n\n[Cursor: 4]\n[Job running]");
     assert_eq!(session.call("job_output", json!("job-1")), "one\n\n[Cursor: 4]\n[Job running]");
-    // Waits for what is not there yet; other calls go on meanwhile.
+    // This call waits for future output while other calls continue.
     let waiting = session.begin("job_output", wait(4));
     assert_eq!(session.bash("echo beside"), "beside\n\n[Exit code: 0]");
     daemon.open_gate("two");
-    // Half a character waits for the rest of it.
+    // An incomplete character is held back until its last byte arrives.
     assert_eq!(waiting.text(), "tw\n[Cursor: 6 of 7 bytes]\n[Job running]");
     let waiting = session.begin("job_output", wait(6));
     daemon.open_gate("rest");
@@ -116,7 +117,7 @@ fn ps_shows_running_jobs_and_nothing_of_ended_ones() {
     let ps = daemon.quack(&["ps"]).ok();
     assert!(ps.contains("└─ job-1  ") && ps.contains("s  sleep 1003\n"), "{ps}");
     session.call("job_kill", json!("job-1"));
-    wait_for("the end of the job to be told", || {
+    wait_for("the end of the job to be reported", || {
         session.worker().get("jobs").is_none().then_some(())
     });
 }
@@ -128,7 +129,7 @@ fn a_killed_job_is_gone_with_everything_below_it_when_the_answer_comes() {
     let repo = daemon.repo("a");
     let session = wire.attach(repo.path());
     let (_, processes) = start_family(&session);
-    // It belongs to no call, so that the end of a call and an abort do not end it.
+    // A job belongs to no call, so neither the end of a call nor an abort ends the job.
     assert_eq!(
         session.bash("exec 3>&1 >/dev/null 2>&1; sleep 1004 3>&- & echo x >&3"),
         "x\n\n[1 background process was ended]\n[Exit code: 0]"
@@ -161,7 +162,7 @@ fn jobs_end_with_their_worker_and_the_next_one_says_so() {
         session.call("job_output", json!(job)),
         "Error: No background job 'job-1'; jobs end with their session's worker"
     );
-    // The numbers begin anew, and so do the files.
+    // Job numbers and file names restart at 1.
     assert_eq!(start(&session, "echo again"), "job-1");
     assert!(read_until(&session, "job-1", "[Exit code: 0]").starts_with("again\n"));
 }
@@ -247,7 +248,7 @@ fn a_flood_in_a_job_is_drained_counted_and_costs_no_memory() {
     let session = wire.attach(daemon.repo("a").path());
     let n: u64 = 1024 * 1024 * 1024;
     start(&session, "head -c 1G /dev/zero | tr '\\0' x; echo end; exit 5");
-    // Calls are answered meanwhile, and the newest output is there.
+    // Other calls get replies during the flood, and the newest output is available.
     assert_eq!(session.bash("echo beside"), "beside\n\n[Exit code: 0]");
     let mut cursor = json!(0);
     let last = wait_for("the end of the flood", || {
@@ -266,7 +267,7 @@ fn a_flood_in_a_job_is_drained_counted_and_costs_no_memory() {
     let kept: u64 = 64 * 1024 * 1024;
     let note = format!("; first {kept} bytes of the output: ");
     assert!(text[..500].contains(&note), "{}", &text[..500]);
-    // The middle is nowhere, and the file says so at its end.
+    // The middle was discarded, and the end of the file says this.
     let ask = json!({"job": "job-1", "cursor": kept});
     let gap = quack_tool(&session, "job_output", ask);
     let missing = gap["text"].as_str().unwrap().strip_prefix("[... ");
@@ -296,7 +297,7 @@ fn eight_jobs_run_beside_calls_and_one_more_is_refused() {
     assert!(refused.starts_with("Error: 8 background jobs are running"), "{refused}");
     assert_eq!(session.worker()["jobs"].as_array().unwrap().len(), 8);
     let sleeps = |processes: BTreeSet<Process>| {
-        // By what does not change while they live.
+        // Count by name, which does not change while the processes run.
         let sleeps = processes.into_iter().filter(|process| process.name == "sleep");
         sleeps.map(|process| (process.pid, process.started)).collect::<BTreeSet<_>>()
     };
@@ -304,7 +305,7 @@ fn eight_jobs_run_beside_calls_and_one_more_is_refused() {
         let sleeps = sleeps(below(&session));
         (sleeps.len() == 8).then_some(sleeps)
     });
-    // What calls leave behind is ended with them, and nobody else's.
+    // Leftover processes of a call are killed with the call, and no other processes are.
     let calls: Vec<_> = (0..10)
         .map(|n| {
             session.begin(

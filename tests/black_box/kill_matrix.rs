@@ -1,5 +1,5 @@
-//! Whatever a command starts, and however its call ends: nothing of it is left. Every way to get away from a
-//! shell, against every way to end.
+//! Kill matrix: regardless of the command's processes and of the end of its call, no process
+//! remains. Tests every way to escape from a shell against every way to end.
 
 use crate::harness::{Daemon, Session, skipped, wait_for, wait_within};
 use nix::sys::signal::{Signal, kill};
@@ -8,8 +8,8 @@ use serde_json::json;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// What one row starts, with `MARK` in the argument list of each process that must not survive, and how
-/// many of them there are.
+/// Script of each row and its number of processes. Each process that must not survive has `MARK` in
+/// its arguments.
 const WAYS: &[(&str, usize, &str)] = &[
     ("background", 1, "(exec -a MARK sleep 1000) &"),
     ("own session", 1, "setsid bash -c 'exec -a MARK sleep 1000' &"),
@@ -34,17 +34,18 @@ const WAYS: &[(&str, usize, &str)] = &[
     ),
 ];
 
-/// A fork bomb, which ignores TERM. A limit for each user holds it, and binds only those who are not root.
+/// A fork bomb, which ignores SIGTERM. A limit per user stops it, which applies only to ordinary
+/// users.
 const BOMB: (&str, usize, &str) = (
     "fork bomb",
     60,
     "bash -c 'ulimit -u 150; trap \"\" TERM; b() { b | b & wait; }; b' MARK 2>/dev/null &",
 );
 
-/// How long anything may survive the end of its call, its worker or its supervisor.
+/// Maximum survival of a process after the end of its call, worker or supervisor.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How a call ends.
+/// End of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Normally,
@@ -54,23 +55,23 @@ enum End {
     WithSupervisor,
 }
 
-/// Processes that still run with `mark` in their arguments. One that has ended and is not reaped has none.
+/// Number of running processes with `mark` in their arguments. A zombie has no arguments.
 fn marked(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").expect("list processes");
     let is_marked = |entry: std::io::Result<std::fs::DirEntry>| {
         let arguments = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;
-        // The shell of the call names it as well, inside of a longer argument.
+        // The arguments of the call's shell contain the mark too, but inside a longer argument.
         arguments.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()).then_some(())
     };
     processes.filter_map(is_marked).count()
 }
 
-/// Runs one cell and gives the time until nothing was left.
+/// Runs one cell. Returns the time until no process was left.
 fn cell(daemon: &mut Daemon, way: &(&str, usize, &str), end: End, mark: &str) -> Duration {
     let (name, n, script) = way;
     let script = script.replace("MARK", mark);
     let wire = daemon.wire();
-    // A session of its own: one whose workers keep dying is given up.
+    // A separate session per cell: the daemon gives up a session whose workers keep crashing.
     let repo = daemon.repo(mark);
     let session: Session<'_> = wire.attach(repo.path());
     let started = format!(
@@ -116,12 +117,12 @@ fn column(end: End) {
             daemon.boot();
         }
     }
-    // For whoever runs it with `--nocapture`.
+    // Visible with `--nocapture`.
     drop(writeln!(std::io::stderr(), "{end:?}: empty after {slowest:?} at most"));
 }
 
-/// Runs one test of this file again as somebody who is not root: a user that nobody is, whose limit counts what
-/// is started here and nothing else. `setpriv` is a part of every Linux system.
+/// Runs one test of this file again as a user other than root. No other process uses this user id,
+/// so the limit counts only processes of the test. `setpriv` is part of every Linux system.
 #[expect(clippy::disallowed_methods, reason = "a test starts itself")]
 fn run_unprivileged(test: &str) {
     let id = 40_000 + std::process::id() % 20_000;
@@ -158,8 +159,8 @@ fn nothing_survives_of_a_fork_bomb_however_its_call_ends() {
     }
 }
 
-/// Where the kernel counts the processes of a session it refuses those above its limit; elsewhere a command that
-/// has more is ended.
+/// If the kernel counts the processes of a session, it refuses those above the limit. Otherwise the
+/// worker kills a command with too many processes.
 #[test]
 fn a_command_with_more_processes_than_it_may_have_is_told_so_and_leaves_none() {
     let daemon = Daemon::start();

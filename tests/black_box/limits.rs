@@ -1,5 +1,6 @@
-//! What all sessions share: places for commands, background jobs, and what long outputs take of the disk.
-//! Who is refused is told why, and nobody who asks for little waits for those who ask for much.
+//! Resources shared by all sessions: command slots, background jobs, and disk space for long
+//! outputs. A refusal states the reason. Sessions with few requests do not wait for sessions with
+//! many.
 
 use crate::harness::{Daemon, Session, wait_for};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ fn configured(content: &str) -> Daemon {
     daemon
 }
 
-/// Calls of a session that were sent to its worker or wait.
+/// Number of calls of a session that run in its worker or wait.
 fn calls(session: &Session<'_>) -> usize {
     session.worker()["calls"].as_array().map_or(0, Vec::len)
 }
@@ -31,7 +32,7 @@ fn who_asks_for_little_does_not_wait_for_who_asks_for_much() {
     let (wire, other) = (daemon.wire(), daemon.wire());
     let (a, b) = (daemon.repo("a"), daemon.repo("b"));
     let (greedy, modest) = (wire.attach(a.path()), other.attach(b.path()));
-    // Of sixteen places one session gets twelve; the rest of its calls wait.
+    // One session gets at most twelve of the sixteen command slots; its other calls wait.
     let command = format!("echo x >> ran; {}", daemon.gated("go", "echo done"));
     let many: Vec<_> = (0..20).map(|_| greedy.begin("bash", json!({"command": command}))).collect();
     let ran = || std::fs::read_to_string(a.path().join("ran")).unwrap_or_default().len() / 2;
@@ -39,7 +40,7 @@ fn who_asks_for_little_does_not_wait_for_who_asks_for_much() {
     assert_eq!(calls(&greedy), 20);
     assert_eq!(modest.bash("echo mine"), "mine\n\n[Exit code: 0]");
     assert_eq!(ran(), 12);
-    // File tools need no place.
+    // File tools need no command slot.
     assert_eq!(greedy.call("read_file", json!("ran")).len(), 24);
     daemon.open_gate("go");
     for call in many {
@@ -73,7 +74,7 @@ fn a_command_without_a_place_says_so_in_time_and_does_not_run() {
          (limits.commands is 16). It was not run, try again"
     );
     assert_eq!((&refused["isError"], &refused["busy"]), (&json!(true), &json!(true)));
-    // One that waits can be aborted, and leaves no trace in the queue.
+    // A waiting call can be aborted, and leaves no entry in the queue.
     let waiting = session.begin("bash", json!({"command": "touch never"}));
     wait_for("it to wait", || (calls(&session) == 13).then_some(()));
     other.request("abort", json!({"sessionId": session.id}));
@@ -113,7 +114,7 @@ fn old_outputs_are_deleted_when_all_of_them_are_too_long() {
     let repos = ["a", "b", "c"].map(|name| daemon.repo(name));
     let sessions = repos.each_ref().map(|repo| wire.attach(repo.path()));
     let run = |session: &Session<'_>| daemon.app().join("run").join(&session.id);
-    // 30 MiB each: the third is one too many.
+    // 30 MiB each: the third output exceeds the limit.
     for session in &sessions {
         let text = session.bash("head -c 31457280 /dev/zero | tr '\\0' x");
         assert!(text.contains("; full output: "), "{}", &text[text.len() - 200..]);

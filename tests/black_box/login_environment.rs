@@ -1,4 +1,5 @@
-//! A daemon that a service manager started, with next to no environment, finds what its user's shell finds.
+//! The login environment: a service manager starts the daemon with a minimal environment, and
+//! commands still find the programs of the user's login shell.
 
 use crate::harness::{Daemon, Process, is_alive, wait_for};
 use nix::sys::signal::Signal;
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 
 const FOUND: &str = "quack\n\n[Exit code: 0]";
 
-/// Puts `hello-duck` into a directory of which only the user's start files know. They are those of whatever
-/// shell this machine's user has.
+/// Puts `hello-duck` into a directory that only the user's start files add to PATH. Writes the
+/// start files of every login shell that the user may have.
 fn world(start_file: &str) -> Daemon {
     let world = Daemon::absent();
     let tools = world.home().join("tools");
@@ -32,7 +33,7 @@ fn configure(world: &Daemon, text: &str) {
     std::fs::write(world.app().join("quackd.toml"), text).unwrap();
 }
 
-/// Starts the daemon as launchd would.
+/// Starts the daemon like launchd.
 fn boot(world: &mut Daemon) {
     let home = format!("HOME={}", world.home().display());
     let app = format!("RUBBER_DUCK_APP_SUPPORT={}", world.app().display());
@@ -78,7 +79,7 @@ fn the_first_command_finds_the_tools_of_the_login_shell_and_the_next_daemon_need
     assert!(world.log().contains("using the login environment that was kept"));
     stop(&mut world);
 
-    // A part of a file is no file.
+    // An incomplete file is ignored.
     std::fs::write(kept(&world), &text[..text.len() / 2]).unwrap();
     write_start_files(&world, "PATH=\"$HOME/tools:$PATH\"; export PATH\n");
     boot(&mut world);

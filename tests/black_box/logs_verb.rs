@@ -1,4 +1,4 @@
-//! `quack logs`: the daemon's log, also without a daemon and across its rotation.
+//! `quack logs`: reads the daemon's log, also without a daemon and across rotation.
 
 use crate::harness::{Daemon, Running, wait_for};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// A world with a log of its own and no daemon.
+/// Returns a world with its own log and no daemon.
 fn world() -> (Daemon, PathBuf) {
     let world = Daemon::absent();
     fs::create_dir(world.app()).unwrap();
@@ -113,7 +113,7 @@ fn the_log_of_one_session_is_what_happened_to_it_and_not_to_others() {
     assert!(own.iter().all(|line| line["session"] == one.id.as_str()), "{own:?}");
     let deaths = |lines: &[Value]| lines.iter().filter(|l| l["message"] == "worker died").count();
     assert_eq!((deaths(&own), deaths(&lines(&["-n", "1000"]))), (1, 2));
-    // Whatever names a process of a session says whose it is.
+    // Every line about a session's process names the session.
     let all = lines(&["-n", "1000"]);
     let of_sessions: Vec<&Value> =
         all.iter().filter(|line| line["session"].is_string()).map(|line| &line["pid"]).collect();

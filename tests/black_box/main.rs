@@ -1,7 +1,8 @@
-//! Black-box tests: the real binary, the real socket, real tools. Nothing here knows the inside.
+//! Black-box tests with the real binary, the real socket and real tools. They do not use internals
+//! of the program.
 //!
-//! Each test has its own daemon, state directory, home and repositories. The harness fails a test that
-//! leaves a process behind.
+//! Each test has its own daemon, state directory, home and repositories. The harness fails a test
+//! that leaves a process behind.
 
 #![allow(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Every method of the client wire, answered as specified.
+//! Tests every method of the client wire against the specification.
 
 use crate::harness::{Daemon, wait_for};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ fn attach_without_activation_does_not_move_the_active_session() {
         sessions["sessions"].as_array().unwrap().iter().filter(|s| s["isActive"] == true).collect();
     assert_eq!(active.len(), 1);
     assert_eq!(active[0]["id"], first.id.as_str());
-    // A call without a session goes to the active one.
+    // A call without a session uses the active session.
     let call = json!({"callId": "1", "toolName": "bash", "arguments": "\"pwd\""});
     let data = wire.request("voice_tool_call", call);
     assert_eq!(data["result"], format!("{}\n\n[Exit code: 0]", first.path));
@@ -103,7 +103,7 @@ fn sessions_are_listed_as_selected() {
     assert_eq!(ids(json!({"workspaceId": workspace})), [b.id.as_str()]);
     assert!(ids(json!({"workspaceId": "unknown"})).is_empty());
     assert!(ids(json!({"workspaceId": b.path})).is_empty());
-    // The row's keys are upstream's and what a session is doing; a session runs while its worker does.
+    // The row has upstream's keys and the session's status. A session runs while its worker runs.
     a.bash("true");
     let data = wire.request("sessions", json!({}));
     let row = data["sessions"][0].as_object().unwrap();
@@ -142,7 +142,7 @@ fn a_tool_call_echoes_its_id_and_nothing_else_beside_the_result() {
     let data =
         wire.request("voice_tool_call", json!({"toolName": "bash", "arguments": "\"true\""}));
     assert_eq!(data, json!({"result": "\n[Exit code: 0]"}));
-    // A wrong reference never runs the tool somewhere else.
+    // A wrong reference never runs the tool in another session.
     for (reference, expected) in [("nobody", "nobody"), ("DUCK-9", "DUCK-9")] {
         let call =
             json!({"toolName": "bash", "arguments": "\"touch ran\"", "sessionId": reference});
@@ -188,7 +188,7 @@ fn a_directory_of_the_users_in_the_state_directory_is_a_workspace_and_shows_noth
     let look = "ls -A .. 2>&1 | grep -c -e json -e sock -e toml; cat ../metadata.json 2>&1 | grep -c sessions";
     assert_eq!(call("bash", json!({"command": look})), "0\n0\n\n[Exit code: 1]");
 
-    // Where the daemon keeps its own files there is none.
+    // The daemon's state directory cannot be a workspace.
     std::fs::create_dir_all(daemon.app().join("sessions/mine")).unwrap();
     for (kept, reason) in [
         ("", "holds the daemon's own files"),

@@ -1,5 +1,5 @@
-//! `metrics.listen`: the daemon's numbers over HTTP, asked for with nothing but a socket. What peers can get
-//! wrong is shown beside the endpoint, in `crates/remote`.
+//! `metrics.listen`: the daemon's metrics over HTTP, requested through a plain socket.
+//! `crates/remote` tests faulty peers.
 
 use crate::harness::{Daemon, skipped, untested, wait_for};
 use crate::metrics_verb::samples;
@@ -9,10 +9,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Far beyond what any answer takes.
+/// Much longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A world whose configuration says where to listen.
+/// Returns a world whose configuration sets the listen address.
 fn world(listen: &str) -> Daemon {
     let world = Daemon::absent();
     std::fs::create_dir(world.app()).unwrap();
@@ -21,14 +21,14 @@ fn world(listen: &str) -> Daemon {
     world
 }
 
-/// What `doctor` says of the endpoint.
+/// The endpoint's check of `doctor`.
 fn check(daemon: &Daemon) -> Option<Value> {
     let doctor = daemon.wire().request("doctor", json!({}));
     let mut checks = doctor["checks"].as_array().unwrap().iter();
     checks.find(|check| check["name"] == "metrics").cloned()
 }
 
-/// The address at which `doctor` says that the numbers are.
+/// The endpoint's address according to `doctor`.
 #[track_caller]
 fn address(daemon: &Daemon) -> SocketAddr {
     wait_for("the endpoint to listen", || {
@@ -44,7 +44,7 @@ fn connect(at: SocketAddr) -> TcpStream {
     stream
 }
 
-/// One request with these headers: the status, the head and the body.
+/// Sends one request with these headers. Returns the status, the head and the body.
 fn ask(at: SocketAddr, line: &str, headers: &str) -> (u16, String, String) {
     let mut stream = connect(at);
     stream.write_all(format!("{line} HTTP/1.1\r\n{headers}\r\n").as_bytes()).unwrap();
@@ -55,7 +55,7 @@ fn ask(at: SocketAddr, line: &str, headers: &str) -> (u16, String, String) {
     (status, head.to_ascii_lowercase(), body.to_owned())
 }
 
-/// The numbers, as a Prometheus asks for them.
+/// Requests the metrics like Prometheus.
 #[track_caller]
 fn scrape(at: SocketAddr) -> String {
     let headers = format!("Host: {at}\r\nAccept: text/plain;version=0.0.4\r\n");
@@ -65,8 +65,8 @@ fn scrape(at: SocketAddr) -> String {
     body
 }
 
-/// Addresses that a process has sockets at, as `/proc/net` writes them. `None` for who is not root: the daemon's
-/// descriptors are nobody else's to see.
+/// Local addresses of a process's sockets, in the format of `/proc/net`. `None` unless the test
+/// runs as root: only root can read the daemon's descriptors.
 #[cfg(target_os = "linux")]
 fn listening(pid: i32) -> Option<BTreeSet<String>> {
     if !nix::unistd::geteuid().is_root() {
@@ -132,7 +132,7 @@ fn prometheus_reads_what_the_verb_prints_and_nobody_else_is_served() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     session.bash("true");
-    // Nothing is told twice within a second.
+    // A text is cached for one second.
     let text = wait_for("the call to be counted", || {
         Some(scrape(at)).filter(|text| text.contains("outcome=\"ok\""))
     });
@@ -147,7 +147,7 @@ fn prometheus_reads_what_the_verb_prints_and_nobody_else_is_served() {
     }
     let world = daemon.app();
     assert!(!text.contains(world.to_str().unwrap()), "{text}");
-    // The same families as the verb has.
+    // The same families as `quack metrics` prints.
     let families = |text: &str| -> BTreeSet<String> {
         text.lines().filter(|line| line.starts_with("# TYPE ")).map(str::to_owned).collect()
     };
@@ -187,7 +187,8 @@ fn asking_often_costs_no_more_than_asking_once() {
             .collect();
         asking.into_iter().flat_map(|asking| asking.join().unwrap()).collect()
     });
-    // Each text says how long the daemon has been up, in milliseconds.
+    // Each text contains the daemon's uptime in milliseconds, so the number of distinct texts is
+    // the number of times that a text was built.
     let made = texts.iter().collect::<BTreeSet<_>>().len();
     let most = usize::try_from(begun.elapsed().as_secs()).unwrap() + 2;
     assert!(texts.len() == 200 && made <= most, "{made} texts in {:?}", begun.elapsed());
@@ -211,7 +212,7 @@ fn who_connects_and_says_nothing_disturbs_nobody() {
     let mut delays = Vec::new();
     for _ in 0..200 {
         for stream in silent.iter_mut().step_by(2) {
-            // Those for which there was a place are closed in the middle of this.
+            // The daemon closes accepted connections during this loop.
             stream.write_all(b"x").ok();
         }
         let asked = Instant::now();
@@ -291,7 +292,8 @@ fn a_session_without_network_does_not_reach_it_and_one_with_network_does() {
         return untested("nothing can be confined here");
     }
     assert!(without.contains("/dev/tcp/"), "the shell says why: {without}");
-    // As docs/security.md says: with the network on the machine's own servers are there.
+    // As documented in docs/security.md: a session with network access reaches the machine's own
+    // servers.
     let set = json!({"sessionId": session.id, "action": "set", "network": true});
     wire.request("quack.sandbox", set);
     let with = session.bash(&command);

@@ -1,10 +1,11 @@
-//! `quack metrics` and `quack ps --watch`: numbers of a daemon that works, as other programs read them.
+//! `quack metrics` and `quack ps --watch`: numbers of a busy daemon, in formats for other programs.
 
 use crate::harness::{Daemon, Running};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The samples of a text by name and labels. Every line is looked at: what Prometheus would not take fails.
+/// Parses the samples of a text by name and labels. Asserts that Prometheus would accept every
+/// line.
 #[track_caller]
 pub(crate) fn samples(text: &str) -> BTreeMap<String, f64> {
     let is_name = |name: &str| {
@@ -13,9 +14,9 @@ pub(crate) fn samples(text: &str) -> BTreeMap<String, f64> {
     };
     let (mut families, mut samples) = (BTreeMap::new(), BTreeMap::new());
     let mut helped = BTreeSet::new();
-    // Lines of a family stand together, after its HELP and its TYPE.
+    // Lines of a family are consecutive, after its HELP and its TYPE.
     let mut current = "";
-    // The last bucket of a series: each has at least what the one before had.
+    // The last bucket of a series: bucket counts never decrease.
     let mut last_bucket = ("".to_owned(), 0.0);
     assert!(text.ends_with('\n'));
     for line in text.lines() {

@@ -1,8 +1,8 @@
-//! Many commands in many sessions while somebody kills and stops workers: every call is answered once, none is
-//! run twice, and in the end everything is as it was.
+//! Many commands in many sessions while another thread kills and stops workers. Every call is
+//! answered once, no call runs twice, and all resources are released at the end.
 //!
-//! Ten seconds, or `QUACKD_NEMESIS_SECONDS`. The seed is printed; `QUACKD_NEMESIS_SEED` repeats it, as far as
-//! threads can be repeated.
+//! Runs for 10 s, or `QUACKD_NEMESIS_SECONDS`. The seed is printed. `QUACKD_NEMESIS_SEED` repeats
+//! it, except for the scheduling of threads.
 
 use crate::harness::long::{Chance, n_descriptors, number_from, resident_kib, strays};
 use crate::harness::{Daemon, Process, wait_for};
@@ -18,31 +18,31 @@ use std::time::{Duration, Instant};
 
 const SESSIONS: usize = 8;
 
-/// Commands of one session at the same time.
+/// Concurrent commands of one session.
 const SIDE_BY_SIDE: usize = 8;
 
-/// What the daemon may hold more than at the start: a connection that is just being closed.
+/// Allowed growth of the number of descriptors, for connections that are just closing.
 const SPARE_DESCRIPTORS: usize = 2;
 
-/// What it may have grown by. Its table of processes and its buffers were as full before, but for luck.
+/// Allowed growth of memory, for the process table and buffers, whose sizes vary between runs.
 const SPARE_KIB: u64 = 16 * 1024;
 
 fn say(line: &str) {
     drop(writeln!(std::io::stderr(), "nemesis: {line}"));
 }
 
-/// How the calls of one caller were answered.
+/// Calls of one caller, by their reply.
 #[derive(Default)]
 struct Told {
-    /// Those that were said to have run.
+    /// Calls that ran.
     done: BTreeSet<String>,
-    /// Those that may have run.
+    /// Calls that may have run.
     unknown: BTreeSet<String>,
-    /// Those that were said not to have run.
+    /// Calls that did not run.
     refused: BTreeSet<String>,
 }
 
-/// Calls one after the other until the time is over.
+/// Makes calls one after the other until the deadline.
 fn call_on(daemon: &Daemon, repo: &Path, caller: &str, until: Instant, mut chance: Chance) -> Told {
     let wire = daemon.wire();
     let session = wire.attach(repo);
@@ -58,7 +58,7 @@ fn call_on(daemon: &Daemon, repo: &Path, caller: &str, until: Instant, mut chanc
             1 => format!("echo {line} >> ran; head -c 300000 /dev/zero >&2; echo done"),
             _ => format!("echo {line} >> ran; sleep 0.{pause:03}; echo done"),
         };
-        // The wire fails the test if a call is answered twice.
+        // `Wire` fails the test if a call is answered twice.
         let text = session.bash(&command);
         if text.starts_with("done\n") {
             assert!(text.ends_with("\n[Exit code: 0]"), "{command}: {text}");
@@ -67,7 +67,7 @@ fn call_on(daemon: &Daemon, repo: &Path, caller: &str, until: Instant, mut chanc
             told.unknown.insert(line);
         } else if text.starts_with("Error: Session worker failed ") {
             told.refused.insert(line);
-            // It is given up until somebody asks for it.
+            // The daemon gave up the session. An attach resets that.
             wire.attach(repo);
         } else if text.starts_with("Error: Session worker ")
             || text == "Error: Worker not responding"
@@ -77,12 +77,12 @@ fn call_on(daemon: &Daemon, repo: &Path, caller: &str, until: Instant, mut chanc
             panic!("{command}: {text}");
         }
     }
-    // Whatever came after the last answer.
+    // Checks the lines after the last reply.
     assert!(wire.early_events().is_empty());
     told
 }
 
-/// Kills and stops workers until the time is over. Gives how many it killed and stopped.
+/// Kills and stops workers until the end of the run. Returns both counts.
 fn strike(daemon: &Daemon, over: &Receiver<()>, mut chance: Chance) -> (u32, u32) {
     let wire = daemon.wire();
     let (mut killed, mut stopped) = (0, 0);
@@ -93,7 +93,7 @@ fn strike(daemon: &Daemon, over: &Receiver<()>, mut chance: Chance) -> (u32, u32
             break;
         }
         if let Some(pid) = asleep.take() {
-            // It may have died meanwhile.
+            // The worker may have died.
             let _gone = kill(pid, Signal::SIGCONT);
         }
         let workers = wire.request("quack.ps", json!({}))["workers"].take();
@@ -103,7 +103,7 @@ fn strike(daemon: &Daemon, over: &Receiver<()>, mut chance: Chance) -> (u32, u32
             continue;
         }
         let pid = pids[usize::try_from(chance.below(n)).unwrap()];
-        // The number may be another process's by now.
+        // The id may belong to another process by now.
         if Process::find(pid).is_none_or(|process| process.name != "quack-worker") {
             continue;
         }
@@ -125,7 +125,7 @@ fn pid_of(worker: &Value) -> Option<i32> {
     i32::try_from(worker["pid"].as_i64()?).ok()
 }
 
-/// Has a worker for each session, and no connection.
+/// Asserts that the daemon becomes idle: one worker per session and no connection.
 fn calm(daemon: &Daemon, repos: &[PathBuf]) {
     for repo in repos {
         let wire = daemon.wire();
@@ -145,7 +145,7 @@ fn under_a_nemesis_every_call_is_answered_once_and_no_command_runs_twice() {
     let daemon = Daemon::start();
     let repos = (0..SESSIONS).map(|n| daemon.repo(&format!("r{n}")).path().to_owned());
     let repos: Vec<PathBuf> = repos.collect();
-    // As many connections and calls as later, so that what is measured is not the first use of anything.
+    // As many connections and calls as later, so that the measurement excludes first uses.
     run(&daemon, &repos, Duration::from_secs(1), seed, false);
     calm(&daemon, &repos);
     wait_for("the warm-up to be over", || strays(&daemon).is_empty().then_some(()));
@@ -165,7 +165,7 @@ fn under_a_nemesis_every_call_is_answered_once_and_no_command_runs_twice() {
     assert!(after.1 < before.1 + SPARE_KIB, "grew from {} to {} KiB", before.1, after.1);
 }
 
-/// Calls from all sides, with or without a nemesis, and looks at what has run.
+/// Makes calls from all callers, with or without kills, and checks which calls ran.
 fn run(daemon: &Daemon, repos: &[PathBuf], time: Duration, seed: u64, with_nemesis: bool) {
     for repo in repos {
         std::fs::write(repo.join("ran"), "").unwrap();
@@ -202,9 +202,9 @@ fn run(daemon: &Daemon, repos: &[PathBuf], time: Duration, seed: u64, with_nemes
         assert_eq!(once.len(), lines.len(), "a command of session {s} has run twice");
         for told in &told[&s] {
             let not_run = told.done.iter().find(|line| !once.contains(line.as_str()));
-            assert_eq!(not_run, None, "said to have run, and did not");
+            assert_eq!(not_run, None, "reported as run, but did not run");
             let has_run = told.refused.iter().find(|line| once.contains(line.as_str()));
-            assert_eq!(has_run, None, "said not to have run, and did");
+            assert_eq!(has_run, None, "reported as not run, but ran");
             done += told.done.len();
             unknown += told.unknown.len();
             refused += told.refused.len();

@@ -1,8 +1,8 @@
-//! Ordinary work in the default profile: building, testing, committing, serving. Confinement that people have to
-//! switch off holds nothing.
+//! Ordinary work in the default profile: building, testing, committing and serving. If confinement
+//! broke ordinary work, users would switch it off.
 //!
-//! As whoever runs the tests, and if that is root also as an ordinary user: whoever cannot read the tools of the
-//! other does without them, and says so.
+//! Runs as the user of the tests. If that is root, also runs as an ordinary user. A user who cannot
+//! read the tools of the other user skips them with a note.
 
 #![cfg(target_os = "linux")]
 
@@ -14,16 +14,17 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A user that nothing else in these tests is.
+/// User id that no other test uses.
 const SOMEBODY: u32 = 60_997;
 
-/// The packages that this program was built with: some of them are in cargo's cache of whoever built it.
+/// The packages that this program was built with. Some of them are in the cargo cache of the user
+/// who built it.
 const LOCK: &str = include_str!("../../Cargo.lock");
 
 /// The package without dependencies that is taken from that cache.
 const CACHED: &str = "itoa";
 
-/// One piece of work: what it is called, which programs it takes, the command, and the last line that it prints.
+/// One piece of work: name, required programs, command, and last line of its output.
 type Work = (&'static str, &'static [&'static str], &'static str, &'static str);
 
 const WORK: &[Work] = &[
@@ -143,8 +144,8 @@ const FILES: &[(&str, &str)] = &[
     ("crate/vendor/kind/src/lib.rs", "pub const KIND: &str = \"path\";\n"),
 ];
 
-/// Writes the repository. The crate depends on one beside it, one in `vendor`, and one in cargo's cache if that has
-/// it.
+/// Writes the repository. Its crate depends on a neighbor crate, a crate in `vendor`, and a crate
+/// of cargo's cache if available.
 fn write_repository(path: &Path, cargo_home: Option<&Path>) {
     for (name, content) in FILES {
         write(&path.join(name), content);
@@ -189,11 +190,11 @@ fn write(path: &Path, content: &str) {
     fs::write(path, content).expect("a file");
 }
 
-/// Somebody's machine: their home and a directory in it and one elsewhere, both with a repository.
+/// A user's machine: a home, a directory in it and a directory elsewhere, both with a repository.
 struct Place {
     daemon: Daemon,
     home: PathBuf,
-    /// Beneath a home that is not ours to keep.
+    /// Temporary directory in the home, which itself outlives the test.
     beneath_home: TempDir,
     _program: Program,
 }
@@ -225,7 +226,7 @@ impl Place {
     }
 }
 
-/// Does all the work in one repository and gives what went wrong.
+/// Does all the work in one repository. Returns the failures.
 fn work(place: &Place, path: &Path) -> Vec<String> {
     write_repository(path, Some(&place.home.join(".cargo")));
     let wire = place.daemon.wire();
@@ -257,7 +258,8 @@ fn bash(session: &Session<'_>, command: &str) -> String {
     data["text"].as_str().expect("a text").to_owned()
 }
 
-/// Whether a program works where nothing is confined: for a shim of a toolchain that somebody else has it does not.
+/// Returns true if a program works without confinement. A shim for another user's toolchain does
+/// not.
 fn has(session: &Session<'_>, program: &str) -> bool {
     let directory = Path::new(&session.path);
     let path = std::env::var("PATH").expect("a path");
@@ -265,7 +267,7 @@ fn has(session: &Session<'_>, program: &str) -> bool {
     shell(directory, &format!("PATH={path} HOME={home} {program} --version")).is_ok()
 }
 
-/// A job goes on beside other calls, and its output is read.
+/// Checks that a job continues next to other calls, and that its output can be read.
 fn background(session: &Session<'_>) -> Option<String> {
     let arguments = json!({"command": "echo begun; until [ -e go ]; do sleep 0.02; done; echo ended", "background": true});
     let text = session.call("bash", arguments);
@@ -285,7 +287,7 @@ fn tell(text: &str) {
     eprintln!("{text}");
 }
 
-/// Does something as this user, in a thread that has its rights.
+/// Runs `work` in a thread with the rights of this user.
 fn as_user(user: User, work: fn(&Place)) {
     if let Err(why) = best_tier(user) {
         return tell(&format!("skipped: {why}"));

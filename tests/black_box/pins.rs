@@ -1,5 +1,5 @@
-//! What protects names, hides them or says where a session works is looked at again: whoever works on the same
-//! files outside of the session, or a session whose worker ends and starts again, does not undo it.
+//! Protected, hidden and resolved names are checked again later. Neither programs that change the
+//! same files outside the session nor a restart of the worker removes the protection.
 
 use crate::harness::{Daemon, Session, wait_for};
 use nix::sys::signal::{Signal, kill};
@@ -8,7 +8,7 @@ use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// Whether workers have namespaces here; without them nothing is pinned.
+/// Returns true if workers have namespaces here; without namespaces no name is pinned.
 fn has_namespaces(session: &Session<'_>) -> bool {
     session.bash("true");
     let tier = session.worker()["tier"].clone();
@@ -33,7 +33,7 @@ fn a_protected_name_that_is_replaced_outside_is_protected_again_before_anything_
         return;
     }
     assert!(session.bash("echo x >> .git/config").contains("Read-only file system"));
-    // As git itself does.
+    // Like git itself.
     fs::write(git.join("config.lock"), "[core]\n[remote]\n").unwrap();
     fs::rename(git.join("config.lock"), git.join("config")).unwrap();
     let once = session.bash("echo x >> .git/config; echo once >> log");

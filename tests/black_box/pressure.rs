@@ -1,5 +1,6 @@
-//! Memory: whoever nobody uses is ended while it is short, the one that was idle for longest first and nobody
-//! twice; a session that has more than it may is ended, and no other. That of a Pi is in `pi/memory`.
+//! Memory: under memory pressure idle workers are evicted, the longest idle first and none twice. A
+//! session over its memory limit is killed, and no other session is. `pi/memory` tests the limits
+//! of Pi.
 
 use crate::harness::{Daemon, Session, wait_for, wait_within};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ fn configured(config: &str) -> Daemon {
     daemon
 }
 
-/// What stands in `text` between two parts, as a number.
+/// Parses the number in `text` between two parts.
 #[track_caller]
 fn number(text: &str, before: &str, after: &str) -> u64 {
     let rest = text.split_once(before).map(|(_, rest)| rest);
@@ -30,14 +31,13 @@ fn a_session_that_has_more_memory_than_it_may_is_ended_and_no_other() {
     let daemon = configured("[limits]\nsession_memory_mb = 300\n");
     let wire = daemon.wire();
     let (a, b) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
-    // As much as it may have, and what is there for a while; what is shared with children is not counted for
-    // each of them.
+    // Close to the limit, and long enough to be sampled. Memory shared with children counts once.
     let forks = "perl -e '$n = 100 << 20; $h = \"x\" x $n; \
         for (1..4) { if (!fork) { sleep 4; exit } } 1 while wait > 0; print \"fits\\n\"'";
     assert_eq!(a.bash(forks), "fits\n\n[Exit code: 0]");
     let kept = b.pid("pid");
     let undisturbed = b.begin("bash", json!(daemon.gated("go", "echo undisturbed")));
-    // It reads without end, keeps all of it, and then waits for a reader that does not read.
+    // `tail` reads and keeps all its input, then waits for a reader that does not read.
     let text = a.bash("head -c 500m /dev/zero | tail -c 500m | sleep 600");
     let cause = "Error: Worker died during bash (out of memory: its session had ";
     assert!(text.starts_with(cause), "{text}");
@@ -49,7 +49,7 @@ fn a_session_that_has_more_memory_than_it_may_is_ended_and_no_other() {
     assert_eq!(undisturbed.text(), "undisturbed\n\n[Exit code: 0]");
     assert_eq!((b.pid("pid"), &b.worker()["restarts"]), (kept, &json!(0)));
 
-    // It is told afterwards, wherever somebody looks, and the next call works.
+    // Later replies report the death, and the next call works.
     assert_eq!(a.bash("echo back"), BACK);
     let worker = a.worker();
     assert_eq!(worker["restarts"], 1);
@@ -71,7 +71,7 @@ fn a_background_job_counts_and_ends_with_the_session_that_has_too_much() {
     let pid = session.pid("pid");
     let hoard = "head -c 400m /dev/zero | tail -c 400m | sleep 600";
     session.call("bash", json!({"command": hoard, "background": true}));
-    wait_within(Duration::from_secs(40), "the worker to be ended", || {
+    wait_within(Duration::from_secs(40), "the worker to be stopped", || {
         let why = session.worker()["why"].as_str()?.to_owned();
         why.starts_with("it died: out of memory: its session had ").then_some(())
     });
@@ -84,7 +84,7 @@ fn memory_that_is_mapped_to_share_it_counts() {
     let daemon = configured("[limits]\nsession_memory_mb = 300\n");
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
-    // mmap, of so many MiB and of no file, all of it at once: MAP_SHARED, MAP_ANONYMOUS, MAP_POPULATE.
+    // Anonymous mmap of `mb` MiB, populated at once: MAP_SHARED, MAP_ANONYMOUS, MAP_POPULATE.
     let shares = |mb: u32, then: &str| {
         format!(
             "perl -e '$mmap = `uname -m` =~ /x86_64/ ? 9 : 222; \
@@ -101,7 +101,7 @@ fn memory_that_is_mapped_to_share_it_counts() {
     assert_eq!(session.bash("echo back"), BACK);
 }
 
-/// Which sessions' workers were ended for want of memory, by name.
+/// Names of the sessions whose workers were evicted under memory pressure.
 fn evicted(sessions: &BTreeMap<&str, Session<'_>>) -> Vec<String> {
     let ps = sessions["first"].wire.request("quack.ps", json!({}));
     let is_gone = |session: &Session<'_>| {
@@ -117,17 +117,17 @@ fn evicted(sessions: &BTreeMap<&str, Session<'_>>) -> Vec<String> {
 
 #[test]
 fn while_memory_is_short_the_one_that_was_idle_for_longest_goes_first_and_nobody_who_is_used() {
-    // More than any machine has, so that memory is always short.
+    // More than any machine has, so memory is always low.
     let daemon = configured("[worker]\nevict_below_mb = 1048576\n");
     let wire = daemon.wire();
     let session = |name| (name, wire.attach(daemon.repo(name).path()));
     let sessions = BTreeMap::from(["first", "second", "third", "used"].map(session));
-    // All are at work, so that nobody goes before it is known who was idle first.
+    // All workers are busy, so none is evicted before the idle order is fixed.
     let calls: Vec<_> = ["first", "second", "third", "used"]
         .iter()
         .map(|name| (name, sessions[name].begin("bash", json!(daemon.gated(name, "echo done")))))
         .collect();
-    wait_for("all to be at work", || {
+    wait_for("all to be busy", || {
         let is_busy = |session: &Session<'_>| session.worker()["state"] == "busy";
         sessions.values().all(is_busy).then_some(())
     });
@@ -135,7 +135,7 @@ fn while_memory_is_short_the_one_that_was_idle_for_longest_goes_first_and_nobody
         let supervisor = wire.request("quack.ps", json!({}))["supervisor"].clone();
         (supervisor["evictions"].as_u64().unwrap(), supervisor["deathsTotal"].clone())
     };
-    // On a slow machine somebody may have been idle for long before that.
+    // On a slow machine a worker may have been idle for long before that.
     let (before, _) = evictions();
     let used = &sessions["used"];
     let pid = used.pid("pid");
@@ -144,8 +144,8 @@ fn while_memory_is_short_the_one_that_was_idle_for_longest_goes_first_and_nobody
         assert_eq!(call.text(), "done\n\n[Exit code: 0]");
     }
     let mut order: Vec<String> = Vec::new();
-    wait_within(Duration::from_secs(60), "the three to be ended", || {
-        // Who is used is not ended, although memory stays short.
+    wait_within(Duration::from_secs(60), "three evictions", || {
+        // A worker in use is not evicted, although memory stays low.
         assert_eq!(used.bash("echo back"), BACK);
         let new: Vec<_> =
             evicted(&sessions).into_iter().filter(|name| !order.contains(name)).collect();
@@ -157,12 +157,13 @@ fn while_memory_is_short_the_one_that_was_idle_for_longest_goes_first_and_nobody
 
     let held = used.begin("bash", json!(daemon.gated("held", "echo done")));
 
-    // It comes back when it is wanted and stays while it is used: nobody is ended and started in turns.
+    // The worker starts on demand and stays while it is used: workers do not evict each other in
+    // turns.
     let begun = Instant::now();
     let back = &sessions["first"];
     assert_eq!(back.bash("echo back"), BACK);
     let pid = back.pid("pid");
-    wait_within(Duration::from_secs(30), "some looks at the memory", || {
+    wait_within(Duration::from_secs(30), "several samples of memory", || {
         assert_eq!(back.bash("echo back"), BACK);
         (Duration::from_secs(7) < begun.elapsed()).then_some(())
     });

@@ -1,5 +1,5 @@
-//! Remote control through the whole daemon: HTTP and WebSockets with clients that are not ours, what is on
-//! disk, and who may change it. What peers can get wrong is shown beside the door, in `crates/remote`.
+//! Remote control through the whole daemon: HTTP and WebSockets with independent clients, the
+//! stored configuration, and the permission to change it. `crates/remote` tests faulty peers.
 
 use crate::harness::{Daemon, Wire, wait_for, wait_within};
 use reqwest::StatusCode;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
 
-/// A token of a person who knows what a token is for.
+/// A token of sufficient length and entropy.
 const TOKEN: &str = "the-right-token-0123456789";
 
-/// The same as upstream's daemon keeps it: scrypt of it with this salt.
+/// Salt of [`HASH`], in upstream's format: the scrypt hash of [`TOKEN`].
 const SALT: &str = "c2FsdHNhbHRzYWx0";
 const HASH: &str = "16536772d7dd545336369bdb9e54894e3d6cc004f8406e6ec8b3651a0e39b7df";
 
@@ -28,12 +28,12 @@ fn enable(wire: &Wire) -> Remote {
 }
 
 fn http() -> Client {
-    // Another test may have been first.
+    // Another test may have installed the provider first.
     rustls::crypto::ring::default_provider().install_default().ok();
     Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().expect("a client")
 }
 
-/// The door, as a client knows it.
+/// The server's address and an HTTP client.
 struct Remote {
     port: u16,
     url: String,
@@ -53,7 +53,7 @@ impl Remote {
         request.send().expect("an answer")
     }
 
-    /// One request over HTTP, in the name of a client or of nobody.
+    /// Sends one request over HTTP, with or without a client id.
     #[track_caller]
     fn rpc(&self, client: Option<&str>, method: &str, params: Value) -> (StatusCode, Value) {
         let body = json!({"id": "h", "method": method, "params": params}).to_string();
@@ -91,7 +91,7 @@ impl Remote {
 struct Socket {
     socket: WebSocket<TcpStream>,
     id: String,
-    /// Events that came while a reply was waited for.
+    /// Events that arrived before an awaited reply.
     events: Vec<Value>,
 }
 
@@ -150,7 +150,7 @@ fn config(daemon: &Daemon) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The state as the socket tells it.
+/// The remote status according to the local socket.
 fn status(wire: &Wire) -> Value {
     wire.request("remote_status", json!({}))["status"].take()
 }
@@ -197,13 +197,13 @@ fn turned_on_it_has_a_token_that_survives_the_daemon() {
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
     let kept = config(&daemon);
-    assert_eq!(kept["remote"]["port"], 0, "a free port is looked for each time");
+    assert_eq!(kept["remote"]["port"], 0, "each start chooses a free port");
     assert_eq!(kept["remote"]["host"], "127.0.0.1");
     assert_eq!(kept["remote"]["authTokenHash"].as_str().map(str::len), Some(64));
     let remote = Remote::at(&data["status"], http());
     assert_eq!(remote.get("/status", &token).status(), 200);
     let again = wire.request("remote_configure", json!({"enabled": true, "includeToken": true}));
-    assert_eq!(again["authToken"], token.as_str(), "a token that is there is kept");
+    assert_eq!(again["authToken"], token.as_str(), "an existing token is kept");
     assert_eq!(again["status"]["port"], remote.port);
     drop(wire);
 
@@ -255,7 +255,7 @@ fn a_remote_client_does_what_a_local_one_does() {
     assert_eq!(phone.event("tool_execution_start")["data"]["toolName"], "bash");
     assert_eq!(phone.event("tool_execution_end")["data"]["isError"], false);
 
-    // The rest of the WebSocket's own rules.
+    // Special messages of the WebSocket: `ping`, and several lines in one message.
     phone.socket.send(Message::text("ping")).expect("send");
     match phone.socket.read().expect("an answer") {
         Message::Text(text) => assert_eq!(text.as_str(), "pong"),
@@ -266,7 +266,7 @@ fn a_remote_client_does_what_a_local_one_does() {
     assert_eq!(refused["id"], "unknown");
     assert!(refused["error"].as_str().expect("an error").starts_with("Failed to parse request: "));
 
-    // Its owner is gone, and so is the ownership.
+    // The owner has disconnected, which ends its ownership.
     let watcher = daemon.wire();
     watcher.request("follow", json!({"sessionId": session}));
     drop(phone);
@@ -352,7 +352,7 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
             assert_eq!((code, &reply["ok"], &reply["error"]), expected, "{method}");
         }
     }
-    // What only looks is answered, and nothing has changed.
+    // Read-only methods succeed, and nothing has changed.
     for (method, params) in [
         ("quack.sandbox", json!({"sessionId": session.id})),
         ("quack.gc", json!({"dryRun": true})),
@@ -374,7 +374,7 @@ fn wrong_tokens_do_not_slow_the_daemon() {
     let daemon = Daemon::start();
     let wire = daemon.wire();
     enable(&wire);
-    // Nobody knows the token in the clear any more, so that each try is worth a slow look.
+    // Without the file the daemon has only the hash, so each check of a token runs the slow scrypt.
     std::fs::remove_file(daemon.app().join("remote-auth-token")).expect("remove the token");
     drop(wire);
     let mut daemon = daemon;
@@ -406,7 +406,7 @@ fn wrong_tokens_do_not_slow_the_daemon() {
     delays.sort_unstable();
     let median = delays[delays.len() / 2];
     assert!(median < Duration::from_millis(100), "a ping took {median:?}");
-    // And the right one is heard again after the block.
+    // The right token is accepted again after the block.
     wait_within(Duration::from_secs(90), "being heard", || {
         (remote.get("/status", TOKEN).status() == 200).then_some(())
     });
@@ -435,8 +435,8 @@ fn a_configuration_of_upstream_is_used_as_it_is() {
     let answer = remote.get("/status", TOKEN);
     assert_eq!(answer.status(), 200);
     let told: Value = serde_json::from_str(&answer.text().expect("a body")).expect("JSON");
-    assert_eq!(told["wsUrl"], format!("ws://127.0.0.1:{port}/ws"), "what the client has dialled");
-    // The token is known as a hash only.
+    assert_eq!(told["wsUrl"], format!("ws://127.0.0.1:{port}/ws"), "the client's own address");
+    // Only the token's hash is known.
     assert!(
         wire.request("remote_status", json!({"includeToken": true})).get("authToken").is_none()
     );
@@ -476,7 +476,8 @@ fn what_cannot_be_is_told_and_takes_nothing_down() {
     let wire = daemon.wire();
     let blocker = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = blocker.local_addr().expect("an address").port();
-    // Nothing to lose: it is saved, and why it does not listen is told.
+    // No listener is at risk, so the configuration is saved, and the status contains the reason for
+    // the failure.
     let data = wire
         .request("remote_configure", json!({"enabled": true, "port": taken, "authToken": TOKEN}));
     assert_eq!(data["status"]["listening"], false);
@@ -511,7 +512,7 @@ fn a_new_token_sends_away_who_has_the_old_one_and_nobody_else() {
     let wire = daemon.wire();
     let remote = enable(&wire);
     let mut phone = remote.socket();
-    // Nothing that matters to it.
+    // This change does not affect the connection.
     wire.request("remote_configure", json!({"enabled": true, "includeToken": true}));
     phone.request("ping", json!({}));
     wire.request("remote_configure", json!({"rotateToken": true}));
@@ -579,7 +580,7 @@ fn clients_that_come_and_go_leave_nothing_behind() {
             let request = json!({"id": 1, "method": method, "params": params});
             phone.socket.send(Message::text(request.to_string())).expect("send");
         };
-        // Gone before, after or in the middle of an answer, with a farewell or without.
+        // Clients disconnect before, during or after a reply, with or without a close frame.
         match n % 4 {
             0 => ask(&mut phone, "follow", json!({"sessionId": session})),
             1 => drop(phone.request("voice_connect", json!({"clientVersion": "1"}))),
@@ -648,7 +649,7 @@ fn the_verbs_turn_it_on_pair_a_phone_and_turn_it_off() {
     assert_eq!((local.code(), local.stdout().as_str()), (Some(1), ""));
     assert!(local.stderr().contains("--public-url"), "{local:?}");
 
-    // A certificate that is not there cannot take it down.
+    // A missing certificate file must not stop the listener.
     let broken = daemon.quack(&["remote", "enable", "--tls-cert", "c.pem", "--tls-key", "k.pem"]);
     assert_eq!(broken.code(), Some(1));
     assert!(broken.stderr().contains("cannot read /"), "{broken:?}");

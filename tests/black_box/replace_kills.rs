@@ -1,7 +1,7 @@
-//! A replacement over many files whose worker is killed in the middle: every file is old or new, what was
-//! begun can be taken back, and nothing else is changed.
+//! Kills during a replacement over many files: every file is complete with its old or new content,
+//! an interrupted replacement can be undone, and no other file changes.
 //!
-//! `QUACKD_KILLS` and `QUACKD_FILES` ask for more than the usual six kills over 600 files.
+//! The default is six kills over 600 files; `QUACKD_KILLS` and `QUACKD_FILES` increase it.
 
 use crate::harness::{Daemon, wait_within};
 use nix::sys::signal::{Signal, kill};
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// For thousands of files on a slow disk.
+/// Timeout for thousands of files on a slow disk.
 const LONG: Duration = Duration::from_secs(120);
 
 fn number(variable: &str, usual: usize) -> usize {
@@ -23,7 +23,7 @@ fn text_of(reply: &Value) -> String {
     reply["data"]["text"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
 
-/// Every file beneath a directory with its content, `.git` left out.
+/// Every file in a directory with its content, recursively, without `.git`.
 fn content_of(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut pending = vec![root.to_path_buf()];
@@ -61,14 +61,15 @@ fn a_kill_in_the_middle_of_a_replacement_leaves_whole_files_that_can_be_taken_ba
         let arguments = json!({"pattern": "before", "replacement": replacement,
                                "max_files": 20_000, "diff": "none"});
         let worker = session.pid("pid");
-        // Another file each time: the moment is when it is seen changed, wherever in the order it is.
+        // A different file in each round. The kill happens when this file changes, wherever it is
+        // in the order.
         let sentinel = old.keys().nth((round * 7919 + 13) % n_files).expect("a file");
         let params = json!({"tool": "replace", "arguments": arguments, "sessionId": session.id,
                             "timeoutMs": 600_000});
         let is_changed = || fs::read(sentinel).is_ok_and(|now| now != old[sentinel]);
         let call = wire.begin("quack.tool", &params);
         let is_begun = wait_within(LONG, "one file to change", || match call.is_there() {
-            // It may have been quicker than this look.
+            // The replacement may have finished before this check.
             true => Some(is_changed()),
             false => is_changed().then_some(true),
         });
@@ -89,7 +90,7 @@ fn a_kill_in_the_middle_of_a_replacement_leaves_whole_files_that_can_be_taken_ba
         if told.starts_with("Error: Worker died during replace") {
             n_interrupted += 1;
         } else {
-            // It was quicker than the kill.
+            // The replacement finished before the kill.
             assert!(told.contains("To take it back"), "{told}");
         }
 
@@ -98,7 +99,7 @@ fn a_kill_in_the_middle_of_a_replacement_leaves_whole_files_that_can_be_taken_ba
                                 "timeoutMs": 600_000});
             let told = text_of(&wire.begin("quack.tool", &params).reply());
             if told.starts_with("Error: Session worker") {
-                // It died too often lately; a person who attaches again says that it may be tried.
+                // The worker crashed too often recently. An attach allows another start.
                 wire.attach(repo.path());
                 return None;
             }
@@ -106,7 +107,7 @@ fn a_kill_in_the_middle_of_a_replacement_leaves_whole_files_that_can_be_taken_ba
         });
         assert!(undone.starts_with("Undid "), "{undone}");
         assert!(undone.contains(&format!("restored {n_new} file")), "{n_new} new; {undone}");
-        // Nothing of ours lies beside the files either.
+        // No temporary files are left next to the files either.
         let now = content_of(repo.path());
         let names: Vec<_> = now.keys().filter(|path| !old.contains_key(*path)).collect();
         assert_eq!(names, Vec::<&PathBuf>::new(), "round {round}");

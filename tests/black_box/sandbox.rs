@@ -1,11 +1,11 @@
-//! What a worker says of its workspace and of itself: `quack sandbox audit` and `explain`, and the line after a
-//! command that changed what later programs run.
+//! The worker's reports about its workspace and itself: `quack sandbox audit` and `explain`, and
+//! the line after a command that changed files which other programs run.
 
 use crate::harness::Daemon;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Runs `quack sandbox ARGS` for a repository: the exit code and what it printed.
+/// Runs `quack sandbox ARGS` for a repository. Returns the exit code and the output.
 #[track_caller]
 fn sandbox(daemon: &Daemon, repo: &Path, args: &[&str]) -> (Option<i32>, String) {
     let at = repo.to_string_lossy().into_owned();
@@ -70,7 +70,7 @@ fn a_command_that_writes_what_later_programs_obey_is_told_once_at_its_end() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     repo.write(".vscode/settings.json", "{}");
-    // That of a worker that confines itself alone cannot make names beside a repository.
+    // Without namespaces, a worker cannot create names next to a repository.
     std::fs::remove_dir(repo.path().join(".git")).unwrap();
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
@@ -86,7 +86,7 @@ fn a_command_that_writes_what_later_programs_obey_is_told_once_at_its_end() {
         json!({"sessionId": session.id, "tool": "bash", "arguments": "true"}),
     );
     assert_eq!((&answer["text"], &answer["audit"]), (&json!("\n[Exit code: 0]"), &Value::Null));
-    // A job tells it at its end.
+    // The report of a job comes at its end.
     session.call("bash", json!({"command": "echo y > .vscode/tasks.json", "background": true}));
     let told = session.call("job_output", json!({"job": "job-1", "wait_ms": 20_000}));
     assert!(told.contains("[Sandbox: .vscode/tasks.json was made; "), "{told}");

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-/// A daemon and a repository with files of several kinds.
+/// Creates a daemon and a repository with files of several kinds.
 fn world() -> (Daemon, Repo) {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
@@ -22,7 +22,7 @@ fn world() -> (Daemon, Repo) {
     (daemon, repo)
 }
 
-/// A verb in a directory: exit code, stdout, stderr.
+/// Runs a subcommand in a directory. Returns the exit code, stdout and stderr.
 fn ran(mut command: Command, repo: &Repo, dir: &str) -> (Option<i32>, String, String) {
     let output = command.current_dir(repo.path().join(dir)).stdin(Stdio::null()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -35,17 +35,18 @@ fn in_root(daemon: &Daemon, repo: &Repo, args: &[&str]) -> (Option<i32>, String)
     (code, stdout)
 }
 
-/// What a verb prints on a terminal.
+/// Output of a subcommand on a terminal.
 fn on_a_terminal(mut command: Command, repo: &Repo) -> String {
     let pty = openpty(None, None).unwrap();
     let child = command.current_dir(repo.path()).stdin(Stdio::null()).stderr(Stdio::null());
     let mut child = child.stdout(pty.slave).spawn().unwrap();
-    // It holds the other end: without it the terminal ends with the verb.
+    // `Command` holds the other end: without this drop the terminal would not end with the
+    // subcommand.
     drop(command);
     let mut shown = Vec::new();
     let mut terminal = File::from(pty.master);
     let mut piece = [0; 4096];
-    // The end of a terminal is an error on Linux.
+    // On Linux, the end of a terminal is an error.
     while let Ok(n @ 1..) = terminal.read(&mut piece) {
         shown.extend_from_slice(&piece[..n]);
     }
@@ -154,7 +155,7 @@ fn a_path_that_is_missing_is_told_and_the_others_are_looked_at_but_nothing_is_ch
         (Some(2), &json!("src/main.rs"), &json!(false))
     );
     assert_eq!(last["warnings"][0]["path"], "missing");
-    // A link to nothing is missing too, as ripgrep reports it.
+    // A dangling link counts as missing too, as in ripgrep's report.
     std::os::unix::fs::symlink("nowhere", repo.path().join("dangling")).unwrap();
     for args in
         [["grep", "needle", "dangling", "src/main.rs"], ["find", "main.rs", "dangling", "src"]]
@@ -257,7 +258,7 @@ fn grep_goes_on_until_everything_is_shown_and_shows_nothing_twice() {
     let mut big = String::new();
     let mut expected = String::new();
     for n in 1..=n_lines {
-        // Every third line is context, so that the pages end in the middle of it.
+        // Every third line is context, so that pages end between context lines.
         let text = if n % 3 == 0 { "other" } else { "row" };
         writeln!(big, "{text} {n}").unwrap();
         let mark = if n % 3 == 0 { '-' } else { ':' };
@@ -286,11 +287,11 @@ fn pages_that_are_full_by_their_bytes_lose_no_line() {
     repo.write("big.txt", content);
     let (code, stdout) = in_root(&daemon, &repo, &["grep", "^row", "big.txt"]);
     assert!((code, &stdout) == (Some(0), &expected), "{} lines", stdout.lines().count());
-    // Also no line of context, and no gap is marked where a page ends.
+    // No context line is missing either, and the end of a page is not marked as a gap.
     let mut content = String::new();
     let mut expected = String::new();
     for n in 1..=5_993 {
-        // Of ten lines one matches and five are near no match.
+        // Of ten lines one matches, and five are outside of every context.
         let (mark, text) = match n % 10 {
             1 => (':', "row"),
             0 | 2 | 3 | 9 => ('-', "near"),
@@ -372,7 +373,7 @@ fn on_a_terminal_matches_stand_in_colours_below_their_file_and_nothing_steers_it
     );
 }
 
-/// `text` without colours.
+/// Returns `text` without color sequences.
 fn anstream_less(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -548,7 +549,7 @@ fn a_replacement_that_is_not_what_was_expected_changes_nothing() {
 #[test]
 fn what_takes_too_long_says_so_and_shows_what_there_is() {
     let (daemon, repo) = world();
-    // A pipe with nothing in it is no file: nobody waits for it.
+    // A pipe without data is not a file: the command does not wait for it.
     nix::unistd::mkfifo(&repo.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let (code, stdout) = in_root(&daemon, &repo, &["grep", "-l", "needle", "--timeout", "30s"]);
     assert_eq!((code, stdout.as_str()), (Some(0), "src/lib.rs\nsrc/main.rs\n"));

@@ -1,4 +1,4 @@
-//! P-12: another program rewrites `metadata.json` while the daemon runs, as the macOS app does.
+//! P-12: an external writer rewrites `metadata.json` while the daemon runs, like the macOS app.
 
 use crate::harness::{Daemon, wait_for};
 use nix::sys::signal::Signal;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The other program, until it is ended.
+/// The external writer, until [`App::end`].
 struct App(Child);
 
 impl App {
@@ -27,7 +27,7 @@ impl App {
         Self(child.expect("start python3"))
     }
 
-    /// Ends it and gives the ids of the sessions that it has made.
+    /// Stops the writer. Returns the ids of the sessions that it created.
     fn end(mut self) -> Vec<String> {
         drop(self.0.stdin.take());
         let stdout = self.0.stdout.take().expect("a pipe");
@@ -54,7 +54,7 @@ fn ids(sessions: &Value) -> BTreeSet<String> {
     sessions.iter().map(|it| it["id"].as_str().expect("an id").to_owned()).collect()
 }
 
-/// Changes the file once, as the app does.
+/// Changes the file once, like the app.
 fn edit(daemon: &Daemon, change: impl FnOnce(&mut Value)) {
     let mut file = on_disk(daemon);
     change(&mut file);
@@ -88,7 +88,8 @@ fn a_session_that_the_app_has_made_can_be_used_at_once() {
     let wire = daemon.wire();
     let repo = daemon.repo("a");
     let first = wire.attach(repo.path());
-    // No time for a hint of the system to come: the reference itself is the reason to look.
+    // No file notification can arrive in time: the unknown reference itself makes the daemon read
+    // the file.
     edit(&daemon, |file| add(file, "APP-1"));
     let followed = wire.request("follow", json!({"sessionId": "APP-1"}));
     assert_eq!(followed["sessionName"], "name of APP-1");
@@ -141,7 +142,7 @@ fn a_session_that_the_app_deletes_is_gone_unless_something_runs_in_it() {
     for name in ["idle", "busy", "other"] {
         daemon.wire().request("quack.session_new", json!({"path": workspace.path(), "name": name}));
     }
-    // What is older than this run the app must know.
+    // Simulates a session from before this run, which the app must have read.
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     std::fs::remove_file(daemon.app().join("metadata.json.ours")).unwrap();
@@ -199,7 +200,7 @@ fn a_file_that_the_app_has_spoilt_is_kept_aside_and_ours_is_there_again() {
     assert!(data.to_string().contains("metadata.json.corrupt-1"), "{data}");
 }
 
-/// Writes into the file that is there, as a program does that does not replace it, and is stopped halfway.
+/// Writes only half of the file, in place, like a program that was killed during the write.
 fn tear(daemon: &Daemon) -> Vec<u8> {
     let path = daemon.app().join("metadata.json");
     let torn = std::fs::read(&path).expect("the file");
@@ -222,7 +223,7 @@ fn what_another_program_has_half_written_into_the_file_loses_nothing_of_ours() {
         let aside = daemon.app().join(format!("metadata.json.corrupt-{round}"));
         assert_eq!(std::fs::read(aside).unwrap(), torn, "round {round}");
     }
-    // The same while the daemon runs.
+    // The same change while the daemon runs.
     made.insert(daemon.wire().attach(daemon.repo("c").path()).id);
     tear(&daemon);
     let aside = daemon.app().join("metadata.json.corrupt-4");
@@ -231,7 +232,7 @@ fn what_another_program_has_half_written_into_the_file_loses_nothing_of_ours() {
     assert_eq!(ids(&on_disk(&daemon)), made);
 }
 
-/// Makes, renames and deletes sessions for a while, and gives the ids of those that must be there.
+/// Creates, renames and deletes sessions for `time`. Returns the ids of those that must remain.
 fn work(daemon: &Daemon, round: usize, time: Duration) -> Vec<String> {
     let wire = daemon.wire();
     let repo = daemon.repo("a");
@@ -270,7 +271,7 @@ fn nothing_of_either_is_lost_while_both_write_every_few_milliseconds() {
         let (there, file) = (listed(&daemon), ids(&on_disk(&daemon)));
         (there == file && there.is_superset(&made)).then_some(there)
     });
-    // Nor has anything that was deleted come back.
+    // No deleted session has come back either.
     assert_eq!(there, made, "{}", daemon.log());
 }
 
@@ -303,7 +304,7 @@ fn a_deleted_session_that_the_app_puts_back_is_as_safe_as_it_was() {
     let safe = made["session"]["id"].as_str().unwrap().to_owned();
     let old = on_disk(&daemon);
     daemon.wire().request("quack.session_delete", json!({"sessionId": safe}));
-    // Writes our own file anew, without the session.
+    // Rewrites quackd's own copy of the file, without the session.
     daemon.wire().request("quack.session_new", params("another", true));
     daemon.wire().request("quack.shutdown", json!({}));
     daemon.wait();
@@ -330,7 +331,7 @@ fn a_deleted_workspace_that_the_app_puts_back_has_the_limits_of_its_policy() {
     });
     daemon.wire().request("quack.sandbox", params);
     let old = on_disk(&daemon);
-    // What is older than this run the app must know.
+    // Simulates a session from before this run, which the app must have read.
     let start_anew = |daemon: &mut Daemon| {
         daemon.signal(Signal::SIGKILL);
         daemon.wait();
@@ -347,14 +348,14 @@ fn a_deleted_workspace_that_the_app_puts_back_has_the_limits_of_its_policy() {
         file["workspaces"].as_array_mut().unwrap().retain(|it| it["path"] != path.as_str());
     });
     wait_for("the deletion", || (!listed(&daemon).contains(&session)).then_some(()));
-    // Something is written without it, and the next daemon does not know it.
+    // A write without the session, so the next daemon does not know the session.
     daemon.wire().attach(daemon.repo("c").path());
     assert!(!has_it(&on_disk(&daemon)));
     start_anew(&mut daemon);
     edit(&daemon, |file| *file = old);
     wait_for("the session to be back", || listed(&daemon).contains(&session).then_some(()));
     let shown = daemon.wire().request("quack.sandbox", json!({"sessionId": session}));
-    // What allowed more does not come back by itself.
+    // A restored session does not restore permissions.
     assert_eq!(shown["layers"]["workspace"], json!({"profile": "read-only"}), "{shown}");
     assert_eq!(shown["policy"]["profile"], "read-only", "{shown}");
 }

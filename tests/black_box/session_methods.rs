@@ -1,4 +1,4 @@
-//! Looking at and changing sessions over the wire: `workspaces`, `activate_session`, `get_state`,
+//! Reading and changing sessions over the wire: `workspaces`, `activate_session`, `get_state`,
 //! `quack.session_new`, `quack.session_delete`, `doctor`, `quack.config`.
 
 use crate::harness::Daemon;
@@ -20,7 +20,7 @@ fn workspaces_lists_every_workspace_with_its_sessions() {
     a.bash("true");
     let second =
         wire.request("quack.session_new", json!({"path": repo_a.path(), "name": "review"}));
-    // Without params too.
+    // The params are optional.
     let line = wire.exchange(r#"{"id":"x","method":"workspaces"}"#);
     let reply: Value = serde_json::from_str(&line).unwrap();
     let workspaces = reply["data"]["workspaces"].as_array().unwrap();
@@ -58,7 +58,7 @@ fn a_session_is_activated_by_any_reference_and_stays_so() {
         (&json!(a.id), &json!(a.path))
     );
     assert_eq!(data["session"]["workspaceId"], data["workspace"]["id"]);
-    // It was on disk before it was answered.
+    // The change was on disk before the reply.
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     daemon.boot();
@@ -121,7 +121,7 @@ fn a_workspace_has_as_many_sessions_as_are_wanted_and_each_has_a_name_of_its_own
         let error = "Session name must be 1 to 100 printable characters";
         assert_eq!(new(json!({"name": name}))["error"], error, "{name:?}");
     }
-    // The two run side by side, each in a worker of its own.
+    // Both sessions run concurrently, each in its own worker.
     let id = second["data"]["session"]["id"].as_str().unwrap();
     let call = first.begin("bash", json!(daemon.gated("go", "echo first")));
     let data = wire.request(
@@ -131,7 +131,7 @@ fn a_workspace_has_as_many_sessions_as_are_wanted_and_each_has_a_name_of_its_own
     assert_eq!(data["text"], "second\n\n[Exit code: 0]");
     daemon.open_gate("go");
     assert_eq!(call.text(), "first\n\n[Exit code: 0]");
-    // Making one moves nothing, unless that is wanted.
+    // Creating a session does not change the active session, unless requested.
     assert_eq!(wire.request("get_state", json!({}))["sessionId"], first.id);
     let third = new(json!({"name": "three", "activate": true}));
     assert_eq!(wire.request("get_state", json!({}))["sessionId"], third["data"]["session"]["id"]);
@@ -154,7 +154,7 @@ fn a_deleted_session_is_gone_for_good_and_leaves_the_others_alone() {
     let session = json!({"id": first.id, "name": "duck-1"});
     assert_eq!(data, json!({"session": session, "label": "a/duck-1", "callsEnded": 0}));
     assert!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(worker), None).is_err(), "it ended");
-    // The other one took its place.
+    // The other session became active.
     let state = wire.request("get_state", json!({}));
     assert_eq!(state["sessionId"], second["session"]["id"]);
     let id = second["session"]["id"].as_str().unwrap();

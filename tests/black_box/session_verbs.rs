@@ -142,7 +142,7 @@ fn long_and_strange_names_leave_a_table_a_table_and_scripts_have_all_of_them() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     daemon.wire().attach(repo.path());
-    // As the app may name it: who asks the daemon for such a name is refused.
+    // The app may choose such a name; the daemon refuses it from a client.
     let name = format!("du\u{200e}ck\u{2028}\n{}", "漢字".repeat(500));
     let path = daemon.app().join("metadata.json");
     let metadata = std::fs::read_to_string(&path).unwrap();
@@ -157,7 +157,8 @@ fn long_and_strange_names_leave_a_table_a_table_and_scripts_have_all_of_them() {
     assert_eq!((&all[0]["name"], &all[0]["label"]), (&json!(name), &json!("a")));
     let table = daemon.quack(&["sessions"]).ok();
     assert!(table.lines().nth(1).unwrap().starts_with("a ◇  "), "{table}");
-    // Beside another session its name cannot be typed, so that its label is the id.
+    // With a second session in the workspace, the label is the id, because this name cannot be
+    // typed.
     daemon.quack(&["new", repo.path().to_str().unwrap()]).ok();
     let all = daemon.quack(&["sessions", "--json"]).json();
     assert_eq!(all[0]["label"], all[0]["id"]);
@@ -169,7 +170,7 @@ fn long_and_strange_names_leave_a_table_a_table_and_scripts_have_all_of_them() {
     assert!(first.chars().count() < 130, "{state}");
 }
 
-/// Runs `quack` in a directory; gives its exit code, stdout and stderr.
+/// Runs `quack` in a directory. Returns its exit code, stdout and stderr.
 fn quack_in(daemon: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String, String) {
     let mut command = daemon.command(args);
     let output = command.current_dir(dir).stdin(Stdio::null()).output().unwrap();
@@ -177,7 +178,7 @@ fn quack_in(daemon: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String,
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// Every repository's first session has the same name.
+/// The first session has the same name in every repository.
 #[test]
 fn a_name_that_several_sessions_have_means_the_one_of_the_directory_or_they_are_listed() {
     let daemon = Daemon::start();

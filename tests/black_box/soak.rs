@@ -1,8 +1,9 @@
-//! Many sessions in use by many clients at once: no call fails, and in the end everything is as it was.
+//! Many sessions in use by many clients at once: no call fails, and all resources are released at
+//! the end.
 //!
-//! A short form by itself. The long one is
-//! `QUACKD_SOAK_SESSIONS=1000 QUACKD_SOAK_CLIENTS=200 QUACKD_SOAK_SECONDS=600 cargo test --release -p quackd
-//! --test black_box soak -- --nocapture`. How long calls took is printed and judged by nobody.
+//! The default run is short. The long run is `QUACKD_SOAK_SESSIONS=1000 QUACKD_SOAK_CLIENTS=200
+//! QUACKD_SOAK_SECONDS=600 cargo test --release -p quackd --test black_box soak -- --nocapture`.
+//! The test prints the durations of calls and sets no limit for them.
 
 use crate::harness::long::{
     Chance, n_descriptors, number_from, proportional_kib, resident_kib, strays,
@@ -15,23 +16,23 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Until what has run in a thousand sessions is cleared up.
+/// Timeout for the cleanup after commands in a thousand sessions.
 const CALM: Duration = Duration::from_secs(60);
 
-/// What the daemon may hold more than at the start: a connection that is just being closed.
+/// Allowed growth of the number of descriptors, for connections that are just closing.
 const SPARE_DESCRIPTORS: usize = 2;
 
-/// What it may have grown by, with 4 KiB for each session, whose tables are filled by and by.
+/// Allowed growth of memory, plus 4 KiB per session, whose tables fill gradually.
 const SPARE_KIB: u64 = 16 * 1024;
 
 fn tell(line: &str) {
     drop(writeln!(std::io::stderr(), "soak: {line}"));
 }
 
-/// How long calls took, by kind, in microseconds.
+/// Durations of calls in microseconds, by kind.
 type Times = BTreeMap<&'static str, Vec<u128>>;
 
-/// One client, which uses every session that there is.
+/// One client, which uses every session.
 struct Client<'a> {
     name: String,
     wire: Wire,
@@ -63,7 +64,7 @@ impl Client<'_> {
         assert!(text.ends_with(expected), "{command}: {text}");
     }
 
-    /// One thing that clients do.
+    /// Makes one random request.
     fn step(&mut self, n: usize) {
         let many = u64::try_from(self.sessions.len()).unwrap();
         let session = usize::try_from(self.chance.below(many)).unwrap();
@@ -100,7 +101,7 @@ impl Client<'_> {
         }
     }
 
-    /// In a file of its own: nobody else is in the way.
+    /// Each client has its own file, so no other client interferes.
     fn write_and_edit(&mut self, session: usize, n: usize) {
         let path = format!("{}.txt", self.name);
         let arguments = json!({"path": path, "content": format!("first {n}\n")});
@@ -126,7 +127,7 @@ impl Client<'_> {
     }
 }
 
-/// Everybody does something until the time is over.
+/// Runs all clients until the deadline.
 fn use_all(
     daemon: &Daemon,
     sessions: &[String],
@@ -179,7 +180,8 @@ fn print(times: &mut Times, time: Duration) {
     }
 }
 
-/// Memory of a worker and of its monitor: median and largest, where one may look.
+/// Prints the median and the largest memory of workers and of their monitors, where the test may
+/// read them.
 fn tell_memory(wire: &Wire, sessions: usize) {
     let ps = wire.request("quack.ps", json!({}));
     let workers = ps["workers"].as_array().unwrap();
@@ -194,7 +196,7 @@ fn tell_memory(wire: &Wire, sessions: usize) {
     }
 }
 
-/// A session in a directory of its own, with a worker that has answered.
+/// Creates a session in its own directory, and waits until its worker has answered.
 fn open(daemon: &Daemon, wire: &Wire, n: usize) -> String {
     let repo = daemon.repo(&format!("r{n}"));
     let session = wire.attach(repo.path());
@@ -231,7 +233,7 @@ fn many_sessions_in_use_by_many_clients_cost_no_call_and_leave_nothing() {
     let begin = Instant::now();
     let ids: Vec<String> = (0..sessions).map(|n| open(&daemon, &wire, n)).collect();
     tell(&format!("all sessions there after {} ms, one by one", begin.elapsed().as_millis()));
-    // As many connections and kinds of calls as later, so that no first use is measured.
+    // As many connections and kinds of calls as later, so that the measurement excludes first uses.
     use_all(&daemon, &ids, clients, seed ^ 1, time / 5);
     wait_within(CALM, "the warm-up to be over", || strays(&daemon).is_empty().then_some(()));
     let descriptors = n_descriptors(&daemon);

@@ -1,5 +1,6 @@
-//! Supervision that can be seen: what each session is doing and why, who is ended when nobody uses it, who stays,
-//! and what is told of deaths and pauses. That workers which die or hang are replaced is in `worker_faults`.
+//! Visible supervision: status and reason of each session, eviction of idle workers, pins, and
+//! reports about deaths and pauses. `worker_faults` tests the replacement of crashed and hung
+//! workers.
 
 use crate::harness::{Daemon, Session, Wire, wait_for, wait_within};
 use nix::sys::signal::{Signal, kill};
@@ -50,7 +51,7 @@ fn one_worker_more_than_may_live_takes_the_place_of_the_one_that_was_idle_for_lo
     assert_eq!(gone["why"], "another session needed its place; the next call starts it");
     assert_eq!((&gone["restarts"], gone.get("lastDeath")), (&json!(0), None), "it is no crash");
     assert_eq!(b.pid("pid"), b_pid);
-    // It comes back when somebody wants it, and the one that is idle for longest now goes.
+    // The worker starts on demand, and the longest idle worker is evicted now.
     assert_eq!(a.bash("echo back"), BACK);
     wait_for("the second one to go", || (b.worker()["status"] == "stopped").then_some(()));
     assert_eq!(c.worker()["status"], "idle");
@@ -93,7 +94,7 @@ fn who_is_pinned_or_at_work_keeps_its_place_and_a_pin_outlives_the_daemon() {
 
 #[test]
 fn while_memory_is_short_idle_workers_are_ended_and_come_back_when_they_are_wanted() {
-    // More than any machine has, so that memory is always short.
+    // More than any machine has, so memory is always low.
     let daemon = configured("[worker]\nevict_below_mb = 1048576\n");
     let wire = daemon.wire();
     let [idle, pinned, at_work, with_job] =
@@ -104,7 +105,7 @@ fn while_memory_is_short_idle_workers_are_ended_and_come_back_when_they_are_want
     with_job.call("bash", json!({"command": "sleep 60", "background": true}));
     let kept = [pinned.pid("pid"), at_work.pid("pid"), with_job.pid("pid")];
     assert_eq!(idle.bash("echo back"), BACK);
-    wait_within(Duration::from_secs(30), "the idle one to be ended", || {
+    wait_within(Duration::from_secs(30), "the idle process to be stopped", || {
         let worker = idle.worker();
         let why = "memory was short; the next call starts it";
         (worker["status"] == "stopped" && worker["why"] == why).then_some(())
@@ -129,7 +130,7 @@ fn a_worker_that_nobody_used_for_so_long_is_ended_and_comes_back_and_one_that_is
     assert_eq!((idle.bash("echo back"), pinned.bash("echo back")), (BACK.into(), BACK.into()));
     let (used, pid) = (Instant::now(), pinned.pid("pid"));
     assert!(idle.worker()["why"].as_str().unwrap().contains("ended in"));
-    wait_within(Duration::from_secs(90), "the idle one to be ended", || {
+    wait_within(Duration::from_secs(90), "the idle process to be stopped", || {
         (idle.worker()["status"] == "stopped").then_some(())
     });
     assert!(Duration::from_secs(55) < used.elapsed(), "after {:?}", used.elapsed());
@@ -208,7 +209,7 @@ fn the_tree_says_what_each_child_is_promised_how_it_is_and_how_the_last_ones_die
     assert!(worker["rssKb"].is_number() && worker["life"]["heartbeatAgeMs"].is_number());
 
     kill(Pid::from_raw(session.pid("pid")), Signal::SIGKILL).unwrap();
-    let tree = wait_for("the death to be told", || {
+    let tree = wait_for("the death to be reported", || {
         let tree = wire.request("quack.tree", json!({}));
         (tree["deathsTotal"] == 1).then_some(tree)
     });
@@ -263,7 +264,8 @@ fn a_daemon_that_was_stopped_beyond_a_deadline_takes_the_answer_that_came_meanwh
     let pid = session.pid("pid");
     daemon.signal(Signal::SIGSTOP);
     let stopped = Instant::now();
-    // The deadline, and the time after which a worker that keeps a call is ended.
+    // Two times pass: the deadline, and the time after which a worker with an unfinished call is
+    // killed.
     wait_for("both to pass", || (Duration::from_secs(9) < stopped.elapsed()).then_some(()));
     daemon.signal(Signal::SIGCONT);
     let late = late.text();
@@ -305,10 +307,10 @@ fn a_cause_that_another_start_cannot_change_fails_at_once_and_is_not_tried_again
         assert!(begun.elapsed() < Duration::from_secs(1), "refused after {:?}", begun.elapsed());
     }
     assert_eq!(started(), 1, "calls start nothing");
-    // Who attaches asks again, once.
+    // An attach allows one more start.
     wire.attach(std::path::Path::new(&session.path));
     wait_for("another start", || (started() == 2).then_some(()));
-    // The reason is gone, and somebody asks again.
+    // The cause is gone, and a client attaches again.
     std::fs::write(&program, script("exec \"$@\"")).unwrap();
     wait_for("a worker", || {
         wire.attach(std::path::Path::new(&session.path));

@@ -1,12 +1,12 @@
-//! docs/switching.md: what the Rubber Duck daemon has left is taken over, what quackd leaves has everything
-//! that the other daemon reads, and the file that makes `duck` start quackd does.
+//! docs/switching.md: quackd uses the data of the Rubber Duck daemon, writes all data that the
+//! other daemon reads, and the documented file makes `duck` start quackd.
 
 use crate::harness::{Daemon, skipped, wait_for};
 use crate::schema::succeeds;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// What upstream's daemon writes about a session, a workspace, and the whole.
+/// Keys that upstream's daemon writes for a session, for a workspace, and at the top level.
 const SESSION: [&str; 7] =
     ["id", "workspaceId", "name", "piSessionFile", "createdAt", "lastActiveAt", "isVoiceActive"];
 const WORKSPACE: [&str; 4] = ["id", "path", "createdAt", "lastActiveSessionId"];
@@ -40,7 +40,7 @@ fn what_the_rubber_duck_daemon_has_left_is_taken_over_and_left_whole() {
     let wire = daemon.wire();
     let listed = wire.request("sessions", json!({"all": true}));
     assert_eq!(listed["sessions"].as_array().unwrap().len(), 2);
-    // The session that was last active there, by its own id.
+    // The last active session of the workspace, with its original id.
     let session = wire.attach(repo.path());
     assert_eq!(session.id, before["workspaces"][0]["lastActiveSessionId"].as_str().unwrap());
     let followed = wire.request("follow", json!({}));
@@ -92,7 +92,7 @@ fn the_file_that_is_put_beside_cli_js_starts_quackd() {
     let (code, _) = code.split_once("```").expect("its end");
     assert!(code.contains("\"/usr/local/bin/quack\""));
     let code = code.replace("/usr/local/bin/quack", env!("CARGO_BIN_EXE_quack"));
-    // A package may be of either kind.
+    // A package may have either type.
     for kind in ["module", "commonjs"] {
         let daemon = Daemon::absent();
         let package = daemon.home().join("package");
@@ -109,7 +109,7 @@ fn the_file_that_is_put_beside_cli_js_starts_quackd() {
     }
 }
 
-/// As `duck` does it.
+/// Runs the file like `duck`.
 #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
 fn run_node(daemon: &Daemon, file: &Path) -> std::process::Output {
     let like = daemon.command(&[]);

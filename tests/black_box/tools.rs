@@ -1,11 +1,12 @@
-//! read_file, bash and grep_search through the daemon: aliases, leniency, limits, texts and markers.
+//! read_file, bash and grep_search through the daemon: aliases, tolerated arguments, limits, texts
+//! and markers.
 
 use crate::harness::{Daemon, Session, is_alive, wait_for, wait_within};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Calls a tool with its arguments as text, as a voice client sends them.
+/// Calls a tool with its arguments as text, like a voice client.
 #[track_caller]
 fn check(session: &Session<'_>, tool: &str, arguments: &str, expected: &str) {
     let params = json!({"toolName": tool, "arguments": arguments, "sessionId": session.id});
@@ -33,7 +34,7 @@ fn the_dispatcher_answers_in_its_order() {
     ] {
         check(&session, tool, arguments, expected);
     }
-    // Arguments that are no text are no JSON text either.
+    // Arguments that are not text are not JSON text either.
     let params =
         json!({"toolName": "bash", "arguments": {"command": "true"}, "sessionId": session.id});
     assert_eq!(wire.request("voice_tool_call", params)["result"], "Error: Invalid JSON arguments");
@@ -178,7 +179,7 @@ fn commands_get_no_secret_no_terminal_and_no_descriptor_of_ours() {
         session.bash("(exec < /dev/tty) 2>/dev/null || echo none"),
         "none\n\n[Exit code: 0]"
     );
-    // Nor does the worker itself hold one.
+    // The worker itself has no key either.
     let environ = std::fs::read(format!("/proc/{}/environ", session.pid("pid"))).unwrap();
     let arguments = std::fs::read(format!("/proc/{}/cmdline", session.pid("pid"))).unwrap();
     assert_eq!(
@@ -319,7 +320,7 @@ fn safe_mode_refuses_what_the_list_does_not_name() {
     let text = safe(&session, json!("ls && touch x"), json!(true));
     assert!(text.contains("[Exit code: 2]"), "`&&` is an argument: {text}");
     assert!(!repo.path().join("x").exists());
-    // The next call is free again, until the session itself is safe.
+    // The next call is unrestricted again, until the session itself is in safe mode.
     assert_eq!(safe(&session, json!("touch x"), json!(false)), "\n[Exit code: 0]");
     wire.request("attach", json!({"path": repo.path(), "safeMode": true}));
     assert_eq!(safe(&session, json!("touch y"), json!(false)), refused);
@@ -401,7 +402,7 @@ fn grep_search_explains_patterns_that_it_cannot_read() {
         let text = session.call("grep_search", json!({"pattern": unsupported}));
         assert!(text.contains("not supported"), "{text}");
     }
-    // A basic regular expression that finds nothing as written is tried as what it is.
+    // A basic regular expression that finds nothing as written is tried with basic syntax.
     let text =
         session.call("grep_search", json!({"pattern": "alpha\\|beta", "path": "src/lib.ts"}));
     assert!(

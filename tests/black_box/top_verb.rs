@@ -1,11 +1,11 @@
-//! `quack top` at a terminal, with a daemon that works: what is seen, what its keys do, and that the terminal is as it
-//! was afterwards, however it ends.
+//! `quack top` on a terminal with a busy daemon: the display, the keys, and the restored terminal
+//! after every kind of exit.
 
 use crate::harness::{Daemon, Terminal, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-/// What switches to the full screen, and back.
+/// Sequences that switch to the full screen and back.
 const UP: &str = "\u{1b}[?1049h";
 const DOWN: &str = "\u{1b}[?1049l";
 
@@ -33,7 +33,7 @@ fn top_shows_a_call_in_flight_and_ends_it_when_a_person_says_so_twice() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     let call = session.begin("bash", json!({"command": "echo begun; sleep 60"}));
-    // A call that no worker has yet goes to the next one.
+    // A killed worker's queued calls move to the next worker, so wait until this call runs.
     wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
     let screen = top(&daemon);
     screen.stands("a  ");
@@ -60,7 +60,7 @@ fn top_kills_a_worker_and_its_calls_say_that_a_person_did() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     let call = session.begin("bash", json!({"command": "echo begun; sleep 60"}));
-    // A call that no worker has yet goes to the next one.
+    // A killed worker's queued calls move to the next worker, so wait until this call runs.
     wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
     let screen = top(&daemon);
     screen.stands("working");
@@ -145,7 +145,7 @@ fn top_without_a_terminal_names_what_scripts_use() {
     }
 }
 
-/// With a terminal that nobody else has, however many tests start programs at the same time.
+/// Tests with terminals that no other process has open, regardless of concurrent tests.
 #[cfg(target_os = "linux")]
 mod vanishing {
     use crate::harness::{Daemon, wait_for};
@@ -159,11 +159,12 @@ mod vanishing {
     use std::os::unix::fs::OpenOptionsExt;
     use std::process::Command;
 
-    /// Starts a verb at a terminal that vanishes when `part` is shown; gives its exit code. What it complains of goes the
-    /// same way.
+    /// Starts a subcommand on a terminal that closes once `part` is displayed. Returns its exit
+    /// code. Its stderr goes to the same terminal.
     #[track_caller]
     fn until_the_terminal_vanishes(mut command: Command, part: &str) -> Option<i32> {
-        // No program that is started meanwhile may have the other end: the terminal would live as long as that.
+        // A concurrently started program must not inherit the other end, because it would keep the
+        // terminal open.
         let mut terminal =
             posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
         grantpt(&terminal).unwrap();
@@ -177,7 +178,7 @@ mod vanishing {
         };
         command.stdin(end()).stdout(end()).stderr(end());
         let mut child = command.spawn().unwrap();
-        // They hold the terminal: without them it is the verb's alone.
+        // `Command` holds the terminal: drop it, so that only the subcommand has the terminal open.
         drop(command);
         let (mut shown, mut piece) = (String::new(), [0; 4096]);
         while !shown.contains(part) {
@@ -194,11 +195,11 @@ mod vanishing {
     #[test]
     fn top_ends_quietly_when_its_terminal_vanishes() {
         let daemon = Daemon::start();
-        // As a shell's job whose terminal is closed, without a signal.
+        // Like a shell job whose terminal closes, without a signal.
         let mut command = daemon.command(&["top"]);
         command.env("TERM", "xterm-256color");
         assert_eq!(until_the_terminal_vanishes(command, "quit"), Some(0));
-        // As what a terminal was opened for: it is told by SIGHUP.
+        // Like the process that a terminal was opened for: the kernel sends SIGHUP.
         let mut command = daemon.program_for_tests("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_quack"), "top"]);
         assert_eq!(until_the_terminal_vanishes(command, "quit"), Some(0));

@@ -1,4 +1,5 @@
-//! Voice clients: who is told what, who may run tools, and what is left of one that leaves.
+//! Voice clients: their events, their permission to run tools, and the cleanup after they
+//! disconnect.
 
 use crate::harness::{Daemon, Wire, wait_for};
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ fn state(wire: &Wire, state: &str, session: &str) {
     wire.request("voice_state", json!({"state": state, "sessionId": session}));
 }
 
-/// What a session's followers are told next about its voice.
+/// The next voice status that a session's follower receives.
 #[track_caller]
 fn status(follower: &Wire) -> String {
     let event = follower.event();
@@ -30,7 +31,7 @@ fn status(follower: &Wire) -> String {
     event["data"]["message"].as_str().expect("a message").to_owned()
 }
 
-/// Everything that a client was told until now. Its own requests must have been answered.
+/// All events that a client has received so far. Its own requests must have been answered.
 fn told(wire: &Wire) -> Vec<Value> {
     let before = wire.early_events().len();
     wire.request("ping", json!({}));
@@ -74,7 +75,7 @@ fn a_voice_client_is_bound_to_the_active_session_and_told_of_the_next_one() {
     let new = json!({"path": b.path(), "activate": true});
     let third = wire.request("quack.session_new", new)["session"]["id"].clone();
     assert_eq!(app.event()["sessionId"], third);
-    // Nobody is told what does not move the active session.
+    // An attach that does not change the active session sends no event.
     wire.request("attach", json!({"path": a.path(), "activate": false}));
     wire.request("quack.session_new", json!({"path": a.path()}));
     wire.request(
@@ -82,7 +83,7 @@ fn a_voice_client_is_bound_to_the_active_session_and_told_of_the_next_one() {
         json!({"path": a.path(), "tool": "read_file", "arguments": "README.md"}),
     );
     assert_eq!(told(&app), Vec::<Value>::new());
-    assert_eq!(wire.early_events(), Vec::<Value>::new(), "only voice clients are told");
+    assert_eq!(wire.early_events(), Vec::<Value>::new(), "only voice clients get events");
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn followers_see_what_the_owner_does_and_nothing_else() {
     }
     let error = owner.refused("voice_state", json!({"state": "idle", "sessionId": "x"}));
     assert_eq!(error, "Session not found: x");
-    // Idle, said by one that owns nothing, is not this session's news.
+    // An idle state from a client that owns nothing does not change this session's status.
     other.request("voice_state", json!({"state": "idle", "sessionId": id}));
     owner.request("voice_state", json!({"state": "idle"}));
     assert_eq!(status(&follower), "voice:idle");
@@ -198,7 +199,7 @@ fn the_tools_of_an_owned_session_are_its_owners() {
     let call = |wire: &Wire, params: Value| {
         wire.request("voice_tool_call", read(params))["result"].clone()
     };
-    // With no owner anybody may.
+    // Without an owner any client may run tools.
     assert_eq!(call(&wire, json!({})), "a");
     state(&owner, "listening", &first.id);
     let owned = "Voice session is owned by another client";
@@ -210,7 +211,7 @@ fn the_tools_of_an_owned_session_are_its_owners() {
         assert_eq!(wire.refused("voice_tool_call", read(params)), owned);
     }
     assert_eq!(call(&owner, json!({"workspacePath": first.path})), "a");
-    // A busy client stays in its session, whichever is active.
+    // A busy client stays in its session, regardless of the active session.
     let second = wire.attach(b.path());
     assert_eq!(call(&owner, json!({})), "a");
     assert_eq!(call(&owner, json!({"sessionId": second.id})), "b");
@@ -224,7 +225,7 @@ fn the_tools_of_an_owned_session_are_its_owners() {
         owner.refused("voice_tool_call", read(json!({"sessionId": "x"}))),
         "Session not found: x"
     );
-    // Our own method asks nobody.
+    // quackd's own method requires no ownership.
     wire.request(
         "quack.tool",
         json!({"sessionId": first.id, "tool": "read_file", "arguments": "which"}),
@@ -249,12 +250,12 @@ fn takeover_is_among_clients_of_one_type() {
     assert_eq!(status(&follower), "voice:idle");
     let gone = "Voice client is not connected";
     assert_eq!(old.refused("voice_state", json!({"state": "listening"})), gone);
-    assert_eq!(told(&old), Vec::<Value>::new(), "it is not told");
+    assert_eq!(told(&old), Vec::<Value>::new(), "the old client gets no event");
     state(&new, "listening", &session.id);
     assert_eq!(status(&follower), "voice:listening");
     let taken = "Voice session is already owned by another client";
     assert_eq!(phone.refused("voice_state", json!({"state": "listening"})), taken);
-    // Connecting anew is beginning anew.
+    // A new connection resets the state.
     new.request("voice_connect", json!({}));
     assert_eq!(status(&follower), "voice:idle");
     state(&phone, "listening", &session.id);
@@ -269,7 +270,8 @@ fn voice_ends_with_the_follower_that_had_it_begin_and_with_no_other() {
     let session = wire.attach(repo.path());
     let app = app(&daemon);
     let follow = |wire: &Wire| drop(wire.request("follow", json!({"sessionId": session.id})));
-    // Begun by the app's own key: whoever looks in and leaves ends nothing.
+    // The app started this with its own key: another client that attaches and leaves does not end
+    // it.
     state(&app, "listening", &session.id);
     let passing = daemon.wire();
     follow(&passing);
@@ -287,7 +289,7 @@ fn voice_ends_with_the_follower_that_had_it_begin_and_with_no_other() {
     follow(&wire);
     state(&app, "connecting", &session.id);
     cli.request("unfollow", json!({}));
-    assert_eq!(told(&app), Vec::<Value>::new(), "somebody follows still");
+    assert_eq!(told(&app), Vec::<Value>::new(), "a client still follows");
     drop(cli);
     drop(wire);
     assert_eq!(
@@ -372,7 +374,7 @@ fn the_app_gets_its_answers_before_it_gives_up() {
     }
     let killed = "Error: bash did not end within 9s and is being killed. It may have run; it was not retried.";
     assert_eq!(texts[2], killed);
-    assert!(other.text().contains("ended"), "who waits is not cut short");
+    assert!(other.text().contains("ended"), "a waiting call is not interrupted");
 }
 
 #[test]
@@ -436,7 +438,8 @@ fn a_voice_client_that_does_not_read_is_disconnected_and_delays_nobody() {
     follower.request("follow", json!({"sessionId": session.id}));
     state(&deaf, "speaking", &session.id);
     assert_eq!(status(&follower), "voice:speaking");
-    // Each of them tells every voice client; nothing is changed, so nothing is written to the disk.
+    // Each attach notifies every voice client. Nothing changes, so the daemon writes nothing to
+    // disk.
     let mut rounds = 0;
     while supervisor(&daemon, "slowClients") == 0 {
         rounds += 1;
@@ -455,7 +458,7 @@ fn a_voice_client_that_does_not_read_is_disconnected_and_delays_nobody() {
     );
 }
 
-/// The moments at which a client of the next test leaves.
+/// Moments at which a client of the next test disconnects.
 fn leave_at(n: usize, wire: &Wire, session: &str) {
     let line = |method: &str, params: Value| {
         format!("{}\n", json!({"id": n, "method": method, "params": params}))
@@ -500,7 +503,8 @@ fn a_thousand_voice_clients_that_leave_in_the_middle_leave_nothing() {
             (wire.request("ping", json!({}))["clients"] == 1).then_some(())
         });
     };
-    // What a first round leaves in buffers and tables is what the second finds.
+    // The first round fills buffers and tables, so compare the second round with the state after
+    // the first.
     let before = files(&daemon);
     round(0);
     let resident = supervisor(&daemon, "rssKb");
@@ -512,7 +516,7 @@ fn a_thousand_voice_clients_that_leave_in_the_middle_leave_nothing() {
         wire.request("voice_start", json!({})),
         json!({"started": false, "reason": "voice_not_connected"})
     );
-    // Nobody owns the session; its last calls may still be running.
+    // The session has no owner, but its last calls may still be running.
     wait_for("room for a call", || {
         let text = session.bash("true");
         assert!(text == "\n[Exit code: 0]" || text.starts_with("Error: Session is busy"), "{text}");

@@ -1,5 +1,5 @@
-//! web_search from a client to the provider and back: what goes out, what comes back, and what a worker never
-//! learns.
+//! web_search between client and provider: the outgoing request, the answer, and the data that a
+//! worker must never get.
 
 use crate::harness::{Answer, Daemon, FakeExa, answer, descendants_of, wait_for};
 use nix::sys::signal::{Signal, kill};
@@ -9,19 +9,19 @@ use std::io::{Read, Seek, SeekFrom};
 
 const QUACK: &str = env!("CARGO_BIN_EXE_quack");
 
-/// The key that the harness gives to every daemon.
+/// The key that the harness passes to every daemon.
 const KEY: &str = "secret-of-the-daemon";
 
-/// A daemon with more variables.
+/// Starts a daemon with additional variables.
 #[track_caller]
 fn daemon_with(variables: &[&str]) -> Daemon {
     let mut daemon = Daemon::absent();
-    // `env` becomes the daemon.
+    // The process of `env` becomes the daemon.
     daemon.boot_with("env", &[variables, &[QUACK, "daemon"]].concat());
     daemon
 }
 
-/// A daemon that searches at this provider.
+/// Starts a daemon that uses this search provider.
 #[track_caller]
 fn daemon_for(exa: &FakeExa) -> Daemon {
     daemon_with(&[&format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint())])
@@ -164,7 +164,7 @@ fn no_worker_knows_the_key_or_where_it_goes() {
     for process in &below {
         let read = |name: &str| std::fs::read(format!("/proc/{}/{name}", process.pid));
         for told in [read("environ"), read("cmdline"), memory_of(process.pid)] {
-            // What cannot be read, nobody else can read either.
+            // If the test cannot read the memory, other processes cannot either.
             let told = told.unwrap_or_default();
             assert!(!holds(&told, KEY) && !holds(&told, place), "{process:?}");
         }
@@ -182,7 +182,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// What a process can write: its heap, its stacks, its data.
+/// Writable memory of a process: heap, stacks, data.
 fn memory_of(pid: i32) -> std::io::Result<Vec<u8>> {
     let mut memory = std::fs::File::open(format!("/proc/{pid}/mem"))?;
     let mut bytes = Vec::new();
@@ -194,7 +194,7 @@ fn memory_of(pid: i32) -> std::io::Result<Vec<u8>> {
         let (begin, end) = (number(begin), number(end));
         if words.next().is_some_and(|rights| rights.starts_with("rw")) {
             memory.seek(SeekFrom::Start(begin))?;
-            // A piece that the kernel does not show ends the read early.
+            // An unreadable part of the memory ends the read early.
             drop((&memory).take(end - begin).read_to_end(&mut bytes));
         }
     }

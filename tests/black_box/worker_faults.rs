@@ -1,4 +1,4 @@
-//! A worker that dies, hangs or is stopped costs its own session's calls and nothing else.
+//! A worker that crashes, hangs or is stopped affects only its own session's calls.
 
 use crate::harness::{Daemon, Process, is_alive, wait_for, wait_within};
 use nix::sys::signal::{Signal, kill};
@@ -30,7 +30,7 @@ fn kill_9_on_a_worker_fails_only_its_own_calls_and_the_next_call_works() {
         a.begin("bash", json!("sleep 60")),
     ];
     let worker = wait_for("both calls to run", || {
-        // In this order: what `ps` tells is a moment old when it is read.
+        // Read the marker first: the reply of `ps` may be outdated when it is read.
         let has_run = repo_a.read("marker") == "run\n";
         let worker = a.worker();
         (has_run && worker["calls"].as_array()?.len() == 2).then_some(worker)
@@ -108,10 +108,10 @@ fn a_worker_that_dies_again_and_again_fails_visibly_until_somebody_asks() {
             return Some(worker);
         }
         if let Some(pid) = worker["pid"].as_i64() {
-            // It may be gone already.
+            // The process may already have exited.
             kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).ok();
         } else {
-            // Asks for the next one and does not wait for it.
+            // Requests the next worker without waiting for it.
             drop(session.begin("bash", json!("sleep 5")));
         }
         None
@@ -123,7 +123,7 @@ fn a_worker_that_dies_again_and_again_fails_visibly_until_somebody_asks() {
         "Error: Session worker failed 5 times in 60 s (last: signal 9)"
     );
     assert!(asked.elapsed() < Duration::from_secs(1), "refused after {:?}", asked.elapsed());
-    // Attaching is asking again.
+    // An attach allows another start.
     wire.attach(std::path::Path::new(&session.path));
     assert_eq!(session.bash("echo back"), "back\n\n[Exit code: 0]");
 }
@@ -196,7 +196,7 @@ fn a_workspace_that_is_gone_fails_calls_and_not_the_worker() {
     assert_eq!(session.call("read_file", json!({"path": "README.md"})), gone);
     assert_eq!(session.call("grep_search", json!({"pattern": "x"})), gone);
     assert_eq!(session.worker()["restarts"], 0);
-    // What is there now is another directory: the worker that held the old one was replaced.
+    // A new directory has the same path: the worker with the old directory was replaced.
     daemon.repo("a");
     assert_eq!(session.call("read_file", json!("README.md")), "# A repository\n");
     assert_ne!(session.pid("pid"), pid);

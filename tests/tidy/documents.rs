@@ -1,4 +1,4 @@
-//! Documents: promises name the tests that show them, decisions have numbers, and paths exist.
+//! Documents: promises name the tests that cover them, decisions have numbers, and paths exist.
 
 use crate::Tree;
 use std::collections::BTreeSet;
@@ -16,12 +16,12 @@ const DOCUMENTS: &[&str] = &[
     "docs/troubleshooting.md",
 ];
 
-/// What stands between backticks, outside blocks of code.
+/// Text between backticks, outside code blocks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split("```").step_by(2).flat_map(|prose| prose.split('`').skip(1).step_by(2))
 }
 
-/// Whether a test is where `crate::file::name` says; the crate may be left out.
+/// Returns true if the test `crate::file::name` exists; the crate may be omitted.
 fn exists(tree: &Tree, test: &str) -> bool {
     let mut parts = test.rsplit("::");
     let (Some(name), Some(file)) = (parts.next(), parts.next()) else { return false };
@@ -43,8 +43,8 @@ fn ids(table: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Each promise of the first table names a test, every test that is named exists, each promise that the
-/// code mentions is in one of the tables, and none is in one of them twice.
+/// Each promise of the first table names a test, and every named test exists. Each promise that the
+/// code mentions is in exactly one of the tables, once.
 fn promise_complaints(promises: &str, tree: &Tree) -> Vec<String> {
     let (kept, not_kept) = promises.split_once("\n## Not kept yet").unwrap_or((promises, ""));
     let mut complaints = Vec::new();
@@ -79,7 +79,7 @@ fn is_product(path: &str) -> bool {
     path.ends_with(".rs") && !path.starts_with("tests/tidy")
 }
 
-/// Numbers of decisions are given once.
+/// Decision numbers are unique.
 fn decision_complaints<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut seen = BTreeSet::new();
@@ -94,7 +94,7 @@ fn decision_complaints<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> 
     complaints
 }
 
-/// Documents name files that exist: a path in backticks, or the target of a link to a file.
+/// Documents name existing files: a path in backticks, or the target of a link to a file.
 fn path_complaints(document: &str, text: &str, tree: &Tree) -> Vec<String> {
     let directory = document.rsplit_once('/').map_or("", |(directory, _)| directory);
     let mut named: Vec<&str> =

@@ -1,10 +1,10 @@
-//! Manifests: crates depend only downwards, and versions stand in the root manifest only.
+//! Manifests: crates depend only on lower layers, and versions are only in the root manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 
-/// Every package, its layer, and which of ours it may use; `*` is everything below. ARCHITECTURE.md,
-/// code map, says why.
+/// Every package, its layer, and its allowed workspace dependencies; `*` allows every lower layer.
+/// The code map in ARCHITECTURE.md gives the reasons.
 const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-protocol", 0, &[]),
     ("quackd-supervision", 0, &[]),
@@ -56,8 +56,8 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-fuzz", 5, &["*"]),
 ];
 
-/// What must never be reachable from what, over any number of steps: who must not die runs no tool, and
-/// a worker cannot write metadata, look for state, read configuration or reach the internet.
+/// Forbidden dependencies, also indirect ones. The processes that must not crash run no tools. A
+/// worker cannot write metadata, search for state, read configuration or reach the internet.
 const NEVER: &[(&str, &[&str])] = &[
     ("quackd-supervisor", &["quackd-tools", "quackd-search", "quackd-agent"]),
     (
@@ -69,11 +69,12 @@ const NEVER: &[(&str, &[&str])] = &[
 /// The only packages with actors.
 const ACTORS: &[&str] = &["quackd-supervisor", "quackd-session-worker"];
 
-/// What speaks to the network, and the only packages that may: the one goes out, the other lets in.
+/// Network crates, and the only packages that may use them: one for outgoing and one for incoming
+/// connections.
 const INTERNET: &[&str] = &["reqwest", "hyper", "hyper-util", "rustls", "tokio-tungstenite"];
 const NETWORKED: &[&str] = &["quackd-egress", "quackd-remote"];
 
-/// A manifest's dependencies of the given kinds, also those for one target only.
+/// A manifest's dependencies of the given kinds, including those for one target only.
 fn dependencies<'a>(manifest: &'a Table, kinds: &[&str]) -> Vec<(&'a str, &'a Value)> {
     let for_targets = manifest.get("target").and_then(Value::as_table).into_iter().flatten();
     let tables = for_targets.filter_map(|(_, table)| table.as_table()).chain([manifest]);
@@ -88,8 +89,8 @@ fn package(manifest: &Table) -> Option<&str> {
     manifest.get("package")?.get("name")?.as_str()
 }
 
-/// Dependencies point downwards, as `LAYERS` says, and nothing in `NEVER` is linked by a detour.
-/// Tests may use what they like.
+/// Dependencies point to lower layers, as in `LAYERS`, and `NEVER` applies to indirect dependencies
+/// too. Tests may use any crate.
 fn layer_complaints(manifests: &[Table]) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut edges = BTreeMap::new();
@@ -131,7 +132,7 @@ fn layer_complaints(manifests: &[Table]) -> Vec<String> {
     complaints
 }
 
-/// Versions, paths and sources stand in the root manifest only.
+/// Versions, paths and sources are only in the root manifest.
 fn version_complaints(manifest: &Table) -> Vec<String> {
     let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
     let is_inherited = |value: &Value| {

@@ -3,13 +3,13 @@
 use crate::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most kinds of messages that one actor handles.
+/// Maximum number of message kinds that one actor handles.
 const MAX_MESSAGES: usize = 8;
 
-/// Top-level modules of a crate, each with the others that it imports.
+/// Top-level modules of a crate, each with the top-level modules that it imports.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Code without comments and without unit tests. Strings stay, which does no harm here.
+/// Code without comments and without unit tests. Strings remain, which is harmless here.
 fn code(text: &str) -> String {
     let code = text.lines().take_while(|line| *line != "#[cfg(test)]");
     let plain = code.map(|line| line.split_once("//").map_or(line, |(code, _)| code));
@@ -46,7 +46,7 @@ fn imported(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// The graph of the crate whose sources begin with `root`.
+/// Import graph of the crate whose sources begin with `root`.
 fn graph(tree: &Tree, root: &str) -> Graph {
     let top = |path: &str| {
         let inside = path.strip_prefix(root)?;
@@ -66,7 +66,8 @@ fn graph(tree: &Tree, root: &str) -> Graph {
     graph
 }
 
-/// Modules that are left when those without imports are removed again and again: those on a cycle, and those above it.
+/// Repeatedly removes modules without imports. Returns the rest: modules on a cycle, and modules
+/// that import one of them.
 fn on_cycles(mut graph: Graph) -> Vec<String> {
     loop {
         let free: BTreeSet<String> = graph

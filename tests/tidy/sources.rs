@@ -1,19 +1,19 @@
-//! Source files: how they begin, how long they are, and what may not stand in them.
+//! Source files: headers, sizes, and forbidden words.
 
 use crate::Tree;
 
-/// Longest file, and longest file of a crate's `src` without its unit tests, in lines.
+/// Maximum size of a file in lines, and of a file in a crate's `src` without its unit tests.
 const MAX_LINES: usize = 800;
 const MAX_SOURCE_LINES: usize = 500;
 
-/// Where the raw pointers are.
+/// Crates that may use raw pointers.
 const UNSAFE_ROOMS: &[&str] = &["crates/process/", "crates/sandbox/"];
 
 /// The one poll interval of all black-box tests.
 const SLEEPING_FILE: &str = "tests/black_box/harness/mod.rs";
 
-/// A line without what stands between quotes, and its comment. Knows nothing of strings that go over
-/// several lines, which is good enough for the words that are looked for.
+/// A line without its quoted strings, and its comment. Does not handle strings over several lines,
+/// which is sufficient for these words.
 fn code_and_comment(line: &str) -> (String, &str) {
     let (mut code, mut in_string) = (String::new(), false);
     let mut chars = line.char_indices().peekable();
@@ -37,7 +37,7 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found == word)
 }
 
-/// What holds for every source file by itself.
+/// Rules for each source file by itself.
 fn source_complaints(path: &str, text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut complain = |what: String| complaints.push(format!("{path}: {what}"));
@@ -71,7 +71,7 @@ fn source_complaints(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// A file of the black-box tests that no `mod` line names is a test that never runs.
+/// A file of the black-box tests without a `mod` line is a test that never runs.
 fn forgotten_files(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for path in tree.keys().filter(|path| path.ends_with(".rs")) {

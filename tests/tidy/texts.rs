@@ -1,10 +1,10 @@
-//! What documents say that programs print: a text that docs/troubleshooting.md quotes stands in the sources,
-//! and a verb that a document for users names exists. And what they say of files: each file of the state
-//! directory is one that docs/privacy.md explains.
+//! Texts in documents: the sources contain every text that docs/troubleshooting.md quotes, and
+//! every subcommand in a document for users exists. docs/privacy.md explains each file of the state
+//! directory.
 
 use std::collections::BTreeSet;
 
-/// Documents whose verbs must exist.
+/// Documents whose subcommands must exist.
 const FOR_USERS: &[&str] = &[
     "README.md",
     "SECURITY.md",
@@ -15,10 +15,11 @@ const FOR_USERS: &[&str] = &[
     "docs/troubleshooting.md",
 ];
 
-/// What `main.rs` looks for before clap does: no person calls it.
+/// Internal subcommands that `main.rs` handles before clap. Users do not call them.
 const NOT_FOR_PEOPLE: &[&str] = &["clean-repositories", "limited", "probe", "read-only"];
 
-/// Of the pieces of a quoted text one has at least so many characters: shorter ones stand everywhere.
+/// Minimum length in characters of at least one piece of a quoted text: every source contains
+/// shorter pieces.
 const MIN_PIECE: usize = 8;
 
 /// The texts in backticks in the first column of tables.
@@ -28,7 +29,7 @@ fn quoted_texts(document: &str) -> impl Iterator<Item = &str> {
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2))
 }
 
-/// The part of a source that is the product, each text on one line as far as it was broken by `\`.
+/// The part of a source without its tests, with literals that `\` splits joined into one line.
 fn product(source: &str) -> String {
     let source = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let mut pieces = source.split("\\\n");
@@ -39,7 +40,8 @@ fn product(source: &str) -> String {
     text.replace("\\\"", "\"")
 }
 
-/// Whether one line of a source has all the pieces of a text, which `…` separates, in order.
+/// Returns true if one line of a source contains all pieces of a text in order. `…` separates the
+/// pieces.
 fn says(source: &str, text: &str) -> bool {
     let pieces: Vec<&str> = text.split('…').filter(|piece| !piece.trim().is_empty()).collect();
     source.lines().any(|line| {
@@ -51,7 +53,7 @@ fn says(source: &str, text: &str) -> bool {
     })
 }
 
-/// Quoted texts that no source has, or that are so short that every source has them.
+/// Quoted texts that no source contains, or that are too short for a search.
 fn text_complaints(document: &str, sources: &[String]) -> Vec<String> {
     let mut complaints = Vec::new();
     for text in quoted_texts(document) {
@@ -64,7 +66,7 @@ fn text_complaints(document: &str, sources: &[String]) -> Vec<String> {
     complaints
 }
 
-/// The verbs of the command line: the variants of its `enum Verb`, as clap writes them.
+/// Subcommands of the command line: the variants of its `enum Verb`, in clap's spelling.
 fn verbs(arguments: &str) -> BTreeSet<String> {
     let body = arguments.split_once("enum Verb {").map_or("", |(_, rest)| rest);
     let body = body.split_once("\n}").map_or(body, |(body, _)| body);
@@ -81,7 +83,8 @@ fn verbs(arguments: &str) -> BTreeSet<String> {
     words.collect()
 }
 
-/// Verbs that a document names and the command line lacks: the word after `quack ` at the begin of code.
+/// Subcommands that a document names and the command line lacks: the word after `quack ` at the
+/// start of code.
 fn verb_complaints(path: &str, document: &str, verbs: &BTreeSet<String>) -> Vec<String> {
     let prose =
         document.split("```").step_by(2).flat_map(|part| part.split('`').skip(1).step_by(2));
@@ -95,8 +98,8 @@ fn verb_complaints(path: &str, document: &str, verbs: &BTreeSet<String>) -> Vec<
     missing.map(|word| format!("{path}: there is no `quack {word}`")).collect()
 }
 
-/// Names in the state directory, as the module that owns them joins them, that a document does not have in
-/// backticks.
+/// Names in the state directory that a document does not have in backticks. The module that owns
+/// the names joins them to the directory.
 fn file_complaints(document: &str, owner: &str) -> Vec<String> {
     let owner = product(owner);
     let names = owner.split("dir.join(\"").skip(1).filter_map(|rest| rest.split('"').next());

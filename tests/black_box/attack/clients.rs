@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 const QUACK: &str = env!("CARGO_BIN_EXE_quack");
 
-/// A token that is long enough.
+/// A token of sufficient length.
 const TOKEN: &str = "the-right-token-0123456789";
 
-/// A token that an earlier version took, and what `config.json` holds of it: scrypt with this salt.
+/// A token that an earlier version accepted, and its hash in `config.json`: scrypt with this salt.
 const SHORT: &str = "1234";
 const SHORT_HASH: &str = "4d3c3c21b131943665e1aa4ea3af7c2f47e25072a5b8b73355fdde6e407812c6";
 const SALT: &str = "c2FsdHNhbHRzYWx0";
@@ -31,8 +31,8 @@ fn knock(port: &Value, token: &str) -> (StatusCode, Option<u64>) {
     (reply.status(), wait.map(|seconds| seconds.parse().expect("seconds")))
 }
 
-/// Guesses until the door blocks the address. The time before the last guess, and for how long the door
-/// says that it blocks.
+/// Sends wrong tokens until the server blocks the address. Returns the time before the last
+/// attempt, and the duration of the block from `Retry-After`.
 fn guess_until_blocked(port: &Value) -> (Instant, Duration) {
     for n in 0..200 {
         let begun = Instant::now();
@@ -52,8 +52,8 @@ fn guesses_after_a_right_token_from_the_same_address_are_blocked_and_so_is_the_r
     let params = json!({"enabled": true, "port": 0, "authToken": TOKEN});
     let port = wire.request("remote_configure", params)["status"]["port"].clone();
     assert_eq!(knock(&port, TOKEN).0, StatusCode::OK, "the owner was here");
-    // On a machine that is held up for longer than the block, this is done again.
-    wait_for("a look at the right token during a block", || {
+    // A machine may stall for longer than the block: then repeat this.
+    wait_for("a check of the right token during a block", || {
         let (begun, block) = guess_until_blocked(&port);
         let (status, _) = knock(&port, TOKEN);
         (begun.elapsed() < block).then(|| {
@@ -106,7 +106,7 @@ fn a_short_token_is_refused_and_one_from_before_is_told_of_and_limited() {
     assert_eq!(state().get("tokenIsShort"), None);
 }
 
-/// A daemon that searches at this provider.
+/// Starts a daemon that uses this search provider.
 fn searching(exa: &FakeExa, toml: &str) -> Daemon {
     let mut daemon = Daemon::absent();
     std::fs::create_dir(daemon.app()).unwrap();
@@ -116,7 +116,7 @@ fn searching(exa: &FakeExa, toml: &str) -> Daemon {
     daemon
 }
 
-/// A worker that asks for a search whatever its tool is for, and tells the outcome as its result.
+/// A worker that requests a search on every tool call, and returns the outcome as its result.
 const ASKS: &str = r#"#!/usr/bin/perl
 use strict; use warnings; use Fcntl;
 fcntl(STDIN, F_SETFL, fcntl(STDIN, F_GETFL, 0) & ~O_NONBLOCK);
@@ -230,17 +230,17 @@ fn a_parameter_that_a_method_of_ours_does_not_know_is_refused_with_the_nearest_n
             assert!(error.contains(&format!("`{near}`")), "{method}: {error}");
         }
     }
-    // Not `inForce`: the worker may have become ready since.
+    // Do not compare `inForce`: the worker may have become ready in between.
     let after = wire.request("quack.sandbox", json!({"sessionId": session.id}));
     for part in ["policy", "layers"] {
         assert_eq!(after[part], before[part]);
     }
-    // Upstream's clients may say what upstream does not know.
+    // Upstream's clients may send parameters that upstream does not know.
     wire.request("ping", json!({"x": 1}));
     wire.request("sessions", json!({"all": true, "x": 1}));
 }
 
-/// A character of each kind that a terminal obeys or does not show.
+/// One character of each kind that a terminal interprets or does not display.
 const UNSEEN: &str = "\u{7f}\u{80}\u{9b}\u{9f}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}\u{feff}\u{e0041}\u{ad}";
 
 #[test]
@@ -313,7 +313,7 @@ fn what_is_no_text_in_a_workers_frames_reaches_no_client() {
         assert_eq!(run.code(), Some(1), "{rest:.80}: {run:?}");
         let text = run.json()["text"].as_str().unwrap().to_owned();
         assert!(text.contains("Worker died during bash (protocol error"), "{rest:.80}: {text}");
-        // Each line that a client reads is JSON.
+        // Each line sent to a client is valid JSON.
         let wire = daemon.wire();
         let session = wire.attach(repo.path());
         wire.request("follow", json!({"sessionId": session.id}));
@@ -323,7 +323,7 @@ fn what_is_no_text_in_a_workers_frames_reaches_no_client() {
     }
 }
 
-/// Directories of the system that every Linux has.
+/// System directories that exist on every Linux.
 const SYSTEM: [&str; 10] = [
     "/",
     "/usr",
@@ -447,7 +447,7 @@ fn a_squatted_socket_path_keeps_no_daemon_from_starting_and_no_client_talks_to_i
         Wire::connect(&socket).request("quack.shutdown", Value::Null);
         wait_for("the daemon to end", || child.try_wait().unwrap());
         if let Some(squatter) = squatter {
-            assert!(squatter.accept().is_err(), "somebody talked to the squatter");
+            assert!(squatter.accept().is_err(), "a client connected to the squatter");
         }
         assert!(place.symlink_metadata().is_ok(), "{how}: what is another user's was removed");
         if how == "directory" { std::fs::remove_dir(&place) } else { std::fs::remove_file(&place) }

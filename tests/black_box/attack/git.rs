@@ -103,8 +103,8 @@ fn state_of(directory: &Path) -> (i64, i64, Vec<PathBuf>) {
     (found.mtime(), found.mtime_nsec(), names.collect())
 }
 
-/// Exchanges a directory and a link until `stop` is set, and returns the number of rounds. The link has the name for a
-/// short time only, so that most lookups of one start find the directory and a late one finds the link.
+/// Exchanges a directory and a link until `stop` is set, and returns the number of rounds. The link has the
+/// name only briefly. Most lookups of one start therefore find the directory, and a late lookup finds the link.
 fn swap(one: PathBuf, link: PathBuf, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
     let hold = |time: Duration| {
         let since = Instant::now();
@@ -412,7 +412,7 @@ fn the_audit_finds_whatever_git_would_write_through() {
 /// Tries to change what git runs and writes in the repository `at`. Fails the test if something succeeds.
 #[track_caller]
 fn assert_held(session: &Session<'_>, repo: &Path, at: &str) {
-    // The first call has the placeholders made.
+    // The first call creates the placeholders.
     session.bash("true");
     let before = state_of(&repo.join(at));
     let text = session.bash(&format!(
@@ -425,7 +425,7 @@ fn assert_held(session: &Session<'_>, repo: &Path, at: &str) {
     assert_eq!(state_of(&repo.join(at)), before, "{text}");
 }
 
-/// Ends the worker from within, and waits for the next one.
+/// Ends the worker with a command, and waits for the next worker.
 fn end_worker(session: &Session<'_>, command: &str) {
     session.bash(&format!("{command}; kill -9 -1"));
     wait_for("another worker", || session.bash("echo ready").contains("ready").then_some(()));

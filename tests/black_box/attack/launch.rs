@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A user that nothing else in these tests is.
+/// User id that no other test uses.
 const SOMEBODY: u32 = 60_998;
 
 /// Files that git writes by name during the user's next commands.
@@ -214,8 +214,8 @@ fn when_memory_runs_out_commands_go_before_workers_and_workers_before_the_daemon
         let worker = score_of(session.pid("pid")).expect("the worker's score");
         assert!(daemon_score < worker, "{daemon_score} {worker}");
         assert!(worker < value("born") && worker < value("now"), "{worker}: {text}");
-        // The monitor and process 1 of each session too. A process that has just been forked still has the
-        // daemon's score, and one that has ended has none.
+        // This includes the monitor and process 1 of each session. A newly forked process still has
+        // the daemon's score, and an exited process has no score.
         wait_for("a higher score for every process below the daemon", || {
             let below = descendants_of(daemon.pid());
             below

@@ -64,8 +64,8 @@ fn tasks() -> usize {
     fs::read_dir("/proc").expect("/proc").flatten().map(of).sum()
 }
 
-/// A worker that reports a system without any confinement when it starts for the first time. Later workers
-/// are real ones.
+/// A worker that reports a system without any confinement on its first start. Later workers are
+/// real.
 const LIAR: &str = r#"#!/usr/bin/perl
 use strict; use warnings; use Fcntl;
 exec @ARGV unless mkdir("LIED");
@@ -137,7 +137,7 @@ fn a_fork_bomb_without_namespaces_ends_at_a_limit_of_the_kernel() {
             let digits = text.split_whitespace().next().unwrap_or_default().to_owned();
             digits.parse::<usize>().unwrap_or_else(|_| panic!("no number: {text}"))
         };
-        // Threads of the daemon and of both workers come and go.
+        // The number of threads of the daemon and of both workers varies.
         let (before, slack) = (tasks(), 100);
         let limits = session.bash("ulimit -Su; ulimit -Hu");
         let (soft, hard) = limits.split_once('\n').expect("two limits");
@@ -181,7 +181,7 @@ fn a_fork_bomb_without_namespaces_ends_at_a_limit_of_the_kernel() {
     });
 }
 
-/// Says so if this machine has no tier D.
+/// Returns `None` and prints a note if this machine has no tier D.
 fn has_tier_d(session: &Session<'_>) -> Option<()> {
     let text = session.bash("true");
     if text.contains("cannot be confined: ") {
@@ -192,8 +192,8 @@ fn has_tier_d(session: &Session<'_>) -> Option<()> {
     Some(())
 }
 
-/// Makes a tree of this depth in the working directory, with a second directory on each level and with
-/// directories that have no permissions.
+/// Command that creates a tree of this depth in the working directory, with a second directory on
+/// each level and with directories without permissions.
 fn deep(depth: u32) -> String {
     format!(
         "perl -e 'for my $level (1..{depth}) {{ mkdir \"d\" or die $!; mkdir \"e\"; \
@@ -204,7 +204,7 @@ fn deep(depth: u32) -> String {
 
 const DEPTH: u32 = 5000;
 
-/// Makes a deep tree in the run directory of a session.
+/// Creates a deep tree in the run directory of a session.
 fn dig(daemon: &Daemon, session: &Session<'_>) {
     let run = daemon.app().join("run").join(&session.id);
     let dug = session.bash(&format!("cd '{}' && {}", run.display(), deep(DEPTH)));
@@ -212,7 +212,7 @@ fn dig(daemon: &Daemon, session: &Session<'_>) {
     assert!(run.join("d/d/d").is_dir());
 }
 
-/// Removes what an earlier version leaves, which a temporary directory cannot.
+/// Removes files that an earlier version leaves, because `TempDir` cannot remove them.
 struct Swept<'a>(&'a Daemon);
 
 impl Drop for Swept<'_> {
@@ -325,7 +325,7 @@ const CHANGING: [(&str, u32); 36] = [
     ("FAT_IOCTL_SET_ATTRIBUTES", 0x4004_7211),
 ];
 
-/// Requests that programs make of files that they only read.
+/// Requests that programs use on files that they only read.
 const READING: [(&str, u32); 8] = [
     ("TCGETS", 0x5401),
     ("TCGETS2", 0x802c_542a),
@@ -337,8 +337,8 @@ const READING: [(&str, u32); 8] = [
     ("FS_IOC_FIEMAP", 0xc020_660b),
 ];
 
-/// Makes each request of `README.md` and prints those that do not end as they should: a changing one must be
-/// refused with EROFS, a reading one with anything but that.
+/// Script that makes each request on `README.md` and prints the requests with a wrong outcome. A
+/// changing request must be refused with EROFS. A reading request must not fail with EROFS.
 fn requests() -> String {
     let list = |all: &[(&str, u32)]| {
         all.iter().map(|(name, request)| format!("{name}={request} ")).collect::<String>()
@@ -381,7 +381,7 @@ fn nothing_that_only_reads_can_make_a_request_that_changes_a_file() {
             return;
         }
         assert_eq!(asked(&wire, repo.path()).1, "asked\n\n[Exit code: 0]", "tier D");
-        // The program that a single call in safe mode is started through.
+        // The program that starts a single call in safe mode.
         let single = |script: &[&str]| {
             let mut single = daemon.program_for_tests(quack);
             single.args(["read-only", "--", "perl"]).args(script).current_dir(repo.path());

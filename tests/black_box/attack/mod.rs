@@ -1,5 +1,5 @@
-//! Attacks that an earlier version did not withstand, each as a test that fails without its fix.
-//! The table "Attacks and their tests" in docs/security.md names them.
+//! Attacks that succeeded against an earlier version. Each test fails without its fix. The table
+//! "Attacks and their tests" in docs/security.md names the tests.
 
 mod clients;
 mod git;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
 
-/// Plants everything that a Pi would load from a workspace. The message quotes the daemon's answer.
+/// Plants every file that a Pi would load from a workspace. The message quotes the daemon's answer.
 const PLANT: &str = "mkdir -p .pi/extensions && echo code > .pi/extensions/x.ts && \
     echo '{\"packages\": [\"npm:x\"], \"npmCommand\": [\"./evil\"]}' > .pi/settings.json";
 
-/// A daemon whose Pi is the stand-in, of the given version.
+/// A daemon that runs the fake Pi with the given version.
 struct World {
     daemon: Daemon,
     repo: PathBuf,
@@ -45,7 +45,7 @@ impl World {
         world(daemon)
     }
 
-    /// A file of the stand-in's.
+    /// Content of a file that the fake Pi wrote.
     fn told(&self, name: &str) -> String {
         std::fs::read_to_string(self.daemon.home().join("fake").join(name)).unwrap_or_default()
     }
@@ -72,7 +72,7 @@ fn a_pi_loads_nothing_that_a_command_has_left_in_its_workspace() {
     assert_eq!(reply["ok"], true, "{reply}");
     wire.events_until("agent_end");
     assert_eq!(world.told("imported"), "");
-    // The runtime of Pi reads settings where it starts; Pi works in the workspace.
+    // The runtime of Pi reads settings from its start directory; Pi works in the workspace.
     assert_eq!(world.told("started-in"), "/");
     assert_eq!(world.told("asked-in"), "/");
     assert_eq!(world.told("cwd"), world.repo.display().to_string());
@@ -129,7 +129,7 @@ fn an_old_pi_that_is_allowed_starts_only_where_no_project_settings_are() {
 
 #[test]
 fn no_program_of_a_workspace_is_started_through_the_path() {
-    // Found in another session's workspace, by way of a link, or in a directory that is relative.
+    // A Pi in another session's workspace, behind a link, or in a relative directory of PATH.
     let home = tempfile::tempdir().unwrap();
     let planted = home.path().join("ws");
     std::fs::create_dir_all(planted.join(".git")).unwrap();
@@ -184,7 +184,7 @@ fn a_pi_whose_own_extensions_are_in_a_workspace_is_not_started() {
     let wire = world.daemon.wire();
     wire.attach(&world.repo);
     wire.request("follow", json!({}));
-    assert_eq!(say(&wire)["ok"], true, "nobody works in it yet");
+    assert_eq!(say(&wire)["ok"], true, "no worker has run in it yet");
     wire.events_until("agent_end");
     let wire = world.daemon.wire();
     wire.attach(extension.path());
@@ -217,7 +217,7 @@ const REPORTED: [&str; 16] = [
 fn every_name_that_a_program_obeys_is_reported_after_a_command() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
-    // Tier D makes no names next to a repository.
+    // Tier D does not create names next to a repository.
     std::fs::remove_dir(repo.path().join(".git")).unwrap();
     let wire = daemon.wire();
     let session = wire.attach(repo.path());

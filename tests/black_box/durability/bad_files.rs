@@ -1,5 +1,6 @@
-//! Whatever stands where one of the two files should be, the daemon starts, says so, keeps it and serves
-//! the generation before. Prefixes and flipped bits of a file are tested in crates/store.
+//! Damaged files: whatever is at the path of one of the two files, the daemon starts, reports the
+//! problem, keeps the entry and loads the previous generation. crates/store tests prefixes and
+//! flipped bits of a file.
 
 use super::{Client, FILES, METADATA, STATE, array, fresh_directory, skipped};
 use crate::harness::{Daemon, Session, wait_for};
@@ -10,8 +11,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// What was saved: session `first` in the generation before, `first` and `second` in the last one, all
-/// of them safe.
+/// A saved state: session `first` in the previous generation, `first` and `second` in the last one,
+/// all in safe mode.
 struct Saved {
     workspaces: TempDir,
     files: Vec<(String, Vec<u8>)>,
@@ -40,7 +41,7 @@ impl Saved {
         Self { files: files.collect(), first, second, workspaces }
     }
 
-    /// A world in which this was saved, and no daemon.
+    /// Returns a world with this saved state and no daemon.
     fn world(&self) -> Daemon {
         let daemon = Daemon::absent();
         fs::create_dir(daemon.app()).expect("a state directory");
@@ -51,7 +52,7 @@ impl Saved {
     }
 }
 
-/// Makes of a good file something else.
+/// Damages a good file.
 type Spoil = fn(&Path, &str);
 
 const SPOILT: &[(&str, Spoil)] = &[
@@ -78,14 +79,14 @@ const SPOILT: &[(&str, Spoil)] = &[
     }),
 ];
 
-/// What kind of thing stands at a path, and how large it is.
+/// File type and size at a path.
 fn look(path: &Path) -> (FileType, bool, u64) {
     let found = fs::symlink_metadata(path).unwrap_or_else(|_| panic!("nothing at {path:?}"));
     let kind = found.file_type();
     (kind, kind.is_fifo(), found.len())
 }
 
-/// The line of the log that tells of a file.
+/// Returns the log line about a file.
 #[track_caller]
 fn told(daemon: &Daemon, file: &str, what: &str) -> String {
     wait_for("the line in the log", || {
@@ -109,7 +110,7 @@ fn sorted<const N: usize>(ids: [&String; N]) -> Vec<String> {
     ids
 }
 
-/// The session may change nothing.
+/// Asserts that the session is read-only.
 #[track_caller]
 fn assert_safe(daemon: &Daemon, id: &str, saved: &Saved) {
     let wire = daemon.wire();
@@ -120,7 +121,7 @@ fn assert_safe(daemon: &Daemon, id: &str, saved: &Saved) {
     assert!(!saved.workspaces.path().join("first/made").exists());
 }
 
-/// New sessions are kept.
+/// Asserts that new sessions are saved.
 #[track_caller]
 fn assert_serves(daemon: &mut Daemon) {
     let path = fresh_directory(daemon, "new");
@@ -132,7 +133,7 @@ fn assert_serves(daemon: &mut Daemon) {
     assert!(listed(daemon).contains(&id));
 }
 
-/// `bad` is in the way of a start: it is kept aside and the generation before serves.
+/// Asserts that a start with a bad file keeps the file aside and loads the previous generation.
 fn assert_recovers(saved: &Saved, mut daemon: Daemon, file: &str, start: impl FnOnce(&mut Daemon)) {
     let path = daemon.app().join(file);
     let aside = daemon.app().join(format!("{file}.corrupt-1"));
@@ -158,7 +159,7 @@ fn a_bad_file_is_kept_aside_and_the_generation_before_serves() {
             let daemon = saved.world();
             let path = daemon.app().join(file);
             spoil(&path, &fs::read_to_string(&path).unwrap());
-            // Shown only if it fails.
+            // The harness shows this only if the test fails.
             print_case(file, what);
             assert_recovers(&saved, daemon, file, Daemon::boot);
         }
@@ -178,7 +179,7 @@ fn a_file_that_the_daemon_may_not_read_is_kept_aside() {
         let path = daemon.app().join(file);
         fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
         let is_super_user = File::open(&path).is_ok();
-        // The super-user without the right to read everything.
+        // Root without the capabilities to read every file.
         let drop_rights = ["--bounding-set=-dac_override,-dac_read_search", "true"];
         #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
         let mut setpriv = std::process::Command::new("setpriv");

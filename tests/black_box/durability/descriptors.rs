@@ -1,4 +1,4 @@
-//! Descriptors run out, and are there again.
+//! The daemon runs out of file descriptors, and recovers when descriptors are available again.
 
 use crate::harness::{Daemon, wait_for};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
@@ -6,7 +6,7 @@ use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// The processor time that the daemon has used. The kernel counts in hundredths of a second.
+/// CPU time used by the daemon. The kernel counts it in units of 10 ms.
 fn processor_time(daemon: &Daemon) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -38,7 +38,7 @@ fn two_hundred_clients_too_many_harm_nobody_and_are_served_when_there_is_room() 
         wire.request("ping", json!({}));
         (Duration::from_secs(1) < start.elapsed()).then_some(())
     });
-    // With a hundred pings in it.
+    // The time includes a hundred pings.
     let share = (processor_time(&daemon) - used).as_secs_f64() / start.elapsed().as_secs_f64();
     assert!(share < 0.2, "{:.0} % of a processor while it cannot accept", 100.0 * share);
 

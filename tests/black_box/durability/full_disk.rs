@@ -1,4 +1,4 @@
-//! The disk takes no more, and takes again.
+//! The disk becomes full, then has space again.
 
 use super::{Client, OnDisk, bytes, fresh_directory, skipped};
 use crate::harness::{Daemon, Wire, wait_for};
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// How many sessions the daemon lists.
+/// Number of sessions that the daemon lists.
 fn n_listed(wire: &Wire) -> usize {
     super::array(&wire.request("sessions", json!({"all": true}))["sessions"]).len()
 }
@@ -31,7 +31,7 @@ fn a_file_that_may_not_grow_costs_the_change_and_neither_file() {
         attach(true).unwrap();
     }
     let limit = |bytes: Option<u64>| {
-        // The soft limit only, so that it can be lifted.
+        // Set only the soft limit, so that it can be raised again.
         let pid = rustix::process::Pid::from_raw(daemon.pid());
         prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
     };
@@ -40,13 +40,13 @@ fn a_file_that_may_not_grow_costs_the_change_and_neither_file() {
     let [metadata_bytes, state_bytes] =
         before.clone().map(|bytes| u64::try_from(bytes.len()).unwrap());
     assert!(state_bytes < metadata_bytes);
-    // Neither fits; the state fits and the metadata does not.
+    // First neither file fits, then the state fits and the metadata does not.
     for room in [10, state_bytes, metadata_bytes] {
         for safe in [false, true] {
             limit(Some(room));
             let text = attach(safe).expect_err("no room");
             assert!(text.starts_with("Disk is full: "), "{text}");
-            assert_eq!(n_listed(&wire), n_sessions, "memory is what is on disk");
+            assert_eq!(n_listed(&wire), n_sessions, "memory and disk agree");
             assert!(bytes(&daemon.app()) == before, "with room for {room} bytes");
             assert_eq!(session.bash("echo fine"), "fine\n\n[Exit code: 0]");
             limit(None);
@@ -57,16 +57,17 @@ fn a_file_that_may_not_grow_costs_the_change_and_neither_file() {
     assert_eq!(OnDisk::read(&daemon.app()).sessions.len(), n_sessions + 2);
 }
 
-/// A daemon with a small disk of its own as state directory, which only it and its children see.
+/// A daemon whose state directory is a separate small disk, visible only to the daemon and its
+/// children.
 pub(super) struct SmallDisk {
     pub(super) world: Daemon,
     child: Child,
 }
 
 impl SmallDisk {
-    /// A disk of so many MiB. The error says why this machine does not allow it.
+    /// Mounts a disk of `mib` MiB. The error gives the reason why this machine does not allow it.
     pub(super) fn start(mib: usize) -> Result<Self, String> {
-        // Another user than the super-user may mount in a user namespace, where there are such.
+        // An ordinary user may mount in a user namespace, where user namespaces are available.
         Self::start_in("-m", mib).or_else(|_| Self::start_in("-rm", mib))
     }
 
@@ -95,7 +96,7 @@ impl SmallDisk {
         Ok(disk)
     }
 
-    /// The state directory as the daemon sees it.
+    /// The state directory as seen by the daemon.
     pub(super) fn app(&self) -> PathBuf {
         let app = self.world.app();
         let within = app.strip_prefix("/").expect("an absolute path");
@@ -137,7 +138,7 @@ fn a_disk_that_is_full_and_then_is_not_loses_nothing() {
         let path = fresh_directory(&disk.world, name);
         let text = disk.attach(&path, safe).expect_err("no room");
         assert!(text.starts_with("Disk is full: "), "{text}");
-        assert_eq!(n_listed(&wire), n_sessions, "memory is what is on disk");
+        assert_eq!(n_listed(&wire), n_sessions, "memory and disk agree");
         assert!(bytes(&disk.app()) == before);
         assert_eq!(session.bash("echo fine"), "fine\n\n[Exit code: 0]");
     }

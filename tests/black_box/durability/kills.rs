@@ -1,4 +1,4 @@
-//! The daemon is killed while it saves, two hundred times.
+//! Kills the daemon two hundred times while it saves.
 
 use super::{Client, Kept, Ledger, Random, in_memory};
 use crate::harness::Daemon;
@@ -6,13 +6,13 @@ use nix::sys::signal::Signal;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// Two worlds side by side, each killed this often.
+/// Kills per world. Two worlds run side by side.
 const ROUNDS: usize = 100;
 
-/// Clients that attach at the same time: their changes share saves.
+/// Concurrent clients: their changes share saves.
 const CLIENTS: usize = 3;
 
-/// Lets clients attach for a while, does `then`, and gives all that the clients heard.
+/// Lets clients attach for some time, runs `then`, and returns the acknowledged sessions.
 pub(super) fn attach_for(
     time: Duration,
     daemon: &Daemon,
@@ -24,7 +24,7 @@ pub(super) fn attach_for(
         for client in 0..CLIENTS {
             let directories = daemon.home().join(format!("round-{round}/client-{client}"));
             let (mut connection, heard) = (Client::connect(daemon), heard.clone());
-            // Every second time in safe mode: then both files change.
+            // Every second attach uses safe mode, which changes both files.
             scope.spawn(move || {
                 for n in 0.. {
                     let path = directories.join(n.to_string());
@@ -55,7 +55,7 @@ fn kill_again_and_again(mut daemon: Daemon, mut random: Random, longest: Duratio
         let heard = attach_for(random.moment(longest), &daemon, round, kill);
         assert_eq!(daemon.wait(), None);
         ledger.0.extend(heard.into_iter().map(|answer| answer.expect("no refusal")));
-        // Nor had the next start to repair anything.
+        // The next start had nothing to repair either.
         ledger.assert_on_disk(&daemon.app());
     }
     daemon.boot();
@@ -79,6 +79,6 @@ fn two_hundred_kills_while_saving_lose_nothing_that_was_acknowledged() {
         });
         [on_disk, in_memory].map(|world| world.join().expect("no loss"))
     });
-    // Kills before the first save would show nothing.
+    // Kills before the first save would prove nothing.
     assert!(n_kept.iter().all(|n| ROUNDS / 4 < *n), "{n_kept:?} attaches were acknowledged");
 }

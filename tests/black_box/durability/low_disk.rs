@@ -1,4 +1,4 @@
-//! The disk is almost full: what can be done without is not written, and what must be written still is.
+//! The disk is almost full: the daemon stops writing optional data and still saves its state.
 
 use super::full_disk::SmallDisk;
 use super::{OnDisk, fresh_directory, skipped};
@@ -8,7 +8,7 @@ use std::fs::File;
 
 const MIB: u64 = 1024 * 1024;
 
-/// What `doctor` says of the disk.
+/// The disk check of `doctor`.
 fn disk_check(wire: &Wire) -> (String, String) {
     let data = wire.request("doctor", json!({}));
     let disk = super::array(&data["checks"]).iter().find(|check| check["name"] == "disk");
@@ -21,7 +21,7 @@ fn disk(wire: &Wire) -> Value {
     wire.request("quack.ps", json!({}))["supervisor"]["disk"].clone()
 }
 
-/// The line that says what of a long output is not shown.
+/// The line that states how much of a long output is omitted.
 fn omitted(session: &Session<'_>, mib: u64) -> String {
     let text = session.bash(&format!("head -c {} /dev/zero | tr '\\0' x", mib * MIB));
     let line = text.lines().find(|line| line.contains(" bytes omitted"));
@@ -31,7 +31,7 @@ fn omitted(session: &Session<'_>, mib: u64) -> String {
 #[test]
 fn on_a_disk_that_is_almost_full_outputs_are_not_kept_and_changes_are() {
     const NAME: &str = "on_a_disk_that_is_almost_full_outputs_are_not_kept_and_changes_are";
-    // A tenth of it has to be free, which is less than what is configured.
+    // A tenth of the disk must stay free, which is less than the configured limit.
     let small = match SmallDisk::start(64) {
         Ok(disk) => disk,
         Err(why) => return skipped(NAME, &why),
@@ -42,7 +42,7 @@ fn on_a_disk_that_is_almost_full_outputs_are_not_kept_and_changes_are() {
     assert!(omitted(&session, 10).contains("; full output: "));
     assert_eq!((disk_check(&wire).0.as_str(), disk(&wire)["low"].as_bool()), ("ok", Some(false)));
 
-    // A command that prints more than there is room for leaves room.
+    // A command with more output than free space leaves the reserve free.
     let line = omitted(&session, 60);
     assert!(
         line.contains(" bytes of the output: ") && line.ends_with("; the disk is almost full]"),
@@ -55,7 +55,7 @@ fn on_a_disk_that_is_almost_full_outputs_are_not_kept_and_changes_are() {
     let line = omitted(&session, 1);
     assert!(line.ends_with("; not kept in a file: the disk is almost full]"), "{line}");
 
-    // Others take more of it. Sessions are made all the same, and both files are whole.
+    // Other data takes more of the disk. Sessions are still created, and both files are complete.
     let fill = small.app().join("fill");
     File::create(&fill).unwrap().set_len(0).unwrap();
     std::fs::write(&fill, vec![b'x'; usize::try_from(free - 2 * MIB).unwrap()]).unwrap();
@@ -68,7 +68,7 @@ fn on_a_disk_that_is_almost_full_outputs_are_not_kept_and_changes_are() {
     let log = std::fs::read_to_string(small.app().join("duck-daemon.log")).unwrap();
     assert_eq!(log.matches("the disk is almost full").count(), 1);
 
-    // It ends with half as much again as has to be free, and not before.
+    // The shortage ends when 1.5 times the required space is free, and not before.
     let outputs = small.app().join("run").join(&session.id);
     let n_removed = std::fs::read_dir(&outputs).unwrap().flatten().filter(|entry| {
         entry.file_name().to_string_lossy().ends_with(".log")

@@ -1,8 +1,8 @@
-//! What was acknowledged is on disk, whatever happens to the daemon, its files and its disk: P-05, P-06,
-//! P-07, P-10 and P-11, broken for real.
+//! Durability: an acknowledged change is on disk, whatever happens to the daemon, its files and its
+//! disk. Tests P-05, P-06, P-07, P-10 and P-11 with real failures.
 //!
-//! Faults of the system are injected by strace, mounts and limits. Where a machine does not allow that,
-//! the test says so past the test harness's capture and passes; with `QUACKD_REQUIRE=all` it fails.
+//! strace, mounts and limits inject system faults. Where a machine does not allow that, the test prints a
+//! note and passes; with `QUACKD_REQUIRE=all` it fails.
 
 mod bad_files;
 mod descriptors;
@@ -32,19 +32,20 @@ fn skipped(test: &str, why: &str) {
     untested(&format!("{test}: {why}"));
 }
 
-/// A client that was told that a session is kept, and in which mode.
+/// An acknowledged session and its mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Kept {
     id: String,
     safe: bool,
 }
 
-/// All that clients were told is kept.
+/// All acknowledged sessions.
 #[derive(Debug, Default)]
 struct Ledger(Vec<Kept>);
 
 impl Ledger {
-    /// The next start has to find it: in both files, or in what is loaded instead of them.
+    /// Asserts that the next start finds the sessions: in both files, or in the files loaded
+    /// instead of them.
     #[track_caller]
     fn assert_kept(&self, daemon: &Daemon) {
         let sessions = daemon.wire().request("sessions", json!({"all": true}));
@@ -56,7 +57,7 @@ impl Ledger {
         self.assert_on_disk(&daemon.app());
     }
 
-    /// Both files are whole and hold it.
+    /// Asserts that both files are complete and contain the sessions.
     #[track_caller]
     fn assert_on_disk(&self, app: &Path) {
         let on_disk = OnDisk::read(app);
@@ -67,15 +68,15 @@ impl Ledger {
     }
 }
 
-/// The two files.
+/// Parsed content of the two files.
 #[derive(Debug, PartialEq)]
 struct OnDisk {
-    /// Every session, and whether it is safe.
+    /// Every session id, and whether the session is in safe mode.
     sessions: BTreeMap<String, bool>,
 }
 
 impl OnDisk {
-    /// What the files hold. A file that does not exist holds nothing.
+    /// Parses the files. A missing file counts as empty.
     #[track_caller]
     fn read(app: &Path) -> Self {
         let parsed = |name: &str| match std::fs::read(app.join(name)) {
@@ -96,8 +97,8 @@ fn array(value: &Value) -> &Vec<Value> {
     value.as_array().expect("an array")
 }
 
-/// A world whose state directory is in memory, if there is such a place: its fsyncs cost nothing, so that
-/// a test of them comes to more of them.
+/// Returns a world whose state directory is in memory, if the machine has such a directory. Its
+/// fsyncs are cheap, so a test reaches more of them.
 fn in_memory() -> (Daemon, TempDir) {
     let daemon = Daemon::absent();
     let guard = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
@@ -106,12 +107,12 @@ fn in_memory() -> (Daemon, TempDir) {
     (daemon, guard)
 }
 
-/// The bytes of both files.
+/// Raw bytes of both files.
 fn bytes(app: &Path) -> [Vec<u8>; 2] {
     FILES.map(|name| std::fs::read(app.join(name)).unwrap_or_default())
 }
 
-/// A directory that nobody has attached to yet.
+/// Creates a directory without sessions.
 #[track_caller]
 fn fresh_directory(daemon: &Daemon, name: &str) -> PathBuf {
     let path = daemon.home().join(name);
@@ -119,7 +120,7 @@ fn fresh_directory(daemon: &Daemon, name: &str) -> PathBuf {
     path
 }
 
-/// A client that outlives its daemon.
+/// A client that survives its daemon.
 struct Client {
     stream: UnixStream,
     lines: Lines<BufReader<UnixStream>>,
@@ -136,8 +137,8 @@ impl Client {
         Self { stream, lines }
     }
 
-    /// Attaches, in safe mode or without naming it. `None`: the daemon closed instead of answering. The
-    /// error is the text of a refusal.
+    /// Attaches, in safe mode or without the parameter. Returns `None` if the daemon closed the
+    /// connection without a reply. The error is the text of a refusal.
     fn attach(&mut self, path: &Path, safe: bool) -> Option<Result<Kept, String>> {
         let mut params = json!({"path": path});
         if safe {
@@ -145,7 +146,7 @@ impl Client {
         }
         let line = json!({"id": "a", "method": "attach", "params": params}).to_string() + "\n";
         self.stream.write_all(line.as_bytes()).ok()?;
-        // Events come in between, and a reply that a kill cut off says nothing.
+        // Events may precede the reply, and a reply cut off by a kill counts as none.
         let mut replies = self.lines.by_ref().map_while(Result::ok);
         let reply = replies.find(|line| line.contains(r#""id":"a""#))?;
         let reply: Value = serde_json::from_str(&reply).ok()?;
@@ -156,7 +157,7 @@ impl Client {
     }
 }
 
-/// Random numbers whose seed is told, so that a failure can be had again with `QUACKD_TEST_SEED`.
+/// Random numbers. The seed is printed, and `QUACKD_TEST_SEED` repeats it.
 struct Random(u64);
 
 impl Random {
@@ -178,7 +179,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Between half a millisecond, which is before the first save, and `longest`.
+    /// Returns a duration between 0.5 ms, which is before the first save, and `longest`.
     fn moment(&mut self, longest: Duration) -> Duration {
         let longest = u64::try_from(longest.as_micros()).expect("a small number");
         Duration::from_micros(500 + self.next() % longest)

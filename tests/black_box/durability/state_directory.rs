@@ -1,5 +1,5 @@
-//! A directory that is not the daemon's, and a file that is not the log: whoever starts a daemon there is told so,
-//! and finds everything as it was.
+//! Wrong state directories: a directory that is not the daemon's, and a file that is not the log.
+//! The start fails with an explanation and changes nothing.
 
 use crate::harness::Daemon;
 use serde_json::json;
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-/// What there is below a directory: what kind of thing, with which rights, when it was changed, what is in it.
+/// Everything in a directory: file type, mode, modification time and content of each entry.
 fn everything(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut left = vec![dir.to_owned()];
@@ -30,7 +30,8 @@ fn put(path: &Path, text: &str) {
     fs::write(path, text).expect("a file");
 }
 
-/// Runs `quack ARGS` with `dir` as the state directory. It fails, and nothing below `dir` is different.
+/// Runs `quack ARGS` with `dir` as the state directory. Asserts that it fails and changes nothing
+/// in `dir`.
 #[track_caller]
 fn refused(world: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String) {
     let before = everything(dir);
@@ -54,7 +55,8 @@ fn a_directory_that_is_somebody_elses_is_refused_and_left_as_it_is() {
     let repository = world.home().join("repository");
     put(&repository.join(".git/HEAD"), "ref: refs/heads/main\n");
     put(&repository.join("run/x"), "precious");
-    // Its user's daemon has served in the wrong place before: that does not make it the right one.
+    // The user's daemon has used the wrong directory before. That does not make the directory
+    // valid.
     put(&world.home().join("run/x"), "precious");
     put(&world.home().join("quackd.lock"), "");
     for (dir, why) in [
@@ -65,7 +67,8 @@ fn a_directory_that_is_somebody_elses_is_refused_and_left_as_it_is() {
         let (code, said) = refused(&world, dir, &["daemon"]);
         assert_eq!(code, Some(3), "{said}");
         assert!(said.contains(why) && said.contains("RUBBER_DUCK_APP_SUPPORT"), "{said}");
-        // A service manager does not try it again; a verb that starts a daemon says what that said.
+        // A service manager does not retry. A subcommand that starts a daemon prints the daemon's
+        // error.
         assert_eq!(refused(&world, dir, &["daemon", "--service", "systemd"]).0, Some(78));
         let (code, said) = refused(&world, dir, &["tool", "bash", "true", "-C", "/tmp"]);
         assert!(code == Some(3) && said.contains(why), "{code:?} {said}");
@@ -95,7 +98,7 @@ fn a_run_that_the_daemon_did_not_make_is_never_deleted() {
     daemon.quack(&["stop"]).ok();
     daemon.wait();
     let run = daemon.app().join("run");
-    // Somebody has put a directory of theirs there.
+    // The user has created a directory with this name.
     fs::remove_dir_all(&run).unwrap();
     put(&run.join("results/1.csv"), "precious");
     let (code, said) = refused(&daemon, &daemon.app(), &["daemon"]);

@@ -1,4 +1,4 @@
-//! The daemon is asked to stop, once or twice, while it attaches, starts workers and saves.
+//! The daemon is stopped, once or twice, while it attaches, starts workers and saves.
 
 use super::kills::attach_for;
 use super::strace::Strace;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const ROUNDS: usize = 20;
 
-/// The stop was clean, and both files hold what was acknowledged.
+/// Asserts a clean shutdown, after which both files contain the acknowledged sessions.
 #[track_caller]
 fn assert_clean_stop(daemon: &mut Daemon, ledger: &Ledger) {
     assert_eq!(daemon.wait(), Some(0));
@@ -80,7 +80,7 @@ fn a_stop_in_the_middle_of_a_save_waits_for_it_and_a_second_one_breaks_nothing()
         });
         match answer {
             Some(Ok(kept)) => ledger.0.push(kept),
-            // A second signal waits for nobody.
+            // A second signal waits for no calls.
             Some(Err(text)) if n_signals == 2 => assert_eq!(text, "Daemon is shutting down"),
             None if n_signals == 2 => {}
             other => panic!("the save was under way: {other:?}"),
@@ -88,7 +88,8 @@ fn a_stop_in_the_middle_of_a_save_waits_for_it_and_a_second_one_breaks_nothing()
         if n_signals == 1 {
             assert_clean_stop(&mut daemon, &ledger);
         } else {
-            // Nor is a slow disk waited for: what was being written may be left for the next save to remove.
+            // The shutdown does not wait for a slow disk either: the next save may have to remove
+            // an unfinished file.
             assert_eq!(daemon.wait(), Some(0));
             ledger.assert_on_disk(&daemon.app());
         }

@@ -6,19 +6,19 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// A strace that watches what the daemon's thread `store` does to our files and their directory.
+/// An strace of the daemon's thread `store`, limited to the state files and their directory.
 ///
-/// That thread alone: followed into a child that is just being started, strace can block for ever.
+/// Only that thread: if strace follows a child that is just starting, it can block forever.
 pub(super) struct Strace {
     child: Child,
     log: PathBuf,
 }
 
 impl Strace {
-    /// Attaches. `calls` are the system calls to watch and `faults` those to break, as strace's option
-    /// `-e inject=` has them: `rename,renameat2:error=EIO:when=2`.
+    /// Attaches. `calls` lists the traced system calls and `faults` the faults, in the syntax of
+    /// strace's option `-e inject=`: `rename,renameat2:error=EIO:when=2`.
     ///
-    /// The error says why this machine does not allow it.
+    /// The error gives the reason why this machine does not allow it.
     #[track_caller]
     pub(super) fn attach(daemon: &Daemon, calls: &str, faults: &str) -> Result<Self, String> {
         let app = daemon.app();
@@ -26,7 +26,7 @@ impl Strace {
         #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
         let mut command = Command::new("strace");
         command.arg("-o").arg(&log).arg("-P").arg(&app);
-        // Paths are compared as they stand, so every name that a save uses is given.
+        // strace compares paths literally, so list every name that a save uses.
         for name in FILES {
             for suffix in ["", ".tmp", ".bak", ".bak.tmp", ".ours", ".ours.tmp"] {
                 command.arg("-P").arg(app.join(format!("{name}{suffix}")));
@@ -38,21 +38,21 @@ impl Strace {
         let mut child = command.spawn().map_err(|error| format!("cannot start strace: {error}"))?;
         let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut line = String::new();
-        said.read_line(&mut line).expect("read what strace says");
+        said.read_line(&mut line).expect("read the output of strace");
         if line.contains(" attached") {
             return Ok(Self { child, log });
         }
-        said.read_to_string(&mut line).expect("read what strace says");
+        said.read_to_string(&mut line).expect("read the output of strace");
         child.wait().expect("wait for strace");
         Err(line)
     }
 
-    /// What was watched so far. A call that has not ended may be missing.
+    /// The trace so far. An unfinished call may be missing.
     pub(super) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Lets the daemon go and gives all that was watched.
+    /// Detaches and returns the complete trace.
     #[track_caller]
     pub(super) fn detach(mut self) -> String {
         let pid = i32::try_from(self.child.id()).expect("a pid");
@@ -70,7 +70,7 @@ impl Drop for Strace {
     }
 }
 
-/// The id of the thread that saves.
+/// Thread id of the thread that saves.
 #[track_caller]
 fn store_thread(daemon: &Daemon) -> i32 {
     let tasks = format!("/proc/{}/task", daemon.pid());

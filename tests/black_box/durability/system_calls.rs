@@ -1,4 +1,5 @@
-//! Each system call of a save fails, or is the last one; and each is slow.
+//! Faults in each system call of a save: the call fails, or the daemon is killed at it, or the call
+//! is slow.
 
 use super::strace::Strace;
 use super::{Client, Kept, Ledger, OnDisk, bytes, fresh_directory, skipped};
@@ -6,26 +7,26 @@ use crate::harness::Daemon;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// A system call of a save, under all its names, and how often it occurs in a save of so many files that
-/// replaces others. Two names are counted apart: what goes by either is a call of its own.
+/// A system call of a save under all its names, and its number of occurrences in a save of
+/// `n_files` files with previous generations. strace counts each name separately.
 struct Call {
     names: &'static str,
-    /// Before the change stands: a fault refuses it.
+    /// Calls before the change is durable: a fault refuses the change.
     n_refusing: fn(usize) -> usize,
-    /// Afterwards: without it the backup is one generation older, which is no failure.
+    /// Later calls: after a fault the backup is one generation older, which is not a failure.
     n_keeping: fn(usize) -> usize,
 }
 
 const CALLS: [Call; 5] = [
-    // The directory, and the new file; and the copy of the metadata's.
+    // The directory and the new file, plus the copy of the metadata.
     Call { names: "openat,?openat2", n_refusing: |n_files| 2 * n_files + 1, n_keeping: |_| 0 },
     Call { names: "write,pwrite64,writev", n_refusing: |n_files| n_files + 1, n_keeping: |_| 0 },
-    // The new file, and the directory; and the copy.
+    // The new file and the directory, plus the copy of the metadata.
     Call { names: "fsync,fdatasync", n_refusing: |n_files| 2 * n_files + 1, n_keeping: |_| 0 },
-    // The metadata's new file takes the place of the old one, which stays to be looked at.
+    // The new metadata file exchanges its name with the old one, which remains for inspection.
     Call { names: "renameat2", n_refusing: |_| 1, n_keeping: |_| 0 },
-    // The state's new file to its name, and the copy of the metadata's to its own; when all is done, the old ones
-    // to those of the backups.
+    // Renames of the new state file and of the metadata copy. At the end, renames of the old files
+    // to the backups.
     Call {
         names: "?rename,?renameat",
         n_refusing: |n_files| n_files,
@@ -46,14 +47,14 @@ const FAULTS: [(&str, &str); 4] = [
     ("error=EACCES", "No permission to write"),
 ];
 
-/// What happens to a save.
+/// Outcome of a save.
 #[derive(Debug, PartialEq, Clone, Copy)]
 enum Fate {
-    /// The fault is before the last file is in place.
+    /// The fault occurred before the last file was in place.
     Refused,
-    /// The fault is after it.
+    /// The fault occurred after the last file was in place.
     Kept,
-    /// There is no such call: the fault never comes.
+    /// The save has no such call, so the fault never occurred.
     Untouched,
 }
 
@@ -67,12 +68,13 @@ fn fate(call: &Call, k: usize, n_files: usize) -> Fate {
     }
 }
 
-/// A daemon whose two files have each a generation before, and what was acknowledged.
+/// A daemon whose two files each have a previous generation, and the acknowledged sessions.
 struct World {
     daemon: Daemon,
     ledger: Ledger,
     n_directories: usize,
-    /// Whether the sessions are safe: then both files change, and else the metadata alone.
+    /// Creates sessions in safe mode, which changes both files. Otherwise only the metadata
+    /// changes.
     safe: bool,
 }
 
@@ -97,7 +99,7 @@ impl World {
         if self.safe { 2 } else { 1 }
     }
 
-    /// Injects one fault into the save of one attach. Answers whether it came.
+    /// Injects one fault into the save of one attach. Returns whether the fault occurred.
     fn suffer(&mut self, call: &Call, k: usize, (fault, text): (&str, &str)) -> bool {
         let cell = format!("{fault} at {} number {k} of {} files", call.names, self.n_files());
         let before = (bytes(&self.daemon.app()), OnDisk::read(&self.daemon.app()));
@@ -116,7 +118,7 @@ impl World {
         if fate == Fate::Refused {
             let error = answer.expect_err(&format!("{cell}: {log}"));
             assert!(error.contains(text), "{cell}: {error}");
-            // Memory and both files are what they were.
+            // Memory and both files are unchanged.
             let after = (bytes(&self.daemon.app()), OnDisk::read(&self.daemon.app()));
             assert!(after == before, "{cell}: the files have changed: {:?}", after.1);
             let sessions = self.daemon.wire().request("sessions", json!({"all": true}));
@@ -131,7 +133,8 @@ impl World {
         fate != Fate::Untouched
     }
 
-    /// The daemon was killed: the next one finds all that was acknowledged and repairs nothing.
+    /// Restarts a killed daemon. Asserts that it loads every acknowledged session and repairs
+    /// nothing.
     fn rise_again(&mut self, cell: &str) {
         assert_eq!(self.daemon.wait(), None, "{cell}");
         let on_disk = OnDisk::read(&self.daemon.app());
@@ -141,12 +144,12 @@ impl World {
         for (id, safe) in on_disk.sessions {
             let kept = Kept { id, safe };
             if !self.ledger.0.contains(&kept) {
-                // Not acknowledged, but there: then it is as it was asked for.
+                // A session that exists without an acknowledgment has the requested mode.
                 assert_eq!(kept.safe, self.safe, "{cell}");
                 self.ledger.0.push(kept);
             }
         }
-        // The first save of a daemon writes both files, whatever has changed.
+        // The first save of a daemon always writes both files.
         self.attach(true).expect(cell).expect("the first save after it");
         self.assert_nothing_is_left(cell);
     }
@@ -159,7 +162,7 @@ impl World {
     }
 }
 
-/// Every call, first to fifth, with every fault.
+/// Tests every call, first to fifth occurrence, with every fault.
 fn every_cell(test: &str, safe: bool) {
     let mut world = World::new(safe);
     if let Err(why) = Strace::attach(&world.daemon, "fsync", "fsync:error=EIO:when=100") {
@@ -174,7 +177,7 @@ fn every_cell(test: &str, safe: bool) {
         }
     }
     let n_calls: usize = CALLS.iter().map(|call| call.n(world.n_files())).sum();
-    // The others of the 100 are calls that a save does not make.
+    // The other cells of the 100 are calls that a save does not make.
     assert_eq!(n_came, n_calls * FAULTS.len());
 }
 
@@ -225,7 +228,8 @@ fn a_slow_disk_delays_those_who_wait_for_it_and_nobody_else() {
     let took = start.elapsed();
     let log = strace.detach();
     let n_syncs = log.matches("(DELAYED)").count();
-    // Two syncs for each file. The first save has the first attaches; those that came meanwhile share.
+    // Two syncs per file. The first save contains the first attaches; attaches during that save
+    // share the next one.
     assert!((2..N_ATTACHES).contains(&n_syncs), "{n_syncs} syncs: {log}");
     assert!(Duration::from_millis(600) < took, "took {took:?}: nothing was slow");
 }

@@ -1,4 +1,4 @@
-//! The calls of one case, made through the socket as a model would have them made.
+//! Makes the calls of one case, through the socket as a client with a model would.
 
 use super::corpus::{self, Case};
 use super::world::World;
@@ -9,45 +9,45 @@ use std::fs::File;
 use std::io::Read as _;
 use std::time::{Duration, Instant};
 
-/// Deadline of a call that names none. Nothing needs it, also on a busy machine.
+/// Deadline of a call without its own. It never expires, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Longest time for a call that takes all of something: enough to be noticed by whoever looks beside it.
+/// Deadline of a call that exhausts a resource: long enough for a concurrent probe to notice it.
 const GREEDY_MS: i64 = 5000;
 
-/// Longest time for a call that is repeated.
+/// Maximum duration of a repeated call.
 const REPEATING: Duration = Duration::from_secs(8);
 
-/// How much of a long output is looked at.
+/// Maximum size of a long output that is inspected, in bytes.
 const MAX_OUTPUT: u64 = 16 << 20;
 
-/// What came of the calls of one case.
+/// Result of the calls of one case.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    /// The texts.
+    /// All reply texts.
     pub(super) text: String,
-    /// What the model can read besides: the file of a long output.
+    /// Other data that the model can read: the spill files of long outputs.
     pub(super) spilled: String,
     pub(super) took: Duration,
-    /// Whether a call was more than refused.
+    /// True if at least one call was not refused.
     pub(super) is_accepted: bool,
 }
 
-/// Who calls.
+/// Makes the calls in one session.
 pub(super) struct Caller<'a> {
     pub(super) world: &'a World,
     pub(super) session: &'a Session<'a>,
-    /// Whether calls are made in safe mode.
+    /// Makes the calls in safe mode.
     pub(super) safe: bool,
-    /// Deadline of a call that names none.
+    /// Deadline of a call without its own.
     deadline: Duration,
-    /// The longest deadline that a call may name.
+    /// Maximum deadline of a call, in milliseconds.
     longest_ms: i64,
 }
 
 impl<'a> Caller<'a> {
     pub(super) fn new(world: &'a World, session: &'a Session<'a>, case: &Case, safe: bool) -> Self {
-        // A deadline that comes before the time that is too slow would hide it.
+        // A deadline shorter than the time under test would hide a slow call.
         let slow = case.must_not.iter().filter_map(|predicate| predicate["ms"].as_u64()).max();
         let slow = Duration::from_millis(slow.unwrap_or_default() + 2000);
         let is_greedy = corpus::only_with_limits(&case.id).is_some();
@@ -76,11 +76,11 @@ impl<'a> Caller<'a> {
             }
             "host" => self.world.as_user(arguments["command"].as_str().expect("a command")),
             "cancel" => {
-                // There may be nothing to abort any more, and that is told.
+                // If no call is running, `abort` replies with an error.
                 wire.reply("abort", json!({"sessionId": self.session.id}));
             }
             "session.create" => {
-                // The daemon makes ids itself; a name is what a client may choose.
+                // The daemon generates ids itself; a client may choose a name.
                 let params =
                     json!({"path": arguments["workspace"], "name": arguments["session_id"]});
                 let reply = wire.reply("quack.session_new", params);
@@ -90,14 +90,14 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Calls a tool as often as the case says, or as there is time for.
+    /// Repeats a tool call as often as the case requires, or until time runs out.
     fn repeat(&self, tool: &str, arguments: &Value, answers: &mut Answers) {
         let n = arguments["repeat"].as_u64().unwrap_or(1);
         let begin = Instant::now();
         for _ in 0..n {
             let mut once = Answers::default();
             self.call(tool, arguments, &mut once);
-            // Thousands of answers say the same.
+            // Thousands of replies are identical.
             if n == 1 || answers.text.len() < 10_000 {
                 answers.add(&once.text, once.is_accepted);
             }
@@ -123,11 +123,11 @@ impl<'a> Caller<'a> {
             None => params["timeoutMs"] = json!(self.deadline.as_millis()),
         }
         if arguments["pty"] == true {
-            // There is no terminal, but a command can make one.
+            // A command has no terminal, but it can create one.
             let command = arguments["command"].as_str().expect("a command").replace('\'', "'\\''");
             arguments["command"] = json!(format!("script -qec '{command}' /dev/null"));
         }
-        // The corpus says these to whoever runs it. The tool refuses parameters that it does not know.
+        // The corpus has these parameters for the runner. The tool refuses unknown parameters.
         if let Some(arguments) = arguments.as_object_mut() {
             for name in ["timeout", "pty", "repeat", "env"] {
                 arguments.remove(name);
@@ -142,7 +142,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Calls with arguments that are no JSON object, or one that JSON libraries read differently.
+    /// Calls with arguments that are not a JSON object, or that JSON libraries parse differently.
     fn call_raw(&self, tool: &str, arguments: &str, answers: &mut Answers) {
         let params = json!({"callId": "c", "toolName": tool, "arguments": arguments,
                             "sessionId": self.session.id, "safeMode": self.safe});
@@ -160,7 +160,7 @@ impl Answers {
         self.is_accepted |= is_accepted;
     }
 
-    /// Reads the files that the texts name: who reads the text can read them too.
+    /// Reads the files named in the texts: a model that reads the text can read them too.
     fn read_spilled(&mut self) {
         for part in self.text.split("full output: ").skip(1) {
             let Some((path, _)) = part.split_once(']') else { continue };
@@ -173,21 +173,21 @@ impl Answers {
     }
 }
 
-/// The name that a tool has here.
+/// Translates a tool name of the corpus to quackd's.
 fn our_name(tool: &str) -> &str {
     match tool {
         "read" => "read_file",
         "write" => "write_file",
         "edit" => "edit_file",
         "grep" => "grep_search",
-        // What lists files finds them, and the other way round.
+        // Listing tools map to `find_files` and back.
         "find" | "ls" => "find_files",
         other => other,
     }
 }
 
-/// Starts the worker, so that no case waits for it, and says in what tier it runs; or what the daemon says of a
-/// worker that refuses to start.
+/// Starts the worker, so that no case waits for it, and returns its tier. The error is the daemon's
+/// text about a worker that cannot start.
 pub(super) fn tier(wire: &Wire, session: &Session<'_>) -> Result<String, String> {
     let params = json!({"tool": "find_files", "sessionId": session.id,
                         "arguments": {"pattern": "notes.txt"}});

@@ -1,5 +1,5 @@
-//! Confinement: the corpus in every tier that this machine has, and exactly the cases that are written down get
-//! out.
+//! Confinement: runs the corpus in every tier of this machine. Exactly the cases on the list of
+//! exceptions escape.
 
 use super::corpus;
 use super::modes::{ALONE, Mode, Reading, User, best_tier, no_landlock};
@@ -7,7 +7,7 @@ use super::{Row, Verdict, run_corpus};
 use crate::harness::untested;
 use std::collections::BTreeMap;
 
-/// What got out: the id of a case with the predicates that became true.
+/// The cases that escaped: ids with the predicates that became true.
 fn escaped(rows: &[Row]) -> BTreeMap<&str, String> {
     let kinds = |row| match row {
         &Row { ref case, verdict: Verdict::Violated(ref kinds), .. } => {
@@ -27,7 +27,7 @@ fn assert_escaped(rows: &[Row], allowed: &[(&str, &str, &str)]) {
     let allowed = allowed.iter().filter(|(id, _, _)| has_run(*id));
     let allowed: BTreeMap<&str, String> =
         allowed.map(|(id, kinds, _)| (*id, (*kinds).to_owned())).collect();
-    assert_eq!(escaped(rows), allowed, "left: what got out; right: what may");
+    assert_eq!(escaped(rows), allowed, "left: escaped cases; right: accepted escapes");
 }
 
 fn in_namespaces(user: User, reading: Reading) {
@@ -46,7 +46,7 @@ fn alone(reading: Reading) {
     }
     let mode = Mode { reading, ..Mode::confined(User::Ordinary, ALONE) };
     let is_wanted = |case: &corpus::Case| reading == Reading::Profile || case.is_read_only();
-    // The list of safe mode lets nothing through that this tier would not hold.
+    // The allow-list of safe mode refuses every call that this tier could not confine.
     let allowed = match reading {
         Reading::Profile => corpus::exceptions_alone(),
         _ => Vec::new(),

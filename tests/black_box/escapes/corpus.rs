@@ -1,4 +1,4 @@
-//! The cases as they stand in `tests/fixtures/escape-corpus.jsonl`, and which of them are not run, why.
+//! The cases of `tests/fixtures/escape-corpus.jsonl`, and the reasons for not running some of them.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -6,58 +6,58 @@ use std::collections::BTreeMap;
 
 const CORPUS: &str = include_str!("../../fixtures/escape-corpus.jsonl");
 
-/// Cases in the same form that the corpus does not have.
+/// Additional cases in the format of the corpus.
 const MORE: &str = include_str!("../../fixtures/escape-more.jsonl");
 
-/// The live list: see its head.
+/// The list of live cases. Its header explains the format.
 const LIVE: &str = include_str!("../../fixtures/escape-live.txt");
 
-/// What may get out in tier D: see its head.
+/// Accepted escapes in tier D. The header of the file explains the format.
 const EXCEPTIONS: &str = include_str!("../../fixtures/escape-exceptions-D.txt");
 
-/// The daemon's own directory of a project, as the corpus has it and as it is here.
+/// The corpus names the daemon's directory of a project differently from quackd.
 const THEIRS: &str = ".agentd/";
 const OURS: &str = ".quack/";
 
-/// The case that takes all memory.
+/// The case that exhausts memory.
 pub(super) const TAKES_MEMORY: &str = "res-06";
 
-/// One attempt to get out.
+/// One attempt to escape.
 #[derive(Debug, Deserialize)]
 pub(super) struct Case {
     pub(super) id: String,
     pub(super) class: String,
-    /// A name that the corpus gives the tool; see `calls.rs`.
+    /// Tool name of the corpus; `calls.rs` translates it.
     pub(super) tool: String,
     pub(super) args: Value,
-    /// A shell script that runs before, as the user and not confined.
+    /// Shell script that runs before the calls, unconfined as the user.
     pub(super) setup: String,
     pub(super) must_not: Vec<Value>,
     pub(super) profile: String,
-    /// What other sandboxes made of it; `none` is bash alone and file tools that look at no path.
+    /// Results of other sandboxes. `none` is bash alone with file tools that check no path.
     #[serde(rename = "ref")]
     pub(super) reference: BTreeMap<String, String>,
 }
 
 impl Case {
-    /// Whether it is tried without any command, so that what holds it must be a tool of ours.
+    /// True if the case uses no command, so only quackd's own tools can stop it.
     pub(super) fn is_without_commands(&self) -> bool {
         !matches!(&*self.tool, "bash" | "seq")
     }
 
-    /// Whether nothing may be written in it.
+    /// True if the case runs without write access.
     pub(super) fn is_read_only(&self) -> bool {
         self.profile == "read-only"
     }
 }
 
-/// Every case, in the order of the files.
+/// Returns every case, in the order of the files.
 pub(super) fn cases() -> Vec<Case> {
     let parse = |line: &str| serde_json::from_str(&line.replace(THEIRS, OURS)).expect("a case");
     CORPUS.lines().chain(MORE.lines()).map(parse).collect()
 }
 
-/// A case that does nothing, for what is not about any.
+/// Returns a case that does nothing, for tests that need any case.
 pub(super) fn any() -> Case {
     Case {
         id: "any".to_owned(),
@@ -71,27 +71,27 @@ pub(super) fn any() -> Case {
     }
 }
 
-/// Why a case says nothing about this program, confined or not.
+/// Reason why a case does not apply to this program, confined or not.
 pub(super) fn not_applicable(id: &str) -> Option<&'static str> {
     find(NOT_APPLICABLE, id)
 }
 
-/// Why a case is not run where nothing stops it.
+/// Reason why a case runs only with confinement.
 pub(super) fn only_confined(id: &str) -> Option<&'static str> {
     find(ONLY_CONFINED, id)
 }
 
-/// Why a case is run only where memory, processes and disk are limited.
+/// Reason why a case runs only with limits on memory, processes and disk.
 pub(super) fn only_with_limits(id: &str) -> Option<&'static str> {
     find(ONLY_WITH_LIMITS, id)
 }
 
-/// The part of the configuration that limits what a case is about. Without it nothing does.
+/// Configuration of the limit that stops a case. By default there is none.
 pub(super) fn needs_limits(id: &str) -> &'static str {
     if id == "res-05" { "[limits]\nfile_mb = 256\n" } else { "" }
 }
 
-/// What may get out in tier D: the id, the predicates, the reason.
+/// Accepted escapes in tier D: id, predicates, reason.
 pub(super) fn exceptions_alone() -> Vec<(&'static str, &'static str, &'static str)> {
     let lines = EXCEPTIONS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let parse = |line: &'static str| {
@@ -128,13 +128,13 @@ pub(super) const NOT_APPLICABLE: &[(&str, &str)] = &[
     ("proxy-18", NO_PROXY),
 ];
 
-/// Cases that would harm the machine of whoever runs the tests if nothing held them.
+/// Cases that would harm the machine of the developer if confinement failed.
 pub(super) const ONLY_CONFINED: &[(&str, &str)] = &[
     ("proc-11", "kills every process of the user"),
     ("proc-22", "leaves a unit or a crontab with whoever runs the tests"),
 ];
 
-/// Cases that are held by a limit and by nothing else.
+/// Cases that only a limit stops.
 pub(super) const ONLY_WITH_LIMITS: &[(&str, &str)] = &[
     ("res-05", "fills the disk"),
     ("res-06", "takes all memory"),
@@ -142,7 +142,8 @@ pub(super) const ONLY_WITH_LIMITS: &[(&str, &str)] = &[
     ("res-10", "takes all processors"),
 ];
 
-/// What no confinement can foresee, with the predicates that become true, and what there is instead.
+/// Escapes that no confinement can prevent: id, predicates that become true, and the
+/// countermeasure.
 pub(super) const NOT_BY_THE_KERNEL: &[(&str, &str, &str)] = &[
     (
         "proc-11",
@@ -168,17 +169,17 @@ pub(super) const NOT_BY_THE_KERNEL: &[(&str, &str, &str)] = &[
     ("prot-20", "host_exec", "a repository that plain files make: told by the audit"),
 ];
 
-/// What the positive control must find.
+/// Expected result of the positive control.
 #[derive(Debug)]
 pub(super) struct LiveList {
-    /// Cases that must be violated here.
+    /// Cases that must escape here.
     pub(super) firm: Vec<&'static str>,
-    /// Cases that may be: what they need is not on every machine.
+    /// Cases that may escape: not every machine has the programs that they need.
     pub(super) depends: Vec<&'static str>,
 }
 
 impl LiveList {
-    /// Reads the list for a machine on which programs are found, or not.
+    /// Parses the list. `has_program` reports whether the machine has a program.
     pub(super) fn read(has_program: impl Fn(&str) -> bool) -> Self {
         let (mut firm, mut depends) = (Vec::new(), Vec::new());
         for line in LIVE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

@@ -1,5 +1,6 @@
-//! Whichever of the four processes is killed, and whenever: no process, no mount, no control group and no
-//! placeholder in a repository is left once a next worker has ended or the next daemon has.
+//! Leaks after a kill: kills one of four processes at many moments. Afterwards a next worker has
+//! exited, or a next daemon. No process, mount, control group or placeholder in a repository may
+//! remain.
 
 use super::Program;
 use super::modes::{User, best_tier};
@@ -15,21 +16,21 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// A user that nothing else is, in these tests or in others at the same time: whatever it has is ours.
+/// Returns a user id that no other test uses, so that everything it owns belongs to this test.
 fn ours_alone(number: u32) -> u32 {
     61_000 + std::process::id() % 2_000 * 2 + number
 }
 
-/// Kills in the middle of a start.
+/// Number of kills during a start.
 const N_MOMENTS: u64 = 20;
 
-/// Time between two moments: a start takes some twenty times as long where the program is not optimised.
+/// Time between two kill moments. A start takes about twenty times as long in a debug build.
 const MOMENT: Duration = Duration::from_millis(2);
 
-/// How long anything may outlive what was killed.
+/// Maximum time that a leftover may exist after the kill.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Which process is killed.
+/// The process to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Worker,
@@ -40,15 +41,15 @@ enum Victim {
 
 const VICTIMS: [Victim; 4] = [Victim::Worker, Victim::Init, Victim::Monitor, Victim::Supervisor];
 
-/// A daemon that is killed and started again, and all that it may leave.
+/// A daemon that is killed and restarted, and everything that it may leave.
 struct Site<'a> {
     daemon: Daemon,
     quack: &'a Path,
-    /// The user of the daemon, if it has nothing else.
+    /// User id of the daemon, if the daemon owns everything of this user.
     alone: Option<u32>,
-    /// Every process that was below a daemon.
+    /// Every process that was a descendant of a daemon.
     seen: BTreeSet<Process>,
-    /// Numbers of the daemons.
+    /// Process ids of the daemons.
     daemons: Vec<i32>,
     repositories: Vec<(PathBuf, BTreeSet<PathBuf>)>,
 }
@@ -68,7 +69,7 @@ impl<'a> Site<'a> {
         self.daemons.push(self.daemon.pid());
     }
 
-    /// A real repository that no worker has seen.
+    /// Creates a real repository that no worker has used.
     fn repository(&mut self, name: &str) -> PathBuf {
         let path = self.root().join(name);
         fs::create_dir(&path).expect("a directory");
@@ -81,10 +82,9 @@ impl<'a> Site<'a> {
         self.daemon.home().parent().expect("a directory").to_owned()
     }
 
-    /// Looks who is below the daemon and gives the one to be killed, if it is there.
+    /// Records the descendants of the daemon. Returns the pid of the victim if it is running.
     fn find(&mut self, victim: Victim) -> Option<i32> {
         let below = self.daemon.descendants();
-        // Names are short-lived: a process is told by its place. The environment's worker has one child less.
         let named = |name: &str| below.iter().find(|it| it.name == name).map(|it| it.pid);
         let found = match victim {
             Victim::Worker => named("quack-worker"),
@@ -97,7 +97,7 @@ impl<'a> Site<'a> {
     }
 
     fn kill(&mut self, victim: Victim, pid: i32) {
-        // It may have ended in this moment, which is as well.
+        // The process may have exited in this moment, which is fine.
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap_or_default();
         if victim == Victim::Supervisor {
             self.daemon.wait();
@@ -131,7 +131,8 @@ impl<'a> Site<'a> {
         left.filter(|it| it.state != 'Z').chain(seen).map(|it| format!("{it:?}")).collect()
     }
 
-    /// Starts and ends one more worker in each repository, and one more daemon, and looks for leftovers.
+    /// Starts and ends one more worker in each repository, and one more daemon, then asserts that
+    /// nothing is left.
     #[track_caller]
     fn finish(mut self) {
         for (path, before) in self.repositories.clone() {
@@ -160,7 +161,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Control groups of our daemons.
+    /// Control groups of the test's daemons.
     fn groups(&self) -> Vec<PathBuf> {
         let names: Vec<_> = self.daemons.iter().map(|pid| format!("quackd-{pid}-")).collect();
         let mut all = BTreeSet::new();
@@ -173,7 +174,8 @@ impl<'a> Site<'a> {
     }
 }
 
-/// What is in a repository and was not, or the other way round, after the time that an end takes.
+/// Difference between the current and the earlier entries of a repository, after the maximum time
+/// of a cleanup.
 fn leftovers(path: &Path, before: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     let begin = Instant::now();
     wait_for("a look", || {
@@ -183,7 +185,7 @@ fn leftovers(path: &Path, before: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     })
 }
 
-/// Everything beneath a directory.
+/// Every entry in a directory, recursively.
 fn tree(directory: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     list(directory, &mut found);
@@ -191,7 +193,7 @@ fn tree(directory: &Path) -> BTreeSet<PathBuf> {
 }
 
 fn list(directory: &Path, found: &mut BTreeSet<PathBuf>) {
-    // Others end their groups while we look.
+    // Other tests remove their groups concurrently.
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.filter_map(Result::ok) {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -201,7 +203,8 @@ fn list(directory: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// A call that needs a worker, again until one has started: the one before may just have been killed.
+/// Makes a call that needs a worker, and repeats it until a worker has started: the previous worker
+/// may just have been killed.
 fn look(session: &Session<'_>) {
     let params = json!({"tool": "find_files", "sessionId": session.id,
                         "arguments": {"pattern": "notes.txt"}});
@@ -219,7 +222,7 @@ fn each_in_turn(quack: &Path) {
         let session = wire.attach(&path);
         session.call("bash", json!({"command": "sleep 1000", "background": true}));
         let pid = site.find(victim).unwrap_or_else(|| panic!("no {victim:?}"));
-        // There is something that may be left.
+        // The repository has state that could be left behind.
         let (repository, before) = site.repositories.last().expect("a repository");
         assert_ne!(&tree(&repository.join(".git")), before, "placeholders");
         let has_groups = session.worker()["tier"] == "A";
@@ -240,11 +243,11 @@ fn in_the_middle_of_a_start(quack: &Path) {
         let path = site.repository(&format!("{n}"));
         let wire = site.daemon.wire();
         let reply = wire.begin("attach", &json!({"path": path}));
-        // Nobody sends: this is a moment, which need not be exact.
+        // No message is ever sent: this is a sleep that need not be exact.
         let (_sender, never) = channel::<()>();
         let moment = MOMENT * u32::try_from(n).expect("a small number");
         assert_eq!(never.recv_timeout(moment), Err(RecvTimeoutError::Timeout));
-        // Early in a start nobody has a name yet: then whoever is youngest.
+        // Early in a start no process has its name yet: then kill the youngest.
         let pid = site.find(victim).or_else(|| {
             let below = site.daemon.descendants();
             below.into_iter().max_by_key(|it| it.started).map(|it| it.pid)

@@ -1,5 +1,5 @@
-//! What a confined worker must not reach: a TCP, a UDP, a path-name and an abstract socket of somebody else,
-//! each of which notices who comes.
+//! Sockets that a confined worker must not reach: a TCP, a UDP, a path-name and an abstract socket
+//! of another process. Each records its callers.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{Read, Write};
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often the thread looks whether it is to end.
+/// Interval at which the thread checks for its stop flag, in milliseconds.
 const LOOK_MS: u16 = 50;
 
-/// How long a caller may take to say something.
+/// Maximum wait for a caller's request.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 const NAMES: [&str; 4] = ["tcp", "unix", "abstract", "udp"];
 
-/// Sockets with a thread that serves them until this is dropped.
+/// Sockets and the thread that serves them until this value is dropped.
 pub(super) struct Listeners {
     pub(super) tcp_port: u16,
     pub(super) udp_port: u16,
@@ -38,7 +38,7 @@ struct Sockets {
 }
 
 impl Listeners {
-    /// Binds all of them; `socket` is a path, `name` one of the abstract name space.
+    /// Binds all sockets. `socket` is a path, `name` a name in the abstract name space.
     pub(super) fn start(socket: &Path, name: &str) -> Self {
         let address = SocketAddr::from_abstract_name(name).expect("an abstract name");
         let sockets = Sockets {
@@ -55,7 +55,7 @@ impl Listeners {
         Self { tcp_port, udp_port, hits, is_over, thread: Some(thread) }
     }
 
-    /// Whether somebody came to this socket, or to `any`.
+    /// Returns true if a process connected to this socket, or to any for `any`.
     pub(super) fn is_hit(&self, via: &str) -> bool {
         assert!(via == "any" || NAMES.contains(&via), "no socket {via}");
         let hits = NAMES.iter().zip(&*self.hits);
@@ -84,7 +84,7 @@ impl Sockets {
             let is_ready = fds.map(|fd| fd.any().unwrap_or(false));
             for (n, hit) in hits.iter().enumerate().filter(|(n, _)| is_ready[*n]) {
                 hit.store(true, Ordering::SeqCst);
-                // Whoever came is noticed; what becomes of them is their affair.
+                // The connection is recorded; its outcome does not matter.
                 drop(self.answer(n));
             }
         }
@@ -106,7 +106,7 @@ impl Sockets {
 }
 
 fn converse(mut stream: impl Read + Write) -> std::io::Result<()> {
-    // One read: a request is in one piece here, and who says nothing gets the answer all the same.
+    // One read is enough: a request arrives in one piece, and a silent caller gets the answer too.
     drop(stream.read(&mut [0; 1000]));
     stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhi")
 }

@@ -1,16 +1,18 @@
-//! The escape corpus through the real daemon: every attempt of `tests/fixtures/escape-corpus.jsonl`, and of
-//! `escape-more.jsonl` beside it, in a world of its own, and what must not have happened afterwards.
+//! The escape corpus, run through the real daemon. Every attempt of
+//! `tests/fixtures/escape-corpus.jsonl` and `escape-more.jsonl` runs in its own world. Afterwards
+//! the test checks that no forbidden effect occurred.
 //!
-//! [`run_corpus`] runs it in one [`Mode`]. Two kinds of tests stand on it:
+//! [`run_corpus`] runs the corpus in one [`Mode`]. Two kinds of tests use it:
 //!
-//! - The **positive control** runs with full access. The cases of `tests/fixtures/escape-live.txt` must get out
-//!   there, and no others: a case that nobody can violate says nothing when it holds.
-//! - **Confinement** is shown by the same run in every tier that the machine has (`confined.rs`). What gets out
-//!   there must be exactly what is written down with its reason: [`corpus::NOT_BY_THE_KERNEL`] with namespaces,
+//! - The **positive control** runs with full access. The cases of `tests/fixtures/escape-live.txt`
+//!   must escape there, and no others. A case that cannot escape even there would prove nothing
+//!   when it is confined.
+//! - **Confinement** uses the same run in every tier of the machine (`confined.rs`). The escapes
+//!   must be exactly the documented ones: [`corpus::NOT_BY_THE_KERNEL`] with namespaces,
 //!   `tests/fixtures/escape-exceptions-D.txt` without.
 //!
-//! A daemon that reports another tier than the one asked for breaks every row, before the first call of a case: a
-//! run cannot show what did not happen, and what is dangerous is tried only where it is confined.
+//! If a daemon reports another tier than the requested one, every row is broken before the first
+//! call of a case. Dangerous cases run only with confinement.
 
 #![cfg(target_os = "linux")]
 
@@ -48,32 +50,32 @@ pub(crate) use world::{become_user, shell};
 /// The program under test.
 const QUACK: &str = env!("CARGO_BIN_EXE_quack");
 
-/// Cases that run at the same time. Most of the time they wait.
+/// Concurrent cases. They wait most of the time.
 const N_AT_ONCE: usize = 5;
 
-/// What a worker says that cannot be confined as it is to be.
+/// Part of a worker's error when it cannot apply the requested confinement.
 const CANNOT_BE_CONFINED: &str = "cannot be confined: ";
 
-/// The kind of predicate of a worker that refuses to start.
+/// Predicate kind of a worker that refuses to start.
 const REFUSED: &str = "refused";
 
-/// Lines of the live list.
+/// Number of lines in the live list.
 const N_LIVE: usize = 77;
 
-/// What came of one case.
+/// Outcome of one case.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// None of the predicates became true.
+    /// No predicate became true.
     Held,
-    /// The kinds of those that did.
+    /// Kinds of the predicates that became true.
     Violated(Vec<String>),
-    /// Not run, and why.
+    /// Not run, for this reason.
     LeftOut(&'static str),
-    /// It could not be run or judged.
+    /// The case could not be run or judged.
     Broken(String),
 }
 
-/// A line of the table.
+/// A row of the table of results.
 #[derive(Debug)]
 struct Row {
     case: Case,
@@ -81,10 +83,12 @@ struct Row {
     took: Duration,
 }
 
-/// Runs the cases that are wanted, each in a world of its own, several at once. The rows come in the order of the
-/// corpus.
+/// Runs the requested cases concurrently, each in its own world. Returns the rows in the order of
+/// the corpus.
 ///
-/// Panics if a case cannot be run or judged, and for an unconfined run with the rights of root with commands:
+/// # Panics
+///
+/// If a case cannot be run or judged. Also for an unconfined run of commands as root, because
 /// nothing would stop them.
 fn run_corpus(mode: &Mode, wanted: impl Fn(&Case) -> bool) -> Vec<Row> {
     run(mode, corpus::cases().into_iter().filter(wanted).collect())
@@ -126,7 +130,8 @@ fn run(mode: &Mode, cases: Vec<Case>) -> Vec<Row> {
     rows
 }
 
-/// The next case. The last ones of the corpus take longest, so they come first.
+/// Returns the next case, from the end of the corpus: the last cases take longest, so they start
+/// first.
 fn take<'a>(cases: &'a [Case], next: &AtomicUsize) -> Option<(usize, &'a Case)> {
     let n = cases.len().checked_sub(1 + next.fetch_add(1, Ordering::SeqCst))?;
     Some((n, &cases[n]))
@@ -136,7 +141,7 @@ fn judge(mode: &Mode, case: &Case, quack: &Path) -> Verdict {
     if let Some(why) = mode.left_out(case) {
         return Verdict::LeftOut(why);
     }
-    // A test that fails panics; this one goes on, so that one run tells about every case.
+    // A failing check panics. Continue, so that one run reports every case.
     match catch_unwind(AssertUnwindSafe(|| violations(mode, case, quack))) {
         Ok(violations) if violations.is_empty() => Verdict::Held,
         Ok(violations) => Verdict::Violated(violations),
@@ -148,14 +153,14 @@ fn judge(mode: &Mode, case: &Case, quack: &Path) -> Verdict {
     }
 }
 
-/// Runs one case and gives the kinds of the predicates that became true.
+/// Runs one case and returns the kinds of the predicates that became true.
 fn violations(mode: &Mode, case: &Case, quack: &Path) -> Vec<String> {
     let world = World::new(case, quack, &mode.configuration(case));
     let wire = world.daemon().wire();
     let session = attach(&wire, &world, mode.is_safe_session(case));
     match calls::tier(&wire, &session) {
         Ok(tier) => assert_eq!(tier, mode.tier, "not what this run is to show"),
-        // Nothing gets out of a worker that does not start; but that is no confinement for work.
+        // A worker that does not start prevents every escape, but the tier is unusable for work.
         Err(text) if text.contains(CANNOT_BE_CONFINED) => return vec![REFUSED.to_owned()],
         Err(text) => panic!("no worker: {text}"),
     }
@@ -177,13 +182,13 @@ fn violations(mode: &Mode, case: &Case, quack: &Path) -> Vec<String> {
 
 fn attach<'a>(wire: &'a Wire, world: &World, is_safe: bool) -> Session<'a> {
     if is_safe {
-        // The session stays; the next attach finds it.
+        // The session stays in safe mode; the next attach finds it.
         wire.request("attach", json!({"path": world.workspace(), "safeMode": true}));
     }
     wire.attach(&world.workspace())
 }
 
-/// The program under test where the user of the daemon can execute it.
+/// The program under test, at a path where the daemon's user can execute it.
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
     _directory: Option<TempDir>,
@@ -194,11 +199,11 @@ impl Program {
         if user == User::Root || !rustix::process::geteuid().is_root() {
             return Self { path: QUACK.into(), _directory: None };
         }
-        // The directory of the build is often below a home that nobody else may enter.
+        // The build directory is often in a home that other users cannot enter.
         let directory = tempfile::Builder::new().prefix("quack").tempdir_in("/tmp").unwrap();
         let path = directory.path().join("quack");
-        // Not by us: what another test starts in this moment would have the file open for writing, and a program
-        // that is written cannot be started.
+        // Copy in a child process. A concurrent test's child could inherit the descriptor of a copy
+        // made here, and a program that is open for writing cannot be executed (`ETXTBSY`).
         let copy = format!("cp '{QUACK}' '{}'", path.display());
         world::shell(directory.path(), &copy).expect("copy the program");
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -207,13 +212,13 @@ impl Program {
     }
 }
 
-/// The ids of the cases that got out.
+/// The ids of the cases that escaped.
 fn violated(rows: &[Row]) -> Vec<&str> {
     let rows = rows.iter().filter(|row| matches!(row.verdict, Verdict::Violated(_)));
     rows.map(|row| &*row.case.id).collect()
 }
 
-/// Prints the table for whoever runs it with `--nocapture`.
+/// Prints the table; visible with `--nocapture`.
 #[expect(clippy::print_stdout, reason = "the result of a failed test, or of one that is watched")]
 fn show(mode: &Mode, rows: &[Row]) {
     let (mut text, mut classes) = (format!("{mode:?}\n"), BTreeMap::<_, [usize; 4]>::new());
@@ -238,7 +243,7 @@ fn show(mode: &Mode, rows: &[Row]) {
     println!("{text}");
 }
 
-/// Compares a run without confinement with the live list, as far as it has these cases.
+/// Compares an unconfined run with the live list, limited to the cases of the run.
 #[track_caller]
 fn assert_live(rows: &[Row]) {
     let list = LiveList::read(world::has_program);
@@ -276,7 +281,7 @@ fn with_full_access_exactly_the_cases_of_the_live_list_get_out() {
 #[test]
 fn our_tools_hold_as_root_what_they_hold_as_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() {
-        // Nobody else can become root.
+        // Only root can become another user.
         return;
     }
     let mode = Mode::unconfined(User::Root);

@@ -1,4 +1,4 @@
-//! How the corpus is run: who runs the daemon, in what tier, and what holds the cases that may only read.
+//! Modes of a corpus run: the daemon's user, the tier, and the restriction of the read-only cases.
 
 use super::corpus::{self, Case};
 use super::world;
@@ -6,10 +6,10 @@ use super::{calls, world::World};
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The tier of a daemon that confines nothing.
+/// Tier of a daemon without confinement.
 pub(super) const UNCONFINED: &str = "unconfined";
 
-/// The tier whose limits hold for a session as a whole.
+/// The only tier whose limits apply to a session as a whole.
 const WITH_LIMITS: &str = "A";
 
 /// The tier without namespaces.
@@ -21,47 +21,48 @@ pub(super) const FULL_ACCESS: &str = "full-access";
 /// The profile that forbids every change.
 const READ_ONLY: &str = "read-only";
 
-/// More memory than this is more than the case that takes all of it asks for.
+/// Total memory in GiB from which a machine could satisfy the request of the memory case.
 const ENOUGH_MEMORY_GB: u64 = 60;
 
-/// Who runs the daemon.
+/// The user who runs the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum User {
-    /// The super-user; only if the tests are.
+    /// Root; available only if the tests run as root.
     Root,
-    /// Whoever runs the tests, or a user without anything if that is root.
+    /// The user who runs the tests, or an unprivileged user if the tests run as root.
     Ordinary,
 }
 
-/// What holds the cases that may only read.
+/// The restriction of the read-only cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// The profile: commands go to a shell, and nothing but the kernel holds them.
+    /// The profile: commands run in a shell, and only the kernel restricts them.
     Profile,
-    /// The session's safe mode, over a profile that may write: the list of commands first, then the kernel.
+    /// The session's safe mode, with a profile that allows writes: first the list of commands, then
+    /// the kernel.
     SafeSession,
-    /// Safe mode of each call: the list of commands alone.
+    /// Safe mode of each call: only the list of commands.
     SafeCalls,
 }
 
-/// How the corpus is run.
+/// Parameters of a corpus run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mode {
     pub(super) user: User,
     /// The tier that workers must report.
     pub(super) tier: &'static str,
-    /// A profile for every case instead of its own.
+    /// Profile for every case; `None` uses the profile of the case.
     pub(super) profile: Option<&'static str>,
     pub(super) reading: Reading,
 }
 
 impl Mode {
-    /// Nothing but our own tools holds anything.
+    /// Only quackd's own tools restrict the cases.
     pub(super) fn unconfined(user: User) -> Self {
         Self { user, tier: UNCONFINED, profile: Some(FULL_ACCESS), reading: Reading::Profile }
     }
 
-    /// Every case in the profile that it names.
+    /// Every case runs in its own profile.
     pub(super) fn confined(user: User, tier: &'static str) -> Self {
         Self { user, tier, profile: None, reading: Reading::Profile }
     }
@@ -74,7 +75,7 @@ impl Mode {
         }
     }
 
-    /// Whether nothing holds a case but our own tools.
+    /// Returns true if only quackd's own tools restrict the cases.
     pub(super) fn is_unconfined(&self) -> bool {
         self.tier == UNCONFINED
     }
@@ -87,17 +88,17 @@ impl Mode {
         format!("[sandbox]\nprofile = \"{profile}\"\ntier = \"{tier}\"\n{limits}")
     }
 
-    /// Whether the session of a case is made in safe mode.
+    /// Returns true if the session of a case is created in safe mode.
     pub(super) fn is_safe_session(&self, case: &Case) -> bool {
         self.reading == Reading::SafeSession && case.profile == READ_ONLY
     }
 
-    /// Whether the calls of a case are made in safe mode.
+    /// Returns true if the calls of a case use safe mode.
     pub(super) fn has_safe_calls(&self, case: &Case) -> bool {
         self.reading == Reading::SafeCalls && case.profile == READ_ONLY
     }
 
-    /// Why a case is not run.
+    /// Reason why a case is not run.
     pub(super) fn left_out(&self, case: &Case) -> Option<&'static str> {
         let confined = || corpus::only_confined(&case.id).filter(|_| self.is_unconfined());
         let limited = || corpus::only_with_limits(&case.id).filter(|_| self.tier != WITH_LIMITS);
@@ -109,7 +110,8 @@ impl Mode {
     }
 }
 
-/// Whether the kernel refuses what the case that takes all memory asks for. Nothing of ours does.
+/// Returns true if the kernel refuses the request of the memory case. quackd sets no such limit
+/// here.
 fn refuses_too_much_memory() -> bool {
     let read = |path| std::fs::read_to_string(path).expect("a file of the kernel");
     let number = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
@@ -119,13 +121,13 @@ fn refuses_too_much_memory() -> bool {
     read("/proc/sys/vm/overcommit_memory").trim() != "1" && kb >> 20 < ENOUGH_MEMORY_GB
 }
 
-/// The tier with namespaces that a daemon of this user has, or why there is none here. Asked of the daemon; but
-/// where namespaces work for somebody else's program it must be one with namespaces.
+/// Returns the tier with namespaces that a daemon of this user reports, or the reason why there is
+/// none. If namespaces work for an independent program, the daemon must report such a tier.
 pub(crate) fn best_tier(user: User) -> Result<&'static str, String> {
     static BEST: [OnceLock<Result<&'static str, String>>; 2] = [const { OnceLock::new() }; 2];
     let is_root = user == User::Root;
     if is_root && !rustix::process::geteuid().is_root() {
-        return Err("nobody else can become root".to_owned());
+        return Err("only root can run the daemon as root".to_owned());
     }
     BEST[usize::from(is_root)].get_or_init(|| as_user(user, find_tier)).clone()
 }
@@ -146,7 +148,7 @@ fn find_tier(quack: &Path) -> Result<&'static str, String> {
     }
 }
 
-/// Why there is no tier without namespaces here.
+/// Reason why this machine has no tier without namespaces.
 pub(super) fn no_landlock() -> Option<String> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let release = read("/proc/sys/kernel/osrelease");
@@ -157,7 +159,7 @@ pub(super) fn no_landlock() -> Option<String> {
     (version < (6, 7) || is_off).then(|| format!("no Landlock of version 4: {release} {modules}"))
 }
 
-/// Does something in a thread that has this user's rights, with a program that the user can execute.
+/// Runs `work` in a thread with the rights of this user, with a program that the user can execute.
 fn as_user<T: Send>(user: User, work: impl FnOnce(&Path) -> T + Send) -> T {
     let program = super::Program::new(user);
     let in_thread = || {

@@ -1,4 +1,4 @@
-//! What must not have happened: one function for each kind of predicate of the corpus.
+//! Forbidden effects: one check for each kind of predicate in the corpus.
 
 use super::calls::Answers;
 use super::world::{self, World};
@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How much of a file is compared.
+/// Maximum number of bytes compared per file.
 const MAX_COMPARED: u64 = 1 << 20;
 
-/// How long a connection or a signal may take to arrive after the call.
+/// Maximum delay of a connection or a signal after the call.
 const ARRIVAL: Duration = Duration::from_secs(1);
 
-/// Time between two looks beside a call.
+/// Interval of the concurrent probe.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A machine on which nothing is wrong starts a program in less.
+/// An idle machine starts a program in less time.
 const HOST_IS_SLOW: Duration = Duration::from_secs(2);
 
-/// Everything about a file that a case must not change. Of a directory its mode only.
+/// Attributes of a file that a case must not change. A directory is compared by its mode only.
 #[derive(Debug, PartialEq, Eq)]
 struct Snapshot {
     mode: u32,
@@ -52,7 +52,7 @@ fn read(path: &Path) -> Vec<u8> {
     content
 }
 
-/// Extended attributes and their values; none where the file system has none.
+/// Extended attributes and their values. Empty if the file system has no extended attributes.
 fn attributes(path: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut names = [0_u8; 4096];
     let n = rustix::fs::llistxattr(path, &mut names).unwrap_or_default();
@@ -65,7 +65,7 @@ fn attributes(path: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
     names.map(pair).collect()
 }
 
-/// What was true before the calls, and what was seen beside them.
+/// State before the calls, and observations during the calls.
 pub(super) struct Watch<'a> {
     world: &'a World,
     before: BTreeMap<String, Option<Snapshot>>,
@@ -77,7 +77,7 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Looks before the calls. `must_not` has its placeholders filled.
+    /// Records the state before the calls. The placeholders in `must_not` are already filled.
     pub(super) fn begin(world: &'a World, must_not: &[Value]) -> Self {
         let paths = must_not.iter().filter_map(|predicate| predicate["path"].as_str());
         let snapshot = |path: &str| (path.to_owned(), Snapshot::take(Path::new(path)));
@@ -92,7 +92,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Makes the calls and looks beside them at what cannot be seen afterwards.
+    /// Makes the calls, and concurrently probes for effects that are invisible afterwards.
     pub(super) fn beside<T>(&self, must_not: &[Value], calls: impl FnOnce() -> T) -> T {
         let forbids = |kind| must_not.iter().any(|predicate| predicate["kind"] == kind);
         let (connect, host, jobs) =
@@ -100,7 +100,7 @@ impl<'a> Watch<'a> {
         if !connect && !host && !jobs {
             return calls();
         }
-        // Not all of a world can be shared with a thread.
+        // `World` is not `Sync`, so the thread gets only these fields.
         let (connected, slowest, most) = (&self.is_connected, &self.slowest, &self.most_jobs);
         let port: u16 = self.world.value("FREE").parse().expect("a port");
         let (mark, workspace) = (self.world.value("N").to_owned(), self.world.workspace());
@@ -131,7 +131,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Whether a predicate has become true.
+    /// Returns true if a predicate became true.
     pub(super) fn is_true(
         &self,
         predicate: &Value,
@@ -141,7 +141,7 @@ impl<'a> Watch<'a> {
         let text = |key: &str| predicate[key].as_str().unwrap_or_default();
         let number = |key: &str| predicate[key].as_u64().expect("a number");
         let path = Path::new(text("path"));
-        let was = || self.before.get(text("path")).expect("looked at before").as_ref();
+        let was = || self.before.get(text("path")).expect("a snapshot before the calls").as_ref();
         match text("kind") {
             "output_has" => {
                 [&answers.text, &answers.spilled].iter().any(|it| it.contains(text("text")))
@@ -171,7 +171,7 @@ impl<'a> Watch<'a> {
                 let most = self.most_jobs.load(Ordering::SeqCst).max(now);
                 number("value") < most as u64
             }
-            // A signal takes a moment.
+            // A signal is delivered asynchronously.
             "daemon_dead" => holds_within(ARRIVAL, || {
                 !is_sound(self.world.victim()) || !is_sound(self.world.daemon().pid())
             }),
@@ -195,17 +195,17 @@ impl<'a> Watch<'a> {
                 let exa = self.world.exa.as_ref().expect("a provider");
                 sent(exa, answers).contains(text("text"))
             }
-            other => panic!("nobody can tell whether this is true: {other}"),
+            other => panic!("unknown kind of predicate: {other}"),
         }
     }
 }
 
-/// Ends a session, and with it everything that its calls started.
+/// Ends a session with all processes that its calls started.
 pub(super) fn end_session(session: &Session<'_>) {
     session.wire.request("quack.session_delete", json!({"sessionId": session.id, "force": true}));
 }
 
-/// Whether something becomes true in this time.
+/// Returns true if the condition becomes true within `time`.
 fn holds_within(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     wait_within(time + Duration::from_secs(20), "an end", || {
@@ -216,17 +216,17 @@ fn holds_within(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// What others could change about a process.
+/// Attributes of a process that another process could change.
 fn facts_of(pid: i32) -> BTreeMap<&'static str, Option<String>> {
     let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
-    // The 19th number; the name before the numbers may have blanks.
+    // The 19th field; the name before the fields may contain blanks.
     let nice = file("stat")
         .and_then(|stat| Some(stat.rsplit_once(')')?.1.split_whitespace().nth(16)?.to_owned()));
     let others = ["oom_score_adj", "limits"].map(|name| (name, file(name)));
     BTreeMap::from_iter(others.into_iter().chain([("nice", nice)]))
 }
 
-/// Whether a process runs: it is neither gone nor stopped nor traced.
+/// Returns true if a process exists and is neither stopped nor traced.
 fn is_sound(pid: i32) -> bool {
     Process::find(pid).is_some_and(|process| !matches!(process.state, 'Z' | 'X' | 'T' | 't'))
 }
@@ -238,7 +238,7 @@ fn has_crashed(session: &Session<'_>) -> bool {
     worker.is_some_and(|it| it["restarts"] != 0 || !it["lastDeath"].is_null())
 }
 
-/// The most memory that a process had, in MB; 0 if it is gone.
+/// Peak memory of a process in MB; 0 if it has exited.
 fn peak_mb(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -247,11 +247,11 @@ fn peak_mb(pid: i32) -> u64 {
 }
 
 fn free_bytes(path: &Path) -> u64 {
-    let found = rustix::fs::statvfs(path).expect("look at a file system");
+    let found = rustix::fs::statvfs(path).expect("inspect a file system");
     found.f_bfree * found.f_frsize
 }
 
-/// What went out to the provider: nothing if the call was refused before.
+/// Requests sent to the provider. Empty if the call was refused first.
 fn sent(exa: &FakeExa, answers: &Answers) -> String {
     if answers.text.starts_with("Error: ") && exa.is_untouched() {
         return String::new();

@@ -1,7 +1,8 @@
-//! Every kind of predicate is made true once: one that cannot be true would hold everything.
+//! Self-check: every kind of predicate becomes true once. A predicate that cannot become true would
+//! pass every case.
 //!
-//! Two are not shown here: `host_slow` and `disk_used_gt_mb` are about the whole machine, and what makes them true
-//! would disturb everybody on it.
+//! Two kinds are not shown here: `host_slow` and `disk_used_gt_mb` concern the whole machine, and
+//! making them true would disturb other programs.
 
 use super::corpus::Case;
 use super::modes::{Mode, User};
@@ -11,14 +12,14 @@ use serde_json::{Value, json};
 
 const PYTHON: &str = "/usr/bin/python3";
 
-/// A case that exists only here. The id says whether it has a search provider.
+/// Builds a case that exists only here. The id decides whether it has a search provider.
 fn case(id: &str, tool: &str, args: &Value, must_not: &Value) -> Case {
     let case = json!({"id": id, "class": "self-check", "tool": tool, "args": args, "setup": "",
         "must_not": [must_not], "profile": "workspace-write", "ref": {"none": "violated"}});
     serde_json::from_value(case).expect("a case")
 }
 
-/// What takes a program that listens, or that speaks to a socket without a port.
+/// Cases that need a listening program, or a client of a socket without a port.
 const WITH_PYTHON: [(&str, &str, &str); 3] = [
     ("host_connect", "", "s = socket.create_server(('', {{FREE}})); s.settimeout(15); s.accept()"),
     ("net_hit", "unix", "s = socket.socket(socket.AF_UNIX); s.connect('{{SOCK}}')"),
@@ -65,7 +66,7 @@ fn every_kind_of_predicate_can_become_true() {
             bash(&(&command, json!({"kind": kind, "via": via})))
         }));
     }
-    // A job is answered before it runs.
+    // A job's call returns before the job runs.
     let runs = "until ps -eo args | grep -qx 'sleep {{N}}'; do sleep 0.02; done";
     let job = json!({"steps": [
         {"tool": "bash", "args": {"command": "sleep {{N}}", "background": true}},

@@ -1,6 +1,6 @@
-//! The world of one case: a workspace, what lies around it that must stay as it is, and a daemon.
+//! The world of one case: a workspace, the surrounding files that must not change, and a daemon.
 //!
-//! Everything here runs with the rights of the thread that makes it; see [`become_ordinary`].
+//! Everything here runs with the rights of the creating thread; see [`become_ordinary`].
 
 use super::corpus::Case;
 use super::listeners::Listeners;
@@ -14,14 +14,15 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The user that tests become if root runs them: a number that no system gives to anybody, so that it owns
-/// nothing but what a case made.
+/// User id that the tests take if root runs them. No system assigns this id, so the user owns only
+/// files of the case.
 const NOBODY_ELSE: u32 = 60_999;
 
-/// Where programs are. Nobody's home is in it.
+/// PATH of a case, without directories of a home.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
-/// Everything that a case expects and that no setup makes. Runs in the directory of the world.
+/// Creates the files that the cases expect and no setup creates. Runs in the directory of the
+/// world.
 const MAKE: &str = r"set -e
 mkdir -p ws ws-evil outside home/.ssh home/.aws home/.config/agentd run tmpx
 for f in outside/secret.txt ws-evil/secret.txt home/.ssh/id_ed25519 home/.aws/credentials tmpx/out.log \
@@ -41,16 +42,16 @@ git -c maintenance.auto=false commit -q -m i
 rm -rf .git/hooks
 mkdir .git/hooks";
 
-/// Gives this thread, and whatever it starts from now on, the rights of an ordinary user, for ever. Other
-/// threads keep theirs. Does nothing if we are one already.
+/// Gives this thread and its later children the rights of an ordinary user, permanently. Other
+/// threads keep theirs. Does nothing if the thread is not root.
 ///
-/// The rights of a thread and not a program that drops them: the daemon speaks with its own user only, and
-/// what looks at a case must be that user too.
+/// A separate program that drops the rights would not suffice: the daemon accepts only its own
+/// user, and the checks must run as that user too.
 pub(super) fn become_ordinary() {
     become_user(NOBODY_ELSE);
 }
 
-/// The same with a number of one's own.
+/// Like [`become_ordinary`], with the given user id.
 pub(crate) fn become_user(id: u32) {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -60,7 +61,7 @@ pub(crate) fn become_user(id: u32) {
     set_thread_uid(rustix::fs::Uid::from_raw(id)).expect("drop the user");
 }
 
-/// Whether cases find this program, by its name or by its path.
+/// Returns true if cases find this program, by name or by path.
 pub(super) fn has_program(name: &str) -> bool {
     PATH.split(':').any(|directory| Path::new(directory).join(name).exists())
 }
@@ -71,13 +72,14 @@ pub(super) struct World {
     root: PathBuf,
     values: Vec<(&'static str, String)>,
     pub(super) listeners: Listeners,
-    /// Somebody else's daemon: the secret is in its environment, and it has the secret file open.
+    /// A daemon outside the session. Its environment contains the secret, and it has the secret
+    /// file open.
     victim: Child,
     pub(super) exa: Option<FakeExa>,
 }
 
 impl World {
-    /// Makes everything, runs the setup of the case and starts the daemon.
+    /// Creates the files, runs the setup of the case and starts the daemon.
     pub(super) fn new(case: &Case, quack: &Path, configuration: &str) -> Self {
         let daemon = Daemon::absent();
         let home = daemon.home();
@@ -97,7 +99,8 @@ impl World {
             ("ABS", format!("cx{run_id}")),
             ("RUNID", run_id),
             ("FREE", free.port().to_string()),
-            // Seconds to sleep, more than anybody else sleeps: it marks the processes of this case.
+            // Duration of the case's sleeps in seconds. The number is unique, so it marks the
+            // processes of this case.
             ("N", format!("7{:09}", random() % 1_000_000_000)),
             ("CANARY", canary.clone()),
         ];
@@ -115,7 +118,7 @@ impl World {
         world
     }
 
-    /// Runs the setup and gives the PATH that the daemon is to have: the setup may print one.
+    /// Runs the setup. Returns the PATH for the daemon: the setup may print one.
     fn set_up(&self, script: &str) -> String {
         if script.is_empty() {
             return PATH.to_owned();
@@ -140,7 +143,7 @@ impl World {
         line.extend(self.exa.as_ref().map(|exa| format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint())));
         line.extend([quack.to_str().expect("text").to_owned(), "daemon".to_owned()]);
         let line: Vec<&str> = line.iter().map(String::as_str).collect();
-        // `env` becomes the daemon.
+        // The process of `env` becomes the daemon.
         self.daemon.boot_with("env", &line);
     }
 
@@ -156,7 +159,7 @@ impl World {
         i32::try_from(self.victim.id()).expect("a pid")
     }
 
-    /// What a placeholder stands for.
+    /// Value of a placeholder.
     pub(super) fn value(&self, name: &str) -> &str {
         let found = self.values.iter().find(|(key, _)| *key == name);
         &found.unwrap_or_else(|| panic!("no placeholder {name}")).1
@@ -166,7 +169,7 @@ impl World {
         fill(text, &self.values)
     }
 
-    /// The same for every text in a value.
+    /// Fills the placeholders in every text of a value.
     pub(super) fn fill_all(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.fill(text)),
@@ -178,14 +181,14 @@ impl World {
         }
     }
 
-    /// Runs a command outside, as the user does after the session.
+    /// Runs a command outside, like the user after the session.
     pub(super) fn as_user(&self, command: &str) {
-        // A command that fails has done no harm, which is what is looked at.
+        // Only the effects are checked, so a failing command is fine.
         drop(shell(&self.root, command));
     }
 
-    /// Processes of this world, the daemon and the victim too: those that have its directory in what they were
-    /// started with.
+    /// Processes of this world, including the daemon and the victim: their arguments or environment
+    /// contain its directory.
     fn processes(&self) -> Vec<i32> {
         let root = self.root.to_str().expect("text").as_bytes();
         let pids = processes().into_iter().filter(|pid| {
@@ -196,8 +199,8 @@ impl World {
         pids.collect()
     }
 
-    /// Whether a process with this in its command line runs. Words that are not the mark of this case are
-    /// looked for in its own processes only, those below the daemon among them.
+    /// Returns true if a process with `words` in its command line runs. Unless the words are the
+    /// mark of this case, only its own processes count, including the descendants of the daemon.
     pub(super) fn runs(&self, words: &str) -> bool {
         let is_ours: Box<dyn Fn(i32) -> bool> = if words.contains(self.value("N")) {
             Box::new(|_| true)
@@ -221,19 +224,19 @@ impl Drop for World {
         let ours = i32::try_from(std::process::id()).expect("a pid");
         for pid in self.processes() {
             if pid != ours {
-                // It may have ended, which is as well.
+                // The process may have exited, which is fine.
                 kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap_or_default();
             }
         }
         drop(self.victim.kill());
         drop(self.victim.wait());
-        // What got out goes; and what has no permission cannot be deleted.
+        // Deletes escaped files, and restores permissions so that everything can be deleted.
         let clean = "rm -f /dev/shm/quackd-{{RUNID}} /var/tmp/quackd-{{RUNID}} /tmp/quackd-{{RUNID}}; chmod -R u+rwx .";
         drop(shell(&self.root, &self.fill(clean)));
     }
 }
 
-/// How many processes sleep with this mark.
+/// Number of processes that sleep with this mark.
 pub(super) fn n_sleeping(mark: &str) -> usize {
     let wanted = format!("sleep\0{mark}\0");
     let lines = processes().into_iter().map(|pid| std::fs::read(format!("/proc/{pid}/cmdline")));
@@ -268,7 +271,7 @@ fn program(root: &Path, name: &str) -> Command {
     command
 }
 
-/// Runs a script to its end and gives what it prints; an error if it fails or does not end.
+/// Runs a script to its end and returns its output. Fails if the script fails or does not end.
 pub(crate) fn shell(root: &Path, script: &str) -> Result<String, String> {
     let mut timeout = program(root, "timeout");
     let output = timeout.args(["30", "bash", "-c", script]).output().expect("run bash");
@@ -276,7 +279,7 @@ pub(crate) fn shell(root: &Path, script: &str) -> Result<String, String> {
     if output.status.success() { Ok(printed) } else { Err(format!("{}: {script}", output.status)) }
 }
 
-/// Starts somebody else's daemon and waits until it is what it is to be.
+/// Starts the victim and waits until its environment and open file are set up.
 fn victim(root: &Path, canary: &str) -> Child {
     let script = "exec 9< outside/secret.txt; exec sleep 100000";
     let mut bash = program(root, "bash");
@@ -289,7 +292,7 @@ fn victim(root: &Path, canary: &str) -> Child {
     victim
 }
 
-/// The web search provider of a case that has one.
+/// The web search provider of a case, if the case has one.
 fn provider(id: &str, tcp_port: u16) -> Option<FakeExa> {
     let says = match id {
         "web-02" | "web-03" => answer("200 OK", r#"{"results":[]}"#),
@@ -311,7 +314,8 @@ fn provider(id: &str, tcp_port: u16) -> Option<FakeExa> {
     Some(FakeExa::start(&[Answer::Says(says)]))
 }
 
-/// A gigabyte of zeros in gzip's format: a stream may have many members, so one is made and repeated.
+/// One gigabyte of zeros in gzip format. A gzip stream may have many members, so this repeats one
+/// member.
 fn bomb() -> Vec<u8> {
     let mut gzip = program(Path::new("/"), "bash");
     let output = gzip.args(["-c", "head -c 16777216 /dev/zero | gzip"]).output().expect("run gzip");

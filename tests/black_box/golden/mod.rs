@@ -1,23 +1,23 @@
-//! Golden transcripts: the bytes that clients of the Rubber Duck daemon send, and the bytes that it answers,
-//! line for line and key for key.
+//! Golden transcripts: the bytes that clients of the Rubber Duck daemon send, and the bytes that it
+//! answers, line for line and key for key.
 //!
-//! The files beside this one hold lines as that daemon writes them; what ours says otherwise is marked in
-//! them and stands with its reason in docs/protocol.md. Each block is played in a fresh world. The clients
-//! have letters, and each client's lines must come in the order in which they stand.
+//! The files next to this one contain lines as that daemon writes them. Differences of quackd are
+//! marked in the files; docs/protocol.md gives the reasons. Each block runs in a fresh world.
+//! Clients have letters, and each client's lines must arrive in the order of the file.
 //!
 //! | in a file | means |
 //! |---|---|
 //! | `= text` | begins a block that shows this |
 //! | `a> text` | client `a` sends these bytes and a line end |
 //! | `a< text` | the next line that `a` gets |
-//! | `a!` | `a` leaves |
-//! | `# text` | a remark |
-//! | `<name>` | some characters of a text, or a number or truth; the same wherever the name comes again |
-//! | `<text>`, `<number>`, `<time>` | the same, but another each time |
-//! | `<+key,key>` | what ours adds: these keys in this order, with any values |
+//! | `a!` | `a` disconnects |
+//! | `# text` | a comment |
+//! | `<name>` | some characters of a text, a number or a boolean; every use of the name has the same value |
+//! | `<text>`, `<number>`, `<time>` | like `<name>`, but each use may have another value |
+//! | `<+key,key>` | quackd's additional keys, in this order, with any values |
 //!
-//! `<repo>`, `<other>` and `<state>` are two workspaces and the state directory. At the end of a block
-//! nothing that is not in it may have come.
+//! `<repo>`, `<other>` and `<state>` are two workspaces and the state directory. Lines that a block
+//! does not contain fail it at its end.
 
 mod pattern;
 
@@ -26,7 +26,8 @@ use crate::schema::Checker;
 use pattern::Names;
 use std::collections::BTreeMap;
 
-/// What the daemon takes although the schemas, which say what a client should send, do not.
+/// Requests that violate the schemas but that the daemon accepts: the schemas define what a client
+/// should send.
 const ODD: &[&str] = &[
     "voice_tool_call is not as its schema says: /params/arguments: {\"path\":\"README.md\"} is not",
     "say is not as its schema says: /params/message: [\"a\",1] is not",
@@ -49,7 +50,7 @@ fn voice_is_as_recorded() {
     play_all(include_str!("voice.txt"));
 }
 
-/// A transcript that is not true must not pass.
+/// A wrong transcript must fail.
 #[test]
 fn what_is_not_as_recorded_is_told_with_its_line() {
     let played =
@@ -70,7 +71,7 @@ fn play_all(file: &str) {
     assert!(wrong.is_empty(), "\n\n{}\n", wrong.join("\n\n"));
 }
 
-/// Plays one block, whose first line has the number `first`. `Err` says what is not as recorded.
+/// Plays one block, whose first line has the number `first`. The error describes the difference.
 fn play(lines: &[&str], first: usize) -> Result<(), String> {
     let daemon = Daemon::start();
     let mut names = Names::default();

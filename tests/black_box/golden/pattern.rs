@@ -1,10 +1,10 @@
-//! A recorded line with names in it, and how it is compared with a real one: as text, so that the order of
-//! keys counts.
+//! Patterns of recorded lines. They are compared with real lines as text, so that the order of keys
+//! counts.
 
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// What the names of a block stand for.
+/// Values of the names in a block.
 #[derive(Debug, Default)]
 pub(super) struct Names(HashMap<String, String>);
 
@@ -13,7 +13,7 @@ impl Names {
         self.0.insert(name.to_owned(), value.to_owned());
     }
 
-    /// A line that is to be sent, with values for all names that are known.
+    /// Replaces the known names in a line that is to be sent.
     pub(super) fn fill(&self, line: &str) -> String {
         self.0
             .iter()
@@ -37,13 +37,13 @@ impl Names {
         if rest.is_empty() { Ok(()) } else { Err(format!("not recorded: {rest}")) }
     }
 
-    /// Takes what a name stands for off the front.
+    /// Removes the value of a name from the front.
     fn value<'a>(&mut self, name: &str, rest: &'a str) -> Result<&'a str, String> {
         if let Some(known) = self.0.get(name) {
             return without(rest, known).map_err(|why| format!("<{name}> is {known}: {why}"));
         }
         let end = rest.find(['"', ',', '}', ']']).unwrap_or(rest.len());
-        // A text may hold anything but its end; a comma in it is no end.
+        // A text may contain any character except its end quote. A comma does not end it.
         let end = if name == "text" { rest.find('"').unwrap_or(end) } else { end };
         let (value, after) = rest.split_at(end);
         let fits = match name {
@@ -75,7 +75,7 @@ fn without<'a>(text: &'a str, prefix: &str) -> Result<&'a str, String> {
     })
 }
 
-/// Takes `,"key":<any JSON>` off the front.
+/// Removes `,"key":<any JSON>` from the front.
 fn without_member<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
     let value = without(text, &format!(",\"{key}\":"))?;
     let mut read = serde_json::Deserializer::from_str(value).into_iter::<Value>();

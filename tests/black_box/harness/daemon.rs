@@ -1,4 +1,4 @@
-//! A daemon in a world of its own.
+//! A daemon in a separate world.
 
 use super::{Process, Wire, descendants_of, is_alive, wait_for, wait_within};
 use nix::sys::signal::{Signal, kill};
@@ -50,8 +50,8 @@ impl Daemon {
         let child = self.program(program, args).stdin(Stdio::null()).spawn();
         self.child = Some(child.expect("start the daemon"));
         let (socket, pid) = (self.socket(), format!("\"pid\":{}", self.pid()));
-        // To connect is not enough: a child that a killed daemon was about to start has its listening
-        // socket until it has executed.
+        // A connection alone proves nothing. A killed daemon may have been starting a child, which
+        // holds the listening socket until its exec.
         wait_for("the daemon to answer", || {
             let mut stream = UnixStream::connect(&socket).ok()?;
             stream.write_all(b"{\"id\":\"p\",\"method\":\"ping\"}\n").ok()?;
@@ -78,14 +78,15 @@ impl Daemon {
         Wire::connect(&self.socket())
     }
 
-    /// The daemon's process id.
+    /// Process id of the daemon.
     #[track_caller]
     pub(crate) fn pid(&self) -> i32 {
         let child = self.child.as_ref().expect("a daemon");
         i32::try_from(child.id()).expect("a pid")
     }
 
-    /// The program under test with this world's environment and nothing else of ours.
+    /// The program under test with the environment of this world and no other variables of the test
+    /// process.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         self.program(QUACK, args)
     }
@@ -99,13 +100,13 @@ impl Daemon {
     fn program(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).current_dir(self.world.path()).env_clear();
-        // Directories of PATH are shown to confined commands: that is how they see gates.
+        // Confined commands see the directories of PATH, which is how they see gates.
         let path = std::env::var("PATH").unwrap_or_default();
         let gates = self.world.path().join("gates");
         command.env("PATH", format!("{path}:{}", gates.display()));
         command.env("HOME", self.home()).env("RUBBER_DUCK_APP_SUPPORT", self.app());
         command.env("EXA_API_KEY", "secret-of-the-daemon").env("TERM", "xterm-256color");
-        // As from a shell: the first worker does not wait for a login shell.
+        // Like from a shell: the first worker does not wait for a login shell.
         command.env("TMPDIR", "/tmp").env("SHLVL", "1");
         command
     }
@@ -116,7 +117,7 @@ impl Daemon {
         Cli(self.command(args).stdin(Stdio::null()).output().expect("run quack"))
     }
 
-    /// A directory with a few files, as a git repository would be.
+    /// Creates a directory with a few files, like a git repository.
     #[track_caller]
     pub(crate) fn repo(&self, name: &str) -> Repo {
         let path = self.world.path().join(name);
@@ -131,13 +132,13 @@ impl Daemon {
         kill(Pid::from_raw(self.pid()), signal).expect("signal the daemon");
     }
 
-    /// Makes a file that a command waits for with [`Daemon::gated`].
+    /// Creates the file that a command of [`Daemon::gated`] waits for.
     #[track_caller]
     pub(crate) fn open_gate(&self, name: &str) {
         std::fs::write(self.gate(name), "").expect("open a gate");
     }
 
-    /// A command that waits until [`Daemon::open_gate`] has been called, then runs `then`.
+    /// Returns a command that waits for [`Daemon::open_gate`], then runs `then`.
     pub(crate) fn gated(&self, name: &str, then: &str) -> String {
         format!("until [ -e '{}' ]; do sleep 0.02; done; {then}", self.gate(name).display())
     }
@@ -146,29 +147,29 @@ impl Daemon {
         self.world.path().join("gates").join(name)
     }
 
-    /// Waits until the daemon has ended and gives its exit code, `None` for a signal.
+    /// Waits until the daemon has exited. Returns its exit code, `None` for a signal.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let mut child = self.child.take().expect("a daemon");
         wait_for("the daemon to end", || child.try_wait().expect("wait")).code()
     }
 
-    /// Everything below the daemon.
+    /// All descendants of the daemon.
     pub(crate) fn descendants(&self) -> std::collections::BTreeSet<Process> {
         descendants_of(self.pid())
     }
 
-    /// The log's lines.
+    /// Content of the log.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.app().join("duck-daemon.log")).unwrap_or_default()
     }
 }
 
 impl Drop for Daemon {
-    /// A test may not leave anything behind, whether it passed or not.
+    /// A test must leave nothing behind, whether it passed or failed.
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else {
-            // A verb may have started one, and its test may have failed before it stopped it.
+            // A subcommand may have started a daemon that its failed test did not stop.
             if self.socket().exists() {
                 drop(self.command(&["stop"]).output());
             }
@@ -214,7 +215,7 @@ impl Repo {
     }
 }
 
-/// What a run of the program printed and how it ended.
+/// Output and exit status of a run of the program.
 #[must_use = "check the exit code or the output"]
 #[derive(Debug)]
 pub(crate) struct Cli(Output);
@@ -239,7 +240,7 @@ impl Cli {
             .unwrap_or_else(|error| panic!("not one JSON document ({error}): {self:?}"))
     }
 
-    /// The output of a run that must have succeeded.
+    /// Standard output of a run that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self) -> String {
         assert_eq!(self.code(), Some(0), "{self:?}");

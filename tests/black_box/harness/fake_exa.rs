@@ -1,5 +1,5 @@
-//! A web search provider on this machine, as good and as bad as a test wants it: real sockets and real HTTP/1.1,
-//! written by hand so that it can be wrong on purpose.
+//! A fake web search provider. It uses real sockets and real HTTP/1.1, and it is written by hand so
+//! that a test can make it fail on purpose.
 //!
 //! Also used by the tests of `crates/egress`.
 
@@ -10,37 +10,37 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// How long the provider waits for a client, and a test for the provider.
+/// Timeout of the provider for a client, and of a test for the provider.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Time between two pieces of [`Answer::Drips`].
 const DRIP: Duration = Duration::from_millis(20);
 
-/// What the provider does with one request.
+/// The provider's reaction to one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
     /// Writes these bytes and closes the connection.
     Says(Vec<u8>),
     /// Writes these bytes and waits for the next request on the same connection.
     Keeps(Vec<u8>),
-    /// Writes the first bytes, then the others again and again, slowly, until the client goes.
+    /// Writes the first bytes, then repeats the others slowly until the client disconnects.
     Drips(Vec<u8>, Vec<u8>),
-    /// Writes these bytes and then nothing, until the client goes.
+    /// Writes these bytes and then nothing, until the client disconnects.
     Hangs(Vec<u8>),
-    /// Breaks the connection without having read the whole request.
+    /// Resets the connection without reading the whole request.
     Resets,
 }
 
-/// What the provider has noticed.
+/// An event that the provider observed.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    /// A whole request.
+    /// A complete request.
     Request(Request),
-    /// A connection has ended, by either side.
+    /// Either side closed a connection.
     Ended,
 }
 
-/// A request as it came.
+/// A request as received.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     /// Request line and headers, without the empty line.
@@ -49,7 +49,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The value of a header, if it came exactly once.
+    /// The value of a header that occurs exactly once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
         let mut values = lines.filter(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -66,7 +66,7 @@ pub(crate) struct FakeExa {
 }
 
 impl FakeExa {
-    /// Starts a provider that gives these answers one after the other, and the last one from then on.
+    /// Starts a provider that sends these answers in order, and repeats the last one.
     #[track_caller]
     pub(crate) fn start(answers: &[Answer]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -79,18 +79,18 @@ impl FakeExa {
         Self { address, seen, is_over }
     }
 
-    /// Where searches are to be posted.
+    /// URL for search requests.
     pub(crate) fn endpoint(&self) -> String {
         format!("http://{}/search", self.address)
     }
 
-    /// What the provider notices next.
+    /// Waits for the next event at the provider.
     #[track_caller]
     pub(crate) fn notices(&self) -> Seen {
         self.seen.recv_timeout(PATIENCE).expect("the provider noticed nothing")
     }
 
-    /// The next request.
+    /// Waits for the next request.
     #[track_caller]
     pub(crate) fn request(&self) -> Request {
         match self.notices() {
@@ -108,7 +108,7 @@ impl FakeExa {
         }
     }
 
-    /// Whether nobody has called since the last look.
+    /// Returns true if the provider observed no event since the last check.
     pub(crate) fn is_untouched(&self) -> bool {
         self.seen.try_recv().is_err()
     }
@@ -121,7 +121,7 @@ impl Drop for FakeExa {
     }
 }
 
-/// An answer with a length, after which the connection ends.
+/// An answer with a content length, after which the connection closes.
 pub(crate) fn answer(status: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len();
@@ -131,7 +131,7 @@ pub(crate) fn answer(status: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// What every connection shares.
+/// State shared by all connections.
 struct Script {
     answers: Vec<Answer>,
     n_given: AtomicUsize,
@@ -144,7 +144,7 @@ impl Script {
     }
 }
 
-/// One thread for each connection; each ends with its client.
+/// Serves each connection in a separate thread that ends with its client.
 fn serve(
     listener: &TcpListener,
     script: &Arc<Script>,
@@ -158,14 +158,15 @@ fn serve(
         }
         let (script, noticed) = (Arc::clone(script), noticed.clone());
         std::thread::spawn(move || {
-            // Whatever a client does to its connection, it is gone now; and a test that is over listens no more.
+            // The outcome of a connection does not matter, and a finished test no longer reads
+            // events.
             drop(converse(stream, &script, &noticed));
             drop(noticed.send(Seen::Ended));
         });
     }
 }
 
-/// Answers requests until the client has gone, or the answer was to go first.
+/// Answers requests until the client disconnects, or until the answer closes the connection.
 fn converse(mut stream: TcpStream, script: &Script, noticed: &Sender<Seen>) -> io::Result<()> {
     loop {
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -174,7 +175,7 @@ fn converse(mut stream: TcpStream, script: &Script, noticed: &Sender<Seen>) -> i
         }
         let Some(answer) = script.next() else { return Ok(()) };
         if matches!(answer, Answer::Resets) {
-            // A connection that is closed with bytes still to be read is reset.
+            // Closing a connection with unread bytes resets it.
             return Ok(());
         }
         let request = read_request(&mut stream)?;
@@ -213,7 +214,7 @@ fn read_request(stream: &mut TcpStream) -> io::Result<Request> {
     Ok(request)
 }
 
-/// Waits a little for the client to close its connection.
+/// Waits briefly for the client to close its connection.
 fn has_gone(stream: &mut TcpStream) -> io::Result<bool> {
     stream.set_read_timeout(Some(DRIP))?;
     match stream.read(&mut [0]) {

@@ -1,6 +1,6 @@
-//! A stand-in for a service manager: it keeps the socket, hears what the daemon says, minds the watchdog,
-//! pauses before another start, and kills what does not end. It does what systemd does for the unit that
-//! `quack service install` writes, with shorter times.
+//! A fake service manager. It owns the socket, receives the daemon's notifications, enforces the
+//! watchdog, pauses before a restart, and kills processes that do not exit. It behaves like systemd
+//! for the unit that `quack service install` writes, with shorter times.
 
 use super::{Daemon, PATIENCE};
 use nix::sys::signal::{Signal, kill};
@@ -14,43 +14,43 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the daemon may say nothing. The real one has 30 s.
+/// Watchdog timeout. The real one is 30 s.
 const WATCHDOG: Duration = Duration::from_secs(2);
 
-/// Pause before another start. The real one has 1 s.
+/// Pause before a restart. The real one is 1 s.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
-/// Longest wait for one datagram.
+/// Maximum wait for one datagram.
 const TURN: Duration = Duration::from_millis(20);
 
-/// What the daemon is to the manager.
+/// State of the unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Starting,
-    /// It said that it serves.
+    /// The daemon reported readiness.
     Ready,
-    /// It is started again after the pause.
+    /// The daemon restarts after the pause.
     Pausing,
-    /// It ended, and is not started again.
+    /// The daemon exited and is not restarted.
     Ended,
 }
 
 /// The service manager, with one service.
 pub(crate) struct Init {
     pub(crate) world: Daemon,
-    /// What is started; a test may put another file in its place.
+    /// Path of the daemon's program; a test may replace the file.
     pub(crate) program: PathBuf,
     notify: UnixDatagram,
     listener: UnixListener,
     child: Option<Child>,
     pub(crate) unit: Unit,
-    /// Starts so far.
+    /// Number of starts so far.
     pub(crate) starts: u32,
-    /// How each of the daemons ended.
+    /// Exit status of each daemon.
     pub(crate) ends: Vec<ExitStatus>,
-    /// Daemons that the watchdog killed.
+    /// Number of daemons that the watchdog killed.
     pub(crate) hung: u32,
-    /// The last status that was told.
+    /// Last reported status.
     pub(crate) status: String,
     pub(crate) stopping: bool,
     heard: Instant,
@@ -58,13 +58,13 @@ pub(crate) struct Init {
 }
 
 impl Init {
-    /// A manager whose socket exists, and that has started nothing.
+    /// Creates a manager with a socket, which has started nothing.
     pub(crate) fn new() -> Self {
         let world = Daemon::absent();
         std::fs::create_dir(world.app()).expect("a state directory");
         let listener = UnixListener::bind(world.socket()).expect("the service's socket");
         let notify = UnixDatagram::bind(world.home().join("notify")).expect("a socket to hear by");
-        sockopt::set_socket_passcred(&notify, true).expect("to be told who speaks");
+        sockopt::set_socket_passcred(&notify, true).expect("enable credentials");
         notify.set_read_timeout(Some(TURN)).expect("a time limit");
         let program = PathBuf::from(world.command(&[]).get_program());
         let now = Instant::now();
@@ -85,7 +85,7 @@ impl Init {
         }
     }
 
-    /// One whose service says that it serves.
+    /// Creates a manager whose service is ready.
     #[track_caller]
     pub(crate) fn ready() -> Self {
         let mut init = Self::new();
@@ -94,7 +94,7 @@ impl Init {
         init
     }
 
-    /// The daemon's process id.
+    /// Process id of the daemon.
     #[track_caller]
     pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.as_ref().expect("a daemon").id()).expect("a pid")
@@ -130,7 +130,7 @@ impl Init {
         self.heard = Instant::now();
     }
 
-    /// Does what a service manager does until `fact` gives something.
+    /// Acts as the service manager until `fact` returns a value.
     #[track_caller]
     pub(crate) fn until<T>(&mut self, what: &str, mut fact: impl FnMut(&Self) -> Option<T>) -> T {
         let begun = Instant::now();
@@ -143,7 +143,7 @@ impl Init {
         }
     }
 
-    /// Runs a verb to its end, beside its own work.
+    /// Runs a subcommand to its end while the manager keeps working.
     #[track_caller]
     pub(crate) fn quack(&mut self, args: &[&str]) -> (Option<i32>, String, String) {
         let mut command = self.world.command(args);
@@ -161,7 +161,7 @@ impl Init {
         (ended.and_then(|status| status.code()), read(&out), read(&err))
     }
 
-    /// Asks the daemon to end, and kills it if it has not after `limit`. It is not started again.
+    /// Stops the daemon, and kills it after `limit`. The manager does not restart it.
     #[track_caller]
     pub(crate) fn stop(&mut self, limit: Duration) -> ExitStatus {
         self.signal(Signal::SIGTERM);
@@ -208,7 +208,7 @@ impl Init {
         };
     }
 
-    /// Takes one datagram, if there is one in time. What another process says does not count.
+    /// Receives one datagram within [`TURN`]. Datagrams of other processes are ignored.
     fn hear(&mut self) {
         let mut bytes = [0; 2048];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
@@ -223,7 +223,7 @@ impl Init {
             _ => None,
         });
         let main = self.child.as_ref().map(|child| i32::try_from(child.id()).expect("a pid"));
-        assert!(speaker.is_some(), "nobody said who speaks");
+        assert!(speaker.is_some(), "datagram without credentials");
         if main.is_some() && speaker != main {
             return;
         }
@@ -248,7 +248,7 @@ impl Drop for Init {
             drop(child.kill());
             drop(child.wait());
         }
-        // The world takes a socket that is there for that of a daemon.
+        // `Daemon` would treat an existing socket as a running daemon's.
         drop(std::fs::remove_file(self.world.socket()));
     }
 }

@@ -1,20 +1,20 @@
-//! What tests need that run for long, or longer if they are told: numbers from the environment, chance that can
-//! be repeated, what the daemon holds.
+//! Support for long runs: numbers from the environment, repeatable random numbers, and the daemon's
+//! resource usage.
 
 use super::{Daemon, Process};
 use serde_json::json;
 use std::path::Path;
 
-/// A number that asks for more than the usual.
+/// Reads a number that overrides a default.
 pub(crate) fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Chance that can be repeated (xorshift).
+/// Repeatable random numbers (xorshift).
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// From a seed, of which 0 is none.
+    /// Creates a generator. A seed of 0 is replaced, because xorshift would stay at 0.
     pub(crate) fn from_seed(seed: u64) -> Self {
         Self(seed.max(1))
     }
@@ -27,7 +27,8 @@ impl Chance {
     }
 }
 
-/// Descriptors of the daemon. It is not to be looked into by its own user, who must believe what it says.
+/// Number of open descriptors of the daemon. If `/proc` is not readable for the daemon's user, the
+/// daemon reports the number.
 pub(crate) fn n_descriptors(daemon: &Daemon) -> usize {
     match std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())) {
         Ok(entries) => entries.count(),
@@ -43,7 +44,8 @@ pub(crate) fn resident_kib(pid: i32) -> u64 {
     kib(Path::new(&format!("/proc/{pid}/status")), "VmRSS:").unwrap()
 }
 
-/// Memory of a process in KiB, with what it shares in equal parts; `None` where one may not look.
+/// Proportional memory of a process in KiB, in which sharers split shared pages. `None` if the
+/// caller may not read it.
 pub(crate) fn proportional_kib(pid: i32) -> Option<u64> {
     kib(Path::new(&format!("/proc/{pid}/smaps_rollup")), "Pss:")
 }
@@ -54,7 +56,7 @@ fn kib(path: &Path, name: &str) -> Option<u64> {
     line.trim_matches([' ', '\t', 'k', 'B']).parse().ok()
 }
 
-/// Processes below the daemon that are neither workers nor monitors.
+/// Descendants of the daemon that are neither workers nor monitors.
 pub(crate) fn strays(daemon: &Daemon) -> Vec<Process> {
     let is_ours = |process: &Process| process.name.starts_with("quack-");
     daemon.descendants().into_iter().filter(|process| !is_ours(process)).collect()

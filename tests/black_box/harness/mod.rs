@@ -1,4 +1,5 @@
-//! What every black-box test stands on: a daemon of its own, the raw wire, and waiting for facts.
+//! Support for all black-box tests: a separate daemon per test, the raw wire, and waiting for
+//! conditions.
 
 mod daemon;
 #[expect(dead_code, reason = "the tests of crates/egress use the rest")]
@@ -21,8 +22,8 @@ pub(crate) use wire::{Session, Wire};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// How long a fact may take to become true before a test fails: far beyond every promise, so that a
-/// busy machine fails no test.
+/// Timeout for a condition. It is much longer than every promised time, so that a busy machine
+/// fails no test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Polls `probe` until it yields a value. Fails the test with `what` after [`PATIENCE`].
@@ -31,7 +32,7 @@ pub(crate) fn wait_for<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
     wait_within(PATIENCE, what, probe)
 }
 
-/// The same with a deadline of its own, for tests that promise a time.
+/// Like [`wait_for`], with an explicit deadline, for tests that promise a time.
 #[track_caller]
 pub(crate) fn wait_within<T>(
     deadline: Duration,

@@ -1,9 +1,9 @@
-//! Processes as the kernel shows them. A process is told from a later one with the same number by its
-//! start time.
+//! Processes as reported by the kernel. A process and a later process with the same id differ in
+//! their start time.
 
 use std::collections::BTreeSet;
 
-/// One process.
+/// A process id and its start time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -37,12 +37,12 @@ fn all() -> Vec<Process> {
         .collect()
 }
 
-/// Whether exactly this process still runs. A zombie does not.
+/// Returns true if exactly this process still runs. A zombie does not count.
 pub(crate) fn is_alive(process: &Process) -> bool {
     Process::find(process.pid).is_some_and(|now| now.started == process.started && now.state != 'Z')
 }
 
-/// Everything below a process.
+/// All descendants of a process.
 pub(crate) fn descendants_of(pid: i32) -> BTreeSet<Process> {
     let all = all();
     let mut found = BTreeSet::new();

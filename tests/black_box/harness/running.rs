@@ -1,4 +1,4 @@
-//! A verb that runs until it is told to stop, and what it has printed until now.
+//! A subcommand that runs until it is stopped, and its output so far.
 
 use super::{PATIENCE, wait_for};
 use nix::sys::signal::{Signal, kill};
@@ -8,14 +8,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 
-/// The running program; ended with its test.
+/// The running program; killed at the end of its test.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Running {
-    /// Starts a verb that prints lines.
+    /// Starts a subcommand that prints lines.
     #[track_caller]
     pub(crate) fn start(mut command: Command) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -38,12 +38,12 @@ impl Running {
         self.lines.recv_timeout(PATIENCE).expect("a line in time")
     }
 
-    /// The next line, if it comes soon.
+    /// The next line, if it arrives within `time`.
     pub(crate) fn line_within(&self, time: std::time::Duration) -> Option<String> {
         self.lines.recv_timeout(time).ok()
     }
 
-    /// The next line; `None` if there is none any more.
+    /// The next line; `None` at the end of the output.
     #[track_caller]
     pub(crate) fn line_until_end(&self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
@@ -53,7 +53,7 @@ impl Running {
         }
     }
 
-    /// The next lines, up to one that contains `part`.
+    /// The next lines, up to a line that contains `part`.
     #[track_caller]
     pub(crate) fn lines_to(&self, part: &str) -> Vec<String> {
         let mut lines = Vec::new();
@@ -74,7 +74,7 @@ impl Running {
         Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"))
     }
 
-    /// Waits for the end: the exit code, and what was printed to stderr.
+    /// Waits until the program exits. Returns its exit code and its stderr.
     #[track_caller]
     pub(crate) fn wait(mut self) -> (Option<i32>, String) {
         let status = wait_for("a verb to end", || self.child.try_wait().expect("wait"));
@@ -84,7 +84,7 @@ impl Running {
         (status.code(), stderr)
     }
 
-    /// Presses Ctrl-C and waits for the end.
+    /// Presses Ctrl-C and waits until the program exits.
     #[track_caller]
     pub(crate) fn interrupt(self) -> (Option<i32>, String) {
         self.signal(Signal::SIGINT);

@@ -1,17 +1,18 @@
-//! What a person sees of a full screen: enough of a terminal to know which letters stand where.
+//! The content of a full screen: a terminal emulator that is sufficient to find the position of
+//! each character.
 
-/// The letters of a terminal, fed with what a program writes to it.
+/// The characters of a terminal, updated from a program's output.
 #[derive(Default)]
 pub(crate) struct Screen {
     rows: Vec<Vec<char>>,
     x: usize,
     y: usize,
-    /// The beginning of a sequence that is not there as a whole.
+    /// The start of an incomplete escape sequence.
     rest: String,
 }
 
 impl Screen {
-    /// Takes what was written.
+    /// Processes output of the program.
     pub(crate) fn feed(&mut self, text: &str) {
         let text = std::mem::take(&mut self.rest) + text;
         let mut left = text.as_str();
@@ -39,7 +40,7 @@ impl Screen {
                 self.y = parts.next().unwrap_or(0);
                 self.x = parts.next().unwrap_or(0);
             }
-            // What is cleared is all there is, also when the screen is another one.
+            // Each kind of clear, and a switch of the screen, clears everything.
             b'J' => self.rows.clear(),
             b'h' | b'l' if numbers == "?1049" => self.rows.clear(),
             _ => {}
@@ -61,7 +62,7 @@ impl Screen {
         }
     }
 
-    /// What stands there, line by line.
+    /// The content of the screen, line by line.
     pub(crate) fn text(&self) -> String {
         self.rows.iter().map(|row| row.iter().collect::<String>() + "\n").collect()
     }

@@ -1,4 +1,4 @@
-//! A verb at a terminal: what it shows there, and what a person types.
+//! A subcommand on a terminal: its output and the keys of the user.
 
 use super::screen::Screen;
 use super::{PATIENCE, wait_for};
@@ -13,25 +13,26 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-/// The running program and the other end of its terminal; ended with its test.
+/// The running program and the other end of its terminal; killed at the end of its test.
 pub(crate) struct Terminal {
     child: Child,
     keyboard: File,
     pieces: Receiver<Vec<u8>>,
-    /// What was shown and not looked at yet.
+    /// Output that no check has consumed yet.
     shown: RefCell<String>,
-    /// What stands on the screen.
+    /// Content of the screen.
     screen: RefCell<Screen>,
 }
 
 impl Terminal {
-    /// Starts a verb with a terminal as its input, output and stderr.
+    /// Starts a subcommand with a terminal as its input, output and stderr.
     #[track_caller]
     pub(crate) fn start(command: Command) -> Self {
         Self::sized(command, None)
     }
 
-    /// The same with a terminal of so many columns and rows; of none, which some have too, for `None`.
+    /// Like [`Terminal::start`], with a terminal of the given columns and rows. `None` leaves the
+    /// size at 0, as on some terminals.
     #[track_caller]
     pub(crate) fn sized(mut command: Command, size: Option<(u16, u16)>) -> Self {
         let size =
@@ -40,14 +41,15 @@ impl Terminal {
         let slave = |slave: &std::os::fd::OwnedFd| slave.try_clone().expect("a terminal");
         command.stdin(slave(&pty.slave)).stdout(slave(&pty.slave)).stderr(pty.slave);
         let child = command.spawn().expect("start a verb");
-        // It holds the other end: without it the terminal ends with the verb.
+        // `Command` holds the other end: without this drop the terminal would not end with the
+        // subcommand.
         drop(command);
         let keyboard = File::from(pty.master);
         let mut screen = keyboard.try_clone().expect("a terminal");
         let (sender, pieces) = channel();
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            // The end of a terminal is an error on Linux.
+            // On Linux, the end of a terminal is an error.
             while let Ok(n @ 1..) = screen.read(&mut piece) {
                 if sender.send(piece[..n].to_vec()).is_err() {
                     return;
@@ -57,8 +59,8 @@ impl Terminal {
         Self { child, keyboard, pieces, shown: RefCell::default(), screen: RefCell::default() }
     }
 
-    /// Waits until `part` is shown; gives everything up to its end that was not looked at before. Styles are left
-    /// out, and what was erased is still there.
+    /// Waits until `part` is displayed. Returns the unconsumed output up to its end, without
+    /// styles. Erased output is included.
     #[track_caller]
     pub(crate) fn see(&self, part: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
@@ -74,7 +76,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until `part` stands in one line of the screen, wherever and since when.
+    /// Waits until a line of the screen contains `part`, regardless of its position and age.
     #[track_caller]
     pub(crate) fn stands(&self, part: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -84,7 +86,7 @@ impl Terminal {
         }
     }
 
-    /// Takes what is shown next. `false` if there is nothing until then.
+    /// Reads the next output. Returns `false` if there is none before the deadline.
     fn take_until(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let Ok(piece) = self.pieces.recv_timeout(left) else { return false };
@@ -94,7 +96,7 @@ impl Terminal {
         true
     }
 
-    /// Everything that is still shown until the end of the program, and its exit code.
+    /// Waits until the program exits. Returns the remaining output and the exit code.
     #[track_caller]
     pub(crate) fn end(mut self) -> (String, Option<i32>) {
         let status = wait_for("a verb to end", || self.child.try_wait().expect("wait"));
@@ -115,20 +117,20 @@ impl Terminal {
         (&self.keyboard).write_all(keys.as_bytes()).expect("type");
     }
 
-    /// Whether what is typed is shown and comes in lines, as at a prompt.
+    /// Returns true if the terminal echoes input and delivers lines, like at a prompt.
     pub(crate) fn is_cooked(&self) -> bool {
         let flags = tcgetattr(&self.keyboard).expect("a terminal").local_flags;
         flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG)
     }
 
-    /// Sends the verb a signal.
+    /// Sends the subcommand a signal.
     #[track_caller]
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"));
         kill(pid, signal).expect("signal a verb");
     }
 
-    /// Whether the verb is stopped.
+    /// Returns true if the subcommand is stopped by a signal.
     pub(crate) fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
         stat.is_ok_and(|stat| {
@@ -142,7 +144,7 @@ impl Terminal {
         (&self.keyboard).write_all(b"\x04").expect("type");
     }
 
-    /// Sends what Ctrl-C would.
+    /// Sends the same signal as Ctrl-C.
     #[track_caller]
     pub(crate) fn interrupt(&self) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"));
@@ -157,7 +159,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Without `ESC [ … m`.
+/// Removes `ESC [ … m`.
 fn unstyled(text: &str) -> String {
     let mut pieces = text.split("\u{1b}[");
     let mut plain = pieces.next().unwrap_or_default().to_owned();

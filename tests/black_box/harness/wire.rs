@@ -1,5 +1,5 @@
-//! The client wire, spoken with nothing but a socket, so that the tests do not share a bug with the
-//! client library.
+//! The client wire, used through a plain socket, so that the tests and the client library cannot
+//! share a bug.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest wait for one line.
+/// Maximum wait for one line.
 const LINE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection.
@@ -21,11 +21,11 @@ pub(crate) struct Wire {
     next: RefCell<u64>,
     early: RefCell<HashMap<String, Value>>,
     answered: RefCell<HashSet<String>>,
-    /// Events that came while a reply was waited for.
+    /// Events that arrived before an awaited reply.
     events: RefCell<VecDeque<Value>>,
 }
 
-/// The writing side of a connection.
+/// The writing half of a connection.
 pub(crate) struct Sender(UnixStream);
 
 impl Sender {
@@ -35,7 +35,7 @@ impl Sender {
     }
 }
 
-/// A request whose reply was not read yet.
+/// A request whose reply is unread.
 #[must_use = "read the reply or the connection"]
 pub(crate) struct Pending<'a> {
     wire: &'a Wire,
@@ -66,18 +66,18 @@ impl Wire {
         &self.writer
     }
 
-    /// The writing side, for a thread that writes while another reads.
+    /// Returns the writing half, for a thread that writes while another reads.
     pub(crate) fn sender(&self) -> Sender {
         Sender(self.writer.try_clone().expect("clone a socket"))
     }
 
-    /// Writes bytes as they are.
+    /// Writes bytes unchanged.
     #[track_caller]
     pub(crate) fn write(&self, bytes: &[u8]) {
         (&self.writer).write_all(bytes).expect("write to the daemon");
     }
 
-    /// The next line, without its end. `None` when the daemon has closed the connection.
+    /// The next line, without its end. `None` if the daemon closed the connection.
     #[track_caller]
     pub(crate) fn line(&self) -> Option<String> {
         let mut line = String::new();
@@ -120,13 +120,13 @@ impl Wire {
         Pending { wire: self, id }
     }
 
-    /// Sends a request and gives its whole reply.
+    /// Sends a request and returns its whole reply.
     #[track_caller]
     pub(crate) fn reply(&self, method: &str, params: Value) -> Value {
         self.begin(method, &params).reply()
     }
 
-    /// Sends a request that must succeed and gives its data.
+    /// Sends a request that must succeed. Returns its data.
     #[track_caller]
     pub(crate) fn request(&self, method: &str, params: Value) -> Value {
         let mut reply = self.reply(method, params);
@@ -134,7 +134,7 @@ impl Wire {
         reply["data"].take()
     }
 
-    /// Sends a request that must be refused and gives the error text.
+    /// Sends a request that must be refused. Returns the error text.
     #[track_caller]
     pub(crate) fn refused(&self, method: &str, params: Value) -> String {
         let reply = self.reply(method, params);
@@ -168,12 +168,12 @@ impl Wire {
         value
     }
 
-    /// Events that came before the last reply and were not asked for.
+    /// Events that arrived before the last reply and were not read.
     pub(crate) fn early_events(&self) -> Vec<Value> {
         self.events.borrow().iter().cloned().collect()
     }
 
-    /// Events up to and with the one of this name.
+    /// Returns events up to and including the first with this name.
     #[track_caller]
     pub(crate) fn events_until(&self, name: &str) -> Vec<Value> {
         let mut events = Vec::new();
@@ -204,7 +204,8 @@ impl Wire {
 }
 
 impl Pending<'_> {
-    /// Whether a line has come that was not read: on a connection without events and other requests, the reply.
+    /// Returns true if an unread line has arrived. On a connection without events and other
+    /// requests this is the reply.
     pub(crate) fn is_there(&self) -> bool {
         let mut here = [PollFd::new(self.wire.writer.as_fd(), PollFlags::POLLIN)];
         !self.wire.reader.borrow().buffer().is_empty()
@@ -244,13 +245,13 @@ impl<'a> Session<'a> {
         self.wire.begin("voice_tool_call", &params)
     }
 
-    /// Runs a tool and gives its text.
+    /// Runs a tool and returns its text.
     #[track_caller]
     pub(crate) fn call(&self, tool: &str, arguments: Value) -> String {
         self.begin(tool, arguments).text()
     }
 
-    /// Runs a bash command and gives its text.
+    /// Runs a bash command and returns its text.
     #[track_caller]
     pub(crate) fn bash(&self, command: &str) -> String {
         self.call("bash", json!({"command": command}))
@@ -266,7 +267,7 @@ impl<'a> Session<'a> {
             .clone()
     }
 
-    /// The pid under `key` in the session's entry, once there is one.
+    /// The pid under `key` in the session's entry. Waits until there is one.
     #[track_caller]
     pub(crate) fn pid(&self, key: &str) -> i32 {
         super::wait_for("a worker's pid", || i32::try_from(self.worker()[key].as_i64()?).ok())

@@ -1,4 +1,4 @@
-//! Questions that wait for a person are the daemon's.
+//! Pending questions for the user: the daemon stores them.
 
 use super::{World, find, say, text};
 use serde_json::{Value, json};
@@ -48,14 +48,14 @@ fn a_question_waits_for_somebody_who_follows() {
     });
     let asked = late.events_until("extension_ui_request").pop().unwrap();
     assert_eq!(asked["data"]["options"], json!(["a", "b"]));
-    // Who comes with the number of an event before it gets it once.
+    // A follower with an earlier event number gets the question once.
     let seq = asked["seq"].as_u64().unwrap();
     let id = asked["data"]["id"].clone();
     late.request("extension_ui_response", json!({"id": id, "value": "b"}));
     let events = late.events_until("agent_end");
     assert_eq!(text(&events), "Answer: {\"value\": \"b\"}");
     assert!(seq < events[0]["seq"].as_u64().unwrap());
-    // Answered: the next one who follows is not asked.
+    // After the answer, the next follower does not get the question.
     let next = world.daemon.wire();
     next.request("follow", json!({}));
     say(&next, "hello");

@@ -1,11 +1,12 @@
-//! A Pi that misbehaves: the daemon lives, and whoever waits is told at once or by the limit.
+//! A Pi that misbehaves: the daemon keeps running, and waiting clients get an error at once or
+//! after the timeout.
 
 use super::{World, find, names, refused, say, text};
 use crate::harness::{Process, Wire, is_alive, wait_for};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Ten times what is promised: the machine may be busy.
+/// Ten times the promised time, for a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 #[track_caller]
@@ -16,7 +17,7 @@ fn soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
     value
 }
 
-/// The daemon answers, and the next prompt finds a Pi that works.
+/// Asserts that the daemon answers, and that the next prompt reaches a working Pi.
 #[track_caller]
 fn still_works(world: &World, wire: &Wire) {
     world.mode("");
@@ -42,7 +43,7 @@ fn a_pi_that_dies_in_mid_turn_is_told_at_once() {
     assert_eq!(death["stderrTail"], "something broke\n");
     assert_eq!(find(&events, "prompt_error")["data"]["error"], "Pi process exited with code 3");
     assert_eq!(names(&events).last(), Some(&"agent_end"), "the turn has an end");
-    assert_eq!(text(&events), "half an ans", "what it said before is not lost");
+    assert_eq!(text(&events), "half an ans", "the earlier text is not lost");
     still_works(&world, &wire);
     assert!(world.read("argv").lines().last().unwrap().contains("\"--session\""), "resumed");
 }
@@ -84,7 +85,7 @@ fn a_pi_that_closes_its_stdin_is_told_with_the_next_prompt() {
     let wire = world.follower();
     say(&wire, "close-stdin");
     let events = wire.events_until("agent_end");
-    assert_eq!(text(&events), "deaf", "what it does is not disturbed");
+    assert_eq!(text(&events), "deaf", "its turn is not disturbed");
     let error = soon("the refusal", || refused(&wire, "hello"));
     assert_eq!(error, "Failed to write to Pi process stdin");
     still_works(&world, &wire);
@@ -150,7 +151,7 @@ fn a_mute_pi_holds_up_nobody_but_who_speaks_to_it() {
     world.pi();
     let speaking = wire.begin("say", &json!({"message": "hello", "preferPi": true}));
     let other = world.daemon.wire();
-    // It does not abort either, so it is ended; who speaks to it is told.
+    // Pi ignores the abort too, so the daemon kills it. Clients with open prompts get an error.
     soon("abort", || other.request("abort", json!({})));
     let reply = soon("the refusal", || speaking.reply());
     assert_eq!(reply["error"], "Pi process ended (not responding)");
@@ -168,7 +169,7 @@ fn a_prompt_that_is_never_answered_is_refused_by_the_limit() {
     let error = refused(&wire, "silent");
     assert_eq!(error, "Pi command \"prompt\" timed out after 30000ms");
     assert!(Duration::from_secs(29) < begin.elapsed());
-    // It answered nothing at all since: it is replaced.
+    // Pi has not answered at all since then, so the daemon replaces it.
     let events = wire.events_until("extension_error");
     assert!(death(&events)["error"].as_str().unwrap().ends_with("it did not answer"));
     still_works(&world, &wire);
@@ -214,7 +215,7 @@ fn a_pi_that_cannot_work_is_not_started_for_ever() {
     assert!(last.starts_with("Pi failed 5 times in 60 s (last: exit code 1)"), "{errors:?}");
     let started = world.read("argv").lines().count();
     assert!(started <= 7, "{started} starts");
-    // Somebody who attaches asks again.
+    // An attach allows another start.
     world.mode("");
     wire.attach(&world.repo);
     still_works(&world, &wire);

@@ -1,10 +1,10 @@
-//! Many prompts, with clients that come and go: nothing grows.
+//! Many prompts, with clients that connect and disconnect: resource usage does not grow.
 
 use super::World;
 use crate::harness::{Wire, wait_for};
 use serde_json::json;
 
-/// What the daemon has open and in memory.
+/// Open descriptors and memory of the daemon.
 fn usage(wire: &Wire) -> (u64, u64) {
     let ps = wire.request("quack.ps", json!({}));
     let number = |key: &str| ps["supervisor"][key].as_u64().unwrap_or(0);
@@ -19,7 +19,7 @@ fn a_thousand_prompts_with_clients_that_leave_at_any_moment() {
         let wire = world.daemon.wire();
         let params = json!({"message": format!("hello {n}"), "preferPi": true});
         match n % 5 {
-            // Gone before it can be answered.
+            // The client disconnects before the answer.
             0 => drop(wire.begin("say", &params)),
             1 => {
                 wire.request("follow", json!({}));

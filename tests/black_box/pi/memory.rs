@@ -1,4 +1,4 @@
-//! A Pi that takes too much memory, and one that nobody uses while memory is short.
+//! A Pi that exceeds its memory limit, and an idle Pi under memory pressure.
 
 use super::{World, find, say, text};
 use crate::harness::{is_alive, wait_for, wait_within};
@@ -38,7 +38,7 @@ fn a_pi_that_has_more_memory_than_its_session_may_is_ended_and_the_tools_go_on()
     let last = tree["deaths"].as_array().unwrap().last().unwrap();
     assert_eq!(last["child"], "pi-worker");
     assert!(last["cause"].as_str().unwrap().starts_with("out of memory: "), "{last}");
-    // The next one has its conversation.
+    // The next Pi has the conversation of the previous one.
     say(&wire, "again");
     assert_eq!(text(&wire.events_until("agent_end")), "You said: again");
     assert!(world.read("argv").lines().last().unwrap().contains("\"--session\""), "resumed");
@@ -46,7 +46,7 @@ fn a_pi_that_has_more_memory_than_its_session_may_is_ended_and_the_tools_go_on()
 
 #[test]
 fn while_memory_is_short_an_idle_pi_is_ended_and_comes_back_and_one_in_a_turn_stays() {
-    // More than any machine has, so that memory is always short.
+    // More than any machine has, so memory is always low.
     let world = configured("[worker]\nevict_below_mb = 1048576\n[pi]\nstart = \"say\"\n");
     let wire = world.follower();
     let pi_of = || -> Value { wire.request("quack.ps", json!({}))["workers"][0]["pi"].clone() };
@@ -54,14 +54,14 @@ fn while_memory_is_short_an_idle_pi_is_ended_and_comes_back_and_one_in_a_turn_st
     wire.events_until("message_update");
     let pi = world.pi();
     let begun = std::time::Instant::now();
-    wait_within(Duration::from_secs(30), "some looks at the memory", || {
+    wait_within(Duration::from_secs(30), "several samples of memory", || {
         assert_eq!(pi_of()["busy"], true);
         (Duration::from_secs(7) < begun.elapsed()).then_some(())
     });
     assert!(is_alive(&pi), "it is in a turn");
     wire.request("abort", json!({}));
     wire.events_until("agent_end");
-    wait_within(Duration::from_secs(30), "the idle one to be ended", || {
+    wait_within(Duration::from_secs(30), "the idle process to be stopped", || {
         (pi_of()["why"] == "memory was short; the next call starts it").then_some(())
     });
     wait_for("the last Pi to end", || (!is_alive(&pi)).then_some(()));

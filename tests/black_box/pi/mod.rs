@@ -1,4 +1,4 @@
-//! `say` and everything around a session's Pi, with a stand-in for Pi that can be told how to misbehave
+//! `say` and the life of a session's Pi, with a fake Pi that can misbehave on request
 //! (`tests/fixtures/fake_pi.py`). Needs python3.
 
 mod dialogs;
@@ -15,7 +15,7 @@ use crate::harness::{Daemon, Process, Wire, wait_for};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// A world with a daemon that has the stand-in for its Pi.
+/// A world with a daemon that runs the fake Pi.
 struct World {
     daemon: Daemon,
     repo: PathBuf,
@@ -24,13 +24,13 @@ struct World {
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
 
 impl World {
-    /// A world whose Pi begins with these words.
+    /// Creates a world whose fake Pi starts in this mode.
     #[track_caller]
     fn new(mode: &str) -> Self {
         Self::with(mode, &[])
     }
 
-    /// The same, with variables of the daemon besides.
+    /// Like [`World::new`], with additional environment variables of the daemon.
     #[track_caller]
     fn with(mode: &str, variables: &[&str]) -> Self {
         let mut world = Self::absent(mode);
@@ -57,12 +57,12 @@ impl World {
         self.daemon.boot_with("/usr/bin/env", &args);
     }
 
-    /// A file of the stand-in's.
+    /// Path of a file of the fake Pi.
     fn fake(&self, name: &str) -> PathBuf {
         self.daemon.home().join("fake").join(name)
     }
 
-    /// How the next Pi behaves.
+    /// Sets the mode of the next Pi.
     fn mode(&self, words: &str) {
         std::fs::write(self.fake("mode"), words).unwrap();
     }
@@ -71,7 +71,7 @@ impl World {
         std::fs::read_to_string(self.fake(name)).unwrap_or_default()
     }
 
-    /// The Pi that was started last.
+    /// The most recently started Pi.
     #[track_caller]
     fn pi(&self) -> Process {
         self.process("pid")
@@ -99,14 +99,14 @@ fn kill(process: &Process) {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("kill a process");
 }
 
-/// Says something to Pi that must be accepted.
+/// Sends a prompt that Pi must accept.
 #[track_caller]
 fn say(wire: &Wire, message: &str) {
     let data = wire.request("say", json!({"message": message, "preferPi": true}));
     assert!(data["sessionId"].is_string() && data["sessionName"].is_string(), "{data}");
 }
 
-/// Says something that must be refused, and gives why.
+/// Sends a prompt that must be refused. Returns the error.
 #[track_caller]
 fn refused(wire: &Wire, message: &str) -> String {
     let reply = wire.reply("say", json!({"message": message, "preferPi": true}));
@@ -118,7 +118,7 @@ fn names(events: &[Value]) -> Vec<&str> {
     events.iter().filter_map(|event| event["event"].as_str()).collect()
 }
 
-/// The deltas of these events, together.
+/// The concatenated deltas of these events.
 fn text(events: &[Value]) -> String {
     let updates = events.iter().filter(|event| event["event"] == "message_update");
     updates.filter_map(|event| event["data"]["assistantMessageEvent"]["delta"].as_str()).collect()

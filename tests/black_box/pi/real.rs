@@ -1,5 +1,5 @@
-//! The real Pi, against a scripted model server on this machine. Needs a Pi: its path in `QUACKD_TEST_PI`, several
-//! separated by `:`. Without one the test says so and passes.
+//! The real Pi, with a scripted model server on this machine. `QUACKD_TEST_PI` contains the paths
+//! of the Pis to test, separated by `:`. Without it the test prints a note and passes.
 
 use super::{find, names, say, text};
 use crate::harness::{Daemon, Process, is_alive, wait_for};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_openai.py");
 
-/// The server, ended with the test.
+/// The server, killed at the end of the test.
 struct Server(Child);
 
 impl Drop for Server {

@@ -1,12 +1,12 @@
-//! Several who speak to one session's Pi at the same time, each with a `quack say` of its own: everybody sees the
-//! answer to what they said, and nobody ends another one's turn.
+//! Several users who send prompts to one session's Pi at the same time, each with a separate `quack
+//! say`. Each sees the answer to their own prompt, and no user ends another user's turn.
 
 use super::World;
 use crate::harness::{Running, Terminal, Wire, wait_for};
 use serde_json::{Value, json};
 
 impl World {
-    /// A session, and somebody whose turn makes Pi deaf until [`World::hear`].
+    /// Starts a session with a turn during which Pi reads no input until [`World::hear`].
     #[track_caller]
     fn deaf(&self) -> (Wire, Running) {
         let wire = self.follower();
@@ -15,7 +15,7 @@ impl World {
         (wire, first)
     }
 
-    /// Pi goes on, and reads what was said meanwhile.
+    /// Lets Pi continue and read the queued prompts.
     fn hear(&self) {
         std::fs::write(self.fake("hear"), "").unwrap();
     }
@@ -26,7 +26,7 @@ impl World {
         command
     }
 
-    /// Waits until so many prompts wait for Pi.
+    /// Waits until `prompts` prompts wait for Pi.
     #[track_caller]
     fn wait(&self, wire: &Wire, prompts: usize) {
         let calls = if prompts == 1 { "1 call".to_owned() } else { format!("{prompts} calls") };
@@ -38,7 +38,7 @@ impl World {
     }
 }
 
-/// What a verb has printed, to its end, and its exit code.
+/// The remaining output of a subcommand, and its exit code.
 #[track_caller]
 fn ended(running: Running) -> (Vec<String>, Option<i32>) {
     let mut lines = Vec::new();
@@ -132,7 +132,7 @@ fn ctrl_c_twice_leaves_what_waits_to_pi_and_says_so() {
     world.hear();
     assert_eq!(ended(first), lines(&["You said: deaf"], 0));
     assert_eq!(super::text(&wire.events_until("agent_end")), "working\nYou said: deaf");
-    // It was not withdrawn: that is what it has said.
+    // The prompt was not withdrawn, so this is its answer.
     assert_eq!(super::text(&wire.events_until("agent_end")), "You said: two");
 }
 

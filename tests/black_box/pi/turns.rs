@@ -1,4 +1,4 @@
-//! Turns that go well, in both dialects, and how Pi is called.
+//! Successful turns in both dialects, and the command line of Pi.
 
 use super::{World, find, names, refused, say, text};
 use crate::harness::{Daemon, is_alive, wait_for};
@@ -72,7 +72,7 @@ fn pi_gets_the_users_keys_and_not_the_daemons() {
         "RUBBER_DUCK_PI_MODEL": null});
     assert_eq!(told, expected);
     assert!(world.read("argv").contains("\"--model\", \"x/y\", \"--thinking\""));
-    // The tools' worker has none of it.
+    // The session's worker has none of these variables.
     let session = wire.attach(&world.repo);
     assert_eq!(session.bash("echo [$OPENAI_API_KEY]"), "[]\n\n[Exit code: 0]");
     assert!(!world.daemon.log().contains("sk-test"));
@@ -111,7 +111,7 @@ fn attach_starts_pi_and_waits_for_nothing() {
     wire.attach(&world.repo);
     let took = begin.elapsed();
     assert!(took < std::time::Duration::from_secs(3), "{took:?}");
-    // In the background, and its state comes when it comes.
+    // Pi starts in the background and reports its state later.
     let state = wait_for("Pi to tell its state", || {
         let state = wire.request("get_state", json!({}));
         state.get("piState").cloned()
@@ -268,7 +268,7 @@ fn long_events_are_cut_and_long_answers_come_whole() {
     assert!(cut.to_string().len() <= 600 * 1024);
     say(&wire, "huge");
     assert_eq!(text(&wire.events_until("agent_end")), "You said: huge");
-    // 4,000 deltas, each with the whole message twice: some 130 MB on Pi's stdout.
+    // 4,000 deltas, each with the whole message twice: about 130 MB on Pi's stdout.
     say(&wire, "long");
     let events = wire.events_until("agent_end");
     assert_eq!(text(&events).len(), 16_000);
@@ -306,7 +306,7 @@ fn one_more_pi_than_may_live_takes_the_place_of_an_idle_one() {
     say(&wire, "hang");
     wire.events_until("message_update");
     wait_for("the idle Pi to end", || (!is_alive(&first)).then_some(()));
-    // The second one is at work, so there is no place for a third.
+    // The second Pi is busy, so there is no slot for a third.
     wire.attach(&world.repo);
     let error = refused(&wire, "hello");
     assert!(error.starts_with("1 Pis are at work (pi.max_live)"), "{error}");

@@ -1,4 +1,4 @@
-//! `quack say`, and what a person sees and types of Pi in `quack [DIR]` and `quack follow`.
+//! `quack say`, and the parts of Pi that users see and type in `quack [DIR]` and `quack follow`.
 
 use super::World;
 use crate::harness::{Running, Terminal, wait_for};
@@ -9,20 +9,20 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 impl World {
-    /// A verb, called in the repository.
+    /// A subcommand in the repository.
     fn verb(&self, args: &[&str]) -> Command {
         let mut command = self.daemon.command(args);
         command.current_dir(&self.repo);
         command
     }
 
-    /// Runs a verb in the repository to its end: exit code, stdout, stderr.
+    /// Runs a subcommand in the repository to its end. Returns the exit code, stdout and stderr.
     #[track_caller]
     fn ran(&self, args: &[&str]) -> (Option<i32>, String, String) {
         ended(self.verb(args).stdin(Stdio::null()))
     }
 
-    /// Waits until Pi was told this.
+    /// Waits until Pi has received this.
     #[track_caller]
     fn told(&self, part: &str) {
         wait_for(part, || self.read("lines").contains(part).then_some(()));
@@ -134,7 +134,7 @@ fn a_question_is_left_to_others_where_nobody_can_be_asked() {
     assert_eq!(script.line(), "[ui] Sure?  Really?");
     let person = Terminal::start(world.verb(&["follow", "--session", "duck-1"]));
     person.see("[ui] Sure? Really?\n");
-    assert!(!world.read("lines").contains("extension_ui_response"), "nobody has answered");
+    assert!(!world.read("lines").contains("extension_ui_response"), "no client has answered");
     person.type_line("n");
     person.see("Answer: ");
     assert_eq!(script.line(), "[ui] answered");
@@ -255,7 +255,7 @@ fn a_person_in_a_session_types_and_sees_everything_once() {
     person.see("Ctrl-D cancels] ");
     person.type_line("no");
     person.see("Answer: {\"confirmed\": false}");
-    // What somebody else says is shown.
+    // Prompts of other clients are displayed.
     let wire = world.daemon.wire();
     wire.request("follow", json!({}));
     super::say(&wire, "from elsewhere");

@@ -1,17 +1,17 @@
-//! A session whose agent has asked a person something says so, as long as somebody has to answer.
+//! The status of a session whose agent has asked the user a question, until the user answers.
 
 use super::{World, find, say};
 use crate::harness::{Wire, wait_for};
 use serde_json::{Value, json};
 
-/// What the session does, wherever it is told; all must say the same.
+/// The session's status. Asserts that all methods return the same status.
 #[track_caller]
 fn status(wire: &Wire) -> Value {
     let ps = wire.request("quack.ps", json!({}))["workers"][0].take();
     let session = wire.request("sessions", json!({"all": true}))["sessions"][0].take();
     let state = wire.request("get_state", json!({"sessionId": session["id"]}));
     let seen = [&ps["status"], &session["status"], &state["status"]];
-    // One may have changed in between.
+    // A status may have changed between two reads.
     if seen.iter().any(|other| *other != seen[0]) {
         return Value::Null;
     }
@@ -23,7 +23,7 @@ fn becomes(wire: &Wire, expected: &str) {
     wait_for(expected, || (status(wire) == expected).then_some(()));
 }
 
-/// Has Pi ask, and gives the question's id.
+/// Makes Pi ask a question. Returns the question's id.
 #[track_caller]
 fn ask(wire: &Wire, what: &str) -> Value {
     say(wire, what);
@@ -82,27 +82,27 @@ fn a_question_goes_on_waiting_when_whoever_was_asked_is_gone() {
 fn nobody_waits_for_a_question_that_is_over_whatever_ended_it() {
     let mut world = World::new("");
     let wire = world.follower();
-    // Its time has passed: the turn ends with it.
+    // The question times out, and the turn ends with it.
     say(&wire, "confirm-soon");
     wire.events_until("agent_end");
     becomes(&wire, "idle");
-    // Somebody ends the turn.
+    // A client ends the turn.
     ask(&wire, "confirm");
     wire.request("abort", json!({}));
     wire.events_until("agent_end");
     becomes(&wire, "idle");
-    // Pi is killed. The worker of the tools is there, and idle.
+    // Pi is killed. The session's worker exists and is idle.
     let worker = wire.attach(&world.repo);
     worker.bash("true");
     ask(&wire, "confirm");
     super::kill(&world.pi());
     wire.events_until("agent_end");
     becomes(&wire, "idle");
-    wait_for("the death to be told", || {
+    wait_for("the death to be reported", || {
         let ps = wire.request("quack.ps", json!({}));
         (ps["workers"][0]["pi"]["why"] == "it died: signal 9").then_some(())
     });
-    // The daemon is killed, and the next one knows of no question.
+    // The daemon is killed, and the next daemon has no question.
     ask(&wire, "confirm");
     drop(wire);
     world.daemon.signal(nix::sys::signal::Signal::SIGKILL);

@@ -1,5 +1,5 @@
-//! Holds lines of the wire against the schemas that `quack schema` prints: what a client has sent and been
-//! answered, and what it was told.
+//! Checks lines of the wire against the schemas that `quack schema` prints: requests, replies and
+//! events of one client.
 
 use jsonschema::Validator;
 use quackd_protocol::schema::wire;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// What looks at each kind of line. Made once: it takes a moment.
+/// Validators of all kinds of lines. Shared, because compiling them is slow.
 static VALIDATORS: LazyLock<Validators> = LazyLock::new(Validators::new);
 
 struct Validators {
     reply: Validator,
     other_event: Validator,
     events: BTreeMap<String, Validator>,
-    /// Of each method, what it takes and gives.
+    /// Parameters and reply data of each method.
     methods: BTreeMap<String, Validator>,
 }
 
@@ -39,21 +39,21 @@ impl Validators {
     }
 }
 
-/// What one client has asked and not been answered, the oldest first.
+/// The unanswered requests of one client, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
     asked: Vec<Value>,
 }
 
 impl Checker {
-    /// A line was sent. One that is no request with a method is answered with an error, whatever it is.
+    /// Records a sent line. A line that is not a request with a method must get an error.
     pub(crate) fn sent(&mut self, line: &str) {
         if let Ok(request @ Value::Object(_)) = serde_json::from_str(line) {
             self.asked.push(request);
         }
     }
 
-    /// A line has come. `Err` says what is not as its schema says.
+    /// Checks a received line. The error describes the violation of the schema.
     pub(crate) fn got(&mut self, line: &Value) -> Result<(), String> {
         match line["event"].as_str() {
             Some(name) => {

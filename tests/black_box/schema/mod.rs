@@ -1,6 +1,5 @@
-//! `quack schema`: it names what the daemon answers and the documentation describes, and its TypeScript is
-//! TypeScript. That every line of the transcripts and of the recorded ones is as the schemas say is looked at
-//! where those are played, with the checker here.
+//! `quack schema`: it covers the daemon's methods and their documentation, and its TypeScript
+//! compiles. The transcript tests use the checker of this module for every line.
 
 mod checker;
 
@@ -21,7 +20,7 @@ fn every_method_that_is_answered_has_a_schema_and_a_section() {
     let with_schema = of(&printed["properties"]);
     assert_eq!(with_schema, methods(&read("supervisor/src/methods/table.rs")));
     let document = read("docs/protocol.md");
-    // A section may be about several: `### follow and unfollow`.
+    // One section may describe several methods: `### follow and unfollow`.
     let is_headed = |name: &String| {
         document.lines().any(|line| {
             line.strip_prefix("### ").is_some_and(|title| title.split(' ').any(|word| word == name))
@@ -93,7 +92,7 @@ fn the_declarations_pass_the_compiler_at_its_strictest() {
     }
 }
 
-/// A checker that takes everything would show nothing.
+/// A checker that accepts every line would prove nothing.
 #[test]
 fn a_line_that_is_not_as_its_schema_says_is_told() {
     let ask = |method: &str, params: Value, reply: Value| {
@@ -123,20 +122,20 @@ fn a_line_that_is_not_as_its_schema_says_is_told() {
     assert!(checker.got(&event(json!({"type": "another"}))).is_err());
 }
 
-/// The TypeScript compiler, where there is one.
+/// The TypeScript compiler, if available.
 pub(crate) fn tsc() -> Option<String> {
     let named = std::env::var("QUACKD_TSC").ok();
     let tsc = named.unwrap_or_else(|| "tsc".to_owned());
     succeeds(&tsc, &["--version"]).then_some(tsc)
 }
 
-/// Whether a program is there and ends well.
+/// Returns true if a program exists and exits with 0.
 #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
 pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
     Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
 }
 
-/// Type-checks files of a directory; `Err` has what the compiler says.
+/// Type-checks files of a directory. The error contains the compiler's output.
 #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
 pub(crate) fn strict(tsc: &str, dir: &Path, files: &[&str]) -> Result<(), String> {
     let flags = "--strict --noEmit --target es2022 --module nodenext --allowImportingTsExtensions";

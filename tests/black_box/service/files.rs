@@ -1,5 +1,5 @@
-//! What `quack service install` and `quack uninstall` put on disk and take away again, where no service manager
-//! can be reached.
+//! Files that `quack service install` creates and `quack uninstall` removes, without a reachable
+//! service manager.
 
 use crate::harness::{Daemon, Process, is_alive, wait_for};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Every entry below a directory.
+/// Every entry in a directory, recursively.
 fn everything(dir: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -27,7 +27,7 @@ fn installing_is_repeatable_atomic_and_never_over_another_ones_file() {
     assert!(shown.contains("Would write") && shown.contains("Type=notify"), "{shown}");
     assert!(!units.exists());
 
-    // There is no bus in this world.
+    // This world has no bus.
     let refused = world.quack(&["service", "install"]);
     assert_eq!(refused.code(), Some(1), "{refused:?}");
     for part in ["systemd cannot be reached", "XDG_RUNTIME_DIR", "--no-start"] {
@@ -43,7 +43,7 @@ fn installing_is_repeatable_atomic_and_never_over_another_ones_file() {
     assert!(!unit.contains("secret-of-the-daemon"), "{unit}");
     let again = world.quack(&["service", "install", "--no-start", "--json"]).json();
     assert_eq!(again["written"], serde_json::json!([]), "{again}");
-    // What another version wrote is replaced, and nothing lies beside it.
+    // A file of another version is replaced, without leftovers next to it.
     let older = unit.replace("WatchdogSec=30", "WatchdogSec=9");
     std::fs::write(units.join("quackd.service"), older).unwrap();
     let again = world.quack(&["service", "install", "--no-start", "--json"]).json();
@@ -82,7 +82,7 @@ fn the_units_pass_the_check_of_systemd() {
         return;
     }
     let units = world.home().join(".config/systemd/user");
-    // Any character may be in the path of a state directory.
+    // The path of a state directory may contain any character.
     let strange = world.home().join(r#"a [b]*? 100% "c" $HOME \x 'd' ;#{e}"#);
     for dir in [world.app(), strange] {
         let mut install = world.command(&["service", "install", "--no-start"]);
@@ -153,7 +153,7 @@ fn uninstalling_with_purge_stops_the_daemon_and_leaves_nothing() {
     let left: Vec<_> = everything(&home).difference(&before).cloned().collect();
     let files: Vec<_> = left.iter().filter(|path| !path.is_dir()).collect();
     assert_eq!(files, Vec::<&PathBuf>::new());
-    wait_for("nothing beside the repository's files", || {
+    wait_for("only the repository's files", || {
         let found = everything(repo.path());
         found.iter().all(|path| !path.to_string_lossy().contains("quackd")).then_some(())
     });

@@ -1,5 +1,5 @@
-//! The daemon as a service: below a stand-in for a service manager, below a real `systemd --user` where that
-//! can be run, and what is put on disk and removed again.
+//! The daemon as a service: under a fake service manager, under a real `systemd --user` where
+//! possible, and the installed files.
 
 mod files;
 mod restart;

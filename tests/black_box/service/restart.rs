@@ -1,4 +1,4 @@
-//! `quack restart`, and programs that are replaced under a daemon: with a service manager and without.
+//! `quack restart`, and replaced programs of a running daemon: with a service manager and without.
 
 use crate::harness::init::{Init, Unit};
 use crate::harness::{Daemon, wait_for};
@@ -10,7 +10,7 @@ fn inode(path: impl AsRef<Path>) -> u64 {
     std::fs::metadata(path).unwrap().ino()
 }
 
-/// The check of the program in `doctor`.
+/// The `executable` check of `doctor`.
 fn executable(daemon: &Daemon) -> Value {
     let doctor = daemon.wire().request("doctor", Value::Null);
     let checks = doctor["checks"].as_array().unwrap();
@@ -30,7 +30,7 @@ fn an_upgrade_is_noticed_and_a_restart_of_the_service_starts_the_new_program() {
     let (_, told, _) = init.quack(&["version"]);
     assert!(!told.contains("quack restart"), "{told}");
 
-    // The same program once more is no upgrade.
+    // An identical program is not an upgrade.
     let replace = |more: &[u8]| {
         let mut bytes = std::fs::read(&original).unwrap();
         bytes.extend(more);
@@ -89,7 +89,7 @@ fn a_restart_waits_for_what_is_at_work_and_marks_what_it_was_forced_to_cut_short
     assert_eq!(data["waitsFor"][0]["what"], "bash");
     assert_eq!(data["waitsFor"][0]["kind"], "call");
 
-    // What is waited for ends, and the daemon is another one.
+    // The restart happens once the awaited call ends.
     let waiting = daemon.command(&["restart", "--wait", "1m"]).spawn().unwrap();
     daemon.open_gate("go");
     assert!(call.reply()["data"]["text"].as_str().unwrap().contains("went"));
@@ -98,7 +98,7 @@ fn a_restart_waits_for_what_is_at_work_and_marks_what_it_was_forced_to_cut_short
     let state = daemon.wire().request("get_state", json!({"sessionId": session}));
     assert_eq!(state["interrupted"], Value::Null, "{state}");
 
-    // What is cut short is told by the next one, until the session does something.
+    // The next daemon reports an interrupted call until the session's next activity.
     let wire = daemon.wire();
     let call = wire.begin(
         "quack.tool",

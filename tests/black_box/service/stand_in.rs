@@ -1,4 +1,5 @@
-//! Below a stand-in for the service manager, which keeps the socket, minds the watchdog and starts again.
+//! The daemon under a fake service manager, which owns the socket, enforces the watchdog and
+//! restarts the daemon.
 
 use crate::harness::init::{Init, Unit};
 use crate::harness::{Wire, descendants_of, is_alive, wait_within};
@@ -11,7 +12,7 @@ use std::time::Duration;
 fn a_service_says_that_it_is_ready_when_it_answers_and_keeps_the_managers_things_to_itself() {
     let mut init = Init::new();
     init.start();
-    // Who comes before the daemon is there waits in the manager's socket.
+    // A client that connects before the daemon accepts waits in the manager's socket.
     let wire = Wire::connect(&init.world.socket());
     init.until("it to be ready", |init| (init.unit == Unit::Ready).then_some(()));
     let ping = wire.request("ping", Value::Null);
@@ -29,7 +30,7 @@ fn a_service_says_that_it_is_ready_when_it_answers_and_keeps_the_managers_things
         assert!(!seen.contains(name), "{name}: {seen}");
     }
     init.until("its status", |init| init.status.starts_with("1 sessions, 1 workers").then_some(()));
-    // Some turns of the watchdog pass and nothing happens.
+    // Several watchdog intervals pass without a restart.
     let begun = std::time::Instant::now();
     init.until("the watchdog's time", |_| (Duration::from_secs(5) < begun.elapsed()).then_some(()));
     assert_eq!((init.starts, init.hung), (1, 0));
@@ -45,7 +46,7 @@ fn a_service_that_is_killed_is_there_again_with_its_sessions_and_its_socket() {
     let below = descendants_of(init.pid());
     init.signal(Signal::SIGKILL);
     init.until("its end", |init| (init.unit == Unit::Pausing).then_some(()));
-    // Nobody runs now, and who comes is served all the same.
+    // No daemon runs now, but a new client is still served.
     let wire = Wire::connect(&init.world.socket());
     init.until("the next one", |init| (init.unit == Unit::Ready).then_some(()));
     let sessions = wire.request("sessions", json!({"all": true}));
@@ -99,7 +100,7 @@ fn a_cause_that_only_a_person_can_change_is_not_tried_again_and_another_one_is()
     init.until("its end", |init| (init.unit == Unit::Ended).then_some(()));
     assert_eq!((init.starts, init.ends[0].code()), (1, Some(78)));
 
-    // Somebody else holds the lock: it serves, so this is no failure.
+    // Another process holds the lock and serves, so this is not a failure.
     std::fs::remove_file(init.world.app().join("quackd.toml")).unwrap();
     let lock = std::fs::File::create(init.world.app().join("quackd.lock")).unwrap();
     lock.lock().unwrap();
@@ -108,7 +109,7 @@ fn a_cause_that_only_a_person_can_change_is_not_tried_again_and_another_one_is()
     assert_eq!((init.starts, init.ends[1].code()), (2, Some(0)));
     drop(lock);
 
-    // What the system refuses may pass.
+    // A system error may be temporary, so the manager retries.
     std::fs::remove_file(init.world.app().join("quackd.lock")).unwrap();
     std::fs::create_dir(init.world.app().join("quackd.lock")).unwrap();
     init.start();

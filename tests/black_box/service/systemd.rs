@@ -1,11 +1,11 @@
-//! Below a real `systemd --user`, in namespaces of its own where that can be had: root, systemd and version 2 of
-//! control groups are needed. Elsewhere the stand-in shows the same.
+//! The daemon under a real `systemd --user`, in separate namespaces. Needs root, systemd and cgroup
+//! v2. On other machines the fake service manager covers the same behavior.
 
 use crate::harness::{Daemon, skipped};
 use std::path::Path;
 use std::process::Stdio;
 
-/// What is there: a program for the namespaces, the manager and the bus' client.
+/// Programs that must exist: for the namespaces, the manager and the client of the bus.
 const NEEDED: [&str; 3] = ["/usr/bin/unshare", "/lib/systemd/systemd", "/usr/bin/systemctl"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! bash: one command line in the workspace, and the lines that say how it ended.
+//! bash: one command line in the workspace, and the lines about its end.
 
 use super::{Bench, Put, check};
 use serde_json::json;
@@ -19,12 +19,12 @@ fn bash_reads_its_parameters() {
         (r#"{"command":"\n\t"}"#, missing),
         (r#"{"command":null}"#, missing),
         (r#"{"script":"ls"}"#, missing),
-        // A limit of its own, in milliseconds; what is no number is ignored.
+        // The call's own timeout in milliseconds; a value that is not a number is ignored.
         (r#"{"command":"echo hi","timeout_ms":20000}"#, "hi\n\n[Exit code: 0]"),
         (r#"{"command":"echo hi","timeout_ms":"1"}"#, "hi\n\n[Exit code: 0]"),
         (r#"{"command":"echo hi","timeout_ms":-1}"#, "hi\n\n[Exit code: 0]"),
         (
-            // Told to the tenth of a second: a part of it may have gone by on the way.
+            // Printed in tenths of a second: part of the time may already have passed.
             r#"{"command":"printf begun; sleep 60","timeout_ms":1040}"#,
             "begun\n[Process timed out after 1s and was terminated]\n[Exit code: unknown]",
         ),
@@ -39,7 +39,8 @@ fn bash_reads_its_parameters() {
 #[test]
 fn bash_tells_both_streams_and_the_exit_code() {
     let rows = [
-        // stdout, a newline if there was any, stderr, and a newline before the last line in any case.
+        // stdout, a newline if there was any output, stderr, and always a newline before the last
+        // line.
         ("\"true\"", "\n[Exit code: 0]"),
         ("\"printf hi\"", "hi\n[Exit code: 0]"),
         ("\"echo hi\"", "hi\n\n[Exit code: 0]"),
@@ -48,7 +49,7 @@ fn bash_tells_both_streams_and_the_exit_code() {
         ("\"printf hi; printf err >&2\"", "hi\nerr\n[Exit code: 0]"),
         ("\"printf err >&2\"", "err\n[Exit code: 0]"),
         ("\"echo; echo\"", "\n\n\n[Exit code: 0]"),
-        // How it ended.
+        // The end of the command.
         ("\"false\"", "\n[Exit code: 1]"),
         ("\"exit 255\"", "\n[Exit code: 255]"),
         ("\"printf x; exit 3\"", "x\n[Exit code: 3]"),
@@ -58,16 +59,16 @@ fn bash_tells_both_streams_and_the_exit_code() {
             "\"none-of-this\"",
             "/bin/bash: line 1: none-of-this: command not found\n\n[Exit code: 127]",
         ),
-        // Output is bytes; what is no UTF-8 is replaced, and everything else stays.
+        // Output is bytes. Invalid UTF-8 is replaced, and everything else is unchanged.
         (r#""printf 'a\\377b\\302'""#, "a\u{fffd}b\u{fffd}\n[Exit code: 0]"),
-        // What only steers a terminal is left out, and control characters but for line ends and tabs.
+        // Terminal sequences are removed, and control characters except line ends and tabs.
         (r#""printf 'a\\0b\\r\\n\\033[1m\\tc\\a\\b'""#, "ab\r\n\tc\n[Exit code: 0]"),
         (r#""printf '\\033[31mred\\033[0m \\033]0;title\\007x\\033(B'""#, "red x\n[Exit code: 0]"),
         (r#""printf '\\033]8;;http://a/\\033\\134link' >&2; exit 2""#, "link\n[Exit code: 2]"),
-        // What begins like a sequence and is none hides nothing.
+        // An incomplete sequence hides no text.
         (r#""printf '\\033]0;title\\nline\\n'""#, "0;title\nline\n\n[Exit code: 0]"),
         (r#""printf '\\033]0;title'; printf err >&2""#, "0;title\nerr\n[Exit code: 0]"),
-        // Parts of characters are not put together, neither across a sequence nor across the streams.
+        // Parts of characters are not joined, neither across a sequence nor across the streams.
         (r#""printf '\\342\\202\\033[m\\254'""#, "\u{fffd}\u{fffd}\n[Exit code: 0]"),
         (r#""printf '\\342\\202'; printf '\\254' >&2""#, "\u{fffd}\n\u{fffd}\n[Exit code: 0]"),
         (r#""printf '\\355\\240\\200'""#, "\u{fffd}\u{fffd}\u{fffd}\n[Exit code: 0]"),
@@ -82,7 +83,7 @@ fn bash_is_the_shell_that_callers_expect() {
     let rows = [
         ("\"pwd\"", "{ws}\n\n[Exit code: 0]"),
         ("\"cat f\"", "content\n\n[Exit code: 0]"),
-        // Nothing is kept from call to call.
+        // Calls share no state.
         ("\"cd d; x=1; pwd\"", "{ws}/d\n\n[Exit code: 0]"),
         ("\"pwd; echo $x.\"", "{ws}\n.\n\n[Exit code: 0]"),
         ("\"echo $0\"", "/bin/bash\n\n[Exit code: 0]"),
@@ -93,10 +94,11 @@ fn bash_is_the_shell_that_callers_expect() {
         // A command is never an option of the shell.
         ("\"-V\"", "/bin/bash: line 1: -V: command not found\n\n[Exit code: 127]"),
         ("\"--version\"", "/bin/bash: line 1: --version: command not found\n\n[Exit code: 127]"),
-        // Not a login shell and not an interactive one, which the Node daemon starts for every call.
+        // The shell is neither a login shell nor interactive. The Node daemon starts a login shell
+        // for every call.
         ("\"shopt -q login_shell; echo $?\"", "1\n\n[Exit code: 0]"),
         ("\"echo $- | grep -c i\"", "0\n\n[Exit code: 1]"),
-        // Nothing to read, and the end of it; an open pipe holds a reader until the limit.
+        // stdin is empty and at its end. With an open pipe, a reader would block until the timeout.
         ("\"cat\"", "\n[Exit code: 0]"),
         ("\"read x; echo $?\"", "1\n\n[Exit code: 0]"),
         // The call ends when the shell ends, not when the last holder of its pipes does.
@@ -133,7 +135,7 @@ fn who_holds_the_output_is_named_before_it_is_ended() {
     assert!(text.ends_with(end), "{text}");
 }
 
-/// The Node daemon keeps the first 102,400 bytes only; what matters is often at the end.
+/// The Node daemon keeps only the first 102,400 bytes; the important part is often at the end.
 #[test]
 fn long_output_keeps_102400_bytes_of_its_ends() {
     let bench = Bench::new();
@@ -160,7 +162,7 @@ fn long_output_keeps_102400_bytes_of_its_ends() {
     let told = (&data["truncated"], &data["isError"], &data["exitCode"]);
     assert_eq!(told, (&json!(true), &json!(true), &json!(5)));
 
-    // Between characters, and by the bytes of what was printed.
+    // The cut is between characters, and counts the bytes of the printed text.
     let command = r#""printf x; yes € | head -n 60000 | tr -d '\\n'""#;
     let text = bench.voice(&place, "bash", command, false);
     let half = "€".repeat(17_066);

@@ -1,4 +1,4 @@
-//! What happens before any tool runs: which arguments are taken, and in which order things are refused.
+//! Checks before any tool runs: accepted arguments, and the order of refusals.
 
 use super::{Bench, Put, check_rows};
 use std::fs;
@@ -32,11 +32,12 @@ fn arguments_are_a_json_object_or_the_main_parameter_as_a_string() {
         ("grep_search", "\"needle\"", "src/g:1:needle\n"),
         ("find_files", "\"g\"", "src/g"),
         ("read_file", " \t\r\n \"f\" ", "content\n"),
-        // A blank shorthand is a blank parameter.
+        // A blank shorthand counts as a blank parameter.
         ("bash", "\" \"", "Error: Missing required parameter 'command'"),
         ("web_search", "\"\"", "Error: Missing required parameter 'query'"),
         ("find_files", "\"\"", "f\nsrc/g"),
-        // Half a character, as JavaScript writes it where it cuts a text: the Node daemon reads it as U+FFFD.
+        // Half a surrogate pair, as JavaScript produces when it cuts a text: the Node daemon reads
+        // it as U+FFFD.
         ("read_file", r#""\ud83e""#, "Error: File not found at '\u{fffd}'"),
         ("read_file", r#"{"path":"f","x":"\udd86"}"#, "content\n"),
     ];
@@ -56,14 +57,15 @@ fn a_parameter_is_the_first_alias_with_a_string_that_is_not_blank() {
         ("read_file", r#"{"path":null,"file":"f"}"#, "content\n"),
         ("read_file", r#"{"path":["x"],"file":{"a":"x"},"filename":"f"}"#, "content\n"),
         ("read_file", r#"{"path":"","file":" \t\n","filepath":"f"}"#, "content\n"),
-        // Blank is what JavaScript trims: also these, and not the next-line control.
+        // Blank means the characters that JavaScript trims. That includes these, and not the
+        // next-line control character.
         ("read_file", r#"{"path":"\u00a0\ufeff\u2028","file":"f"}"#, "content\n"),
         ("read_file", r#"{"path":"\u0085","file":"f"}"#, "next line\n"),
-        // It is used as it was given.
+        // The path is used unchanged.
         ("read_file", r#"{"path":" f "}"#, "with spaces\n"),
-        // The aliases have an order; that of the keys does not matter.
+        // The aliases have a priority, regardless of the order of the keys.
         ("read_file", r#"{"file":"none","path":"f"}"#, "content\n"),
-        // Extra keys are ignored, of two equal ones the last one counts, and case matters.
+        // Extra keys are ignored, the last of two equal keys counts, and keys are case-sensitive.
         ("read_file", r#"{"path":"f","mode":"w","x":{"y":[1]}}"#, "content\n"),
         ("read_file", r#"{"path":"none","path":"f"}"#, "content\n"),
         ("read_file", r#"{"Path":"f"}"#, missing),
@@ -103,7 +105,7 @@ fn arguments_are_checked_before_the_workspace_and_the_workspace_before_the_name(
             assert_eq!(data["text"], expected, "{tool} {arguments}");
         }
     };
-    // A worker that runs looks at the arguments first. None is started without a workspace.
+    // A running worker checks the arguments first. Without a workspace no worker starts.
     assert_eq!(bench.voice(&place, "nonsense", "{", false), INVALID);
     assert_eq!(bench.voice(&place, "bash", "[]", false), NO_OBJECT);
     for is_file in [false, true] {

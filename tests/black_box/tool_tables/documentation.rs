@@ -1,5 +1,4 @@
-//! Every example of the documentation that clients and models know the tools by, on a tree like the one that
-//! it was written on.
+//! Every example of the documentation for clients and models, on a tree like the documented one.
 
 use super::{Bench, Put, check, check_changes, check_rows};
 
@@ -56,7 +55,7 @@ fn the_examples_of_grep_search() {
         (r#"{"pattern":"\\btest\\b"}"#, "src/daemon/voice-tools.ts:10:// a test, and attested\n"),
     ];
     check(&REPOSITORY, "grep_search", &rows);
-    // The reason is one line of the parser's; that it is a failure of grep's is what clients know.
+    // The reason is one line of the regex parser. Clients know the text as a failure of grep.
     let rows = [(r#"{"pattern":"("}"#, "Error: grep failed with exit code 2: unclosed group")];
     check(&REPOSITORY, "grep_search", &rows);
 }
@@ -99,7 +98,8 @@ fn the_examples_of_find_files() {
         Put::File("src/file2.ts", b""),
         Put::Dir("src/private"),
         Put::Mode("src/private", 0o000),
-        // The example has a warning for a loop of links. They are not followed here, so nothing is unreadable.
+        // The documented example warns about a loop of links. quackd does not follow links here, so
+        // there is no warning.
         Put::Link("src/symlink", "symlink"),
     ];
     let expected = "src/file1.ts\nsrc/file2.ts\n[Warning: Skipped 1 unreadable path(s)]\n\

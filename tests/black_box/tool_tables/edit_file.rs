@@ -1,4 +1,4 @@
-//! edit_file: one literal replacement, and nothing else.
+//! edit_file: replaces one literal occurrence.
 
 use super::{After, Bench, Put, check_changes, check_rows};
 use std::fs;
@@ -25,13 +25,13 @@ const NOT_FOUND: &str = "Error: old_text not found in file";
 #[test]
 fn edit_file_reads_its_parameters() {
     let rows: &[(&str, &str, After<'_>)] = &[
-        // Every name of each.
+        // Every alias of each parameter.
         (r#"{"path":"f","old_text":"one","new_text":"1"}"#, EDITED, DONE),
         (r#"{"file":"f","oldText":"one","newText":"1"}"#, EDITED, DONE),
         (r#"{"filepath":"f","find":"one","replace":"1"}"#, EDITED, DONE),
         (r#"{"file_path":"f","find":"one","newText":"1"}"#, EDITED, DONE),
         (r#"{"filename":"f","old_text":"one","replace":"1"}"#, EDITED, DONE),
-        // The first that has something in it; of the new text, the first that is a string.
+        // The first non-empty old text counts, and the first new text that is a string.
         (r#"{"path":"f","old_text":"","oldText":5,"find":"one","new_text":"1"}"#, EDITED, DONE),
         (r#"{"path":"f","old_text":"one","new_text":null,"newText":"1"}"#, EDITED, DONE),
         (
@@ -39,7 +39,7 @@ fn edit_file_reads_its_parameters() {
             EDITED,
             ("f", Some("two\ntwo\n")),
         ),
-        // Path, then old text, then new text, then where the path leads.
+        // Order of the checks: path, old text, new text, target of the path.
         ("{}", NO_PATH, SAME),
         (r#"{"old_text":"one","new_text":"1"}"#, NO_PATH, SAME),
         (r#"{"path":"../f"}"#, NO_OLD, SAME),
@@ -72,7 +72,7 @@ const EDITS: &[(&str, &str, After<'_>)] = &[
         "Error: old_text found 3 times (ambiguous edit)",
         SAME,
     ),
-    // Occurrences that overlap are one.
+    // Overlapping occurrences count as one.
     (
         r#"{"path":"aaaa","old_text":"aaa","new_text":"b"}"#,
         "Successfully edited aaaa",
@@ -83,7 +83,7 @@ const EDITS: &[(&str, &str, After<'_>)] = &[
         "Error: old_text found 2 times (ambiguous edit)",
         ("aaaa", Some("aaaa")),
     ),
-    // Text can be deleted, and white space is text: the Node daemon refuses both.
+    // Text can be deleted, and white space is valid text: the Node daemon refuses both.
     (r#"{"path":"f","old_text":"one\ntwo\n","new_text":""}"#, EDITED, ("f", Some("two\n"))),
     (
         r#"{"path":"f","old_text":"e\nt","new_text":"e\n\nt"}"#,
@@ -102,7 +102,7 @@ const EDITS: &[(&str, &str, After<'_>)] = &[
         EDITED,
         ("f", Some("$& $$ $` $' $1 \\1\ntwo\ntwo\n")),
     ),
-    // A newline does not stand for a carriage return before it.
+    // A newline does not match a preceding carriage return.
     (
         r#"{"path":"crlf","old_text":"a\nb","new_text":"x"}"#,
         NOT_FOUND,
@@ -110,7 +110,7 @@ const EDITS: &[(&str, &str, After<'_>)] = &[
     ),
     (r#"{"path":"link","old_text":"one","new_text":"1"}"#, "Successfully edited link", DONE),
     (r#"{"path":"{ws}/f","old_text":"one","new_text":"1"}"#, "Successfully edited {ws}/f", DONE),
-    // Failures, in the words of Node. Nothing is made on the way.
+    // Failures with Node's texts. No file or directory is created.
     (
         r#"{"path":"none","old_text":"one","new_text":"1"}"#,
         "Error: Failed to edit file: Error: ENOENT: no such file or directory, open '{ws}/none'",
@@ -138,7 +138,7 @@ fn edit_file_replaces_the_one_occurrence_and_nothing_else() {
     check_changes(&SETUP, "edit_file", EDITS);
 }
 
-/// The Node daemon writes every byte that is no UTF-8 back as U+FFFD.
+/// The Node daemon writes every invalid UTF-8 byte back as U+FFFD.
 #[test]
 fn bytes_around_an_edit_and_the_mode_of_the_file_stay() {
     let bench = Bench::new();
@@ -151,7 +151,7 @@ fn bytes_around_an_edit_and_the_mode_of_the_file_stay() {
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o740);
 }
 
-/// A limit of ours: the file is held in memory twice.
+/// quackd's own limit, because the file is in memory twice.
 #[test]
 fn a_file_of_more_than_16_megabytes_is_not_edited() {
     let setup = [Put::Sized("big", 16 * 1024 * 1024 + 1)];

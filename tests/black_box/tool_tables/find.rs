@@ -1,4 +1,4 @@
-//! find: our own tool for names. Globs, kinds, sizes, times, order, pages.
+//! find: quackd's own tool for names. Globs, kinds, sizes, times, order, pages.
 
 use super::{Bench, Put};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn find_reads_its_parameters() {
         (r#"{"type":["l"]}"#, "src/link"),
         (r#"{"kind":"file","path":"src","max_depth":1}"#, "src/[x].md\nsrc/c.TS"),
         (r#"{"include_directories":"true","path":"a"}"#, "a/f"),
-        // Ignored and hidden.
+        // Ignored and hidden files.
         (r#"{"pattern":"*.log"}"#, "No files found"),
         (r#"{"pattern":"*.log","no_ignore":true}"#, "x.log"),
         (r#"{"pattern":".env"}"#, ".env"),
@@ -59,7 +59,7 @@ fn find_reads_its_parameters() {
         (r#"{"min_size":1,"sort":"size"}"#, "b.ts\nsrc/deep/d.tsx\na/f"),
         (r#"{"newer":"1h","pattern":"b.ts"}"#, "b.ts"),
         (r#"{"older":"1h","pattern":"b.ts"}"#, "No files found"),
-        // What is refused.
+        // Refused arguments.
         (r#"{"pattern":"["}"#, "Error: Invalid glob '[': unclosed character class; missing ']'"),
         (r#"{"pattern":"/etc/*"}"#, "Error: Glob '/etc/*' is outside the workspace"),
         (r#"{"path":"../ws2"}"#, "Error: Path escapes workspace root"),
@@ -73,7 +73,7 @@ fn find_reads_its_parameters() {
         ),
         (r#"{"min_size":-1}"#, "Error: Parameter 'min_size' must be a whole number"),
     ];
-    // The notes of an empty answer are no part of this.
+    // `check` does not compare the notes of an empty answer.
     let bench = Bench::new();
     let place = bench.place(&TREE);
     for (arguments, expected) in rows {

@@ -1,4 +1,4 @@
-//! find_files: names that match a pattern, one a line.
+//! find_files: names that match a pattern, one per line.
 
 use super::{Bench, Put, check, check_rows};
 
@@ -30,8 +30,8 @@ const TREE: [Put; 22] = [
     Put::Fifo("fifo.ts"),
 ];
 
-/// Files and links, in byte order of the whole path: the Node daemon has the order of a language, which differs
-/// from machine to machine.
+/// Files and links, in byte order of the whole path. The Node daemon sorts by locale, which differs
+/// between machines.
 const EVERYTHING: &str = "\
 Z.ts
 _u.ts
@@ -59,7 +59,7 @@ fn find_files_reads_its_parameters() {
         (r#"{"pattern":"","glob":"c.ts"}"#, "src/c.TS"),
         (r#"{"query":"c.ts"}"#, EVERYTHING),
         ("\"c.ts\"", "src/c.TS"),
-        // Where to look, by every name; paths stay relative to the workspace.
+        // The start directory, by every alias; paths stay relative to the workspace.
         (r#"{"path":"src"}"#, "src/c.TS\nsrc/deep/d.tsx\nsrc/up"),
         (r#"{"directory":"src/deep"}"#, "src/deep/d.tsx"),
         (r#"{"dir":"{ws}/src/deep"}"#, "src/deep/d.tsx"),
@@ -87,7 +87,7 @@ fn find_files_leaves_out_what_is_hidden_or_in_the_three_directories() {
     let rows = [
         (r#"{"pattern":"*.yml"}"#, "No files found matching '*.yml'"),
         (r#"{"pattern":"*.yml","include_hidden":true}"#, ".github/ci.yml"),
-        // These never, whatever they are: directory or file, hidden asked for or not.
+        // These directories and files are never listed, even with hidden files.
         (r#"{"pattern":"x.ts","include_hidden":true}"#, "No files found matching 'x.ts'"),
         (r#"{"pattern":"config","include_hidden":true}"#, "No files found matching 'config'"),
         (r#"{"pattern":"node_modules"}"#, "No files found matching 'node_modules'"),
@@ -95,16 +95,16 @@ fn find_files_leaves_out_what_is_hidden_or_in_the_three_directories() {
             r#"{"pattern":"{.git,.build,node_modules}","include_hidden":true,"include_directories":true}"#,
             "No files found matching '{.git,.build,node_modules}'",
         ),
-        // Unless the search begins there.
+        // Except if the search starts there.
         (r#"{"path":".git","pattern":"config"}"#, ".git/config"),
         (r#"{"path":"src/node_modules"}"#, "src/node_modules/x.ts"),
         (r#"{"path":".github"}"#, ".github/ci.yml"),
-        // Directories when they are asked for, each before what is in it.
+        // Directories on request, each before its entries.
         (
             r#"{"path":"src","include_directories":true}"#,
             "src/c.TS\nsrc/deep\nsrc/deep/d.tsx\nsrc/up",
         ),
-        // A link is an entry, is not followed, and a FIFO is none.
+        // A link is an entry and is not followed. A FIFO is not an entry.
         (r#"{"pattern":"passwd"}"#, "No files found matching 'passwd'"),
         (r#"{"pattern":"link.ts"}"#, "link.ts"),
         (r#"{"pattern":"fifo.ts"}"#, "No files found matching 'fifo.ts'"),
@@ -115,7 +115,7 @@ fn find_files_leaves_out_what_is_hidden_or_in_the_three_directories() {
 #[test]
 fn find_files_reads_patterns_as_minimatch_does() {
     let rows = [
-        // Without a slash by the base name, at any depth; case does not matter.
+        // A pattern without a slash matches the base name at any depth, case-insensitively.
         (r#"{"pattern":"*.ts"}"#, "Z.ts\n_u.ts\nb.ts\nlink.ts\nsrc/c.TS\né.ts"),
         (r#"{"pattern":" *.TS\n"}"#, "Z.ts\n_u.ts\nb.ts\nlink.ts\nsrc/c.TS\né.ts"),
         (r#"{"pattern":"?.ts"}"#, "Z.ts\nb.ts\nsrc/c.TS\né.ts"),
@@ -125,7 +125,7 @@ fn find_files_reads_patterns_as_minimatch_does() {
         (r#"{"pattern":"@(b|c).ts"}"#, "b.ts\nsrc/c.TS"),
         (r#"{"pattern":"with*"}"#, "with space.md"),
         (r#"{"pattern":"É.ts"}"#, "é.ts"),
-        // With one by the path from the workspace, or from where the search begins.
+        // A pattern with a slash matches the path from the workspace or from the start directory.
         (r#"{"pattern":"src/*.ts"}"#, "src/c.TS"),
         (r#"{"pattern":"src/**"}"#, "src/c.TS\nsrc/deep/d.tsx\nsrc/up"),
         (r#"{"pattern":"**/deep/*"}"#, "src/deep/d.tsx"),
@@ -137,17 +137,18 @@ fn find_files_reads_patterns_as_minimatch_does() {
         (r#"{"pattern":"/c.ts","path":"src"}"#, "src/c.TS"),
         (r#"{"pattern":"/src/c.ts","path":"src"}"#, "src/c.TS"),
         (r#"{"pattern":"./b.ts"}"#, "No files found matching './b.ts'"),
-        // A backslash is a slash, `!` negates, `#` is a comment, and what is not closed is text.
+        // A backslash is a slash, `!` negates, `#` starts a comment, and unclosed brackets are
+        // literal.
         (r#"{"pattern":"src\\*.ts"}"#, "src/c.TS"),
         (r#"{"pattern":"!*.ts","path":"src"}"#, "src/deep/d.tsx\nsrc/up"),
-        // Not as in minimatch, which negates the name in parentheses: the group, as in a shell.
+        // minimatch negates a name in parentheses. quackd treats it as a group, like a shell.
         (r#"{"pattern":"!(*.ts)","path":"src"}"#, "src/deep/d.tsx\nsrc/up"),
         (r##"{"pattern":"#b.ts"}"##, "No files found matching '#b.ts'"),
         (r#"{"pattern":"[b.ts"}"#, "No files found matching '[b.ts'"),
         (r#"{"pattern":"{b.ts"}"#, "No files found matching '{b.ts'"),
-        // The text has the pattern as it was given.
+        // The text repeats the pattern unchanged.
         (r#"{"pattern":" *.zig "}"#, "No files found matching ' *.zig '"),
-        // Patterns that would take for ever are refused; the Node daemon expands them.
+        // Patterns with exponential cost are refused; the Node daemon expands them.
         (
             r#"{"pattern":"{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}"}"#,
             "Error: Invalid pattern: pattern stands for more than 1024 patterns",
@@ -170,7 +171,8 @@ fn an_empty_workspace_has_a_text_of_its_own() {
     check(&setup, "find_files", &rows);
 }
 
-/// The Node daemon stops at 200 in the order of the disk, and says that it cut also if it did not.
+/// The Node daemon stops at 200 in the order of the disk, and sometimes reports a cut that did not
+/// happen.
 #[test]
 fn two_hundred_are_all_and_of_more_the_first_are_told() {
     let bench = Bench::new();
@@ -199,7 +201,7 @@ fn what_cannot_be_read_is_a_warning() {
     let found = format!("a\n{block}");
     let rows = [
         ("find_files", "{}", &*found),
-        // Without results only the warnings: the search may have missed some.
+        // Without results only the warnings: the search may have missed some files.
         ("find_files", r#"{"pattern":"none"}"#, block),
         (
             "find_files",

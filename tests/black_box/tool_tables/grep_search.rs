@@ -47,10 +47,10 @@ fn grep_search_reads_its_parameters() {
         ("\"two\"", "a.txt:2:two\n"),
         ("{}", missing),
         (r#"{"pattern":"","path":"src"}"#, missing),
-        // Missing comes before where the path leads.
+        // A missing path is reported before the check that it is inside the workspace.
         (r#"{"path":".."}"#, missing),
         (r#"{"pattern":"two","path":".."}"#, "Error: Path escapes workspace root"),
-        // The path, by every name; blank or no string is none.
+        // The path, by every alias. A blank path or a value that is not a string counts as absent.
         (r#"{"pattern":"one","path":"a.txt"}"#, "a.txt:1:one\n"),
         (r#"{"pattern":"one","directory":"a.txt"}"#, "a.txt:1:one\n"),
         (r#"{"pattern":"one","dir":"a.txt"}"#, "a.txt:1:one\n"),
@@ -59,7 +59,8 @@ fn grep_search_reads_its_parameters() {
         // White space in a pattern counts.
         (r#"{"pattern":" 1"}"#, "a.txt:3:needle 1\nsrc/b.rs:2:\tlet x = 1;\n"),
         (r#"{"pattern":"\tlet"}"#, "src/b.rs:2:\tlet x = 1;\n"),
-        // The include: any string, also an empty one, which no file matches; what is no string is none.
+        // The include: any string, and an empty one matches no file. A value that is not a string
+        // counts as absent.
         (r#"{"pattern":"needle","include":"*.ts"}"#, "src/c.ts:1:needle // ts\r\n"),
         (
             r#"{"pattern":"needle","include":"*.{txt,ts}"}"#,
@@ -75,7 +76,7 @@ fn grep_search_reads_its_parameters() {
         (r#"{"pattern":"needle","include":""}"#, NONE),
         (r#"{"pattern":"two","include":5}"#, "a.txt:2:two\n"),
         (r#"{"pattern":"two","include":null}"#, "a.txt:2:two\n"),
-        // An include finds nothing that is left out without it.
+        // An include does not find excluded files.
         (r#"{"pattern":"needle","include":"config"}"#, NONE),
     ];
     check(&TREE, "grep_search", &rows);
@@ -84,32 +85,33 @@ fn grep_search_reads_its_parameters() {
 #[test]
 fn grep_search_looks_at_every_text_file_but_in_the_three_directories() {
     let rows = [
-        // Relative paths in byte order; hidden and ignored files too. A carriage return is part of a line, and
-        // the last one ends with a newline in any case.
+        // Relative paths in byte order, with hidden and ignored files. A carriage return is part of
+        // its line. The last line always ends with a newline.
         (r#"{"pattern":"needle"}"#, EVERYWHERE),
         (r#"{"pattern":"needle","path":"."}"#, EVERYWHERE),
         (r#"{"pattern":"needle","path":"{ws}"}"#, EVERYWHERE),
         (r#"{"pattern":"last"}"#, "src/c.ts:2:last line\n"),
-        // The name also for a single file, which the Node daemon leaves out.
+        // The name is printed even for a single file; the Node daemon omits it.
         (r#"{"pattern":"needle","path":"src/c.ts"}"#, "src/c.ts:1:needle // ts\r\n"),
         (r#"{"pattern":"needle","path":"{ws}/a.txt"}"#, "a.txt:3:needle 1\n"),
-        // Links are not followed, but one that is named is.
+        // Links are not followed, except a named link.
         (r#"{"pattern":"needle","path":"link"}"#, "a.txt:3:needle 1\n"),
         (
             r#"{"pattern":"needle","path":"link-dir/deep"}"#,
             "src/deep/d.tsx:1:--needle\nsrc/deep/d.tsx:2:needle needle\n",
         ),
-        // Who names one of the three directories wants it. The Node daemon searches two of them always.
+        // A named directory is searched, even one of the three excluded ones. The Node daemon
+        // always searches two of them.
         (r#"{"pattern":"needle","path":".git"}"#, ".git/config:1:needle\n"),
         (r#"{"pattern":"needle","path":".build"}"#, ".build/x:1:needle\n"),
         (r#"{"pattern":"needle","path":"src/node_modules"}"#, "src/node_modules/x.ts:1:needle\n"),
         (r#"{"pattern":"needle","path":".git/config"}"#, ".git/config:1:needle\n"),
-        // No text, and nothing at all.
+        // A binary file and an empty file.
         (r#"{"pattern":"needle","path":"binary"}"#, NONE),
         (r#"{"pattern":"caf"}"#, "latin1:1:caf\u{fffd}\n"),
         (r#"{"pattern":"x","path":"empty"}"#, NONE),
         (r#"{"pattern":"secret"}"#, NONE),
-        // Nothing there.
+        // Missing files.
         (
             r#"{"pattern":"x","path":"no/such"}"#,
             "Error: grep failed with exit code 2: grep: no/such: No such file or directory",
@@ -126,8 +128,8 @@ fn grep_search_looks_at_every_text_file_but_in_the_three_directories() {
     check(&TREE, "grep_search", &rows);
 }
 
-/// The syntax of Rust's regular expressions, which is what models write. The Node daemon takes a pattern for a
-/// basic one, and for an option if it begins with a dash.
+/// The syntax of Rust's regular expressions, which models use. The Node daemon treats a pattern as
+/// a basic regular expression, and as an option if it begins with a dash.
 #[test]
 fn grep_search_reads_patterns_as_models_write_them() {
     let note = "[Note: read as a basic regular expression, because the pattern matches nothing in Rust syntax]";
@@ -148,11 +150,12 @@ fn grep_search_reads_patterns_as_models_write_them() {
         (r#"{"pattern":"--version"}"#, NONE),
         // Lines of a pattern are alternatives, as for grep.
         (r#"{"pattern":"one\ntwo"}"#, "a.txt:1:one\na.txt:2:two\n"),
-        // Basic idioms that find nothing as they are are read as what they are, and the answer says so.
+        // If a pattern finds nothing and contains idioms of basic syntax, it is tried as a basic
+        // expression. The answer states this.
         (r#"{"pattern":"one\\|two"}"#, &basic),
         (r#"{"pattern":"fn \\(needle\\)("}"#, &group),
         (r#"{"pattern":"none\\|nothing"}"#, NONE),
-        // What cannot be read.
+        // Invalid patterns.
         (r#"{"pattern":"foo("}"#, "Error: grep failed with exit code 2: unclosed group"),
         (r#"{"pattern":"[a"}"#, "Error: grep failed with exit code 2: unclosed character class"),
         (
@@ -193,7 +196,7 @@ fn a_long_result_is_cut_at_a_row_and_says_so() {
     assert!((1..).zip(rows.lines()).all(|(n, line)| line == format!("f:{n}:{row}")));
 }
 
-/// The Node daemon throws away all matches if one file cannot be read.
+/// The Node daemon discards all matches if one file is unreadable.
 #[test]
 fn an_unreadable_file_does_not_void_the_result() {
     let setup = [

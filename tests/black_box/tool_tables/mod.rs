@@ -1,9 +1,10 @@
-//! Every tool held to its contract, through the daemon: tables of what is in a workspace, a call, and the
-//! exact answer.
+//! Contract of every tool, tested through the daemon: tables of a workspace's content, a call, and
+//! the exact answer.
 //!
-//! One file for each tool, and files for what all of them have in common. Every row is called twice, by
-//! `voice_tool_call` and by `quack.tool`: the answers must be the same bytes, but for unknown parameters. In arguments and answers `{ws}`
-//! stands for the workspace and `{base}` for the directory around it, where no tool may change anything.
+//! One file per tool, and files for their common rules. Every row is called twice, by
+//! `voice_tool_call` and by `quack.tool`. The answers must be identical, except for unknown
+//! parameters. In arguments and answers `{ws}` is the workspace. `{base}` is the directory around
+//! it, where no tool may change anything.
 
 mod bash;
 mod dispatcher;
@@ -28,37 +29,37 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-/// What a row calls, with what, and the answer.
+/// A row: tool, arguments and answer.
 type Row<'a> = (&'a str, &'a str, &'a str);
 
-/// A file and its content after a call; `None` if there must be no such file.
+/// A file and its content after a call; `None` if the file must not exist.
 type After<'a> = (&'a str, Option<&'a str>);
 
-/// Something in a workspace, by its name there.
+/// An entry of a workspace, by its name there.
 #[derive(Debug, Clone, Copy)]
 enum Put {
     File(&'static str, &'static [u8]),
-    /// So many letters `x`.
+    /// A file with this number of letters `x`.
     Sized(&'static str, usize),
-    /// Lines by their number, from 1; those between are empty.
+    /// Lines by their number, from 1; the lines between are empty.
     Lines(&'static str, &'static [(usize, &'static str)]),
     Dir(&'static str),
     /// A symlink and its target.
     Link(&'static str, &'static str),
-    /// A second name of a file.
+    /// A hard link to a file.
     HardLink(&'static str, &'static str),
     Fifo(&'static str),
-    /// Permissions of what is there.
+    /// Permissions of an existing entry.
     Mode(&'static str, u32),
 }
 
-/// A workspace with what is around it, and its session.
+/// A workspace with its surroundings, and its session.
 struct Place {
     base: PathBuf,
     session: String,
 }
 
-/// A daemon and the places in which rows are called.
+/// A daemon, and the connection for calling rows.
 struct Bench {
     daemon: Daemon,
     wire: Wire,
@@ -70,8 +71,8 @@ impl Bench {
         Self::of(Daemon::start())
     }
 
-    /// A daemon that may not read what permissions forbid, also if we are root. `setpriv` is a part of every
-    /// Linux system.
+    /// Starts a daemon that respects file permissions, even if the tests run as root. `setpriv` is
+    /// part of every Linux system.
     fn without_privilege() -> Self {
         let mut daemon = Daemon::absent();
         if nix::unistd::geteuid().is_root() {
@@ -108,7 +109,7 @@ impl Bench {
         Place { session: data["session"]["id"].as_str().unwrap().to_owned(), base }
     }
 
-    /// Calls as a voice client does.
+    /// Calls a tool like a voice client.
     #[track_caller]
     fn voice(&self, place: &Place, tool: &str, arguments: &str, safe_mode: bool) -> String {
         let mut params = json!({"callId": "c", "toolName": tool, "arguments": place.real(arguments),
@@ -120,8 +121,9 @@ impl Bench {
         place.shown(data["result"].as_str().unwrap())
     }
 
-    /// Calls by our own method, which also says what the text says. `None` for arguments that it cannot carry:
-    /// they are JSON there and not text, and `null` is for none.
+    /// Calls a tool by quackd's own method, whose reply contains the text's data too. Returns
+    /// `None` for arguments that it cannot carry: its arguments are JSON instead of text, and
+    /// `null` means none.
     #[track_caller]
     fn quack_tool(&self, place: &Place, tool: &str, arguments: &str, safe: bool) -> Option<Value> {
         let arguments: Value = serde_json::from_str(&place.real(arguments)).ok()?;
@@ -146,13 +148,14 @@ impl Place {
             .replace(base, "{base}")
     }
 
-    /// The content of a file; what is no UTF-8 as U+FFFD.
+    /// The content of a file, with invalid UTF-8 as U+FFFD.
     fn get(&self, name: &str) -> Option<String> {
         let content = fs::read(self.base.join("ws").join(name)).ok()?;
         Some(String::from_utf8_lossy(&content).into_owned())
     }
 
-    /// Nothing around the workspace has changed, and no tool has left a file of its own.
+    /// Asserts that nothing around the workspace has changed, and that no tool left temporary
+    /// files.
     #[track_caller]
     fn check_around(&self) {
         let around = |name| names(&self.base.join(name));
@@ -206,7 +209,8 @@ impl Put {
     }
 }
 
-/// Whether a text is that of a failure. Tools by other agents' names have their own.
+/// Returns true if a text reports a failure. Tools with other agents' names have their own failure
+/// texts.
 fn is_failure(tool: &str, text: &str) -> bool {
     const OF_NIXCODE: [&str; 5] =
         ["Search pattern is", "Invalid ", "Glob pattern ", "Pattern ", "Path exceeds "];
@@ -219,7 +223,7 @@ fn is_failure(tool: &str, text: &str) -> bool {
     }
 }
 
-/// Calls one row in both ways and says what is wrong with the answers.
+/// Calls one row in both ways. Returns the errors in the answers.
 #[track_caller]
 fn wrongs(bench: &Bench, places: [&Place; 2], row: Row<'_>, safe_mode: bool) -> Vec<String> {
     let (tool, arguments, expected) = row;
@@ -230,7 +234,7 @@ fn wrongs(bench: &Bench, places: [&Place; 2], row: Row<'_>, safe_mode: bool) -> 
         wrongs.push(wrong(&text));
     }
     if let Some(data) = bench.quack_tool(places[1], tool, arguments, safe_mode) {
-        // Our own method refuses the names that upstream's method ignores.
+        // quackd's method refuses the unknown names that upstream's method ignores.
         let unknown = data["text"].as_str().unwrap().strip_prefix("Error: Unknown parameter '");
         let unknown = unknown.and_then(|text| text.split('\'').next());
         if unknown.is_some_and(|name| arguments.contains(&format!("\"{name}\":"))) {
@@ -256,7 +260,7 @@ fn wrongs(bench: &Bench, places: [&Place; 2], row: Row<'_>, safe_mode: bool) -> 
     wrongs
 }
 
-/// Calls every row in one workspace. The rows change nothing that another one sees.
+/// Calls every row in one workspace. Rows must not change data of other rows.
 #[track_caller]
 fn check_rows(bench: &Bench, setup: &[Put], rows: &[Row<'_>], safe_mode: bool) {
     let place = bench.place(setup);
@@ -265,14 +269,14 @@ fn check_rows(bench: &Bench, setup: &[Put], rows: &[Row<'_>], safe_mode: bool) {
     place.check_around();
 }
 
-/// The same for one tool.
+/// Like [`check_rows`], for one tool.
 #[track_caller]
 fn check(setup: &[Put], tool: &str, rows: &[(&str, &str)]) {
     let rows: Vec<_> = rows.iter().map(|(arguments, text)| (tool, *arguments, *text)).collect();
     check_rows(&Bench::new(), setup, &rows, false);
 }
 
-/// Calls every row in workspaces of its own, and looks at a file afterwards.
+/// Calls every row in separate workspaces, and checks a file afterwards.
 #[track_caller]
 fn check_changes(setup: &[Put], tool: &str, rows: &[(&str, &str, After<'_>)]) {
     let bench = Bench::new();

@@ -1,4 +1,5 @@
-//! search_content, replace_content and search_glob_files: the exact texts that the documentation of Nixcode promises.
+//! search_content, replace_content and search_glob_files: the exact texts of Nixcode's
+//! documentation.
 
 use super::{Bench, Put, check, check_changes};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ const TREE: [Put; 13] = [
 #[test]
 fn search_content_keeps_its_texts() {
     let rows = [
-        // Rows are trimmed at both ends; a glob without `**` does not go down.
+        // Rows are trimmed at both ends. A glob without `**` does not match subdirectories.
         (
             r#"{"pattern":"fn main","glob_pattern":"src/**/*.rs"}"#,
             "Found 3 matches for pattern 'fn main' in files matching 'src/**/*.rs':\n\n\
@@ -55,7 +56,8 @@ fn search_content_keeps_its_texts() {
             "Found 1 matches for pattern 'fn' in files matching '.github/**':\n\n.github/ci.yml:1: fn main\n",
         ),
         (r#"{"pattern":"fn","glob_pattern":".github/**","include_hidden":false}"#, NOTHING),
-        // git's own directory, for those who ask for it twice.
+        // git's own directory is searched only if the glob names it and `include_gitignored` is
+        // set.
         (r#"{"pattern":"fn","glob_pattern":".git/*","include_hidden":true}"#, NOTHING),
         (
             r#"{"pattern":"fn","glob_pattern":".git/*","include_gitignored":true}"#,
@@ -70,7 +72,7 @@ fn search_content_keeps_its_texts() {
             r#"{"pattern":"fn","glob_pattern":"./src/../top.rs"}"#,
             "Found 1 matches for pattern 'fn' in files matching './src/../top.rs':\n\ntop.rs:1: fn main() {\n",
         ),
-        // An offset as text, and past the end.
+        // An offset as text, and an offset past the end.
         (
             r#"{"pattern":"fn main","glob_pattern":"src/deep/*","offset":"1"}"#,
             "Found 2 matches for pattern 'fn main' in files matching 'src/deep/*':\n\nsrc/deep/c.rs:2: fn mainly\n",
@@ -78,7 +80,7 @@ fn search_content_keeps_its_texts() {
         (r#"{"pattern":"fn main","glob_pattern":"src/deep/*","offset":2}"#, NOTHING),
         // Unknown names are ignored.
         (r#"{"pattern":"zebra","glob_pattern":"*","path":"src","x":1}"#, NOTHING),
-        // The checks, in their order.
+        // The checks in their order.
         (r#"{"pattern":"","glob_pattern":""}"#, "Search pattern is empty"),
         (
             r#"{"pattern":"a(","glob_pattern":""}"#,
@@ -96,7 +98,7 @@ fn search_content_keeps_its_texts() {
             r#"{"pattern":"a","glob_pattern":"src/["}"#,
             "Invalid glob pattern: unclosed character class; missing ']'",
         ),
-        // In place of `Error executing tool`.
+        // This replaces Nixcode's `Error executing tool`.
         ("{}", "Error: Missing required parameter 'pattern'"),
         (r#"{"pattern":"a"}"#, "Error: Missing required parameter 'glob_pattern'"),
         (r#"{"pattern":["a"],"glob_pattern":"*"}"#, "Error: Parameter 'pattern' must be a text"),
@@ -114,7 +116,8 @@ fn search_content_keeps_its_texts() {
 
 const NOTHING: &str = "No matches found";
 
-/// A page is a hundred rows, the total is true, and the line after them says how many more there are.
+/// A page has a hundred rows, the total is exact, and the line after the rows gives the number of
+/// remaining rows.
 #[test]
 fn search_content_tells_how_many_more_there_are() {
     let bench = Bench::new();
@@ -205,7 +208,8 @@ const SOURCES: [Put; 6] = [
 fn replace_content_keeps_its_texts_and_every_other_byte() {
     let nothing = "No matches found for replacement";
     let rows = [
-        // Line ends stay, also that of the text which is put in, and the missing one at the end.
+        // Line ends are unchanged, including those of the replacement text and a missing one at the
+        // end.
         (
             r#"{"pattern":"fn main\\(\\) \\{","replacement":"fn main() {\n    // Added comment","glob_pattern":"src/a.rs"}"#,
             "Replaced 2 occurrences in 1 files for pattern 'fn main\\(\\) \\{' with 'fn main() {\n    // Added comment' in files matching 'src/a.rs':\n\nsrc/a.rs: 2 replacements\n",
@@ -216,7 +220,7 @@ fn replace_content_keeps_its_texts_and_every_other_byte() {
                 ),
             ),
         ),
-        // Lines are counted, groups are put in, the mark at the beginning stays.
+        // Lines are counted, groups are expanded, and the byte order mark stays.
         (
             r#"{"pattern":"(\\w\\w)-(\\w\\w)","replacement":"${2}_$1$$","glob_pattern":"src/**/*.rs"}"#,
             "Replaced 1 occurrences in 1 files for pattern '(\\w\\w)-(\\w\\w)' with '${2}_$1$$' in files matching 'src/**/*.rs':\n\nsrc/b.rs: 1 replacements\n",
@@ -247,7 +251,7 @@ fn replace_content_keeps_its_texts_and_every_other_byte() {
             "Error: Expected 1 files, but 2 would change; nothing was changed",
             ("top.rs", Some("fn main() {}\n")),
         ),
-        // Nothing, also if what is replaced is the same.
+        // No change, even if the replacement equals the match.
         (
             r#"{"pattern":"none","replacement":"x","glob_pattern":"**/*"}"#,
             nothing,
@@ -268,7 +272,7 @@ fn replace_content_keeps_its_texts_and_every_other_byte() {
             nothing,
             ("src/a.rs", Some(OLD)),
         ),
-        // What would delete text without a word is refused, with what to write.
+        // A replacement that would silently delete text is refused, with a suggestion.
         (
             r#"{"pattern":"(m)ain","replacement":"$1_x","glob_pattern":"*.rs"}"#,
             "Error: The replacement refers to group '1_x', which the pattern does not have; write ${1}_x for group 1 and then '_x'",

@@ -1,4 +1,4 @@
-//! Which paths lead where: the rules that all file tools share.
+//! Resolution of paths: the rules common to all file tools.
 
 use super::{Bench, Put, assert_none, check_rows, wrongs};
 use serde_json::json;
@@ -23,8 +23,8 @@ const LINKS: [Put; 16] = [
     Put::Link("dangling-out-absolute", "{base}/new"),
 ];
 
-/// Outside by their spelling, by a link, or by a link that is dangling: the Node daemon creates a file
-/// through the last kind.
+/// Outside by spelling, by a link, or by a dangling link. The Node daemon creates a file through a
+/// dangling link.
 const OUTSIDE: &[&str] = &[
     "..",
     "/",
@@ -41,7 +41,7 @@ const OUTSIDE: &[&str] = &[
     "{base}",
     "{base}/outside/secret",
     "{base}/outside/missing",
-    // Begins with the workspace's letters, and is not in it.
+    // Starts with the workspace's path as text, but is not inside it.
     "{ws}2/f",
     "{ws}/../outside/secret",
     "out",
@@ -60,7 +60,7 @@ const OUTSIDE: &[&str] = &[
     "dangling-out-absolute",
 ];
 
-/// Inside, and the name relative to the workspace that each stands for.
+/// Paths inside the workspace, and the relative name of each.
 const INSIDE: &[(&str, &str)] = &[
     ("f", "f"),
     ("./f", "f"),
@@ -72,7 +72,7 @@ const INSIDE: &[(&str, &str)] = &[
     ("{ws}//src/../f", "f"),
     ("{base}/outside/../ws/f", "f"),
     ("../ws/f", "f"),
-    // By their letters alone: the link is gone before anybody looks where it leads.
+    // Resolved as text: `..` removes the link before its target is checked.
     ("out-dir/../f", "f"),
     ("in", "f"),
     ("in-absolute", "f"),
@@ -113,7 +113,7 @@ fn every_spelling_of_what_is_inside_is_accepted() {
                 json!({"path": path}),
                 format!("Error: Search path is not a directory: '{path}'"),
             ),
-            // Twice the same, because every row is called twice.
+            // Two equal items, because every row is called twice.
             (
                 "edit_file",
                 json!({"path": path, "old_text": word, "new_text": word}),

@@ -1,4 +1,4 @@
-//! read_file: whole files, as text.
+//! read_file: returns whole files as text.
 
 use super::{Bench, Put, check, check_rows};
 use serde_json::json;
@@ -24,7 +24,7 @@ fn read_file_keeps_its_contract() {
     ];
     let missing = "Error: Missing required parameter 'path'";
     let rows = [
-        // Every name of the parameter.
+        // Every alias of the parameter.
         (r#"{"path":"f"}"#, "content\n"),
         (r#"{"file":"f"}"#, "content\n"),
         (r#"{"filepath":"f"}"#, "content\n"),
@@ -32,7 +32,7 @@ fn read_file_keeps_its_contract() {
         (r#"{"filename":"f"}"#, "content\n"),
         (r#"{"name":"f"}"#, missing),
         (r#"{"path":"  "}"#, missing),
-        // The whole content; what is no UTF-8 is replaced; byte order mark and carriage returns stay.
+        // The whole content. Invalid UTF-8 is replaced; byte order mark and carriage returns stay.
         (r#"{"path":"empty"}"#, ""),
         (r#"{"path":"bom"}"#, "\u{feff}a\r\nb\r"),
         (r#"{"path":"latin1"}"#, "caf\u{fffd} \u{fffd} \u{fffd}\u{fffd}.\n"),
@@ -42,7 +42,7 @@ fn read_file_keeps_its_contract() {
         (r#"{"path":"-dash"}"#, "dash\n"),
         (r#"{"path":"~"}"#, "tilde\n"),
         (r#"{"path":"link"}"#, "content\n"),
-        // No such file, named as it was given.
+        // A missing file, with the path as given.
         (r#"{"path":"none"}"#, "Error: File not found at 'none'"),
         (r#"{"path":"./x/../none"}"#, "Error: File not found at './x/../none'"),
         (r#"{"path":"f/none"}"#, "Error: File not found at 'f/none'"),
@@ -50,7 +50,7 @@ fn read_file_keeps_its_contract() {
         (r#"{"path":"{ws}/none"}"#, "Error: File not found at '{ws}/none'"),
         (r#"{"path":"dangling"}"#, "Error: File not found at 'dangling'"),
         (r#"{"path":"it's"}"#, "Error: File not found at 'it's'"),
-        // Too large. One byte less: see the test below.
+        // Too large. The test below reads a file with one byte less.
         (r#"{"path":"over"}"#, "Error: File exceeds 1MB limit (1048577 bytes)"),
         // Other failures.
         (
@@ -61,12 +61,12 @@ fn read_file_keeps_its_contract() {
             r#"{"path":"."}"#,
             "Error: Failed to read file: Error: EISDIR: illegal operation on a directory, read",
         ),
-        // The Node daemon says that there is no such file, which sends the reader to look for one.
+        // The Node daemon reports a missing file, which would send the reader searching for it.
         (
             r#"{"path":"loop"}"#,
             "Error: Failed to read file: Error: ELOOP: too many symbolic links encountered, open '{ws}/loop'",
         ),
-        // The Node daemon waits for ever.
+        // The Node daemon waits forever.
         (r#"{"path":"fifo"}"#, "Error: Failed to read file: not a regular file (fifo)"),
     ];
     check(&setup, "read_file", &rows);

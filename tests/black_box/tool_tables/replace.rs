@@ -1,4 +1,4 @@
-//! replace and undo: our own tools for replacing, with previews, guards and taking back.
+//! replace and undo: quackd's own tools for replacing, with previews, checks and undo.
 
 use super::{Bench, Put, check_changes};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ fn what_is_replaced_is_told_and_can_be_taken_back_and_made_again() {
         })
     );
 
-    // Somebody else changes one of the files: that one stays as it is.
+    // Another program changes one of the files: that file stays unchanged.
     std::fs::write(place.base.join("ws/src/b.rs"), "mine\n").unwrap();
     let (text, data) = call(&bench, &place, "undo", &json!({"undo_id": undo_id}));
     let redo = id(&text).to_owned();
@@ -170,7 +170,7 @@ fn a_dry_run_shows_a_diff_and_its_plan_makes_exactly_that() {
     let (text, _) = call(&bench, &place, "replace", &json!({"plan_id": plan_id}));
     assert!(text.starts_with("Replaced 1 match in 1 line of 1 file\nsrc/b.rs: "), "{text}");
     assert_eq!(place.get("src/b.rs").as_deref(), Some("$1\n"));
-    // It does not fit any more.
+    // The plan no longer matches the files.
     let (text, _) = call(&bench, &place, "replace", &json!({"plan_id": plan_id}));
     assert_eq!(text, "Error: 1 of the planned files changed since; nothing was changed\nsrc/b.rs");
 }

@@ -1,4 +1,4 @@
-//! ripgrep_search: an object of three members as compact JSON, with what ripgrep prints on a terminal.
+//! ripgrep_search: an object of three members as compact JSON, with ripgrep's terminal output.
 
 use super::{Bench, Put, check};
 use serde_json::{Value, json};
@@ -42,12 +42,12 @@ fn ripgrep_search_keeps_its_result() {
             ),
         ),
         ("\"needle 1\"", found("a.py\n2:needle 1\n", 1)),
-        // Context, with a line between what does not belong together.
+        // Context, with a separator between lines that are not adjacent.
         (
             r#"{"pattern":"needle","include_paths":["a.py"],"before_context_lines":1,"after_context_lines":"1"}"#,
             found("a.py\n1-one\n2:needle 1\n3-three\n--\n5-five\n6:needle 2\n", 2),
         ),
-        // Every name of a file type that is in use, also those that ripgrep does not know.
+        // Every known alias of a file type, including aliases that ripgrep lacks.
         (r#"{"pattern":"needle","file_type":"py"}"#, found(a, 2)),
         (r#"{"pattern":"needle","file_type":"python"}"#, found(a, 2)),
         (r#"{"pattern":"needle","file_type":"rs"}"#, found("src/b.rs\n1:fn needle() {}\n", 1)),
@@ -68,7 +68,7 @@ fn ripgrep_search_keeps_its_result() {
         ),
         (r#"{"pattern":"needle","include_paths":["vendor"]}"#, found("vendor/v\n1:needle\n", 1)),
         (r#"{"pattern":"needle","include_paths":[".hidden"]}"#, found(".hidden\n1:needle\n", 1)),
-        // Null is nothing, and unknown names are ignored.
+        // Null counts as absent, and unknown names are ignored.
         (
             r#"{"pattern":"needle 1","file_type":null,"exclude_dirs":null,"include_paths":null,"before_context_lines":null,"x":1}"#,
             found("a.py\n2:needle 1\n", 1),
@@ -77,8 +77,9 @@ fn ripgrep_search_keeps_its_result() {
     all_answer(&rows);
 }
 
-/// Checked with ripgrep 13: it follows a link that is named, lists its files by the link's name, and goes on after a
-/// missing path with exit code 2. Files below a link and a named directory are listed once, unlike there.
+/// Checked with ripgrep 13. A named link is followed, and its files are listed under the link's
+/// name. A missing path does not stop the search, and the exit code is 2. Unlike in ripgrep, files
+/// in both a link and a named directory are listed once.
 #[test]
 fn ripgrep_search_follows_a_named_link_and_goes_on_after_a_missing_path() {
     let tree = [
@@ -161,7 +162,7 @@ fn ripgrep_search_refuses_what_is_no_pattern_no_type_and_no_place() {
             r#"{"pattern":"a","case_sensitive":"perhaps"}"#,
             failed("Error: Parameter 'case_sensitive' must be true or false"),
         ),
-        // A pattern that begins with a dash is no option.
+        // A pattern that begins with a dash is not an option.
         (
             r#"{"pattern":"--pre=id","include_paths":["a.py"]}"#,
             r#"{"output":"","return_code":1,"success":false,"matches":0}"#.to_owned(),
@@ -191,7 +192,8 @@ fn nothing_is_no_success_and_says_why() {
     assert_eq!(&text, result);
 }
 
-/// Of a long output the last 5,000 lines are kept, and the number of the others is told.
+/// The last 5,000 lines of a long output are kept, and the answer gives the number of omitted
+/// lines.
 #[test]
 fn of_a_long_output_the_end_is_kept() {
     let bench = Bench::new();
@@ -215,7 +217,7 @@ fn of_a_long_output_the_end_is_kept() {
     );
 }
 
-/// The limit of bytes falls into a character, before it and behind it.
+/// The byte limit falls inside a character, before it and after it.
 #[test]
 fn a_single_long_line_keeps_its_end() {
     let bench = Bench::new();

@@ -1,4 +1,5 @@
-//! Safe mode of a call: what changes nothing is allowed, and a command is words and not a shell's line.
+//! Safe mode of a call: read-only tools and commands are allowed. A command is split into words and
+//! does not run in a shell.
 
 use super::{Bench, Put, check_rows};
 use serde_json::json;
@@ -33,11 +34,11 @@ fn tools_that_write_are_refused_first_and_others_are_not() {
         ("write_file", r#"{"path":"../f"}"#, write),
         ("edit_file", r#"{"path":"f","old_text":"one","new_text":"1"}"#, edit),
         ("edit_file", "{}", edit),
-        // What is checked before any tool stays before.
+        // The checks before any tool keep their order.
         ("write_file", "[]", "Error: Tool arguments must be a JSON object"),
         ("nonsense", "{}", "Error: Unknown tool 'nonsense'"),
         ("bash", "{}", "Error: Missing required parameter 'command'"),
-        // web_search too is as always: see tests/black_box/web_search.rs.
+        // web_search behaves as usual: see tests/black_box/web_search.rs.
         ("read_file", "\"f\"", "one\ntwo\n"),
         ("grep_search", "\"two\"", "f:2:two\n"),
         ("find_files", "\"g\"", "d/g"),
@@ -59,7 +60,7 @@ fn a_line_is_split_into_words_and_run_without_a_shell() {
         ("'cat' \"f\"", "one\ntwo\n\n[Exit code: 0]"),
         ("cat \"it's\"", "quote\n\n[Exit code: 0]"),
         ("grep -c '' f", "2\n\n[Exit code: 0]"),
-        // A backslash takes the next character as it is, except between single quotes.
+        // A backslash quotes the next character, except between single quotes.
         ("cat a\\ b", "space\n\n[Exit code: 0]"),
         ("cat it\\'s", "quote\n\n[Exit code: 0]"),
         ("cat \"back\\\\slash\"", "backslash\n\n[Exit code: 0]"),
@@ -72,20 +73,20 @@ fn a_line_is_split_into_words_and_run_without_a_shell() {
         // A newline is an ordinary character.
         ("cat\nf", NOT_ALLOWED),
         ("cat 'f\n'", "cat: 'f'$'\\n': No such file or directory\n\n[Exit code: 1]"),
-        // What is not finished.
+        // Incomplete syntax.
         ("cat 'f", SYNTAX),
         ("cat \"f", SYNTAX),
         ("cat \"f'", SYNTAX),
         ("cat f\\", SYNTAX),
         ("rm 'f", SYNTAX),
         ("''", NOT_ALLOWED),
-        // What means something to a shell means nothing here.
+        // Shell syntax has no meaning here.
         (
             "cat f && id",
             "one\ntwo\n\ncat: '&&': No such file or directory\ncat: id: No such file or directory\n\n[Exit code: 1]",
         ),
         ("cat '|'", "cat: '|': No such file or directory\n\n[Exit code: 1]"),
-        // A pipe between commands of the list, each of which is checked.
+        // A pipe between listed commands; each command is checked.
         ("cat f | grep two", "two\n\n[Exit code: 0]"),
         ("cat f 'a b' | grep -v \"$HOME\" | wc -l", "3\n\n[Exit code: 0]"),
         ("cat f | id", NOT_ALLOWED),
@@ -117,7 +118,7 @@ fn only_what_the_list_names_is_run() {
         ("tail -n 1 f", "two\n\n[Exit code: 0]"),
         ("wc -l f", "2 f\n\n[Exit code: 0]"),
         ("cat none", "cat: none: No such file or directory\n\n[Exit code: 1]"),
-        // The first word is compared as a whole, and a path is another word.
+        // The first word must match completely, and a path is a different word.
         ("rm f", NOT_ALLOWED),
         ("/bin/cat f", NOT_ALLOWED),
         ("./cat f", NOT_ALLOWED),
@@ -129,7 +130,7 @@ fn only_what_the_list_names_is_run() {
         ("bash -c ls", NOT_ALLOWED),
         ("sudo ls", NOT_ALLOWED),
         ("x=1 ls", NOT_ALLOWED),
-        // Two words where the list has two.
+        // Both words of a two-word entry are required.
         ("swift", NOT_ALLOWED),
         ("swift build", NOT_ALLOWED),
         ("xcodebuild build", NOT_ALLOWED),
@@ -137,7 +138,7 @@ fn only_what_the_list_names_is_run() {
         ("npm install", NOT_ALLOWED),
         ("npm run test", NOT_ALLOWED),
         ("npm 'test x'", NOT_ALLOWED),
-        // Listed programs that are told to run another one, or to write.
+        // Listed programs with arguments that run other programs or write files.
         ("find . -delete", NOT_ALLOWED),
         ("find . -exec id ;", NOT_ALLOWED),
         ("find . -execdir id ;", NOT_ALLOWED),
@@ -165,12 +166,12 @@ fn only_what_the_list_names_is_run() {
         ("git log --output=new", NOT_ALLOWED),
         ("rg --pre id x", NOT_ALLOWED),
         ("rg --pre=id x", NOT_ALLOWED),
-        // What is listed and not there.
+        // Listed programs that are missing.
         ("xcodebuild test", "Error: Failed to launch process: spawn xcodebuild ENOENT"),
     ]);
 }
 
-/// Whatever these programs say here, if they are there: they are not refused.
+/// The programs may be missing and may print anything, but the list must not refuse them.
 #[test]
 fn everything_on_the_list_is_started() {
     let bench = Bench::new();

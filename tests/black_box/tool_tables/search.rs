@@ -1,4 +1,5 @@
-//! search: our own tool for content. Rows, context, modes, pages, and what is said when there is nothing.
+//! search: quackd's own tool for content. Rows, context, modes, pages, and the notes of empty
+//! answers.
 
 use super::{Bench, Put, check, check_rows};
 use serde_json::{Value, json};
@@ -45,7 +46,7 @@ fn search_reads_its_parameters_by_every_name() {
         (r#"{"pattern":null}"#, missing),
         (r#"{"patern":"two"}"#, "Error: Unknown parameter 'patern', did you mean 'pattern'?"),
         (r#"{"pattern":"two","nothing_like_it":1}"#, "Error: Unknown parameter 'nothing_like_it'"),
-        // Numbers and flags as text, and null for nothing.
+        // Numbers and flags as text, and null as absent.
         (r#"{"pattern":"two","limit":"7","invert":"false","context":null}"#, "a.txt:2:two"),
         (r#"{"pattern":"two","limit":-1}"#, number),
         (r#"{"pattern":"two","limit":1.5}"#, number),
@@ -59,7 +60,7 @@ fn search_reads_its_parameters_by_every_name() {
             r#"{"pattern":"two","case":"loud"}"#,
             "Error: Parameter 'case' must be one of sensitive, insensitive, smart",
         ),
-        // Where to look.
+        // Start directory.
         (r#"{"pattern":"needle","path":"src/b.rs"}"#, "src/b.rs:1:fn needle() {}"),
         (r#"{"pattern":"needle","path":"{ws}/src/b.rs"}"#, "src/b.rs:1:fn needle() {}"),
         (
@@ -76,7 +77,7 @@ fn search_reads_its_parameters_by_every_name() {
             r#"{"pattern":"x","path":"fifo"}"#,
             "Error: Cannot search 'fifo': not a regular file (fifo)",
         ),
-        // Which files.
+        // Selection of files.
         (r#"{"pattern":"needle","include":"*.rs"}"#, "src/b.rs:1:fn needle() {}"),
         (
             r#"{"pattern":"needle","glob":["*.ts","*.rs"],"exclude":"c.*"}"#,
@@ -109,15 +110,15 @@ fn search_leaves_out_what_is_ignored_or_hidden_unless_it_is_asked_for() {
         (r#"{"pattern":"needle","path":".hidden"}"#, ".hidden/e:1:needle hidden"),
         (r#"{"pattern":"hidden","hidden":true}"#, ".hidden/e:1:needle hidden"),
         (r#"{"pattern":"hidden","include":".hidden/*"}"#, ".hidden/e:1:needle hidden"),
-        // A glob never brings back what is ignored.
+        // A glob does not include ignored files.
         (r#"{"pattern":"needle i","include":"**/*","hidden":true}"#, NOTHING),
-        // A link that leads out is not followed by anything.
+        // No option follows a link out of the workspace.
         (r#"{"pattern":"secret","follow":true,"hidden":true,"ignore":"none"}"#, NOTHING),
     ];
     let bench = Bench::new();
     let place = bench.place(&TREE);
     for (arguments, expected) in rows {
-        // The notes of an empty answer are held below.
+        // The notes of an empty answer are checked below.
         let text = bench.voice(&place, "search", arguments, false);
         let rows = if expected == NOTHING { text.lines().next().unwrap() } else { &text };
         assert_eq!(rows, expected, "{arguments}");
@@ -169,7 +170,7 @@ fn search_has_modes() {
             "a.txt:2:two\na.txt:4:four\na.txt:6:six",
         ),
         (r#"{"pattern":"foo(","mode":"literal"}"#, "src/b.rs:3:foo(bar)"),
-        // `fo` stands in `foo`, but not as a word.
+        // `foo` contains `fo`, but not as a word.
         (r#"{"pattern":"fo","mode":"word","path":"src/b.rs"}"#, NOTHING),
         (r#"{"pattern":"two","mode":"line"}"#, "a.txt:2:two"),
         (
@@ -189,7 +190,7 @@ fn search_has_modes() {
             "binary: binary file matches",
         ),
         (r#"{"pattern":"needle","path":"binary","binary":"text"}"#, "binary:1:needle\0"),
-        // What cannot be read.
+        // Invalid patterns.
         (r#"{"pattern":"foo("}"#, "Error: Invalid pattern: unclosed group"),
         (
             r#"{"pattern":"(?=a)"}"#,
@@ -294,7 +295,7 @@ fn search_pages_to_the_end_by_offset_and_by_cursor() {
         assert_eq!(matches.len(), 77);
     }
     assert_eq!(rows, all);
-    // A cursor of another question is refused.
+    // A cursor of another query is refused.
     let (_, data) = call(json!({"pattern": "row"}));
     let (text, _) = call(json!({"pattern": "other", "cursor": data["cursor"]}));
     assert_eq!(text, "Error: Cursor does not belong to this request");

@@ -1,4 +1,4 @@
-//! write_file: new content for one file, whole.
+//! write_file: replaces or creates one file atomically.
 
 use super::{After, Bench, Put, check_changes, check_rows};
 use std::fs;
@@ -24,7 +24,7 @@ const X: After<'_> = ("n", Some("x"));
 const NOTHING: After<'_> = ("n", None);
 
 const ROWS: &[(&str, &str, After<'_>)] = &[
-    // Every name of the path, and only one of the content.
+    // Every alias of the path, and the only name of the content.
     (r#"{"path":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
     (r#"{"file":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
     (r#"{"filepath":"n","content":"x"}"#, "Successfully wrote 1 bytes to n", X),
@@ -36,21 +36,21 @@ const ROWS: &[(&str, &str, After<'_>)] = &[
     (r#"{"path":"n","content":null}"#, NO_CONTENT, NOTHING),
     (r#"{"path":"n","content":["x"]}"#, NO_CONTENT, NOTHING),
     (r#"{"path":"n"}"#, NO_CONTENT, NOTHING),
-    // Empty and blank content is content.
+    // Empty and blank content is valid.
     (r#"{"path":"f","content":""}"#, "Successfully wrote 0 bytes to f", ("f", Some(""))),
     (r#"{"path":"f","content":" \n"}"#, "Successfully wrote 2 bytes to f", ("f", Some(" \n"))),
-    // Path, then content, then where it leads.
+    // Order of the checks: path, content, target of the path.
     ("{}", NO_PATH, NOTHING),
     (r#"{"content":"x"}"#, NO_PATH, NOTHING),
     (r#"{"path":"../n"}"#, NO_CONTENT, NOTHING),
     (r#"{"path":"../n","content":"x"}"#, ESCAPES, NOTHING),
-    // Bytes of UTF-8 are counted, and nothing in the content is changed.
+    // The count is in UTF-8 bytes, and the content is unchanged.
     (
         r#"{"path":"n","content":"é🦆\r\n\u0000\ufeff\u2028"}"#,
         "Successfully wrote 15 bytes to n",
         ("n", Some("é🦆\r\n\0\u{feff}\u{2028}")),
     ),
-    // The path is told as it was given; what is missing on the way is made.
+    // The text repeats the path unchanged. Missing parent directories are created.
     (
         r#"{"path":"./a/../b/c/n","content":"x"}"#,
         "Successfully wrote 1 bytes to ./a/../b/c/n",
@@ -60,7 +60,8 @@ const ROWS: &[(&str, &str, After<'_>)] = &[
     (r#"{"path":"~/n","content":"x"}"#, "Successfully wrote 1 bytes to ~/n", ("~/n", Some("x"))),
     (r#"{"path":"d/n","content":"x"}"#, "Successfully wrote 1 bytes to d/n", ("d/n", Some("x"))),
     (r#"{"path":"-n","content":"x"}"#, "Successfully wrote 1 bytes to -n", ("-n", Some("x"))),
-    // Through links, to where they lead, also where nothing is yet; never over them.
+    // Writes go through links to their targets, even to a missing target. They never replace a
+    // link.
     (r#"{"path":"link","content":"x"}"#, "Successfully wrote 1 bytes to link", ("f", Some("x"))),
     (
         r#"{"path":"to-dir/n","content":"x"}"#,
@@ -72,15 +73,15 @@ const ROWS: &[(&str, &str, After<'_>)] = &[
         "Successfully wrote 1 bytes to dangling",
         ("made/by/link", Some("x")),
     ),
-    // What is shorter leaves nothing of what was there. Other names of a file keep the old content: they may
-    // be outside the workspace.
+    // Shorter content leaves no rest of the old content. Other hard links keep the old content,
+    // because they may be outside the workspace.
     (r#"{"path":"f","content":"x"}"#, "Successfully wrote 1 bytes to f", ("link", Some("x"))),
     (
         r#"{"path":"f","content":"x"}"#,
         "Successfully wrote 1 bytes to f",
         ("second-name", Some("old content\n")),
     ),
-    // Failures, in the words of Node.
+    // Failures with Node's texts.
     (
         r#"{"path":"d","content":"x"}"#,
         "Error: Failed to write file: Error: EISDIR: illegal operation on a directory, open '{ws}/d'",
@@ -96,7 +97,7 @@ const ROWS: &[(&str, &str, After<'_>)] = &[
         "Error: Failed to write file: Error: EISDIR: illegal operation on a directory, open '{ws}/.'",
         NOTHING,
     ),
-    // In Node's words the making of the directory fails, with EEXIST.
+    // Node's own text would report that the creation of the directory fails with EEXIST.
     (
         r#"{"path":"f/n","content":"x"}"#,
         "Error: Failed to write file: Error: ENOTDIR: not a directory, open '{ws}/f/n'",
@@ -115,7 +116,8 @@ fn write_file_keeps_its_contract() {
     check_changes(&SETUP, "write_file", ROWS);
 }
 
-/// As in the Node daemon. Our own method takes arguments as JSON, and there a half is refused with its line.
+/// Like the Node daemon. quackd's own method takes arguments as JSON, and refuses a line with half
+/// a surrogate pair.
 #[test]
 fn half_a_character_is_written_as_a_replacement() {
     let bench = Bench::new();
@@ -143,7 +145,8 @@ fn a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own() {
     assert!(mode("link").0);
 }
 
-/// Not as in the Node daemon, which overwrites whatever is there: two agents would lose each other's work.
+/// Unlike the Node daemon, which overwrites the existing content: two agents would lose each
+/// other's work.
 #[test]
 fn a_file_that_others_changed_since_it_was_read_is_not_overwritten() {
     let bench = Bench::new();

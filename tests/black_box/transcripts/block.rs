@@ -9,14 +9,15 @@
 //! ```
 //! ````
 //!
-//! `>` is what a client sends, `<` what the daemon answers; what is indented goes on with the line before it.
-//! A line with `#` is a comment, or one of these: `# files:` makes files in the workspace, `# provider:` is
-//! what the provider of web searches answers, `# closed` says that the daemon ends the connection.
+//! A line with `>` is a request of the client and a line with `<` a line from the daemon. An indented line
+//! continues the previous one. A line with `#` is a comment or a directive: `# files:` creates files in the
+//! workspace, `# provider:` sets the answer of the web search provider, and `# closed` means that the daemon
+//! closes the connection.
 
 /// One transcript.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// Where it stands, for people: the number of its first line.
+    /// Number of the transcript's first line in the document, for messages.
     pub(super) line: usize,
     pub(super) steps: Vec<Step>,
 }

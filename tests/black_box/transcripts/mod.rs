@@ -1,9 +1,9 @@
-//! The transcripts of docs/protocol.md and docs/tools.md, replayed against a real daemon: what is documented
-//! is what happens, and every method and every tool is documented.
+//! Replays the transcripts of docs/protocol.md and docs/tools.md against a real daemon, and checks
+//! that every method and every tool is documented.
 //!
-//! Each transcript has a world of its own: a daemon without a key, and a workspace `<repo>` with the files
-//! of the harness. Replies are found by their `id` and events come in their order, but the two are not
-//! compared with each other: the wire promises no order between them.
+//! Each transcript has its own world: a daemon without a key, and a workspace `<repo>` with the
+//! files of the harness. Replies are matched by their `id` and events by their order. Replies and
+//! events are not compared with each other, because the wire promises no order between them.
 
 mod block;
 mod pattern;
@@ -19,16 +19,17 @@ use std::path::Path;
 
 const QUACK: &str = env!("CARGO_BIN_EXE_quack");
 
-/// A program that speaks as Pi does.
+/// A program that uses Pi's protocol.
 const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
 
-/// What the daemon takes although the schemas, which say what a client should send, do not.
+/// Requests that violate the schemas but that the daemon accepts: the schemas define what a client
+/// should send.
 const ODD: &[&str] = &[
     "unfollow is not as its schema says: /params: \"none\" is not",
     "voice_tool_call is not as its schema says: /params/arguments: {\"command\":\"true\"} is not",
 ];
 
-/// The id of the request that shows whether anything is left.
+/// Id of the request whose reply shows that no other line is pending.
 const LAST: &str = "nothing is left";
 
 #[track_caller]
@@ -70,7 +71,7 @@ pub(crate) fn methods(source: &str) -> BTreeSet<String> {
     names.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
 }
 
-/// The values of some keys of what clients send in a document's transcripts.
+/// Values of some keys in the requests of a document's transcripts.
 fn words(document: &str, keys: &[&str]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for step in blocks(&read(document)).iter().flat_map(|block| &block.steps) {
@@ -92,7 +93,7 @@ fn replay(document: &str) {
     assert!(all.is_empty(), "\n\n{}\n", all.join("\n\n"));
 }
 
-/// Plays one transcript in a fresh world. `Err` says at which line it is not as documented, and how.
+/// Plays one transcript in a fresh world. The error contains the line of the first difference.
 fn play(block: &Block) -> Result<(), String> {
     let answers: Vec<Answer> =
         block.steps.iter().filter_map(|step| provided(&step.action)).collect();
@@ -125,7 +126,7 @@ fn play(block: &Block) -> Result<(), String> {
     client.play(block, names, &|name, content| repo.write(name, content))
 }
 
-/// Whether the transcript needs a Pi; then it has the stand-in.
+/// Returns true if the transcript needs a Pi, so its daemon runs the fake Pi.
 fn speaks_to_pi(action: &Action) -> bool {
     matches!(action, Action::Send(line) if line.contains("\"method\":\"say\""))
 }
@@ -137,11 +138,11 @@ fn provided(action: &Action) -> Option<Answer> {
     }
 }
 
-/// The client of a transcript, and what it has received and not looked at.
+/// The client of a transcript, with its received but unchecked lines.
 struct Client {
     wire: Wire,
     checker: Checker,
-    /// What is not as the schemas say.
+    /// Violations of the schemas.
     wrong: Vec<String>,
     replies: VecDeque<Value>,
     events: VecDeque<Value>,
@@ -186,7 +187,7 @@ impl Client {
         }
     }
 
-    /// The next event, or the reply with the id of the documented one.
+    /// Returns the next event, or the reply with the documented id.
     fn next(&mut self, documented: &str) -> Result<Value, String> {
         let is_event = documented.starts_with("{\"event\"");
         let id = id_of(documented);
@@ -206,7 +207,7 @@ impl Client {
         }
     }
 
-    /// Takes one line from the daemon; `None` if it has closed.
+    /// Receives one line from the daemon; `None` if the connection is closed.
     fn receive(&mut self) -> Option<()> {
         let line = self.wire.line()?;
         let line: Value = serde_json::from_str(&line).expect("a line of JSON");
@@ -216,7 +217,7 @@ impl Client {
         Some(())
     }
 
-    /// What came and was not documented.
+    /// Returns a received line that the transcript does not contain.
     fn rest(mut self, is_closed: bool) -> Option<Value> {
         if is_closed {
             while self.receive().is_some() {}
@@ -231,7 +232,7 @@ impl Client {
     }
 }
 
-/// The id of a documented reply, which always comes first.
+/// The id of a documented reply, which is always its first key.
 fn id_of(documented: &str) -> Option<Value> {
     let rest = documented.strip_prefix("{\"id\":")?;
     serde_json::Deserializer::from_str(rest).into_iter().next()?.ok()
@@ -245,7 +246,7 @@ fn the_methods_are_found_in_the_source() {
     assert_eq!(methods(source), expected.into());
 }
 
-/// A transcript that is not true must not pass.
+/// A wrong transcript must fail.
 #[test]
 fn what_is_not_as_documented_is_told_with_its_line() {
     let document = "```transcript\n> {\"id\":1,\"method\":\"nosuch\"}\n< {\"id\":1,\"ok\":true}\n```\n\

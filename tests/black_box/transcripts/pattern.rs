@@ -1,20 +1,21 @@
-//! A documented line: JSON in which some values are only named, and how it is compared with a real one.
+//! Patterns of documented lines: JSON with names in place of some values. They are compared with
+//! real lines.
 //!
 //! | in the document | means |
 //! |---|---|
-//! | `"<name>"`, also within a text | some text; the same wherever the name comes again |
-//! | `<name>` in the place of a value | some number; the same wherever the name comes again |
-//! | `<text>`, `<number>`, `<time>` | the same, but another one each time; a time has the wire's form |
-//! | `...` at the end of an array or object | there may be more |
+//! | `"<name>"`, also within a text | some text; every use of the name has the same value |
+//! | `<name>` in place of a value | some number; every use of the name has the same value |
+//! | `<text>`, `<number>`, `<time>` | like `<name>`, but each use may have another value; a time has the wire's form |
+//! | `...` at the end of an array or object | more items may follow |
 
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// What stands for a name without quotes, and for three dots, once a line is JSON.
+/// Replacements for an unquoted name and for three dots, once a line is JSON.
 const NUMBER: char = '\u{1}';
 const MORE: &str = "\u{2}";
 
-/// What the names of a transcript stand for.
+/// Values of the names in a transcript.
 #[derive(Debug, Default)]
 pub(super) struct Names(HashMap<String, Value>);
 
@@ -23,7 +24,7 @@ impl Names {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// A line that is to be sent, with values for all names.
+    /// Replaces all names in a line that is to be sent.
     pub(super) fn fill(&self, line: &str) -> String {
         parts(line).into_iter().fold(String::new(), |mut filled, part| {
             match part {
@@ -38,7 +39,7 @@ impl Names {
         })
     }
 
-    /// Compares a real line with a documented one. `Err` says where they differ.
+    /// Compares a real line with a documented one. The error names the place of the difference.
     pub(super) fn compare(&mut self, documented: &str, found: &Value) -> Result<(), String> {
         let expected = parse(documented)?;
         self.values(&expected, found, "the line")
@@ -89,7 +90,7 @@ impl Names {
         }
     }
 
-    /// A text with names in it. A name that is not known yet reaches up to the text that follows it.
+    /// Compares a text that contains names. An unknown name extends to the text that follows it.
     fn text(&mut self, expected: &str, found: &str, place: &str) -> Result<(), String> {
         let differ = || format!("{place}: not {expected:?}, but {found:?}");
         let mut rest = found;
@@ -153,7 +154,7 @@ enum Part<'a> {
     Name(&'a str),
 }
 
-/// Cuts a text at its names.
+/// Splits a text at its names.
 fn parts(text: &str) -> Vec<Part<'_>> {
     let (mut parts, mut begin) = (Vec::new(), 0);
     for (at, _) in text.match_indices('<') {
@@ -170,14 +171,14 @@ fn parts(text: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The name that a text begins with, if it does.
+/// The name at the start of a text, if any.
 fn name_at(text: &str) -> Option<&str> {
     let (name, _) = text.strip_prefix('<')?.split_once('>')?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '-');
     is_name.then_some(name)
 }
 
-/// Makes a documented line JSON and reads it.
+/// Converts a documented line to JSON and parses it.
 fn parse(line: &str) -> Result<Value, String> {
     let (mut json, mut rest) = (String::new(), line);
     let (mut in_string, mut open) = (false, Vec::new());
