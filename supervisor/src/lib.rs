@@ -4,7 +4,7 @@
 //!
 //! 1. [`clock`], [`log`], [`metrics`] (counters, latencies, process usage), [`workspaces`] (directories that no session
 //!    may use) and [`daemon_info`] (paths and configuration).
-//! 2. [`wire`] parses request lines and writes to clients; [`errors`] words every failure.
+//! 2. [`wire`] parses request lines and writes to clients; [`errors`] contains the errors and their texts.
 //! 3. [`events`] numbers the events of each session, and knows the connected clients that follow them. [`children`]
 //!    starts, watches and reaps child processes. [`health`] records what `doctor` reports. [`remote`] is the
 //!    configuration of remote control.

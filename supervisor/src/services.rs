@@ -1,15 +1,15 @@
-//! What connections and methods share.
+//! Services that connections and methods share.
 
 use crate::daemon_info::DaemonInfo;
 use crate::events::client_registry::Clients;
 use crate::health::Health;
 use crate::health::executable::Executable;
-use crate::health::loop_monitor::Pulse;
-use crate::health::service_manager::Managed;
+use crate::health::loop_monitor::LoopMonitor;
+use crate::health::service_manager::ServiceManager;
 use crate::metrics::endpoint::MetricsEndpoint;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
-use crate::retention::Keeping;
+use crate::retention::Retention;
 use crate::session::services::SessionServices;
 use crate::voice::Voice;
 use quackd_ipc::alias::Alias;
@@ -32,26 +32,26 @@ pub(crate) struct Services {
     pub(crate) remote: RemoteControl,
     pub(crate) metrics_endpoint: MetricsEndpoint,
     pub(crate) health: Rc<Health>,
-    pub(crate) managed: Managed,
+    pub(crate) service_manager: ServiceManager,
     pub(crate) executable: Executable,
     /// Work that the last shutdown interrupted.
     pub(crate) interrupted: Rc<Interrupted>,
-    pub(crate) pulse: Rc<Pulse>,
-    pub(crate) keeping: Rc<Keeping>,
+    pub(crate) loop_monitor: Rc<LoopMonitor>,
+    pub(crate) retention: Rc<Retention>,
     /// Takes one request to stop the daemon.
-    pub(crate) stop: mpsc::Sender<Stop>,
+    pub(crate) stop: mpsc::Sender<StopRequest>,
 }
 
 /// Request to stop the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopRequest {
     /// Stop and exit.
     Shutdown,
     /// Exit so that the next daemon can start.
     Restart,
 }
 
-impl Stop {
+impl StopRequest {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Shutdown => "stop",

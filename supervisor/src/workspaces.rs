@@ -1,7 +1,9 @@
-//! Checks whether a session may work in a directory, with the list in [`quackd_protocol::places`]. Resolves links first,
-//! and recognises a listed directory under another path. Called before the registry records a workspace, before
-//! `quack.sandbox` makes a directory writable, and before a worker or a Pi starts: another program may have recorded
-//! the workspace, or replaced it by a link.
+//! Checks whether a session may work in a directory, with the list in [`quackd_protocol::places`]. Resolves links
+//! first, and recognizes a listed directory under another path.
+//!
+//! Runs before the registry records a workspace, before `quack.sandbox` makes a directory writable, and before a worker
+//! or a Pi starts. The last check is necessary because another program may have recorded the workspace, or replaced it
+//! by a link.
 
 use quackd_protocol::places::{
     HOLDS_SOCKET, SOCKET_IN_HOME, SOCKET_IN_RUNTIME_DIR, SYSTEM, refusal,
@@ -34,8 +36,8 @@ pub(crate) fn check_blocking(path: &Path, home: &Path) -> Result<(), NoPlace> {
     }
 }
 
-/// Refuses the directories that may hold the daemon's socket, where they are links or in an unusual place, and what is
-/// above them.
+/// Refuses the directories that may hold the daemon's socket if they are links or at an unusual path, and their
+/// parents.
 fn refusal_by_socket(path: &Path, home: &Path, runtime_dir: Option<&Path>) -> Option<&'static str> {
     let in_runtime_dir = runtime_dir.filter(|dir| dir.is_absolute());
     let in_runtime_dir = in_runtime_dir.map(|dir| dir.join(SOCKET_IN_RUNTIME_DIR));
@@ -47,7 +49,7 @@ fn refusal_by_socket(path: &Path, home: &Path, runtime_dir: Option<&Path>) -> Op
     is_there.then_some(HOLDS_SOCKET)
 }
 
-/// Recognises a listed directory by device and inode, for bind mounts and case-insensitive file systems.
+/// Recognizes a listed directory by device and inode, for bind mounts and case-insensitive file systems.
 fn refusal_by_identity(path: &Path, home: &Path) -> Option<&'static str> {
     let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let own = identity(path)?;
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_directory_of_the_system_under_another_name_is_found_by_its_identity() {
-        // A link stands for the bind mount, which takes rights: the same directory by another path.
+        // A link replaces the bind mount, which needs privileges: the same directory under another path.
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("home");
         std::fs::create_dir_all(home.join("work")).unwrap();

@@ -76,7 +76,7 @@ fn the_first_command_finds_the_tools_of_the_login_shell_and_the_next_daemon_need
     write_start_files(&world, "sleep 1000\n");
     boot(&mut world);
     assert_eq!(bash(&world, "hello-duck"), FOUND);
-    assert!(world.log().contains("using the login environment that was kept"));
+    assert!(world.log().contains("using the cached login environment"));
     stop(&mut world);
 
     // An incomplete file is ignored.

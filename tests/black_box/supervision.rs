@@ -251,7 +251,7 @@ fn a_daemon_that_was_stopped_says_so_and_harms_nobody() {
     assert!(check["message"].as_str().unwrap().contains("the daemon was stopped for"), "{check}");
     assert_eq!(slow.text(), "done\n\n[Exit code: 0]");
     assert_eq!((session.pid("pid"), &session.worker()["restarts"]), (pid, &json!(0)));
-    assert!(daemon.log().contains("this process was stopped"));
+    assert!(daemon.log().contains("resumed after a stop"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Where what a child starts is kept together: its control group, where one can be had. Made before the
-//! process and ended after it, both on the blocking pool.
+//! Control group of one child, if the system offers control groups. Created before the process starts and removed after
+//! its exit, both on the blocking pool.
 
 use crate::metrics::Metrics;
 use quackd_process::{CgroupBase, Limits, SessionPaths};
@@ -7,21 +7,21 @@ use quackd_protocol::SessionId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest part of a session's id in the name of its control group.
+/// Maximum length of the session id in the name of its control group, in characters.
 const MAX_NAME: usize = 44;
 
-/// How long the end of a control group may take.
+/// Timeout for killing the processes of a control group and removing it.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
-/// The name of a control group: a prefix of ours, and what may be in a name of the session's id.
+/// Returns the name of a session's control group: `prefix` and the session id, with `_` for other characters.
 pub(crate) fn group_name(prefix: &str, session: &SessionId) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let id: String = session.as_str().chars().map(plain).take(MAX_NAME).collect();
     format!("{prefix}{id}")
 }
 
-/// Makes a control group. Without one a child is started all the same. For the blocking pool.
-pub(crate) fn control_group(
+/// Creates a control group. If that fails, the child starts without one. For the blocking pool.
+pub(crate) fn create_cgroup(
     cgroups: Option<Arc<CgroupBase>>,
     name: &str,
     processes: u32,
@@ -30,8 +30,8 @@ pub(crate) fn control_group(
     made.inspect_err(|error| tracing::warn!(name, %error, "no control group")).ok()
 }
 
-/// Ends what is left in a control group, and removes it. Nobody waits for that.
-pub(super) fn end_group(label: String, cgroup: SessionPaths, metrics: Arc<Metrics>) {
+/// Kills the remaining processes in a control group and removes it, in the background.
+pub(super) fn remove_cgroup(label: String, cgroup: SessionPaths, metrics: Arc<Metrics>) {
     let end = move || cgroup.end_blocking(END_LIMIT);
     actix::spawn(async move {
         match actix_rt::task::spawn_blocking(end).await {
@@ -39,13 +39,17 @@ pub(super) fn end_group(label: String, cgroup: SessionPaths, metrics: Arc<Metric
                 metrics.strays_killed.add(end.killed.into());
                 metrics.survivors.add(end.survivors.into());
                 if end.killed != 0 || !end.removed {
-                    tracing::warn!(session = label, ?end, "ended what was left in a control group");
+                    tracing::warn!(
+                        session = label,
+                        ?end,
+                        "killed the remaining processes of a control group"
+                    );
                 }
             }
             Ok(Err(error)) => {
-                tracing::warn!(session = label, %error, "cannot end a control group");
+                tracing::warn!(session = label, %error, "cannot remove a control group");
             }
-            // The daemon ends, and its control groups with it.
+            // The daemon is shutting down and removes its control groups itself.
             Err(_) => {}
         }
     });

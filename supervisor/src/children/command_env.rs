@@ -1,5 +1,5 @@
-//! The environment that a session's commands get: a list of names, never a whole environment, which may hold
-//! keys. Two sources: the daemon's own variables, and what a login shell of the user has (see
+//! The environment of a session's commands. Only listed names are passed on, because a whole environment may contain
+//! keys. The values come from the daemon's own variables and from the user's login shell (see
 //! [`crate::children::login_env`]).
 
 use quackd_protocol::environment::{MAX_LOGIN_BYTES, MAX_VALUE_BYTES};
@@ -9,9 +9,9 @@ use std::ffi::OsString;
 /// Variables, sorted by name.
 pub(crate) type Variables = Vec<(String, String)>;
 
-/// Names that are passed on as they are. Toolchain roots are here so that `cargo`, `go`, `node` and the
-/// like find themselves; nothing that is a key, a token or a socket is.
-const PASSED: &[&str] = &[
+/// Names that are passed on unchanged. Toolchain roots are listed so that `cargo`, `go`, `node` and similar tools work.
+/// No key, token or socket is listed.
+const ALLOWED_NAMES: &[&str] = &[
     "PATH",
     "HOME",
     "USER",
@@ -66,7 +66,7 @@ const PASSED: &[&str] = &[
     "NIX_PATH",
 ];
 
-/// Names of the locale, which are passed on with a plausible value ([`is_locale`]).
+/// Names of locale variables, which are passed on if the value is plausible ([`is_locale`]).
 const LOCALE: [&str; 15] = [
     "LANG",
     "LANGUAGE",
@@ -85,17 +85,17 @@ const LOCALE: [&str; 15] = [
     "LC_TIME",
 ];
 
-/// Longest value of such a variable, in bytes.
+/// Maximum length of a locale variable's value, in bytes.
 const MAX_LOCALE_BYTES: usize = 128;
 
-/// The daemon's own keys: no configuration passes them on. Other keys pass if a person lists them.
-const NEVER_PASSED: &[&str] = &["EXA_API_KEY", "RUBBER_DUCK_EXA_API_KEY"];
+/// The daemon's own keys, which no configuration passes on. Other keys pass if the user lists them.
+const DENIED_NAMES: &[&str] = &["EXA_API_KEY", "RUBBER_DUCK_EXA_API_KEY"];
 
-/// Most names that a configuration adds, and their longest.
+/// Maximum number and length of the names that a configuration adds.
 const MAX_EXTRA: usize = 256;
 const MAX_NAME_BYTES: usize = 256;
 
-/// What every command gets: no pager, no prompt, no colour, since nobody looks at a terminal.
+/// Set for every command: no pager, no prompt, no color, since there is no terminal.
 const FIXED: &[(&str, &str)] = &[
     ("TERM", "dumb"),
     ("NO_COLOR", "1"),
@@ -104,47 +104,46 @@ const FIXED: &[(&str, &str)] = &[
     ("GIT_TERMINAL_PROMPT", "0"),
 ];
 
-/// What a login shell gets of the daemon's own. Little, and not PATH: the answer must not depend on who
-/// happened to start the daemon, since it is kept.
+/// The daemon's own variables that a login shell gets. PATH is not listed: the result is cached, so it must not depend
+/// on the environment in which the daemon was started.
 const LOGIN: &[&str] = &["HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR"];
 
-/// A login shell starts with it, and a daemon without any PATH uses it.
+/// PATH of login shells, and of a daemon that has no PATH.
 const SYSTEM_PATH: &str = quackd_process::SYSTEM_PATH;
 
-/// The names that may be passed on.
+/// Allow-list for the environment of commands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Allowed {
+pub(crate) struct EnvAllowList {
     extra: BTreeSet<String>,
 }
 
-impl Allowed {
-    /// The names that are always passed on and `extra` ones. The second value are those that are not: the
-    /// daemon's own keys, and what is no name.
+impl EnvAllowList {
+    /// Allows the built-in names and `extra`. Also returns the refused names: invalid ones and the daemon's own keys.
     pub(crate) fn new(extra: impl IntoIterator<Item = String>) -> (Self, Vec<String>) {
         let may_pass = |name: &String| {
             !name.is_empty()
                 && name.len() <= MAX_NAME_BYTES
                 && !name.contains(['=', '\0'])
-                && !NEVER_PASSED.contains(&name.as_str())
+                && !DENIED_NAMES.contains(&name.as_str())
         };
         let (extra, refused): (Vec<_>, Vec<_>) =
             extra.into_iter().take(MAX_EXTRA).partition(may_pass);
         (Self { extra: extra.into_iter().collect() }, refused)
     }
 
-    /// All names, for whoever looks for them elsewhere.
+    /// All allowed names.
     pub(crate) fn names(&self) -> Vec<String> {
-        let listed = PASSED.iter().chain(&LOCALE).map(|name| (*name).to_owned());
+        let listed = ALLOWED_NAMES.iter().chain(&LOCALE).map(|name| (*name).to_owned());
         listed.chain(self.extra.iter().cloned()).collect()
     }
 
     fn permits(&self, name: &str, value: &str) -> bool {
-        PASSED.contains(&name)
+        ALLOWED_NAMES.contains(&name)
             || (LOCALE.contains(&name) && is_locale(value))
             || self.extra.contains(name)
     }
 
-    /// The part of the daemon's own variables that may be passed on. Values that are not UTF-8 are left out.
+    /// Returns the allowed part of the daemon's own variables. Leaves out values that are not UTF-8.
     pub(crate) fn own(&self, all: impl Iterator<Item = (OsString, OsString)>) -> Variables {
         let text = all.filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
         let found: BTreeMap<_, _> =
@@ -152,8 +151,8 @@ impl Allowed {
         found.into_iter().collect()
     }
 
-    /// The part of variables from elsewhere that may be passed on, if it has a sane size: a login shell is
-    /// asked by a process that is not trusted, and a file can hold anything.
+    /// Returns the allowed part of variables from a login shell or a file. `None` if it is too large: the process that
+    /// asks the shell is not trusted, and neither is the file.
     pub(crate) fn foreign(&self, all: Variables) -> Option<Variables> {
         let is_sound = |text: &str| text.len() <= MAX_VALUE_BYTES && !text.contains('\0');
         let found: BTreeMap<_, _> = all
@@ -165,13 +164,13 @@ impl Allowed {
     }
 }
 
-/// Whether a value can be the name of a locale or a list of such names, as `de_DE.UTF-8@euro` and `de:en`.
+/// Whether a value can be a locale name or a list of such names, such as `de_DE.UTF-8@euro` and `de:en`.
 fn is_locale(value: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:+,=".contains(&byte);
     value.len() <= MAX_LOCALE_BYTES && value.bytes().all(is_plain)
 }
 
-/// What a login shell starts with, from the daemon's `own` variables.
+/// Returns the initial environment of a login shell, from the daemon's `own` variables.
 pub(crate) fn for_login_shell(own: &[(String, String)]) -> Variables {
     let is_passed = |name: &str| LOGIN.contains(&name) || LOCALE.contains(&name);
     let mut env: Variables = own.iter().filter(|(name, _)| is_passed(name)).cloned().collect();
@@ -179,8 +178,8 @@ pub(crate) fn for_login_shell(own: &[(String, String)]) -> Variables {
     env
 }
 
-/// The environment of commands: what is fixed, then what the login shell has, then the daemon's own. PATH
-/// is both: first the login shell's directories, then those that only the daemon has.
+/// Merges the environment of commands. Fixed values win over the login shell's values, and those over the daemon's.
+/// PATH contains the login shell's directories, then the directories that only the daemon has.
 pub(crate) fn merge(own: &[(String, String)], login: &[(String, String)]) -> Variables {
     let mut env: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, value) in own.iter().chain(login) {
@@ -192,19 +191,19 @@ pub(crate) fn merge(own: &[(String, String)], login: &[(String, String)]) -> Var
     env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// The daemon's own variables alone, as [`merge`] gives them.
+/// Returns the result of [`merge`] for the daemon's own variables alone.
 pub(crate) fn for_tools(variables: impl Iterator<Item = (OsString, OsString)>) -> Variables {
-    merge(&Allowed::default().own(variables), &[])
+    merge(&EnvAllowList::default().own(variables), &[])
 }
 
-/// The value of a variable, or nothing.
+/// Returns the value of a variable, or an empty string.
 pub(crate) fn of<'a>(variables: &'a [(String, String)], name: &str) -> &'a str {
     let found = variables.iter().find(|(there, _)| there == name);
     found.map(|(_, value)| value.as_str()).unwrap_or_default()
 }
 
-/// The directories of both, each once. One that is empty or relative would mean another directory for each
-/// command, and is left out; so are the last ones of a list that no command could take.
+/// Joins the directories of both lists without duplicates. Leaves out empty and relative entries, which would depend on
+/// the command's directory. Cuts the list at the maximum length of a value.
 fn path(first: &str, second: &str) -> String {
     let mut seen = BTreeSet::new();
     let mut joined = String::new();
@@ -233,8 +232,8 @@ mod tests {
         all.into_iter()
     }
 
-    fn allowed(extra: &[&str]) -> Allowed {
-        Allowed::new(extra.iter().map(|name| (*name).to_owned())).0
+    fn allowed(extra: &[&str]) -> EnvAllowList {
+        EnvAllowList::new(extra.iter().map(|name| (*name).to_owned())).0
     }
 
     #[test]
@@ -280,7 +279,7 @@ mod tests {
     #[test]
     fn the_daemons_own_keys_do_not_pass_whoever_lists_them() {
         let extra = ["EXA_API_KEY", "OPENAI_API_KEY", "RUBBER_DUCK_EXA_API_KEY", "", "A=B", "A\0"];
-        let (allowed, refused) = Allowed::new(extra.map(str::to_owned));
+        let (allowed, refused) = EnvAllowList::new(extra.map(str::to_owned));
         assert_eq!(refused, ["EXA_API_KEY", "RUBBER_DUCK_EXA_API_KEY", "", "A=B", "A\0"]);
         let env = [("EXA_API_KEY", "1"), ("OPENAI_API_KEY", "2"), ("ANTHROPIC_API_KEY", "3")];
         let expected = variables(&[("OPENAI_API_KEY", "2")]);

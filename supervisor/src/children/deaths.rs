@@ -1,4 +1,4 @@
-//! The last deaths of children, with their causes: for people who ask why, after it has happened.
+//! The last exits of children with their causes, so that users can look them up later.
 
 use super::ms;
 use crate::clock::now_text;
@@ -9,28 +9,27 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-/// Deaths that are kept.
-const KEPT: usize = 32;
+/// Maximum number of records.
+const MAX_DEATHS: usize = 32;
 
-/// Longest part of a dead child's last words that is kept, in characters: its end, which says most.
+/// Maximum length of the kept stderr tail, in characters. Its end is kept, which usually contains the error.
 const MAX_WORDS: usize = 400;
 
-/// The kind of cause of an errand that came to nothing, whatever it says of that.
-pub(super) const ERRAND_FAILED: &str = "failed";
+/// Kind of cause for a one-shot process that failed, whatever the reason.
+pub(super) const ONE_SHOT_FAILED: &str = "failed";
 
-/// One death.
+/// One exit of a child.
 #[derive(Debug)]
 pub(crate) struct Death<'a> {
     pub(crate) spec: &'a ChildSpec,
     pub(crate) session: Option<(&'a SessionId, &'a str)>,
     pub(crate) pid: Option<u32>,
     pub(crate) exit: Option<Exit>,
-    /// Why, in a word of a short list; for an errand [`ERRAND_FAILED`].
+    /// Kind of cause, from a short list. [`ONE_SHOT_FAILED`] for a one-shot process.
     pub(crate) kind: &'static str,
-    /// Why, in words.
+    /// Cause in words.
     pub(crate) cause: &'a str,
     pub(crate) last_words: &'a str,
-    /// When the process was started.
     pub(crate) started: Option<Instant>,
 }
 
@@ -39,12 +38,12 @@ pub(crate) struct Death<'a> {
 pub(crate) struct Deaths {
     total: Cell<u64>,
     last: RefCell<VecDeque<DeathInfo>>,
-    /// By name of child and kind of cause, of which there are few.
+    /// Number of exits by child and kind of cause. The set of keys is small.
     by_cause: RefCell<BTreeMap<(&'static str, &'static str), u64>>,
 }
 
 impl Deaths {
-    /// Takes note of one.
+    /// Records one exit.
     pub(crate) fn note(&self, death: &Death<'_>) {
         let (exit_code, signal) = match death.exit {
             Some(Exit::Code(code)) => (Some(code), None),
@@ -57,7 +56,7 @@ impl Deaths {
         self.total.set(self.total.get().saturating_add(1));
         *self.by_cause.borrow_mut().entry((death.spec.name, death.kind)).or_default() += 1;
         let mut last = self.last.borrow_mut();
-        if KEPT <= last.len() {
+        if MAX_DEATHS <= last.len() {
             last.pop_front();
         }
         last.push_back(DeathInfo {
@@ -75,18 +74,18 @@ impl Deaths {
         });
     }
 
-    /// The last ones, the newest last.
+    /// The recorded exits, oldest first.
     pub(crate) fn list(&self) -> Vec<DeathInfo> {
         self.last.borrow().iter().cloned().collect()
     }
 
-    /// How many of each kind of child died of each kind of cause: what [`Deaths::total`] is made of.
+    /// Number of exits by child and kind of cause. Their sum is [`Deaths::total`].
     pub(crate) fn by_cause(&self) -> Vec<(&'static str, &'static str, u64)> {
         let counts = self.by_cause.borrow();
         counts.iter().map(|((child, cause), n)| (*child, *cause, *n)).collect()
     }
 
-    /// All since the daemon started.
+    /// Number of exits since the daemon started.
     pub(crate) fn total(&self) -> u64 {
         self.total.get()
     }
@@ -114,7 +113,7 @@ mod tests {
             });
         }
         let kept = deaths.list();
-        assert_eq!((deaths.total(), kept.len()), (100, KEPT));
+        assert_eq!((deaths.total(), kept.len()), (100, MAX_DEATHS));
         let counts = [("session-worker", "protocol", 70), ("session-worker", "signal", 30)];
         assert_eq!(deaths.by_cause(), counts);
         let last = kept.last().unwrap();

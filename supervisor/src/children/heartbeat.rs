@@ -1,13 +1,13 @@
-//! The heartbeat of a child, and its end when nobody has used it for long.
+//! The heartbeat of a child, and its idle timeout.
 
-use super::{Eviction, Life, Supervised, beats_of};
+use super::{ChildActor, EvictionReason, LifecycleDriver, beats_of};
 use actix::prelude::*;
 use quackd_supervision::{Action, Cause, Heartbeat};
 use std::time::Instant;
 
-/// What watches every child that is ready.
-pub(crate) trait Beats: Supervised {
-    /// It said hello: from here on it is asked whether it is alive.
+/// Heartbeat of every child that is ready.
+pub(crate) trait HeartbeatDriver: ChildActor {
+    /// Starts the heartbeat after the child's hello frame.
     fn begin_heartbeat(&mut self, ctx: &mut Context<Self>) {
         let child = self.child_mut();
         child.heartbeat = Heartbeat::new(beats_of(child.worker.spec()), Instant::now());
@@ -16,21 +16,21 @@ pub(crate) trait Beats: Supervised {
         self.arm_heartbeat(due, ctx);
     }
 
-    /// The first piece of work was given to it.
-    fn is_busy_now(&mut self, ctx: &mut Context<Self>) {
+    /// Call this when the child gets work and had none.
+    fn on_busy(&mut self, ctx: &mut Context<Self>) {
         let due = self.child_mut().heartbeat.on_busy(Instant::now());
         self.arm_heartbeat(due, ctx);
     }
 
-    /// The last piece of work is done.
-    fn is_idle_now(&mut self, ctx: &mut Context<Self>) {
+    /// Call this when the child has finished its last work.
+    fn on_idle(&mut self, ctx: &mut Context<Self>) {
         let due = self.child_mut().heartbeat.on_idle(Instant::now());
         self.arm_heartbeat(due, ctx);
     }
 
-    /// It answered. `false` if nobody had asked.
+    /// Handles a pong. Returns `false` if no ping with this number is pending.
     #[must_use]
-    fn pong(&mut self, seq: u64, ctx: &mut Context<Self>) -> bool {
+    fn on_pong(&mut self, seq: u64, ctx: &mut Context<Self>) -> bool {
         let child = self.child_mut();
         if child.pinged.take() != Some(seq) {
             return false;
@@ -40,32 +40,32 @@ pub(crate) trait Beats: Supervised {
         true
     }
 
-    fn renew_heartbeat(&mut self, now: Instant, ctx: &mut Context<Self>) {
+    fn reset_heartbeat(&mut self, now: Instant, ctx: &mut Context<Self>) {
         let due = self.child_mut().heartbeat.renew(now);
         self.arm_heartbeat(due, ctx);
     }
 
-    /// Beats next at `due`, or when its time without use is over.
+    /// Schedules the next step at `due`, or at the idle deadline if that is earlier.
     fn arm_heartbeat(&mut self, due: Instant, ctx: &mut Context<Self>) {
-        let due = self.idle_until().map_or(due, |until| until.min(due));
+        let due = self.idle_deadline().map_or(due, |until| until.min(due));
         let wait = due.saturating_duration_since(Instant::now());
         let timer = ctx.run_later(wait, |handle, ctx| {
             handle.child_mut().heartbeat_timer = None;
-            handle.beat(ctx);
+            handle.poll_heartbeat(ctx);
         });
         if let Some(old) = self.child_mut().heartbeat_timer.replace(timer) {
             ctx.cancel_future(old);
         }
     }
 
-    fn beat(&mut self, ctx: &mut Context<Self>) {
+    fn poll_heartbeat(&mut self, ctx: &mut Context<Self>) {
         if !self.child().is_ready() {
             return;
         }
-        self.changed();
+        self.publish_status();
         let now = Instant::now();
-        if self.idle_until().is_some_and(|until| until <= now) {
-            self.evict(Eviction::Idle, ctx);
+        if self.idle_deadline().is_some_and(|until| until <= now) {
+            self.evict(EvictionReason::Idle, ctx);
             return;
         }
         let (action, due) = self.child_mut().heartbeat.poll(now);
@@ -73,9 +73,9 @@ pub(crate) trait Beats: Supervised {
         match action {
             Action::Nothing => {}
             Action::Ping(seq) => {
-                if self.child().offer(&Self::ping(seq)).is_err() {
-                    // Its queue is full: the silence that follows is counted like any other.
-                    tracing::warn!(session = label, child = Self::VERB, "a ping was not taken");
+                if self.child().try_send(&Self::ping(seq)).is_err() {
+                    // The child's queue is full. The missing reply counts like any other.
+                    tracing::warn!(session = label, child = Self::VERB, "cannot send a ping");
                 }
                 self.child_mut().pinged = Some(seq);
             }
@@ -83,11 +83,11 @@ pub(crate) trait Beats: Supervised {
                 tracing::warn!(session = label, child = Self::VERB, "no answer to heartbeats");
             }
             Action::Kill => {
-                return self.end_for(Cause::NotResponding, "its worker did not answer", ctx);
+                return self.kill_for(Cause::NotResponding, "its worker did not answer", ctx);
             }
         }
         self.arm_heartbeat(due, ctx);
     }
 }
 
-impl<H: Supervised> Beats for H {}
+impl<H: ChildActor> HeartbeatDriver for H {}

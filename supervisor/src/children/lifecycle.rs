@@ -1,11 +1,10 @@
-//! The life of a child: started when somebody wants it, watched until it has ended, started again if the
-//! state machine says so.
+//! The lifecycle of a child: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
-use super::cgroup::end_group;
-use super::heartbeat::Beats;
+use super::cgroup::remove_cgroup;
+use super::heartbeat::HeartbeatDriver;
 use super::process::ChildProcess;
-use super::{Eviction, Manage, Outgrown, Supervised};
-use crate::children::spawner::SpawnFailure;
+use super::{ChildActor, EvictionReason, Manage, MemoryLimitExceeded};
+use crate::children::spawner::SpawnRequestError;
 use actix::prelude::*;
 use quackd_process::{SessionPaths, SpawnedWorker};
 use quackd_supervision::{AfterExit, Cause, Demand, Demander, Exit, Load, Order, State};
@@ -13,19 +12,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// How long a closed control channel waits for the exit that explains it.
+/// After the channel closes, time to wait for the exit, which explains the cause better.
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
 
-/// What is the same for every child.
-pub(crate) trait Life: Supervised {
-    /// Somebody wants the process: does what that asks for.
+/// The lifecycle that all kinds of children share.
+pub(crate) trait LifecycleDriver: ChildActor {
+    /// Reports a demand for the process to the state machine, and applies the result.
     fn demand(&mut self, demander: Demander, ctx: &mut Context<Self>) {
         let demand = self.child_mut().worker.on_demand(Instant::now(), demander);
-        self.follow(demand, ctx);
+        self.apply_demand(demand, ctx);
     }
 
-    /// Does what a demand asks for besides using the process.
-    fn follow(&mut self, demand: Demand, ctx: &mut Context<Self>) {
+    /// Applies the state machine's reaction to a demand.
+    fn apply_demand(&mut self, demand: Demand, ctx: &mut Context<Self>) {
         match demand {
             Demand::Start => {
                 let child = self.child_mut();
@@ -34,18 +33,18 @@ pub(crate) trait Life: Supervised {
                 self.start(ctx);
                 self.arm_life(ctx);
             }
-            Demand::WaitUntil(at) => self.ask_again_at(at, ctx),
-            Demand::Use => self.is_there(ctx),
+            Demand::WaitUntil(at) => self.retry_at(at, ctx),
+            Demand::Use => self.on_already_running(ctx),
             Demand::WaitForReady => {}
-            Demand::Refuse(cause) => self.refuse(&cause, ctx),
+            Demand::Refuse(cause) => self.fail_waiters(&cause, ctx),
         }
-        self.changed();
+        self.publish_status();
     }
 
-    fn ask_again_at(&mut self, at: Instant, ctx: &mut Context<Self>) {
+    fn retry_at(&mut self, at: Instant, ctx: &mut Context<Self>) {
         let wait = at.saturating_duration_since(Instant::now());
         let timer = ctx.run_later(wait, |handle, ctx| {
-            if handle.is_wanted() && handle.child().ending.is_none() {
+            if handle.has_waiters() && handle.child().ending.is_none() {
                 handle.demand(Demander::Call, ctx);
             }
         });
@@ -58,63 +57,63 @@ pub(crate) trait Life: Supervised {
         }
     }
 
-    /// Lets the state machine know when its next deadline has come.
+    /// Schedules the next deadline of the state machine.
     fn arm_life(&mut self, ctx: &mut Context<Self>) {
         let timer = self.child().worker.next_wakeup().map(|due| {
             ctx.run_later(due.saturating_duration_since(Instant::now()), |handle, ctx| {
                 handle.child_mut().life_timer = None;
                 let order = handle.child_mut().worker.on_timer(Instant::now());
-                handle.obey(order, ctx);
+                handle.apply_order(order, ctx);
             })
         });
         self.set_life_timer(timer, ctx);
     }
 
-    fn obey(&mut self, order: Order, ctx: &mut Context<Self>) {
+    fn apply_order(&mut self, order: Order, ctx: &mut Context<Self>) {
         if let Some(process) = &mut self.child_mut().process {
             match order {
                 Order::Nothing => {}
-                Order::Shutdown if process.offer(&Self::shutdown()).is_ok() => {}
+                Order::Shutdown if process.try_send(&Self::shutdown()).is_ok() => {}
                 Order::Shutdown | Order::Kill => process.kill(),
             }
         }
-        self.changed();
+        self.publish_status();
         self.arm_life(ctx);
     }
 
-    /// Ends a process that is of no use any more; `why` is for people.
-    fn end_for(&mut self, cause: Cause, why: &'static str, ctx: &mut Context<Self>) {
+    /// Kills a process that failed. `why` is shown to the user.
+    fn kill_for(&mut self, cause: Cause, why: &'static str, ctx: &mut Context<Self>) {
         let child = self.child();
-        tracing::warn!(session = child.label, child = Self::VERB, %cause, why, "ending a worker");
-        self.condemned(why);
+        tracing::warn!(session = child.label, child = Self::VERB, %cause, why, "killing a worker");
+        self.on_kill(why);
         let order = self.child_mut().worker.condemn(Instant::now(), cause);
-        self.obey(order, ctx);
+        self.apply_order(order, ctx);
     }
 
-    /// The session has too much memory, and this process with what is below it most of it.
-    fn outgrown(&mut self, outgrown: Outgrown, ctx: &mut Context<Self>) {
-        let Outgrown { monitor, mb, limit_mb } = outgrown;
+    /// Kills the process because its session is over the memory limit and this process tree uses most of it.
+    fn on_memory_exceeded(&mut self, exceeded: MemoryLimitExceeded, ctx: &mut Context<Self>) {
+        let MemoryLimitExceeded { monitor, mb, limit_mb } = exceeded;
         let is_ending =
             !matches!(self.child().worker.state(), State::Starting { .. } | State::Ready { .. });
-        // It may be another one by now.
+        // The message may refer to an earlier process.
         if self.child().monitor_pid() == Some(monitor) && !is_ending {
             let why = "its session has too much memory";
-            self.end_for(Cause::MemoryLimit { mb, limit_mb }, why, ctx);
+            self.kill_for(Cause::MemoryLimit { mb, limit_mb }, why, ctx);
         }
     }
 
-    /// Asks the process to end, once nothing runs in it.
-    fn retire(&mut self, ctx: &mut Context<Self>) {
+    /// Asks the process to exit once it has no work.
+    fn drain(&mut self, ctx: &mut Context<Self>) {
         let order = self.child_mut().worker.drain(Instant::now());
-        self.obey(order, ctx);
+        self.apply_order(order, ctx);
     }
 
     /// Handles a request of the supervisor's own tasks or of the user.
     fn manage(&mut self, msg: Manage, ctx: &mut Context<Self>) -> bool {
         match msg {
             Manage::Evict(why) => return self.evict(why, ctx),
-            Manage::ResetTimers => self.renew(ctx),
-            Manage::OverMemory(outgrown) => self.outgrown(outgrown, ctx),
+            Manage::ResetTimers => self.reset_timers(ctx),
+            Manage::OverMemory(exceeded) => self.on_memory_exceeded(exceeded, ctx),
             Manage::Kill => return self.kill(ctx),
         }
         true
@@ -125,16 +124,16 @@ pub(crate) trait Life: Supervised {
         let state = self.child().worker.state();
         let is_alive = matches!(state, State::Starting { .. } | State::Ready { .. });
         if is_alive && self.child().ending.is_none() {
-            self.end_for(Cause::KilledByPerson, "a person wants it killed", ctx);
+            self.kill_for(Cause::KilledByPerson, "killed on the user's request", ctx);
         }
         is_alive
     }
 
-    /// Ends a process that nobody uses. `false` if somebody does, or it must stay.
-    fn evict(&mut self, why: Eviction, ctx: &mut Context<Self>) -> bool {
+    /// Evicts an idle process. Returns `false` if it is busy or exempt from eviction.
+    fn evict(&mut self, why: EvictionReason, ctx: &mut Context<Self>) -> bool {
         let state = self.child().worker.state();
         let is_alive = matches!(state, State::Ready { .. } | State::Starting { .. });
-        if !is_alive || self.idle_until().is_none() {
+        if !is_alive || self.idle_deadline().is_none() {
             return false;
         }
         let label = &self.child().label;
@@ -142,23 +141,23 @@ pub(crate) trait Life: Supervised {
             session = label,
             child = Self::VERB,
             why = why.why(),
-            "ending an idle worker"
+            "evicting an idle worker"
         );
-        self.evicted(why);
-        self.retire(ctx);
+        self.on_evicted(why);
+        self.drain(ctx);
         true
     }
 
     /// Starts the process, with `start` as its first frame.
     fn launch(
         &mut self,
-        start: &Self::Told,
+        start: &Self::ToChild,
         cgroup: Option<SessionPaths>,
         ctx: &mut Context<Self>,
     ) {
         self.child_mut().cgroup = cgroup;
         match ChildProcess::prepare(self.child().generation, start, ctx.address()) {
-            Err(error) => self.spawn_failed(&SpawnFailure::Channel(error), ctx),
+            Err(error) => self.spawn_failed(&SpawnRequestError::Channel(error), ctx),
             Ok((process, far_end)) => {
                 self.child_mut().process = Some(process);
                 let spawner = self.services().spawner.clone();
@@ -167,7 +166,7 @@ pub(crate) trait Life: Supervised {
                     Ok(spawned) => handle.spawned(spawned, ctx),
                     Err(failure) => handle.spawn_failed(&failure, ctx),
                 }));
-                self.changed();
+                self.publish_status();
             }
         }
     }
@@ -177,33 +176,33 @@ pub(crate) trait Life: Supervised {
         let spawner = self.services().spawner.clone();
         let watched = spawned.process.clone();
         let ended = async move { spawner.ended(watched).await };
-        ctx.spawn(ended.into_actor(self).map(|exit, handle, ctx| handle.reaped(exit, ctx)));
+        ctx.spawn(ended.into_actor(self).map(|exit, handle, ctx| handle.on_exit(exit, ctx)));
         if let Some(process) = &mut self.child_mut().process {
             process.spawned(spawned);
         }
-        // One that was given up while it was being started is ended now.
-        self.obey(order, ctx);
+        // If the start was canceled in the meantime, the order is to kill the process.
+        self.apply_order(order, ctx);
     }
 
-    fn spawn_failed(&mut self, failure: &SpawnFailure, ctx: &mut Context<Self>) {
+    fn spawn_failed(&mut self, failure: &SpawnRequestError, ctx: &mut Context<Self>) {
         let label = &self.child().label;
         tracing::error!(session = label, child = Self::VERB, error = %failure, "cannot start a worker");
         self.child_mut().process = None;
         self.end_cgroup();
-        let waiting = self.is_wanted();
+        let waiting = self.has_waiters();
         let worker = &mut self.child_mut().worker;
         let after = worker.on_spawn_failed(Instant::now(), failure.cause(), waiting, random());
         self.after_exit(after, ctx);
     }
 
-    /// There is nothing to start, and who waited was told.
+    /// Handles a start that was not possible. The waiting callers already got an error.
     fn not_started(&mut self, ctx: &mut Context<Self>) {
         let after = self.child_mut().worker.on_not_started(Instant::now());
         self.after_exit(after, ctx);
     }
 
-    /// The process was reaped, and everything below it is gone. Gives it, and the cause if that was a crash;
-    /// the caller goes on with [`Life::after_exit`].
+    /// Records the exit of the process. Everything below it is gone. Returns the process and, after a crash, the cause.
+    /// The caller continues with [`LifecycleDriver::after_exit`].
     fn note_exit(
         &mut self,
         exit: Exit,
@@ -231,29 +230,30 @@ pub(crate) trait Life: Supervised {
         }
         match after {
             AfterExit::Stay => {}
-            AfterExit::RestartAt(at) if self.child().ending.is_none() => self.ask_again_at(at, ctx),
+            AfterExit::RestartAt(at) if self.child().ending.is_none() => self.retry_at(at, ctx),
             AfterExit::RestartAt(_) => {}
             AfterExit::GaveUp => {
                 if let State::Failed { cause, .. } = self.child().worker.state().clone() {
                     let label = &self.child().label;
-                    tracing::error!(session = label, child = Self::VERB, %cause, "worker has failed");
-                    self.refuse(&cause, ctx);
+                    tracing::error!(session = label, child = Self::VERB, %cause, "worker failed");
+                    self.fail_waiters(&cause, ctx);
                 }
             }
         }
-        self.changed();
+        self.publish_status();
     }
 
-    /// Ends what is left in the control group of the last process, and removes it. Usually its monitor has.
+    /// Removes the control group of the last process. Its monitor has usually done so already.
     fn end_cgroup(&mut self) {
         if let Some(cgroup) = self.child_mut().cgroup.take() {
             let metrics = Arc::clone(&self.services().metrics);
-            end_group(self.child().label.clone(), cgroup, metrics);
+            remove_cgroup(self.child().label.clone(), cgroup, metrics);
         }
     }
 
-    /// Kills the process at `until` at the latest. Gives what is told when it is gone; `None` if there is none.
-    fn gone_by(
+    /// Kills the process at `until` if it still runs. Returns a receiver for its exit, or `None` if there is no
+    /// process.
+    fn kill_at(
         &mut self,
         until: Instant,
         ctx: &mut Context<Self>,
@@ -269,44 +269,44 @@ pub(crate) trait Life: Supervised {
         Some(drained)
     }
 
-    /// The channel has ended: the process is gone, or broke the protocol.
+    /// Handles the end of the channel: the process exited, or violated the protocol.
     fn link_closed(&mut self, violation: Option<String>, ctx: &mut Context<Self>) {
         let generation = self.child().generation;
         if let Some(process) = &mut self.child_mut().process {
-            process.fell_silent();
+            process.on_channel_closed();
         }
-        self.fell_silent(ctx);
+        self.on_channel_closed(ctx);
         match violation {
-            Some(why) => self.end_for(Cause::Protocol(why), "its worker broke the protocol", ctx),
-            // Usually the exit is on its way, and tells more. A process that lives on without its channel is
-            // of no use.
+            Some(why) => self.kill_for(Cause::Protocol(why), "its worker broke the protocol", ctx),
+            // Usually the exit follows shortly and contains more details. A process that keeps running without its
+            // channel is useless.
             None => {
                 ctx.run_later(CLOSED_GRACE, move |handle, ctx| {
                     if handle.child().current(generation).is_some() {
                         let cause = Cause::Protocol("closed its channel".into());
-                        handle.end_for(cause, "its worker closed its channel", ctx);
+                        handle.kill_for(cause, "its worker closed its channel", ctx);
                     }
                 });
             }
         }
     }
 
-    /// The machine slept, or this process was stopped.
-    fn renew(&mut self, ctx: &mut Context<Self>) {
+    /// Resets all deadlines after a suspend.
+    fn reset_timers(&mut self, ctx: &mut Context<Self>) {
         let now = Instant::now();
         self.child_mut().worker.renew(now);
         if self.child().worker.next_wakeup().is_some() {
             self.arm_life(ctx);
         }
         if self.child().is_ready() {
-            self.renew_heartbeat(now, ctx);
+            self.reset_heartbeat(now, ctx);
         }
     }
 }
 
-impl<H: Supervised> Life for H {}
+impl<H: ChildActor> LifecycleDriver for H {}
 
-/// A number that differs from one to the next, for jitter only.
+/// Returns a pseudorandom number, for jitter only.
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)

@@ -1,11 +1,11 @@
-//! The supervisor's end of one child's control channel: a task that writes what its handle queued and one that
+//! The supervisor's end of one child's control channel. One task writes the frames that the handle queued. Another task
 //! reads frames into the handle's mailbox.
 //!
-//! A child may be hostile: its frames are bounded in size, decoded here, and one is handled before the next is
-//! read. Of a kind with a pace no more than so many are taken in a second: what comes faster stays in the
-//! socket, and whoever writes it waits. Anything that is no frame ends the link, and with it the child.
+//! A child may be hostile. Its frames are bounded in size and decoded here, and each is handled before the next is
+//! read. Some kinds of children have a frame rate limit: further frames stay in the socket and block the writer.
+//! Invalid data closes the link and kills the child.
 
-use super::Supervised;
+use super::ChildActor;
 use actix::{Addr, Message};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
@@ -18,22 +18,22 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
-/// Frames that this version does not know of one child that are logged.
+/// Maximum number of logged unknown frames per child.
 const UNKNOWN_LOGGED: u32 = 10;
 
-/// What a child may write to stderr at full speed, and the pause after each kilobyte beyond it.
+/// Bytes of stderr that are read without delay. After each further read, the reader pauses for `STDERR_PAUSE`.
 const STDERR_FREE_BYTES: usize = 64 * 1024;
 const STDERR_PAUSE: Duration = Duration::from_millis(10);
 
-/// What happened on the control channel of one child process.
+/// Event on the control channel of one child process.
 #[derive(Debug)]
 pub(crate) struct ChannelEvent<F> {
-    /// Tells the process from its predecessors.
+    /// Distinguishes the process from its predecessors.
     pub(crate) generation: u64,
     pub(crate) input: ChannelInput<F>,
 }
 
-/// See [`ChannelEvent`].
+/// Content of a [`ChannelEvent`].
 #[derive(Debug)]
 pub(crate) enum ChannelInput<F> {
     Frame(F),
@@ -49,13 +49,13 @@ impl<F: 'static> Message for ChannelEvent<F> {
 
 /// Queues frames for one child. Dropping it closes the channel.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct ChannelTasks {
     frames: mpsc::Sender<Bytes>,
     tasks: [tokio::task::JoinHandle<()>; 2],
 }
 
-impl Drop for Link {
-    /// Closes the channel, whatever the tasks wait for: the worker and its monitor see it at once.
+impl Drop for ChannelTasks {
+    /// Closes the channel at once: the worker and its monitor see it immediately.
     fn drop(&mut self) {
         for task in &self.tasks {
             task.abort();
@@ -63,9 +63,9 @@ impl Drop for Link {
     }
 }
 
-impl Link {
-    /// Starts both tasks. `generation` tells this child's messages from its predecessors'.
-    pub(super) fn start<H: Supervised>(
+impl ChannelTasks {
+    /// Starts both tasks. `generation` distinguishes this child's messages from its predecessors'.
+    pub(super) fn start<H: ChildActor>(
         channel: UnixStream,
         generation: u64,
         handle: Addr<H>,
@@ -75,7 +75,7 @@ impl Link {
         let mut writer = FramedWrite::new(writing, frames::codec());
         let writing = actix::spawn(async move {
             while let Some(body) = queue.recv().await {
-                // A child that is gone is noticed by the reading task and by its exit.
+                // The reading task and the exit report that the child is gone.
                 if writer.send(body).await.is_err() {
                     break;
                 }
@@ -85,16 +85,16 @@ impl Link {
         Self { frames: sender, tasks: [writing, reading] }
     }
 
-    /// Queues a frame's body. `false` if the child does not take its frames fast enough.
+    /// Queues a frame's body. Returns `false` if the queue is full because the child does not read.
     #[must_use]
-    pub(super) fn offer(&self, body: Bytes) -> bool {
+    pub(super) fn try_send(&self, body: Bytes) -> bool {
         self.frames.try_send(body).is_ok()
     }
 }
 
-async fn read<H: Supervised>(half: ReadHalf<UnixStream>, generation: u64, handle: Addr<H>) {
+async fn read<H: ChildActor>(half: ReadHalf<UnixStream>, generation: u64, handle: Addr<H>) {
     let mut reader = FramedRead::new(half, frames::codec());
-    let mut pace = H::WIRE.pace.map(|pace| Pace::new(pace, Instant::now()));
+    let mut pace = H::WIRE.pace.map(|pace| FrameRateLimiter::new(pace, Instant::now()));
     let event = |input| ChannelEvent { generation, input };
     let mut unknown = 0_u32;
     let violation = loop {
@@ -106,9 +106,9 @@ async fn read<H: Supervised>(half: ReadHalf<UnixStream>, generation: u64, handle
             Some(Err(_broken)) => break None,
             Some(Ok(body)) => body,
         };
-        match frames::decode::<H::Says>(&body, H::WIRE.tags) {
+        match frames::decode::<H::FromChild>(&body, H::WIRE.tags) {
             Ok(Decoded::Known(frame)) => {
-                // One frame at a time: what the handle has not taken stays in the socket.
+                // Wait until the handle took the frame, so that further frames stay in the socket.
                 if handle.send(event(ChannelInput::Frame(frame))).await.is_err() {
                     return;
                 }
@@ -120,7 +120,7 @@ async fn read<H: Supervised>(half: ReadHalf<UnixStream>, generation: u64, handle
                 }
                 if unknown <= UNKNOWN_LOGGED {
                     let tag: String = tag.chars().take(64).collect();
-                    tracing::warn!(tag, "skipped a frame of another version");
+                    tracing::warn!(tag, "skipped an unknown frame");
                 }
             }
             Err(error) => break Some(error.to_string()),
@@ -133,23 +133,23 @@ async fn read<H: Supervised>(half: ReadHalf<UnixStream>, generation: u64, handle
     handle.send(event(ChannelInput::Closed { violation })).await.ok();
 }
 
-/// How many frames may be taken now: a bucket that fills with time. Pure.
+/// Token bucket for incoming frames. Does no I/O.
 #[derive(Debug)]
-struct Pace {
-    /// Frames that may be taken at once, in thousandths.
+struct FrameRateLimiter {
+    /// Available frames, in thousandths.
     credit: u64,
     full: u64,
     per_second: u64,
     since: Instant,
 }
 
-impl Pace {
+impl FrameRateLimiter {
     fn new((burst, per_second): (u32, u32), now: Instant) -> Self {
         let full = u64::from(burst) * 1000;
         Self { credit: full, full, per_second: u64::from(per_second), since: now }
     }
 
-    /// A frame was taken. Gives how long to wait before the next one.
+    /// Takes one frame. Returns the delay before the next one.
     fn take(&mut self, now: Instant) -> Duration {
         let ms = u64::try_from(now.saturating_duration_since(self.since).as_millis());
         let ms = ms.unwrap_or(u64::MAX);
@@ -162,12 +162,12 @@ impl Pace {
             self.credit = left;
             return Duration::ZERO;
         }
-        // Enough for some dozens at a time, so that a flood costs few wakeups.
+        // Enough for several dozen frames, so that a flood causes few wakeups.
         Duration::from_millis(20)
     }
 }
 
-/// Reads a child's stderr until it ends and gives its last bytes, for the death report.
+/// Reads a child's stderr to its end and returns the last bytes, for the crash report.
 pub(crate) async fn stderr_tail(stderr: OwnedFd) -> String {
     let Ok(mut pipe) = tokio::net::unix::pipe::Receiver::from_owned_fd(stderr) else {
         return String::new();
@@ -178,7 +178,7 @@ pub(crate) async fn stderr_tail(stderr: OwnedFd) -> String {
     while let Ok(n @ 1..) = pipe.read(&mut chunk).await {
         total = total.saturating_add(n);
         if STDERR_FREE_BYTES < total {
-            // A flood waits in its own pipe, and whoever writes it waits with it.
+            // A flood stays in the pipe, so the writer blocks.
             tokio::time::sleep(STDERR_PAUSE).await;
         }
         tail.extend_from_slice(chunk.get(..n).unwrap_or_default());
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_burst_passes_and_a_flood_is_held_to_its_rate() {
         let start = Instant::now();
-        let mut pace = Pace::new((PI_EVENTS_BURST, PI_EVENTS_PER_SECOND), start);
+        let mut pace = FrameRateLimiter::new((PI_EVENTS_BURST, PI_EVENTS_PER_SECOND), start);
         for _ in 0..PI_EVENTS_BURST {
             assert_eq!(pace.take(start), Duration::ZERO);
         }

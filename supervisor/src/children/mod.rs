@@ -1,10 +1,10 @@
-//! One supervised process and its life, whatever it is for: the part that every owner of a process shares.
+//! Supervised child processes: the parts that workers and Pis share.
 //!
-//! [`crate::session::worker::WorkerHandle`] and the handle of a Pi are actors that have a [`Child`] and say
-//! through [`Supervised`] what is special about theirs. What to do when is decided by `quackd-supervision`,
-//! from the row of its table that the child was made with; [`Life`] does it: [`lifecycle`] starts, ends and reaps,
-//! [`heartbeat`] watches, [`process`] is the process, [`link`] its channel, [`cgroup`] its control group.
-//! [`deaths`] remembers how children ended, [`one_shot`] runs those that do one thing and end.
+//! [`crate::session::worker::WorkerHandle`] and the handle of a Pi are actors that contain a [`Child`] and implement
+//! [`ChildActor`]. `quackd-supervision` makes the decisions, from the child's row in its table, and [`LifecycleDriver`]
+//! executes them. [`lifecycle`] starts, kills and reaps; [`heartbeat`] detects hangs; [`process`] is the process,
+//! [`link`] its channel and [`cgroup`] its control group. [`deaths`] records exits. [`one_shot`] runs children that run
+//! once and exit.
 
 mod cgroup;
 pub(crate) mod command_env;
@@ -20,18 +20,18 @@ mod process;
 pub(crate) mod repo_cleanup;
 pub(crate) mod spawner;
 
-pub(crate) use cgroup::{control_group, group_name};
+pub(crate) use cgroup::{create_cgroup, group_name};
 pub(crate) use deaths::{Death, Deaths};
-pub(crate) use heartbeat::Beats;
-pub(crate) use lifecycle::Life;
+pub(crate) use heartbeat::HeartbeatDriver;
+pub(crate) use lifecycle::LifecycleDriver;
 pub(crate) use link::{ChannelEvent, ChannelInput, stderr_tail};
-pub(crate) use one_shot::{Errand, see_off};
-pub(crate) use process::{ChildProcess, Refused};
+pub(crate) use one_shot::{OneShot, reap_or_kill};
+pub(crate) use process::{ChildProcess, SendError};
 
 use crate::errors::CallError;
 use crate::metrics::Metrics;
 use actix::prelude::*;
-use login_env::Login;
+use login_env::LoginEnv;
 use probing::Probing;
 use quackd_process::{CgroupBase, Exit as ProcessExit, SessionPaths};
 use quackd_protocol::client::LifeInfo;
@@ -48,17 +48,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// A timer that is later tells of a process that was stopped: what it has waited for may have come meanwhile and
-/// not been taken yet.
-pub(crate) const LATE: Duration = Duration::from_secs(2);
+/// A timer that fires later than this means that the daemon was suspended. The awaited event may already be queued.
+pub(crate) const STALL_THRESHOLD: Duration = Duration::from_secs(2);
 
-/// What the supervisor's child processes share. One instance per daemon.
+/// Services that the supervisor's child processes share. One instance per daemon.
 #[derive(Debug)]
 pub(crate) struct ChildServices {
     /// Starts and reaps processes on the main thread.
     pub(crate) spawner: Spawner,
     /// Environment of commands.
-    pub(crate) login: Rc<Login>,
+    pub(crate) login: Rc<LoginEnv>,
     /// Confinement that works on this system.
     pub(crate) probing: Probing,
     /// Parent of the sessions' control groups; `None` if the system offers none.
@@ -68,73 +67,72 @@ pub(crate) struct ChildServices {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What is special about one kind of supervised process. The methods with a body are for kinds that have
-/// something to do then.
-pub(crate) trait Supervised:
-    Actor<Context = Context<Self>> + Handler<ChannelEvent<Self::Says>>
+/// Differences between the kinds of supervised processes. Methods with a body are optional hooks.
+pub(crate) trait ChildActor:
+    Actor<Context = Context<Self>> + Handler<ChannelEvent<Self::FromChild>>
 {
-    /// What the process says.
-    type Says: DeserializeOwned + Debug + Send + 'static;
-    /// What it is told.
-    type Told: Serialize;
-    /// How its channel is read.
-    const WIRE: Wire;
-    /// The verb of our own executable that it is.
+    /// Frames from the process.
+    type FromChild: DeserializeOwned + Debug + Send + 'static;
+    /// Frames to the process.
+    type ToChild: Serialize;
+    /// Settings for reading the channel.
+    const WIRE: ChannelLimits;
+    /// The subcommand of quackd's executable that runs as this process.
     const VERB: &'static str;
 
     fn child(&self) -> &Child;
     fn child_mut(&mut self) -> &mut Child;
     fn services(&self) -> &ChildServices;
 
-    fn ping(seq: u64) -> Self::Told;
-    fn shutdown() -> Self::Told;
+    fn ping(seq: u64) -> Self::ToChild;
+    fn shutdown() -> Self::ToChild;
 
-    /// Makes ready what the process needs, and ends in [`Life::launch`] or [`Life::spawn_failed`].
+    /// Prepares the start, and calls [`LifecycleDriver::launch`] or [`LifecycleDriver::spawn_failed`] at the end.
     fn start(&mut self, ctx: &mut Context<Self>);
-    /// Whether somebody waits for a process.
-    fn is_wanted(&self) -> bool;
-    /// The process is there already.
-    fn is_there(&mut self, _: &mut Context<Self>) {}
-    /// Answers those who wait: there will be no process for them.
-    fn refuse(&mut self, cause: &Cause, ctx: &mut Context<Self>);
-    /// It is to go, for a reason of ours in a few words.
-    fn condemned(&mut self, _why: &'static str) {}
-    /// It was reaped.
-    fn reaped(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>);
-    /// Its channel has ended.
-    fn fell_silent(&mut self, _: &mut Context<Self>) {}
-    /// Its state may be another one.
-    fn changed(&mut self);
-    /// When it has been without use for long enough to be ended; `None` while it must not be.
-    fn idle_until(&self) -> Option<Instant>;
-    /// It is ended because nobody uses it.
-    fn evicted(&mut self, why: Eviction);
+    /// Whether a caller waits for the process.
+    fn has_waiters(&self) -> bool;
+    /// Hook: the process already runs.
+    fn on_already_running(&mut self, _: &mut Context<Self>) {}
+    /// Returns an error to the waiting callers, because no process will start.
+    fn fail_waiters(&mut self, cause: &Cause, ctx: &mut Context<Self>);
+    /// Hook: the process will be killed, for the given reason.
+    fn on_kill(&mut self, _why: &'static str) {}
+    /// Hook: the process was reaped.
+    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>);
+    /// Hook: the channel has ended.
+    fn on_channel_closed(&mut self, _: &mut Context<Self>) {}
+    /// Hook: the state may have changed.
+    fn publish_status(&mut self);
+    /// Time at which the idle timeout ends the process. `None` if it is busy or exempt.
+    fn idle_deadline(&self) -> Option<Instant>;
+    /// Hook: the process is evicted.
+    fn on_evicted(&mut self, why: EvictionReason);
 }
 
-/// How a child's channel is read.
+/// Settings for reading a child's channel.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wire {
-    /// The frames of this version.
+pub(crate) struct ChannelLimits {
+    /// Frame names of this version.
     pub(crate) tags: &'static [&'static str],
-    /// Frames of another version that are skipped; one more ends the child.
+    /// Number of unknown frames that are skipped. One more kills the child.
     pub(crate) max_unknown: u32,
-    /// Frames that may come at once, and in each second; `None` if each is paid for in another way.
+    /// Burst size and frames per second. `None` if the frames are limited otherwise.
     pub(crate) pace: Option<(u32, u32)>,
 }
 
-/// Why a process that nobody used was ended.
+/// Reason for evicting an idle process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Eviction {
-    /// For as long as the configuration says.
+pub(crate) enum EvictionReason {
+    /// The idle timeout of the configuration expired.
     Idle,
-    /// Another session wanted its place.
+    /// Another session needed the slot.
     Room,
-    /// Memory was short.
+    /// Memory was low.
     Memory,
 }
 
-impl Eviction {
-    /// The reason in words.
+impl EvictionReason {
+    /// Reason in words.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::Idle => "it was idle for long",
@@ -144,17 +142,16 @@ impl Eviction {
     }
 }
 
-/// Why a session takes no more work.
+/// The reason why a session accepts no more work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The daemon stops.
+pub(crate) enum DrainReason {
+    /// The daemon is shutting down.
     Shutdown,
-    /// The session was deleted.
     Deleted,
 }
 
-impl Ending {
-    /// The answer to a call that comes now.
+impl DrainReason {
+    /// Error for a new call.
     pub(crate) fn refusal(self) -> CallError {
         match self {
             Self::Shutdown => CallError::ShuttingDown,
@@ -162,7 +159,7 @@ impl Ending {
         }
     }
 
-    /// The answer to a call that was cut short.
+    /// Error for a call that was running.
     pub(crate) fn cut_short(self) -> CallError {
         match self {
             Self::Shutdown => CallError::CutShort,
@@ -171,31 +168,31 @@ impl Ending {
     }
 }
 
-/// The state of one supervised process and of what watches it.
+/// State of one supervised process, with its heartbeat and timers.
 #[derive(Debug)]
 pub(crate) struct Child {
-    /// Whose it is, for the log.
+    /// Session id, for the log.
     label: String,
     pub(crate) worker: Worker,
     pub(crate) process: Option<ChildProcess>,
-    /// Where what it starts lives.
+    /// Control group of the child's own processes.
     pub(crate) cgroup: Option<SessionPaths>,
-    /// Tells the process that there is from its predecessors.
+    /// Distinguishes the current process from its predecessors.
     pub(crate) generation: u64,
     heartbeat: Heartbeat,
-    /// The ping that is not answered yet.
+    /// Sequence number of the pending ping.
     pinged: Option<u64>,
     heartbeat_timer: Option<SpawnHandle>,
     life_timer: Option<SpawnHandle>,
-    /// Warnings that the process has sent.
+    /// Number of warnings that the process has sent.
     warnings: u32,
-    /// Set once no more work is taken.
-    pub(crate) ending: Option<Ending>,
+    /// Set once the child accepts no more work.
+    pub(crate) ending: Option<DrainReason>,
     drained: Vec<oneshot::Sender<()>>,
 }
 
 impl Child {
-    /// Nothing runs yet.
+    /// Creates the state without a process.
     pub(crate) fn new(spec: ChildSpec, label: String) -> Self {
         let now = Instant::now();
         Self {
@@ -218,17 +215,17 @@ impl Child {
         matches!(self.worker.state(), State::Ready { .. })
     }
 
-    /// It stopped answering, and has not answered since.
+    /// Whether the process has stopped answering heartbeats.
     pub(crate) fn is_unresponsive(&self) -> bool {
         self.heartbeat.is_unresponsive()
     }
 
-    /// The process, if `generation` means the one that there is.
+    /// Returns the process if `generation` is the current one.
     pub(crate) fn current(&self, generation: u64) -> Option<&ChildProcess> {
         self.process.as_ref().filter(|_| self.generation == generation)
     }
 
-    /// Another warning of the process; `None` if it has sent `max` already.
+    /// Counts a warning of the process. Returns `None` if it has already sent `max`.
     pub(crate) fn warned(&mut self, max: u32) -> Option<()> {
         self.warnings = self.warnings.checked_add(1).filter(|n| *n <= max)?;
         Some(())
@@ -245,11 +242,11 @@ impl Child {
     }
 
     /// Queues a frame.
-    pub(crate) fn offer<T: Serialize>(&self, frame: &T) -> Result<(), Refused> {
-        self.process.as_ref().map_or(Err(Refused::NotTaken), |process| process.offer(frame))
+    pub(crate) fn try_send<T: Serialize>(&self, frame: &T) -> Result<(), SendError> {
+        self.process.as_ref().map_or(Err(SendError::NotTaken), |process| process.try_send(frame))
     }
 
-    /// Where it is in its life, for people.
+    /// State of the lifecycle, for display.
     pub(crate) fn describe(&self, now: Instant) -> LifeInfo {
         let until = |at: Instant| ms(at.saturating_duration_since(now));
         let worker = &self.worker;
@@ -276,7 +273,7 @@ impl Child {
     }
 }
 
-/// The heartbeat of a child; one that is never asked is given the intervals of the others.
+/// Heartbeat intervals of a child. A child without a heartbeat gets the default, which is never used.
 fn beats_of(spec: &ChildSpec) -> HeartbeatSpec {
     spec.heartbeat.unwrap_or(WORKER_HEARTBEAT)
 }
@@ -291,18 +288,18 @@ pub(crate) fn ms(time: Duration) -> u64 {
 #[rtype(result = "bool")]
 pub(crate) enum Manage {
     /// Stop the process if it is idle.
-    Evict(Eviction),
+    Evict(EvictionReason),
     /// The machine was suspended, or this process was stopped: restart all deadlines.
     ResetTimers,
     /// Kill the process because its session is over its memory limit.
-    OverMemory(Outgrown),
+    OverMemory(MemoryLimitExceeded),
     /// Kill the process because the user asked for it.
     Kill,
 }
 
-/// See [`Manage::OverMemory`].
+/// Details of [`Manage::OverMemory`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outgrown {
+pub(crate) struct MemoryLimitExceeded {
     /// Process id of the monitor above the processes.
     pub(crate) monitor: u32,
     /// Memory of the session, in MiB.

@@ -1,7 +1,7 @@
-//! Children that do one thing and end: the one that asks the login shell and the one that cleans repositories.
-//! What they are allowed stands in their row of the table; here is how they go, for `quack doctor --tree`.
+//! One-shot processes: they run once and exit. Examples are the capture of the login environment and the repository
+//! cleanup. Their limits are in their rows of the table. This module records their results for `quack doctor --tree`.
 
-use super::deaths::ERRAND_FAILED;
+use super::deaths::ONE_SHOT_FAILED;
 use super::{Death, Deaths, ms};
 use crate::children::spawner::Spawner;
 use crate::clock::now_text;
@@ -14,27 +14,27 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// One kind of errand: at most one runs at a time.
+/// One kind of one-shot process. At most one instance runs at a time.
 #[derive(Debug)]
-pub(crate) struct Errand {
+pub(crate) struct OneShot {
     spec: &'static ChildSpec,
     deaths: Rc<Deaths>,
     info: RefCell<ErrandInfo>,
     since: RefCell<Option<Instant>>,
 }
 
-impl Errand {
-    /// None has run yet.
+impl OneShot {
+    /// Creates the record. No process has run yet.
     pub(crate) fn new(spec: &'static ChildSpec, deaths: Rc<Deaths>) -> Self {
         Self { spec, deaths, info: RefCell::default(), since: RefCell::new(None) }
     }
 
-    /// What it is promised.
+    /// Row in the table of child processes.
     pub(crate) fn spec(&self) -> &'static ChildSpec {
         self.spec
     }
 
-    /// A process of it was started.
+    /// Records that a process was started.
     pub(crate) fn started(&self, pid: u32) {
         let mut info = self.info.borrow_mut();
         info.pid = Some(pid);
@@ -43,7 +43,7 @@ impl Errand {
         self.since.replace(Some(Instant::now()));
     }
 
-    /// Its work is done, or came to nothing for this reason.
+    /// Records the end of the process: success, or failure with a cause.
     pub(crate) fn ended(&self, cause: Option<&str>) {
         let started = self.since.take();
         let mut info = self.info.borrow_mut();
@@ -57,22 +57,21 @@ impl Errand {
             session: None,
             pid,
             exit: None,
-            kind: ERRAND_FAILED,
+            kind: ONE_SHOT_FAILED,
             cause,
             last_words: "",
             started,
         });
     }
 
-    /// For people.
+    /// Information for display.
     pub(crate) fn describe(&self) -> ErrandInfo {
         self.info.borrow().clone()
     }
 }
 
-/// Reaps a process, and kills it if it has not ended by itself within `limit`. The second of what it gives says
-/// whether it was killed.
-pub(crate) async fn see_off(
+/// Waits for the exit of a process and reaps it. Kills it after `limit`. The second value is true if it was killed.
+pub(crate) async fn reap_or_kill(
     spawner: &Spawner,
     process: ProcessHandle,
     limit: Duration,
@@ -81,7 +80,7 @@ pub(crate) async fn see_off(
     if let Ok(exit) = timeout(limit, &mut ended).await {
         return (exit, false);
     }
-    // A stopped monitor does not see its channel close.
+    // A stopped monitor does not notice that its channel closed.
     if let Err(error) = process.signal(Signal::SIGKILL) {
         tracing::error!(pid = process.pid(), %error, "cannot kill a process");
     }

@@ -1,16 +1,16 @@
-//! What a session's Pi gets: its whole environment. Of all processes that the daemon starts, Pi's is the one
-//! that gets the user's keys, because Pi asks the model providers itself; nothing else here hands out a key.
+//! The environment of a session's Pi. Pi is the only process of the daemon that gets the user's keys, because Pi calls
+//! the model providers itself.
 //!
-//! Three layers, the later ones win: the daemon's own variables, what commands get (the `PATH` of the login
-//! shell and the like), and of the login shell the variables that belong to model providers. The last ones are
-//! kept in memory only. Left out are the daemon's own key for web searches and what steers the daemon.
+//! Three layers, the later ones win: the daemon's own variables, the environment of commands (with the login shell's
+//! `PATH`), and the login shell's variables for model providers. The last layer is only kept in memory. The daemon's
+//! key for web searches and the variables that control the daemon are left out.
 
 use crate::children::command_env::{Variables, of};
 use quackd_protocol::environment::{MAX_LOGIN_BYTES, MAX_VALUE_BYTES};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// Names that a login shell is asked for on Pi's behalf.
+/// Variables of the login shell that Pi gets.
 pub(crate) const NAMES: &[&str] = &[
     "AI_GATEWAY_API_KEY",
     "COPILOT_GITHUB_TOKEN",
@@ -25,7 +25,7 @@ pub(crate) const NAMES: &[&str] = &[
     "no_proxy",
 ];
 
-/// Beginnings of further names: of each provider its key, its address and its account.
+/// Prefixes of further variables: the key, address and account of each provider.
 pub(crate) const PREFIXES: &[&str] = &[
     "ANTHROPIC_",
     "AWS_",
@@ -51,14 +51,14 @@ pub(crate) const PREFIXES: &[&str] = &[
     "ZAI_",
 ];
 
-/// Never given to Pi: the key of the daemon's own searches.
+/// Never passed to Pi: the key of the daemon's own searches.
 const NEVER: &[&str] = &["EXA_API_KEY", "RUBBER_DUCK_EXA_API_KEY"];
 
-/// Beginnings of names that steer the daemon, and what service managers tell it.
+/// Prefixes of variables that control the daemon or come from service managers.
 const NEVER_PREFIXES: &[&str] =
     &["QUACKD_", "RUBBER_DUCK_", "_RUBBER_DUCK_", "LISTEN_", "NOTIFY_SOCKET", "INVOCATION_ID"];
 
-/// Whether a login shell's variable is for Pi. `extra` are names that the configuration adds.
+/// Whether a login shell's variable is for Pi. `extra` contains names from the configuration.
 pub(crate) fn is_for_pi(name: &str, extra: &[String]) -> bool {
     let is_named = NAMES.contains(&name) || extra.iter().any(|extra| extra == name);
     let is_named = is_named || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
@@ -70,7 +70,7 @@ pub(crate) fn is_key(name: &str) -> bool {
     name.ends_with("_API_KEY") && is_for_pi(name, &[])
 }
 
-/// Of what a login shell told, the part that is for Pi, if it has a sane size.
+/// Returns the login shell's variables for Pi, up to a size limit.
 pub(crate) fn of_login_shell(all: &[(String, String)], extra: &[String]) -> Variables {
     let mut room = MAX_LOGIN_BYTES;
     let is_sound = |text: &str| text.len() <= MAX_VALUE_BYTES && !text.contains('\0');
@@ -85,7 +85,7 @@ pub(crate) fn of_login_shell(all: &[(String, String)], extra: &[String]) -> Vari
     for_pi.cloned().collect()
 }
 
-/// Pi's environment.
+/// Merges Pi's environment.
 pub(crate) fn merge(
     own: impl Iterator<Item = (OsString, OsString)>,
     commands: &[(String, String)],
@@ -103,7 +103,7 @@ pub(crate) fn merge(
     env.into_iter().collect()
 }
 
-/// Whether there is a value, and it is not empty.
+/// Whether a variable is set and not empty.
 pub(crate) fn has(env: &[(String, String)], name: &str) -> bool {
     !of(env, name).trim().is_empty()
 }

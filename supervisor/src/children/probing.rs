@@ -4,8 +4,8 @@
 //! No worker supplies or changes the result. A worker that gets none probes for itself only: with
 //! `worker.launcher` it may run on another system.
 
-use crate::children::spawner::{SpawnFailure, Spawner};
-use crate::children::{Deaths, Errand, see_off, stderr_tail};
+use crate::children::spawner::{SpawnRequestError, Spawner};
+use crate::children::{Deaths, OneShot, reap_or_kill, stderr_tail};
 use quackd_process::Exit;
 use quackd_protocol::worker::Probe;
 use quackd_supervision::SYSTEM_PROBE;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 const ATTEMPTS: usize = 2;
 
 /// Longest time that a starting worker waits for the result. An attempt that is still running goes on.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RESULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest result, in bytes.
 const MAX_RESULT: u64 = 4096;
@@ -31,7 +31,7 @@ pub(crate) enum ProbeError {
     #[error("cannot make a channel: {0}")]
     Channel(#[source] io::Error),
     #[error(transparent)]
-    Spawn(#[from] Box<SpawnFailure>),
+    Spawn(#[from] Box<SpawnRequestError>),
     #[error("no result after {0:?}")]
     Silent(Duration),
     #[error("the process ended without a result ({0})")]
@@ -43,7 +43,7 @@ pub(crate) enum ProbeError {
 /// One per daemon.
 #[derive(Debug)]
 pub(crate) struct Probing {
-    errand: Rc<Errand>,
+    one_shot: Rc<OneShot>,
     result: OnceCell<Probe>,
     /// False if workers do not confine themselves on this system.
     is_needed: bool,
@@ -52,39 +52,41 @@ pub(crate) struct Probing {
 impl Probing {
     /// Starts nothing yet. `has_launcher` if workers are started through another program.
     pub(crate) fn new(has_launcher: bool, deaths: Rc<Deaths>) -> Self {
-        let errand = Rc::new(Errand::new(&SYSTEM_PROBE, deaths));
+        let one_shot = Rc::new(OneShot::new(&SYSTEM_PROBE, deaths));
         let is_needed = cfg!(target_os = "linux") && !has_launcher;
-        Self { errand, result: OnceCell::new(), is_needed }
+        Self { one_shot, result: OnceCell::new(), is_needed }
     }
 
     /// For `quack.tree`.
-    pub(crate) fn errand(&self) -> &Errand {
-        &self.errand
+    pub(crate) fn one_shot(&self) -> &OneShot {
+        &self.one_shot
     }
 
     /// Returns the result and probes first if there is none. `None` if workers probe for themselves.
     ///
     /// # Errors
-    /// All attempts failed, or [`PATIENCE`] is over. The next caller probes again.
+    /// All attempts failed, or [`RESULT_TIMEOUT`] is over. The next caller probes again.
     pub(crate) async fn result(&self, spawner: &Spawner) -> Result<Option<Probe>, ProbeError> {
         if !self.is_needed {
             return Ok(None);
         }
-        let probing = self.result.get_or_try_init(|| attempts(Rc::clone(&self.errand), spawner));
-        let found = timeout(PATIENCE, probing).await.map_err(|_| ProbeError::Silent(PATIENCE))?;
+        let probing = self.result.get_or_try_init(|| attempts(Rc::clone(&self.one_shot), spawner));
+        let found = timeout(RESULT_TIMEOUT, probing)
+            .await
+            .map_err(|_| ProbeError::Silent(RESULT_TIMEOUT))?;
         Ok(Some(found?.clone()))
     }
 }
 
-async fn attempts(errand: Rc<Errand>, spawner: &Spawner) -> Result<Probe, ProbeError> {
+async fn attempts(one_shot: Rc<OneShot>, spawner: &Spawner) -> Result<Probe, ProbeError> {
     let spawner = spawner.clone();
     // A separate task: it reaps its process also if the caller stops waiting.
     let attempts = actix::spawn(async move {
-        let mut result = attempt(&errand, &spawner).await;
+        let mut result = attempt(&one_shot, &spawner).await;
         for _ in 1..ATTEMPTS {
             if let Err(error) = &result {
                 tracing::warn!(%error, "system probe failed");
-                result = attempt(&errand, &spawner).await;
+                result = attempt(&one_shot, &spawner).await;
             }
         }
         result
@@ -92,14 +94,14 @@ async fn attempts(errand: Rc<Errand>, spawner: &Spawner) -> Result<Probe, ProbeE
     attempts.await.unwrap_or_else(|error| Err(ProbeError::Ended(error.to_string())))
 }
 
-async fn attempt(errand: &Errand, spawner: &Spawner) -> Result<Probe, ProbeError> {
+async fn attempt(one_shot: &OneShot, spawner: &Spawner) -> Result<Probe, ProbeError> {
     let (channel, far_end) = quackd_ipc::link::pair().map_err(ProbeError::Channel)?;
-    let spec = errand.spec();
+    let spec = one_shot.spec();
     let spawned = spawner.spawn(spec.name, far_end).await.map_err(Box::new)?;
-    errand.started(spawned.process.pid());
+    one_shot.started(spawned.process.pid());
     let words = actix::spawn(stderr_tail(spawned.stderr));
     let answer = timeout(spec.start, read(channel)).await;
-    let (exit, _was_killed) = see_off(spawner, spawned.process, spec.shutdown).await;
+    let (exit, _was_killed) = reap_or_kill(spawner, spawned.process, spec.shutdown).await;
     let result = match (answer, exit) {
         (Err(_late), _) => Err(ProbeError::Silent(spec.start)),
         (Ok(Ok(body)), Some(Exit::Code(0)) | None) => {
@@ -111,7 +113,7 @@ async fn attempt(errand: &Errand, spawner: &Spawner) -> Result<Probe, ProbeError
             Err(ProbeError::Ended(format!("{exit:?}: {}", words.trim())))
         }
     };
-    errand.ended(result.as_ref().err().map(ToString::to_string).as_deref());
+    one_shot.ended(result.as_ref().err().map(ToString::to_string).as_deref());
     result
 }
 

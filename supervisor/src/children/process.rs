@@ -1,12 +1,11 @@
-//! One process with a control channel: its identity, and how it is ended.
+//! One process with a control channel.
 //!
-//! The process that the supervisor started is the monitor; the worker is below it. Ending means closing
-//! the control channel and telling the monitor, which kills everything below itself. A monitor that does
-//! not act is killed: the kernel then ends the worker, and what is left comes to the supervisor, whose
-//! main thread sweeps it.
+//! The supervisor starts the monitor; the worker runs below it. To stop them, the supervisor closes the control channel
+//! and signals the monitor, which kills its descendants. The supervisor kills a monitor that does not react. The kernel
+//! then kills the worker. The remaining processes become children of the supervisor, and its main thread kills them.
 
-use super::Supervised;
-use super::link::{Link, stderr_tail};
+use super::ChildActor;
+use super::link::{ChannelTasks, stderr_tail};
 use crate::clock::now_text;
 use actix::Addr;
 use nix::sys::signal::Signal;
@@ -17,49 +16,49 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// How long the last words of a dead worker may take to arrive.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Timeout for the stderr tail of a dead worker.
+const STDERR_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// See the module's documentation.
+/// One process: its monitor, its control channel and its stderr.
 #[derive(Debug)]
 pub(crate) struct ChildProcess {
     /// When it was started, for display.
     pub(crate) started_at: String,
-    /// The same for how long it lived.
+    /// When it was started, to compute its lifetime.
     pub(crate) started: Instant,
-    link: Option<Link>,
-    /// The channel has ended by itself.
+    link: Option<ChannelTasks>,
+    /// The channel has ended without the supervisor closing it.
     is_silent: bool,
-    spawned: Option<Spawned>,
+    spawned: Option<RunningProcess>,
 }
 
 #[derive(Debug)]
-struct Spawned {
+struct RunningProcess {
     process: ProcessHandle,
     stderr: JoinHandle<String>,
 }
 
-/// Why a frame was not queued.
+/// The reason why a frame was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// It does not fit into a frame.
+pub(crate) enum SendError {
+    /// The frame exceeds the maximum size.
     TooLong,
-    /// The worker does not take its frames.
+    /// The queue is full, or the channel is closed.
     NotTaken,
 }
 
 impl ChildProcess {
-    /// Makes the control channel and writes the first frame into it; the process comes later, and is given
-    /// the far end.
-    pub(super) fn prepare<H: Supervised>(
+    /// Creates the control channel and writes the first frame into it. The process is started later and gets the other
+    /// end.
+    pub(super) fn prepare<H: ChildActor>(
         generation: u64,
-        start: &H::Told,
+        start: &H::ToChild,
         handle: Addr<H>,
     ) -> std::io::Result<(Self, OwnedFd)> {
         let (channel, far_end) = quackd_ipc::link::pair()?;
-        let link = Link::start(channel, generation, handle);
+        let link = ChannelTasks::start(channel, generation, handle);
         let first = frames::encode(start).map_err(std::io::Error::other)?;
-        if !link.offer(first) {
+        if !link.try_send(first) {
             return Err(std::io::Error::other("the first frame was not taken"));
         }
         let process = Self {
@@ -72,19 +71,19 @@ impl ChildProcess {
         Ok((process, far_end))
     }
 
-    /// The process exists.
+    /// Adds the started process.
     pub(super) fn spawned(&mut self, worker: SpawnedWorker) {
         let stderr = actix::spawn(stderr_tail(worker.stderr));
-        self.spawned = Some(Spawned { process: worker.process, stderr });
+        self.spawned = Some(RunningProcess { process: worker.process, stderr });
     }
 
-    /// Whether frames of it may still come.
-    pub(crate) fn may_speak(&self) -> bool {
+    /// Whether frames may still arrive.
+    pub(crate) fn is_channel_open(&self) -> bool {
         self.link.is_some() && !self.is_silent
     }
 
-    /// The channel has ended: all that it said was taken.
-    pub(super) fn fell_silent(&mut self) {
+    /// Marks the channel as ended. All its frames were handled.
+    pub(super) fn on_channel_closed(&mut self) {
         self.is_silent = true;
     }
 
@@ -94,15 +93,15 @@ impl ChildProcess {
     }
 
     /// Queues a frame.
-    pub(super) fn offer<T: Serialize>(&self, frame: &T) -> Result<(), Refused> {
-        let body = frames::encode(frame).map_err(|_too_long| Refused::TooLong)?;
+    pub(super) fn try_send<T: Serialize>(&self, frame: &T) -> Result<(), SendError> {
+        let body = frames::encode(frame).map_err(|_too_long| SendError::TooLong)?;
         match &self.link {
-            Some(link) if link.offer(body) => Ok(()),
-            _ => Err(Refused::NotTaken),
+            Some(link) if link.try_send(body) => Ok(()),
+            _ => Err(SendError::NotTaken),
         }
     }
 
-    /// Ends the worker and everything below it. Repeated, it kills the monitor too.
+    /// Kills the worker and everything below it. The second call also kills the monitor.
     pub(super) fn kill(&mut self) {
         let again = self.link.take().is_none();
         let signal = if again { Signal::SIGKILL } else { Signal::SIGTERM };
@@ -115,13 +114,13 @@ impl ChildProcess {
         }
     }
 
-    /// The last lines of the process's stderr, once it has ended.
-    pub(crate) async fn last_words(self) -> String {
-        let Some(Spawned { mut stderr, .. }) = self.spawned else { return String::new() };
-        match tokio::time::timeout(LAST_WORDS, &mut stderr).await {
+    /// Returns the stderr tail of an exited process.
+    pub(crate) async fn stderr_tail(self) -> String {
+        let Some(RunningProcess { mut stderr, .. }) = self.spawned else { return String::new() };
+        match tokio::time::timeout(STDERR_TIMEOUT, &mut stderr).await {
             Ok(Ok(tail)) => tail,
             Ok(Err(_)) => String::new(),
-            // Something still holds the pipe; its words do not matter any more.
+            // A descendant still holds the pipe, so the rest is not read.
             Err(_elapsed) => {
                 stderr.abort();
                 String::new()

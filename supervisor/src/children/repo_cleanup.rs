@@ -2,7 +2,7 @@
 //! monitor removes them at the worker's end. The cleanup process does it if the monitor was killed: the supervisor
 //! itself does not touch the user's files. Runs at the daemon's start and after a worker has crashed.
 
-use super::one_shot::{Errand, see_off};
+use super::one_shot::{OneShot, reap_or_kill};
 use super::spawner::Spawner;
 use quackd_home::Home;
 use quackd_process::Exit;
@@ -24,19 +24,19 @@ const REGISTRY: &str = "placeholders";
 pub(crate) struct RepoCleanup {
     registry: PathBuf,
     spawner: Spawner,
-    process: Errand,
+    process: OneShot,
     /// A cleanup is scheduled. It inspects every repository, so a second one would find nothing more.
     is_scheduled: Cell<bool>,
 }
 
 impl RepoCleanup {
-    pub(crate) fn new(home: &Home, spawner: Spawner, process: Errand) -> Rc<Self> {
+    pub(crate) fn new(home: &Home, spawner: Spawner, process: OneShot) -> Rc<Self> {
         let registry = home.dir().join(REGISTRY);
         Rc::new(Self { registry, spawner, process, is_scheduled: Cell::new(false) })
     }
 
     /// The cleanup process, for `quack.tree`.
-    pub(crate) fn process(&self) -> &Errand {
+    pub(crate) fn process(&self) -> &OneShot {
         &self.process
     }
 
@@ -62,7 +62,7 @@ impl RepoCleanup {
         let spec = self.process.spec();
         let spawned = self.spawner.spawn(spec.name, stdin).await.map_err(io::Error::other)?;
         self.process.started(spawned.process.pid());
-        let ended = see_off(&self.spawner, spawned.process, spec.start).await;
+        let ended = reap_or_kill(&self.spawner, spawned.process, spec.start).await;
         let cause = match ended {
             (_, true) => Some(format!("not done after {} s", spec.start.as_secs())),
             (Some(Exit::Code(0)) | None, false) => None,

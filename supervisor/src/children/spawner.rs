@@ -1,11 +1,10 @@
-//! Every child of the supervisor is started and reaped on the process's main thread, and nowhere else.
+//! Starts and reaps all children of the supervisor on the main thread.
 //!
-//! Two reasons. A worker asks the kernel to be killed when its parent *thread* ends, so that thread must
-//! be the one that lives as long as the process. And starting a process and sweeping strays block for a
-//! moment, which no actor may.
+//! There are two reasons. A worker is killed by the kernel when its parent *thread* exits, so that thread must run as
+//! long as the process. Starting a process and killing strays also block, which no actor may do.
 //!
-//! The supervisor is a sub-reaper: when a monitor was killed, what it had below it becomes a child of
-//! this process. After each reaping, every child that is not a known monitor is ended.
+//! The supervisor is a subreaper: if a monitor was killed, its descendants become children of the supervisor. After
+//! each reaping, the main thread kills every child that is not a known monitor.
 
 use crate::children::probing::ProbeError;
 use crate::errors::chain;
@@ -28,23 +27,23 @@ use tokio::sync::oneshot;
 /// Requests waiting for the main thread: every worker may be spawned and reaped at once.
 const QUEUE: usize = 2 * MAX_WORKERS;
 
-/// Longest time that ending strays may keep the main thread from starting workers and from reporting
-/// ends. What is left then hangs in the kernel, and is swept again every [`SWEEP_AGAIN`].
+/// Time limit for killing strays, during which the main thread starts and reaps no workers. Strays that are still left
+/// hang in the kernel; the main thread tries again every [`SWEEP_AGAIN`].
 const SWEEP_LIMIT: Duration = Duration::from_millis(200);
 const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 
-/// Pause before a worker that could not be watched is tried again.
+/// Delay before the supervisor watches a worker again after a failure.
 const WATCH_AGAIN: Duration = Duration::from_millis(200);
 
-/// The verb of a session's worker.
+/// The subcommand that runs as a session's worker.
 pub(crate) const WORKER: &str = "worker";
 
 #[derive(Debug)]
-enum Job {
+enum SpawnerRequest {
     Spawn {
         verb: &'static str,
         stdin: OwnedFd,
-        answer: oneshot::Sender<Result<SpawnedWorker, SpawnFailure>>,
+        answer: oneshot::Sender<Result<SpawnedWorker, SpawnRequestError>>,
     },
     Reap {
         process: ProcessHandle,
@@ -53,9 +52,9 @@ enum Job {
     Stop,
 }
 
-/// Why there is no new worker process.
+/// The reason why no worker process was started.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SpawnFailure {
+pub(crate) enum SpawnRequestError {
     #[error(transparent)]
     Refused(#[from] SpawnError),
     #[error("too many live workers ({0})")]
@@ -74,8 +73,8 @@ pub(crate) enum SpawnFailure {
     NoPlace(NoPlace),
 }
 
-impl SpawnFailure {
-    /// What it means for the worker: an executable that cannot be run is not tried again.
+impl SpawnRequestError {
+    /// Cause for the state machine. An executable that cannot be run is not tried again.
     pub(crate) fn cause(&self) -> Cause {
         match self {
             Self::Refused(
@@ -86,63 +85,68 @@ impl SpawnFailure {
     }
 }
 
-/// The actors' handle of the main thread. The main thread's loop ends when all clones are gone.
+/// Handle of the main thread for the actors. The main thread's loop ends when all clones are dropped.
 #[derive(Debug, Clone)]
-pub(crate) struct Spawner(SyncSender<Job>);
+pub(crate) struct Spawner(SyncSender<SpawnerRequest>);
 
-/// A handle and the work that [`serve_blocking`] takes.
-pub(crate) fn spawner() -> (Spawner, Jobs) {
+/// Creates a handle and the queue for [`serve_blocking`].
+pub(crate) fn spawner() -> (Spawner, SpawnerQueue) {
     let (sender, receiver) = sync_channel(QUEUE);
-    (Spawner(sender), Jobs(receiver))
+    (Spawner(sender), SpawnerQueue(receiver))
 }
 
-/// The main thread's side.
+/// The main thread's end of the queue.
 #[derive(Debug)]
-pub(crate) struct Jobs(Receiver<Job>);
+pub(crate) struct SpawnerQueue(Receiver<SpawnerRequest>);
 
 impl Spawner {
-    /// Starts our own executable as `verb`, below a monitor. Its control channel, or all its input, is `stdin`.
+    /// Starts quackd's executable with the subcommand `verb`, below a monitor. `stdin` is its control channel or its
+    /// input.
     pub(crate) async fn spawn(
         &self,
         verb: &'static str,
         stdin: OwnedFd,
-    ) -> Result<SpawnedWorker, SpawnFailure> {
+    ) -> Result<SpawnedWorker, SpawnRequestError> {
         let (answer, answered) = oneshot::channel();
-        self.offer(Job::Spawn { verb, stdin, answer })?;
-        answered.await.unwrap_or(Err(SpawnFailure::Unavailable))
+        self.try_send(SpawnerRequest::Spawn { verb, stdin, answer })?;
+        answered.await.unwrap_or(Err(SpawnRequestError::Unavailable))
     }
 
-    /// Waits until `process` has ended and takes its status. `None` if the status was lost.
+    /// Waits for the exit of `process` and reaps it. Returns `None` if the status was lost.
     pub(crate) async fn ended(&self, process: ProcessHandle) -> Option<Exit> {
-        // Watching takes a descriptor. Without one the worker is not dead: it is watched later.
+        // Watching needs a file descriptor. If none is available, the worker still runs, so try again later.
         while let Err(error) = process.exited().await {
-            tracing::error!(pid = process.pid(), %error, "cannot watch a worker yet");
+            tracing::error!(pid = process.pid(), %error, "cannot watch a worker, trying again");
             tokio::time::sleep(WATCH_AGAIN).await;
         }
         let (answer, answered) = oneshot::channel();
-        self.offer(Job::Reap { process, answer }).ok()?;
+        self.try_send(SpawnerRequest::Reap { process, answer }).ok()?;
         answered.await.ok().flatten()
     }
 
-    /// Ends [`serve_blocking`]: the daemon is done.
+    /// Ends [`serve_blocking`].
     pub(crate) fn stop(&self) {
-        // A full queue ends as well: every sender goes with the actors' thread.
-        self.0.try_send(Job::Stop).ok();
+        // A full queue is fine: the loop also ends when the actors' thread drops all senders.
+        self.0.try_send(SpawnerRequest::Stop).ok();
     }
 
-    fn offer(&self, job: Job) -> Result<(), SpawnFailure> {
+    fn try_send(&self, job: SpawnerRequest) -> Result<(), SpawnRequestError> {
         self.0.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) | TrySendError::Disconnected(_) => SpawnFailure::Unavailable,
+            TrySendError::Full(_) | TrySendError::Disconnected(_) => SpawnRequestError::Unavailable,
         })
     }
 }
 
-/// Serves jobs on the calling thread, which must be the process's main thread, until every
-/// [`Spawner`] is gone.
-pub(crate) fn serve_blocking(jobs: &Jobs, children: &Children, metrics: &Arc<Metrics>) {
-    // Children that came with the program that became this daemon are not ours to end.
+/// Serves requests on the calling thread until every [`Spawner`] is dropped. The caller must be the process's main
+/// thread.
+pub(crate) fn serve_blocking(
+    jobs: &SpawnerQueue,
+    children: &SpawnSettings,
+    metrics: &Arc<Metrics>,
+) {
+    // Children that this process inherited across `exec` must not be killed.
     let mut live = children_blocking();
-    // Those of them that serve a session, and are limited in number.
+    // The children that serve sessions. Their number is limited.
     let mut workers = BTreeSet::new();
     let mut is_swept = true;
     loop {
@@ -151,9 +155,9 @@ pub(crate) fn serve_blocking(jobs: &Jobs, children: &Children, metrics: &Arc<Met
             false => jobs.0.recv_timeout(SWEEP_AGAIN),
         };
         match job {
-            Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(SpawnerRequest::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => is_swept = sweep(&live, metrics),
-            Ok(Job::Spawn { verb, stdin, answer }) => {
+            Ok(SpawnerRequest::Spawn { verb, stdin, answer }) => {
                 let spawned = children.spawn(verb, stdin, workers.len());
                 if let Ok(child) = &spawned {
                     live.insert(child.process.pid());
@@ -161,10 +165,10 @@ pub(crate) fn serve_blocking(jobs: &Jobs, children: &Children, metrics: &Arc<Met
                         workers.insert(child.process.pid());
                     }
                 }
-                // The actor that asked may be gone; then the worker sees its channel close and ends.
+                // If the actor is gone, the worker sees its channel close and exits.
                 answer.send(spawned).ok();
             }
-            Ok(Job::Reap { process, answer }) => {
+            Ok(SpawnerRequest::Reap { process, answer }) => {
                 let exit = process.try_reap().unwrap_or_else(|error| {
                     tracing::error!(pid = process.pid(), %error, "cannot reap a worker");
                     None
@@ -178,13 +182,13 @@ pub(crate) fn serve_blocking(jobs: &Jobs, children: &Children, metrics: &Arc<Met
     }
 }
 
-/// The children of this thread, where the system tells.
+/// Children of this thread. Empty on systems without `/proc`.
 fn children_blocking() -> BTreeSet<u32> {
     let list = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Ends every child that is not a known monitor. `false` if some are left.
+/// Kills every child that is not a known monitor. Returns `false` if some remain.
 fn sweep(live: &BTreeSet<u32>, metrics: &Arc<Metrics>) -> bool {
     let sweep = sweep_strays_blocking(live, SWEEP_LIMIT);
     if sweep.killed != 0 {
@@ -192,34 +196,34 @@ fn sweep(live: &BTreeSet<u32>, metrics: &Arc<Metrics>) -> bool {
         tracing::warn!(
             killed = sweep.killed,
             all_gone = sweep.verified_empty,
-            "ended stray processes"
+            "killed stray processes"
         );
     }
     sweep.verified_empty
 }
 
-/// How children are started, and how many there may be.
+/// Settings for starting children, and their maximum number.
 #[derive(Debug)]
-pub(crate) struct Children {
+pub(crate) struct SpawnSettings {
     pub(crate) exe: SelfExe,
-    /// What workers are started through, if not directly.
+    /// Program that starts the workers, if configured.
     pub(crate) launcher: Option<Launcher>,
-    /// Most workers that may live at the same time.
+    /// Maximum number of live workers.
     pub(crate) max_live: usize,
 }
 
-impl Children {
+impl SpawnSettings {
     fn spawn(
         &self,
         verb: &'static str,
         stdin: OwnedFd,
         n_workers: usize,
-    ) -> Result<SpawnedWorker, SpawnFailure> {
+    ) -> Result<SpawnedWorker, SpawnRequestError> {
         if verb != WORKER {
             return Ok(spawn_worker_blocking(&self.exe, &[verb], stdin)?);
         }
         if self.max_live <= n_workers {
-            return Err(SpawnFailure::TooManyWorkers(self.max_live));
+            return Err(SpawnRequestError::TooManyWorkers(self.max_live));
         }
         Ok(match &self.launcher {
             Some(launcher) => spawn_launched_blocking(launcher, &[verb], stdin)?,

@@ -1,15 +1,15 @@
-//! One client: its lines in, its replies out.
+//! One client connection: reads request lines, writes replies.
 //!
-//! A connection is two tasks and not an actor: nobody sends it messages. What others may hold of it is
-//! its [`Outbox`]. The reading task handles one line at a time; a method that waits for a worker runs in
-//! a task of its own, so that a slow call delays nobody, and at most [`MAX_CLIENT_REQUESTS`] of them per
-//! client. Methods that do not wait are answered in the order in which they came.
+//! A connection consists of two tasks. It is not an actor, because it receives no messages. Other modules only hold its
+//! [`ClientOutbox`]. The reading task handles one line at a time. A method that waits for a worker runs in a separate
+//! task, so that a slow call does not block others. Each client may have at most [`MAX_CLIENT_REQUESTS`] of these
+//! tasks. All other methods are answered in the order of arrival.
 //!
-//! A client that leaves does not end its calls: they run to their end or deadline. What it followed and
-//! what it was as a voice client ends when it stops sending.
+//! When a client disconnects, its calls keep running until their end or deadline. Its following and its voice role end
+//! when it stops sending.
 //!
-//! The bytes may come from anywhere: the listener serves the socket, other doors a pair of pipes. A
-//! request that came alone has no connection ([`answer_alone`]).
+//! The listener serves the Unix socket. Remote control passes a pair of pipes. A single HTTP request has no connection
+//! ([`answer_single_request`]).
 
 use crate::events::client_registry::{Client, Clients, Transport};
 use crate::methods::{self, Caller};
@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
-use crate::wire::client_outbox::{Outbox, WriteEnd, outbox};
+use crate::wire::client_outbox::{ClientOutbox, WriterExit, outbox};
 use actix::Addr;
 use bytes::Bytes;
 use quackd_ipc::lines::{Line, LineError, LineReader};
@@ -30,27 +30,27 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
-/// Where a connection comes from.
+/// Origin of a connection.
 #[derive(Debug)]
-pub(crate) struct Origin {
+pub(crate) struct ConnectionOrigin {
     pub(crate) transport: Transport,
-    /// The first line for a remote client.
+    /// Data of the first event for a remote client.
     pub(crate) remote_ready: Option<RemoteReady>,
 }
 
-impl Origin {
+impl ConnectionOrigin {
     /// The Unix socket.
     pub(crate) const SOCKET: Self = Self { transport: Transport::Socket, remote_ready: None };
 }
 
-/// What a remote client is told first, besides its own name.
+/// Data of the first event for a remote client, except its id.
 #[derive(Debug)]
 pub(crate) struct RemoteReady {
-    /// The address at which it has come in, as it would dial it.
+    /// The address that the client connected to.
     pub(crate) websocket_url: String,
 }
 
-/// The event that is made of it.
+/// Data of the event `remote_ready`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RemoteReadyData<'a> {
@@ -60,25 +60,25 @@ struct RemoteReadyData<'a> {
     websocket_url: &'a str,
 }
 
-/// What remote clients find in place of a session in their first event.
+/// Session id in the first event of remote clients, which have no session.
 const REMOTE_SESSION: &str = "remote-control";
 
-/// Serves one client until it leaves or the last of its replies is written. It reads and writes lines.
+/// Serves one client until it disconnects or the last reply is written. Reads and writes lines.
 pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     reading: R,
     writing: W,
-    origin: Origin,
+    origin: ConnectionOrigin,
     services: Rc<Services>,
     registry: Addr<Registry>,
 ) {
     let metrics = Arc::clone(&services.sessions.metrics);
     metrics.clients.up();
-    let _counted = Counted(&metrics);
+    let _counted = ClientCountGuard(&metrics);
     let (outbox, writing) = outbox(writing, Arc::clone(&metrics));
     let client = match Client::new(origin.transport, Some(outbox.clone())) {
         Ok(client) => client,
         Err(error) => {
-            tracing::error!(%error, "no random numbers for a client's name: it is not served");
+            tracing::error!(%error, "cannot create a client id, client refused");
             return;
         }
     };
@@ -87,28 +87,28 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         let data = RemoteReadyData { kind: "remote_ready", client_id, websocket_url };
         let session_id = SessionId::from(REMOTE_SESSION);
         let ready = ToldLine { event: data.kind, session_id: &session_id, data };
-        outbox.tell(wire::told(&ready)).ok();
+        outbox.push(wire::direct_event(&ready)).ok();
     }
-    let connected = Connected::new(Caller::new(services, registry, client));
+    let connected = ConnectionGuard::new(Caller::new(services, registry, client));
     let reading = read(reading, connected, outbox);
     tokio::pin!(reading, writing);
     let end = tokio::select! {
-        // When the client has closed its sending side, what it asked for is still written.
+        // When the client has closed its sending side, the pending replies are still written.
         () = &mut reading => writing.await,
         end = &mut writing => end,
     };
-    if end == WriteEnd::Slow {
+    if end == WriterExit::Slow {
         tracing::warn!(reason = "slow_client", "client disconnected");
     }
 }
 
-/// Nobody is connected by this name.
+/// No client with this id is connected.
 #[derive(Debug)]
 pub(crate) struct UnknownClient;
 
-/// Answers one request that came without a connection, as HTTP requests do. `speaks_for` names a client of
-/// a WebSocket in whose name it is made: no other can be spoken for. `Ok(None)` if it was blank.
-pub(crate) async fn answer_alone(
+/// Answers one request without a connection, such as an HTTP request. `speaks_for` names the WebSocket client for which
+/// the request is made. Only WebSocket clients can be named. Returns `Ok(None)` for a blank line.
+pub(crate) async fn answer_single_request(
     line: &[u8],
     speaks_for: Option<&str>,
     services: &Rc<Services>,
@@ -118,7 +118,7 @@ pub(crate) async fn answer_alone(
         Some(id) => spoken_for(&services.clients, id)?,
         None => match Client::new(Transport::RemoteHttp, None) {
             Ok(client) => client,
-            Err(error) => return Ok(Some(wire::goodbye(&error.to_string()))),
+            Err(error) => return Ok(Some(wire::disconnect_notice(&error.to_string()))),
         },
     };
     let caller = Caller::new(Rc::clone(services), registry.clone(), client);
@@ -140,37 +140,37 @@ fn spoken_for(clients: &Clients, id: &str) -> Result<Rc<Client>, UnknownClient> 
     client.ok_or(UnknownClient)
 }
 
-/// A client's entry in the registry of clients. Dropping it removes the client.
+/// A client's entry in the client registry. Dropping it removes the client.
 #[derive(Debug)]
-struct Connected {
+struct ConnectionGuard {
     caller: Rc<Caller>,
 }
 
-impl Connected {
+impl ConnectionGuard {
     fn new(caller: Caller) -> Self {
         caller.services.clients.add(&caller.client);
         Self { caller: Rc::new(caller) }
     }
 }
 
-impl Drop for Connected {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.caller.services.clients.remove(&self.caller.client.id);
-        self.caller.leave();
+        self.caller.disconnect();
         self.caller.client.named_calls.end_streams();
     }
 }
 
-struct Counted<'a>(&'a Metrics);
+struct ClientCountGuard<'a>(&'a Metrics);
 
-impl Drop for Counted<'_> {
+impl Drop for ClientCountGuard<'_> {
     fn drop(&mut self) {
         self.0.clients.down();
     }
 }
 
-/// Ends the client's being connected when it sends no more.
-async fn read<R: AsyncRead + Unpin>(reading: R, connected: Connected, outbox: Outbox) {
+/// Reads requests. Removes the client from the registry when it stops sending.
+async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outbox: ClientOutbox) {
     let caller = &connected.caller;
     let slots = Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS));
     let mut lines = LineReader::new(reading, MAX_LINE_BYTES).with_patience(PARTIAL_LINE_TIMEOUT);
@@ -181,10 +181,10 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: Connected, outbox: Ou
             Ok(Some(Line::TooLong)) => Err(wire::too_long()),
             Ok(None) => break,
             Err(error @ LineError::Unfinished(_)) => {
-                outbox.send(wire::goodbye(&error.to_string())).await.ok();
+                outbox.send(wire::disconnect_notice(&error.to_string())).await.ok();
                 break;
             }
-            // The client is gone, rudely: nothing to tell it.
+            // The connection broke, so no reply is possible.
             Err(LineError::Read(_)) => break,
         };
         let sent = match parsed {
@@ -204,8 +204,8 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: Connected, outbox: Ou
                     caller.client.replied();
                     drop(slot);
                 });
-                // Its first step is taken before the next line is looked at: an `abort` that follows
-                // a call finds the call, unless the call had to look for its session's directory first.
+                // Let the request start before the next line is read. An `abort` that follows a call then finds the
+                // call, unless the call first had to look up its session's directory.
                 tokio::task::yield_now().await;
                 Ok(())
             }
@@ -217,6 +217,6 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: Connected, outbox: Ou
     }
     if bad_lines != 0 {
         caller.services.sessions.metrics.bad_lines.add(bad_lines);
-        tracing::warn!(bad_lines, "client sent lines that are no requests");
+        tracing::warn!(bad_lines, "client sent invalid lines");
     }
 }

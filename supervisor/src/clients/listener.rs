@@ -1,9 +1,9 @@
-//! Accepts clients: only its own user's, at most [`MAX_CLIENTS`], and never in a busy loop.
+//! Accepts clients of the same user, at most [`MAX_CLIENTS`], without a busy loop.
 //!
-//! A socket file that somebody deletes (a cleaner of temporary directories, for one) is made again: no
-//! client would find this daemon, and the lock would keep every other from starting.
+//! If the socket file was deleted, for example by a cleaner of temporary directories, the listener creates it again.
+//! Otherwise no client could find this daemon, and its lock would prevent another one from starting.
 
-use crate::clients::connection::{self, Origin};
+use crate::clients::connection::{self, ConnectionOrigin};
 use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
@@ -17,26 +17,26 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 
-/// First and longest pause after a failed accept, for example when descriptors are used up.
+/// Initial and maximum pause after a failed accept, for example if no descriptors are left.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// How long a refused client gets to take its refusal.
-const REFUSAL_LIMIT: Duration = Duration::from_millis(200);
+/// Timeout for sending the refusal to a rejected client.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Refusals that are being written at the same time; beyond them a client is closed without a word.
+/// Maximum number of concurrent refusals. Further clients are closed without a text.
 const MAX_REFUSALS: usize = 16;
 
-/// Pause between two looks at the socket file.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval of the checks of the socket file.
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Accepts until it is dropped.
+/// Accepts clients until it is dropped.
 pub(crate) async fn accept_clients(
     socket: BoundSocket,
     services: Rc<Services>,
     registry: Addr<Registry>,
 ) {
     let mut socket = socket;
-    let mut looking = tokio::time::interval(LOOK_INTERVAL);
+    let mut looking = tokio::time::interval(FILE_CHECK_INTERVAL);
     looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let room = Arc::new(Semaphore::new(MAX_CLIENTS));
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
@@ -66,7 +66,7 @@ pub(crate) async fn accept_clients(
             tracing::warn!("refused a client of another user");
             continue;
         }
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             services.sessions.metrics.refused_clients.add(1);
             if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
                 actix::spawn(async move {
@@ -79,13 +79,13 @@ pub(crate) async fn accept_clients(
         let (services, registry) = (Rc::clone(&services), registry.clone());
         actix::spawn(async move {
             let (reading, writing) = (&stream, &stream);
-            connection::serve(reading, writing, Origin::SOCKET, services, registry).await;
-            drop(place);
+            connection::serve(reading, writing, ConnectionOrigin::SOCKET, services, registry).await;
+            drop(permit);
         });
     }
 }
 
-/// The socket, made again where its file is gone.
+/// Returns a new socket if its file was deleted.
 async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket> {
     let alias = services.socket_alias.clone();
     let look = move || {
@@ -95,25 +95,25 @@ async fn bound_anew(file: SocketFile, services: &Services) -> Option<BoundSocket
         file.look_blocking()
     };
     let looked = actix_rt::task::spawn_blocking(look);
-    let standing = tokio::time::timeout(LOOK_INTERVAL, looked).await.ok()?.ok()?;
+    let standing = tokio::time::timeout(FILE_CHECK_INTERVAL, looked).await.ok()?.ok()?;
     if standing != Standing::Gone {
         return None;
     }
     match BoundSocket::bind(&services.daemon.socket) {
         Ok(socket) => {
-            tracing::warn!(socket = %services.daemon.socket.display(), "the socket file was deleted and is made again");
+            tracing::warn!(socket = %services.daemon.socket.display(), "socket file was deleted, created a new one");
             services.socket_file.replace(Some(socket.file()));
             Some(socket)
         }
         Err(error) => {
-            tracing::error!(%error, "the socket file was deleted and cannot be made again");
+            tracing::error!(%error, "socket file was deleted and cannot be created again");
             None
         }
     }
 }
 
 async fn refuse(mut stream: ClientStream) {
-    let line = wire::goodbye("Too many connections");
-    // The client may be gone or not read; the limit decides.
-    drop(tokio::time::timeout(REFUSAL_LIMIT, stream.write_all(&line)).await);
+    let line = wire::disconnect_notice("Too many connections");
+    // The client may be gone or not read, so the timeout applies.
+    drop(tokio::time::timeout(REFUSAL_TIMEOUT, stream.write_all(&line)).await);
 }

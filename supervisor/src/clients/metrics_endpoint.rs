@@ -1,9 +1,9 @@
-//! The endpoint that a Prometheus asks, as the daemon sees it: opened if `metrics.listen` names an address, and
-//! answered here with the text of `quack.metrics`.
+//! The metrics endpoint for Prometheus. Opened if `metrics.listen` is set. Answers requests with the text of
+//! `quack.metrics`.
 //!
-//! The port and its connections are [`quackd_remote::scrape`]'s, on a thread of its own. A port that cannot be
-//! had is told by `doctor` and in the log, and nothing else. One text is made at a time and given to everybody
-//! for a moment, so that asking often costs no more than asking once.
+//! [`quackd_remote::scrape`] owns the port and its connections, on a separate thread. `doctor` and the log report a
+//! port that is not available. One text at a time is built, and it is reused for [`METRICS_KEPT_FOR`], so that frequent
+//! requests cost little.
 
 use crate::methods::metrics_text;
 use crate::metrics::prometheus_text::CONTENT_TYPE;
@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// How long a text may take; looking at processes has a bound of its own below that.
+/// Timeout for building a text. Reading the processes has a shorter timeout.
 const TEXT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Opens the endpoint if it is configured. Returns at once.
 pub(crate) fn start(services: &Rc<Services>, registry: &Addr<Registry>) {
-    // It is empty, or was checked when it was read.
+    // The value is empty, or was checked when the configuration was read.
     let Ok(address) = services.daemon.config.metrics.listen.value.parse::<SocketAddr>() else {
         return;
     };
@@ -40,7 +40,7 @@ pub(crate) fn start(services: &Rc<Services>, registry: &Addr<Registry>) {
     }
 }
 
-/// Ends with the endpoint.
+/// Answers requests until the endpoint is closed.
 async fn answer(
     mut scrapes: mpsc::Receiver<Scrape>,
     services: Rc<Services>,
@@ -48,7 +48,7 @@ async fn answer(
 ) {
     let mut kept: Option<(Instant, Bytes)> = None;
     while let Some(Scrape(answer)) = scrapes.recv().await {
-        // Whoever asked may have waited too long.
+        // The client may have stopped waiting.
         if answer.is_closed() {
             continue;
         }

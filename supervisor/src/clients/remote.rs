@@ -1,6 +1,6 @@
 //! Serves the clients of remote control like those of the socket.
 
-use super::connection::{self, Origin, RemoteReady};
+use super::connection::{self, ConnectionOrigin, RemoteReady};
 use crate::events::client_registry::Transport;
 use crate::registry::Registry;
 use crate::services::Services;
@@ -12,8 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Requests without a connection that are answered at the same time, those of clients that went away
-/// included.
+/// Maximum number of concurrent requests without a connection, including those of disconnected clients.
 const MAX_ALONE: usize = 256;
 
 /// Opens the listener if the configuration enables it, and serves its clients. Returns at once.
@@ -32,19 +31,19 @@ async fn hand_in(mut asked: mpsc::Receiver<Ask>, services: Rc<Services>, registr
         let (services, registry) = (Rc::clone(&services), registry.clone());
         match ask {
             Ask::WebSocket { lines, url } => {
-                let origin = Origin {
+                let origin = ConnectionOrigin {
                     transport: Transport::RemoteWs,
                     remote_ready: Some(RemoteReady { websocket_url: url }),
                 };
-                // As many as the door lets in.
+                // The listener limits their number.
                 actix::spawn(async move {
                     let (reading, writing) = tokio::io::split(lines);
                     connection::serve(reading, writing, origin, services, registry).await;
                 });
             }
             Ask::Rpc { body, client, answer } => {
-                let Ok(place) = Arc::clone(&alone).try_acquire_owned() else {
-                    let busy = wire::goodbye("Too many requests at the same time");
+                let Ok(permit) = Arc::clone(&alone).try_acquire_owned() else {
+                    let busy = wire::disconnect_notice("Too many requests at the same time");
                     answer.send(RpcAnswer::Reply(busy)).ok();
                     continue;
                 };
@@ -53,7 +52,7 @@ async fn hand_in(mut asked: mpsc::Receiver<Ask>, services: Rc<Services>, registr
                     if answer.send(reply).is_err() {
                         services.sessions.metrics.unread_answers.add(1);
                     }
-                    drop(place);
+                    drop(permit);
                 });
             }
         }
@@ -66,10 +65,12 @@ async fn alone_answer(
     services: &Rc<Services>,
     registry: &Addr<Registry>,
 ) -> RpcAnswer {
-    match connection::answer_alone(body, client, services, registry).await {
+    match connection::answer_single_request(body, client, services, registry).await {
         Ok(Some(reply)) => RpcAnswer::Reply(reply),
-        // The door lets no blank body in.
-        Ok(None) => RpcAnswer::Reply(wire::goodbye("Failed to parse request: it is blank")),
+        // The listener accepts no blank body.
+        Ok(None) => {
+            RpcAnswer::Reply(wire::disconnect_notice("Failed to parse request: it is blank"))
+        }
         Err(connection::UnknownClient) => RpcAnswer::UnknownClient,
     }
 }

@@ -4,38 +4,37 @@ use crate::workspaces::NoPlace;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_supervision::Cause;
 
-/// How full it is, for whoever is refused.
+/// Usage of the command slots, for the error text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fullness {
-    /// Commands that run, over all sessions.
+pub(crate) struct SlotUsage {
+    /// Running commands of all sessions.
     pub(crate) running: usize,
-    /// Those of the session that asks.
+    /// Running commands of the calling session.
     pub(crate) own: usize,
-    /// Commands that may run.
+    /// Number of command slots.
     pub(crate) max: usize,
 }
 
-/// Why a tool call has no result of its own. On the wire each is a successful reply whose text begins
-/// with `Error: `.
+/// The reason why a tool call has no result. On the wire each is a successful reply whose text begins with `Error: `.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallError {
     /// The worker ended while the call was in flight.
     Died(Cause),
-    /// No worker was ready in time; why.
+    /// No worker was ready in time, for this reason.
     NotReady(String),
-    /// There will be no worker until somebody asks again.
+    /// The worker has failed. It starts again only on demand.
     Failed(Cause),
     /// The worker does not answer heartbeats.
     NotResponding,
-    /// The worker is alive and did not answer by the call's deadline.
+    /// The worker runs but did not reply by the call's deadline.
     NoAnswer { after_s: u64 },
-    /// The call ran into its deadline, what it ran does not end, and its caller would give up.
+    /// The call reached its deadline, and its process tree did not exit before the caller's own timeout.
     NotEnded { after_s: u64 },
-    /// The session has as many calls as it may have.
+    /// The session has reached its limit of calls.
     TooManyCalls,
-    /// No place for the command became free in time.
-    TooManyCommands(Fullness),
-    /// All sessions together have as many background jobs as they may have.
+    /// No command slot became free in time.
+    TooManyCommands(SlotUsage),
+    /// The limit on background jobs of all sessions is reached.
     TooManyJobs { max: usize },
     /// The call does not fit into a frame.
     TooLong,
@@ -45,22 +44,22 @@ pub(crate) enum CallError {
     NoPlace(NoPlace),
     /// The tool has no such parameter.
     UnknownParameter { name: String, nearest: Option<&'static str> },
-    /// No tool has a name as long as this.
+    /// The name is longer than that of any tool.
     UnknownTool,
-    /// A client ended it before it was sent.
+    /// A client canceled it before it was sent.
     Aborted,
-    /// The daemon stops.
+    /// The daemon is shutting down.
     ShuttingDown,
-    /// The daemon stopped before the call had ended.
+    /// The daemon stopped before the call was done.
     CutShort,
-    /// The session was deleted before the call had ended.
+    /// The session was deleted before the call was done.
     Deleted,
     /// The session was deleted; the call was not sent.
     SessionGone,
 }
 
 impl CallError {
-    /// The text of the reply.
+    /// Text of the reply.
     pub(crate) fn text(&self, tool: &str) -> String {
         match self {
             Self::Died(cause) => format!(
@@ -83,7 +82,7 @@ impl CallError {
                      no more; try again when one has ended"
                 )
             }
-            Self::TooManyCommands(Fullness { running, own, max }) => format!(
+            Self::TooManyCommands(SlotUsage { running, own, max }) => format!(
                 "Error: Too many commands are running: {running} in all, {own} of them in this \
                  session (limits.commands is {max}). It was not run, try again"
             ),
@@ -116,7 +115,7 @@ impl CallError {
         }
     }
 
-    /// True if the call had been given to a worker that is gone.
+    /// True if the call was sent to a worker that no longer runs.
     pub(crate) fn worker_died(&self) -> bool {
         matches!(self, Self::Died(_) | Self::NoAnswer { .. } | Self::CutShort | Self::Deleted)
     }

@@ -1,12 +1,12 @@
-//! Why a method or a call did not do what was asked, and the one place that words it for clients.
+//! Errors of methods and calls, with all their texts for clients.
 //!
-//! Texts that clients depend on stand in the protocol specification; the others are free.
+//! The protocol specification fixes the texts that clients depend on. The other texts may change.
 
 mod call;
 mod pi;
 pub(crate) mod start;
 
-pub(crate) use call::{CallError, Fullness};
+pub(crate) use call::{CallError, SlotUsage};
 pub(crate) use pi::PiError;
 
 use crate::workspaces::NoPlace;
@@ -17,7 +17,7 @@ use quackd_protocol::policy::PolicyError;
 use quackd_remote::gate::MAX_TOKEN_BYTES;
 use quackd_store::StoreError;
 
-/// Why a request is answered with `ok:false`.
+/// The reason why the reply to a request has `ok:false`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MethodError {
     #[error("Session not found: {0}")]
@@ -127,16 +127,16 @@ pub(crate) enum MethodError {
     #[error("Only local clients may restart a daemon that no service manager starts again")]
     LocalRestart,
     #[error(transparent)]
-    Clean(#[from] CleanError),
+    Clean(#[from] GcError),
     #[error(transparent)]
-    Remote(#[from] RemoteRefused),
+    Remote(#[from] ConfigureError),
     #[error("Daemon is shutting down")]
     ShuttingDown,
     #[error("Daemon or its disk is overloaded, try again")]
     Overloaded,
 }
 
-/// Longest part of a reference that an error repeats, in characters.
+/// Maximum length of a reference in an error text, in characters.
 const MAX_SHOWN_REFERENCE: usize = 100;
 
 fn ambiguous(reference: &str, labels: &[String], has_more: bool) -> String {
@@ -161,14 +161,14 @@ fn running(work: RunningWork) -> String {
     format!("{} {verb} running", parts.join(" and "))
 }
 
-/// A library's error as a client reads it: with its causes, and a capital.
+/// Formats a library's error for clients: with its causes, and with a capital letter.
 fn sentence(error: &dyn std::error::Error) -> String {
     let text = chain(error);
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// An error with its causes on one line.
+/// Joins an error and its causes on one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -180,7 +180,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 impl From<actix::MailboxError> for MethodError {
-    /// The actor ended (the daemon stops) or did not take the message in time.
+    /// The actor has stopped because of the shutdown, or its mailbox did not accept the message in time.
     fn from(error: actix::MailboxError) -> Self {
         match error {
             actix::MailboxError::Closed => Self::ShuttingDown,
@@ -189,10 +189,10 @@ impl From<actix::MailboxError> for MethodError {
     }
 }
 
-/// What runs in a session.
+/// Running work of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunningWork {
-    /// Calls that are not answered.
+    /// Calls without a reply.
     pub(crate) calls: usize,
     /// Background jobs.
     pub(crate) jobs: usize,
@@ -204,25 +204,25 @@ impl RunningWork {
     }
 }
 
-/// Why nothing was deleted.
+/// The reason why nothing was deleted.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CleanError {
-    /// Which sessions exist is not certain, so none is known not to.
+pub(crate) enum GcError {
+    /// Not all sessions are known, so a session's files cannot be recognized as orphaned.
     #[error(
         "Histories stay: metadata.json was not read as it was left ({0}), so it is not certain which sessions exist"
     )]
     NotCertain(String),
-    /// The disk.
-    #[error("Cannot look at the state directory: {0}")]
+    /// A file system error.
+    #[error("Cannot read the state directory: {0}")]
     Io(#[from] std::io::Error),
-    /// The daemon ends, or does too much.
+    /// The daemon is shutting down, or overloaded.
     #[error("Daemon is shutting down")]
     Ended,
 }
 
-/// Why a change was refused. Nothing has changed then.
+/// The reason why remote control did not change.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RemoteRefused {
+pub(crate) enum ConfigureError {
     #[error("Remote authToken must be at most {MAX_TOKEN_BYTES} printable ASCII characters")]
     BadToken,
     #[error(

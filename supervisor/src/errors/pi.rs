@@ -1,21 +1,21 @@
-//! Why a Pi did not do what was asked, in the words that clients see. Upstream's words where it has them.
+//! Errors of Pi with their texts for clients. Upstream's texts are used where they exist.
 
 use crate::workspaces::NoPlace;
 use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_COMMAND_LIMIT};
 use quackd_supervision::Cause;
 use std::path::PathBuf;
 
-/// See the module's documentation.
+/// The reason why a request to Pi failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PiError {
-    /// There is none.
+    /// No Pi is installed.
     #[error(
         "Pi not found. Install it with `npm install -g @earendil-works/pi-coding-agent` and say it again; \
          or put `binary = \"/path/to/pi\"` under `[pi]` in {config}, or set RUBBER_DUCK_PI_BINARY, \
          then run `quack stop` and say it again."
     )]
     NotFound { config: String },
-    /// What is configured cannot be run.
+    /// The configured program cannot be run.
     #[error(
         "Pi cannot be started: {origin} names {path}, {why}. Change it, then run `quack stop` and say it again."
     )]
@@ -26,7 +26,7 @@ pub(crate) enum PiError {
          of workspaces", path.display(), held.display()
     )]
     Held { path: PathBuf, held: PathBuf },
-    /// Pi's own settings have more entries than the daemon looks through.
+    /// Pi's own settings have more entries than the daemon checks.
     #[error(
         "Pi cannot be started: its settings have more than {max} entries, so that links in them cannot be checked; \
          move what Pi does not need out of {}", path.display()
@@ -35,54 +35,54 @@ pub(crate) enum PiError {
     /// A client attached, and `.pi` may contain what a command left. Pi ignores it, but waits for the user.
     #[error("Pi is not started before the next message: {0} exists")]
     Unasked(String),
-    /// It did not answer in time.
+    /// Pi did not respond in time.
     #[error("Pi command \"{command}\" timed out after {}ms", PI_COMMAND_LIMIT.as_millis())]
     TimedOut { command: &'static str },
-    /// It ended before it answered.
+    /// Pi exited before it responded.
     #[error("Pi process exited with code {}", code.map_or_else(|| "null".to_owned(), |code| code.to_string()))]
     Exited { code: Option<i32> },
-    /// It lives, but takes no commands.
+    /// Pi runs, but does not read commands.
     #[error("Failed to write to Pi process stdin")]
     Stdin,
-    /// The process between ended, or must.
+    /// The Pi worker exited, or must be killed.
     #[error("Pi process ended ({0})")]
     Ended(Cause),
-    /// There will be none until somebody asks again.
+    /// Pi has failed. It starts again only on demand.
     #[error("Pi {0}")]
     Failed(Cause),
     /// A process could not be started.
     #[error("Pi cannot be started: {0}")]
     NotStarted(String),
-    /// The directory is gone.
+    /// The workspace does not exist.
     #[error("Workspace not accessible: '{0}'")]
     NoWorkspace(String),
-    /// The directory is of the system.
+    /// Sessions may not work in this directory.
     #[error("Not a workspace: {0}")]
     NoPlace(#[from] NoPlace),
-    /// Too much waits already.
+    /// Too many prompts are waiting.
     #[error(
         "Pi has {MAX_PI_PROMPTS} messages waiting in this session and takes no more; try again later"
     )]
     TooMany,
-    /// All Pis that may live are at work.
+    /// The limit on live Pis is reached, and all are busy.
     #[error("{max} Pis are at work (pi.max_live); try again later, or end one with `quack abort`")]
     TooManyPis { max: usize },
     /// It does not fit into a frame.
     #[error("Message is too long")]
     TooLong,
-    /// A client ended it before it was sent.
+    /// A client canceled the prompt before it was sent.
     #[error("Aborted before Pi had started")]
     Aborted,
-    /// The daemon stops.
+    /// The daemon is shutting down.
     #[error("Daemon is shutting down")]
     ShuttingDown,
     /// The session was deleted.
     #[error("Session was deleted")]
     Deleted,
-    /// Nobody runs.
+    /// No Pi runs.
     #[error("Pi process for session \"{0}\" is not running")]
     NotRunning(String),
-    /// Somebody else was first, or it is too late.
+    /// Another client answered first, or the dialog was closed.
     #[error("UI request {id} {how}")]
     DialogClosed { id: String, how: &'static str },
 }

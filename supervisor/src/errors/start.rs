@@ -1,5 +1,5 @@
-//! Why the daemon did not start, and whether another start can help. Made by [`crate::service::daemon`]; the command
-//! line shows it and ends with a code that a service manager understands.
+//! Errors of the daemon's start, and whether another start can succeed. [`crate::service::daemon`] returns them. The
+//! command line shows them and exits with a code for the service manager.
 
 use quackd_config::{ConfigError, Origin};
 use quackd_egress::EgressError;
@@ -10,7 +10,7 @@ use quackd_protocol::policy::PolicyError;
 use quackd_service::ActivationError;
 use std::path::PathBuf;
 
-/// Why the daemon did not start.
+/// The reason why the daemon did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -20,45 +20,45 @@ pub enum StartError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The configuration asks for a sandbox policy that must not be in force.
-    // The reason is part of the text, as with the other errors of the configuration.
+    /// The configured sandbox policy is not allowed.
+    // The text contains the reason, like that of other configuration errors.
     #[error("{origin}: `sandbox.writable` is refused: {reason}")]
     Policy {
-        /// Where the value comes from: the file and the line.
+        /// Source of the value: the file and the line.
         origin: Origin,
-        /// What is wrong with it.
+        /// Problem of the policy.
         reason: PolicyError,
     },
-    /// Something that is no file of ours has the name of the log.
+    /// The log's path is in use by a file that quackd did not create.
     #[error("the log {} cannot be written: {reason}; move it away", path.display())]
     Log {
-        /// The log.
+        /// Path of the log.
         path: PathBuf,
-        /// What stands there.
+        /// Description of the existing file.
         reason: NotOurFile,
     },
-    /// Nor where web searches shall go.
+    /// The endpoint of web searches cannot be used.
     #[error(transparent)]
     Egress(#[from] EgressError),
     /// The socket cannot be bound.
     #[error(transparent)]
     Socket(#[from] BindError),
-    /// The socket that the service manager gave cannot be used.
+    /// The socket from the service manager cannot be used.
     #[error(transparent)]
     Activation(#[from] ActivationError),
-    /// The system refused something else.
+    /// Another system call failed.
     #[error("cannot {step}")]
     System {
-        /// What was tried.
+        /// The failed step.
         step: &'static str,
-        /// The refusal.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl StartError {
-    /// Whether every other start ends in the same way until a person changes something. What the system
-    /// refused may pass: descriptors that were used up, a disk that was full.
+    /// Whether every further start fails in the same way until the user changes something. System errors may pass, such
+    /// as a full disk or too many open files.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         match self {
@@ -71,7 +71,7 @@ impl StartError {
     }
 }
 
-/// A refusal of the system's, with what was tried.
+/// Adds the failed step to a system error.
 pub(crate) fn system<T>(step: &'static str, result: std::io::Result<T>) -> Result<T, StartError> {
     result.map_err(|source| StartError::System { step, source })
 }

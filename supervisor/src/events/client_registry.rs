@@ -3,9 +3,9 @@
 //! The connection adds a client and removes it. [`crate::voice`] and remote control look clients up by id. Not an
 //! actor: every function runs on the actors' thread. Bounded by the connections that the listeners accept.
 
-use super::Following;
+use super::Follower;
 use super::named_calls::NamedCalls;
-use crate::wire::client_outbox::{Gone, Outbox};
+use crate::wire::client_outbox::{ClientGone, ClientOutbox};
 use bytes::Bytes;
 use quackd_protocol::SessionId;
 use std::cell::{Cell, RefCell};
@@ -13,53 +13,50 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 
-/// One connection's name while it lasts. Not to be guessed: who knows it may speak for that client
-/// where a door allows it.
+/// Id of a connection. Random, because a remote client that sends another client's id may act for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ClientId(Rc<str>);
 
 impl ClientId {
-    /// As remote clients are told it.
+    /// Text of the id, which remote clients receive.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// By which door a client came in. Some methods are for local clients only.
+/// Transport of a client. Some methods are only for local clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// The Unix socket.
     Socket,
-    /// A WebSocket of the remote door.
+    /// A WebSocket of remote control.
     RemoteWs,
-    /// One HTTP request of the remote door; nothing can be told to it but the answer.
+    /// One HTTP request of remote control. It receives no events, only its reply.
     RemoteHttp,
 }
 
-/// Who asks.
+/// A client of the daemon.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Its name.
     pub(crate) id: ClientId,
-    /// Its door.
     pub(crate) transport: Transport,
-    /// The way to it; `None` if it cannot be told anything but an answer.
-    pub(crate) outbox: Option<Outbox>,
+    /// Queue to the client. `None` if it receives only a reply.
+    pub(crate) outbox: Option<ClientOutbox>,
     /// The session that this client follows. Following again replaces it.
-    following: RefCell<Option<Following>>,
-    /// Number of the client's last request about following. That request decides, not the one whose look-ups take
-    /// longest.
+    following: RefCell<Option<Follower>>,
+    /// Number of the client's last request about following. That request decides, regardless of the order in which
+    /// lookups finish.
     turn: Cell<u64>,
-    /// Calls of this client that it named.
+    /// Running calls to which the client gave an id.
     pub(crate) named_calls: NamedCalls,
 }
 
 impl Client {
-    /// A client with a name of its own.
+    /// Creates a client with a new id.
     ///
     /// # Errors
     /// If the system has no random numbers.
-    pub(crate) fn new(transport: Transport, outbox: Option<Outbox>) -> io::Result<Rc<Self>> {
+    pub(crate) fn new(transport: Transport, outbox: Option<ClientOutbox>) -> io::Result<Rc<Self>> {
         let id = ClientId(quackd_home::new_id()?.into());
         let (following, turn) = (RefCell::new(None), Cell::new(0));
         Ok(Rc::new(Self {
@@ -72,14 +69,14 @@ impl Client {
         }))
     }
 
-    /// Another request about following has come.
-    pub(crate) fn take_turn(&self) -> u64 {
+    /// Returns the number for a new request about following.
+    pub(crate) fn next_follow_generation(&self) -> u64 {
         self.turn.set(self.turn.get() + 1);
         self.turn.get()
     }
 
-    /// Replaces what this client follows, unless a later request has decided already.
-    pub(crate) fn set_following(&self, turn: u64, following: Option<Following>) {
+    /// Replaces the session that this client follows, unless a later request has already decided.
+    pub(crate) fn set_following(&self, turn: u64, following: Option<Follower>) {
         if turn == self.turn.get() {
             drop(self.following.replace(following));
         }
@@ -88,11 +85,11 @@ impl Client {
     /// Ends following, and returns the session that the client followed. A request about following that is still
     /// running no longer counts.
     pub(crate) fn stop_following(&self) -> Option<SessionId> {
-        self.take_turn();
+        self.next_follow_generation();
         self.following.take().map(|following| following.session().clone())
     }
 
-    /// A reply is in the outbox: the events that it announced may follow it.
+    /// Call this after queuing a reply: the events that it announced may follow it.
     pub(crate) fn replied(&self) {
         let mut following = self.following.borrow_mut();
         if let (Some(following), Some(outbox)) = (following.as_mut(), &self.outbox) {
@@ -108,19 +105,19 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Whether the client is still there.
+    /// Whether the client is still connected.
     pub(crate) fn is_connected(&self, id: &ClientId) -> bool {
         self.connected.borrow().contains_key(id)
     }
 
-    /// Adds a client. The connection calls [`Clients::remove`] at its end.
+    /// Adds a client. The connection calls [`Clients::remove`] when it ends.
     pub(crate) fn add(&self, client: &Rc<Client>) {
         self.connected.borrow_mut().insert(client.id.clone(), Rc::clone(client));
     }
 
     /// Removes a client.
     pub(crate) fn remove(&self, id: &ClientId) {
-        // Dropped after the borrow has ended.
+        // Drop the client after the borrow has ended.
         let _client = self.connected.borrow_mut().remove(id);
     }
 
@@ -129,10 +126,10 @@ impl Clients {
         self.connected.borrow().get(&ClientId(id.into())).cloned()
     }
 
-    /// Tells one client something. It is not waited for; see [`Outbox::tell`].
-    pub(crate) fn tell(&self, id: &ClientId, line: Bytes) -> Result<(), Gone> {
+    /// Sends an event to one client without waiting; see [`ClientOutbox::push`].
+    pub(crate) fn push(&self, id: &ClientId, line: Bytes) -> Result<(), ClientGone> {
         let connected = self.connected.borrow();
         let outbox = connected.get(id).and_then(|client| client.outbox.as_ref());
-        outbox.ok_or(Gone)?.tell(line)
+        outbox.ok_or(ClientGone)?.push(line)
     }
 }

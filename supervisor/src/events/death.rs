@@ -1,4 +1,4 @@
-//! The death of a session's process, in the shape that upstream's clients know.
+//! The event for a crashed process of a session, in upstream's format.
 
 use super::Events;
 use quackd_protocol::SessionId;
@@ -6,7 +6,7 @@ use quackd_protocol::client::ProcessDeath;
 use quackd_supervision::Exit;
 
 impl Events {
-    /// `cause` is the reason in words, as calls in flight were told it.
+    /// `cause` is the same text that running calls get.
     pub(crate) fn process_died(
         &self,
         session: &SessionId,

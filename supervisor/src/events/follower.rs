@@ -1,56 +1,56 @@
-//! One client that follows one session: its place in the session's events, and the task that takes them
-//! from there to its outbox.
+//! A client that follows a session: its position in the session's events, and the task that copies events to its
+//! outbox.
 
 use super::ring::{Overrun, Ring};
-use super::{Events, Feed};
-use crate::wire::client_outbox::Outbox;
+use super::{Events, SessionFeed};
+use crate::wire::client_outbox::ClientOutbox;
 use bytes::Bytes;
 use quackd_protocol::SessionId;
 use std::rc::Rc;
 use std::time::Instant;
 use tokio::task::JoinHandle;
 
-/// Events taken from the ring at a time, in bytes.
+/// Maximum size of a batch that is read from the ring, in bytes.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// A place in a session's events. Dropping it gives the place up.
+/// A position in a session's events. Dropping it ends the following.
 #[derive(Debug)]
-pub(crate) struct Following {
-    feed: Rc<Feed>,
+pub(crate) struct Follower {
+    feed: Rc<SessionFeed>,
     session: SessionId,
-    /// Earlier events that still want an answer: told before all others.
+    /// Earlier events that still need an answer. They are sent before all others.
     first: Vec<Bytes>,
-    /// Number of the first event that is wanted.
+    /// Number of the next event to send.
     next: u64,
     task: Option<JoinHandle<()>>,
 }
 
-/// Where a follower begins.
+/// Start of a following.
 #[derive(Debug)]
-pub(crate) struct Follow {
-    pub(crate) following: Following,
+pub(crate) struct FollowStarted {
+    pub(crate) following: Follower,
     /// Number of the session's last event.
     pub(crate) seq: u64,
-    /// What happened since the event that was named cannot be told any more.
+    /// Whether events since the requested one are missing.
     pub(crate) resync: bool,
-    /// Events that are told again.
+    /// Number of events that are sent again.
     pub(crate) replayed: u64,
 }
 
 impl Events {
-    /// Begins after event `since` of the run `epoch` if what followed is still there, else with what
-    /// comes next.
+    /// Starts after event `since` of the run `epoch` if the ring still contains the following events. Otherwise starts
+    /// with the next event.
     pub(crate) fn follow(
         &self,
         session: &SessionId,
         since: Option<u64>,
         epoch: Option<&str>,
-    ) -> Follow {
+    ) -> FollowStarted {
         let feed = self.feed(session);
         let seq = *feed.last.borrow();
         let same_run = epoch.is_none_or(|epoch| epoch == self.epoch());
-        if !feed.is_watched() {
-            // What it holds was kept for somebody who did not come back.
+        if !feed.has_followers() {
+            // The ring contains events for a follower that did not return in time.
             self.change(&feed, |ring| *ring = Ring::after(seq));
         }
         let next = since.and_then(|since| since.checked_add(1)).filter(|next| {
@@ -61,8 +61,8 @@ impl Events {
         feed.followers.set(feed.followers.get().saturating_add(1));
         let replayed = seq.saturating_add(1).saturating_sub(next);
         let session = session.clone();
-        Follow {
-            following: Following { feed, session, first: Vec::new(), next, task: None },
+        FollowStarted {
+            following: Follower { feed, session, first: Vec::new(), next, task: None },
             seq,
             resync,
             replayed,
@@ -70,24 +70,23 @@ impl Events {
     }
 }
 
-impl Following {
-    /// Number of the first event that it gets.
+impl Follower {
+    /// Number of the first event to send.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Events that are told before all others. To be said before it is started.
-    pub(crate) fn tell_first(&mut self, lines: Vec<Bytes>) {
+    /// Sets the events that are sent before all others. Call it before [`Follower::start`].
+    pub(crate) fn send_first(&mut self, lines: Vec<Bytes>) {
         self.first = lines;
     }
 
-    /// The session that is followed.
     pub(crate) fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// Begins to send. Called when the answer to `follow` is on its way.
-    pub(crate) fn start(&mut self, outbox: &Outbox) {
+    /// Starts sending. Call it after the reply to `follow` is queued.
+    pub(crate) fn start(&mut self, outbox: &ClientOutbox) {
         if self.task.is_none() {
             let (feed, next, outbox) = (Rc::clone(&self.feed), self.next, outbox.clone());
             let first = std::mem::take(&mut self.first);
@@ -98,14 +97,14 @@ impl Following {
                     }
                 }
                 if let Err(Overrun) = forward(&feed, next, &outbox).await {
-                    outbox.give_up();
+                    outbox.disconnect_slow();
                 }
             }));
         }
     }
 }
 
-impl Drop for Following {
+impl Drop for Follower {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -115,13 +114,13 @@ impl Drop for Following {
     }
 }
 
-/// Sends events until the client is gone. `Err` if it is too far behind.
-async fn forward(feed: &Feed, mut next: u64, outbox: &Outbox) -> Result<(), Overrun> {
+/// Sends events until the client is gone. Returns `Err` if the client is too far behind.
+async fn forward(feed: &SessionFeed, mut next: u64, outbox: &ClientOutbox) -> Result<(), Overrun> {
     let mut last = feed.last.subscribe();
     loop {
         let lines = feed.ring.borrow().read(next, BATCH_BYTES)?;
         if lines.is_empty() {
-            // The session's feed lives as long as its follower.
+            // The session's feed exists as long as its follower.
             if last.changed().await.is_err() {
                 return Ok(());
             }

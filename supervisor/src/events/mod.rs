@@ -1,12 +1,12 @@
-//! Events: what happens in a session, told to those who follow it.
+//! Events of sessions, which are sent to followers.
 //!
-//! Owns: per session, the number of its last event, and the newest events themselves while somebody
-//! follows it or did so lately. Not an actor: publishing is a function call on the actors' thread, so
-//! that the order of events is the order of what they tell, and no queue stands between.
+//! Owns the number of each session's last event, and the newest events while the session has followers or had them
+//! recently. Not an actor: publishing is a function call on the actors' thread. The order of events is therefore the
+//! order of the changes that they report.
 //!
-//! Followers pull. Each has a place in the ring and takes from there as fast as its client reads
-//! ([`follower`]); one that is so far behind that its place was dropped is disconnected. Memory is
-//! bounded by the rings, whoever follows and however slowly.
+//! Followers pull events. Each has a position in the ring and reads as fast as its client does ([`follower`]). A
+//! follower whose position was dropped from the ring is disconnected. The rings bound the memory, regardless of the
+//! number and speed of followers.
 
 pub(crate) mod client_registry;
 mod death;
@@ -15,8 +15,8 @@ mod named_calls;
 mod ring;
 mod tool_events;
 
-pub(crate) use follower::{Follow, Following};
-pub(crate) use tool_events::{ShownCall, shown_arguments};
+pub(crate) use follower::{FollowStarted, Follower};
+pub(crate) use tool_events::{CallPreview, shown_arguments};
 
 use crate::wire;
 use quackd_protocol::SessionId;
@@ -33,9 +33,9 @@ use tokio::sync::watch;
 /// All sessions' events. One instance per daemon, behind an `Rc` on the actors' thread.
 #[derive(Debug)]
 pub(crate) struct Events {
-    /// Tells this run of the daemon from others: numbers of another run mean nothing.
+    /// Identifies this run of the daemon. Event numbers of other runs are not valid.
     epoch: String,
-    feeds: RefCell<HashMap<SessionId, Rc<Feed>>>,
+    feeds: RefCell<HashMap<SessionId, Rc<SessionFeed>>>,
     /// Bytes in all rings.
     bytes: Cell<usize>,
     /// Events since the start.
@@ -44,10 +44,10 @@ pub(crate) struct Events {
 
 /// One session's events.
 #[derive(Debug)]
-struct Feed {
-    /// Kept only while [`Feed::is_watched`].
+struct SessionFeed {
+    /// Filled only while [`SessionFeed::has_followers`].
     ring: RefCell<Ring>,
-    /// Number of the newest event; followers wait for it to change.
+    /// Number of the newest event. Followers wait for a change.
     last: watch::Sender<u64>,
     followers: Cell<usize>,
     /// When the last follower left.
@@ -56,7 +56,7 @@ struct Feed {
     published: Cell<Instant>,
 }
 
-impl Feed {
+impl SessionFeed {
     fn new() -> Self {
         Self {
             ring: RefCell::default(),
@@ -67,20 +67,20 @@ impl Feed {
         }
     }
 
-    /// Whether somebody follows, or may come back for what happened meanwhile.
-    fn is_watched(&self) -> bool {
+    /// Whether the session has a follower, or a recent follower may return and request the events since then.
+    fn has_followers(&self) -> bool {
         0 < self.followers.get()
             || self.left.get().is_some_and(|left| left.elapsed() < RING_KEPT_FOR)
     }
 }
 
 impl Events {
-    /// No events yet. `epoch` differs from run to run.
+    /// Starts without events. `epoch` must differ from run to run.
     pub(crate) fn new(epoch: String) -> Self {
         Self { epoch, feeds: RefCell::default(), bytes: Cell::new(0), published: Cell::new(0) }
     }
 
-    /// This run of the daemon.
+    /// Id of this run of the daemon.
     pub(crate) fn epoch(&self) -> &str {
         &self.epoch
     }
@@ -90,29 +90,27 @@ impl Events {
         self.published.get()
     }
 
-    /// Bytes of those that are kept.
-    pub(crate) fn kept_bytes(&self) -> usize {
+    /// Bytes in all rings.
+    pub(crate) fn buffered_bytes(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Whether anybody wants to know what happens in a session. Events that nobody wants are only
-    /// counted.
-    pub(crate) fn is_watched(&self, session: &SessionId) -> bool {
-        self.feeds.borrow().get(session).is_some_and(|feed| feed.is_watched())
+    /// Whether the session has followers, now or recently. Without them, events are only counted.
+    pub(crate) fn has_followers(&self, session: &SessionId) -> bool {
+        self.feeds.borrow().get(session).is_some_and(|feed| feed.has_followers())
     }
 
-    /// How many follow a session now.
+    /// Number of a session's followers.
     pub(crate) fn followers(&self, session: &SessionId) -> usize {
         self.feeds.borrow().get(session).map_or(0, |feed| feed.followers.get())
     }
 
-    /// Number of a session's newest event; 0 if there was none.
+    /// Number of a session's newest event. 0 before the first.
     pub(crate) fn last(&self, session: &SessionId) -> u64 {
         self.feeds.borrow().get(session).map_or(0, |feed| *feed.last.borrow())
     }
 
-    /// Tells the followers of a session, and gives the number of the event. `data` is not looked at if there
-    /// are none.
+    /// Publishes an event and returns its number. Does not call `data` if there are no followers.
     pub(crate) fn publish<D: Serialize>(
         &self,
         session: &SessionId,
@@ -121,7 +119,7 @@ impl Events {
     ) -> u64 {
         let feed = self.feed(session);
         let seq = feed.last.borrow().saturating_add(1);
-        if feed.is_watched() {
+        if feed.has_followers() {
             let line = EventLine { event, session_id: session, data: data(), seq };
             self.change(&feed, |ring| ring.push(wire::event(&line)));
         } else {
@@ -136,36 +134,36 @@ impl Events {
         seq
     }
 
-    /// Forgets a session that was deleted. Its followers get what is there, and nothing more.
+    /// Removes a deleted session. Its followers still get the events in the ring.
     pub(crate) fn forget(&self, session: &SessionId) {
         if let Some(feed) = self.feeds.borrow_mut().remove(session) {
-            // Those who follow still have it: what they have not read stays theirs, and counts no more.
+            // The followers still hold the ring, but its bytes no longer count.
             let freed = feed.ring.borrow().bytes();
             self.bytes.set(self.bytes.get().saturating_sub(freed));
         }
     }
 
-    /// Changes a ring and keeps count of the bytes in all of them. There is no other way to change one.
-    fn change(&self, feed: &Feed, change: impl FnOnce(&mut Ring)) {
+    /// Changes a ring and updates the byte count. Every change of a ring must use this function.
+    fn change(&self, feed: &SessionFeed, change: impl FnOnce(&mut Ring)) {
         let mut ring = feed.ring.borrow_mut();
         let before = ring.bytes();
         change(&mut ring);
         self.bytes.set(self.bytes.get().saturating_add(ring.bytes()).saturating_sub(before));
     }
 
-    fn feed(&self, session: &SessionId) -> Rc<Feed> {
+    fn feed(&self, session: &SessionId) -> Rc<SessionFeed> {
         if let Some(feed) = self.feeds.borrow().get(session) {
             return Rc::clone(feed);
         }
-        let feed = Rc::new(Feed::new());
+        let feed = Rc::new(SessionFeed::new());
         self.feeds.borrow_mut().insert(session.clone(), Rc::clone(&feed));
         feed
     }
 
-    /// Clears rings, those first in which nothing has happened for longest, until a quarter is free.
-    /// A follower that has read everything does not notice.
+    /// Clears rings until a quarter of the limit is free, starting with the longest inactive session. A follower that
+    /// has read all events does not notice.
     fn make_room(&self) {
-        let mut feeds: Vec<Rc<Feed>> = self.feeds.borrow().values().cloned().collect();
+        let mut feeds: Vec<Rc<SessionFeed>> = self.feeds.borrow().values().cloned().collect();
         feeds.sort_by_key(|feed| feed.published.get());
         for feed in feeds {
             if self.bytes.get() <= RINGS_BYTES / 4 * 3 {
@@ -180,7 +178,7 @@ impl Events {
 mod tests {
     use super::*;
 
-    fn feed_of(events: &Events, session: &SessionId) -> Rc<Feed> {
+    fn feed_of(events: &Events, session: &SessionId) -> Rc<SessionFeed> {
         Rc::clone(&events.feeds.borrow()[session])
     }
 
@@ -189,14 +187,14 @@ mod tests {
         let events = Events::new("e".into());
         let session = SessionId::from("s");
         events.publish(&session, "x", || -> u8 { panic!("looked at") });
-        assert!(!events.is_watched(&session));
+        assert!(!events.has_followers(&session));
         let follow = events.follow(&session, None, None);
         assert_eq!((follow.seq, follow.resync, follow.replayed), (1, false, 0));
         events.publish(&session, "x", || 7);
         let lines = feed_of(&events, &session).ring.borrow().read(2, 1000).unwrap();
         assert_eq!(lines, [&b"{\"event\":\"x\",\"sessionId\":\"s\",\"data\":7,\"seq\":2}\n"[..]]);
         drop(follow);
-        assert!(events.is_watched(&session), "somebody may come back");
+        assert!(events.has_followers(&session), "somebody may come back");
     }
 
     #[test]
@@ -219,7 +217,7 @@ mod tests {
             assert_eq!(events.bytes.get(), total(&events));
             if round % 5 == 4 {
                 following.clear();
-                // As if everybody had been away for long.
+                // As if all followers had left long ago.
                 for session in &sessions {
                     feed_of(&events, session).left.set(None);
                 }

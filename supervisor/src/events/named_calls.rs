@@ -1,4 +1,4 @@
-//! Calls that their client named, so that it can cancel each of them.
+//! Calls to which a client gave an id, so that it can cancel each of them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,10 +1,10 @@
-//! The events of one session that are kept: the newest, up to a number and up to a size. Pure.
+//! The newest events of one session, limited in number and size. Does no I/O.
 
 use bytes::Bytes;
 use quackd_protocol::limits::{RING_BYTES, RING_EVENTS};
 use std::collections::VecDeque;
 
-/// See the module's documentation. Event numbers are consecutive.
+/// Ring buffer of events with consecutive numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     lines: VecDeque<Bytes>,
@@ -13,12 +13,12 @@ pub(crate) struct Ring {
     last: u64,
 }
 
-/// Events were dropped before they were read.
+/// The requested events were dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overrun;
 
 impl Ring {
-    /// A ring that goes on after event `last`.
+    /// Creates an empty ring that continues after event `last`.
     pub(crate) fn after(last: u64) -> Self {
         Self { last, ..Self::default() }
     }
@@ -27,39 +27,36 @@ impl Ring {
         self.bytes
     }
 
-    /// Whether event `next` and all after it are kept, or are still to come.
+    /// Whether the ring contains event `next` and all later ones, or `next` is the next event.
     pub(crate) fn reaches_back_to(&self, next: u64) -> bool {
         (self.first()..=self.last.saturating_add(1)).contains(&next)
     }
 
-    /// Number of the oldest event that is kept; of the next one if none is.
+    /// Number of the oldest event in the ring. If it is empty, number of the next event.
     fn first(&self) -> u64 {
         let kept = u64::try_from(self.lines.len()).unwrap_or(u64::MAX);
         self.last.saturating_add(1).saturating_sub(kept)
     }
 
-    /// Adds the event after the last one, and drops the oldest ones that are beyond the bounds.
+    /// Adds the next event, and drops the oldest ones above the limits.
     pub(crate) fn push(&mut self, line: Bytes) {
-        debug_assert!(
-            line.len() <= RING_BYTES,
-            "everything in an event is bounded where it comes from"
-        );
+        debug_assert!(line.len() <= RING_BYTES, "the sources of events limit their size");
         self.last = self.last.saturating_add(1);
         self.bytes += line.len();
         self.lines.push_back(line);
-        // The newest one always stays: a line is shorter than the bound.
+        // The newest event always stays: its size is below the limit.
         while 1 < self.lines.len() && (RING_EVENTS < self.lines.len() || RING_BYTES < self.bytes) {
             let dropped = self.lines.pop_front();
             self.bytes -= dropped.map_or(0, |line| line.len());
         }
     }
 
-    /// Forgets everything but the numbers.
+    /// Drops all events. Numbering continues.
     pub(crate) fn clear(&mut self) {
         *self = Self::after(self.last);
     }
 
-    /// The events from `next` on, up to about `max_bytes` of them.
+    /// Returns the events from `next` on, with a total of about `max_bytes`.
     pub(crate) fn read(&self, next: u64, max_bytes: usize) -> Result<Vec<Bytes>, Overrun> {
         if !self.reaches_back_to(next) {
             return Err(Overrun);
@@ -93,7 +90,7 @@ mod tests {
         assert_eq!(ring.read(1, 1000).unwrap(), ["1", "2", "3"]);
         assert_eq!(ring.read(3, 1000).unwrap(), ["3"]);
         assert_eq!(ring.read(4, 1000).unwrap(), [] as [&str; 0]);
-        assert_eq!(ring.read(5, 1000), Err(Overrun), "nobody has seen what did not happen");
+        assert_eq!(ring.read(5, 1000), Err(Overrun), "no follower has seen event 5");
         assert_eq!(ring.read(0, 1000), Err(Overrun));
         assert_eq!(ring.read(1, 2).unwrap(), ["1", "2"]);
     }

@@ -1,6 +1,6 @@
-//! A tool call as those see it who follow its session: its start, what it prints, its end.
+//! Events of a tool call for the session's followers: start, output and end.
 //!
-//! Texts of a worker are forwarded as the JSON strings that it wrote; they were checked when they came.
+//! A worker's texts are forwarded as raw JSON strings. They were checked when they arrived.
 
 use super::Events;
 use quackd_protocol::SessionId;
@@ -14,23 +14,23 @@ use quackd_protocol::worker::ToolUpdate;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-/// Longest string of arguments that are too long as a whole.
+/// Maximum length of a string in shortened arguments, in characters.
 const LONG_ARGUMENT_CHARS: usize = 1000;
 
-/// Arguments that are longer than this are not looked at: that would take too long here.
+/// Longer arguments are not parsed, because this would block the actors' thread.
 const MAX_LOOKED_AT_BYTES: usize = 256 * 1024;
 
-/// What events say of a call.
+/// Description of a call in events.
 #[derive(Debug)]
-pub(crate) struct ShownCall {
-    /// The client's id of it, or ours.
+pub(crate) struct CallPreview {
+    /// Id that the client gave the call, or the daemon's own.
     pub(crate) id: String,
     pub(crate) tool: String,
-    /// Absent if nobody watched when the call came.
+    /// `None` if the session had no followers when the call arrived.
     pub(crate) arguments: Option<Box<RawValue>>,
 }
 
-impl ShownCall {
+impl CallPreview {
     fn arguments(&self) -> &RawValue {
         let none = || serde_json::from_str("{}").unwrap_or(RawValue::NULL);
         self.arguments.as_deref().unwrap_or_else(none)
@@ -38,7 +38,7 @@ impl ShownCall {
 }
 
 impl Events {
-    pub(crate) fn tool_started(&self, session: &SessionId, call: &ShownCall) {
+    pub(crate) fn tool_started(&self, session: &SessionId, call: &CallPreview) {
         const NAME: &str = "tool_execution_start";
         self.publish(session, NAME, || ToolExecutionStart {
             kind: NAME,
@@ -48,7 +48,12 @@ impl Events {
         });
     }
 
-    pub(crate) fn tool_printed(&self, session: &SessionId, call: &ShownCall, update: &ToolUpdate) {
+    pub(crate) fn tool_printed(
+        &self,
+        session: &SessionId,
+        call: &CallPreview,
+        update: &ToolUpdate,
+    ) {
         const NAME: &str = "tool_execution_update";
         self.publish(session, NAME, || ToolExecutionUpdate {
             kind: NAME,
@@ -70,7 +75,7 @@ impl Events {
     pub(crate) fn tool_ended(
         &self,
         session: &SessionId,
-        call: &ShownCall,
+        call: &CallPreview,
         text: Option<&RawValue>,
         info: &ToolInfo,
     ) {
@@ -80,7 +85,7 @@ impl Events {
             tool_call_id: &call.id,
             tool_name: &call.tool,
             result: ToolContent {
-                // A worker that does not shorten its text for followers is not shown.
+                // A worker must send a short text for followers. A longer one is left out.
                 content: text
                     .filter(|text| text.get().len() <= MAX_SHOWN_JSON_BYTES)
                     .map(TextBlock::new)
@@ -95,12 +100,10 @@ impl Events {
     }
 }
 
-/// The arguments of a call, for people: an object on one line, not longer than
-/// [`MAX_SHOWN_ARGUMENTS_BYTES`].
+/// Returns a call's arguments for display: an object on one line, of at most [`MAX_SHOWN_ARGUMENTS_BYTES`].
 pub(crate) fn shown_arguments(tool: &str, json: &str) -> Option<Box<RawValue>> {
     let only_size = || serde_json::json!({ "_bytes": json.len() });
-    // Also short ones are read as a whole: what is too deep or no text for some parser must not reach
-    // those who follow.
+    // Short arguments are parsed as well: followers must not get JSON that some parsers reject.
     let read = || serde_json::from_str(json).unwrap_or_else(|_| json.into());
     let mut value = match json.len() <= MAX_LOOKED_AT_BYTES {
         true => as_object(tool, read()),

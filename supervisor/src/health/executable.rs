@@ -1,7 +1,7 @@
-//! The program file that this daemon was started from, and whether it stands there still. Noted by
-//! [`crate::service::daemon`], looked at for `doctor` and `quack.daemon` on the blocking pool.
+//! The program file that this daemon was started from, and whether the file on disk is still the same.
+//! [`crate::service::daemon`] records it. `doctor` and `quack.daemon` check it on the blocking pool.
 //!
-//! The daemon goes on with its own file, which it holds open; but a person who has upgraded it should know.
+//! The daemon keeps running with its own open file, but the user should know about an upgrade.
 
 use quackd_protocol::client::{ExecutableInfo, ExecutableState};
 use std::ffi::OsString;
@@ -10,26 +10,26 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Largest program that is compared byte by byte.
+/// Maximum size of a program that is compared byte by byte.
 const MAX_COMPARED: u64 = 512 * 1024 * 1024;
 
 /// One instance per daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Executable {
     path: PathBuf,
-    /// What tells the file from another one; `None` if it could not be looked at.
-    identity: Option<Identity>,
+    /// Identity of the file at startup. `None` if it could not be read.
+    identity: Option<FileIdentity>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
+struct FileIdentity {
     device: u64,
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
 }
 
-impl From<Metadata> for Identity {
+impl From<Metadata> for FileIdentity {
     fn from(found: Metadata) -> Self {
         Self {
             device: found.dev(),
@@ -41,9 +41,9 @@ impl From<Metadata> for Identity {
 }
 
 impl Executable {
-    /// Notes the file of this process. `called` is the name that it was called by: a service manager gives
-    /// the path from which it starts the next one, which may be a link that an upgrade changes.
-    pub(crate) fn note_blocking(called: Option<OsString>) -> Self {
+    /// Records the file of this process. `called` is the first argument of the process. A service manager uses the path
+    /// from which it starts the next daemon, which may be a link that an upgrade changes.
+    pub(crate) fn record_blocking(called: Option<OsString>) -> Self {
         let running = std::env::current_exe().unwrap_or_default();
         let identity = identity(&running);
         let called = called.map(PathBuf::from).filter(|path| path.is_absolute());
@@ -51,18 +51,18 @@ impl Executable {
         Self { path: called.filter(leads_here).unwrap_or(running), identity }
     }
 
-    /// The path from which the next daemon is started.
+    /// Path from which the next daemon is started.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its path, for people.
+    /// Path for display.
     pub(crate) fn path_text(&self) -> String {
         self.path.display().to_string()
     }
 
-    /// Its path, and what stands there now.
-    pub(crate) fn look_blocking(&self) -> ExecutableInfo {
+    /// Returns the path, and whether its file was replaced or deleted.
+    pub(crate) fn check_blocking(&self) -> ExecutableInfo {
         let state = match (std::fs::metadata(&self.path), self.identity) {
             (Err(error), _) if error.kind() == io::ErrorKind::NotFound => ExecutableState::Deleted,
             (Err(_), _) | (_, None) => ExecutableState::Unknown,
@@ -71,11 +71,11 @@ impl Executable {
         ExecutableInfo { path: self.path_text(), state }
     }
 
-    fn compared(&self, found: Identity, noted: Identity) -> ExecutableState {
+    fn compared(&self, found: FileIdentity, noted: FileIdentity) -> ExecutableState {
         if found == noted {
             return ExecutableState::Current;
         }
-        // The same program may have been installed once more.
+        // The same version may have been installed again.
         let may_be_same = found.bytes == noted.bytes && found.bytes <= MAX_COMPARED;
         let running = Path::new("/proc/self/exe");
         match may_be_same.then(|| has_same_content(&self.path, running)) {
@@ -85,8 +85,8 @@ impl Executable {
     }
 }
 
-fn identity(path: &Path) -> Option<Identity> {
-    std::fs::metadata(path).ok().map(Identity::from)
+fn identity(path: &Path) -> Option<FileIdentity> {
+    std::fs::metadata(path).ok().map(FileIdentity::from)
 }
 
 fn has_same_content(one: &Path, other: &Path) -> io::Result<bool> {
@@ -129,7 +129,7 @@ mod tests {
             .or_else(|_| std::fs::copy(&running, &path).map(drop))
             .unwrap();
         let exe = Executable { path: path.clone(), identity: identity(&path) };
-        let state = |exe: &Executable| exe.look_blocking().state;
+        let state = |exe: &Executable| exe.check_blocking().state;
         assert_eq!(state(&exe), ExecutableState::Current);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(state(&exe), ExecutableState::Deleted);
@@ -148,9 +148,9 @@ mod tests {
         let link = dir.path().join("quack");
         let running = std::env::current_exe().unwrap();
         std::os::unix::fs::symlink(&running, &link).unwrap();
-        assert_eq!(Executable::note_blocking(Some(link.clone().into())).path, link);
+        assert_eq!(Executable::record_blocking(Some(link.clone().into())).path, link);
         for other in [Some(OsString::from("/bin/sh")), Some("quack".into()), None] {
-            assert_eq!(Executable::note_blocking(other).path, running);
+            assert_eq!(Executable::record_blocking(other).path, running);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The pulse of the actors' thread: a timer that says how late timers are, and notices when the machine slept,
-//! the process was stopped or somebody set the clock.
+//! The loop monitor of the actors' thread: measures how late timers fire, and detects suspends, stops of the process
+//! and steps of the wall clock.
 //!
-//! Nothing is decided by the wall clock alone: it is looked at to say that it was set, and since when it can be
-//! told from it how old a file is ([`Pulse::even_since`], which does not wait for a beat). After a sleep or a stop every child has its time anew
-//! ([`crate::children::Manage::ResetTimers`]), and a person is told.
+//! The wall clock is only used to report steps and to decide whether file ages are reliable
+//! ([`LoopMonitor::ages_reliable_since`], which does not wait for a tick). After a suspend or a stop, all timers of
+//! children restart ([`crate::children::Manage::ResetTimers`]), and the log and `doctor` report it.
 
 use crate::clock::now_text;
 use quackd_protocol::client::{LoopLag, PauseInfo};
@@ -11,86 +11,86 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Time between two beats while anybody is there, and while nobody is.
-const EVERY: Duration = Duration::from_millis(500);
-const EVERY_IDLE: Duration = Duration::from_secs(2);
+/// Tick interval while clients or workers exist, and otherwise.
+const TICK_INTERVAL: Duration = Duration::from_millis(500);
+const IDLE_TICK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How far back lateness is remembered.
+/// Time over which the delay of timers is measured.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// Most beats that are remembered: those of that time, and a few that came close together.
+/// Maximum number of recorded ticks: those within [`REMEMBERED`], and a margin.
 const MAX_SAMPLES: usize = 256;
 
-/// A sleep or a step of the clock that is shorter means nothing.
+/// Shorter suspends and clock steps are ignored.
 const MIN_GAP: Duration = Duration::from_secs(1);
 
-/// A beat that is later than this tells of a process that was stopped, not of one that is busy.
-const STOPPED: Duration = Duration::from_millis(2500);
+/// A tick that is later than this means that the process was stopped. A busy process is less late.
+const STALL_THRESHOLD: Duration = Duration::from_millis(2500);
 
-/// A clock that was set forward by more makes files look older than they are.
-const LEAP_MS: i64 = 60 * 60 * 1000;
+/// After a larger forward step of the clock, files look older than they are.
+const CLOCK_JUMP_MS: i64 = 60 * 60 * 1000;
 
-/// Pauses that are remembered.
-const KEPT: usize = 8;
+/// Maximum number of recorded pauses.
+const MAX_CLOCK_EVENTS: usize = 8;
 
-/// What the clocks say, each from a beginning of its own.
+/// Readings of the clocks. Each has its own origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Clocks {
-    /// Stands still while the machine sleeps: what timers and deadlines count.
+struct ClockSample {
+    /// Does not advance during a suspend. Timers and deadlines use it.
     running: Duration,
-    /// Goes on while the machine sleeps.
+    /// Advances during a suspend.
     boot: Duration,
-    /// What people call time, and may set.
+    /// Wall clock, which users may set.
     wall: Duration,
 }
 
-/// Why time went by otherwise than it should.
+/// Reason for an unexpected gap between two ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pause {
-    /// The machine slept.
+enum ClockEvent {
+    /// The machine was suspended.
     Suspended(Duration),
-    /// This process did not run.
+    /// The process was stopped.
     Stopped(Duration),
-    /// The clock was set, by so many milliseconds.
+    /// The wall clock was set. In milliseconds, negative if it was set back.
     Clock(i64),
 }
 
-/// Compares each beat with the one before. Pure.
+/// Compares each tick with the previous one. Does no I/O.
 #[derive(Debug)]
-struct Gaps {
-    /// At the last beat.
-    last: Clocks,
-    /// When it was last looked whether the clock was set: then, or since.
-    looked: Clocks,
+struct GapDetector {
+    /// Clocks at the last tick.
+    last: ClockSample,
+    /// Clocks at the last check for a clock step, which may be later than `last`.
+    looked: ClockSample,
 }
 
-impl Gaps {
-    fn since(now: Clocks) -> Self {
+impl GapDetector {
+    fn since(now: ClockSample) -> Self {
         Self { last: now, looked: now }
     }
 
-    /// What has happened since the last beat, which was to be `expected` ago: a sleep or a stop, and a clock that
-    /// was set, which may come together.
-    fn beat(&mut self, now: Clocks, expected: Duration) -> [Option<Pause>; 2] {
+    /// Returns the events since the last tick, which was due `expected` ago: a suspend or a stop, and a step of the
+    /// clock. Both may occur together.
+    fn beat(&mut self, now: ClockSample, expected: Duration) -> [Option<ClockEvent>; 2] {
         let last = std::mem::replace(&mut self.last, now);
         let ran = now.running.saturating_sub(last.running);
         let slept = now.boot.saturating_sub(last.boot).saturating_sub(ran);
         let late = ran.saturating_sub(expected);
-        let gap = match (MIN_GAP <= slept, STOPPED <= late) {
-            (true, _) => Some(Pause::Suspended(slept)),
-            (false, true) => Some(Pause::Stopped(late)),
+        let gap = match (MIN_GAP <= slept, STALL_THRESHOLD <= late) {
+            (true, _) => Some(ClockEvent::Suspended(slept)),
+            (false, true) => Some(ClockEvent::Stopped(late)),
             (false, false) => None,
         };
         [gap, self.step(now)]
     }
 
-    /// How the clock was set since it was last asked: whoever asks first is told.
-    fn step(&mut self, now: Clocks) -> Option<Pause> {
+    /// Returns the step of the clock since the last call. Only the first caller gets it.
+    fn step(&mut self, now: ClockSample) -> Option<ClockEvent> {
         let last = std::mem::replace(&mut self.looked, now);
         let step = signed_ms(now.wall)
             - signed_ms(last.wall)
             - (signed_ms(now.boot) - signed_ms(last.boot));
-        (signed_ms(MIN_GAP) <= step.abs()).then_some(Pause::Clock(step))
+        (signed_ms(MIN_GAP) <= step.abs()).then_some(ClockEvent::Clock(step))
     }
 }
 
@@ -98,14 +98,14 @@ fn signed_ms(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 4)
 }
 
-/// How late the last beats were. Pure.
+/// Delay of the last ticks. Does no I/O.
 #[derive(Debug, Default)]
-struct Lateness {
-    /// When, and how late.
+struct LagSamples {
+    /// Time and delay of each tick.
     beats: VecDeque<(Instant, Duration)>,
 }
 
-impl Lateness {
+impl LagSamples {
     fn note(&mut self, now: Instant, late: Duration) {
         if MAX_SAMPLES <= self.beats.len() {
             self.beats.pop_front();
@@ -121,58 +121,58 @@ impl Lateness {
         let us = |late: Option<&Duration>| {
             late.map_or(0, |late| u64::try_from(late.as_micros()).unwrap_or(u64::MAX))
         };
-        // The smallest that 99 of a hundred are not above.
+        // The smallest value that is not below 99% of the values.
         let rank = (late.len() * 99).div_ceil(100).saturating_sub(1);
         LoopLag { max_us: us(late.last()), p99_us: us(late.get(rank)), samples: late.len() }
     }
 }
 
-/// What is remembered. One instance per daemon, on the actors' thread.
+/// State of the loop monitor. One instance per daemon, on the actors' thread.
 #[derive(Debug)]
-pub(crate) struct Pulse {
-    /// From when the clock that stands still in a sleep counts.
+pub(crate) struct LoopMonitor {
+    /// Origin of the clock that does not advance during a suspend.
     began: Instant,
-    gaps: RefCell<Gaps>,
-    lateness: RefCell<Lateness>,
+    gaps: RefCell<GapDetector>,
+    lateness: RefCell<LagSamples>,
     pauses: RefCell<VecDeque<PauseInfo>>,
-    /// When the clock was last set forward by much.
-    leapt: Cell<Option<Instant>>,
+    /// When the clock was last set forward by more than [`CLOCK_JUMP_MS`].
+    jumped: Cell<Option<Instant>>,
 }
 
-impl Pulse {
-    /// What comes later is compared with the clocks as they are now.
+impl LoopMonitor {
+    /// Starts with the current clock readings.
     pub(crate) fn new() -> Self {
         let began = Instant::now();
         Self {
             began,
-            gaps: RefCell::new(Gaps::since(clocks(began))),
+            gaps: RefCell::new(GapDetector::since(clocks(began))),
             lateness: RefCell::default(),
             pauses: RefCell::default(),
-            leapt: Cell::default(),
+            jumped: Cell::default(),
         }
     }
 
-    /// How late the thread's timers were in the last minute.
+    /// Delay of the thread's timers in the last minute.
     pub(crate) fn lag(&self) -> LoopLag {
         self.lateness.borrow().describe(Instant::now())
     }
 
-    /// The last pauses, the newest last.
+    /// The recorded pauses, oldest first.
     pub(crate) fn pauses(&self) -> Vec<PauseInfo> {
         self.pauses.borrow().iter().cloned().collect()
     }
 
-    /// When the clock was last set forward by much, as far as can be seen now: nothing that looks older than the
-    /// time since then is certain to be.
-    pub(crate) fn even_since(&self) -> Option<Instant> {
-        self.look(clocks(self.began));
-        self.leapt.get()
+    /// Time of the last large forward step of the clock. Includes a step since the last tick. Files that look older
+    /// than the time since then may be younger.
+    pub(crate) fn ages_reliable_since(&self) -> Option<Instant> {
+        self.check_step(clocks(self.began));
+        self.jumped.get()
     }
 
     /// Waits until the next tick and evaluates it. Returns whether the process or the machine stood still since the
     /// last tick, so that deadlines must restart.
     pub(crate) async fn tick(&self, is_used: bool) -> bool {
-        let every = if is_used { EVERY } else { EVERY_IDLE };
+        let every = if is_used { TICK_INTERVAL } else { IDLE_TICK_INTERVAL };
         let due = Instant::now() + every;
         tokio::time::sleep_until(due.into()).await;
         let now = Instant::now();
@@ -182,74 +182,73 @@ impl Pulse {
         let mut stood_still = false;
         for pause in pauses.into_iter().flatten() {
             self.note(pause);
-            stood_still |= !matches!(pause, Pause::Clock(_));
+            stood_still |= !matches!(pause, ClockEvent::Clock(_));
         }
         stood_still
     }
 
-    /// Between two beats, whether the clock was set.
-    fn look(&self, now: Clocks) {
+    /// Checks for a clock step between two ticks.
+    fn check_step(&self, now: ClockSample) {
         let step = self.gaps.borrow_mut().step(now);
         if let Some(step) = step {
             self.note(step);
         }
     }
 
-    /// Remembers and tells it.
-    fn note(&self, pause: Pause) {
-        tell(pause);
-        if matches!(pause, Pause::Clock(ms) if LEAP_MS < ms) {
-            self.leapt.set(Some(Instant::now()));
+    /// Records and logs a pause.
+    fn note(&self, pause: ClockEvent) {
+        log(pause);
+        if matches!(pause, ClockEvent::Clock(ms) if CLOCK_JUMP_MS < ms) {
+            self.jumped.set(Some(Instant::now()));
         }
         let (kind, ms) = match pause {
-            Pause::Suspended(time) => ("suspended", signed_ms(time)),
-            Pause::Stopped(time) => ("stopped", signed_ms(time)),
-            Pause::Clock(ms) => ("clock", ms),
+            ClockEvent::Suspended(time) => ("suspended", signed_ms(time)),
+            ClockEvent::Stopped(time) => ("stopped", signed_ms(time)),
+            ClockEvent::Clock(ms) => ("clock", ms),
         };
         let mut pauses = self.pauses.borrow_mut();
-        if KEPT <= pauses.len() {
+        if MAX_CLOCK_EVENTS <= pauses.len() {
             pauses.pop_front();
         }
         pauses.push_back(PauseInfo { at: now_text(), kind: kind.to_owned(), ms });
     }
 }
 
-fn tell(pause: Pause) {
+fn log(pause: ClockEvent) {
     match pause {
-        Pause::Clock(ms) => {
-            tracing::info!(ms, "the clock was set; no deadline, delay or limit is moved by it");
+        ClockEvent::Clock(ms) => {
+            tracing::info!(ms, "wall clock was set, deadlines unchanged");
         }
-        Pause::Suspended(time) => {
+        ClockEvent::Suspended(time) => {
             let slept_s = time.as_secs();
-            tracing::warn!(slept_s, "the machine slept: everybody has their time anew");
+            tracing::warn!(slept_s, "resumed from suspend, deadlines restarted");
         }
-        Pause::Stopped(time) => {
+        ClockEvent::Stopped(time) => {
             let stopped_s = time.as_secs();
-            tracing::warn!(stopped_s, "this process was stopped: everybody has their time anew");
+            tracing::warn!(stopped_s, "resumed after a stop, deadlines restarted");
         }
     }
 }
 
-fn clocks(began: Instant) -> Clocks {
+fn clocks(began: Instant) -> ClockSample {
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let running = began.elapsed();
-    Clocks { running, boot: boot(wall), wall }
+    ClockSample { running, boot: boot(wall), wall }
 }
 
-/// The time since the machine was started, with that in which it slept, whatever the wall clock is set to.
+/// Time since the machine was started, including suspends. Independent of the wall clock.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 fn boot(wall: Duration) -> Duration {
     use nix::time::{ClockId, clock_gettime};
     #[cfg(target_os = "linux")]
     const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
-    // It goes on in a sleep there; the one that stands still is CLOCK_UPTIME_RAW, which `Instant` reads.
+    // On macOS, this clock advances during a suspend. `Instant` reads CLOCK_UPTIME_RAW, which does not.
     #[cfg(target_os = "macos")]
     const CLOCK: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
     clock_gettime(CLOCK).map_or(wall, Duration::from)
 }
 
-/// Elsewhere the wall clock stands in: a step of it passes for a sleep, which gives everybody some time and does
-/// no harm.
+/// Other systems use the wall clock. A step of the clock then counts as a suspend, which only extends deadlines.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn boot(wall: Duration) -> Duration {
     wall
@@ -261,12 +260,12 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Clocks after a time of running, of sleep, and a step of the wall clock.
-    fn clocks_at(ran: Duration, slept: Duration, step: i64) -> Clocks {
+    /// Clocks after a time of running, a suspend, and a step of the wall clock.
+    fn clocks_at(ran: Duration, slept: Duration, step: i64) -> ClockSample {
         let begin = Duration::from_secs(1_000_000_000);
         let boot = ran + slept;
         let wall = (begin + boot).checked_add_signed_ms(step);
-        Clocks { running: ran, boot, wall }
+        ClockSample { running: ran, boot, wall }
     }
 
     trait AddMs {
@@ -282,72 +281,76 @@ mod tests {
 
     #[test]
     fn sleep_stop_and_a_set_clock_are_told_apart_and_nothing_else_is_told() {
-        let mut gaps = Gaps::since(clocks_at(SECOND, Duration::ZERO, 0));
+        let mut gaps = GapDetector::since(clocks_at(SECOND, Duration::ZERO, 0));
         let hour = 3_600_000;
         for (now, expected) in [
-            // On time, and a little late.
+            // On time, and slightly late.
             (clocks_at(2 * SECOND, Duration::ZERO, 0), None),
             (clocks_at(5 * SECOND, Duration::ZERO, 0), None),
-            // The machine slept for an hour: timers stood still.
-            (clocks_at(6 * SECOND, 3600 * SECOND, 0), Some(Pause::Suspended(3600 * SECOND))),
+            // The machine was suspended for an hour: timers did not advance.
+            (clocks_at(6 * SECOND, 3600 * SECOND, 0), Some(ClockEvent::Suspended(3600 * SECOND))),
             (clocks_at(7 * SECOND, 3600 * SECOND, 0), None),
-            // The process was stopped for a minute: timers went on.
-            (clocks_at(68 * SECOND, 3600 * SECOND, 0), Some(Pause::Stopped(60 * SECOND))),
-            // Somebody set the clock back by an hour, and forward by two.
-            (clocks_at(69 * SECOND, 3600 * SECOND, -hour), Some(Pause::Clock(-hour))),
+            // The process was stopped for a minute: timers advanced.
+            (clocks_at(68 * SECOND, 3600 * SECOND, 0), Some(ClockEvent::Stopped(60 * SECOND))),
+            // The user set the clock back by an hour, and forward by two.
+            (clocks_at(69 * SECOND, 3600 * SECOND, -hour), Some(ClockEvent::Clock(-hour))),
             (clocks_at(70 * SECOND, 3600 * SECOND, -hour), None),
-            (clocks_at(71 * SECOND, 3600 * SECOND, hour), Some(Pause::Clock(2 * hour))),
-            // Slewing is no step.
+            (clocks_at(71 * SECOND, 3600 * SECOND, hour), Some(ClockEvent::Clock(2 * hour))),
+            // Slewing is not a step.
             (clocks_at(72 * SECOND, 3600 * SECOND, hour + 500), None),
         ] {
             let found = gaps.beat(now, SECOND);
             assert_eq!(found.into_iter().flatten().next(), expected, "{now:?}");
             assert!(found.iter().flatten().count() <= 1, "{now:?}: {found:?}");
         }
-        // Set while the machine slept, or while the process was stopped: both are told.
+        // Set during a suspend, or while the process was stopped: both are reported.
         let found = gaps.beat(clocks_at(73 * SECOND, 7200 * SECOND, 0), SECOND);
-        let slept = Some(Pause::Suspended(3600 * SECOND));
-        assert_eq!(found, [slept, Some(Pause::Clock(-hour - 500))]);
+        let slept = Some(ClockEvent::Suspended(3600 * SECOND));
+        assert_eq!(found, [slept, Some(ClockEvent::Clock(-hour - 500))]);
         let found = gaps.beat(clocks_at(99 * SECOND, 7200 * SECOND, hour), SECOND);
-        assert_eq!(found, [Some(Pause::Stopped(25 * SECOND)), Some(Pause::Clock(hour))]);
+        assert_eq!(found, [Some(ClockEvent::Stopped(25 * SECOND)), Some(ClockEvent::Clock(hour))]);
     }
 
     #[test]
     fn a_clock_that_is_set_between_two_beats_is_seen_by_who_looks_and_told_once() {
-        let mut gaps = Gaps::since(clocks_at(SECOND, Duration::ZERO, 0));
+        let mut gaps = GapDetector::since(clocks_at(SECOND, Duration::ZERO, 0));
         let hour = 3_600_000;
         let set = clocks_at(SECOND + SECOND / 4, 600 * SECOND, hour);
-        assert_eq!(gaps.step(set), Some(Pause::Clock(hour)));
+        assert_eq!(gaps.step(set), Some(ClockEvent::Clock(hour)));
         assert_eq!(gaps.step(set), None);
-        // The sleep is told by the beat, which alone gives everybody time.
+        // The tick reports the suspend. Only the tick resets the timers.
         let beat = gaps.beat(clocks_at(2 * SECOND, 600 * SECOND, hour), SECOND);
-        assert_eq!(beat, [Some(Pause::Suspended(600 * SECOND)), None]);
+        assert_eq!(beat, [Some(ClockEvent::Suspended(600 * SECOND)), None]);
 
-        let pulse = Pulse::new();
-        assert_eq!(pulse.even_since(), None);
-        let now = clocks(pulse.began);
-        pulse.look(Clocks { wall: now.wall + 3601 * SECOND, ..now });
-        assert!(pulse.leapt.get().is_some());
-        assert_eq!(pulse.pauses().len(), 1);
+        let loop_monitor = LoopMonitor::new();
+        assert_eq!(loop_monitor.ages_reliable_since(), None);
+        let now = clocks(loop_monitor.began);
+        loop_monitor.check_step(ClockSample { wall: now.wall + 3601 * SECOND, ..now });
+        assert!(loop_monitor.jumped.get().is_some());
+        assert_eq!(loop_monitor.pauses().len(), 1);
     }
 
     #[test]
     fn only_a_clock_that_is_set_far_forward_makes_ages_uncertain() {
-        let pulse = Pulse::new();
-        pulse.note(Pause::Clock(-10 * LEAP_MS));
-        pulse.note(Pause::Clock(LEAP_MS / 2));
-        pulse.note(Pause::Suspended(36_000 * SECOND));
-        assert_eq!(pulse.even_since(), None);
-        pulse.note(Pause::Clock(LEAP_MS + 1));
-        let first = pulse.even_since().unwrap();
+        let loop_monitor = LoopMonitor::new();
+        loop_monitor.note(ClockEvent::Clock(-10 * CLOCK_JUMP_MS));
+        loop_monitor.note(ClockEvent::Clock(CLOCK_JUMP_MS / 2));
+        loop_monitor.note(ClockEvent::Suspended(36_000 * SECOND));
+        assert_eq!(loop_monitor.ages_reliable_since(), None);
+        loop_monitor.note(ClockEvent::Clock(CLOCK_JUMP_MS + 1));
+        let first = loop_monitor.ages_reliable_since().unwrap();
         assert!(first.elapsed() < 60 * SECOND);
-        pulse.note(Pause::Clock(-LEAP_MS - 1));
-        assert_eq!(pulse.even_since(), Some(first), "what it did is not undone by setting it back");
+        loop_monitor.note(ClockEvent::Clock(-CLOCK_JUMP_MS - 1));
+        assert_eq!(
+            loop_monitor.ages_reliable_since(),
+            Some(first),
+            "a step back does not undo the jump"
+        );
     }
 
     #[test]
     fn lateness_is_that_of_the_last_minute() {
-        let (mut lateness, start) = (Lateness::default(), Instant::now());
+        let (mut lateness, start) = (LagSamples::default(), Instant::now());
         assert_eq!(lateness.describe(start), LoopLag::default());
         lateness.note(start, 9 * SECOND);
         for n in 1..=100 {

@@ -1,4 +1,4 @@
-//! What went wrong, at the start and since, for `doctor`.
+//! Failures at startup and since then, for `doctor`.
 
 pub(crate) mod executable;
 pub(crate) mod loop_monitor;
@@ -12,34 +12,34 @@ use tokio::sync::watch;
 /// One instance per daemon.
 #[derive(Debug)]
 pub(crate) struct Health {
-    /// Where `metadata.json` came from; `Err` with the reason if it must not be written.
+    /// Source of `metadata.json`, or the reason why the file must not be written.
     pub(crate) metadata: Result<Origin, String>,
-    /// The same of `quackd-state.json`.
+    /// Like `metadata`, for `quackd-state.json`.
     pub(crate) state: Result<Origin, String>,
-    /// Why the last save failed; `None` if it did not.
+    /// Error of the last save. `None` if it succeeded.
     pub(crate) save_failed: RefCell<Option<String>>,
-    /// Where a `metadata.json` is that could not be used while the daemon ran, and what was wrong with it.
+    /// Path of a quarantined `metadata.json` that was unusable at run time, and the reason.
     pub(crate) set_aside: RefCell<Option<(String, String)>>,
-    /// How changes of another program are noticed; `None` if the file is not written.
-    pub(crate) watching: Option<watch::Receiver<Watching>>,
+    /// Method of detecting external changes. `None` if it does not write the file.
+    pub(crate) watch_mode: Option<watch::Receiver<Watching>>,
     /// Reason for missing control groups; `None` if they are available.
     pub(crate) no_cgroups: Option<String>,
-    /// Why memory is short; `None` if it is not.
-    pub(crate) memory_short: RefCell<Option<String>>,
-    /// Which environment variables hold a model provider's key. Their values are not kept.
+    /// Description of the memory pressure. `None` without pressure.
+    pub(crate) memory_pressure: RefCell<Option<String>>,
+    /// Environment variables with a model provider's key. Their values are not kept.
     pub(crate) providers: Vec<&'static str>,
     /// Whether web searches have a key, and where they go.
     pub(crate) web_search: WebSearchHealth,
 }
 
 impl Health {
-    /// Whether every session that exists is known: if the file was damaged, somebody may put a better one back.
+    /// Whether every existing session is known. False if the file was damaged: the user may restore a better one.
     pub(crate) fn are_all_sessions_known(&self) -> bool {
         matches!(self.metadata, Ok(Origin::File | Origin::Fresh))
     }
 }
 
-/// See [`Health::web_search`].
+/// Details of [`Health::web_search`].
 #[derive(Debug)]
 pub(crate) struct WebSearchHealth {
     pub(crate) has_key: bool,

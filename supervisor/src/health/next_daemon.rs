@@ -1,7 +1,7 @@
 //! Checks before a restart whether the next daemon can read its configuration. Called by `quack.restart`.
 //!
-//! The program that is going to start decides: this one, or after an upgrade the one at its path, which may know
-//! other keys. Both read the file that this daemon was started with, in the environment of this daemon.
+//! The program at the daemon's path does the check. After an upgrade this is another program, which may know other
+//! keys. It reads the configuration file of this daemon, in the environment of this daemon.
 
 use crate::daemon_info::ConfigFile;
 use crate::daemon_info::user_home;
@@ -14,19 +14,19 @@ use quackd_protocol::client::ExecutableState;
 use quackd_protocol::policy::Policy;
 use std::time::{Duration, Instant};
 
-/// The verb by which any version of the program reads its configuration and starts nothing.
+/// Subcommand with which every version of the program reads its configuration and starts nothing.
 const CHECK: [&str; 2] = ["config", "show"];
 
-/// Longest time for it. It takes a few milliseconds.
+/// Timeout of the check. It usually takes a few milliseconds.
 const CHECK_LIMIT: Duration = Duration::from_secs(3);
 
-/// Time between two looks at its process.
+/// Poll interval for the exit of the process.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A sweep of strays may end the process of the first attempt.
+/// Number of attempts: a sweep of strays may kill the process of the first one.
 const ATTEMPTS: usize = 2;
 
-/// Longest text of another program that is shown, in characters.
+/// Maximum length of another program's text, in characters.
 const MAX_SHOWN: usize = 1024;
 
 /// Checks the configuration for the next daemon.
@@ -34,7 +34,7 @@ const MAX_SHOWN: usize = 1024;
 /// # Errors
 /// The reason why the next daemon would not start, as one line.
 pub(crate) fn check_blocking(home: &Home, executable: &Executable) -> Result<(), String> {
-    if executable.look_blocking().state != ExecutableState::Replaced {
+    if executable.check_blocking().state != ExecutableState::Replaced {
         return check_config_blocking(home).map_err(|error| crate::errors::chain(&error));
     }
     let mut result = Err(String::new());
@@ -47,7 +47,7 @@ pub(crate) fn check_blocking(home: &Home, executable: &Executable) -> Result<(),
     result
 }
 
-/// Has the other program read the configuration. The outer error says that it did not come to an answer.
+/// Asks the other program to check the configuration. The outer error means that it did not answer.
 fn ask_blocking(executable: &Executable) -> Result<Result<(), String>, String> {
     let path = executable.path();
     let failed = |why: &dyn ToString| format!("cannot run {}: {}", path.display(), why.to_string());
@@ -61,14 +61,14 @@ fn ask_blocking(executable: &Executable) -> Result<Result<(), String>, String> {
             Ok(Some(exit)) => return Err(failed(&exit)),
             Err(error) => return Err(failed(&error)),
             Ok(None) if until <= Instant::now() => {
-                // Reaped by the next sweep.
+                // The next sweep reaps the process.
                 drop(child.kill());
                 return Err(failed(&format!("no answer after {} s", CHECK_LIMIT.as_secs())));
             }
             Ok(None) => {
                 #[expect(
                     clippy::disallowed_methods,
-                    reason = "a blocking function, on a thread for it"
+                    reason = "a blocking function, which runs on a separate thread"
                 )]
                 std::thread::sleep(POLL_INTERVAL);
             }
@@ -79,30 +79,30 @@ fn ask_blocking(executable: &Executable) -> Result<Result<(), String>, String> {
 /// Checks whether a daemon with this home and the environment of this process accepts its configuration.
 ///
 /// # Errors
-/// The one with which that daemon would not start.
+/// The error that the start of that daemon would return.
 pub fn check_config_blocking(home: &Home) -> Result<(), StartError> {
     read_config(home).map(drop)
 }
 
-/// Reads the configuration. A daemon that cannot do what it says does not start.
+/// Reads the configuration. An invalid one prevents the start.
 pub(crate) fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
-    // What is not UTF-8 is no value of any key, and is said to be wrong.
+    // A value that is not UTF-8 matches no valid value, so it is reported as wrong.
     let variable =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let (path, is_named) = quackd_config::locate(home.config(), &variable)?;
-    // Before it is read: a change that comes between is then seen as one.
+    // Before reading the file, so that a change in between is detected later.
     let modified = path.metadata().and_then(|found| found.modified()).ok();
     let config = quackd_config::load_blocking(&path, is_named, &variable)?;
     let policy = Policy::resolve([config.sandbox.patch()]);
     if let Err(reason) = policy.validate(&user_home(), home.dir()) {
-        // What can be wrong with the other values was refused with the file.
+        // Reading the file has already checked the other values.
         let origin = config.sandbox.writable.origin;
         return Err(StartError::Policy { origin, reason });
     }
     Ok((config, ConfigFile { path, modified }))
 }
 
-/// The message of another `quack`, without its prefix.
+/// Returns the error message of another `quack`, without its prefix.
 fn one_line(stderr: &str) -> String {
     let text = stderr.trim().trim_start_matches("error: ");
     let text = if text.is_empty() { "the configuration is not accepted" } else { text };

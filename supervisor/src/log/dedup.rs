@@ -1,7 +1,7 @@
-//! Lines that come again and again: a few are written, then only how many there were.
+//! Suppresses repeated log lines: writes the first ones, then only their number.
 //!
-//! Owns: which lines came lately. Two are the same if they differ in their time only. Called by the log's own
-//! thread, with one whole line at a time; the lines go on to [`super::rotating`].
+//! Owns the recent lines. Two lines are equal if they differ only in their time. Called by the log's own thread with
+//! one complete line at a time. The lines continue to [`super::rotating`].
 
 use super::rotating::RotatingFile;
 use std::collections::HashMap;
@@ -9,39 +9,39 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// So many are written as they come.
-const AS_THEY_COME: u64 = 5;
+/// Number of repeats that are written in full.
+const MAX_VERBATIM: u64 = 5;
 
-/// After this long a line begins anew.
+/// Time after which a line counts as new.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// Different lines that are remembered. When there are more, those that came first are forgotten.
+/// Maximum number of different lines that are remembered. Above it, the oldest are dropped.
 const MAX_REMEMBERED: usize = 256;
 
-/// Longest line that is remembered, in bytes; longer ones are written whenever they come.
+/// Maximum length of a remembered line, in bytes. Longer lines are always written.
 const MAX_LINE_BYTES: usize = 16 * 1024;
 
-/// See the module.
+/// Counts repeated lines and writes to the log file.
 #[derive(Debug)]
-pub(super) struct Repeats {
+pub(super) struct RepeatFilter {
     to: RotatingFile,
     hasher: RandomState,
-    seen: HashMap<u64, Seen>,
-    /// When the first of them is over; nothing is to do before.
+    seen: HashMap<u64, RepeatCount>,
+    /// When the first period ends. `None` if no line is remembered.
     next_end: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct RepeatCount {
     since: Instant,
     times: u64,
-    /// How many of these somebody reading the log knows of.
-    told: u64,
-    /// The last of them.
+    /// Number of occurrences that were already reported in the log.
+    reported: u64,
+    /// The last occurrence.
     line: Vec<u8>,
 }
 
-impl Repeats {
+impl RepeatFilter {
     pub(super) fn new(to: RotatingFile) -> Self {
         Self { to, hasher: RandomState::new(), seen: HashMap::new(), next_end: None }
     }
@@ -56,40 +56,40 @@ impl Repeats {
         let key = self.hasher.hash_one(without_time(line));
         if let Some(seen) = self.seen.get_mut(&key) {
             seen.times += 1;
-            if seen.times <= AS_THEY_COME {
-                seen.told = seen.times;
+            if seen.times <= MAX_VERBATIM {
+                seen.reported = seen.times;
                 self.to.line(line);
                 return;
             }
             seen.line.clear();
             seen.line.extend_from_slice(line);
-            // A storm is seen while it lasts, at 10, 100, 1000 …
+            // Report a storm while it lasts, after 10, 100, 1000 … occurrences.
             if is_power_of_ten(seen.times) {
-                self.to.line(&counted(line, seen.times - seen.told));
-                seen.told = seen.times;
+                self.to.line(&counted(line, seen.times - seen.reported));
+                seen.reported = seen.times;
             }
             return;
         }
         if MAX_REMEMBERED <= self.seen.len() {
             self.end(|_| true);
         }
-        self.seen.insert(key, Seen { since: now, times: 1, told: 1, line: Vec::new() });
+        self.seen.insert(key, RepeatCount { since: now, times: 1, reported: 1, line: Vec::new() });
         self.next_end.get_or_insert(now + PERIOD);
         self.to.line(line);
     }
 
-    /// Forgets some, and says how many of each nobody was told of.
-    fn end(&mut self, is_over: impl Fn(&Seen) -> bool) {
-        let over: Vec<Seen> =
+    /// Drops finished lines, and writes the number of unreported occurrences of each.
+    fn end(&mut self, is_over: impl Fn(&RepeatCount) -> bool) {
+        let over: Vec<RepeatCount> =
             self.seen.extract_if(|_, seen| is_over(seen)).map(|(_, seen)| seen).collect();
-        for seen in over.iter().filter(|seen| seen.told < seen.times) {
-            self.to.line(&counted(&seen.line, seen.times - seen.told));
+        for seen in over.iter().filter(|seen| seen.reported < seen.times) {
+            self.to.line(&counted(&seen.line, seen.times - seen.reported));
         }
         self.next_end = self.seen.values().map(|seen| seen.since + PERIOD).min();
     }
 }
 
-impl Write for Repeats {
+impl Write for RepeatFilter {
     /// Takes one line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.line(line, Instant::now());
@@ -101,13 +101,13 @@ impl Write for Repeats {
     }
 }
 
-/// What stands behind the first value, which is the time.
+/// Returns the part after the first value, which is the time.
 fn without_time(line: &[u8]) -> &[u8] {
     let comma = line.iter().position(|byte| *byte == b',').unwrap_or(0);
     line.get(comma..).unwrap_or(line)
 }
 
-/// The line, and that it stands for so many.
+/// Returns the line with a field for the number of occurrences.
 fn counted(line: &[u8], n: u64) -> Vec<u8> {
     let object = line.trim_ascii_end();
     let open = object.strip_suffix(b"}").unwrap_or(object);
@@ -134,8 +134,8 @@ mod tests {
         )
     }
 
-    fn log(dir: &Path) -> Repeats {
-        Repeats::new(RotatingFile::new(&dir.join("l"), Arc::default()))
+    fn log(dir: &Path) -> RepeatFilter {
+        RepeatFilter::new(RotatingFile::new(&dir.join("l"), Arc::default()))
     }
 
     fn lines(dir: &Path) -> Vec<serde_json::Value> {
@@ -147,7 +147,7 @@ mod tests {
     fn a_million_lines_have_no_more_than_their_room() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = log(dir.path());
-        // All of them are different; together they would have 140 MB.
+        // All lines are different. Together they have 140 MB.
         for n in 0..1_000_000_u64 {
             let line = text(n, &format!("{n:09} {}", "x".repeat(64)));
             log.write_all(line.as_bytes()).unwrap();

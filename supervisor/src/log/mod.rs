@@ -1,8 +1,7 @@
-//! The daemon's log: JSON lines in `duck-daemon.log`, rotated by size, written by a thread of its own.
+//! The daemon's log: JSON lines in `duck-daemon.log`, rotated by size, written by a separate thread.
 //!
-//! Bounded everywhere: at most [`LOG_FILES_KEPT`] old files of [`LOG_FILE_BYTES`], a queue whose overflow drops
-//! lines instead of stopping the daemon, and lines that repeat are counted instead of written. Payloads
-//! (arguments, output) are never logged.
+//! All resources are bounded: at most [`LOG_FILES_KEPT`] old files of [`LOG_FILE_BYTES`]. A full queue drops lines and
+//! does not block the daemon. Repeated lines are counted. Payloads (arguments, output) are never logged.
 //!
 //! [`LOG_FILES_KEPT`]: quackd_protocol::limits::LOG_FILES_KEPT
 //! [`LOG_FILE_BYTES`]: quackd_protocol::limits::LOG_FILE_BYTES
@@ -10,7 +9,7 @@
 mod dedup;
 mod rotating;
 
-use dedup::Repeats;
+use dedup::RepeatFilter;
 use quackd_home::own_file::{NotOurFile, append_blocking};
 use rotating::RotatingFile;
 use std::io::Write;
@@ -22,13 +21,13 @@ use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGua
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 
-/// Lines waiting for the disk.
+/// Maximum number of lines that wait for the disk.
 const QUEUED_LINES: usize = 8192;
 
-/// Longest text of one panic line in the log.
+/// Maximum length of a panic's line, in bytes.
 const PANIC_BYTES: usize = 4096;
 
-/// What the rest of the daemon may do with the log beside writing to it. Clones are the same.
+/// Settings and counters of the running log. Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct LogControl {
     is_brief: Arc<AtomicBool>,
@@ -37,32 +36,31 @@ pub(crate) struct LogControl {
 }
 
 impl LogControl {
-    /// Whether warnings and errors only are written to the file, whatever the configuration says.
-    pub(crate) fn set_brief(&self, is_brief: bool) {
+    /// Sets whether only warnings and errors are written to the file, regardless of the configuration.
+    pub(crate) fn set_warnings_only(&self, is_brief: bool) {
         self.is_brief.store(is_brief, Ordering::Relaxed);
     }
 
-    /// Lines that are not in the file because it could not be written, or not in time.
+    /// Number of lines that are missing in the file, because of an error or a full queue.
     pub(crate) fn lines_dropped(&self) -> u64 {
         let late = u64::try_from(self.queue.dropped_lines()).unwrap_or(u64::MAX);
         self.failed.load(Ordering::Relaxed).saturating_add(late)
     }
 }
 
-/// Whether the log can be one: what has its name is a file of ours, or nothing. That it cannot be written just now
-/// is no reason not to serve.
+/// Checks that the log's path is free or one of quackd's files. Other errors do not prevent the daemon from serving.
 ///
 /// # Errors
-/// What stands there instead, and only a person can change.
+/// Describes an existing file that only the user can remove.
 pub(crate) fn check_blocking(path: &Path) -> Result<(), NotOurFile> {
     append_blocking(path).err().as_ref().and_then(NotOurFile::of).map_or(Ok(()), Err)
 }
 
-/// Starts logging to `path`, and to stderr too if asked. What is queued is written when the guard is
-/// dropped. `filter` is that of `log.level`.
+/// Starts logging to `path`, and to stderr if requested. Dropping the guard writes the queued lines. `filter` comes
+/// from `log.level`.
 pub(crate) fn start(path: &Path, filter: &str, to_stderr: bool) -> (WorkerGuard, LogControl) {
     let failed = Arc::<AtomicU64>::default();
-    let file = Repeats::new(RotatingFile::new(path, Arc::clone(&failed)));
+    let file = RepeatFilter::new(RotatingFile::new(path, Arc::clone(&failed)));
     let (writer, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(QUEUED_LINES).finish(file);
     let is_brief = Arc::<AtomicBool>::default();
@@ -82,8 +80,8 @@ pub(crate) fn start(path: &Path, filter: &str, to_stderr: bool) -> (WorkerGuard,
     (guard, control)
 }
 
-/// Ends the process at the first panic, whatever the build profile: a daemon with a dead actor is worse
-/// than a dead daemon, which its service manager starts again. The panic is written past the queue.
+/// Aborts the process at the first panic, in every build profile. A daemon with a dead actor is worse than a dead
+/// daemon, because the service manager restarts the latter. The panic bypasses the queue.
 pub(crate) fn abort_on_panic(path: PathBuf) {
     std::panic::set_hook(Box::new(move |info| {
         let mut text = format!("panic: {info}").replace('\n', " ");
@@ -93,7 +91,7 @@ pub(crate) fn abort_on_panic(path: PathBuf) {
             "level": "ERROR",
             "message": text,
         });
-        // Nothing is left to do about a log or a terminal that cannot be written.
+        // A failed write to the log or the terminal cannot be reported.
         if let Ok(mut file) = append_blocking(&path) {
             drop(writeln!(file, "{line}"));
         }

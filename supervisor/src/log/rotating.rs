@@ -1,7 +1,7 @@
-//! The log's files: one that is written, and a fixed number of older ones.
+//! The log's files: the current one, and a fixed number of older ones.
 //!
-//! Owns: that all of them together never have more than their number times their size. Called by the log's own
-//! thread, through [`super::dedup`].
+//! Keeps their total size below their number times their maximum size. Called by the log's own thread, through
+//! [`super::dedup`].
 
 use quackd_home::own_file::append_blocking;
 use quackd_protocol::limits::{LOG_FILE_BYTES, LOG_FILES_KEPT};
@@ -13,24 +13,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often is looked whether the file still has its name.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval of the checks whether the path still names the open file.
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Writes whole lines to a file that is put aside when it is full. Its errors are counted and cost the line.
+/// Writes complete lines to a file, which is rotated when it is full. A failed write drops the line and is counted.
 #[derive(Debug)]
 pub(super) struct RotatingFile {
     path: PathBuf,
     max_bytes: u64,
-    /// `None`: it could not be opened, and the next line tries again.
+    /// `None` if it could not be opened. The next line tries again.
     file: Option<File>,
-    /// Bytes in it.
+    /// Size of the file.
     bytes: u64,
     looked: Instant,
     failed: Arc<AtomicU64>,
 }
 
 impl RotatingFile {
-    /// Opens nothing yet. What could not be written is counted in `failed`.
+    /// Opens nothing yet. `failed` counts the dropped lines.
     pub(super) fn new(path: &Path, failed: Arc<AtomicU64>) -> Self {
         let max_bytes = LOG_FILE_BYTES as u64;
         Self {
@@ -43,7 +43,7 @@ impl RotatingFile {
         }
     }
 
-    /// Writes one line, as a whole as far as the disk lets it.
+    /// Writes one line. A full disk may truncate it.
     pub(super) fn line(&mut self, line: &[u8]) {
         if self.try_line(line).is_err() {
             self.failed.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl RotatingFile {
 
     fn try_line(&mut self, line: &[u8]) -> io::Result<()> {
         let n_bytes = line.len() as u64;
-        if LOOK_INTERVAL <= self.looked.elapsed() {
+        if FILE_CHECK_INTERVAL <= self.looked.elapsed() {
             self.looked = Instant::now();
             if !self.has_its_name() {
                 self.file = None;
@@ -67,7 +67,7 @@ impl RotatingFile {
             self.rotate()?;
         }
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
-        // A line that a full disk cut counts with what is there of it.
+        // The written part of a truncated line counts.
         let written = file.write_all(line);
         match &written {
             Ok(()) => self.bytes = self.bytes.saturating_add(n_bytes),
@@ -76,27 +76,24 @@ impl RotatingFile {
         written
     }
 
-    /// Somebody may have deleted the file, or have put it aside.
+    /// Whether the path still names the open file. The user may have deleted or moved it.
     fn has_its_name(&self) -> bool {
         let Some(Ok(ours)) = self.file.as_ref().map(File::metadata) else { return false };
         let named = std::fs::symlink_metadata(&self.path);
         named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
     }
 
-    /// Moves each file one place on. The last one is replaced by the one before it, and is gone.
+    /// Renames each file to the next number. The last file is replaced and thus deleted.
     fn rotate(&mut self) -> io::Result<()> {
         for n in (1..=LOG_FILES_KEPT).rev() {
             let from = if n == 1 { self.path.clone() } else { older(&self.path, n - 1) };
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "a log: nothing that must survive a power cut"
-            )]
+            #[expect(clippy::disallowed_methods, reason = "a log need not survive a power cut")]
             match std::fs::rename(from, older(&self.path, n)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        // If it cannot be opened now, the next line tries again.
+        // If opening fails, the next line tries again.
         self.file = None;
         self.file = Some(append_blocking(&self.path)?);
         self.bytes = 0;
@@ -104,7 +101,7 @@ impl RotatingFile {
     }
 }
 
-/// The name of the `n`th older file.
+/// Path of the `n`th older file.
 fn older(path: &Path, n: usize) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{n}"));
@@ -140,7 +137,7 @@ mod tests {
         assert_eq!(sizes(dir.path()), names.map(|name| (name.to_owned(), 8)));
         let text = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         assert_eq!((text("l"), text("l.4")), ("098\n099\n".into(), "090\n091\n".into()));
-        // The next daemon goes on where the last one was.
+        // The next daemon continues in the same file.
         file(&path, 10).line(b"100\n");
         assert_eq!((text("l"), text("l.1")), ("100\n".into(), "098\n099\n".into()));
     }
@@ -152,7 +149,7 @@ mod tests {
         let mut log = file(&path, 100);
         log.line(b"one\n");
         std::fs::remove_file(&path).unwrap();
-        log.looked = Instant::now().checked_sub(LOOK_INTERVAL).unwrap();
+        log.looked = Instant::now().checked_sub(FILE_CHECK_INTERVAL).unwrap();
         log.line(b"two\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
     }
@@ -166,11 +163,11 @@ mod tests {
         log.line(b"one\n");
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(&victim, &path).unwrap();
-        log.looked = Instant::now().checked_sub(LOOK_INTERVAL).unwrap();
+        log.looked = Instant::now().checked_sub(FILE_CHECK_INTERVAL).unwrap();
         log.line(b"two\n");
         assert_eq!(log.failed.load(Ordering::Relaxed), 1);
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
-        // It is for a person to remove it.
+        // Only the user removes such a file.
         std::fs::remove_file(&path).unwrap();
         log.line(b"three\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "three\n");

@@ -1,11 +1,11 @@
-//! `abort`: ends every call in flight of a session, and the turn of its Pi.
+//! `abort`: ends every running call of a session, and the turn of its Pi.
 
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
-use crate::session::pi::Abort;
+use crate::session::pi::AbortTurn;
 use crate::session::worker::ControlCalls;
-use crate::wire::{Request, reference};
+use crate::wire::{ParsedRequest, reference};
 use quackd_protocol::client::AbortData;
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,7 +17,7 @@ struct AbortParams {
 }
 
 pub(super) async fn abort(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<AbortData, MethodError> {
     let AbortParams { session_id } = params(request, "abort")?;
@@ -28,7 +28,7 @@ pub(super) async fn abort(
         .ok_or(MethodError::NoSessionToAbort)?;
     let calls = found.handle.send(ControlCalls::Abort).await?;
     let is_aborted = match caller.services.sessions.pis.get(&found.session_id) {
-        Some(pi) => pi.send(Abort).await?,
+        Some(pi) => pi.send(AbortTurn).await?,
         None => false,
     };
     if calls == 0 && !is_aborted {

@@ -1,4 +1,4 @@
-//! `attach`: the session of a directory, found or made, and usually made the active one.
+//! `attach`: finds or creates the session of a directory, and activates it by default.
 
 use super::find::id_of;
 use super::own_reference;
@@ -10,9 +10,9 @@ use crate::registry::catalog::Fresh;
 use crate::registry::{FindSession, Open, OpenSession, Purpose};
 use crate::session::owner::Owner;
 use crate::session::pi;
-use crate::session::worker::Wake;
+use crate::session::worker::EnsureStarted;
 use crate::voice::VoiceSession;
-use crate::wire::Request;
+use crate::wire::ParsedRequest;
 use crate::workspaces;
 use quackd_home::Workspace;
 use quackd_protocol::SessionId;
@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A directory on a dead mount must not hold a request for ever.
+/// Timeout for looking up a directory, because its disk may hang.
 pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) async fn attach(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
     let AttachParams { path, activate, safe_mode } = params(request, "attach")?;
@@ -35,7 +35,7 @@ pub(super) async fn attach(
         Some(Value::String(path)) => PathBuf::from(path),
         Some(_) => return Err(MethodError::PathNotText),
     };
-    // A session stays as safe as it was made, whatever is asked from afar.
+    // Remote clients must not disable the safe mode of a session.
     if safe_mode == Some(false) && caller.client.transport != Transport::Socket {
         return Err(MethodError::LocalPolicy);
     }
@@ -44,24 +44,24 @@ pub(super) async fn attach(
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }
-    // The worker is started now, so that the first call finds it ready, and so is Pi; nobody waits for them.
+    // Start the worker and Pi now, so that they are ready for the first call. The reply does not wait for them.
     let find = FindSession { reference: Some(data.session.id.0.clone()), purpose: Purpose::Look };
     if let Ok(Some(found)) = caller.registry.send(find).await? {
-        found.handle.send(Wake).await.ok();
+        found.handle.send(EnsureStarted).await.ok();
         let services = &caller.services;
         if activate && services.daemon.config.pi.start.value == "attach" {
             let pi =
                 services.sessions.pis.of(&found, &services.sessions, &Owner::new(&caller.registry));
-            pi.send(pi::Wake { found }).await.ok();
+            pi.send(pi::EnsureStarted { found }).await.ok();
         }
     }
     Ok(data)
 }
 
-/// A disk that does not answer must not hold a request for ever either. The change may still be made.
+/// Timeout for saving a change, because the disk may hang. The change may still be saved later.
 pub(super) const SAVE_LIMIT: Duration = Duration::from_secs(20);
 
-/// Shared with `quack.tool`, which attaches without activating.
+/// Also used by `quack.tool`, which attaches without activating.
 pub(super) async fn attach_path(
     caller: &Caller,
     path: PathBuf,
@@ -104,7 +104,7 @@ pub(super) fn own_path(given: Option<&str>) -> Result<Option<PathBuf>, MethodErr
     }
 }
 
-/// What a session needs that may have to be made.
+/// Returns the values of a session that may have to be created.
 pub(super) fn fresh() -> Result<Fresh, MethodError> {
     let session_id = SessionId(quackd_home::new_id().map_err(MethodError::NoRandom)?);
     Ok(Fresh { session_id, now: now_text() })
@@ -121,10 +121,10 @@ pub(super) async fn look_up(caller: &Caller, path: PathBuf) -> Result<Workspace,
     let lookups = Arc::clone(&caller.services.sessions.lookups);
     let user_home = caller.services.daemon.user_home.clone();
     let resolving = async {
-        let place = lookups.acquire_owned().await;
+        let permit = lookups.acquire_owned().await;
         let resolve = move || {
-            // A look-up that hangs keeps its place, so that the others keep their threads.
-            let _place = place;
+            // A lookup that hangs keeps its permit, so that at most a few threads of the pool hang.
+            let _permit = permit;
             let workspace = quackd_home::look_up_workspace_blocking(&path)?;
             workspaces::check_blocking(Path::new(&workspace.path), &user_home)?;
             Ok(workspace)

@@ -1,4 +1,4 @@
-//! `quack.config`: the configuration that this daemon runs with.
+//! `quack.config`: the configuration of this daemon.
 
 use super::Caller;
 use quackd_protocol::client::{ConfigData, ConfigSetting};

@@ -1,7 +1,7 @@
-//! `doctor`: everything that a person can be told about this daemon, and what to do about it.
+//! `doctor`: checks of the daemon and its surroundings, with hints for the user.
 //!
-//! Names and order are upstream's where it has them. Each check is one function; what needs the disk is
-//! looked at on the blocking pool, once, before the checks are written.
+//! Names and order are upstream's where they exist there. Each check is one function. The file system is read once on
+//! the blocking pool, before the checks run.
 
 use super::{Caller, doctor_supervision, params};
 use crate::errors::MethodError;
@@ -9,7 +9,7 @@ use crate::health::Health;
 use crate::registry::TakeSnapshot;
 use crate::retention::{Lost, gone};
 use crate::services::Services;
-use crate::wire::Request;
+use crate::wire::ParsedRequest;
 use quackd_protocol::client::{
     Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, RemoteStatus,
     SessionInfo, WorkerInfo,
@@ -24,11 +24,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A disk that hangs is a finding of its own.
-const LOOK_LIMIT: Duration = Duration::from_secs(3);
+/// Timeout for file system access. A disk that hangs is reported as a failed check.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) async fn doctor(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<DoctorData, MethodError> {
     let DoctorParams { refresh_environment } = params(request, "doctor")?;
@@ -51,13 +51,13 @@ pub(super) async fn doctor(
         None => vec![fail(
             "disk",
             "the state directory does not answer".to_owned(),
-            "look at the disk that holds it",
+            "check the disk that contains it",
         )],
         Some(on_disk) => vec![
             socket(services, on_disk),
             config(services, on_disk),
             log(services, on_disk),
-            services.sessions.pool.disk.report(services.keeping.last()),
+            services.sessions.pool.disk.report(services.retention.last()),
         ],
     });
     let (workers, known) = listed.unwrap_or_default();
@@ -90,7 +90,7 @@ fn fail(name: &str, message: String, hint: impl Into<String>) -> Check {
     Check { name: name.to_owned(), status: CheckStatus::Fail, message, hint: Some(hint.into()) }
 }
 
-/// What the disk says.
+/// State of files on disk.
 #[derive(Debug)]
 struct OnDisk {
     socket: bool,
@@ -110,7 +110,7 @@ async fn look(services: &Services) -> Option<OnDisk> {
         log: log.is_file(),
         rival,
     };
-    tokio::time::timeout(LOOK_LIMIT, actix_rt::task::spawn_blocking(look)).await.ok()?.ok()
+    tokio::time::timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(look)).await.ok()?.ok()
 }
 
 fn daemon(services: &Services) -> Check {
@@ -130,11 +130,11 @@ fn executable(info: &ExecutableInfo) -> Check {
         ),
         ExecutableState::Deleted => warn(
             NAME,
-            format!("{path} was deleted; the daemon goes on with the file that it holds"),
+            format!("{path} was deleted; the daemon keeps running with its open file"),
             "`quack restart`, from where the program is now",
         ),
         ExecutableState::Unknown => {
-            warn(NAME, format!("{path} cannot be looked at"), "look at the disk that holds it")
+            warn(NAME, format!("{path} cannot be looked at"), "check the disk that contains it")
         }
     }
 }
@@ -146,7 +146,7 @@ fn socket(services: &Services, on_disk: &OnDisk) -> Check {
         return fail(
             "socket",
             format!("Socket file missing: {path}"),
-            format!("it is made again within some seconds; if not, `kill {pid}`, then `quack`"),
+            format!("it is created again within 5 s; if not, `kill {pid}`, then `quack`"),
         );
     }
     match &on_disk.rival {
@@ -205,7 +205,7 @@ fn metadata(health: &Health, known: usize) -> Check {
                     NAME,
                     format!("{file} was damaged and there was no copy: {reason}"),
                     format!(
-                        "it is kept as {}; what it says can be put back by hand",
+                        "it is kept as {}; you can restore its content by hand",
                         quarantined.display()
                     ),
                 );
@@ -230,23 +230,23 @@ fn metadata(health: &Health, known: usize) -> Check {
         return fail(
             NAME,
             format!("the last change could not be saved: {why}"),
-            "make room on the disk or mend its permissions; the next change tries again",
+            "free disk space or fix the permissions; the next change tries again",
         );
     }
     if let Some((path, reason)) = &*health.set_aside.borrow() {
         return fail(
             NAME,
             format!(
-                "another program made metadata.json unusable, and ours was written again: {reason}"
+                "another program made metadata.json unusable, so quackd wrote it again: {reason}"
             ),
-            format!("it is kept as {path}; what it says can be put back by hand"),
+            format!("it is kept as {path}; you can restore its content by hand"),
         );
     }
     let known = format!("{known} session{}", if known == 1 { "" } else { "s" });
-    match health.watching.as_ref().map(|watching| watching.borrow().clone()) {
+    match health.watch_mode.as_ref().map(|watching| watching.borrow().clone()) {
         Some(Watching::Polling { why }) => warn(
             NAME,
-            format!("{known}; looked at every second instead of watched: {why}"),
+            format!("{known}; polled every second instead of watched: {why}"),
             "raise fs.inotify.max_user_watches or max_user_instances; a watch is tried every minute",
         ),
         Some(Watching::Starting | Watching::Told) | None => ok(NAME, known),
@@ -265,20 +265,23 @@ fn sandbox(workers: &[WorkerInfo]) -> Check {
     let has_all_rights = |worker: &WorkerInfo| worker.policy.as_deref() == Some("full-access");
     let unconfined: Vec<&WorkerInfo> = workers.iter().filter(unconfined).collect();
     if found.is_empty() {
-        return ok(NAME, "no worker runs; `quack sandbox show` says what one would get".to_owned());
+        return ok(
+            NAME,
+            "no worker runs; `quack sandbox show` shows the policy of the next one".to_owned(),
+        );
     }
     if !unconfined.iter().all(|worker| has_all_rights(worker)) {
         return fail(
             NAME,
             format!("{shown}: this system cannot confine commands, so they are refused"),
-            "`quack sandbox show` says why; `quack sandbox set full-access` runs them without confinement",
+            "`quack sandbox show` shows why; `quack sandbox set full-access` runs them without confinement",
         );
     }
     if !unconfined.is_empty() {
         return warn(
             NAME,
             format!("{shown}: commands that are not confined run with all your rights"),
-            "somebody has set full-access; `quack sandbox show` says where",
+            "full-access is set; `quack sandbox show` shows where",
         );
     }
     if workers.iter().any(|worker| worker.tier.as_deref() == Some("D")) {
@@ -325,7 +328,7 @@ fn environment(services: &Services) -> Check {
     let at = captured_at.unwrap_or_default();
     let path = format!("{} entries", path_entries.len());
     let entries = path_entries.join(":");
-    let again = "mend the shell's start files, then `quack doctor --refresh-environment`";
+    let again = "fix the shell's startup files, then `quack doctor --refresh-environment`";
     let mut check = match (source, error) {
         (LoginSource::Off, _) => {
             ok(NAME, format!("the daemon's own, login_shell is off, PATH of {path}"))
@@ -337,18 +340,16 @@ fn environment(services: &Services) -> Check {
         (LoginSource::None, None) => {
             ok(NAME, format!("the daemon's own, {shell} is being asked, PATH of {path}"))
         }
-        (LoginSource::None, Some(error)) => warn(
-            NAME,
-            format!("the daemon's own, {shell} did not tell: {error}; PATH of {path}"),
-            again,
-        ),
+        (LoginSource::None, Some(error)) => {
+            warn(NAME, format!("the daemon's own, {shell} failed: {error}; PATH of {path}"), again)
+        }
         (_, Some(error)) => warn(
             NAME,
-            format!("of {shell}, {at}; it did not tell again: {error}; PATH of {path}"),
+            format!("of {shell}, {at}; the last capture failed: {error}; PATH of {path}"),
             again,
         ),
     };
-    // The last words of the message: the command line shows them on a line of their own.
+    // The list is at the end of the message, because the command line shows it on a separate line.
     check.message.push_str(&format!("; they are {entries}"));
     check
 }
@@ -358,7 +359,7 @@ fn providers(health: &Health) -> Check {
         [] => warn(
             "providers",
             "No API keys found. Set OPENAI_API_KEY or ANTHROPIC_API_KEY".to_owned(),
-            "only needed for an agent; tools work without",
+            "only needed for an agent; tools work without it",
         ),
         found => ok("providers", found.join(", ")),
     }
@@ -390,7 +391,11 @@ fn remote(status: &RemoteStatus) -> Check {
             return warn(NAME, message, "`quack remote enable` tries again");
         }
         (None, Some(why)) => {
-            return warn(NAME, format!("Disabled: {why}"), "`quack remote enable` makes it anew");
+            return warn(
+                NAME,
+                format!("Disabled: {why}"),
+                "`quack remote enable` creates it again",
+            );
         }
     };
     if status.token_is_short {
@@ -436,7 +441,7 @@ fn sessions(workers: &[WorkerInfo], gone: Option<Vec<(SessionInfo, Lost)>>) -> C
             warn(
                 "sessions",
                 format!("{running} running; {what}"),
-                "`quack sessions prune` forgets such sessions; -n shows them first",
+                "`quack sessions prune` removes such sessions; -n lists them first",
             )
         }
         None => ok("sessions", format!("{running} running")),
@@ -445,7 +450,7 @@ fn sessions(workers: &[WorkerInfo], gone: Option<Vec<(SessionInfo, Lost)>>) -> C
             fail(
                 "sessions",
                 format!("{running} running, {} failed: {} ({why})", failed.len(), first.label),
-                "`quack logs` says more; `quack DIR` tries again",
+                "`quack logs` shows details; `quack DIR` tries again",
             )
         }
     }

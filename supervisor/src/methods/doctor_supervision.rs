@@ -1,18 +1,18 @@
-//! The check `supervision` of `doctor`: memory, pauses, deaths, and whether the daemon itself keeps up.
+//! The check `supervision` of `doctor`: memory, suspends, exits of children, and the delay of the daemon's own timers.
 
 use crate::services::Services;
 use quackd_protocol::client::{Check, CheckStatus, LoopLag, PauseInfo};
 use std::time::Duration;
 
-/// A daemon whose timers are later than this does not keep up.
+/// Timer delay above which the daemon counts as slow.
 const SLOW: Duration = Duration::from_millis(250);
 
 const NAME: &str = "supervision";
 
 pub(super) fn check(services: &Services) -> Check {
-    let lag = services.pulse.lag();
+    let lag = services.loop_monitor.lag();
     let mut words = Vec::new();
-    if let Some(pause) = services.pulse.pauses().last() {
+    if let Some(pause) = services.loop_monitor.pauses().last() {
         words.push(paused(pause));
     }
     let deaths = services.sessions.children.deaths.list();
@@ -29,18 +29,18 @@ pub(super) fn check(services: &Services) -> Check {
         "timers at most {:.1} ms late",
         Duration::from_micros(max_us).as_secs_f64() * 1e3
     ));
-    let short = services.health.memory_short.borrow().clone();
+    let short = services.health.memory_pressure.borrow().clone();
     if let Some(why) = &short {
         words.insert(0, format!("memory is short: {why}"));
     }
     let is_slow = SLOW < Duration::from_micros(p99_us);
     let hint = match (&short, is_slow) {
         (Some(_), _) => {
-            Some("idle workers are ended meanwhile; `quack doctor --tree` shows what each takes")
+            Some("idle workers are evicted; `quack doctor --tree` shows the memory of each")
         }
-        (None, true) => {
-            Some("the machine is overloaded, or its disk hangs; `quack doctor --tree` says more")
-        }
+        (None, true) => Some(
+            "the machine is overloaded, or its disk hangs; `quack doctor --tree` shows details",
+        ),
         (None, false) => None,
     };
     Check {

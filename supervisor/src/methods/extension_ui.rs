@@ -1,16 +1,16 @@
-//! `extension_ui_response`: a person's answer to a question of Pi's. The first one counts.
+//! `extension_ui_response`: the user's answer to a question from Pi. Only the first answer counts.
 
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::errors::PiError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::pi::AnswerDialog;
-use crate::wire::{Request, js_string, reference, truthy};
+use crate::wire::{ParsedRequest, js_string, reference, truthy};
 use quackd_protocol::client::{UiResponseData, UiResponseParams};
 use quackd_protocol::pi::UiAnswer;
 
 pub(super) async fn extension_ui_response(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<UiResponseData, MethodError> {
     let UiResponseParams { id, session_id, value, confirmed, cancelled } =

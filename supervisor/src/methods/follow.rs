@@ -1,25 +1,25 @@
-//! `follow` and `unfollow`: what happens in a session, from now on or from a number on.
+//! `follow` and `unfollow`: the events of a session, from now on or from a given number on.
 
 use super::state::{is_up, worker_state};
 use super::{Caller, params};
 use crate::errors::MethodError;
-use crate::events::Follow;
+use crate::events::FollowStarted;
 use crate::registry::{FindSession, Purpose};
 use crate::session::worker::Inspect;
-use crate::wire::{Request, reference};
+use crate::wire::{ParsedRequest, reference};
 use quackd_protocol::client::{FollowDataOf, FollowParams};
 use serde_json::value::RawValue;
 use std::time::Duration;
 
-/// Our own disk may hang; the history file is information only.
+/// Timeout for the size of the history file, because the disk may hang. The size is for display only.
 const HISTORY_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) async fn follow(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<FollowDataOf<Box<RawValue>>, MethodError> {
-    // Before anything is waited for: requests are in order until here.
-    let turn = caller.client.take_turn();
+    // Must come before the first await: up to here requests run in the order of their arrival.
+    let turn = caller.client.next_follow_generation();
     let FollowParams { session_id, since_seq, epoch } = params(request, "follow")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
@@ -30,18 +30,18 @@ pub(super) async fn follow(
     let (size, ()) =
         tokio::join!(size_of(history.clone()), super::state::ask_pi(caller, &found.session_id));
 
-    // It may have been deleted meanwhile.
+    // The session may have been deleted in the meantime.
     let reference = Some(found.session_id.0.clone());
     caller.registry.send(FindSession { reference, purpose: Purpose::Describe }).await??;
     if caller.client.outbox.is_none() {
         return Err(MethodError::NoStream);
     }
     let events = &caller.services.sessions.events;
-    // From here on nothing waits: what the answer says of the events is so when they begin to be kept.
-    let Follow { mut following, seq, resync, replayed } =
+    // No await from here on: the reply must match the events at the start of the following.
+    let FollowStarted { mut following, seq, resync, replayed } =
         events.follow(&found.session_id, since_seq, epoch.as_deref());
     let pis = &caller.services.sessions.pis;
-    following.tell_first(pis.dialogs(&found.session_id, following.next()));
+    following.send_first(pis.dialogs(&found.session_id, following.next()));
     let session_state = super::state::shown(pis.state(&found.session_id));
     caller.client.set_following(turn, Some(following));
     Ok(FollowDataOf {
@@ -68,5 +68,5 @@ async fn size_of(path: String) -> Option<u64> {
 }
 
 pub(super) fn unfollow(caller: &Caller) {
-    caller.leave();
+    caller.disconnect();
 }

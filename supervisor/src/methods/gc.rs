@@ -1,15 +1,18 @@
-//! `quack.gc`: what nobody needs any more, and deleting it.
+//! `quack.gc`: lists or deletes expired and orphaned files.
 
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::retention::prune;
-use crate::wire::Request;
+use crate::wire::ParsedRequest;
 use quackd_protocol::client::{GcData, GcKind, GcParams};
 
-pub(super) async fn gc(request: &mut Request, caller: &Caller) -> Result<GcData, MethodError> {
+pub(super) async fn gc(
+    request: &mut ParsedRequest,
+    caller: &Caller,
+) -> Result<GcData, MethodError> {
     let params: GcParams = params(request, "quack.gc")?;
-    // A phone may look, and delete nothing of this machine.
+    // Remote clients may list the files, but not delete them.
     if caller.client.transport != Transport::Socket && params.dry_run != Some(true) {
         return Err(MethodError::LocalGc);
     }
@@ -19,7 +22,7 @@ pub(super) async fn gc(request: &mut Request, caller: &Caller) -> Result<GcData,
     let only_sessions = params.only_sessions.unwrap_or(false);
     let mut data = match params.only_sessions {
         Some(true) => GcData { dry_run, ..GcData::default() },
-        _ => services.keeping.gc(params, &caller.registry).await?,
+        _ => services.retention.gc(params, &caller.registry).await?,
     };
     let pruned = prune(
         &services.sessions,

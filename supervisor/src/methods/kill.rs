@@ -1,4 +1,4 @@
-//! `quack.kill`: a person has had enough of a session's worker.
+//! `quack.kill`: kills the worker of a session for the user.
 
 use super::find::{id_of, label};
 use super::own_reference;
@@ -6,12 +6,15 @@ use super::{Caller, params};
 use crate::children::Manage;
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
-use crate::wire::Request;
+use crate::wire::ParsedRequest;
 use quackd_protocol::client::{KillData, SessionParams};
 
-pub(super) async fn kill(request: &mut Request, caller: &Caller) -> Result<KillData, MethodError> {
+pub(super) async fn kill(
+    request: &mut ParsedRequest,
+    caller: &Caller,
+) -> Result<KillData, MethodError> {
     let SessionParams { session_id } = params(request, "quack.kill")?;
-    // Which one is killed is said, and never guessed.
+    // The client must name the session: there is no default.
     let wanted = own_reference(session_id.as_deref())?;
     let wanted = wanted.ok_or(MethodError::NoReference)?;
     let reference = Some(id_of(caller, wanted).await?);

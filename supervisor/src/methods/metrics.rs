@@ -1,21 +1,21 @@
-//! `quack.metrics`: the daemon's counters as Prometheus reads them. No names of sessions and no paths stand in it.
+//! `quack.metrics`: the daemon's metrics in Prometheus' text format. Contains neither session names nor paths.
 
 use super::Caller;
 use crate::errors::MethodError;
 use crate::metrics::Metrics;
 use crate::metrics::call_latency::{BOUNDS, Histogram};
-use crate::metrics::prometheus_text::{CONTENT_TYPE, Exposition, Kind};
+use crate::metrics::prometheus_text::{CONTENT_TYPE, MetricType, PrometheusText};
 use crate::registry::Registry;
 use crate::services::Services;
 use actix::Addr;
 use quackd_protocol::client::{MetricsData, PsData, SessionStatus};
 use std::time::Duration;
 
-/// The states of a worker, as `quack.ps` tells them.
+/// The states of a worker, as in `quack.ps`.
 const STATES: [&str; 8] =
     ["absent", "starting", "ready", "busy", "unresponsive", "draining", "backoff", "failed"];
 
-/// What sessions do.
+/// The statuses of a session.
 const STATUSES: [SessionStatus; 5] = [
     SessionStatus::Waiting,
     SessionStatus::Working,
@@ -29,14 +29,14 @@ pub(super) async fn metrics(caller: &Caller) -> Result<MetricsData, MethodError>
     Ok(MetricsData { content_type: CONTENT_TYPE.to_owned(), text })
 }
 
-/// The text alone, also for who asks over HTTP.
+/// Returns the metrics as text. Also used by the HTTP endpoint.
 pub(crate) async fn metrics_text(
     services: &Services,
     registry: &Addr<Registry>,
 ) -> Result<String, MethodError> {
     let data = super::ps::processes(services, registry).await?;
     let counted = &services.sessions.metrics;
-    let mut text = Exposition::default();
+    let mut text = PrometheusText::default();
     daemon(&mut text, &data);
     sessions(&mut text, &data);
     queues(&mut text, services);
@@ -54,22 +54,26 @@ fn bytes(kb: u64) -> u64 {
     kb.saturating_mul(1024)
 }
 
-fn daemon(text: &mut Exposition, data: &PsData) {
+fn daemon(text: &mut PrometheusText, data: &PsData) {
     let supervisor = &data.supervisor;
-    text.family("quackd_build_info", Kind::Gauge, "Always 1; the label is the daemon's version.");
+    text.family(
+        "quackd_build_info",
+        MetricType::Gauge,
+        "Always 1; the label is the daemon's version.",
+    );
     text.sample("quackd_build_info", &[("version", &supervisor.version)], 1);
     let up = Some(seconds(supervisor.uptime));
-    text.one("quackd_uptime_seconds", Kind::Gauge, "Since the daemon started.", up);
+    text.one("quackd_uptime_seconds", MetricType::Gauge, "Since the daemon started.", up);
     let rss = supervisor.rss_kb.map(bytes);
-    text.one("quackd_resident_memory_bytes", Kind::Gauge, "Of the daemon itself.", rss);
+    text.one("quackd_resident_memory_bytes", MetricType::Gauge, "Of the daemon itself.", rss);
     let cpu = supervisor.cpu_ms.map(seconds);
-    text.one("quackd_cpu_seconds_total", Kind::Counter, "Of the daemon itself.", cpu);
+    text.one("quackd_cpu_seconds_total", MetricType::Counter, "Of the daemon itself.", cpu);
     let files = supervisor.open_files;
-    text.one("quackd_open_fds", Kind::Gauge, "Descriptors that the daemon has open.", files);
+    text.one("quackd_open_fds", MetricType::Gauge, "Descriptors that the daemon has open.", files);
     let lag = supervisor.loop_lag;
     text.family(
         "quackd_loop_lag_seconds",
-        Kind::Gauge,
+        MetricType::Gauge,
         "How late timers of the daemon were in the last minute.",
     );
     for (quantile, us) in [("0.99", lag.p99_us), ("1", lag.max_us)] {
@@ -78,76 +82,81 @@ fn daemon(text: &mut Exposition, data: &PsData) {
     }
     if let Some(disk) = supervisor.disk {
         let free = Some(disk.free_bytes);
-        text.one("quackd_disk_free_bytes", Kind::Gauge, "Of the state directory's disk.", free);
+        text.one(
+            "quackd_disk_free_bytes",
+            MetricType::Gauge,
+            "Of the state directory's disk.",
+            free,
+        );
     }
 }
 
-fn sessions(text: &mut Exposition, data: &PsData) {
+fn sessions(text: &mut PrometheusText, data: &PsData) {
     let (supervisor, workers) = (&data.supervisor, &data.workers);
-    let gauge = |text: &mut Exposition, name: &str, help: &str, n: usize| {
-        text.one(name, Kind::Gauge, help, Some(n));
+    let gauge = |text: &mut PrometheusText, name: &str, help: &str, n: usize| {
+        text.one(name, MetricType::Gauge, help, Some(n));
     };
     gauge(text, "quackd_clients", "Clients connected.", supervisor.clients);
     gauge(text, "quackd_sessions", "Sessions known.", supervisor.sessions);
     let name = "quackd_sessions_status";
-    text.family(name, Kind::Gauge, "Sessions used since the daemon started, by what they do.");
+    text.family(
+        name,
+        MetricType::Gauge,
+        "Sessions used since the daemon started, by what they do.",
+    );
     for status in STATUSES {
         let n = workers.iter().filter(|worker| worker.status.status == status).count();
         text.sample(name, &[("status", status.name())], n);
     }
-    text.family("quackd_workers", Kind::Gauge, "Workers of these sessions, by state.");
+    text.family("quackd_workers", MetricType::Gauge, "Workers of these sessions, by state.");
     for state in STATES {
         let n = workers.iter().filter(|worker| worker.state == state).count();
         text.sample("quackd_workers", &[("state", state)], n);
     }
     let in_flight = workers.iter().map(|worker| worker.calls.len()).sum();
-    gauge(text, "quackd_tool_calls_in_flight", "Calls that are not answered.", in_flight);
+    gauge(text, "quackd_tool_calls_in_flight", "Calls without a reply.", in_flight);
     let places = supervisor.places;
-    gauge(text, "quackd_commands_running", "Commands that have a place.", places.running);
-    gauge(text, "quackd_commands_waiting", "Calls that wait for a place.", places.waiting);
-    gauge(text, "quackd_commands_max", "Places for commands.", places.max);
+    gauge(text, "quackd_commands_running", "Commands that hold a command slot.", places.running);
+    gauge(text, "quackd_commands_waiting", "Calls that wait for a command slot.", places.waiting);
+    gauge(text, "quackd_commands_max", "Number of command slots.", places.max);
     gauge(text, "quackd_background_jobs", "Background jobs that run.", places.jobs);
     let used = || workers.iter().filter_map(|worker| worker.usage);
     let processes: u64 = used().map(|usage| u64::from(usage.processes)).sum();
     let memory: u64 = used().map(|usage| bytes(usage.rss_kb)).sum();
     let help = "Workers, Pis and everything below them.";
-    text.one("quackd_session_processes", Kind::Gauge, help, Some(processes));
-    let help = "Their resident memory; what they share is counted for each.";
-    text.one("quackd_session_memory_bytes", Kind::Gauge, help, Some(memory));
+    text.one("quackd_session_processes", MetricType::Gauge, help, Some(processes));
+    let help = "Resident memory of workers, Pis and everything below them; shared memory counts for each process.";
+    text.one("quackd_session_memory_bytes", MetricType::Gauge, help, Some(memory));
 }
 
-/// What waits in the daemon's memory for somebody who has not read it.
-fn queues(text: &mut Exposition, services: &Services) {
+/// Metrics of data that waits for clients to read it.
+fn queues(text: &mut PrometheusText, services: &Services) {
     let bytes = Some(services.sessions.metrics.queued_bytes.get());
-    let help = "Replies and events that clients have not taken yet.";
-    text.one("quackd_client_queue_bytes", Kind::Gauge, help, bytes);
-    let bytes = Some(services.sessions.events.kept_bytes());
-    let help = "Events that are kept for those who follow a session.";
-    text.one("quackd_event_ring_bytes", Kind::Gauge, help, bytes);
+    let help = "Replies and events that clients have not read yet.";
+    text.one("quackd_client_queue_bytes", MetricType::Gauge, help, bytes);
+    let bytes = Some(services.sessions.events.buffered_bytes());
+    let help = "Events that are kept for followers.";
+    text.one("quackd_event_ring_bytes", MetricType::Gauge, help, bytes);
 }
 
-/// A series for each kind of child and of cause of which there was one.
-fn deaths(text: &mut Exposition, counts: &[(&str, &str, u64)]) {
+/// One series for each kind of child and of cause that has occurred.
+fn deaths(text: &mut PrometheusText, counts: &[(&str, &str, u64)]) {
     const NAME: &str = "quackd_child_deaths_by_cause_total";
-    text.family(NAME, Kind::Counter, "The same deaths, by kind of child and by cause.");
+    text.family(NAME, MetricType::Counter, "The same deaths, by kind of child and by cause.");
     for (child, cause, n) in counts {
         text.sample(NAME, &[("child", child), ("cause", cause)], n);
     }
 }
 
-fn totals(text: &mut Exposition, data: &PsData, counted: &Metrics) {
+fn totals(text: &mut PrometheusText, data: &PsData, counted: &Metrics) {
     let supervisor = &data.supervisor;
     for (name, help, n) in [
         ("quackd_events_total", "Events of all sessions.", supervisor.events),
         ("quackd_child_deaths_total", "Workers and Pis that died.", supervisor.deaths_total),
-        (
-            "quackd_evictions_total",
-            "Processes ended because nobody used them.",
-            supervisor.evictions,
-        ),
+        ("quackd_evictions_total", "Idle processes that were evicted.", supervisor.evictions),
         (
             "quackd_clients_refused_total",
-            "Clients that were not let in.",
+            "Clients that were refused.",
             counted.refused_clients.get(),
         ),
         (
@@ -155,10 +164,14 @@ fn totals(text: &mut Exposition, data: &PsData, counted: &Metrics) {
             "Clients disconnected because they did not read.",
             supervisor.slow_clients,
         ),
-        ("quackd_bad_lines_total", "Lines too long, or no JSON.", counted.bad_lines.get()),
+        (
+            "quackd_bad_lines_total",
+            "Lines that were too long or not JSON.",
+            counted.bad_lines.get(),
+        ),
         (
             "quackd_answers_unread_total",
-            "Answers for clients that had left.",
+            "Replies to clients that had disconnected.",
             counted.unread_answers.get(),
         ),
         (
@@ -168,12 +181,12 @@ fn totals(text: &mut Exposition, data: &PsData, counted: &Metrics) {
         ),
         (
             "quackd_survivors_total",
-            "Processes of commands that could not be ended.",
+            "Processes of commands that could not be killed.",
             supervisor.survivors,
         ),
         (
             "quackd_outputs_deleted_total",
-            "Files of long outputs deleted for want of room.",
+            "Spill files that were deleted because of limits.spill_mb or their age.",
             supervisor.spills_deleted,
         ),
         (
@@ -182,13 +195,17 @@ fn totals(text: &mut Exposition, data: &PsData, counted: &Metrics) {
             supervisor.log_lines_dropped,
         ),
     ] {
-        text.one(name, Kind::Counter, help, Some(n));
+        text.one(name, MetricType::Counter, help, Some(n));
     }
 }
 
-fn calls(text: &mut Exposition, histograms: &[Histogram]) {
+fn calls(text: &mut PrometheusText, histograms: &[Histogram]) {
     const NAME: &str = "quackd_tool_call_duration_seconds";
-    text.family(NAME, Kind::Histogram, "From a call's arrival to its answer, by tool and outcome.");
+    text.family(
+        NAME,
+        MetricType::Histogram,
+        "From a call's arrival to its answer, by tool and outcome.",
+    );
     for Histogram { tool, outcome, cumulative, count, sum } in histograms {
         let bucket = format!("{NAME}_bucket");
         let of = [("tool", *tool), ("outcome", *outcome)];

@@ -33,7 +33,7 @@ use crate::errors::MethodError;
 use crate::events::client_registry::Client;
 use crate::registry::Registry;
 use crate::services::Services;
-use crate::wire::{self, Request};
+use crate::wire::{self, ParsedRequest};
 use actix::Addr;
 use bytes::Bytes;
 use quackd_protocol::client::LOCAL_APP;
@@ -44,7 +44,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use table::Method;
 
-/// Who asks, and what a method may use.
+/// The calling client, with the services that methods use.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) services: Rc<Services>,
@@ -61,14 +61,14 @@ impl Caller {
         Self { services, registry, client }
     }
 
-    /// The deadline for what it asks, if it is a program that is known to give up.
+    /// The time after which this client gives up, if it is known.
     fn gives_up(&self) -> Option<Duration> {
         let kind = self.services.voice.kind(&self.client.id)?;
         (kind == LOCAL_APP).then_some(LOCAL_APP_DEADLINE)
     }
 
-    /// The client follows nothing any more and is no voice client: it has left, or asked for it.
-    pub(crate) fn leave(&self) {
+    /// Ends the client's following and its voice role, after a disconnect or an unfollow.
+    pub(crate) fn disconnect(&self) {
         let session = self.client.stop_following();
         let voice = &self.services.voice;
         if let Some(session) = session {
@@ -79,12 +79,12 @@ impl Caller {
 }
 
 /// Whether other requests of the client run at the same time as this one. Unknown methods are answered in order.
-pub(crate) fn is_concurrent(request: &Request) -> bool {
+pub(crate) fn is_concurrent(request: &ParsedRequest) -> bool {
     Method::find(&request.method).is_some_and(Method::is_concurrent)
 }
 
 /// Answers one request with exactly one reply.
-pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
+pub(crate) async fn answer(mut request: ParsedRequest, caller: &Caller) -> Bytes {
     let Some(method) = Method::find(&request.method) else {
         return wire::failure(request.id.as_ref(), &wire::unknown_method(&request.method));
     };
@@ -95,20 +95,20 @@ pub(crate) async fn answer(mut request: Request, caller: &Caller) -> Bytes {
 }
 
 /// Success without data.
-fn done(request: &Request) -> Bytes {
+fn done(request: &ParsedRequest) -> Bytes {
     wire::success::<()>(request.id.as_ref(), None)
 }
 
 async fn answered<D: Serialize>(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
-    method: impl AsyncFnOnce(&mut Request, &Caller) -> Result<D, MethodError>,
+    method: impl AsyncFnOnce(&mut ParsedRequest, &Caller) -> Result<D, MethodError>,
 ) -> Bytes {
     let result = method(request, caller).await;
     reply(request, result)
 }
 
-fn reply<D: Serialize>(request: &Request, result: Result<D, MethodError>) -> Bytes {
+fn reply<D: Serialize>(request: &ParsedRequest, result: Result<D, MethodError>) -> Bytes {
     match result {
         Ok(data) => wire::success(request.id.as_ref(), Some(data)),
         Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
@@ -116,7 +116,7 @@ fn reply<D: Serialize>(request: &Request, result: Result<D, MethodError>) -> Byt
 }
 
 fn params<T: DeserializeOwned>(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     method: &'static str,
 ) -> Result<T, MethodError> {
     request.params().map_err(|why| MethodError::Params { method, why })

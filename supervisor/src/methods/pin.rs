@@ -1,14 +1,17 @@
-//! `quack.pin`: a session's processes stay however long nobody uses them, or do not any more.
+//! `quack.pin`: exempts a session's processes from idle eviction, or ends the exemption.
 
 use super::attach::named;
 use super::find::label;
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{ChangeSession, FindSession, Purpose, SessionChange};
-use crate::wire::Request;
+use crate::wire::ParsedRequest;
 use quackd_protocol::client::{PinData, PinParams};
 
-pub(super) async fn pin(request: &mut Request, caller: &Caller) -> Result<PinData, MethodError> {
+pub(super) async fn pin(
+    request: &mut ParsedRequest,
+    caller: &Caller,
+) -> Result<PinData, MethodError> {
     let PinParams { session_id, pinned } = params(request, "quack.pin")?;
     let reference = named(session_id.as_deref(), None, caller).await?;
     let find = FindSession { reference, purpose: Purpose::Look };

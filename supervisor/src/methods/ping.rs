@@ -1,10 +1,10 @@
-//! `ping`: alive, and which daemon this is.
+//! `ping`: identifies this daemon.
 
 use super::Caller;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{CLIENT_PROTOCOL, PingData};
 
-/// How this executable was built.
+/// Build profile of this executable.
 const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
 pub(super) fn ping(caller: &Caller) -> PingData {

@@ -1,8 +1,8 @@
-//! `quack.ps`: the supervision tree as it is now.
+//! `quack.ps`: the current processes and sessions.
 
 use super::Caller;
 use crate::errors::MethodError;
-use crate::metrics::process_usage::{Processes, own_usage_blocking, resident_kb_blocking};
+use crate::metrics::process_usage::{ProcessTable, own_usage_blocking, resident_kb_blocking};
 use crate::registry::{Registry, TakeSnapshot};
 use crate::services::Services;
 use actix::Addr;
@@ -11,14 +11,15 @@ use quackd_protocol::client::{PsData, SupervisorInfo};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// The pool's threads may all hang; the tree is shown without these figures then.
+/// Timeout for the processes' memory and processor time. Without it the reply lacks these values, if the blocking pool
+/// is exhausted.
 const USAGE_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn ps(caller: &Caller) -> Result<PsData, MethodError> {
     processes(&caller.services, &caller.registry).await
 }
 
-/// What there is, with the memory of each.
+/// Returns the processes and their memory.
 pub(super) async fn processes(
     services: &Services,
     registry: &Addr<Registry>,
@@ -28,7 +29,7 @@ pub(super) async fn processes(
     for worker in &mut workers {
         worker.pi = services.sessions.pis.describe(&worker.session_id);
         if let Some(pi) = &mut worker.pi {
-            pi.why = services.sessions.pool.statuses.why_pi(&worker.session_id);
+            pi.why = services.sessions.pool.statuses.pi_reason(&worker.session_id);
         }
     }
     let pids: Vec<u32> = workers
@@ -39,7 +40,7 @@ pub(super) async fn processes(
     let look = move || {
         let resident = pids.into_iter().filter_map(|pid| Some((pid, resident_kb_blocking(pid)?)));
         let resident = resident.collect::<HashMap<u32, u64>>();
-        (own_usage_blocking(), resident, Processes::look_blocking())
+        (own_usage_blocking(), resident, ProcessTable::read_blocking())
     };
     let usage = actix_rt::task::spawn_blocking(look);
     let usage = tokio::time::timeout(USAGE_LIMIT, usage).await;
@@ -48,7 +49,7 @@ pub(super) async fn processes(
     for worker in &mut workers {
         worker.rss_kb = of(worker.pid);
         let pi = worker.pi.as_ref().and_then(|pi| pi.monitor_pid);
-        worker.usage = all.below([worker.monitor_pid, pi].into_iter().flatten());
+        worker.usage = all.usage_of_trees([worker.monitor_pid, pi].into_iter().flatten());
         if let Some(pi) = &mut worker.pi {
             pi.rss_kb = of(pi.pid);
         }
@@ -70,14 +71,14 @@ pub(super) async fn processes(
         spills_deleted: services.sessions.metrics.spills_deleted.get(),
         disk: services.sessions.pool.disk.describe(),
         log_lines_dropped: services.sessions.pool.disk.log_lines_dropped(),
-        loop_lag: services.pulse.lag(),
+        loop_lag: services.loop_monitor.lag(),
         deaths_total: services.sessions.children.deaths.total(),
         evictions: services.sessions.pool.workers.evictions(),
-        memory_pressure: services.health.memory_short.borrow().clone(),
+        memory_pressure: services.health.memory_pressure.borrow().clone(),
         cpu_ms: usage.cpu_ms,
         events: services.sessions.events.published(),
         places: services.sessions.pool.slots.describe(),
-        last_pause: services.pulse.pauses().pop(),
+        last_pause: services.loop_monitor.pauses().pop(),
     };
     let (mut deaths, interrupted) =
         (services.sessions.children.deaths.list(), services.interrupted.all());

@@ -1,25 +1,25 @@
-//! `remote_status` and `remote_configure`: for everybody the one, for clients of the socket the other.
+//! `remote_status` for all clients, and `remote_configure` for local ones.
 
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
-use crate::wire::{Request, truthy};
+use crate::wire::{ParsedRequest, truthy};
 use quackd_protocol::client::RemoteData;
 use serde_json::{Map, Value};
 
 pub(super) async fn remote_status(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<RemoteData, MethodError> {
     let params: Map<String, Value> = params(request, "remote_status")?;
     let is_token_wanted = params.get("includeToken").is_some_and(truthy);
-    // A remote client has a token already, or has borrowed one.
+    // The token is never sent to remote clients.
     let may_have_token = caller.client.transport == Transport::Socket;
     Ok(caller.services.remote.data(is_token_wanted && may_have_token).await)
 }
 
 pub(super) async fn remote_configure(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<RemoteData, MethodError> {
     if caller.client.transport != Transport::Socket {

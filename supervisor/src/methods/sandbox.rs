@@ -1,5 +1,5 @@
-//! `quack.sandbox`: what a session's worker may do, where that comes from, what is really in force, and
-//! changing it; and what the worker itself says of its confinement and of its workspace.
+//! `quack.sandbox`: shows and changes the policy of a session, and shows its sources and the policy in force. Also
+//! returns the worker's report on its sandbox and workspace.
 
 use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
 use super::find::label;
@@ -10,8 +10,8 @@ use crate::registry::{
     ChangeSession, FindSession, FoundPolicy, PolicyChange, Purpose, SessionChange, TakeSnapshot,
 };
 use crate::session::FoundSession;
-use crate::session::worker::{CallDone, CallTool, InForce, Inspect, UsePolicy};
-use crate::wire::Request;
+use crate::session::worker::{CallDone, CallTool, EffectivePolicy, Inspect, SetPolicy};
+use crate::wire::ParsedRequest;
 use crate::workspaces;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
@@ -26,19 +26,22 @@ use serde_json::value::{RawValue, to_raw_value};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Longest path that can be asked about, in bytes: more is none of the kernel's.
+/// Maximum length of a path in a request, in bytes: the kernel's `PATH_MAX`.
 const MAX_TARGET_BYTES: usize = 4096;
 
-/// What the actions answer.
+/// Replies of the actions.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Answer {
+pub(super) enum SandboxReply {
     Policy(Box<SandboxData>),
     Denials(DenialsData),
     Worker(WorkerSays),
 }
 
-pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<Answer, MethodError> {
+pub(super) async fn sandbox(
+    request: &mut ParsedRequest,
+    caller: &Caller,
+) -> Result<SandboxReply, MethodError> {
     let asked: SandboxParams = params(request, "quack.sandbox")?;
     let change = match asked.action.as_deref() {
         None | Some("show") => None,
@@ -46,7 +49,7 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
             let found = session(&asked, caller).await?;
             let label = label(caller, &found.session_id).await?;
             let data = found.handle.send(Inspect).await?.denials;
-            return Ok(Answer::Denials(DenialsData { label, ..data }));
+            return Ok(SandboxReply::Denials(DenialsData { label, ..data }));
         }
         Some("audit") => return ask_worker(AUDIT, String::from("{}"), &asked, caller).await,
         Some("explain") => {
@@ -56,14 +59,14 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
             }
             let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
             let answer = ask_worker(EXPLAIN, arguments.to_string(), &asked, caller).await?;
-            let Answer::Worker(said) = answer else { return Ok(answer) };
+            let SandboxReply::Worker(said) = answer else { return Ok(answer) };
             if target.is_some() {
-                return Ok(Answer::Worker(said));
+                return Ok(SandboxReply::Worker(said));
             }
             let FoundPolicy { policy, .. } = policy(caller, &said.session_id).await?;
-            return Ok(Answer::Worker(with_web_search(said, policy.web_search)));
+            return Ok(SandboxReply::Worker(with_web_search(said, policy.web_search)));
         }
-        // What a token is worth is decided where it was made.
+        // Only local clients may decide what the token permits.
         Some("set") if caller.client.transport != Transport::Socket => {
             return Err(MethodError::LocalPolicy);
         }
@@ -90,11 +93,11 @@ pub(super) async fn sandbox(request: &mut Request, caller: &Caller) -> Result<An
         }
     };
     if ends_jobs {
-        session.handle.send(UsePolicy::EndJobs).await?;
+        session.handle.send(SetPolicy::EndJobs).await?;
     }
-    let InForce { report, is_outdated, waits_for, jobs } =
+    let EffectivePolicy { report, is_outdated, waits_for, jobs } =
         session.handle.send(Inspect).await?.in_force;
-    Ok(Answer::Policy(Box::new(SandboxData {
+    Ok(SandboxReply::Policy(Box::new(SandboxData {
         label: label(caller, &session.session_id).await?,
         session_id: session.session_id,
         session_name: session.session_name,
@@ -122,11 +125,11 @@ async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodErr
     let roots: Vec<PathBuf> = roots.iter().take(MAX_ROOTS).filter(is_path).cloned().collect();
     let (lookups, home) =
         (&caller.services.sessions.lookups, caller.services.daemon.user_home.clone());
-    let place = Arc::clone(lookups).acquire_owned();
+    let permit = Arc::clone(lookups).acquire_owned();
     let looking = async {
-        let place = place.await;
+        let permit = permit.await;
         let look = move || {
-            let _place = place;
+            let _permit = permit;
             roots.iter().try_for_each(|root| workspaces::check_blocking(root, &home))
         };
         actix_rt::task::spawn_blocking(look).await
@@ -138,13 +141,13 @@ async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodErr
     }
 }
 
-/// Has the session's worker answer: it sees the user's files, and nothing here does.
+/// Forwards the request to the session's worker, which sees the user's files. The supervisor does not read them.
 async fn ask_worker(
     tool: &str,
     arguments: String,
     asked: &SandboxParams,
     caller: &Caller,
-) -> Result<Answer, MethodError> {
+) -> Result<SandboxReply, MethodError> {
     let session = session(asked, caller).await?;
     let call = CallTool {
         tool: tool.to_owned(),
@@ -159,13 +162,13 @@ async fn ask_worker(
     let done = session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown));
     let (text, report) = match done {
         Ok(CallDone { text, data, .. }) => (text, data),
-        // As a tool's text would be, so that clients show either in the same way.
+        // In the format of a tool's text, so that clients show both in the same way.
         Err(error) => {
             let text = to_raw_value(&error.text(tool));
             (text.unwrap_or_else(|_| RawValue::NULL.to_owned()), None)
         }
     };
-    Ok(Answer::Worker(WorkerSays {
+    Ok(SandboxReply::Worker(WorkerSays {
         session_id: session.session_id,
         session_name: session.session_name,
         workspace_path: session.workspace_path,
@@ -174,7 +177,7 @@ async fn ask_worker(
     }))
 }
 
-/// Adds to what a worker says of its layers the one that the supervisor keeps.
+/// Adds the rule for web searches, which the supervisor enforces, to the worker's report.
 fn with_web_search(mut said: WorkerSays, rule: WebSearchRule) -> WorkerSays {
     let (holds, other) = match rule {
         WebSearchRule::On => ("on: web_search sends queries, whatever the network is", "off"),

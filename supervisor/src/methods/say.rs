@@ -1,31 +1,34 @@
-//! `say`: a person's words, for the voice client that owns the session or for its Pi.
+//! `say`: sends a prompt to the voice client that owns the session, or to its Pi.
 
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::owner::Owner;
-use crate::session::pi::{Said, Say};
-use crate::wire::{self, Request, reference, truthy};
+use crate::session::pi::{PromptAccepted, SendPrompt};
+use crate::wire::{self, ParsedRequest, reference, truthy};
 use bytes::Bytes;
 use quackd_protocol::client::{SayData, SayParams};
 use serde_json::Value;
 
-/// Not like other methods: what Pi refuses is told with the session that it was for.
-pub(super) async fn say(request: &mut Request, caller: &Caller) -> Bytes {
+/// Unlike other methods, an error reply of `say` contains the session.
+pub(super) async fn say(request: &mut ParsedRequest, caller: &Caller) -> Bytes {
     let said = match params(request, "say") {
         Ok(asked) => route(asked, caller).await,
         Err(error) => Err(error),
     };
     let id = request.id.as_ref();
     match said {
-        Ok((data, Said { success: true, .. })) => wire::success(id, Some(data)),
-        Ok((data, Said { error, .. })) => wire::refusal(id, error.as_deref(), data),
+        Ok((data, PromptAccepted { success: true, .. })) => wire::success(id, Some(data)),
+        Ok((data, PromptAccepted { error, .. })) => wire::refusal(id, error.as_deref(), data),
         Err(error) => wire::failure(id, &error.to_string()),
     }
 }
 
-async fn route(asked: SayParams, caller: &Caller) -> Result<(SayData, Said), MethodError> {
+async fn route(
+    asked: SayParams,
+    caller: &Caller,
+) -> Result<(SayData, PromptAccepted), MethodError> {
     let SayParams { message, session_id, prefer_pi } = asked;
     if !truthy(&message) {
         return Err(MethodError::NoMessage);
@@ -44,16 +47,16 @@ async fn route(asked: SayParams, caller: &Caller) -> Result<(SayData, Said), Met
     };
     if let Some(routed) = routed {
         routed?;
-        return Ok((data, Said { success: true, error: None, seq: None }));
+        return Ok((data, PromptAccepted { success: true, error: None, seq: None }));
     }
     if !found.has_workspace {
         return Err(MethodError::WorkspaceOfSay(found.session_name));
     }
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
     let pi = services.sessions.pis.of(&found, &services.sessions, &Owner::new(&caller.registry));
-    let said = pi.send(Say { message, found }).await??;
+    let said = pi.send(SendPrompt { message, found }).await??;
     data.seq = said.seq;
-    // Only now it has done something, whatever Pi says to it.
+    // Mark the session as used only after Pi replied, even if Pi refused the prompt.
     find(caller, &data.session_id.0.clone().into(), Purpose::Use).await.ok();
     Ok((data, said))
 }

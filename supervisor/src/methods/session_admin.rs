@@ -1,5 +1,4 @@
-//! `workspaces`, `activate_session`, `quack.session_new`, `quack.session_delete`: which sessions there
-//! are, and changing that.
+//! `workspaces`, `activate_session`, `quack.session_new`, `quack.session_delete`: list and change the sessions.
 
 use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
 use super::find::{id_of, label};
@@ -7,7 +6,7 @@ use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{Activate, Delete, Open, OpenSession, TakeSnapshot};
 use crate::voice::VoiceSession;
-use crate::wire::{Request, reference};
+use crate::wire::{ParsedRequest, reference};
 use quackd_home::Workspace;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
@@ -17,7 +16,7 @@ use quackd_protocol::client::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// As upstream takes it: any JSON value.
+/// Accepts any JSON value, as upstream does.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ActivateParams {
@@ -30,11 +29,11 @@ pub(super) async fn workspaces(caller: &Caller) -> Result<WorkspacesData, Method
 }
 
 pub(super) async fn activate_session(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<ActivateData, MethodError> {
     let ActivateParams { session_id } = params(request, "activate_session")?;
-    // Upstream looks an absent reference up like any other, and finds nothing.
+    // Upstream treats an absent reference like an unknown one.
     let reference = reference(&session_id).unwrap_or_default();
     let data = caller.registry.send(Activate { reference }).timeout(SAVE_LIMIT).await??;
     let (id, name) = (data.session.id.clone(), data.session.name.clone());
@@ -44,7 +43,7 @@ pub(super) async fn activate_session(
 }
 
 pub(super) async fn session_new(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
     let SessionNewParams { path, name, activate, safe_mode } =
@@ -64,7 +63,7 @@ pub(super) async fn session_new(
 }
 
 pub(super) async fn session_delete(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<SessionDeleteData, MethodError> {
     let SessionDeleteParams { session_id, force } = params(request, "quack.session_delete")?;

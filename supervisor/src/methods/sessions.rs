@@ -1,14 +1,14 @@
-//! `sessions`: what is known, in stored order.
+//! `sessions`: the known sessions, in stored order.
 
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::TakeSnapshot;
 use crate::registry::catalog::Selection;
-use crate::wire::{Request, reference, truthy};
+use crate::wire::{ParsedRequest, reference, truthy};
 use quackd_protocol::client::{SessionsData, SessionsParams};
 
 pub(super) async fn sessions(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<SessionsData, MethodError> {
     let SessionsParams { all, workspace_id } = params(request, "sessions")?;

@@ -1,11 +1,11 @@
-//! `get_state`: one session and its worker as they are now.
+//! `get_state`: the current state of one session and its worker.
 
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
-use crate::session::pi::AskState;
+use crate::session::pi::RefreshState;
 use crate::session::worker::Inspect;
-use crate::wire::{Request, reference};
+use crate::wire::{ParsedRequest, reference};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{StateDataOf, WorkerInfo, WorkerState};
 use quackd_protocol::limits::PI_STATE_WAIT;
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// As upstream takes it: any JSON value.
+/// Accepts any JSON value, as upstream does.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Params {
@@ -23,7 +23,7 @@ struct Params {
 }
 
 pub(super) async fn get_state(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
     let Params { session_id } = params(request, "get_state")?;
@@ -47,23 +47,22 @@ pub(super) async fn get_state(
     })
 }
 
-/// Whether a session's worker runs, or is being started: who has just attached is told so, however long it takes.
+/// Whether a session's worker runs or is starting. A slow start also counts.
 pub(super) fn is_up(worker: &WorkerInfo) -> bool {
     worker.monitor_pid.is_some() || worker.state == "starting"
 }
 
-/// Has a session's Pi tell its state, if there is one. It is not waited for longer than it usually takes: what
-/// it said before is as good.
+/// Requests the state of a session's Pi, if one runs. After a short timeout, the last reported state is used.
 pub(super) async fn ask_pi(caller: &Caller, session: &SessionId) {
     let pis = &caller.services.sessions.pis;
     if let Some(pi) = pis.get(session).filter(|_| pis.is_running(session)) {
-        pi.send(AskState).timeout(PI_STATE_WAIT).await.ok();
+        pi.send(RefreshState).timeout(PI_STATE_WAIT).await.ok();
     }
 }
 
-/// Pi's state as clients are shown it.
+/// Returns Pi's state in the form for clients.
 pub(super) fn shown(state: Option<Rc<RawValue>>) -> Option<Box<RawValue>> {
-    // It is bounded, and was looked at when it came.
+    // Its size and content were checked when it arrived.
     Some((*state?).to_owned())
 }
 

@@ -1,7 +1,7 @@
-//! Calls that their client named: it can cancel each of them, and have its output sent while it runs.
+//! Named calls: their client can cancel each of them, and receive its output while the call runs.
 //!
-//! Output goes to the one client that started the call. A client that does not read makes the command wait: a piece
-//! gets its credit back when the client's connection has room for the next one.
+//! Output goes only to the client that started the call. If the client does not read, the command blocks: a piece of
+//! output returns its credit when the client's connection has space for the next one.
 
 use super::tool::MAX_CALL_ID_BYTES;
 use super::{Caller, params};
@@ -9,13 +9,13 @@ use crate::errors::MethodError;
 use crate::session::FoundSession;
 use crate::session::pending_calls::Printed;
 use crate::session::worker::ControlCalls;
-use crate::wire::{self, Request};
+use crate::wire::{self, ParsedRequest};
 use quackd_protocol::client::{ToldLine, ToolParams};
 use quackd_protocol::output::{CancelData, CancelParams, OutputPiece, PIECE_CREDITS, ToolOutput};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// One named call, until it is answered.
+/// A named call without a reply.
 #[derive(Debug)]
 pub(super) struct NamedCall<'a> {
     caller: &'a Caller,
@@ -28,9 +28,9 @@ impl<'a> NamedCall<'a> {
     /// Registers the call if its client named it.
     ///
     /// # Errors
-    /// The name is in use, or too long; a call without one cannot be streamed.
+    /// The name is in use or too long, or a streamed call has no name.
     pub(super) fn new(asked: &ToolParams, caller: &'a Caller) -> Result<Option<Self>, MethodError> {
-        // A request without a connection gets its answer only.
+        // A request without a connection only gets its reply.
         let is_streamed = asked.stream == Some(true) && caller.client.outbox.is_some();
         let Some(id) = asked.call_id.clone() else {
             return if is_streamed { Err(MethodError::StreamWithoutId) } else { Ok(None) };
@@ -48,12 +48,12 @@ impl<'a> NamedCall<'a> {
         self.cancel.clone()
     }
 
-    /// Returns the way of the call's output, if it is streamed.
+    /// Returns the channel for the call's output, if it is streamed.
     pub(super) fn channel(&self) -> Option<(mpsc::Sender<Printed>, mpsc::Receiver<Printed>)> {
         self.is_streamed.then(|| mpsc::channel(PIECE_CREDITS))
     }
 
-    /// Waits for the call's answer and sends its client what it prints until then.
+    /// Waits for the call's result, and sends its output to the client until then.
     pub(super) async fn stream_while<T>(
         &self,
         calling: impl Future<Output = T>,
@@ -65,27 +65,27 @@ impl<'a> NamedCall<'a> {
             tokio::select! {
                 biased;
                 Some(Printed { call_id, piece }) = printed.recv() => {
-                    self.tell(piece, session).await;
-                    // The handle ends with the daemon only.
+                    self.send(piece, session).await;
+                    // The handle stops only at shutdown.
                     session.handle.send(ControlCalls::OutputTaken(call_id)).await.ok();
                 }
                 answer = &mut calling => break answer,
             }
         };
         while let Some(Printed { piece, .. }) = printed.recv().await {
-            self.tell(piece, session).await;
+            self.send(piece, session).await;
         }
         answer
     }
 
-    /// Sends the client several pieces.
-    pub(super) async fn tell_all(&self, pieces: Vec<OutputPiece>, session: &FoundSession) {
+    /// Sends several pieces to the client.
+    pub(super) async fn send_all(&self, pieces: Vec<OutputPiece>, session: &FoundSession) {
         for piece in pieces {
-            self.tell(piece, session).await;
+            self.send(piece, session).await;
         }
     }
 
-    async fn tell(&self, piece: OutputPiece, session: &FoundSession) {
+    async fn send(&self, piece: OutputPiece, session: &FoundSession) {
         let Some(outbox) = &self.caller.client.outbox else { return };
         let kind = ToolOutput::NAME.to_owned();
         let line = ToldLine {
@@ -93,8 +93,8 @@ impl<'a> NamedCall<'a> {
             session_id: &session.session_id,
             data: ToolOutput { kind, tool_call_id: self.id.clone(), piece },
         };
-        // A client that is gone has ended its call.
-        outbox.send_event(wire::told(&line)).await.ok();
+        // If the client has disconnected, its call was canceled.
+        outbox.send_event(wire::direct_event(&line)).await.ok();
     }
 }
 
@@ -106,7 +106,7 @@ impl Drop for NamedCall<'_> {
 
 /// `quack.cancel`.
 pub(super) async fn cancel(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<CancelData, MethodError> {
     let CancelParams { call_id } = params(request, "quack.cancel")?;

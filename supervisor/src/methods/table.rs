@@ -11,8 +11,8 @@ use super::{
 };
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
-use crate::services::Stop;
-use crate::wire::{self, Request};
+use crate::services::StopRequest;
+use crate::wire::{self, ParsedRequest};
 use bytes::Bytes;
 use quackd_protocol::schema::wire::parameters;
 use serde::de::Error as _;
@@ -30,7 +30,7 @@ pub(super) struct Method {
     /// Access of remote clients. Each row states the reason.
     remote: Remote,
     order: Order,
-    pub(super) run: for<'a> fn(&'a mut Request, &'a Caller) -> Replying<'a>,
+    pub(super) run: for<'a> fn(&'a mut ParsedRequest, &'a Caller) -> Replying<'a>,
 }
 
 /// Access of remote clients to a method.
@@ -280,7 +280,7 @@ const METHODS: &[Method] = &[
         run: |r, c| {
             Box::pin(async move {
                 {
-                    daemon::stop(c, Stop::Shutdown);
+                    daemon::stop(c, StopRequest::Shutdown);
                     done(r)
                 }
             })
@@ -340,7 +340,7 @@ const OURS: &str = "quack.";
 /// The refusal of a remote client, and `Params`.
 pub(super) fn admit(
     method: &Method,
-    request: &Request,
+    request: &ParsedRequest,
     transport: Transport,
 ) -> Result<(), MethodError> {
     if let (Remote::Nothing(refusal), Transport::RemoteWs | Transport::RemoteHttp) =
@@ -392,11 +392,11 @@ fn unknown_parameter(unknown: &str, known: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn admit(request: &Request, transport: Transport) -> Result<(), MethodError> {
+    fn admit(request: &ParsedRequest, transport: Transport) -> Result<(), MethodError> {
         Method::find(&request.method).map_or(Ok(()), |it| super::admit(it, request, transport))
     }
 
-    fn request(method: &str, params: &str) -> Request {
+    fn request(method: &str, params: &str) -> ParsedRequest {
         let line = format!("{{\"method\":\"{method}\",\"params\":{params}}}");
         wire::parse(line.as_bytes()).unwrap().unwrap()
     }

@@ -1,7 +1,7 @@
 //! `voice_tool_call` and `quack.tool`: one tool call, from the client's line to the session's
 //! [`WorkerHandle`](crate::session::worker::WorkerHandle) and back.
 //!
-//! The tool's answer is forwarded as the raw JSON string that the worker wrote: it is never parsed here.
+//! The tool's result is forwarded as the raw JSON string from the worker. It is not parsed here.
 
 use super::attach::{named, resolve};
 use super::streaming::NamedCall;
@@ -11,7 +11,7 @@ use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::pending_calls::tool_info;
 use crate::session::worker::{CallDone, CallTool};
-use crate::wire::{self, Request, js_string, reference, truthy};
+use crate::wire::{self, ParsedRequest, js_string, reference, truthy};
 use bytes::Bytes;
 use quackd_config::{Origin, Setting};
 use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams};
@@ -29,21 +29,21 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Largest number of slips in the name of a parameter that is still recognized.
+/// Maximum edit distance at which an unknown parameter name is matched to a known one.
 const MAX_DISTANCE: usize = 3;
 
-/// Longest id of a client's that events repeat.
+/// Maximum length of a client's call id in events, in bytes.
 pub(super) const MAX_CALL_ID_BYTES: usize = 200;
 
-/// One call, whichever method brought it.
-struct Wanted {
+/// One tool call, parsed. Both methods use this type.
+struct ToolRequest {
     tool: String,
-    /// The client's own id of it.
+    /// The client's own id of the call.
     client_id: Option<String>,
     arguments: String,
     timeout_ms: Option<u64>,
     safe_mode: bool,
-    /// When the caller gives up, if that is known.
+    /// Time after which the caller gives up, if it is known.
     gives_up: Option<Duration>,
     /// Refuses parameters that the tool does not have. Upstream's method ignores them.
     is_strict: bool,
@@ -51,18 +51,18 @@ struct Wanted {
     fallback_ms: Option<u64>,
 }
 
-/// Its end, whichever way it ended.
-struct Answer {
+/// Result of one call, success or failure.
+struct ToolReply {
     text: Box<RawValue>,
     info: ToolInfo,
     data: Option<Box<RawValue>>,
     closing: Option<Box<RawValue>>,
 }
 
-pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> Bytes {
+pub(super) async fn voice_tool_call(request: &mut ParsedRequest, caller: &Caller) -> Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Data<'a> {
+    struct VoiceToolData<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         call_id: Option<&'a Value>,
         result: &'a RawValue,
@@ -76,7 +76,7 @@ pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> B
     match session_of_voice_call(&asked, caller).await {
         Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
         Ok(session) => {
-            let wanted = Wanted {
+            let wanted = ToolRequest {
                 tool: js_string(&asked.tool_name),
                 client_id: client_id(asked.call_id.as_ref()),
                 arguments: match asked.arguments {
@@ -91,16 +91,17 @@ pub(super) async fn voice_tool_call(request: &mut Request, caller: &Caller) -> B
             };
             let answer = run(session, wanted, caller, None).await;
             let hint = answer.info.hint.as_deref();
-            let data = Data { call_id: asked.call_id.as_ref(), result: &answer.text, hint };
+            let data =
+                VoiceToolData { call_id: asked.call_id.as_ref(), result: &answer.text, hint };
             wire::success(request.id.as_ref(), Some(data))
         }
     }
 }
 
-pub(super) async fn quack_tool(request: &mut Request, caller: &Caller) -> Bytes {
+pub(super) async fn quack_tool(request: &mut ParsedRequest, caller: &Caller) -> Bytes {
     let asked: Result<ToolParams, _> = params(request, "quack.tool");
     let found = match asked {
-        // Named first: a `quack.cancel` that comes before the session is found ends the call.
+        // Register the name first: a `quack.cancel` that arrives before the session is found ends the call.
         Ok(asked) => match NamedCall::new(&asked, caller) {
             Ok(named) => {
                 session_of_quack_tool(&asked, caller).await.map(|session| (asked, named, session))
@@ -114,11 +115,11 @@ pub(super) async fn quack_tool(request: &mut Request, caller: &Caller) -> Bytes 
         Ok((asked, named, session)) => {
             let arguments = match asked.arguments {
                 Value::Null => "{}".to_owned(),
-                // As JSON it is read or refused; as a text it would be run.
+                // Otherwise the text would run as a command. As JSON it is either valid or refused.
                 Value::String(text) if is_meant_as_json(&asked.tool, &text) => text,
                 given => given.to_string(),
             };
-            let wanted = Wanted {
+            let wanted = ToolRequest {
                 tool: asked.tool,
                 client_id: asked.call_id,
                 arguments,
@@ -128,7 +129,7 @@ pub(super) async fn quack_tool(request: &mut Request, caller: &Caller) -> Bytes 
                 is_strict: true,
                 fallback_ms: asked.default_timeout_ms,
             };
-            let Answer { text, info, data, closing } = run(session, wanted, caller, named).await;
+            let ToolReply { text, info, data, closing } = run(session, wanted, caller, named).await;
             let (data, closing) = (data.as_deref(), closing.as_deref());
             let data = ToolData { text: &text, info, data, closing };
             wire::success(request.id.as_ref(), Some(data))
@@ -194,25 +195,25 @@ async fn session_of_quack_tool(
 
 async fn run(
     session: FoundSession,
-    wanted: Wanted,
+    wanted: ToolRequest,
     caller: &Caller,
     named: Option<NamedCall<'_>>,
-) -> Answer {
+) -> ToolReply {
     let started = Instant::now();
     caller.services.interrupted.resumed(&session.session_id);
     let tool = wanted.tool.clone();
     let refusal = match &wanted {
-        Wanted { tool, .. } if MAX_TOOL_NAME_BYTES < tool.len() || is_internal(tool) => {
+        ToolRequest { tool, .. } if MAX_TOOL_NAME_BYTES < tool.len() || is_internal(tool) => {
             Some(CallError::UnknownTool)
         }
-        Wanted { arguments, .. } if MAX_ARGUMENTS_BYTES < arguments.len() => {
+        ToolRequest { arguments, .. } if MAX_ARGUMENTS_BYTES < arguments.len() => {
             Some(CallError::TooLong)
         }
-        Wanted { is_strict: true, .. } => unknown_parameter(&wanted),
+        ToolRequest { is_strict: true, .. } => unknown_parameter(&wanted),
         _ => None,
     };
     let of_bash = match refusal {
-        Some(_) => OfBash::default(),
+        Some(_) => BashOptions::default(),
         None => of_bash(&wanted),
     };
     let default = default_deadline(&caller.services.daemon.config.tools.default_timeout, &wanted);
@@ -244,25 +245,25 @@ async fn run(
     };
     let closing = match (&mut done, &named) {
         (Ok(CallDone { streamed: Some((output, closing)), .. }), Some(named)) => {
-            named.tell_all(std::mem::take(output), &session).await;
+            named.send_all(std::mem::take(output), &session).await;
             closing.take()
         }
         _ => None,
     };
     let info = tool_info(&session.session_id, &done, started.elapsed());
     match done {
-        Ok(CallDone { text, data, .. }) => Answer { text, info, data, closing },
+        Ok(CallDone { text, data, .. }) => ToolReply { text, info, data, closing },
         Err(error) => {
             let text = error.text(&shown(&tool));
             // A string always has a JSON form.
             let text = to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
-            Answer { text, info, data: None, closing: None }
+            ToolReply { text, info, data: None, closing: None }
         }
     }
 }
 
-/// Answers before a caller that is known to give up has done so. What runs is ended all the same, and
-/// followers are told of its end.
+/// Replies shortly before a caller with a known timeout gives up. The worker still ends the call, and followers receive
+/// its end.
 async fn in_time(
     answered: impl Future<Output = Result<Result<CallDone, CallError>, actix::MailboxError>>,
 ) -> Result<CallDone, CallError> {
@@ -272,25 +273,25 @@ async fn in_time(
     }
 }
 
-/// The client's id of a call, if those who follow can be told it.
+/// Returns the client's id of a call, if events may repeat it.
 fn client_id(id: Option<&Value>) -> Option<String> {
     let id = id?.as_str()?;
     (!id.is_empty() && id.len() <= MAX_CALL_ID_BYTES).then(|| id.to_owned())
 }
 
-/// A tool's name for an error text: names are short, and a client may send anything.
+/// Returns a tool's name for error texts, shortened because a client may send any text.
 fn shown(tool: &str) -> String {
     tool.chars().take(100).collect()
 }
 
-/// What the supervisor reads in the arguments of `bash`; everything else is the worker's.
+/// Arguments of `bash` that the supervisor reads. Only the worker reads the other arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct OfBash {
+struct BashOptions {
     timeout_ms: Option<u64>,
     background: bool,
 }
 
-fn of_bash(wanted: &Wanted) -> OfBash {
+fn of_bash(wanted: &ToolRequest) -> BashOptions {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Read {
@@ -298,16 +299,16 @@ fn of_bash(wanted: &Wanted) -> OfBash {
         background: Value,
     }
     if wanted.tool != "bash" || !wanted.arguments.trim_start().starts_with('{') {
-        return OfBash::default();
+        return BashOptions::default();
     }
     let Read { timeout_ms, background } =
         serde_json::from_str(&wanted.arguments).unwrap_or_default();
-    OfBash { timeout_ms: timeout_ms.as_u64(), background: background == Value::Bool(true) }
+    BashOptions { timeout_ms: timeout_ms.as_u64(), background: background == Value::Bool(true) }
 }
 
-/// The first parameter that the tool does not have, with the nearest name. The worker checks the tools that are
-/// strict for every caller.
-fn unknown_parameter(wanted: &Wanted) -> Option<CallError> {
+/// Returns an error for the first unknown parameter, with the nearest known name. For strict tools, the worker does
+/// this check for every caller.
+fn unknown_parameter(wanted: &ToolRequest) -> Option<CallError> {
     let tool = schema::find(&wanted.tool).filter(|tool| !tool.is_strict)?;
     let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(&wanted.arguments).ok()?;
     let unknown = given.into_keys().find(|name| tool.meant_by(name).is_none())?;
@@ -320,17 +321,17 @@ fn unknown_parameter(wanted: &Wanted) -> Option<CallError> {
     Some(CallError::UnknownParameter { name: shown(&unknown), nearest })
 }
 
-/// The default deadline: the caller's own default only replaces the built-in one.
-fn default_deadline(configured: &Setting<Duration>, wanted: &Wanted) -> Duration {
+/// Returns the default deadline. The caller's default only replaces the built-in one.
+fn default_deadline(configured: &Setting<Duration>, wanted: &ToolRequest) -> Duration {
     match (&configured.origin, wanted.fallback_ms) {
         (Origin::Default, Some(ms)) => Duration::from_millis(ms),
         _ => configured.value,
     }
 }
 
-/// The call's deadline: the method's own parameter, else bash's `timeout_ms` argument, else the default.
-fn deadline(wanted: &Wanted, of_bash: &OfBash, default: Duration) -> Duration {
-    // In the background it is the job's time: the call is answered at once.
+/// Returns the call's deadline: the method's parameter, else bash's `timeout_ms` argument, else the default.
+fn deadline(wanted: &ToolRequest, of_bash: &BashOptions, default: Duration) -> Duration {
+    // For a background job, `timeout_ms` limits the job. The call itself is answered at once.
     let asked = of_bash.timeout_ms.filter(|_| !of_bash.background);
     wanted
         .timeout_ms
@@ -346,7 +347,7 @@ mod tests {
     #[test]
     fn deadlines_come_from_the_caller_within_bounds() {
         let check_for = |gives_up, tool: &str, arguments: &str, timeout_ms, expected: Duration| {
-            let wanted = Wanted {
+            let wanted = ToolRequest {
                 tool: tool.into(),
                 client_id: None,
                 arguments: arguments.into(),

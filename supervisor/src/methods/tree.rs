@@ -1,4 +1,4 @@
-//! `quack.tree`: every kind of child of the supervisor, what it is promised, and those that there are.
+//! `quack.tree`: every kind of child process and thread, with its limits and running instances.
 
 use super::Caller;
 use super::ps::processes;
@@ -20,12 +20,12 @@ pub(super) async fn tree(caller: &Caller) -> Result<TreeData, MethodError> {
     let child = |spec: &&ChildSpec| TreeChild {
         spec: describe(spec),
         workers: of(spec, &workers),
-        errand: errand(spec, services),
+        errand: one_shot(spec, services),
         running: (spec.form == Form::Thread).then(|| match spec.name {
             name if name == EGRESS_THREAD.name => services.sessions.egress.is_running(),
             name if name == REMOTE_THREAD.name => remote_runs,
             name if name == METRICS_THREAD.name => services.metrics_endpoint.is_running(),
-            // Without one of the others there is no daemon that could answer.
+            // The daemon could not reply without the other threads.
             _ => true,
         }),
     };
@@ -34,25 +34,25 @@ pub(super) async fn tree(caller: &Caller) -> Result<TreeData, MethodError> {
         uptime: supervisor.uptime,
         rss_kb: supervisor.rss_kb,
         loop_lag: supervisor.loop_lag,
-        pauses: services.pulse.pauses(),
+        pauses: services.loop_monitor.pauses(),
         children: TREE.iter().map(child).collect(),
         deaths_total: supervisor.deaths_total,
         deaths,
     })
 }
 
-fn errand(spec: &ChildSpec, services: &Services) -> Option<quackd_protocol::client::ErrandInfo> {
+fn one_shot(spec: &ChildSpec, services: &Services) -> Option<quackd_protocol::client::ErrandInfo> {
     if spec.name == ENVIRONMENT_WORKER.name {
-        return Some(services.sessions.children.login.errand().describe());
+        return Some(services.sessions.children.login.one_shot().describe());
     }
     if spec.name == SYSTEM_PROBE.name {
-        return Some(services.sessions.children.probing.errand().describe());
+        return Some(services.sessions.children.probing.one_shot().describe());
     }
     (spec.name == REPOSITORY_CLEANER.name)
         .then(|| services.sessions.children.repo_cleanup.process().describe())
 }
 
-/// The processes of one kind.
+/// Returns the running processes of one kind.
 fn of(spec: &ChildSpec, workers: &[WorkerInfo]) -> Vec<TreeWorker> {
     if spec.name == SESSION_WORKER.name {
         return workers.iter().map(session_worker).collect();

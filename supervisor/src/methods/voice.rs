@@ -1,11 +1,11 @@
-//! `voice_connect`, `voice_start`, `voice_state`: programs that listen and speak for a session.
-//! What they mean is in [`crate::voice`]; here their parameters are read and sessions looked up.
+//! `voice_connect`, `voice_start`, `voice_state`: requests of voice clients. Reads the parameters and looks up the
+//! session. [`crate::voice`] implements them.
 
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::voice::VoiceSession;
-use crate::wire::{Request, js_string, reference, truthy};
+use crate::wire::{ParsedRequest, js_string, reference, truthy};
 use quackd_protocol::client::{
     LOCAL_APP, VoiceConnectData, VoiceConnectParams, VoiceStartData, VoiceStartParams, VoiceState,
     VoiceStateParams,
@@ -13,7 +13,7 @@ use quackd_protocol::client::{
 use serde_json::Value;
 
 pub(super) async fn voice_connect(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<VoiceConnectData, MethodError> {
     let VoiceConnectParams { client_type, takeover, .. } = params(request, "voice_connect")?;
@@ -22,14 +22,14 @@ pub(super) async fn voice_connect(
         false => LOCAL_APP.to_owned(),
     };
     let voice = &caller.services.voice;
-    // Before the look-up: a change of the active session that comes meanwhile is told.
+    // Connect before the lookup, so that a concurrent change of the active session is reported.
     voice.connect(&caller.client, &kind, truthy(&takeover))?;
     let active = session(caller, None).await?;
     Ok(voice.bind(&caller.client.id, active))
 }
 
 pub(super) async fn voice_start(
-    request: &mut Request,
+    request: &mut ParsedRequest,
     caller: &Caller,
 ) -> Result<VoiceStartData, MethodError> {
     let VoiceStartParams { session_id } = params(request, "voice_start")?;
@@ -38,8 +38,11 @@ pub(super) async fn voice_start(
     Ok(caller.services.voice.start(session, caller.client.transport))
 }
 
-/// Has nothing to say if it succeeds.
-pub(super) async fn voice_state(request: &mut Request, caller: &Caller) -> Result<(), MethodError> {
+/// The reply has no data.
+pub(super) async fn voice_state(
+    request: &mut ParsedRequest,
+    caller: &Caller,
+) -> Result<(), MethodError> {
     let VoiceStateParams { state, session_id } = params(request, "voice_state")?;
     let (voice, client) = (&caller.services.voice, &caller.client.id);
     let bound = voice.bound(client).ok_or(MethodError::NoVoiceClient)?;
@@ -61,13 +64,13 @@ fn known(state: &Value) -> Result<VoiceState, MethodError> {
     found.ok_or_else(|| {
         MethodError::UnknownVoiceState(match state {
             Value::Null => "none".to_owned(),
-            // It may be as long as a line; the text is for people.
+            // The text is for display, and the value may be very long.
             other => js_string(other).chars().take(100).collect(),
         })
     })
 }
 
-/// The session that a reference means; the active one without a reference.
+/// Finds the session of a reference. Without a reference, the active one.
 async fn session(
     caller: &Caller,
     reference: Option<String>,

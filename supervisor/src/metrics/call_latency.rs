@@ -1,11 +1,11 @@
-//! How long calls took, by tool and by how they ended: what `quack.metrics` makes histograms of. One instance per
-//! daemon, in [`crate::metrics::Metrics`]; noted when a call is answered.
+//! Call durations by tool and outcome, for the histograms of `quack.metrics`. One instance per daemon, in
+//! [`crate::metrics::Metrics`]. Updated when a call is answered.
 
 use quackd_protocol::tools::TOOLS;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets, in seconds and as they are written. Calls are of milliseconds or of minutes.
+/// Upper bounds of the buckets, in seconds and as text. Calls take either milliseconds or minutes.
 pub(crate) const BOUNDS: [(f64, &str); 14] = [
     (0.005, "0.005"),
     (0.01, "0.01"),
@@ -23,10 +23,10 @@ pub(crate) const BOUNDS: [(f64, &str); 14] = [
     (600.0, "600"),
 ];
 
-/// What a tool is called that is none of ours: a client may name anything.
+/// Label for an unknown tool, because clients may send any name.
 const OTHER: &str = "other";
 
-/// How a call ended, in one word.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallOutcome {
     Ok,
@@ -35,9 +35,9 @@ pub(crate) enum CallOutcome {
     TimedOut,
     Aborted,
     WorkerDied,
-    /// It was not run, for want of a worker or of room.
+    /// Not run, because no worker or slot was available.
     Busy,
-    /// It was not run for another reason.
+    /// Not run for another reason.
     Refused,
 }
 
@@ -65,36 +65,36 @@ impl CallOutcome {
     }
 }
 
-/// The calls of one tool that ended in one way.
+/// Calls of one tool with one outcome.
 #[derive(Debug)]
-struct Series {
+struct LatencySeries {
     tool: &'static str,
     outcome: CallOutcome,
-    /// Calls in each bucket alone; those that took longer than the last bound are in `count` only.
+    /// Calls in each bucket, not cumulative. Calls above the last bound are only in `count`.
     buckets: [AtomicU64; BOUNDS.len()],
     count: AtomicU64,
     sum_us: AtomicU64,
 }
 
-/// See the module's documentation. There are as many series as tools and outcomes, whatever clients ask for.
+/// Durations of all calls. The number of series is fixed, regardless of the names that clients send.
 #[derive(Debug)]
-pub(crate) struct CallTimes(Vec<Series>);
+pub(crate) struct CallLatencies(Vec<LatencySeries>);
 
-/// What is told of one series.
+/// Values of one series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Histogram {
     pub(crate) tool: &'static str,
     pub(crate) outcome: &'static str,
-    /// Calls that took no longer than each of [`BOUNDS`].
+    /// Number of calls up to each of [`BOUNDS`].
     pub(crate) cumulative: Vec<u64>,
     pub(crate) count: u64,
     pub(crate) sum: Duration,
 }
 
-impl Default for CallTimes {
+impl Default for CallLatencies {
     fn default() -> Self {
         let series = |tool| {
-            CallOutcome::ALL.map(|outcome| Series {
+            CallOutcome::ALL.map(|outcome| LatencySeries {
                 tool,
                 outcome,
                 buckets: Default::default(),
@@ -106,8 +106,8 @@ impl Default for CallTimes {
     }
 }
 
-impl CallTimes {
-    /// A call was answered.
+impl CallLatencies {
+    /// Records an answered call.
     pub(crate) fn note(&self, tool: &str, outcome: CallOutcome, elapsed: Duration) {
         let tool = if TOOLS.contains(&tool) { tool } else { OTHER };
         let series = self.0.iter().find(|it| it.tool == tool && it.outcome == outcome);
@@ -122,9 +122,9 @@ impl CallTimes {
         series.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// Those of which there is anything.
+    /// The series with at least one call.
     pub(crate) fn histograms(&self) -> Vec<Histogram> {
-        let of = |series: &Series| {
+        let of = |series: &LatencySeries| {
             let mut sum = 0_u64;
             let cumulative = series.buckets.iter().map(|bucket| {
                 sum = sum.saturating_add(bucket.load(Ordering::Relaxed));
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_by_tool_outcome_and_time_and_unknown_tools_together() {
-        let times = CallTimes::default();
+        let times = CallLatencies::default();
         assert_eq!(times.histograms(), []);
         for ms in [5, 6, 2000, 700_000] {
             times.note("bash", CallOutcome::Ok, Duration::from_millis(ms));

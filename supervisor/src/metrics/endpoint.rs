@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 
 /// One instance per daemon, on the actors' thread.
 #[derive(Debug, Default)]
-pub(crate) struct MetricsEndpoint(RefCell<State>);
+pub(crate) struct MetricsEndpoint(RefCell<EndpointState>);
 
 #[derive(Debug, Default)]
-enum State {
-    /// Nobody has configured it, or the daemon ends.
+enum EndpointState {
+    /// Not configured, or the daemon is shutting down.
     #[default]
     Off,
     Open {
@@ -19,48 +19,47 @@ enum State {
         address: SocketAddr,
         endpoint: Endpoint,
     },
-    /// There was no room for its thread.
+    /// The thread could not be started.
     NotStarted(String),
 }
 
 impl MetricsEndpoint {
-    /// Whether its thread runs.
     pub(crate) fn is_running(&self) -> bool {
-        matches!(*self.0.borrow(), State::Open { .. })
+        matches!(*self.0.borrow(), EndpointState::Open { .. })
     }
 
-    /// The endpoint's thread runs. `address` is the configured one.
+    /// Records that the endpoint's thread runs. `address` is the configured one.
     pub(crate) fn opened(&self, address: SocketAddr, endpoint: Endpoint) {
-        self.0.replace(State::Open { address, endpoint });
+        self.0.replace(EndpointState::Open { address, endpoint });
     }
 
-    /// The endpoint's thread could not be started.
+    /// Records that the endpoint's thread could not be started.
     pub(crate) fn not_started(&self, why: String) {
-        self.0.replace(State::NotStarted(why));
+        self.0.replace(EndpointState::NotStarted(why));
     }
 
-    /// Closes the port, and whatever is connected.
+    /// Closes the port and all connections.
     pub(crate) fn close(&self) {
-        self.0.replace(State::Off);
+        self.0.replace(EndpointState::Off);
     }
 
-    /// What `doctor` says of it; nothing if it is off.
+    /// Returns the check of `doctor`. `None` if the endpoint is off.
     pub(crate) fn check(&self) -> Option<Check> {
         let (status, message, hint) = match &*self.0.borrow() {
-            State::Off => return None,
-            State::NotStarted(why) => (
+            EndpointState::Off => return None,
+            EndpointState::NotStarted(why) => (
                 CheckStatus::Warn,
                 format!("Configured but not started: {why}"),
                 Some("`quack restart` tries again"),
             ),
-            State::Open { address, endpoint } => match endpoint.listening() {
+            EndpointState::Open { address, endpoint } => match endpoint.listening() {
                 Listening::At(at) => (CheckStatus::Ok, format!("http://{at}/metrics"), None),
                 Listening::Begun => (CheckStatus::Ok, format!("{address}, about to listen"), None),
                 Listening::Refused(why) => (
                     CheckStatus::Warn,
                     format!("Configured but not listening: {address}: {why}"),
                     Some(
-                        "end what has the port, which is tried again every minute; or set another \
+                        "stop the program that uses the port (the daemon tries again every minute), or set another \
                          `metrics.listen`, then `quack restart`",
                     ),
                 ),

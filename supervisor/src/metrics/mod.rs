@@ -1,11 +1,11 @@
-//! Counters that several actors add to and `quack.ps` and `quack.metrics` read. The only state that is shared.
+//! Counters that several actors update, and that `quack.ps` and `quack.metrics` read. This is the only shared state.
 
 pub(crate) mod call_latency;
 pub(crate) mod endpoint;
 pub(crate) mod process_usage;
 pub(crate) mod prometheus_text;
 
-use crate::metrics::call_latency::CallTimes;
+use crate::metrics::call_latency::CallLatencies;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// One instance per daemon.
@@ -17,23 +17,23 @@ pub(crate) struct Metrics {
     pub(crate) refused_clients: Counter,
     /// Clients disconnected because they did not read.
     pub(crate) slow_clients: Counter,
-    /// Bytes of lines that clients have not taken yet.
+    /// Bytes of lines that clients have not read yet.
     pub(crate) queued_bytes: Gauge,
     /// Lines that were too long or not JSON.
     pub(crate) bad_lines: Counter,
     /// Processes that had to be killed after the monitor above them was gone.
     pub(crate) strays_killed: Counter,
-    /// Processes of commands that could not be ended.
+    /// Processes of commands that could not be killed.
     pub(crate) survivors: Counter,
-    /// Files with long outputs that were deleted because all of them had too many bytes.
+    /// Spill files that were deleted because of their total size or age.
     pub(crate) spills_deleted: Counter,
-    /// Answers for clients that had left.
+    /// Replies to clients that had disconnected.
     pub(crate) unread_answers: Counter,
-    /// How long calls took.
-    pub(crate) calls: CallTimes,
+    /// Durations of calls.
+    pub(crate) calls: CallLatencies,
 }
 
-/// Counts up.
+/// A value that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -47,7 +47,7 @@ impl Counter {
     }
 }
 
-/// Counts what exists now.
+/// Number of existing things, or their size in bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicUsize);
 
@@ -64,7 +64,7 @@ impl Gauge {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// No more than was added.
+    /// The caller must not subtract more than was added.
     pub(crate) fn subtract(&self, n: usize) {
         self.0.fetch_sub(n, Ordering::Relaxed);
     }

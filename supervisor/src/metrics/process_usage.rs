@@ -1,40 +1,40 @@
-//! What the daemon itself, the workers, the agents and everything below them use, for `quack.ps`.
+//! Resource usage of the daemon, the workers, the Pis and their descendants, for `quack.ps`.
 
 use quackd_protocol::client::UsageInfo;
 use std::collections::{HashMap, HashSet};
 
-/// Processes of the system that are looked at; on a machine with more of them, some are not counted.
+/// Maximum number of processes that are read. Further ones are not counted.
 const MAX_PROCESSES: usize = 65_536;
 
-/// Where in `/proc/<pid>/stat`, counted after the name, the parent stands, the processor time (own and of
-/// children that ended, in the program and in the kernel), and the pages in memory.
+/// Indices of fields in `/proc/<pid>/stat`, counted after the name: the parent, the processor time, and the resident
+/// pages. The processor time has four fields: user and system time of the process, and of its exited children.
 const PARENT: usize = 1;
 const TICKS: std::ops::Range<usize> = 11..15;
 const PAGES: usize = 21;
 
-/// Memory, processor time and descriptors of this process, where the system tells.
+/// Memory, processor time and descriptors of this process, if the system reports them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Resident memory in KiB.
     pub(crate) resident_kb: Option<u64>,
     /// Open file descriptors.
     pub(crate) open_files: Option<usize>,
-    /// Processor time in milliseconds, without that of children.
+    /// Processor time in milliseconds, without children.
     pub(crate) cpu_ms: Option<u64>,
 }
 
-/// Reads it from `/proc`; nothing is known elsewhere. For the blocking pool.
+/// Reads `/proc`. All fields are `None` on other systems. For the blocking pool.
 pub(crate) fn own_usage_blocking() -> Usage {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    // The directory's own descriptor is one of those listed.
+    // The list contains the descriptor of the directory itself.
     let open_files =
         std::fs::read_dir("/proc/self/fd").ok().map(|found| found.count().saturating_sub(1));
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let cpu_ms = Stat::parse(&stat).map(|stat| ticks_to_ms(stat.own_ticks));
+    let cpu_ms = ProcStat::parse(&stat).map(|stat| ticks_to_ms(stat.own_ticks));
     Usage { resident_kb: resident_kb(&status), open_files, cpu_ms }
 }
 
-/// Resident memory of another process in KiB, where the system tells. For display, and for the blocking pool.
+/// Resident memory of another process in KiB, if the system reports it. For display, and for the blocking pool.
 pub(crate) fn resident_kb_blocking(pid: u32) -> Option<u64> {
     resident_kb(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
@@ -44,26 +44,26 @@ fn resident_kb(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// The processes of the system at one moment: who is whose child, and what each uses.
+/// Snapshot of the system's processes: their parents and their usage.
 #[derive(Debug, Default)]
-pub(crate) struct Processes {
-    stats: HashMap<u32, Stat>,
+pub(crate) struct ProcessTable {
+    stats: HashMap<u32, ProcStat>,
     children: HashMap<u32, Vec<u32>>,
 }
 
-/// What is read of one process.
+/// Fields of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stat {
+struct ProcStat {
     parent: u32,
-    /// Its own processor time …
+    /// Processor time without exited children, in clock ticks.
     own_ticks: u64,
-    /// … and with that of its children that ended.
+    /// Processor time with exited children, in clock ticks.
     ticks: u64,
     pages: u64,
 }
 
-impl Stat {
-    /// Reads `/proc/<pid>/stat`. The name of the program, which may hold anything, stands in parentheses.
+impl ProcStat {
+    /// Parses `/proc/<pid>/stat`. The program's name is in parentheses and may contain any character.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -78,17 +78,17 @@ impl Stat {
     }
 }
 
-impl Processes {
-    /// Looks at all there are; none where there is no `/proc`. For the blocking pool.
-    pub(crate) fn look_blocking() -> Self {
+impl ProcessTable {
+    /// Reads all processes. Empty on systems without `/proc`. For the blocking pool.
+    pub(crate) fn read_blocking() -> Self {
         let mut all = Self::default();
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
-            // One that has ended meanwhile is no process any more.
+            // The process may have exited since the directory was listed.
             let stat = std::fs::read_to_string(entry.path().join("stat")).ok();
-            if let Some(stat) = stat.as_deref().and_then(Stat::parse) {
+            if let Some(stat) = stat.as_deref().and_then(ProcStat::parse) {
                 all.add(pid, stat);
             }
             if MAX_PROCESSES <= all.stats.len() {
@@ -98,12 +98,12 @@ impl Processes {
         all
     }
 
-    fn add(&mut self, pid: u32, stat: Stat) {
+    fn add(&mut self, pid: u32, stat: ProcStat) {
         self.children.entry(stat.parent).or_default().push(pid);
         self.stats.insert(pid, stat);
     }
 
-    /// `roots` and everything below them, as far as they are there.
+    /// Returns the existing processes among `roots`, and their descendants.
     pub(crate) fn tree(&self, roots: impl IntoIterator<Item = u32>) -> HashSet<u32> {
         let mut seen = HashSet::new();
         let mut left: Vec<u32> = roots.into_iter().collect();
@@ -115,8 +115,8 @@ impl Processes {
         seen
     }
 
-    /// What `roots` and everything below them use; `None` if there is nothing of them.
-    pub(crate) fn below(&self, roots: impl IntoIterator<Item = u32>) -> Option<UsageInfo> {
+    /// Sums the usage of `roots` and their descendants. `None` if none of them exists.
+    pub(crate) fn usage_of_trees(&self, roots: impl IntoIterator<Item = u32>) -> Option<UsageInfo> {
         let mut usage = UsageInfo::default();
         let (mut ticks, mut pages) = (0_u64, 0_u64);
         for stat in self.tree(roots).iter().filter_map(|pid| self.stats.get(pid)) {
@@ -150,31 +150,31 @@ mod tests {
     fn what_the_kernel_tells_of_a_process_is_read_whatever_its_name_is() {
         let line = "77 (a ) (b) S 12 77 77 0 -1 4194560 1 2 0 0 300 40 5 6 20 0 1 0 99 4096 25 18446744073709551615";
         assert_eq!(
-            Stat::parse(line),
-            Some(Stat { parent: 12, own_ticks: 340, ticks: 351, pages: 25 })
+            ProcStat::parse(line),
+            Some(ProcStat { parent: 12, own_ticks: 340, ticks: 351, pages: 25 })
         );
         for damaged in ["", "77 (a", "77 (a) S", "77 (a) S -3 1"] {
-            assert_eq!(Stat::parse(damaged), None, "{damaged}");
+            assert_eq!(ProcStat::parse(damaged), None, "{damaged}");
         }
     }
 
     #[test]
     fn everything_below_is_counted_once_also_if_the_table_runs_in_a_circle() {
-        let stat = |parent| Stat { parent, own_ticks: 0, ticks: 100, pages: 2 };
-        let mut all = Processes::default();
+        let stat = |parent| ProcStat { parent, own_ticks: 0, ticks: 100, pages: 2 };
+        let mut all = ProcessTable::default();
         for (pid, parent) in [(1, 5), (2, 1), (3, 2), (4, 2), (5, 4), (9, 0)] {
             all.add(pid, stat(parent));
         }
-        let usage = all.below([2, 3]).unwrap();
+        let usage = all.usage_of_trees([2, 3]).unwrap();
         assert_eq!((usage.processes, usage.cpu_ms), (5, ticks_to_ms(500)));
-        assert_eq!(all.below([9]).map(|usage| usage.processes), Some(1));
-        assert_eq!((all.below([77]), all.below([])), (None, None));
+        assert_eq!(all.usage_of_trees([9]).map(|usage| usage.processes), Some(1));
+        assert_eq!((all.usage_of_trees([77]), all.usage_of_trees([])), (None, None));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn this_process_is_found_with_its_memory() {
-        let usage = Processes::look_blocking().below([std::process::id()]).unwrap();
+        let usage = ProcessTable::read_blocking().usage_of_trees([std::process::id()]).unwrap();
         assert!(1 <= usage.processes && 100 < usage.rss_kb, "{usage:?}");
         assert!(own_usage_blocking().cpu_ms.is_some());
     }

@@ -1,37 +1,37 @@
-//! The text that Prometheus reads (exposition format 0.0.4), written family by family. Used by `quack.metrics`.
+//! Writer for the Prometheus text format (exposition format 0.0.4). Used by `quack.metrics`.
 //!
-//! By hand, because it is three kinds of lines, and the library for it writes OpenMetrics, which is another format.
+//! The format has three kinds of lines. The existing library writes OpenMetrics, which is a different format.
 
 use std::fmt::{Display, Write};
 
-/// What the text is, for who serves it over HTTP.
+/// Content type for HTTP.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How the values of a family are meant.
+/// Type of a metric.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum MetricType {
     Counter,
     Gauge,
     Histogram,
 }
 
-/// The text so far.
+/// The text written so far.
 #[derive(Debug, Default)]
-pub(crate) struct Exposition(String);
+pub(crate) struct PrometheusText(String);
 
-impl Exposition {
-    /// Begins a family: its samples follow.
-    pub(crate) fn family(&mut self, name: &str, kind: Kind, help: &str) {
+impl PrometheusText {
+    /// Starts a family. Its samples follow.
+    pub(crate) fn family(&mut self, name: &str, kind: MetricType, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram => "histogram",
         };
         let help = help.replace('\\', r"\\").replace('\n', r"\n");
         self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
-    /// A value. What cannot be known is left out with its family; see [`Exposition::one`].
+    /// Writes a value. A family without a known value is left out; see [`PrometheusText::one`].
     pub(crate) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.write(format_args!("{name}"));
         for (i, (label, text)) in labels.iter().enumerate() {
@@ -43,15 +43,21 @@ impl Exposition {
         self.write(format_args!("{end} {value}\n"));
     }
 
-    /// A family of one value, or nothing if it is not known.
-    pub(crate) fn one(&mut self, name: &str, kind: Kind, help: &str, value: Option<impl Display>) {
+    /// Writes a family with one value, or nothing if the value is unknown.
+    pub(crate) fn one(
+        &mut self,
+        name: &str,
+        kind: MetricType,
+        help: &str,
+        value: Option<impl Display>,
+    ) {
         if let Some(value) = value {
             self.family(name, kind, help);
             self.sample(name, &[], value);
         }
     }
 
-    /// The whole text.
+    /// Returns the complete text.
     pub(crate) fn finish(self) -> String {
         self.0
     }
@@ -68,11 +74,11 @@ mod tests {
 
     #[test]
     fn nothing_in_a_label_or_a_help_ends_its_line() {
-        let mut text = Exposition::default();
-        text.family("a_total", Kind::Counter, "One\nline \\ only.");
+        let mut text = PrometheusText::default();
+        text.family("a_total", MetricType::Counter, "One\nline \\ only.");
         text.sample("a_total", &[("x", "a\"b\\c\nd"), ("y", "")], 1);
-        text.one("b", Kind::Gauge, "Known.", Some(0.5));
-        text.one("c", Kind::Gauge, "Unknown.", None::<u64>);
+        text.one("b", MetricType::Gauge, "Known.", Some(0.5));
+        text.one("c", MetricType::Gauge, "Unknown.", None::<u64>);
         assert_eq!(
             text.finish(),
             "# HELP a_total One\\nline \\\\ only.\n# TYPE a_total counter\n\

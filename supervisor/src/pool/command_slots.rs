@@ -1,13 +1,12 @@
-//! Places for commands: how many run at the same time over all sessions, and whose turn it is.
+//! Command slots: limits how many commands run at the same time over all sessions.
 //!
-//! Owns: the count of running commands and background jobs of each session, and the queue of those that
-//! wait. Called by: the WorkerHandles, on the actors' thread; nothing here waits or blocks.
+//! Keeps the number of running commands and background jobs of each session, and the queue of waiting calls. The
+//! WorkerHandles use it on the actors' thread. No function blocks.
 //!
-//! Fairness: the last quarter of the places is kept for sessions that hold few, so that nobody who asks
-//! for little waits for those who ask for much. A place that becomes free goes to the waiting session
-//! that holds fewest, and among equals to the one that has waited longest.
+//! Fairness: the last quarter of the slots is reserved for sessions that hold few, so that a session with many commands
+//! cannot exhaust all slots. A free slot goes to the waiting session that holds fewest, then to the longest wait.
 
-use crate::errors::Fullness;
+use crate::errors::SlotUsage;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::PlacesInfo;
 use quackd_protocol::limits::COMMANDS_PER_SESSION_ANYWAY;
@@ -16,48 +15,48 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
-/// One instance per daemon. Clones are the same.
+/// One instance per daemon. Clones share its state.
 #[derive(Debug, Clone)]
-pub(crate) struct Places(Rc<RefCell<Table>>);
+pub(crate) struct CommandSlots(Rc<RefCell<SlotTable>>);
 
 #[derive(Debug)]
-struct Table {
+struct SlotTable {
     max: usize,
     max_jobs: usize,
-    /// Commands that run, by session; none with zero.
+    /// Running commands by session. Contains no zeros.
     running: HashMap<SessionId, usize>,
     total: usize,
-    /// Background jobs that run, by session; none with zero.
+    /// Running background jobs by session. Contains no zeros.
     jobs: HashMap<SessionId, usize>,
-    /// In the order of arrival. Bounded by the calls that sessions may have.
-    waiting: Vec<Waiting>,
+    /// In the order of arrival. Bounded by the limit on calls per session.
+    waiting: Vec<SlotWaiter>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct SlotWaiter {
     session: SessionId,
-    given: oneshot::Sender<Place>,
+    given: oneshot::Sender<CommandSlot>,
 }
 
-/// The right to run one command; given back when dropped.
+/// Permit to run one command. Dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Places,
+pub(crate) struct CommandSlot {
+    slots: CommandSlots,
     session: SessionId,
 }
 
-/// What is said to somebody who wants a place.
+/// Result of requesting a command slot.
 #[derive(Debug)]
-pub(crate) enum Asked {
-    /// Here it is.
-    Given(Place),
-    /// It comes by this channel, unless whoever waits drops it.
-    Queued(oneshot::Receiver<Place>),
+pub(crate) enum SlotRequest {
+    /// A slot was free.
+    Granted(CommandSlot),
+    /// The slot arrives on this channel. Dropping the receiver cancels the request.
+    Queued(oneshot::Receiver<CommandSlot>),
 }
 
-impl Places {
+impl CommandSlots {
     pub(crate) fn new(max: usize, max_jobs: usize) -> Self {
-        let table = Table {
+        let table = SlotTable {
             max,
             max_jobs,
             running: HashMap::new(),
@@ -68,27 +67,27 @@ impl Places {
         Self(Rc::new(RefCell::new(table)))
     }
 
-    /// Asks for a place.
-    pub(crate) fn ask(&self, session: &SessionId) -> Asked {
+    /// Requests a slot. Queues the request if none is free, or if the session already waits for one.
+    pub(crate) fn acquire(&self, session: &SessionId) -> SlotRequest {
         let mut table = self.0.borrow_mut();
         table.waiting.retain(|waiting| !waiting.given.is_closed());
         let is_anyone_before = table.waiting.iter().any(|waiting| waiting.session == *session);
-        if !is_anyone_before && table.has_place_for(session) {
+        if !is_anyone_before && table.has_slot_for(session) {
             table.take(session);
             drop(table);
-            return Asked::Given(self.place(session));
+            return SlotRequest::Granted(self.slot(session));
         }
         let (given, queued) = oneshot::channel();
-        table.waiting.push(Waiting { session: session.clone(), given });
-        Asked::Queued(queued)
+        table.waiting.push(SlotWaiter { session: session.clone(), given });
+        SlotRequest::Queued(queued)
     }
 
-    pub(crate) fn fullness(&self, session: &SessionId) -> Fullness {
+    pub(crate) fn fullness(&self, session: &SessionId) -> SlotUsage {
         let table = self.0.borrow();
-        Fullness { running: table.total, own: table.held_by(session), max: table.max }
+        SlotUsage { running: table.total, own: table.held_by(session), max: table.max }
     }
 
-    /// How full it is, for people.
+    /// Usage of the slots, for display only.
     pub(crate) fn describe(&self) -> PlacesInfo {
         let table = self.0.borrow();
         let waiting = table.waiting.iter().filter(|waiting| !waiting.given.is_closed()).count();
@@ -96,7 +95,7 @@ impl Places {
         PlacesInfo { running: table.total, waiting, max: table.max, jobs }
     }
 
-    /// Takes note of how many background jobs a session has.
+    /// Sets the number of background jobs of a session.
     pub(crate) fn set_jobs(&self, session: &SessionId, n: usize) {
         let jobs = &mut self.0.borrow_mut().jobs;
         match n {
@@ -105,33 +104,33 @@ impl Places {
         }
     }
 
-    /// The most background jobs that may run, if as many do.
-    pub(crate) fn full_of_jobs(&self) -> Option<usize> {
+    /// Returns the limit on background jobs if it is reached.
+    pub(crate) fn job_limit_reached(&self) -> Option<usize> {
         let table = self.0.borrow();
         (table.max_jobs <= table.jobs.values().sum()).then_some(table.max_jobs)
     }
 
-    fn place(&self, session: &SessionId) -> Place {
-        Place { places: self.clone(), session: session.clone() }
+    fn slot(&self, session: &SessionId) -> CommandSlot {
+        CommandSlot { slots: self.clone(), session: session.clone() }
     }
 
-    /// Gives free places to whoever waits for one.
-    fn give(&self) {
+    /// Hands free slots to waiting calls.
+    fn grant_free_slots(&self) {
         loop {
             let next = self.0.borrow_mut().next_waiting();
-            let Some(Waiting { session, given }) = next else { return };
-            // Who has left since drops the place, which comes back by `Drop` and is given to the next.
-            drop(given.send(self.place(&session)));
+            let Some(SlotWaiter { session, given }) = next else { return };
+            // If the receiver is gone, dropping the slot returns it and the next waiter gets it.
+            drop(given.send(self.slot(&session)));
         }
     }
 }
 
-impl Table {
+impl SlotTable {
     fn held_by(&self, session: &SessionId) -> usize {
         self.running.get(session).copied().unwrap_or(0)
     }
 
-    fn has_place_for(&self, session: &SessionId) -> bool {
+    fn has_slot_for(&self, session: &SessionId) -> bool {
         let kept = self.max / 4;
         self.total + kept < self.max
             || self.total < self.max && self.held_by(session) < COMMANDS_PER_SESSION_ANYWAY
@@ -151,11 +150,11 @@ impl Table {
         }
     }
 
-    /// Takes the next one whose turn it is out of the queue, with its place counted.
-    fn next_waiting(&mut self) -> Option<Waiting> {
+    /// Removes the next waiter from the queue and counts its slot.
+    fn next_waiting(&mut self) -> Option<SlotWaiter> {
         self.waiting.retain(|waiting| !waiting.given.is_closed());
-        let can_go = |(_, waiting): &(usize, &Waiting)| self.has_place_for(&waiting.session);
-        // Of equal ones the first is the minimum.
+        let can_go = |(_, waiting): &(usize, &SlotWaiter)| self.has_slot_for(&waiting.session);
+        // Among equals, `min_by_key` returns the first, which waited longest.
         let (index, _) = self
             .waiting
             .iter()
@@ -168,10 +167,10 @@ impl Table {
     }
 }
 
-impl Drop for Place {
+impl Drop for CommandSlot {
     fn drop(&mut self) {
-        self.places.0.borrow_mut().give_back(&self.session);
-        self.places.give();
+        self.slots.0.borrow_mut().give_back(&self.session);
+        self.slots.grant_free_slots();
     }
 }
 
@@ -184,55 +183,55 @@ mod tests {
     }
 
     #[track_caller]
-    fn given(asked: Asked) -> Place {
+    fn given(asked: SlotRequest) -> CommandSlot {
         match asked {
-            Asked::Given(place) => place,
-            Asked::Queued(_) => panic!("there was no place"),
+            SlotRequest::Granted(slot) => slot,
+            SlotRequest::Queued(_) => panic!("no slot was free"),
         }
     }
 
     #[track_caller]
-    fn queued(asked: Asked) -> oneshot::Receiver<Place> {
+    fn queued(asked: SlotRequest) -> oneshot::Receiver<CommandSlot> {
         match asked {
-            Asked::Given(_) => panic!("there was a place"),
-            Asked::Queued(queued) => queued,
+            SlotRequest::Granted(_) => panic!("a slot was free"),
+            SlotRequest::Queued(queued) => queued,
         }
     }
 
     #[test]
     fn the_last_quarter_is_for_those_who_hold_few() {
-        let (places, greedy, modest) = (Places::new(16, 1), session("a"), session("b"));
-        let held: Vec<_> = (0..12).map(|_| given(places.ask(&greedy))).collect();
-        let mut waits = queued(places.ask(&greedy));
-        let modest_ones: Vec<_> = (0..4).map(|_| given(places.ask(&modest))).collect();
-        assert_eq!(places.fullness(&modest), Fullness { running: 16, own: 4, max: 16 });
-        let mut last = queued(places.ask(&session("c")));
+        let (slots, greedy, modest) = (CommandSlots::new(16, 1), session("a"), session("b"));
+        let held: Vec<_> = (0..12).map(|_| given(slots.acquire(&greedy))).collect();
+        let mut waits = queued(slots.acquire(&greedy));
+        let modest_ones: Vec<_> = (0..4).map(|_| given(slots.acquire(&modest))).collect();
+        assert_eq!(slots.fullness(&modest), SlotUsage { running: 16, own: 4, max: 16 });
+        let mut last = queued(slots.acquire(&session("c")));
 
         drop(modest_ones);
-        // `c` was the first that could go; the greedy one still has its share.
-        let place = last.try_recv().unwrap();
+        // `c` goes first: it holds fewest.
+        let slot = last.try_recv().unwrap();
         assert!(waits.try_recv().is_err());
-        drop((place, held));
+        drop((slot, held));
         drop(waits.try_recv().unwrap());
-        assert_eq!(places.fullness(&greedy), Fullness { running: 0, own: 0, max: 16 });
-        assert!(places.0.borrow().running.is_empty());
+        assert_eq!(slots.fullness(&greedy), SlotUsage { running: 0, own: 0, max: 16 });
+        assert!(slots.0.borrow().running.is_empty());
     }
 
     #[test]
     fn a_free_place_goes_to_the_session_that_holds_fewest() {
-        let places = Places::new(16, 1);
+        let slots = CommandSlots::new(16, 1);
         let (a, b, c) = (session("a"), session("b"), session("c"));
-        let mut of_a: Vec<_> = (0..12).map(|_| given(places.ask(&a))).collect();
+        let mut of_a: Vec<_> = (0..12).map(|_| given(slots.acquire(&a))).collect();
         let of_others: Vec<_> =
-            ["x", "y", "z", "x"].map(|name| given(places.ask(&session(name)))).into();
-        let mut waiting = [&a, &b, &c, &b].map(|session| queued(places.ask(session)));
+            ["x", "y", "z", "x"].map(|name| given(slots.acquire(&session(name)))).into();
+        let mut waiting = [&a, &b, &c, &b].map(|session| queued(slots.acquire(session)));
         let mut kept = Vec::new();
         for (n, expected) in [1, 2, 3].into_iter().enumerate() {
             drop(of_a.pop());
             let got: Vec<_> = waiting.iter_mut().map(|waiting| waiting.try_recv().ok()).collect();
             let who: Vec<_> = got.iter().positions();
             assert_eq!(who, [expected], "round {n}");
-            // Kept: the place is not free again.
+            // Keeping the slot prevents the next round from granting it again.
             kept.extend(got);
         }
         drop((of_a, of_others));
@@ -240,12 +239,12 @@ mod tests {
         drop(kept);
     }
 
-    /// Where something was given.
+    /// Indices of the waiters that got a slot.
     trait Positions {
         fn positions(self) -> Vec<usize>;
     }
 
-    impl<'a> Positions for std::slice::Iter<'a, Option<Place>> {
+    impl<'a> Positions for std::slice::Iter<'a, Option<CommandSlot>> {
         fn positions(self) -> Vec<usize> {
             self.enumerate().filter(|(_, got)| got.is_some()).map(|(n, _)| n).collect()
         }
@@ -253,30 +252,30 @@ mod tests {
 
     #[test]
     fn who_stops_waiting_holds_up_nobody() {
-        let (places, a, b) = (Places::new(16, 1), session("a"), session("b"));
-        let mut held: Vec<_> = (0..12).map(|_| given(places.ask(&a))).collect();
-        let left = queued(places.ask(&a));
-        let mut stays = queued(places.ask(&a));
+        let (slots, a, b) = (CommandSlots::new(16, 1), session("a"), session("b"));
+        let mut held: Vec<_> = (0..12).map(|_| given(slots.acquire(&a))).collect();
+        let left = queued(slots.acquire(&a));
+        let mut stays = queued(slots.acquire(&a));
         drop(left);
         drop(held.pop());
         let kept = stays.try_recv().unwrap();
-        // Given, and nobody there any more to take it.
-        let gone = queued(places.ask(&a));
+        // Granted, but the receiver is dropped before it takes the slot.
+        let gone = queued(slots.acquire(&a));
         drop(held.pop());
         drop(gone);
-        assert_eq!(places.fullness(&a).running, 11);
+        assert_eq!(slots.fullness(&a).running, 11);
         drop(kept);
-        drop(given(places.ask(&b)));
+        drop(given(slots.acquire(&b)));
     }
 
     #[test]
     fn jobs_are_counted_over_all_sessions() {
-        let places = Places::new(16, 3);
-        places.set_jobs(&session("a"), 2);
-        assert_eq!(places.full_of_jobs(), None);
-        places.set_jobs(&session("b"), 1);
-        assert_eq!(places.full_of_jobs(), Some(3));
-        places.set_jobs(&session("a"), 0);
-        assert_eq!(places.full_of_jobs(), None);
+        let slots = CommandSlots::new(16, 3);
+        slots.set_jobs(&session("a"), 2);
+        assert_eq!(slots.job_limit_reached(), None);
+        slots.set_jobs(&session("b"), 1);
+        assert_eq!(slots.job_limit_reached(), Some(3));
+        slots.set_jobs(&session("a"), 0);
+        assert_eq!(slots.job_limit_reached(), None);
     }
 }

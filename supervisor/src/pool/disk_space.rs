@@ -22,26 +22,26 @@ pub(crate) struct DiskSpace {
     dir: PathBuf,
     log: LogControl,
     /// Bytes that must be free, if the disk is large enough.
-    wanted: u64,
+    min_free_bytes: u64,
     /// Result of the last check.
     room: Cell<Option<DiskRoom>>,
     is_low: Cell<bool>,
     /// The disk became low, and no garbage collection has run for it.
-    got_low: Cell<bool>,
+    cleanup_due: Cell<bool>,
     permit: Arc<Semaphore>,
 }
 
 impl DiskSpace {
-    /// `wanted` is in bytes. Checks nothing yet.
-    pub(crate) fn new(home: &Home, wanted: u64, log: LogControl) -> Self {
-        let (room, is_low, got_low) = (Cell::new(None), Cell::new(false), Cell::new(false));
+    /// `min_free_bytes` is in bytes. Checks nothing yet.
+    pub(crate) fn new(home: &Home, min_free_bytes: u64, log: LogControl) -> Self {
+        let (room, is_low, cleanup_due) = (Cell::new(None), Cell::new(false), Cell::new(false));
         let (dir, permit) = (home.dir().to_owned(), Arc::new(Semaphore::new(1)));
-        Self { dir, log, wanted, room, is_low, got_low, permit }
+        Self { dir, log, min_free_bytes, room, is_low, cleanup_due, permit }
     }
 
     /// Bytes that must be free before a worker writes a spill file.
     pub(crate) fn min_free(&self) -> u64 {
-        self.room.get().map_or(self.wanted, |room| room.needed(self.wanted))
+        self.room.get().map_or(self.min_free_bytes, |room| room.needed(self.min_free_bytes))
     }
 
     /// Result of the last check; `None` before it, and where the system does not report free space.
@@ -56,8 +56,8 @@ impl DiskSpace {
     }
 
     /// Whether the disk became low since the last call.
-    pub(crate) fn take_got_low(&self) -> bool {
-        self.got_low.take()
+    pub(crate) fn take_cleanup_due(&self) -> bool {
+        self.cleanup_due.take()
     }
 
     /// Checks now. Keeps the last result if the check hangs or another one is running.
@@ -72,9 +72,9 @@ impl DiskSpace {
         match tokio::time::timeout(CHECK_TIMEOUT, checking).await {
             Ok(Ok(Ok(room))) => self.found(room),
             Ok(Ok(Err(error))) => {
-                tracing::debug!(%error, "cannot ask how much of the disk is free");
+                tracing::debug!(%error, "cannot determine the free disk space");
             }
-            // It hangs, or the daemon ends.
+            // The check hangs, or the daemon is shutting down.
             Ok(Err(_)) | Err(_) => {}
         }
     }
@@ -82,17 +82,17 @@ impl DiskSpace {
     fn found(&self, room: DiskRoom) {
         self.room.set(Some(room));
         let was_low = self.is_low.get();
-        let is_low = room.is_low(self.wanted, was_low);
+        let is_low = room.is_low(self.min_free_bytes, was_low);
         self.is_low.set(is_low);
         if is_low != was_low {
-            let (free, needed) = (room.free, room.needed(self.wanted));
+            let (free, needed) = (room.free, room.needed(self.min_free_bytes));
             if is_low {
-                self.got_low.set(true);
-                tracing::warn!(free, needed, "the disk is almost full: long outputs are not kept");
+                self.cleanup_due.set(true);
+                tracing::warn!(free, needed, "disk almost full, spill files disabled");
             }
-            self.log.set_brief(is_low);
+            self.log.set_warnings_only(is_low);
             if !is_low {
-                tracing::info!(free, "the disk has room again");
+                tracing::info!(free, "disk space recovered");
             }
         }
     }
@@ -110,12 +110,12 @@ impl DiskSpace {
             n => format!("; {n} lines are missing in the log"),
         };
         let Some(room) = self.room.get() else {
-            let message = format!("nothing is known of the disk's room{dropped}");
+            let message = format!("free disk space unknown{dropped}");
             return check(CheckStatus::Ok, message, None);
         };
         let free = mebibytes_of(room.free);
         if self.is_low.get() {
-            let needed = mebibytes_of(room.needed(self.wanted));
+            let needed = mebibytes_of(room.needed(self.min_free_bytes));
             let message = format!(
                 "{free} MiB free, fewer than {needed}: long outputs are not kept, the log says warnings and \
                  errors only{dropped}"
@@ -123,7 +123,7 @@ impl DiskSpace {
             return check(
                 CheckStatus::Warn,
                 message,
-                Some("make room; `quack gc` says what can go"),
+                Some("free disk space; `quack gc -n` lists what can be deleted"),
             );
         }
         let last = note.map_or_else(String::new, |note| format!("; {note}"));

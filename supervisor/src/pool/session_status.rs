@@ -1,59 +1,56 @@
-//! What each session is doing, since when and why: for `ps`, `sessions` and `get_state`, and for whoever must
-//! choose a process that nobody needs.
+//! Status, start time and reason for each session. Read by `ps`, `sessions`, `get_state` and the eviction.
 //!
-//! Written by the handles of workers and Pis whenever something of theirs changes, read without asking them.
-//! On the actors' thread, where nothing comes in between. Which sessions are pinned is here too; the registry
-//! keeps it durable.
+//! The handles of workers and Pis update it on every change, so that readers do not ask the handles. Used only on the
+//! actors' thread, so no update happens during a read. Also holds the set of pinned sessions, which the registry makes
+//! durable.
 
-use crate::children::Eviction;
+use crate::children::EvictionReason;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{SessionStatus, StatusInfo};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// What one process of a session is doing.
+/// Activity of one process of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Doing {
-    /// It is not there.
-    Stopped(Stopped),
-    /// It is there, or about to be, and nobody uses it.
+pub(crate) enum Activity {
+    /// The process does not run.
+    Stopped(StopReason),
+    /// The process runs or is starting, and is idle.
     Idle {
-        /// Since when.
         since: Instant,
-        /// When it is ended for that; `None` if it is not.
+        /// Time of the idle eviction. `None` if the process is exempt.
         until: Option<Instant>,
     },
-    /// It has work.
+    /// The process has work.
     Working {
-        /// Tool calls that are not answered, or prompts that wait.
+        /// Tool calls without a reply, or queued prompts.
         calls: usize,
-        /// Background jobs.
         jobs: usize,
-        /// A turn of its agent is under way.
+        /// Whether the agent is in a turn.
         turn: bool,
     },
-    /// It has asked a person something.
+    /// The agent asked the user a question.
     Waiting,
-    /// It is not started before somebody asks again, for this reason.
+    /// The process failed for this reason, and starts again only on demand.
     Failed(String),
 }
 
-/// Why a process is not there.
+/// The reason why a process does not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Stopped {
-    /// Nobody has asked for it.
+pub(crate) enum StopReason {
+    /// No call has needed it yet.
     #[default]
     Unasked,
-    /// Nobody used it.
-    Evicted(Eviction),
-    /// It ended as it should.
+    /// It was evicted while idle.
+    Evicted(EvictionReason),
+    /// It exited as requested.
     Ended,
-    /// It died of this.
+    /// It crashed for this reason.
     Died(String),
 }
 
-impl Doing {
+impl Activity {
     fn status(&self) -> SessionStatus {
         match self {
             Self::Stopped(_) => SessionStatus::Stopped,
@@ -64,10 +61,10 @@ impl Doing {
         }
     }
 
-    /// What counts more when two processes of a session differ.
-    fn weight(&self) -> u8 {
+    /// Priority of this activity if two processes of a session differ. The higher one decides the status.
+    fn priority(&self) -> u8 {
         match self {
-            Self::Stopped(Stopped::Unasked) => 0,
+            Self::Stopped(StopReason::Unasked) => 0,
             Self::Stopped(_) => 1,
             Self::Idle { .. } => 2,
             Self::Failed(_) => 3,
@@ -78,12 +75,12 @@ impl Doing {
 
     fn why(&self, is_pinned: bool, now: Instant) -> String {
         match self {
-            Self::Stopped(Stopped::Unasked) => "nobody has asked for it".to_owned(),
-            Self::Stopped(Stopped::Ended) => "it was ended; the next call starts it".to_owned(),
-            Self::Stopped(Stopped::Evicted(why)) => {
+            Self::Stopped(StopReason::Unasked) => "nobody has asked for it".to_owned(),
+            Self::Stopped(StopReason::Ended) => "it was ended; the next call starts it".to_owned(),
+            Self::Stopped(StopReason::Evicted(why)) => {
                 format!("{}; the next call starts it", why.why())
             }
-            Self::Stopped(Stopped::Died(cause)) => format!("it died: {cause}"),
+            Self::Stopped(StopReason::Died(cause)) => format!("it died: {cause}"),
             Self::Idle { since, .. } if is_pinned => {
                 format!("idle for {}; pinned", span(now.saturating_duration_since(*since)))
             }
@@ -114,7 +111,7 @@ impl Doing {
     }
 }
 
-/// A time for people: no finer than matters.
+/// Duration for display: seconds below 2 min, then minutes.
 fn span(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..=119 => format!("{seconds} s"),
@@ -124,107 +121,107 @@ fn span(time: Duration) -> String {
 
 /// The processes of one session.
 #[derive(Debug, Clone)]
-struct Standing {
-    worker: Doing,
-    pi: Doing,
-    /// When the status last became another one.
+struct SessionActivity {
+    worker: Activity,
+    pi: Activity,
+    /// When the status last changed.
     since: Instant,
 }
 
-impl Standing {
-    fn counts(&self) -> &Doing {
-        if self.worker.weight() < self.pi.weight() { &self.pi } else { &self.worker }
+impl SessionActivity {
+    fn dominant(&self) -> &Activity {
+        if self.worker.priority() < self.pi.priority() { &self.pi } else { &self.worker }
     }
 }
 
 /// All sessions that have or had a process. One instance per daemon.
 #[derive(Debug, Default)]
-pub(crate) struct Standings {
-    sessions: RefCell<HashMap<SessionId, Standing>>,
+pub(crate) struct SessionStatuses {
+    sessions: RefCell<HashMap<SessionId, SessionActivity>>,
     pinned: RefCell<HashSet<SessionId>>,
 }
 
-impl Standings {
-    /// What a session's worker is doing.
-    pub(crate) fn set_worker(&self, session: &SessionId, doing: Doing) {
-        self.set(session, |standing| standing.worker = doing);
+impl SessionStatuses {
+    /// Sets the activity of a session's worker.
+    pub(crate) fn set_worker(&self, session: &SessionId, activity: Activity) {
+        self.set(session, |row| row.worker = activity);
     }
 
-    /// What a session's Pi is doing.
-    pub(crate) fn set_pi(&self, session: &SessionId, doing: Doing) {
-        self.set(session, |standing| standing.pi = doing);
+    /// Sets the activity of a session's Pi.
+    pub(crate) fn set_pi(&self, session: &SessionId, activity: Activity) {
+        self.set(session, |row| row.pi = activity);
     }
 
-    fn set(&self, session: &SessionId, change: impl FnOnce(&mut Standing)) {
+    fn set(&self, session: &SessionId, change: impl FnOnce(&mut SessionActivity)) {
         let mut sessions = self.sessions.borrow_mut();
-        if let Some(standing) = sessions.get_mut(session) {
-            let before = standing.counts().status();
-            change(standing);
-            if standing.counts().status() != before {
-                standing.since = Instant::now();
+        if let Some(row) = sessions.get_mut(session) {
+            let before = row.dominant().status();
+            change(row);
+            if row.dominant().status() != before {
+                row.since = Instant::now();
             }
         } else {
-            let none = Doing::Stopped(Stopped::Unasked);
+            let none = Activity::Stopped(StopReason::Unasked);
             let since = Instant::now();
-            let mut standing = Standing { worker: none.clone(), pi: none, since };
-            change(&mut standing);
-            sessions.insert(session.clone(), standing);
+            let mut row = SessionActivity { worker: none.clone(), pi: none, since };
+            change(&mut row);
+            sessions.insert(session.clone(), row);
         }
     }
 
-    /// What a session is doing.
+    /// Returns the status of a session.
     pub(crate) fn of(&self, session: &SessionId, now: Instant) -> StatusInfo {
         let sessions = self.sessions.borrow();
         let pinned = self.is_pinned(session);
-        let Some(standing) = sessions.get(session) else {
-            let doing = Doing::Stopped(Stopped::Unasked);
-            let status_why = doing.why(pinned, now);
+        let Some(row) = sessions.get(session) else {
+            let activity = Activity::Stopped(StopReason::Unasked);
+            let status_why = activity.why(pinned, now);
             return StatusInfo { status_why, pinned, ..StatusInfo::default() };
         };
-        let counts = standing.counts();
+        let counts = row.dominant();
         StatusInfo {
             status: counts.status(),
-            status_since: Some(ago(now.saturating_duration_since(standing.since))),
+            status_since: Some(ago(now.saturating_duration_since(row.since))),
             status_why: counts.why(pinned, now),
             pinned,
         }
     }
 
-    /// Why a session's worker lives, or does not.
-    pub(crate) fn why_worker(&self, session: &SessionId) -> String {
-        self.why(session, |standing| &standing.worker)
+    /// Returns the reason for the state of a session's worker.
+    pub(crate) fn worker_reason(&self, session: &SessionId) -> String {
+        self.why(session, |row| &row.worker)
     }
 
-    /// The same of its Pi.
-    pub(crate) fn why_pi(&self, session: &SessionId) -> String {
-        self.why(session, |standing| &standing.pi)
+    /// Like [`Self::worker_reason`], for Pi.
+    pub(crate) fn pi_reason(&self, session: &SessionId) -> String {
+        self.why(session, |row| &row.pi)
     }
 
-    fn why(&self, session: &SessionId, which: impl Fn(&Standing) -> &Doing) -> String {
+    fn why(&self, session: &SessionId, which: impl Fn(&SessionActivity) -> &Activity) -> String {
         let sessions = self.sessions.borrow();
-        let none = Doing::Stopped(Stopped::Unasked);
-        let doing = sessions.get(session).map_or(&none, which);
-        doing.why(self.is_pinned(session), Instant::now())
+        let none = Activity::Stopped(StopReason::Unasked);
+        let activity = sessions.get(session).map_or(&none, which);
+        activity.why(self.is_pinned(session), Instant::now())
     }
 
-    /// Whether a session's processes stay however long nobody uses them.
+    /// Whether the session's processes are exempt from idle eviction.
     pub(crate) fn is_pinned(&self, session: &SessionId) -> bool {
         self.pinned.borrow().contains(session)
     }
 
-    /// Exactly these are pinned.
+    /// Replaces the set of pinned sessions.
     pub(crate) fn set_pinned(&self, sessions: impl Iterator<Item = SessionId>) {
         self.pinned.replace(sessions.collect());
     }
 
-    /// A session was deleted.
+    /// Removes a deleted session.
     pub(crate) fn forget(&self, session: &SessionId) {
         self.sessions.borrow_mut().remove(session);
         self.pinned.borrow_mut().remove(session);
     }
 }
 
-/// A point in time as others are written: for display only.
+/// Formats the time `time` ago as ISO 8601 UTC, for display only.
 fn ago(time: Duration) -> String {
     let then = jiff::SignedDuration::try_from(time)
         .ok()
@@ -238,51 +235,52 @@ mod tests {
 
     #[test]
     fn a_session_does_what_the_more_important_of_its_processes_does() {
-        let (standings, session, now) =
-            (Standings::default(), SessionId("s".to_owned()), Instant::now());
+        let (statuses, session, now) =
+            (SessionStatuses::default(), SessionId("s".to_owned()), Instant::now());
         let status = || {
-            let StatusInfo { status, status_why, .. } = standings.of(&session, now);
+            let StatusInfo { status, status_why, .. } = statuses.of(&session, now);
             (status, status_why)
         };
         let is = |status, why: &str| (status, why.to_owned());
         assert_eq!(status(), is(SessionStatus::Stopped, "nobody has asked for it"));
         let until = Some(now + Duration::from_secs(1800));
-        standings.set_worker(&session, Doing::Idle { since: now, until });
+        statuses.set_worker(&session, Activity::Idle { since: now, until });
         assert_eq!(status(), is(SessionStatus::Idle, "idle for 0 s; ended in 30 min"));
-        standings.set_pi(&session, Doing::Working { calls: 1, jobs: 0, turn: true });
+        statuses.set_pi(&session, Activity::Working { calls: 1, jobs: 0, turn: true });
         assert_eq!(status(), is(SessionStatus::Working, "1 call, a turn"));
-        standings.set_pi(&session, Doing::Waiting);
-        standings.set_worker(&session, Doing::Working { calls: 0, jobs: 2, turn: false });
+        statuses.set_pi(&session, Activity::Waiting);
+        statuses.set_worker(&session, Activity::Working { calls: 0, jobs: 2, turn: false });
         assert_eq!(status(), is(SessionStatus::Waiting, "its agent has asked you something"));
-        assert_eq!(standings.why_worker(&session), "2 background jobs");
-        standings.set_pi(&session, Doing::Failed("signal 9".to_owned()));
+        assert_eq!(statuses.worker_reason(&session), "2 background jobs");
+        statuses.set_pi(&session, Activity::Failed("signal 9".to_owned()));
         assert_eq!(status().0, SessionStatus::Working, "its tools still work");
-        standings.set_worker(&session, Doing::Stopped(Stopped::Evicted(Eviction::Memory)));
+        statuses
+            .set_worker(&session, Activity::Stopped(StopReason::Evicted(EvictionReason::Memory)));
         assert_eq!(status(), is(SessionStatus::Failed, "signal 9"));
-        standings.set_pi(&session, Doing::Stopped(Stopped::Unasked));
+        statuses.set_pi(&session, Activity::Stopped(StopReason::Unasked));
         let evicted = "memory was short; the next call starts it";
         assert_eq!(status(), is(SessionStatus::Stopped, evicted));
-        standings.forget(&session);
+        statuses.forget(&session);
         assert_eq!(status(), is(SessionStatus::Stopped, "nobody has asked for it"));
     }
 
     #[test]
     fn since_is_told_of_the_status_and_not_of_each_change() {
-        let (standings, session) = (Standings::default(), SessionId("s".to_owned()));
-        let working = |calls| Doing::Working { calls, jobs: 0, turn: false };
-        standings.set_worker(&session, working(1));
-        let since = standings.sessions.borrow()[&session].since;
-        standings.set_worker(&session, working(2));
-        assert_eq!(standings.sessions.borrow()[&session].since, since);
+        let (statuses, session) = (SessionStatuses::default(), SessionId("s".to_owned()));
+        let working = |calls| Activity::Working { calls, jobs: 0, turn: false };
+        statuses.set_worker(&session, working(1));
+        let since = statuses.sessions.borrow()[&session].since;
+        statuses.set_worker(&session, working(2));
+        assert_eq!(statuses.sessions.borrow()[&session].since, since);
     }
 
     #[test]
     fn who_is_pinned_is_said_to_be_so() {
-        let (standings, session, now) =
-            (Standings::default(), SessionId("s".to_owned()), Instant::now());
-        standings.set_worker(&session, Doing::Idle { since: now, until: None });
-        standings.set_pinned([session.clone()].into_iter());
-        let info = standings.of(&session, now + Duration::from_secs(300));
+        let (statuses, session, now) =
+            (SessionStatuses::default(), SessionId("s".to_owned()), Instant::now());
+        statuses.set_worker(&session, Activity::Idle { since: now, until: None });
+        statuses.set_pinned([session.clone()].into_iter());
+        let info = statuses.of(&session, now + Duration::from_secs(300));
         assert!(info.pinned);
         assert_eq!(info.status_why, "idle for 5 min; pinned");
     }

@@ -1,8 +1,8 @@
-//! Keeps the files with long outputs of all sessions below their limit.
+//! Keeps the spill files of all sessions below their size limit.
 //!
-//! Owns: when the run directories are looked at: soon after a call or a job that may have written one has
-//! ended, at most once a second, and every minute while background jobs may be writing.
-//! Called by: the WorkerHandles. The disk is looked at on the blocking pool.
+//! Checks the run directories soon after a call or a job may have written a spill file, at most once per second. Also
+//! checks them every minute, because background jobs may write. The WorkerHandles report possible writes. The checks
+//! run on the blocking pool.
 
 use crate::metrics::Metrics;
 use quackd_home::trim_spills_blocking;
@@ -12,40 +12,40 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pause between two looks.
+/// Minimum pause between two checks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Pause while nothing is said to have changed.
+/// Interval of the checks without a reported write.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// One instance per daemon. Clones are the same.
+/// One instance per daemon. Clones share its state.
 #[derive(Debug, Clone)]
-pub(crate) struct Spills(Rc<Inner>);
+pub(crate) struct SpillQuota(Rc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     changed: tokio::sync::Notify,
-    /// A task looks after the files: from the first one on.
+    /// Whether the checking task runs. It starts with the first reported write.
     is_watched: Cell<bool>,
     run_dir: PathBuf,
     max_bytes: u64,
     metrics: Arc<Metrics>,
 }
 
-impl Spills {
+impl SpillQuota {
     pub(crate) fn new(run_dir: PathBuf, max_bytes: u64, metrics: Arc<Metrics>) -> Self {
         let (changed, is_watched) = (tokio::sync::Notify::new(), Cell::new(false));
         Self(Rc::new(Inner { changed, is_watched, run_dir, max_bytes, metrics }))
     }
 
-    /// A long output may have been written.
-    pub(crate) fn may_have_grown(&self) {
+    /// Schedules a check, because a spill file may have been written.
+    pub(crate) fn notify_write(&self) {
         self.0.changed.notify_one();
         if !self.0.is_watched.replace(true) {
             let inner = Rc::clone(&self.0);
             actix::spawn(async move {
                 loop {
-                    // Nobody said anything for a minute: a job may write all the same.
+                    // Check after a minute without a report, because a job may still write.
                     drop(tokio::time::timeout(MINUTE, inner.changed.notified()).await);
                     inner.trim().await;
                     tokio::time::sleep(PAUSE).await;
@@ -65,12 +65,12 @@ impl Inner {
                 tracing::info!(
                     files = trimmed.files,
                     bytes = trimmed.deleted,
-                    "deleted old outputs: limits.spill_mb is reached"
+                    "limits.spill_mb reached, deleted old spill files"
                 );
             }
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "cannot look at the run directories"),
-            // The daemon ends.
+            Ok(Err(error)) => tracing::warn!(%error, "cannot check the run directories"),
+            // The daemon is shutting down.
             Err(_) => {}
         }
     }

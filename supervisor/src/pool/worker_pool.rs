@@ -1,11 +1,11 @@
-//! Which sessions' workers have a place among those that may live at the same time, and which of them nobody
-//! uses: those are ended when another session needs the place, or memory is short, the one that was idle for
-//! longest first. Never one that is pinned, or in which anything runs; its handle has the last word.
+//! The worker pool: limits the number of live workers and evicts idle ones.
 //!
-//! On the actors' thread. Written by the worker handles; the next call starts a worker again.
+//! Evicts the least recently used worker if another session needs a slot or memory is low. Never evicts a pinned or
+//! busy worker: the worker's handle makes the final decision. The next call starts an evicted worker again. Updated by
+//! the worker handles, on the actors' thread.
 
-use crate::children::spawner::SpawnFailure;
-use crate::children::{Eviction, Manage, Outgrown};
+use crate::children::spawner::SpawnRequestError;
+use crate::children::{EvictionReason, Manage, MemoryLimitExceeded};
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use std::cell::{Cell, RefCell};
@@ -13,205 +13,211 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// How long a start waits for the place of a worker that is being ended: less than a call waits for its worker.
-const PLACE_WAIT: Duration = Duration::from_millis(1500);
+/// Timeout for a slot of a worker that is being evicted. Shorter than the time that a call waits for its worker.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// What a worker is at.
+/// Stage of a worker in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// There is no process, and none is being started.
+pub(crate) enum PoolStage {
+    /// No process runs or starts.
     Gone,
-    /// It was asked to end.
+    /// The worker was asked to exit.
     Leaving,
-    /// It lives, or is being started.
+    /// The worker runs or is starting.
     Here,
 }
 
-/// One session's worker.
+/// Pool entry of one session's worker.
 #[derive(Debug, Clone)]
-struct Tenant {
+struct PoolMember {
     handle: Recipient<Manage>,
     /// Process id of its monitor.
     monitor: Option<u32>,
-    /// It lives, or is being started.
-    has_place: bool,
-    /// It was asked to go.
+    /// Whether the worker runs or is starting.
+    holds_slot: bool,
+    /// Whether the worker was asked to exit.
     is_leaving: bool,
-    /// It is ready and may be ended, and nobody has used it since then.
-    free_since: Option<Instant>,
+    /// Since when the worker is idle. `None` if it must not be evicted.
+    idle_since: Option<Instant>,
 }
 
 /// All workers. One instance per daemon.
 #[derive(Debug)]
-pub(crate) struct Tenants {
+pub(crate) struct WorkerPool {
     max: usize,
-    tenants: RefCell<HashMap<SessionId, Tenant>>,
+    members: RefCell<HashMap<SessionId, PoolMember>>,
     left: Notify,
     evictions: Cell<u64>,
 }
 
-impl Tenants {
-    /// Nobody lives here yet, and at most `max` may.
+impl WorkerPool {
+    /// Creates an empty pool for at most `max` workers.
     pub(crate) fn new(max: usize) -> Self {
-        Self { max, tenants: RefCell::default(), left: Notify::new(), evictions: Cell::new(0) }
+        Self { max, members: RefCell::default(), left: Notify::new(), evictions: Cell::new(0) }
     }
 
-    /// A session has a handle now.
-    pub(crate) fn enter<A>(&self, session: &SessionId, handle: &Addr<A>)
+    /// Adds the worker handle of a session. The worker holds no slot yet.
+    pub(crate) fn register<A>(&self, session: &SessionId, handle: &Addr<A>)
     where
         A: Actor<Context = Context<A>> + Handler<Manage>,
     {
-        let none = Tenant {
+        let none = PoolMember {
             handle: handle.clone().recipient(),
             monitor: None,
-            has_place: false,
+            holds_slot: false,
             is_leaving: false,
-            free_since: None,
+            idle_since: None,
         };
-        self.tenants.borrow_mut().insert(session.clone(), none);
+        self.members.borrow_mut().insert(session.clone(), none);
     }
 
-    /// A session was deleted.
+    /// Removes a deleted session.
     pub(crate) fn forget(&self, session: &SessionId) {
-        self.tenants.borrow_mut().remove(session);
+        self.members.borrow_mut().remove(session);
         self.left.notify_waiters();
     }
 
-    /// What a worker is at, since when nobody uses it, if it may be ended, and its monitor's process id.
+    /// Updates the entry of a worker. `idle_since` is `None` if the worker must not be evicted. `monitor` is the
+    /// process id of its monitor.
     pub(crate) fn set(
         &self,
         session: &SessionId,
-        stage: Stage,
-        free_since: Option<Instant>,
+        stage: PoolStage,
+        idle_since: Option<Instant>,
         monitor: Option<u32>,
     ) {
-        let mut tenants = self.tenants.borrow_mut();
-        let Some(tenant) = tenants.get_mut(session) else { return };
-        tenant.free_since = free_since;
-        tenant.monitor = monitor;
-        tenant.is_leaving = stage == Stage::Leaving;
-        if stage == Stage::Gone && tenant.has_place {
-            tenant.has_place = false;
+        let mut members = self.members.borrow_mut();
+        let Some(member) = members.get_mut(session) else { return };
+        member.idle_since = idle_since;
+        member.monitor = monitor;
+        member.is_leaving = stage == PoolStage::Leaving;
+        if stage == PoolStage::Gone && member.holds_slot {
+            member.holds_slot = false;
             self.left.notify_waiters();
         }
     }
 
-    /// Takes a place for a session's worker, if need be that of one that nobody uses.
+    /// Acquires a slot for a session's worker. Evicts an idle worker if the pool is full.
     ///
     /// # Errors
-    /// All places are taken by workers that are used or pinned.
-    pub(crate) async fn take_place(&self, session: &SessionId) -> Result<(), SpawnFailure> {
-        let until = tokio::time::Instant::now() + PLACE_WAIT;
+    /// All slots are held by busy or pinned workers.
+    pub(crate) async fn acquire(&self, session: &SessionId) -> Result<(), SpawnRequestError> {
+        let until = tokio::time::Instant::now() + ACQUIRE_TIMEOUT;
         loop {
-            // From before the look: what leaves in between is not missed.
+            // Created before the check, so that a slot freed in between is not missed.
             let left = self.left.notified();
-            match self.look(session) {
-                Look::Taken => return Ok(()),
-                Look::Wait => {}
-                Look::Ask(handle) => {
-                    // One that refuses is used again, and its handle has said so.
-                    if !handle.send(Manage::Evict(Eviction::Room)).await.unwrap_or(false) {
+            match self.try_acquire(session) {
+                AcquireStep::Taken => return Ok(()),
+                AcquireStep::Wait => {}
+                AcquireStep::Ask(handle) => {
+                    // A worker that refuses is busy again, and its handle has updated the entry.
+                    if !handle.send(Manage::Evict(EvictionReason::Room)).await.unwrap_or(false) {
                         continue;
                     }
                 }
-                Look::Full => return Err(SpawnFailure::TooManyWorkers(self.max)),
+                AcquireStep::Full => return Err(SpawnRequestError::TooManyWorkers(self.max)),
             }
             if tokio::time::timeout_at(until, left).await.is_err() {
-                return Err(SpawnFailure::TooManyWorkers(self.max));
+                return Err(SpawnRequestError::TooManyWorkers(self.max));
             }
         }
     }
 
-    fn look(&self, session: &SessionId) -> Look {
-        let mut tenants = self.tenants.borrow_mut();
-        let taken = tenants.iter().filter(|(id, one)| one.has_place && *id != session).count();
+    fn try_acquire(&self, session: &SessionId) -> AcquireStep {
+        let mut members = self.members.borrow_mut();
+        let taken = members.iter().filter(|(id, one)| one.holds_slot && *id != session).count();
         if taken < self.max {
-            if let Some(tenant) = tenants.get_mut(session) {
-                tenant.has_place = true;
+            if let Some(member) = members.get_mut(session) {
+                member.holds_slot = true;
             }
-            return Look::Taken;
+            return AcquireStep::Taken;
         }
-        let is_leaving = tenants.values().any(|one| one.has_place && one.is_leaving);
-        let free = |one: &&mut Tenant| one.has_place && !one.is_leaving && one.free_since.is_some();
-        let oldest = tenants.values_mut().filter(free);
-        match oldest.min_by_key(|one| one.free_since) {
+        let is_leaving = members.values().any(|one| one.holds_slot && one.is_leaving);
+        let free =
+            |one: &&mut PoolMember| one.holds_slot && !one.is_leaving && one.idle_since.is_some();
+        let oldest = members.values_mut().filter(free);
+        match oldest.min_by_key(|one| one.idle_since) {
             Some(oldest) => {
                 oldest.is_leaving = true;
-                oldest.free_since = None;
-                Look::Ask(oldest.handle.clone())
+                oldest.idle_since = None;
+                AcquireStep::Ask(oldest.handle.clone())
             }
-            None if is_leaving => Look::Wait,
-            None => Look::Full,
+            None if is_leaving => AcquireStep::Wait,
+            None => AcquireStep::Full,
         }
     }
 
     /// When the worker that was idle longest became idle, of those that may be evicted.
     pub(crate) fn idle_longest(&self) -> Option<Instant> {
-        let tenants = self.tenants.borrow();
-        tenants.values().filter(|one| !one.is_leaving).filter_map(|one| one.free_since).min()
+        let members = self.members.borrow();
+        members.values().filter(|one| !one.is_leaving).filter_map(|one| one.idle_since).min()
     }
 
     /// Evicts the worker that was idle longest.
-    pub(crate) fn evict_idle_longest(&self, why: Eviction) {
-        let mut tenants = self.tenants.borrow_mut();
-        let free = tenants.values_mut().filter(|one| !one.is_leaving && one.free_since.is_some());
-        if let Some(oldest) = free.min_by_key(|one| one.free_since) {
-            // A full mailbox means that the worker is busy: it stays.
+    pub(crate) fn evict_idle_longest(&self, why: EvictionReason) {
+        let mut members = self.members.borrow_mut();
+        let free = members.values_mut().filter(|one| !one.is_leaving && one.idle_since.is_some());
+        if let Some(oldest) = free.min_by_key(|one| one.idle_since) {
+            // A full mailbox means that the worker is busy: do not evict it.
             oldest.is_leaving = oldest.handle.try_send(Manage::Evict(why)).is_ok();
-            oldest.free_since = None;
+            oldest.idle_since = None;
         }
     }
 
-    /// How many workers could be ended now.
-    pub(crate) fn n_free(&self) -> usize {
-        self.tenants.borrow().values().filter(|one| one.free_since.is_some()).count()
+    /// Number of workers that could be evicted now.
+    pub(crate) fn n_evictable(&self) -> usize {
+        self.members.borrow().values().filter(|one| one.idle_since.is_some()).count()
     }
 
-    /// Another process was ended because nobody used it.
+    /// Counts one eviction.
     pub(crate) fn count_eviction(&self) {
         self.evictions.set(self.evictions.get().saturating_add(1));
     }
 
-    /// Processes that were ended because nobody used them.
+    /// Number of evictions since the daemon started.
     pub(crate) fn evictions(&self) -> u64 {
         self.evictions.get()
     }
 
-    /// The machine slept, or this process was stopped.
-    pub(crate) fn renew(&self) {
-        for tenant in self.tenants.borrow().values().filter(|one| one.has_place) {
-            // Without it the heartbeat finds out by itself.
-            tenant.handle.try_send(Manage::ResetTimers).ok();
+    /// Resets the timers of all workers after a suspend.
+    pub(crate) fn reset_timers(&self) {
+        for member in self.members.borrow().values().filter(|one| one.holds_slot) {
+            // If the mailbox is full, the heartbeat detects the suspend itself.
+            member.handle.try_send(Manage::ResetTimers).ok();
         }
     }
 
-    /// The sessions whose worker has a process, and the process id of its monitor.
+    /// Sessions with a running worker, and the process id of its monitor.
     pub(crate) fn monitors(&self) -> Vec<(SessionId, u32)> {
-        let tenants = self.tenants.borrow();
-        tenants.iter().filter_map(|(id, one)| Some((id.clone(), one.monitor?))).collect()
+        let members = self.members.borrow();
+        members.iter().filter_map(|(id, one)| Some((id.clone(), one.monitor?))).collect()
     }
 
-    /// A session's worker has too much memory.
-    pub(crate) fn outgrown(&self, session: &SessionId, outgrown: Outgrown) {
-        if let Some(tenant) = self.tenants.borrow().get(session) {
-            // A full mailbox has its turn at the next look.
-            tenant.handle.try_send(Manage::OverMemory(outgrown)).ok();
+    /// Tells the worker's handle that the session is over its memory limit.
+    pub(crate) fn report_memory_exceeded(
+        &self,
+        session: &SessionId,
+        exceeded: MemoryLimitExceeded,
+    ) {
+        if let Some(member) = self.members.borrow().get(session) {
+            // If the mailbox is full, the next sample reports it again.
+            member.handle.try_send(Manage::OverMemory(exceeded)).ok();
         }
     }
 
-    /// Whether any worker lives.
+    /// Whether any worker runs or is starting.
     pub(crate) fn any(&self) -> bool {
-        self.tenants.borrow().values().any(|one| one.has_place)
+        self.members.borrow().values().any(|one| one.holds_slot)
     }
 }
 
-enum Look {
-    /// There is a place.
+enum AcquireStep {
+    /// A slot is reserved.
     Taken,
-    /// This one can be asked to go.
+    /// All slots are in use, but this idle worker may be evicted.
     Ask(Recipient<Manage>),
-    /// Somebody is on the way out.
+    /// All slots are in use, and an evicted worker is exiting.
     Wait,
-    /// Neither.
+    /// All slots are in use, and no worker may be evicted.
     Full,
 }

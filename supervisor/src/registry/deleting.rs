@@ -7,7 +7,7 @@ use crate::errors::MethodError;
 use crate::errors::RunningWork;
 use crate::registry::catalog;
 use crate::session::services::SessionServices;
-use crate::session::worker::{Drain as DrainWorker, Ending, Inspect, WorkerHandle};
+use crate::session::worker::{Drain as DrainWorker, DrainReason, Inspect, WorkerHandle};
 use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
@@ -151,7 +151,7 @@ pub(super) async fn clear_away(
     handle: Option<Addr<WorkerHandle>>,
 ) {
     if let Some(handle) = handle {
-        let drain = DrainWorker { until: Instant::now(), ending: Ending::Deleted };
+        let drain = DrainWorker { until: Instant::now(), ending: DrainReason::Deleted };
         if handle.send(drain).timeout(END_LIMIT).await.is_err() {
             tracing::error!(session = %session.id, "the worker of a deleted session has not ended yet");
         }

@@ -37,7 +37,7 @@ use crate::health::Health;
 use crate::session::FoundSession;
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
-use crate::session::worker::{Drain as DrainWorker, Ending, WorkerHandle};
+use crate::session::worker::{Drain as DrainWorker, DrainReason, WorkerHandle};
 use crate::voice::Voice;
 use actix::prelude::*;
 use persistence::Waiter;
@@ -202,7 +202,7 @@ impl Handler<Drain> for Registry {
         self.draining = true;
         let saved = if self.is_unsaved() { Some(self.save(ctx)) } else { self.join_save() };
         let drain = |handle: &Addr<WorkerHandle>| {
-            handle.send(DrainWorker { until, ending: Ending::Shutdown })
+            handle.send(DrainWorker { until, ending: DrainReason::Shutdown })
         };
         let services = Rc::clone(&self.services);
         let drained: Vec<_> = self.handles.values().map(drain).collect();

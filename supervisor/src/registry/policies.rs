@@ -6,7 +6,7 @@
 use super::Registry;
 use super::persistence::{Saved, kept};
 use crate::errors::MethodError;
-use crate::session::worker::{UsePolicy, WorkerHandle};
+use crate::session::worker::{SetPolicy, WorkerHandle};
 use actix::prelude::*;
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::Session;
@@ -146,7 +146,7 @@ impl Registry {
 
 #[expect(clippy::disallowed_methods, reason = "it must arrive; there is one for each change")]
 fn tell(handle: &Addr<WorkerHandle>, policy: Policy) {
-    handle.do_send(UsePolicy::Set(policy));
+    handle.do_send(SetPolicy::Set(policy));
 }
 
 /// Resolves the policy of a session from the configuration, its workspace and the session itself.

@@ -1,8 +1,7 @@
-//! `config.json`: upstream's file about its daemon, of which remote control is the part that matters.
+//! `config.json`, upstream's configuration file of its daemon. Only its section `remote` matters here.
 //!
-//! The rules for values that are wrong are upstream's, with two exceptions: keys that nobody knows are
-//! kept, and a host that is not there is this machine itself and not all of its addresses. A file that
-//! says `0.0.0.0` means it.
+//! Invalid values are handled like in upstream, with two exceptions. Unknown keys are kept. A missing host means this
+//! machine only, not all addresses; a file with `0.0.0.0` means all addresses.
 
 use quackd_remote::{Settings, TlsPaths, TokenHash};
 use secrecy::SecretString;
@@ -10,14 +9,13 @@ use serde::Serialize;
 use serde_json::{Map, Number, Value};
 use std::path::{Path, PathBuf};
 
-/// Where remote control listens if nobody has said: only programs of this machine reach it.
+/// Default host: only programs of this machine can connect.
 pub(crate) const DEFAULT_HOST: &str = "127.0.0.1";
 
-/// On which port.
+/// Default port.
 pub(crate) const DEFAULT_PORT: u16 = 43111;
 
-/// The whole file. Serializes as upstream writes it, key order included, and what it does not know after
-/// that.
+/// The complete file. Serializes like upstream, with the same key order, followed by unknown keys.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DaemonConfig {
@@ -29,7 +27,7 @@ pub(crate) struct DaemonConfig {
     others: Map<String, Value>,
 }
 
-/// The part `remote`.
+/// The section `remote`.
 #[derive(Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RemoteConfig {
@@ -45,7 +43,7 @@ pub(crate) struct RemoteConfig {
     others: Map<String, Value>,
 }
 
-/// Without what helps to find the token.
+/// Leaves out the token's hash and salt.
 impl std::fmt::Debug for RemoteConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RemoteConfig")
@@ -63,7 +61,7 @@ impl Default for DaemonConfig {
 }
 
 impl DaemonConfig {
-    /// Reads what the file says, value by value: one that is wrong counts as not said.
+    /// Reads each value of the file. An invalid value counts as absent.
     pub(crate) fn normalised(mut file: Map<String, Value>) -> Self {
         let version = match file.remove("version") {
             Some(Value::Number(version)) => version,
@@ -89,14 +87,14 @@ impl DaemonConfig {
         Self { version, log_to_stderr, remote, others: file }
     }
 
-    /// The file's content: upstream indents by two and writes no last line end.
+    /// Content of the file: upstream indents by two spaces and writes no final newline.
     pub(crate) fn to_text(&self) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec_pretty(self)
     }
 }
 
 impl RemoteConfig {
-    /// What the token is checked against; `None` if there is none.
+    /// Hash of the token. `None` if there is no token.
     pub(crate) fn token(&self) -> Option<TokenHash> {
         let (hash, salt) = (self.auth_token_hash.clone()?, self.auth_token_salt.clone()?);
         Some(TokenHash { hash, salt })
@@ -106,10 +104,10 @@ impl RemoteConfig {
         self.tls_cert_path.is_some() && self.tls_key_path.is_some()
     }
 
-    /// What the door needs.
+    /// Settings of the listener.
     ///
     /// # Errors
-    /// The text of what is missing, as upstream has it.
+    /// Upstream's text for a missing setting.
     pub(crate) fn settings(
         &self,
         plain_token: Option<SecretString>,
@@ -135,7 +133,7 @@ impl RemoteConfig {
     }
 }
 
-/// A text with something in it.
+/// Returns a string that is not empty.
 fn text(value: Value) -> Option<String> {
     match value {
         Value::String(text) if !text.is_empty() => Some(text),
@@ -143,13 +141,13 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-/// The same without the white space around it.
+/// Returns a string without surrounding white space, if it is not empty.
 pub(crate) fn trimmed(value: &Value) -> Option<String> {
     let text = value.as_str()?.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A whole number, brought into the range of ports; anything else is the usual port.
+/// Clamps a whole number to the range of ports. Other values mean the default port.
 pub(crate) fn port(value: &Value) -> u16 {
     let number = value.as_f64().filter(|number| number.fract() == 0.0);
     #[expect(

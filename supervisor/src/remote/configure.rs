@@ -1,12 +1,12 @@
-//! Changing remote control: what `remote_configure` may say, and in which order it comes to be.
+//! `remote_configure`: changes remote control, and the order of the steps.
 //!
-//! A door that is open is changed first and the change saved then: what cannot be is refused, and everything
-//! stays as it was, on disk too. A door that is closed has nothing to lose: what was asked for is saved, and
-//! why it does not open is told in the state, as upstream does.
+//! If the listener is open, it is changed first and the configuration saved afterwards. A change that fails leaves
+//! everything as it was, on disk too. If the listener is closed, the configuration is saved in any case. The state then
+//! contains the reason why the listener did not open, as in upstream.
 
 use super::config::{DaemonConfig, port, trimmed};
-use super::{RemoteControl, State};
-use crate::errors::RemoteRefused as Refused;
+use super::{RemoteControl, RemoteState};
+use crate::errors::ConfigureError as Refused;
 use quackd_protocol::client::RemoteData;
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_remote::TokenHash;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use std::io;
 
 impl RemoteControl {
-    /// Opens the door as it was configured when the daemon last ran.
+    /// Opens the listener with the saved configuration.
     pub(crate) async fn open(&self) {
         let Ok(_turn) = self.turn.acquire().await else { return };
         self.known_token().await;
@@ -25,7 +25,7 @@ impl RemoteControl {
         self.note(opened);
     }
 
-    /// `remote_configure`: what is absent or of a wrong type stays as it is.
+    /// `remote_configure`: absent values and values of the wrong type do not change.
     pub(crate) async fn configure(
         &self,
         params: Map<String, Value>,
@@ -35,7 +35,7 @@ impl RemoteControl {
         if old.is_locked {
             return Err(Refused::Locked(old.last_error.unwrap_or_default()));
         }
-        let mut new = State { config: changed(&old.config, &params), ..old.clone() };
+        let mut new = RemoteState { config: changed(&old.config, &params), ..old.clone() };
         let issued = issued(&params, &new.config)?;
         if let Some(token) = &issued {
             let hash = hash(token.clone()).await?;
@@ -45,7 +45,7 @@ impl RemoteControl {
             remote.auth_token_updated_at = Some(now_text());
             new.token = Some(token.clone());
         }
-        // Without the token in the clear everybody would have to be checked slowly first.
+        // Without the plaintext token, the first check of each client would be slow.
         if new.token.is_none() {
             new.token = self.known_token().await;
         }
@@ -69,8 +69,8 @@ impl RemoteControl {
         Ok(RemoteData { status: self.status_now(), auth_token })
     }
 
-    /// Makes the door what the state says. The port, or why there is none.
-    async fn apply(&self, state: &State) -> Result<Option<u16>, String> {
+    /// Applies the state to the listener. Returns its port, or the reason why it has none.
+    async fn apply(&self, state: &RemoteState) -> Result<Option<u16>, String> {
         let remote = &state.config.remote;
         if !remote.enabled {
             self.door.close().await;
@@ -80,7 +80,7 @@ impl RemoteControl {
         self.door.apply(settings).await.map(Some).map_err(|error| error.to_string())
     }
 
-    /// Keeps how an attempt has ended, and says it in the log.
+    /// Records and logs the result of an attempt.
     fn note(&self, applied: Result<Option<u16>, String>) {
         let (port, last_error) = match applied {
             Ok(port) => (port, None),
@@ -98,14 +98,14 @@ impl RemoteControl {
         }
     }
 
-    async fn save(&self, state: &State, issued: Option<SecretString>) -> io::Result<()> {
+    async fn save(&self, state: &RemoteState, issued: Option<SecretString>) -> io::Result<()> {
         let (files, config) = (self.files.clone(), state.config.clone());
         let save = move || files.save_blocking(&config, issued.as_ref());
         actix_rt::task::spawn_blocking(save).await.map_err(io::Error::other)?
     }
 }
 
-/// What the configuration is after this change, but for the token.
+/// Returns the configuration after the change, without the token.
 fn changed(old: &DaemonConfig, params: &Map<String, Value>) -> DaemonConfig {
     let mut new = old.clone();
     let remote = &mut new.remote;
@@ -121,7 +121,7 @@ fn changed(old: &DaemonConfig, params: &Map<String, Value>) -> DaemonConfig {
     for (key, path) in
         [("tlsCertPath", &mut remote.tls_cert_path), ("tlsKeyPath", &mut remote.tls_key_path)]
     {
-        // What is blank clears it.
+        // A blank value clears it.
         if let Some(value @ (Value::Null | Value::String(_))) = params.get(key) {
             *path = trimmed(value);
         }
@@ -129,13 +129,13 @@ fn changed(old: &DaemonConfig, params: &Map<String, Value>) -> DaemonConfig {
     new
 }
 
-/// The new token, if there shall be one.
+/// Returns the new token, if one is requested or missing.
 fn issued(
     params: &Map<String, Value>,
     new: &DaemonConfig,
 ) -> Result<Option<SecretString>, Refused> {
     if let Some(given) = params.get("authToken").and_then(trimmed) {
-        // It has to fit into a header.
+        // The token must fit into an HTTP header.
         let is_sendable = given.len() <= MAX_TOKEN_BYTES
             && given.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
         return match is_sendable {
@@ -158,7 +158,7 @@ async fn hash(token: SecretString) -> Result<TokenHash, Refused> {
     hashed.map_err(|_ended| Refused::ShuttingDown)?.map_err(Refused::NoRandom)
 }
 
-/// Now, as upstream writes it into this file: milliseconds, UTC. For display only.
+/// Current time in upstream's format for this file: milliseconds, UTC. For display only.
 fn now_text() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }

@@ -1,6 +1,6 @@
-//! What remote control has on disk: `config.json`, and the token in the clear, mode 0600.
+//! Files of remote control: `config.json`, and the plaintext token with mode 0600.
 //!
-//! All of it blocks; called at the start, before there is an actor, and then on the blocking pool.
+//! All functions block. They run at startup before the actors, and later on the blocking pool.
 
 use super::config::DaemonConfig;
 use quackd_home::Home;
@@ -12,29 +12,29 @@ use serde_json::Value;
 use std::io;
 use std::path::PathBuf;
 
-/// Largest configuration and largest token that are read, in bytes.
+/// Maximum size of the configuration and of the token, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 const MAX_TOKEN_BYTES: u64 = 4096;
 
-/// Where they are.
+/// Paths of the files.
 #[derive(Debug, Clone)]
-pub(crate) struct Files {
+pub(crate) struct RemoteFiles {
     config: PathBuf,
     token: PathBuf,
     pub(crate) histories: PathBuf,
 }
 
-/// What `config.json` was found to be.
+/// Result of reading `config.json`.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedConfig {
     pub(crate) config: DaemonConfig,
-    /// What is wrong with the file, for people.
+    /// Problem of the file, for display.
     pub(crate) problem: Option<String>,
-    /// The file must not be written: it is there and nobody knows what it says.
+    /// Whether the file must not be written, because it exists and its content is unknown.
     pub(crate) is_locked: bool,
 }
 
-impl Files {
+impl RemoteFiles {
     pub(crate) fn of(home: &Home) -> Self {
         Self {
             config: home.daemon_config(),
@@ -43,24 +43,24 @@ impl Files {
         }
     }
 
-    /// Reads `config.json`. One that is no JSON object is set aside and never written over: it may hold
-    /// the only copy of a token's hash.
-    pub(crate) fn load_blocking(&self) -> Loaded {
+    /// Reads `config.json`. Quarantines a file that is not a JSON object and does not overwrite it, because it may
+    /// contain the only copy of a token's hash.
+    pub(crate) fn load_blocking(&self) -> LoadedConfig {
         let config = DaemonConfig::default();
         let text = match read_blocking(&self.config, MAX_CONFIG_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Loaded { config, problem: None, is_locked: false };
+                return LoadedConfig { config, problem: None, is_locked: false };
             }
             Err(error) => {
                 let problem = Some(format!("config.json cannot be read: {error}"));
-                return Loaded { config, problem, is_locked: true };
+                return LoadedConfig { config, problem, is_locked: true };
             }
         };
         let why = match serde_json::from_slice(&text) {
             Ok(Value::Object(file)) => {
                 let config = DaemonConfig::normalised(file);
-                return Loaded { config, problem: None, is_locked: false };
+                return LoadedConfig { config, problem: None, is_locked: false };
             }
             Ok(_other) => "it is no JSON object".to_owned(),
             Err(error) => error.to_string(),
@@ -70,19 +70,18 @@ impl Files {
                 let kept = kept.display();
                 let problem =
                     Some(format!("config.json was damaged ({why}) and is kept as {kept}"));
-                Loaded { config, problem, is_locked: false }
+                LoadedConfig { config, problem, is_locked: false }
             }
             Err(error) => {
                 let problem = Some(format!(
                     "config.json is damaged ({why}) and cannot be set aside: {error}"
                 ));
-                Loaded { config, problem, is_locked: true }
+                LoadedConfig { config, problem, is_locked: true }
             }
         }
     }
 
-    /// The token in the clear, if there is one that is right. `known` is what was right before: the same
-    /// again need not be looked at.
+    /// Returns the plaintext token if its file matches `hash`. Skips the check for `known`, which matched earlier.
     pub(crate) fn token_blocking(
         &self,
         hash: Option<&TokenHash>,
@@ -95,8 +94,8 @@ impl Files {
         (is_known || hash.verifies_blocking(&token)).then_some(token)
     }
 
-    /// Writes the configuration, and a new token before it: if the second fails, the old token is still
-    /// the one, and the file with the new one helps nobody.
+    /// Writes the new token first, then the configuration. If the second write fails, the old token stays valid, and
+    /// the file with the new token is useless.
     pub(crate) fn save_blocking(
         &self,
         config: &DaemonConfig,
@@ -115,8 +114,8 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn files(dir: &Path) -> Files {
-        Files {
+    fn files(dir: &Path) -> RemoteFiles {
+        RemoteFiles {
             config: dir.join("config.json"),
             token: dir.join("remote-auth-token"),
             histories: dir.join("sessions"),

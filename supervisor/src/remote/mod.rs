@@ -7,7 +7,7 @@ mod config;
 mod configure;
 mod files;
 
-use files::{Files, Loaded};
+use files::{LoadedConfig, RemoteFiles};
 
 use config::DaemonConfig;
 use quackd_home::Home;
@@ -21,37 +21,37 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-/// How long a look at the state waits for a change that is under way.
-const LOOK_LIMIT: Duration = Duration::from_secs(5);
+/// Timeout for a running change before the state is returned.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the daemon's end waits for the door's.
+/// Timeout for closing the listener at shutdown.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// One instance per daemon, on the actors' thread.
 #[derive(Debug)]
 pub(crate) struct RemoteControl {
     door: Remote,
-    files: Files,
-    state: RefCell<State>,
-    /// One change at a time; closed for good when the daemon ends.
+    files: RemoteFiles,
+    state: RefCell<RemoteState>,
+    /// Permit for one change at a time. Closed at shutdown.
     turn: Semaphore,
     asked: RefCell<Option<mpsc::Receiver<Ask>>>,
 }
 
 #[derive(Debug, Clone)]
-struct State {
+struct RemoteState {
     config: DaemonConfig,
-    /// The port it listens on.
+    /// Port of the listener.
     port: Option<u16>,
     last_error: Option<String>,
-    /// The token in the clear, as far as it is known.
+    /// Plaintext token, if known.
     token: Option<SecretString>,
-    /// `config.json` must not be written.
+    /// Whether `config.json` must not be written.
     is_locked: bool,
 }
 
-impl State {
-    /// Whether the token is one of an earlier version; false while only its hash is known.
+impl RemoteState {
+    /// Whether the token is a short one from an earlier version. False if only its hash is known.
     fn has_short_token(&self) -> bool {
         let is_short = |token: &SecretString| token.expose_secret().len() < MIN_REMOTE_TOKEN_BYTES;
         self.token.as_ref().is_some_and(is_short)
@@ -59,13 +59,13 @@ impl State {
 }
 
 impl RemoteControl {
-    /// What was found on disk; nothing is opened yet.
-    pub(crate) fn new(files: Files, loaded: Loaded) -> Self {
+    /// Creates the state from the loaded files. Opens nothing.
+    pub(crate) fn new(files: RemoteFiles, loaded: LoadedConfig) -> Self {
         let (door, asked) = Remote::new();
         if let Some(problem) = &loaded.problem {
             tracing::error!(problem, "remote control is off");
         }
-        let state = State {
+        let state = RemoteState {
             config: loaded.config,
             port: None,
             last_error: loaded.problem,
@@ -91,10 +91,10 @@ impl RemoteControl {
         self.state.borrow().config.remote.enabled
     }
 
-    /// The state after all changes that are under way.
+    /// The state after all running changes.
     pub(crate) async fn status(&self) -> RemoteStatus {
-        // Should one of them hang, this is the state before it.
-        let turn = timeout(LOOK_LIMIT, self.turn.acquire()).await;
+        // If a change hangs, the old state is returned.
+        let turn = timeout(LOOKUP_TIMEOUT, self.turn.acquire()).await;
         drop(turn);
         self.status_now()
     }
@@ -122,14 +122,14 @@ impl RemoteControl {
         }
     }
 
-    /// The state, and the token if that is asked for and known.
+    /// Returns the state, and the token if it is requested and known.
     pub(crate) async fn data(&self, is_token_wanted: bool) -> RemoteData {
         let status = self.status().await;
         let token = if is_token_wanted { self.known_token().await } else { None };
         RemoteData { status, auth_token: token.map(|token| token.expose_secret().to_owned()) }
     }
 
-    /// The token in the clear, if its file has it still.
+    /// Returns the plaintext token, if its file still contains it.
     async fn known_token(&self) -> Option<SecretString> {
         let (files, hash, known) = {
             let state = self.state.borrow();
@@ -137,24 +137,24 @@ impl RemoteControl {
         };
         let look = move || files.token_blocking(hash.as_ref(), known.as_ref());
         let token =
-            timeout(LOOK_LIMIT, actix_rt::task::spawn_blocking(look)).await.ok()?.ok()??;
+            timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(look)).await.ok()?.ok()??;
         self.state.borrow_mut().token = Some(token.clone());
         Some(token)
     }
 
-    /// The daemon ends: the door is closed, and stays so.
+    /// Closes the listener for good, at shutdown.
     pub(crate) async fn close(&self) {
         self.turn.close();
         if timeout(CLOSE_LIMIT, self.door.close()).await.is_err() {
-            tracing::warn!("remote control did not close in time; it ends with the daemon");
+            tracing::warn!("remote control did not close in time");
         }
     }
 }
 
-/// Where the files are, and what the configuration says. To be read before the log is started, since
-/// it has a word about that.
-pub(crate) fn load_blocking(home: &Home) -> (Files, Loaded) {
-    let files = Files::of(home);
+/// Returns the paths and the configuration. Call it before the log starts, because the configuration contains a setting
+/// of the log.
+pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, LoadedConfig) {
+    let files = RemoteFiles::of(home);
     let loaded = files.load_blocking();
     (files, loaded)
 }

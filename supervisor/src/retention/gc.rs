@@ -1,8 +1,8 @@
-//! Deletes what nobody needs any more, in steps: by itself what is safe, and for `quack.gc` what it asks for.
+//! Garbage collection: deletes expired and orphaned files in batches, periodically and for `quack.gc`.
 
-use super::{Keeping, mebibytes};
+use super::{Retention, mebibytes};
 use crate::clock::now_text;
-use crate::errors::{CleanError, chain};
+use crate::errors::{GcError, chain};
 use crate::registry::{Registry, TakeSnapshot};
 use actix::Addr;
 use quackd_home::keep::{
@@ -14,47 +14,47 @@ use quackd_store::Origin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Pause after the start, which has other things to do, and between two cleanings. What is bounded by age or by
-/// all of its bytes together is beyond its bound for so long at most, unless the clock is set in the middle of one.
-const AT_START: Duration = Duration::from_secs(5);
-const EVERY: Duration = Duration::from_secs(60 * 60);
+/// Delay of the first run after startup, and interval of the runs. Files exceed their limits by at most this interval,
+/// unless the clock is set during a run.
+const FIRST_RUN_DELAY: Duration = Duration::from_secs(5);
+const GC_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// Things that are deleted in one go; others of the blocking pool have their turn in between.
-const STEP: usize = 64;
+/// Number of deletions per batch. Other tasks of the blocking pool run in between.
+const BATCH_SIZE: usize = 64;
 
-/// Whether a clock is believed that was set.
+/// How to treat file ages after a step of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ages {
-    /// Things are as old as they look.
+enum AgeTrust {
+    /// Trust the file times.
     AsTheyLook,
-    /// What may only look so old stays.
+    /// Keep files that may only look old.
     Certain,
 }
 
-/// See [`super::start`].
-pub(super) async fn repeat(retention: Rc<Keeping>, registry: Addr<Registry>) {
-    tokio::time::sleep(AT_START).await;
+/// Collects garbage periodically. Runs until the daemon stops.
+pub(super) async fn repeat(retention: Rc<Retention>, registry: Addr<Registry>) {
+    tokio::time::sleep(FIRST_RUN_DELAY).await;
     loop {
-        retention.clean_by_itself(&registry).await;
-        tokio::time::sleep(EVERY).await;
+        retention.collect_periodically(&registry).await;
+        tokio::time::sleep(GC_INTERVAL).await;
     }
 }
 
-impl Keeping {
-    /// Deletes what is safe, and says in the log what that was.
-    pub(super) async fn clean_by_itself(&self, registry: &Addr<Registry>) {
+impl Retention {
+    /// Collects garbage that is safe to delete, and logs the result.
+    pub(super) async fn collect_periodically(&self, registry: &Addr<Registry>) {
         let rules = Rules { quarantined: None, ..self.rules(None) };
         let home = self.sessions.daemon.home.clone();
         if let Ok(Err(error)) = blocking(move || trim_service_log_blocking(&home)).await {
             tracing::warn!(%error, "cannot empty the service manager's log");
         }
-        match self.clean(registry, rules, Ages::Certain, false).await {
+        match self.clean(registry, rules, AgeTrust::Certain, false).await {
             Ok((tally, _)) if tally.items() != 0 || tally.failed != 0 => {
                 let (items, bytes, failed) = (tally.items(), tally.bytes(), tally.failed);
-                tracing::info!(items, bytes, failed, why = tally.why, "deleted what nobody needs");
+                tracing::info!(items, bytes, failed, why = tally.why, "garbage collected");
             }
-            Ok(_) | Err(CleanError::Ended) => {}
-            Err(error) => tracing::warn!(error = %chain(&error), "cannot keep house"),
+            Ok(_) | Err(GcError::Ended) => {}
+            Err(error) => tracing::warn!(error = %chain(&error), "garbage collection failed"),
         }
     }
 
@@ -63,7 +63,7 @@ impl Keeping {
         &self,
         params: GcParams,
         registry: &Addr<Registry>,
-    ) -> Result<GcData, CleanError> {
+    ) -> Result<GcData, GcError> {
         let older = params.older_than_s.map(Duration::from_secs);
         let dry_run = params.dry_run.unwrap_or(false);
         let histories = params.histories.unwrap_or(false).then(|| older.unwrap_or(GC_KEPT_ASIDE));
@@ -71,23 +71,23 @@ impl Keeping {
             self.certain()?;
         }
         let rules = Rules { histories, ..self.rules(older) };
-        let cleaning = self.clean(registry, rules, Ages::AsTheyLook, dry_run);
+        let cleaning = self.clean(registry, rules, AgeTrust::AsTheyLook, dry_run);
         let (tally, found) = cleaning.await?;
         Ok(answer(dry_run, tally, &found))
     }
 
     /// Fails unless every existing session is known.
-    fn certain(&self) -> Result<(), CleanError> {
+    fn certain(&self) -> Result<(), GcError> {
         let why = match &self.health.metadata {
             Ok(Origin::File) => return Ok(()),
             Ok(Origin::Fresh) => "there was none when the daemon started".to_owned(),
             Ok(Origin::Backup { reason, .. } | Origin::Lost { reason, .. }) => reason.to_string(),
             Err(why) => why.clone(),
         };
-        Err(CleanError::NotCertain(why))
+        Err(GcError::NotCertain(why))
     }
 
-    /// What goes when it is so old; as it is configured if nobody says.
+    /// Rules with the age `older`, or else with the configured ages.
     fn rules(&self, older: Option<Duration>) -> Rules {
         let keep = &self.keep;
         Rules {
@@ -104,45 +104,46 @@ impl Keeping {
         &self,
         registry: &Addr<Registry>,
         rules: Rules,
-        ages: Ages,
+        ages: AgeTrust,
         dry_run: bool,
-    ) -> Result<(Tally, Found), CleanError> {
-        // Two at the same time would count the same things.
-        let _turn = self.cleaning.acquire().await.map_err(|_closed| CleanError::Ended)?;
-        // What exists is asked before it is looked what there is: what is made in between is young.
-        let snapshot = registry.send(TakeSnapshot).await.map_err(|_full| CleanError::Ended)?;
+    ) -> Result<(Tally, Found), GcError> {
+        // Two concurrent runs would count the same files.
+        let _turn = self.cleaning.acquire().await.map_err(|_closed| GcError::Ended)?;
+        // Collect the live set before the files are listed: a file that is created in between is young and therefore
+        // kept.
+        let snapshot = registry.send(TakeSnapshot).await.map_err(|_full| GcError::Ended)?;
         let known = snapshot.live_set().await;
-        // Only now: the clock may have been set while this waited.
-        let even_since = self.pulse.even_since();
+        // After the waiting above, because the clock may have been set during that time.
+        let even_since = self.loop_monitor.ages_reliable_since();
         let even = even_since.unwrap_or(self.sessions.daemon.started).elapsed();
-        let rules = if ages == Ages::Certain { certain_ages(rules, even) } else { rules };
+        let rules = if ages == AgeTrust::Certain { certain_ages(rules, even) } else { rules };
         let home = self.sessions.daemon.home.clone();
         let found = blocking(move || find_blocking(&home, &rules, Some(&known))).await??;
-        if ages == Ages::Certain && self.pulse.even_since() != even_since {
-            // By which clock it was found is not known; what may go is found again the next time.
+        if ages == AgeTrust::Certain && self.loop_monitor.ages_reliable_since() != even_since {
+            // The clock was set during the search, so the ages are unknown. The next run finds the files again.
             return Ok((Tally::default(), Found::default()));
         }
         if dry_run {
             return Ok((Tally::of(&found.items), found));
         }
         let mut tally = Tally::default();
-        for step in found.items.chunks(STEP) {
+        for step in found.items.chunks(BATCH_SIZE) {
             let (home, step) = (self.sessions.daemon.home.clone(), step.to_vec());
             tally.add(blocking(move || remove_blocking(&home, &step)).await?);
         }
         let outputs = tally.kinds.get(&quackd_home::keep::Kind::Outputs).map_or(0, |(n, _)| *n);
         self.sessions.metrics.spills_deleted.add(u64::try_from(outputs).unwrap_or(u64::MAX));
         if tally.items() != 0 {
-            let deleted = format!("{} things were deleted at {}", tally.items(), now_text());
+            let deleted = format!("{} items were deleted at {}", tally.items(), now_text());
             self.last.replace(Some(deleted));
         }
         Ok((tally, found))
     }
 }
 
-/// Lets nothing go for its age that may only look so old. All that goes by its age was made since the daemon
-/// started; and for `even` that clock by which files have their times has not been set forward by much. What is
-/// said to be older than that is not, or its time was written into it. The bounds in bytes hold all the same.
+/// Keeps files that may only look expired. Files with a limit on their age were created since the daemon started, and
+/// the clock had no large forward step for the duration `even`. A file that looks older than `even` may be younger, or
+/// its time was set explicitly. Limits on the total size still apply.
 fn certain_ages(rules: Rules, even: Duration) -> Rules {
     let certain = |age: Duration| if age <= even { age } else { Duration::MAX };
     Rules { outputs: certain(rules.outputs), undo: certain(rules.undo), ..rules }
@@ -150,8 +151,8 @@ fn certain_ages(rules: Rules, even: Duration) -> Rules {
 
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, CleanError> {
-    actix_rt::task::spawn_blocking(work).await.map_err(|_ended| CleanError::Ended)
+) -> Result<T, GcError> {
+    actix_rt::task::spawn_blocking(work).await.map_err(|_ended| GcError::Ended)
 }
 
 fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {

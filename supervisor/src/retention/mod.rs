@@ -10,7 +10,7 @@ mod pruning;
 pub(crate) use pruning::{Lost, gone, prune};
 
 use crate::health::Health;
-use crate::health::loop_monitor::Pulse;
+use crate::health::loop_monitor::LoopMonitor;
 use crate::registry::Registry;
 use crate::session::services::SessionServices;
 use actix::Addr;
@@ -25,10 +25,10 @@ const DISK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One instance per daemon, on the actors' thread.
 #[derive(Debug)]
-pub(crate) struct Keeping {
+pub(crate) struct Retention {
     sessions: Rc<SessionServices>,
     health: Rc<Health>,
-    pulse: Rc<Pulse>,
+    loop_monitor: Rc<LoopMonitor>,
     keep: KeepSettings,
     /// Permit for one collection at a time.
     cleaning: Semaphore,
@@ -36,15 +36,15 @@ pub(crate) struct Keeping {
     last: RefCell<Option<String>>,
 }
 
-impl Keeping {
+impl Retention {
     pub(crate) fn new(
         sessions: Rc<SessionServices>,
         health: Rc<Health>,
-        pulse: Rc<Pulse>,
+        loop_monitor: Rc<LoopMonitor>,
     ) -> Rc<Self> {
         let keep = sessions.daemon.config.keep.clone();
         let (cleaning, last) = (Semaphore::new(1), RefCell::new(None));
-        Rc::new(Self { sessions, health, pulse, keep, cleaning, last })
+        Rc::new(Self { sessions, health, loop_monitor, keep, cleaning, last })
     }
 
     /// Time and result of the last collection, for display.
@@ -60,13 +60,13 @@ impl Keeping {
 }
 
 /// Checks the free space periodically, and collects garbage once when it becomes low.
-async fn watch_disk(retention: Rc<Keeping>, registry: Addr<Registry>) {
+async fn watch_disk(retention: Rc<Retention>, registry: Addr<Registry>) {
     let disk = &retention.sessions.pool.disk;
     loop {
         disk.check().await;
         // Another caller's check may have found it.
-        if disk.take_got_low() {
-            retention.clean_by_itself(&registry).await;
+        if disk.take_cleanup_due() {
+            retention.collect_periodically(&registry).await;
         }
         tokio::time::sleep(DISK_INTERVAL).await;
     }

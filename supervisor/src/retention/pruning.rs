@@ -1,8 +1,7 @@
-//! Sessions whose directory no longer exists or is refused: finding them for `doctor`, and forgetting them for
-//! `quack.gc`.
+//! Sessions whose directory no longer exists or is refused: finds them for `doctor`, and removes them for `quack.gc`.
 //!
-//! Never by itself: the disk of the directory may only be away. A session that is at work stays, and one that is pinned
-//! unless the client forces it. Files of the user do not change.
+//! Never runs automatically, because the directory's disk may only be unmounted. Busy sessions stay. Pinned sessions
+//! stay unless the client forces the removal. The user's files do not change.
 
 use crate::errors::MethodError;
 use crate::registry::catalog::Selection;
@@ -21,10 +20,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A disk may hang.
-const LOOK_LIMIT: Duration = Duration::from_secs(5);
+/// Timeout for file system access, because a disk may hang.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What was forgotten, or would be, and what stays although its directory is gone.
+/// The removed or removable sessions, and those that stay although their directory is gone.
 #[derive(Debug, Default)]
 pub(crate) struct Pruned {
     pub(crate) sessions: Vec<PrunedSession>,
@@ -39,7 +38,7 @@ pub(crate) enum Lost {
     Refused,
 }
 
-/// The sessions whose directory does not exist or is refused. `None` if a disk does not answer.
+/// The sessions whose directory does not exist or is refused. `None` if a disk does not respond.
 pub(crate) async fn gone(
     services: &SessionServices,
     registry: &Addr<Registry>,
@@ -57,10 +56,10 @@ async fn lost(services: &SessionServices, paths: HashSet<String>) -> Option<Hash
     let user_home = services.daemon.user_home.clone();
     let lookups = Arc::clone(&services.lookups);
     let looking = async {
-        let place = lookups.acquire_owned().await;
+        let permit = lookups.acquire_owned().await;
         let look = move || {
-            // A look-up that hangs keeps its place, so that the others keep their threads.
-            let _place = place;
+            // A lookup that hangs keeps its permit, so that at most a few threads of the pool hang.
+            let _permit = permit;
             let why = |path: &Path| {
                 let error = path.metadata().err().map(|error| error.kind());
                 match error {
@@ -74,14 +73,14 @@ async fn lost(services: &SessionServices, paths: HashSet<String>) -> Option<Hash
         };
         actix_rt::task::spawn_blocking(look).await
     };
-    tokio::time::timeout(LOOK_LIMIT, looking).await.ok()?.ok()
+    tokio::time::timeout(LOOKUP_TIMEOUT, looking).await.ok()?.ok()
 }
 
-/// Forgets the sessions and workspaces whose directory does not exist, or says which these are. Forgets those whose
-/// directory is refused only if the client asks for sessions: another program may still use them.
+/// Removes the sessions and workspaces whose directory does not exist, or lists them for a dry run. Removes those with
+/// a refused directory only if the client requests sessions, because another program may still use them.
 ///
 /// # Errors
-/// A change that cannot be saved. What was forgotten before stays so.
+/// A change that cannot be saved. Earlier removals stay.
 pub(crate) async fn prune(
     services: &SessionServices,
     interrupted: &Rc<Interrupted>,
@@ -119,7 +118,7 @@ pub(crate) async fn prune(
             match registry.send(delete).await? {
                 Ok(_) => interrupted.resumed(&session.id),
                 Err(MethodError::SessionNotFound(_)) => continue,
-                // It started work after the list was made.
+                // The session became busy after the list was made.
                 Err(MethodError::SessionBusy(_)) => {
                     pruned
                         .kept
@@ -137,7 +136,7 @@ pub(crate) async fn prune(
     Ok(pruned)
 }
 
-/// Forgets workspaces without sessions whose directory does not exist.
+/// Removes workspaces without sessions whose directory does not exist.
 async fn forget_workspaces(
     services: &SessionServices,
     registry: &Addr<Registry>,

@@ -1,11 +1,11 @@
-//! Builds what the actors' thread shares, from what the main thread has prepared.
+//! Builds the objects that the actors' thread shares, from those that the main thread prepared.
 
 use crate::children::ChildServices;
-use crate::children::login_env::{Captured, Login, LoginParts};
+use crate::children::login_env::{CapturedEnv, LoginEnv, LoginEnvInputs};
 use crate::children::probing::Probing;
 use crate::children::repo_cleanup::RepoCleanup;
 use crate::children::spawner::Spawner;
-use crate::children::{Deaths, Errand};
+use crate::children::{Deaths, OneShot};
 use crate::clock::now_text;
 use crate::daemon_info::ConfigFile;
 use crate::daemon_info::{DaemonInfo, user_home};
@@ -14,22 +14,22 @@ use crate::events::Events;
 use crate::events::client_registry::Clients;
 use crate::health::Health;
 use crate::health::executable::Executable;
-use crate::health::loop_monitor::Pulse;
-use crate::health::service_manager::Managed;
+use crate::health::loop_monitor::LoopMonitor;
+use crate::health::service_manager::ServiceManager;
 use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::MetricsEndpoint;
 use crate::pool::Pool;
-use crate::pool::command_slots::Places;
+use crate::pool::command_slots::CommandSlots;
 use crate::pool::disk_space::DiskSpace;
-use crate::pool::session_status::Standings;
-use crate::pool::spill_quota::Spills;
-use crate::pool::worker_pool::Tenants;
+use crate::pool::session_status::SessionStatuses;
+use crate::pool::spill_quota::SpillQuota;
+use crate::pool::worker_pool::WorkerPool;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
-use crate::retention::Keeping;
-use crate::services::{Services, Stop};
-use crate::session::pi::Pis;
+use crate::retention::Retention;
+use crate::services::{Services, StopRequest};
+use crate::session::pi::PiPool;
 use crate::session::services::SessionServices;
 use crate::voice::Voice;
 use quackd_config::Config;
@@ -49,23 +49,23 @@ use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Permits for look-ups of clients' directories, out of the threads for blocking work.
-const LOOKUPS: usize = 8;
+/// Permits for lookups of clients' directories. They bound the blocking threads that lookups use.
+const MAX_PATH_LOOKUPS: usize = 8;
 
-/// What moves to the actors' thread.
-pub(super) struct Parts {
+/// Values that move to the actors' thread.
+pub(super) struct ActorThreadInputs {
     pub(super) home: Home,
     pub(super) tenure: Tenure,
     pub(super) socket: PathBuf,
     pub(super) alias: Option<Alias>,
     pub(super) activated: Option<UnixListener>,
-    pub(super) managed: Managed,
+    pub(super) service_manager: ServiceManager,
     pub(super) executable: Executable,
     pub(super) interrupted: Vec<InterruptedSession>,
     pub(super) config: Config,
     pub(super) config_file: ConfigFile,
     pub(super) cgroups: Option<Arc<CgroupBase>>,
-    pub(super) login: Option<Captured>,
+    pub(super) login: Option<CapturedEnv>,
     pub(super) egress: Egress,
     pub(super) remote: RemoteControl,
     pub(super) log: LogControl,
@@ -75,8 +75,8 @@ pub(super) struct Parts {
     pub(super) ready: SyncSender<Result<SocketFile, StartError>>,
 }
 
-/// Builds what connections and methods share.
-pub(super) fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
+/// Builds the services for connections and methods.
+pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>) -> Rc<Services> {
     let interrupted = Interrupted::new(parts.home.interrupted_file(), parts.interrupted);
     let clients = Rc::<Clients>::default();
     let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
@@ -102,13 +102,14 @@ pub(super) fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
         children,
         pool,
         events: Rc::clone(&events),
-        pis: Pis::default(),
+        pis: PiPool::default(),
         egress: parts.egress,
         metrics,
-        lookups: Arc::new(Semaphore::new(LOOKUPS)),
+        lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
     });
-    let (health, pulse) = (Rc::new(parts.health), Rc::new(Pulse::new()));
-    let keeping = Keeping::new(Rc::clone(&sessions), Rc::clone(&health), Rc::clone(&pulse));
+    let (health, loop_monitor) = (Rc::new(parts.health), Rc::new(LoopMonitor::new()));
+    let retention =
+        Retention::new(Rc::clone(&sessions), Rc::clone(&health), Rc::clone(&loop_monitor));
     Rc::new(Services {
         daemon,
         sessions,
@@ -119,11 +120,11 @@ pub(super) fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
         remote: parts.remote,
         metrics_endpoint: MetricsEndpoint::default(),
         health,
-        managed: parts.managed,
+        service_manager: parts.service_manager,
         executable: parts.executable,
         interrupted,
-        pulse,
-        keeping,
+        loop_monitor,
+        retention,
         stop,
     })
 }
@@ -131,10 +132,10 @@ pub(super) fn services(parts: Parts, stop: mpsc::Sender<Stop>) -> Rc<Services> {
 fn pool(config: &Config, home: &Home, disk: Rc<DiskSpace>, metrics: &Arc<Metrics>) -> Pool {
     let spill_bytes = mebibytes(config.limits.spill_mb.value);
     Pool {
-        workers: Tenants::new(config.worker.max_live.value),
-        slots: Places::new(config.limits.commands.value, config.limits.jobs.value),
-        statuses: Standings::default(),
-        spills: Spills::new(home.run_dir(), spill_bytes, Arc::clone(metrics)),
+        workers: WorkerPool::new(config.worker.max_live.value),
+        slots: CommandSlots::new(config.limits.commands.value, config.limits.jobs.value),
+        statuses: SessionStatuses::default(),
+        spills: SpillQuota::new(home.run_dir(), spill_bytes, Arc::clone(metrics)),
         disk,
     }
 }
@@ -143,11 +144,11 @@ fn children(
     config: &Config,
     home: &Home,
     (spawner, cgroups): (Spawner, Option<Arc<CgroupBase>>),
-    (cached, cache): (Option<Captured>, PathBuf),
+    (cached, cache): (Option<CapturedEnv>, PathBuf),
     metrics: &Arc<Metrics>,
 ) -> ChildServices {
     let deaths = Rc::<Deaths>::default();
-    let login = Login::start(LoginParts {
+    let login = LoginEnv::start(LoginEnvInputs {
         login_shell: config.environment.login_shell.value,
         extra: config.tools.env.value.clone(),
         for_pi: config.pi.env.value.clone(),
@@ -159,7 +160,7 @@ fn children(
         deaths: Rc::clone(&deaths),
     });
     let has_launcher = !config.worker.launcher.value.is_empty();
-    let cleaner = Errand::new(&REPOSITORY_CLEANER, Rc::clone(&deaths));
+    let cleaner = OneShot::new(&REPOSITORY_CLEANER, Rc::clone(&deaths));
     ChildServices {
         probing: Probing::new(has_launcher, Rc::clone(&deaths)),
         repo_cleanup: RepoCleanup::new(home, spawner.clone(), cleaner),

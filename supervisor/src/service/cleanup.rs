@@ -1,5 +1,5 @@
-//! What a daemon does at its start about what the last one left: control groups and run directories.
-//! Called by [`crate::service::daemon`], before anything else runs.
+//! Cleanup at startup: control groups and run directories that the previous daemon left. Called by
+//! [`crate::service::daemon`] before anything else runs.
 
 use crate::errors::chain;
 use crate::errors::start::StartError;
@@ -9,25 +9,25 @@ use quackd_process::CgroupBase;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long to wait for a lock that a killed daemon's child may hold, and the pause between two attempts.
-const LOCK_PATIENCE: Duration = Duration::from_millis(250);
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// Timeout for a lock that a child of a killed daemon may hold, and the pause between two attempts.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Takes the instance lock; `None` if another daemon has it. A daemon that was killed while it started a child
-/// leaves a copy of the lock in that child until it has executed its program, some milliseconds later.
+/// Takes the instance lock. `None` if another daemon holds it. If a daemon is killed while it starts a child, the child
+/// holds a copy of the lock until its `exec`, a few milliseconds later.
 pub(crate) fn take_lock_blocking(home: &Home) -> Result<Option<InstanceLock>, HomeError> {
-    let until = Instant::now() + LOCK_PATIENCE;
+    let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         let lock = quackd_home::lock_blocking(home)?;
         if lock.is_some() || until <= Instant::now() {
             return Ok(lock);
         }
-        // Nothing else runs in this process yet.
-        std::thread::park_timeout(LOCK_PAUSE);
+        // No other thread runs in this process yet.
+        std::thread::park_timeout(LOCK_POLL_INTERVAL);
     }
 }
 
-/// Makes the control groups for commands, and ends what a daemon that was killed has left in its own.
+/// Creates the control groups for commands, and kills the processes that a killed daemon left in its groups.
 pub(crate) fn cgroups(config: &Config) -> (Option<Arc<CgroupBase>>, Option<String>) {
     let total = u32::try_from(config.limits.total_processes.value).unwrap_or(u32::MAX);
     match CgroupBase::open_blocking(total) {
@@ -43,11 +43,11 @@ pub(crate) fn cgroups(config: &Config) -> (Option<Arc<CgroupBase>>, Option<Strin
     }
 }
 
-/// Puts aside what sessions of the last run spilled, and deletes it while the daemon serves already.
-/// Workers of a daemon that was killed may still be ending: what they write goes with it.
-pub(crate) fn retire_run_dir(home: &Home) -> Result<(), StartError> {
+/// Moves the last run directory aside and deletes it in the background. Workers of a killed daemon may still be
+/// exiting: the files that they write are deleted as well.
+pub(crate) fn move_aside_run_dir(home: &Home) -> Result<(), StartError> {
     if let Err(error) = home.retire_run_dir_blocking() {
-        tracing::warn!(error = %chain(&error), "cannot put the old run directory aside");
+        tracing::warn!(error = %chain(&error), "cannot move the old run directory aside");
     }
     home.prepare_blocking()?;
     let home = home.clone();
@@ -56,6 +56,6 @@ pub(crate) fn retire_run_dir(home: &Home) -> Result<(), StartError> {
             tracing::warn!(error = %chain(&error), "cannot delete an old run directory");
         }
     });
-    // Without a thread it is deleted later, as all that is left over.
+    // Without a thread, a later garbage collection deletes it.
     delete.map(drop).or(Ok(()))
 }

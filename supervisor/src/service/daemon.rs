@@ -1,13 +1,14 @@
-//! The life of the daemon: what is done in which order at start and at stop.
+//! Startup and shutdown of the daemon, and the order of their steps.
 //!
-//! Start: limits, the service manager's socket, directory, lock, log, metadata, stale socket, actors, bind,
-//! pid file. The lock is the authority: whoever holds it may remove a stale socket and nobody else does.
-//! Stop: refuse new work, let calls finish up to the grace, end workers side by side, flush the
+//! Start: limits, the service manager's socket, directory, lock, log, metadata, stale socket, actors, bind, pid file.
+//! The lock decides: only its holder may remove a stale socket.
+//! Stop: refuse new work, let calls finish within the grace period, stop workers in parallel, flush the metadata,
+//! remove the socket, remove the pid file. A second signal skips the waiting.
 //! metadata, unlink our socket, remove the pid file. A second signal skips the waiting.
 
 use crate::children::command_env;
 use crate::children::login_env::load_cached_blocking;
-use crate::children::spawner::{self, Children};
+use crate::children::spawner::{self, SpawnSettings};
 use crate::clients;
 use crate::clients::listener::accept_clients;
 use crate::clients::metrics_endpoint::{self};
@@ -16,21 +17,21 @@ use crate::errors::chain;
 use crate::errors::start::system;
 use crate::health::WebSearchHealth;
 use crate::health::executable::Executable;
-use crate::health::service_manager::Managed;
+use crate::health::service_manager::ServiceManager;
 use crate::log::{self, LogControl};
 use crate::metrics::Metrics;
 use crate::registry::shutdown_record::{self};
 use crate::registry::{Registry, Saving};
 use crate::remote::{self, RemoteControl};
-use crate::service::build::{Parts, services};
+use crate::service::build::{ActorThreadInputs, services};
 use crate::service::cleanup;
 use crate::service::load_state;
 use crate::service::memory_limit;
 use crate::service::memory_pressure;
-use crate::service::shutdown::{self, StopSignals};
+use crate::service::shutdown::{self, StopSources};
 use crate::service::state_dir_watch;
 use crate::service::watchdog;
-use crate::services::{Services, Stop};
+use crate::services::{Services, StopRequest};
 use actix::prelude::*;
 use quackd_config::Config;
 use quackd_egress::{Egress, EgressConfig, Key};
@@ -47,40 +48,40 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Threads for what touches a file system: directory look-ups, which a dead mount can hold for ever, and
-/// our own directory.
+/// Number of threads for file system access: lookups of directories, which may hang forever on a dead mount, and the
+/// state directory.
 const BLOCKING_THREADS: usize = 32;
 
-/// How long the actors' thread may take to end when all is done; a look-up that hangs keeps it.
-const ACTORS_END: Duration = Duration::from_millis(500);
+/// Timeout for the end of the actors' thread. A hanging lookup blocks it.
+const ACTORS_JOIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How `quack daemon` was called.
+/// Options of `quack daemon`.
 #[derive(Debug, Clone, Copy)]
 pub struct DaemonOptions {
     /// Detach from the caller's terminal; stderr goes to `/dev/null` once the start has succeeded.
     pub background: bool,
     /// Copy log lines to stderr.
     pub verbose: bool,
-    /// The service manager that started it, if one did.
+    /// The service manager that started the daemon, if any.
     pub service: Option<Manager>,
-    /// Started in the place of the Rubber Duck daemon, by a program that looks where that one would be.
+    /// Started instead of the Rubber Duck daemon, by a program that expects upstream's paths.
     pub as_rubber_duck: bool,
 }
 
 pub(crate) use crate::errors::start::StartError;
 
-/// How a run of the daemon ended.
+/// Result of a run of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was asked to stop and did.
+    /// A client or a signal stopped it.
     Stopped,
-    /// It was asked to make room for the next one and did.
+    /// It stopped so that the next daemon can start.
     Restarting,
-    /// Another instance holds the lock; nothing was touched.
+    /// Another instance holds the lock. Nothing was changed.
     AlreadyRunning,
 }
 
-/// Runs the daemon on the process's main thread until it is asked to stop.
+/// Runs the daemon on the process's main thread until a client or a signal stops it.
 pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     if options.background {
         quackd_process::become_session_leader();
@@ -91,7 +92,7 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
         true => Home::of_rubber_duck_blocking()?,
         false => Home::from_process_env_blocking()?,
     };
-    // Known by its number alone, so before anything else opens one.
+    // The socket is only known by its descriptor number, so take it before any other file is opened.
     let activated = activated_blocking(&home.socket().path, &|name| std::env::var_os(name))?;
     home.prepare_blocking()?;
     let Some(lock) = cleanup::take_lock_blocking(&home)? else {
@@ -106,8 +107,8 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     let (logging, log) = log::start(&home.log_file(), &config.log.level.value, is_verbose);
     tracing::info!(pid = std::process::id(), version = quackd_protocol::VERSION, "daemon boot");
     let remote = RemoteControl::new(files, found);
-    let managed = Managed::new(options.service, activated.is_some());
-    let given = Given { options, home, activated, managed, remote, log };
+    let service_manager = ServiceManager::new(options.service, activated.is_some());
+    let given = LockedStartInputs { options, home, activated, service_manager, remote, log };
     let result = run_locked(given, (config, config_file), &lock);
     match &result {
         Ok(_) => tracing::info!("shutdown complete"),
@@ -117,23 +118,23 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     result
 }
 
-/// What is known before the configuration counts.
-struct Given {
+/// Values that do not depend on the configuration.
+struct LockedStartInputs {
     options: DaemonOptions,
     home: Home,
-    /// The socket, if the service manager keeps it.
+    /// The socket, if the service manager owns it.
     activated: Option<UnixListener>,
-    managed: Managed,
+    service_manager: ServiceManager,
     remote: RemoteControl,
     log: LogControl,
 }
 
 fn run_locked(
-    Given { options, home, activated, managed, remote, log }: Given,
+    LockedStartInputs { options, home, activated, service_manager, remote, log }: LockedStartInputs,
     (config, config_file): (Config, ConfigFile),
     _lock: &InstanceLock,
 ) -> Result<Ended, StartError> {
-    cleanup::retire_run_dir(&home)?;
+    cleanup::move_aside_run_dir(&home)?;
     let is_ours = activated.is_none();
     let endpoint = config.web_search.endpoint.value.clone();
     let key = Key::from_variables(|name| std::env::var_os(name))?;
@@ -141,7 +142,7 @@ fn run_locked(
     let egress = Egress::start(EgressConfig::new(endpoint, key))?;
     let (cgroups, no_cgroups) = cleanup::cgroups(&config);
     let (snapshot, saving, health) = load_state::load(&home, web_search, no_cgroups);
-    let children = Children {
+    let children = SpawnSettings {
         exe: system("open our own executable", SelfExe::open())?,
         launcher: launcher(&config),
         max_live: config.worker.max_live.value,
@@ -161,15 +162,15 @@ fn run_locked(
     let metrics = Arc::<Metrics>::default();
     let (spawner, jobs) = spawner::spawner();
     let (ready, started) = sync_channel(1);
-    let parts = Parts {
+    let parts = ActorThreadInputs {
         home: home.clone(),
         tenure,
         socket: socket.path,
         alias: alias.clone(),
         cgroups: cgroups.clone(),
         activated,
-        managed,
-        executable: Executable::note_blocking(std::env::args_os().next()),
+        service_manager,
+        executable: Executable::record_blocking(std::env::args_os().next()),
         interrupted: shutdown_record::load_blocking(&home.interrupted_file()),
         login: load_cached_blocking(&home.login_environment()),
         config,
@@ -182,9 +183,9 @@ fn run_locked(
         spawner,
         ready,
     };
-    let (done, actors_done) = sync_channel::<Served>(1);
+    let (done, actors_done) = sync_channel::<ActorThreadResult>(1);
     let actors = std::thread::Builder::new().name("actors".into()).spawn(move || {
-        // The other end is there until the process ends.
+        // The receiver exists until the process ends.
         done.send(serve(parts, snapshot, saving)).ok();
     });
     system("start the actors' thread", actors)?;
@@ -197,8 +198,8 @@ fn run_locked(
     if let Some(alias) = alias.filter(|_| is_ours) {
         alias.remove_blocking();
     }
-    // The last one to hold it ends what is in there, and removes it; a thread that hangs leaves that to
-    // the next daemon.
+    // The last owner kills the remaining processes and removes the group. If a hung thread still owns it, the next
+    // daemon does so.
     drop(cgroups);
     if let Err(error) = quackd_home::remove_pid_file_blocking(&home) {
         tracing::warn!(%error, "cannot remove the pid file");
@@ -206,46 +207,50 @@ fn run_locked(
     Ok(ended)
 }
 
-/// Creates the link for upstream's clients. A failure is only logged, because other clients do not use the link. A
-/// daemon that listens there is an error.
+/// Creates the link for upstream's clients. Only logs a failure, because other clients do not use the link. Returns an
+/// error if a daemon listens there.
 fn make_alias(alias: &Alias) -> Result<(), StartError> {
     match alias.make_blocking() {
         Ok(()) => Ok(()),
         Err(error @ BindError::InUse(_)) => Err(error.into()),
         Err(error) => {
             let path = alias.path().display();
-            tracing::warn!(%error, %path, "no link to the socket: clients of Rubber Duck do not find this daemon");
+            tracing::warn!(%error, %path, "cannot create the socket link, clients of Rubber Duck cannot find this daemon");
             Ok(())
         }
     }
 }
 
-/// Waits for the end of the actors' thread, and removes the socket unless the service manager keeps it: that
-/// starts the next daemon when somebody comes.
-fn wait_for_end(actors_done: &Receiver<Served>, bound: SocketFile, is_ours: bool) -> Ended {
-    // A panic on that thread has ended the process already. What it still waits for after this time
-    // hangs in the kernel, and ends with the process.
-    let served = actors_done.recv_timeout(ACTORS_END).unwrap_or_else(|error| {
+/// Waits for the end of the actors' thread. Removes the socket unless the service manager owns it, which starts the
+/// next daemon when a client connects.
+fn wait_for_end(
+    actors_done: &Receiver<ActorThreadResult>,
+    bound: SocketFile,
+    is_ours: bool,
+) -> Ended {
+    // A panic on that thread would have aborted the process already. After the timeout, only system calls that hang in
+    // the kernel are left. They end with the process.
+    let served = actors_done.recv_timeout(ACTORS_JOIN_TIMEOUT).unwrap_or_else(|error| {
         if error == RecvTimeoutError::Timeout {
-            tracing::warn!("not waiting for what hangs in the kernel");
+            tracing::warn!("actors' thread did not end in time");
         }
-        Served::default()
+        ActorThreadResult::default()
     });
     if let Some(file) = served.made_again.or_else(|| is_ours.then_some(bound)) {
         file.unlink_blocking();
     }
     match served.asked_for {
-        Some(Stop::Restart) => Ended::Restarting,
-        Some(Stop::Shutdown) | None => Ended::Stopped,
+        Some(StopRequest::Restart) => Ended::Restarting,
+        Some(StopRequest::Shutdown) | None => Ended::Stopped,
     }
 }
 
-/// How the actors' thread ended.
+/// Result of the actors' thread.
 #[derive(Debug, Default)]
-struct Served {
-    /// The socket's file, if it is another one than at the start.
+struct ActorThreadResult {
+    /// File of the socket, if the socket was created again after the start.
     made_again: Option<SocketFile>,
-    asked_for: Option<Stop>,
+    asked_for: Option<StopRequest>,
 }
 
 fn wait_for_start(
@@ -257,41 +262,48 @@ fn wait_for_start(
     })
 }
 
-/// What workers are started through. It gets what commands get: no key, but a PATH.
+/// Program that starts the workers. It gets the environment of commands: no keys, but a PATH.
 fn launcher(config: &Config) -> Option<Launcher> {
     let words = config.worker.launcher.value.clone();
     let mut env = command_env::for_tools(std::env::vars_os());
     if let Some((_, path)) = env.iter_mut().find(|(name, _)| name == "PATH") {
-        // The launcher runs unconfined: a directory of a workspace must not shadow the system's programs.
+        // The launcher runs unconfined, so a directory in a workspace must not shadow system programs.
         *path = quackd_process::system_first(path);
     }
     (!words.is_empty()).then_some(Launcher { words, env })
 }
 
-/// The host of a URL that was checked, for people.
+/// Returns the host of a checked URL, for display.
 fn host_of(endpoint: &str) -> String {
     let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
-/// The actors' thread: one arbiter for everything.
-fn serve(parts: Parts, loaded: Snapshot, saving: Saving) -> Served {
+/// Runs the actors' thread: one arbiter for everything.
+fn serve(parts: ActorThreadInputs, loaded: Snapshot, saving: Saving) -> ActorThreadResult {
     let system = System::with_tokio_rt(|| {
         let built = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING_THREADS)
             .build();
-        #[expect(clippy::panic, reason = "no runtime, no daemon: the hook reports it and aborts")]
+        #[expect(
+            clippy::panic,
+            reason = "the daemon cannot run without a runtime: the panic hook reports it and aborts"
+        )]
         built.unwrap_or_else(|error| panic!("cannot build the runtime: {error}"))
     });
     system.block_on(serve_until_stopped(parts, loaded, saving))
 }
 
-async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving) -> Served {
+async fn serve_until_stopped(
+    mut parts: ActorThreadInputs,
+    loaded: Snapshot,
+    saving: Saving,
+) -> ActorThreadResult {
     let (stop, stopped) = mpsc::channel(1);
-    // Before the first client can be answered: a signal must not find its default in force.
-    let mut asked = StopSignals::new(stopped);
+    // Install the handlers before the first client gets a reply, so that no signal kills the process.
+    let mut asked = StopSources::new(stopped);
     let bound = match parts.activated.take() {
         Some(listener) => BoundSocket::adopt(listener, &parts.socket),
         None => BoundSocket::bind(&parts.socket),
@@ -300,7 +312,7 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
         Ok(bound) => bound,
         Err(error) => {
             parts.ready.send(Err(error.into())).ok();
-            return Served::default();
+            return ActorThreadResult::default();
         }
     };
     let (ready, tenure) = (parts.ready.clone(), parts.tenure.clone());
@@ -322,21 +334,21 @@ async fn serve_until_stopped(mut parts: Parts, loaded: Snapshot, saving: Saving)
     actix::spawn(memory_limit::watch(Rc::clone(&services)));
     clients::remote::start(&services, &registry);
     metrics_endpoint::start(&services, &registry);
-    services.keeping.start(&registry);
+    services.retention.start(&registry);
 
     let asked_for = asked.any().await;
     tracing::info!("shutting down");
-    services.managed.stopping();
+    services.service_manager.stopping();
     services.sessions.children.login.stopping().begin();
     shutdown::drain(asked_for, &mut asked, &services, &registry).await;
     reporting.abort();
     listening.abort();
     services.metrics_endpoint.close();
     services.remote.close().await;
-    // The service manager kills what is left when this process ends.
+    // When this process exits, the service manager kills its remaining children.
     services.sessions.children.login.stopping().end().await;
     services.sessions.children.spawner.stop();
-    Served { made_again: services.socket_file.take(), asked_for: Some(asked_for) }
+    ActorThreadResult { made_again: services.socket_file.take(), asked_for: Some(asked_for) }
 }
 
 /// Starts the probe now, so that the first worker rarely waits for it.
@@ -346,19 +358,19 @@ fn begin_probing(services: &Rc<Services>) {
         if let Err(error) =
             services.sessions.children.probing.result(&services.sessions.children.spawner).await
         {
-            tracing::warn!(%error, "the system was not probed; the next worker's start tries again");
+            tracing::warn!(%error, "system probe failed, the next worker's start tries again");
         }
     });
 }
 
-/// Monitors the actors' thread. After a pause of the process or the machine, resets the timers of all children.
+/// Monitors the actors' thread. After a suspend or a stop, resets the timers of all children.
 async fn monitor_loop(services: Rc<Services>) {
     let sessions = &services.sessions;
     loop {
         let is_used = sessions.metrics.clients.get() != 0 || sessions.pool.workers.any();
-        if services.pulse.tick(is_used).await {
-            sessions.pool.workers.renew();
-            sessions.pis.renew();
+        if services.loop_monitor.tick(is_used).await {
+            sessions.pool.workers.reset_timers();
+            sessions.pis.reset_timers();
         }
     }
 }
@@ -367,7 +379,7 @@ async fn write_pid_file(services: &Services) {
     let home = services.daemon.home.clone();
     let written =
         actix_rt::task::spawn_blocking(move || quackd_home::write_pid_file_blocking(&home)).await;
-    // Information for people and for upstream's tools; nothing of ours depends on it.
+    // For the user and upstream's tools. quackd itself does not need it.
     if let Ok(Err(error)) = written {
         tracing::warn!(%error, "cannot write the pid file");
     }

@@ -1,5 +1,5 @@
-//! What a daemon knows when it starts: metadata and state as they are on disk, and what is wrong with them.
-//! Called by [`crate::service::daemon`], before the actors' thread.
+//! Loads metadata and state at startup, and records their problems. Called by [`crate::service::daemon`] before the
+//! actors' thread starts.
 
 use crate::errors::chain;
 use crate::health::{Health, WebSearchHealth};
@@ -11,8 +11,8 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// Loads metadata and state. A file that can neither be used nor be set aside, for example one of a newer
-/// version, is left alone: the daemon serves without saving, and says why to whoever changes something.
+/// Loads metadata and state. A file that can neither be used nor quarantined, such as one of a newer version, is not
+/// touched. The daemon then serves without saving, and clients that request a change get the reason.
 pub(crate) fn load(
     home: &Home,
     web_search: WebSearchHealth,
@@ -22,7 +22,7 @@ pub(crate) fn load(
     let metadata = quackd_store::load_blocking(&paths.metadata).map(|loaded| {
         if loaded.restored != 0 {
             let restored = loaded.restored;
-            tracing::warn!(restored, "sessions were written over by another program; put back");
+            tracing::warn!(restored, "restored sessions that another program overwrote");
         }
         (loaded.metadata, loaded.origin, loaded.duplicates)
     });
@@ -30,8 +30,8 @@ pub(crate) fn load(
         .map(|loaded| (loaded.state, loaded.origin, loaded.duplicates));
     let (metadata, metadata_origin) = said("metadata.json", metadata);
     let (mut state, state_origin) = said("quackd-state.json", state);
-    // What is ours about sessions and workspaces that do not exist any more. If the sessions are not all there, what
-    // is said of them is kept: somebody may put the file back.
+    // Remove quackd's own entries about deleted sessions and workspaces. Keep them if sessions may be missing, because
+    // the user may restore the file.
     if matches!(metadata_origin, Ok(Loaded::File | Loaded::Fresh)) {
         trim_sessions(&mut state, &metadata, |_| false);
         trim_workspaces(&mut state, &metadata, |_| false);
@@ -51,19 +51,19 @@ pub(crate) fn load(
         state: state_origin,
         save_failed: RefCell::new(None),
         set_aside: RefCell::new(None),
-        watching: match &saving {
+        watch_mode: match &saving {
             Saving::To(writer) => Some(writer.watching()),
             Saving::Off { .. } => None,
         },
         no_cgroups,
-        memory_short: RefCell::new(None),
+        memory_pressure: RefCell::new(None),
         providers: providers(|name| std::env::var_os(name)),
         web_search,
     };
     (snapshot, saving, health)
 }
 
-/// Says in the log what a loaded file is worth.
+/// Logs the result of loading a file.
 fn said<T: Default>(
     file: &str,
     loaded: Result<(T, Loaded, Vec<Duplicate>), StoreError>,
@@ -85,7 +85,7 @@ fn said<T: Default>(
     (content, Ok(origin))
 }
 
-/// The model providers for which there is a key. Only that there is one is looked at.
+/// Model providers with a key. Only the presence of the key is checked.
 fn providers(variable: impl Fn(&str) -> Option<OsString>) -> Vec<&'static str> {
     [("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "anthropic")]
         .into_iter()

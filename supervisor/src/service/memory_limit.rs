@@ -1,20 +1,19 @@
-//! The bound on a session's memory, `limits.session_memory_mb`: looked at again and again while anybody lives.
+//! The memory limit of a session, `limits.session_memory_mb`. Memory is sampled repeatedly while any worker or Pi runs.
 //!
-//! What counts is what the processes have in memory or swapped out and no file on a disk holds, and the memory that
-//! they map to share it, as far as it is not swapped out: neither the programs that they run nor files of a disk
-//! that they map, which the kernel takes back when it needs room. What lies in a file system in memory and nobody
-//! maps belongs to no process and is not counted; its size is bounded where it is made.
+//! It counts anonymous memory, resident or swapped out, and mapped shared memory that is resident. It does not count
+//! programs and mapped files on a disk, because the kernel can drop their pages. Files in a memory file system that no
+//! process maps belong to no process and are not counted: the mount limits their size.
 //!
-//! It is a sample and no wall: who grows faster than it is looked at meets the kernel first, which is told to end
-//! commands before others. Control groups cannot do it: those of sessions are threaded, and memory is not counted
-//! there.
+//! The limit is sampled. A process that grows faster reaches the OOM killer first, which kills commands before workers.
+//! Control groups cannot enforce the limit: those of sessions are threaded, and threaded groups do not count memory.
 //!
-//! A look finds who has too much by a quick count. It counts what a process shares with a child that it has just
-//! forked for each, so it is followed by a second look at those alone, a moment later, which divides what is
-//! shared. Whoever has too much at both is ended: the worker with its commands, or the Pi, whichever has more.
+//! The first, quick scan finds sessions over the limit. It counts memory that a process shares with a child after a
+//! fork for both. A second scan of these sessions follows 200 ms later and divides shared memory among its processes.
+//! The supervisor kills the session's larger process if both scans are over the limit: the worker with its commands, or
+//! Pi.
 
-use crate::children::Outgrown;
-use crate::metrics::process_usage::Processes;
+use crate::children::MemoryLimitExceeded;
+use crate::metrics::process_usage::ProcessTable;
 use crate::services::Services;
 use quackd_protocol::SessionId;
 use std::rc::Rc;
@@ -22,39 +21,39 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Time between two looks …
-const EVERY: Duration = Duration::from_secs(1);
+/// Minimum time between two scans.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// … or so many times as long as the last one took: with thousands of processes that is some hundredths of a
-/// second. But no more than this, since one may have had to wait for a processor.
-const REST: u32 = 50;
-const LONGEST: Duration = Duration::from_secs(3);
+/// The pause is this multiple of the last scan's duration, up to [`MAX_SAMPLE_INTERVAL`]. With thousands of processes a
+/// scan takes several 10 ms. The bound matters because a scan may also have waited for a processor.
+const SAMPLE_COST_FACTOR: u32 = 50;
+const MAX_SAMPLE_INTERVAL: Duration = Duration::from_secs(3);
 
-/// From a first look to the second.
-const MOMENT: Duration = Duration::from_millis(200);
+/// Delay between the first and the confirming scan.
+const CONFIRM_DELAY: Duration = Duration::from_millis(200);
 
-/// A look that takes longer is not waited for. No other begins before it has ended.
-const LOOK_LIMIT: Duration = Duration::from_secs(5);
+/// Timeout of a scan. No other scan starts before the old one has ended.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The monitors of one session; everything of the session is below them.
+/// Monitors of one session. All processes of the session are their descendants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Monitors {
+pub(crate) struct SessionMonitors {
     session: SessionId,
     worker: Option<u32>,
     pi: Option<u32>,
 }
 
-/// Who has too much.
+/// A session over its limit.
 #[derive(Debug, PartialEq, Eq)]
-struct Over {
-    monitors: Monitors,
-    /// The monitor below which there is more.
+struct LimitExceeded {
+    monitors: SessionMonitors,
+    /// The monitor whose process tree uses more memory.
     larger: u32,
-    /// What the session has, in MiB.
+    /// Memory of the session, in MiB.
     mb: u64,
 }
 
-/// Looks again and again. Ends with the daemon.
+/// Samples the memory until the daemon stops.
 pub(crate) async fn watch(services: Rc<Services>) {
     let limit_mb =
         u64::try_from(services.daemon.config.limits.session_memory_mb.value).unwrap_or(u64::MAX);
@@ -62,132 +61,143 @@ pub(crate) async fn watch(services: Rc<Services>) {
         return;
     }
     if !cfg!(target_os = "linux") {
-        tracing::warn!("limits.session_memory_mb is not kept: this system does not tell memory");
+        tracing::warn!(
+            "limits.session_memory_mb is not enforced: this system does not report memory"
+        );
         return;
     }
-    let looks = Looks::new();
-    let mut pause = EVERY;
+    let sampler = MemorySampler::new();
+    let mut pause = SAMPLE_INTERVAL;
     loop {
         tokio::time::sleep(pause).await;
         let begun = Instant::now();
-        let suspects = looks.look(living(&services), limit_mb, Count::Quick).await;
-        pause = (begun.elapsed() * REST).clamp(EVERY, LONGEST);
+        let suspects = sampler.scan(monitors(&services), limit_mb, MemoryAccounting::Quick).await;
+        pause = (begun.elapsed() * SAMPLE_COST_FACTOR).clamp(SAMPLE_INTERVAL, MAX_SAMPLE_INTERVAL);
         if suspects.is_empty() {
             continue;
         }
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(CONFIRM_DELAY).await;
         let suspects = suspects.into_iter().map(|over| over.monitors).collect();
-        for over in looks.look(suspects, limit_mb, Count::Shared).await {
+        for over in sampler.scan(suspects, limit_mb, MemoryAccounting::Shared).await {
             end(&services, &over, limit_mb);
         }
     }
 }
 
-fn living(services: &Services) -> Vec<Monitors> {
-    let mut all: Vec<Monitors> = Vec::new();
+fn monitors(services: &Services) -> Vec<SessionMonitors> {
+    let mut all: Vec<SessionMonitors> = Vec::new();
     for (session, worker) in services.sessions.pool.workers.monitors() {
         let pi = services.sessions.pis.monitor(&session);
-        all.push(Monitors { session, worker: Some(worker), pi });
+        all.push(SessionMonitors { session, worker: Some(worker), pi });
     }
     let has_no_worker = |session: &SessionId| !all.iter().any(|one| one.session == *session);
     let alone: Vec<_> = services.sessions.pis.running().into_iter().filter(has_no_worker).collect();
     for session in alone {
         let pi = services.sessions.pis.monitor(&session);
-        all.push(Monitors { session, worker: None, pi });
+        all.push(SessionMonitors { session, worker: None, pi });
     }
     all
 }
 
-fn end(services: &Services, over: &Over, limit_mb: u64) {
+fn end(services: &Services, over: &LimitExceeded, limit_mb: u64) {
     let (session, mb) = (&over.monitors.session, over.mb);
-    tracing::warn!(%session, mb, limit_mb, "a session has more memory than it may");
-    let outgrown = Outgrown { monitor: over.larger, mb, limit_mb };
+    tracing::warn!(%session, mb, limit_mb, "session over its memory limit");
+    let exceeded = MemoryLimitExceeded { monitor: over.larger, mb, limit_mb };
     match over.monitors.pi == Some(over.larger) {
-        true => services.sessions.pis.outgrown(session, outgrown),
-        false => services.sessions.pool.workers.outgrown(session, outgrown),
+        true => services.sessions.pis.report_memory_exceeded(session, exceeded),
+        false => services.sessions.pool.workers.report_memory_exceeded(session, exceeded),
     }
 }
 
-/// How memory is counted.
+/// Method of counting memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Count {
-    /// What is shared with others counts for each.
+enum MemoryAccounting {
+    /// Shared memory counts for each process.
     Quick,
-    /// What is shared is divided, where one may look: slower.
+    /// Shared memory is divided, if the process may be inspected. Slower.
     Shared,
 }
 
-/// Looks at processes, one look at a time: one that hangs keeps others from the threads that it would take.
+/// Scans processes, one scan at a time. A hanging scan thus occupies only one thread.
 #[derive(Debug)]
-struct Looks {
-    place: Arc<Semaphore>,
+struct MemorySampler {
+    permit: Arc<Semaphore>,
 }
 
-impl Looks {
+impl MemorySampler {
     fn new() -> Self {
-        Self { place: Arc::new(Semaphore::new(1)) }
+        Self { permit: Arc::new(Semaphore::new(1)) }
     }
 
-    async fn look(&self, all: Vec<Monitors>, limit_mb: u64, count: Count) -> Vec<Over> {
+    async fn scan(
+        &self,
+        all: Vec<SessionMonitors>,
+        limit_mb: u64,
+        count: MemoryAccounting,
+    ) -> Vec<LimitExceeded> {
         if all.is_empty() {
             return Vec::new();
         }
         let look = move || {
-            let processes = Processes::look_blocking();
+            let processes = ProcessTable::read_blocking();
             let below = |root: u32| {
                 let pids = processes.tree([root]);
                 pids.into_iter().filter_map(|pid| own_kb_blocking(pid, count)).sum()
             };
             all.into_iter().filter_map(|monitors| over(monitors, limit_mb, below)).collect()
         };
-        self.run(LOOK_LIMIT, look).await.unwrap_or_default()
+        self.run(SCAN_TIMEOUT, look).await.unwrap_or_default()
     }
 
-    /// Does it on the blocking pool. `None` if it takes longer than `limit`, while one that did is not done yet,
-    /// and if the pool has no thread for it.
+    /// Runs a scan on the blocking pool. Returns `None` after the timeout `limit`, while a hanging scan still runs, or
+    /// if the pool has no free thread.
     async fn run<T: Send + 'static>(
         &self,
         limit: Duration,
         look: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let place = Arc::clone(&self.place).try_acquire_owned().ok()?;
+        let permit = Arc::clone(&self.permit).try_acquire_owned().ok()?;
         let look = actix_rt::task::spawn_blocking(move || {
             let found = look();
-            drop(place);
+            drop(permit);
             found
         });
         let looked = tokio::time::timeout(limit, look).await;
         if looked.is_err() {
-            tracing::warn!("a look at the memory of sessions hangs; the next one waits for it");
+            tracing::warn!("memory scan of sessions hangs, the next one waits for it");
         }
         looked.ok()?.ok()
     }
 }
 
-/// Whether a session has too much; `below` says what everything below a monitor has, in KiB.
-fn over(monitors: Monitors, limit_mb: u64, below: impl Fn(u32) -> u64) -> Option<Over> {
+/// Checks a session against its limit. `below` returns the memory of a monitor's process tree in KiB.
+fn over(
+    monitors: SessionMonitors,
+    limit_mb: u64,
+    below: impl Fn(u32) -> u64,
+) -> Option<LimitExceeded> {
     let [worker, pi] = [monitors.worker, monitors.pi].map(|root| Some((below(root?), root?)));
     let sum =
         [worker, pi].into_iter().flatten().fold(0, |sum: u64, (kb, _)| sum.saturating_add(kb));
     let (_, larger) = worker.max(pi)?;
     let mb = sum / 1024;
-    (limit_mb < mb).then_some(Over { monitors, larger, mb })
+    (limit_mb < mb).then_some(LimitExceeded { monitors, larger, mb })
 }
 
-/// What a process has, in KiB; `None` if it is gone.
-fn own_kb_blocking(pid: u32, count: Count) -> Option<u64> {
+/// Memory of one process in KiB. `None` if it has exited.
+fn own_kb_blocking(pid: u32, count: MemoryAccounting) -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
-    let shared = (count == Count::Shared).then(|| read("smaps_rollup")).flatten();
-    // An older kernel, or a process that lets nobody look.
+    let shared = (count == MemoryAccounting::Shared).then(|| read("smaps_rollup")).flatten();
+    // An older kernel, or a process that must not be inspected.
     let divided = shared.as_deref().and_then(|text| kb(text, DIVIDED));
     divided.or_else(|| kb(&read("status")?, QUICK))
 }
 
-/// Lines that are added up: of `/proc/<pid>/smaps_rollup`, and of `status`.
+/// Lines that are summed: of `/proc/<pid>/smaps_rollup`, and of `status`.
 const DIVIDED: [&str; 3] = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"];
 const QUICK: [&str; 3] = ["RssAnon:", "RssShmem:", "VmSwap:"];
 
-/// The sum of lines; all but the first may be missing.
+/// Sum of the lines in KiB. All but the first may be missing.
 fn kb(text: &str, [first, others @ ..]: [&str; 3]) -> Option<u64> {
     let line = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -201,8 +211,8 @@ fn kb(text: &str, [first, others @ ..]: [&str; 3]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn monitors(worker: Option<u32>, pi: Option<u32>) -> Monitors {
-        Monitors { session: SessionId("s".to_owned()), worker, pi }
+    fn monitors(worker: Option<u32>, pi: Option<u32>) -> SessionMonitors {
+        SessionMonitors { session: SessionId("s".to_owned()), worker, pi }
     }
 
     #[test]
@@ -227,32 +237,32 @@ mod tests {
             Swap:  99 kB\nSwapPss:  300 kB\n";
         assert_eq!(kb(rollup, DIVIDED), Some(327));
         assert_eq!(kb("RssAnon:\t 7 kB\n", QUICK), Some(7));
-        // A thread of the kernel has none, an older kernel does not say.
+        // A kernel thread has no memory, and older kernels do not report it.
         assert_eq!(kb("Name:\tkthreadd\n", QUICK), None);
         assert_eq!(kb("Pss_Anon: x kB\nPss_Shmem:  20 kB\n", DIVIDED), None);
     }
 
     #[tokio::test]
     async fn while_a_look_hangs_no_other_begins() {
-        let looks = Looks::new();
+        let sampler = MemorySampler::new();
         let (end, hanging) = std::sync::mpsc::channel::<()>();
         let long = Duration::from_secs(60);
-        let late = looks.run(Duration::ZERO, move || hanging.recv()).await;
+        let late = sampler.run(Duration::ZERO, move || hanging.recv()).await;
         assert_eq!(late, None);
-        let begun = looks.run(long, || "begun").await;
+        let begun = sampler.run(long, || "begun").await;
         assert_eq!(begun, None, "although it has time");
         end.send(()).unwrap();
-        // Until the thread has ended.
-        drop(tokio::time::timeout(long, looks.place.acquire()).await.unwrap().unwrap());
-        assert_eq!(looks.run(long, || "begun").await, Some("begun"));
+        // Wait until the thread has ended.
+        drop(tokio::time::timeout(long, sampler.permit.acquire()).await.unwrap().unwrap());
+        assert_eq!(sampler.run(long, || "begun").await, Some("begun"));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn memory_of_our_own_is_counted_in_both_ways() {
-        // Touched, so that it is there.
+        // Write to the memory, so that it is resident.
         let hoard = vec![1_u8; 64 << 20];
-        for count in [Count::Quick, Count::Shared] {
+        for count in [MemoryAccounting::Quick, MemoryAccounting::Shared] {
             let kb = own_kb_blocking(std::process::id(), count).unwrap();
             assert!((64 << 10..4 << 20).contains(&kb), "{count:?}: {kb}");
         }

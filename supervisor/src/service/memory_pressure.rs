@@ -1,51 +1,52 @@
-//! Whether memory is short: then processes that nobody uses are ended, the one that was idle for longest first.
+//! Detects memory pressure. Evicts idle processes during pressure, the longest idle first.
 //!
 //! Memory is short (Linux) in three cases:
 //! - Less than `worker.evict_below_mb` is available in the whole machine.
 //! - Less than [`NEAR`] times that is available, and programs wait for memory (`/proc/pressure/memory`). Programs
-//!   also wait in machines with much free memory: a limit of their own control group or a slow disk delays them.
-//!   To end workers would free nothing that these programs could use.
-//! - The limit of our own control group was hit since the last sample, and little of it is left.
+//!   also wait in machines with much free memory: the limit of a control group or a slow disk delays them.
+//!   Evicting workers would not free memory that these programs could use.
+//! - The limit of the daemon's own control group was hit since the last sample, and little of it is left.
 //!
-//! What has begun ends only when memory is plenty again, so that workers are not ended and started in turns.
+//! Pressure ends only when memory is plentiful again. Otherwise workers would be evicted and started in turns.
 
-use crate::children::Eviction;
+use crate::children::EvictionReason;
 use crate::services::Services;
 use crate::session::services::SessionServices;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
-const EVERY: Duration = Duration::from_secs(2);
+/// Interval of the checks.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A look that takes longer is given up; the next one comes in its time.
-const LOOK_LIMIT: Duration = Duration::from_secs(1);
+/// Timeout of a check. The next one starts at its regular time.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Nobody is ended who was used a moment ago: who calls in a row would start a worker each time.
+/// Minimum idle time before eviction. Otherwise consecutive calls would each start a worker.
 const MIN_IDLE: Duration = Duration::from_secs(2);
 
-/// Share of the last 10 s in which some program waited for memory, in percent, from which on memory is short,
-/// and below which it is not any more.
-const PRESSED: f64 = 20.0;
-const RELIEVED: f64 = 10.0;
+/// Thresholds for the share of the last 10 s in which a program waited for memory, in percent: start and end of the
+/// pressure.
+const PRESSURE_HIGH_PERCENT: f64 = 20.0;
+const PRESSURE_LOW_PERCENT: f64 = 10.0;
 
-/// Waiting programs count only while less than so many times `worker.evict_below_mb` is available.
+/// Waiting programs count only while less than this multiple of `worker.evict_below_mb` is available.
 const NEAR: u64 = 4;
 
-/// Part of a control group's limit below which the rest of it is little, if `worker.evict_below_mb` is more.
+/// Fraction of a control group's limit below which the rest counts as little, unless `worker.evict_below_mb` is
+/// smaller.
 const LITTLE: u64 = 8;
 
-/// What is looked at.
+/// Measurements of one check.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Reading {
-    /// MiB that programs could still get.
+struct MemorySample {
+    /// Available memory in MiB.
     available_mb: Option<u64>,
     /// `some avg10` of the whole machine.
     waiting: Option<f64>,
-    /// How often a limit of our control group, or of one in it, was hit, since it was made.
+    /// Number of times that the limit of the daemon's control group, or of a group in it, was hit since its creation.
     hits: Option<u64>,
-    /// The limit of our control group, if it has one.
+    /// Memory of the daemon's control group, if it has a limit.
     group: Option<GroupMemory>,
 }
 
@@ -53,29 +54,29 @@ struct Reading {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct GroupMemory {
     limit_mb: u64,
-    /// Without what the kernel can take back: copies of files.
+    /// Without memory that the kernel can reclaim, such as cached files.
     used_mb: u64,
 }
 
-/// Decides whether memory is short. Pure.
+/// Decides whether there is memory pressure. Does no I/O.
 #[derive(Debug)]
-struct Shortage {
-    /// Less than this is short; 0: that is not looked at.
+struct PressureDetector {
+    /// Pressure starts below this amount of available memory, in MiB. 0 disables this check.
     below_mb: u64,
     hits: Option<u64>,
     is_short: bool,
 }
 
-impl Shortage {
+impl PressureDetector {
     fn new(below_mb: u64) -> Self {
         Self { below_mb, hits: None, is_short: false }
     }
 
-    /// Why memory is short, if it is.
-    fn look(&mut self, reading: Reading) -> Option<String> {
-        // A quarter more than where it begins.
+    /// Returns a description of the pressure, if there is any.
+    fn update(&mut self, reading: MemorySample) -> Option<String> {
+        // Pressure ends a quarter above the threshold at which it starts.
         let below = if self.is_short { self.below_mb + self.below_mb / 4 } else { self.below_mb };
-        let pressed = if self.is_short { RELIEVED } else { PRESSED };
+        let pressed = if self.is_short { PRESSURE_LOW_PERCENT } else { PRESSURE_HIGH_PERCENT };
         let hits = reading.hits.zip(self.hits).map(|(now, before)| now.saturating_sub(before));
         self.hits = reading.hits.or(self.hits);
         let scarce = reading
@@ -92,7 +93,7 @@ impl Shortage {
             })
             .or_else(|| {
                 let hits = hits.filter(|hits| *hits != 0)?;
-                // A group in ours that hit its own limit is no reason: ours has room.
+                // The limit of a group inside the daemon's group does not matter: the daemon's group still has memory.
                 let group = reading.group?;
                 let left = group.limit_mb.saturating_sub(group.used_mb);
                 if below.min(group.limit_mb / LITTLE) <= left {
@@ -105,39 +106,39 @@ impl Shortage {
     }
 }
 
-/// Looks again and again, and ends what nobody uses while memory is short. Ends with the daemon.
+/// Checks repeatedly, and evicts idle processes under pressure, until the daemon stops.
 pub(crate) async fn watch(services: Rc<Services>) {
     let below =
         u64::try_from(services.daemon.config.worker.evict_below_mb.value).unwrap_or(u64::MAX);
     if below == 0 {
         return;
     }
-    let mut shortage = Shortage::new(below);
+    let mut detector = PressureDetector::new(below);
     let group = services.sessions.children.cgroups.as_ref().map(|cgroups| cgroups.directory());
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let has_pi = services.sessions.pis.idle_longest(&services.sessions.pool.statuses).is_some();
-        let free = services.sessions.pool.workers.n_free() + usize::from(has_pi);
-        if free == 0 && !shortage.is_short {
+        let free = services.sessions.pool.workers.n_evictable() + usize::from(has_pi);
+        if free == 0 && !detector.is_short {
             continue;
         }
         let group = group.clone();
         let look = actix_rt::task::spawn_blocking(move || read_blocking(group.as_deref()));
-        // A pool without threads has nothing to say; the next look comes soon.
-        let Ok(Ok(reading)) = tokio::time::timeout(LOOK_LIMIT, look).await else { continue };
-        let was_short = shortage.is_short;
-        let why = shortage.look(reading);
+        // If the pool has no free thread, skip this check.
+        let Ok(Ok(reading)) = tokio::time::timeout(SCAN_TIMEOUT, look).await else { continue };
+        let was_short = detector.is_short;
+        let why = detector.update(reading);
         if let Some(why) = why.as_deref().filter(|_| !was_short) {
-            tracing::warn!(why, free, "memory is short: ending workers that nobody uses");
+            tracing::warn!(why, free, "memory is short, evicting idle workers");
         }
         if why.is_some() {
-            // One at a time first: memory comes back a moment after an end. An eighth when there are many.
+            // Evict one at a time, because freed memory shows up with a delay. Evict an eighth if there are many.
             let n = (free / 8).max(1);
             evict(&services.sessions, n, Instant::now());
         } else if was_short {
-            tracing::info!("memory is not short any more");
+            tracing::info!("memory pressure ended");
         }
-        services.health.memory_short.replace(why);
+        services.health.memory_pressure.replace(why);
     }
 }
 
@@ -150,19 +151,19 @@ fn evict(sessions: &SessionServices, n: usize, now: Instant) {
         let pi = pis.idle_longest(statuses).filter(is_old);
         match (worker, pi) {
             (Some(since), pi) if pi.is_none_or(|pi| since <= pi) => {
-                workers.evict_idle_longest(Eviction::Memory);
+                workers.evict_idle_longest(EvictionReason::Memory);
             }
             // The Pi's actor changes its status when it handles the message. One at a time is enough.
-            (_, Some(_)) => return pis.evict_idle_longest(Eviction::Memory, statuses),
+            (_, Some(_)) => return pis.evict_idle_longest(EvictionReason::Memory, statuses),
             (_, None) => return,
         }
     }
 }
 
-fn read_blocking(group: Option<&Path>) -> Reading {
+fn read_blocking(group: Option<&Path>) -> MemorySample {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let events = |group: &Path| std::fs::read_to_string(group.join("memory.events")).ok();
-    Reading {
+    MemorySample {
         available_mb: read("/proc/meminfo").as_deref().and_then(available_mb),
         waiting: read("/proc/pressure/memory").as_deref().and_then(waiting),
         hits: group.and_then(events).as_deref().map(hits),
@@ -170,7 +171,7 @@ fn read_blocking(group: Option<&Path>) -> Reading {
     }
 }
 
-/// `None` if the group has no limit.
+/// Memory of a control group. `None` if it has no limit.
 fn group_memory_blocking(group: &Path) -> Option<GroupMemory> {
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let bytes = |name: &str| read(name)?.trim().parse::<u64>().ok();
@@ -180,7 +181,7 @@ fn group_memory_blocking(group: &Path) -> Option<GroupMemory> {
     Some(GroupMemory { limit_mb: limit >> 20, used_mb: used >> 20 })
 }
 
-/// Bytes of files in memory that the kernel can drop.
+/// Bytes of cached files that the kernel can drop.
 fn reclaimable(stat: &str) -> u64 {
     let of = |name: &str| {
         let line = stat.lines().find_map(|line| line.strip_prefix(name))?;
@@ -201,7 +202,7 @@ fn waiting(pressure: &str) -> Option<f64> {
     some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// How often processes of a control group were slowed or refused for want of memory.
+/// Number of times that processes of a control group were throttled or refused because of its limit.
 fn hits(events: &str) -> u64 {
     let of = |name: &str| {
         let line = events.lines().find_map(|line| line.strip_prefix(name))?;
@@ -228,39 +229,52 @@ mod tests {
 
     #[test]
     fn what_has_begun_ends_only_when_memory_is_plenty_again() {
-        let mut shortage = Shortage::new(400);
-        let mut is_short =
-            |mb| shortage.look(Reading { available_mb: Some(mb), ..Reading::default() }).is_some();
+        let mut detector = PressureDetector::new(400);
+        let mut is_short = |mb| {
+            detector
+                .update(MemorySample { available_mb: Some(mb), ..MemorySample::default() })
+                .is_some()
+        };
         let seen: Vec<bool> = [900, 400, 399, 450, 499, 500, 450, 399].map(&mut is_short).into();
         assert_eq!(seen, [false, false, true, true, true, false, false, true]);
     }
 
     #[test]
     fn programs_that_wait_and_limits_that_are_hit_are_signs_too() {
-        let mut shortage = Shortage::new(100);
-        let waiting =
-            |share| Reading { waiting: Some(share), available_mb: Some(399), ..Reading::default() };
+        let mut detector = PressureDetector::new(100);
+        let waiting = |share| MemorySample {
+            waiting: Some(share),
+            available_mb: Some(399),
+            ..MemorySample::default()
+        };
         let seen: Vec<bool> =
-            [19.9, 20.0, 10.0, 9.9].map(|share| shortage.look(waiting(share)).is_some()).into();
+            [19.9, 20.0, 10.0, 9.9].map(|share| detector.update(waiting(share)).is_some()).into();
         assert_eq!(seen, [false, true, true, false]);
 
-        let mut shortage = Shortage::new(100);
+        let mut detector = PressureDetector::new(100);
         let group = Some(GroupMemory { limit_mb: 400, used_mb: 351 });
-        let hit = |hits| Reading { hits: Some(hits), group, ..Reading::default() };
-        let seen: Vec<bool> = [7, 7, 9, 9].map(|hits| shortage.look(hit(hits)).is_some()).into();
+        let hit = |hits| MemorySample { hits: Some(hits), group, ..MemorySample::default() };
+        let seen: Vec<bool> = [7, 7, 9, 9].map(|hits| detector.update(hit(hits)).is_some()).into();
         assert_eq!(seen, [false, false, true, false], "what was hit before is not counted");
-        assert_eq!(Shortage::new(1).look(Reading::default()), None, "nothing is known elsewhere");
+        assert_eq!(
+            PressureDetector::new(1).update(MemorySample::default()),
+            None,
+            "nothing is known elsewhere"
+        );
     }
 
     #[test]
     fn no_sign_counts_while_there_is_enough_memory() {
-        let mut shortage = Shortage::new(256);
-        let waiting =
-            |mb| Reading { waiting: Some(90.0), available_mb: Some(mb), ..Reading::default() };
+        let mut detector = PressureDetector::new(256);
+        let waiting = |mb| MemorySample {
+            waiting: Some(90.0),
+            available_mb: Some(mb),
+            ..MemorySample::default()
+        };
         for (mb, expected) in
             [(21_000, false), (1024, false), (1023, true), (1279, true), (1280, false)]
         {
-            assert_eq!(shortage.look(waiting(mb)).is_some(), expected, "{mb}");
+            assert_eq!(detector.update(waiting(mb)).is_some(), expected, "{mb}");
         }
         let groups = [
             None,
@@ -268,10 +282,10 @@ mod tests {
             Some(GroupMemory { limit_mb: 800, used_mb: 700 }),
         ];
         for group in groups {
-            let mut shortage = Shortage::new(256);
+            let mut detector = PressureDetector::new(256);
             for hits in [1, 9, 99] {
-                let reading = Reading { hits: Some(hits), group, ..Reading::default() };
-                assert_eq!(shortage.look(reading), None, "{group:?}");
+                let reading = MemorySample { hits: Some(hits), group, ..MemorySample::default() };
+                assert_eq!(detector.update(reading), None, "{group:?}");
             }
         }
         assert_eq!(reclaimable("anon 5\ninactive_file 7\nactive_file 9\nfile 99\n"), 16);

@@ -1,9 +1,9 @@
-//! The end of the daemon: what asks for it, what is waited for, and what is cut short. Used by
+//! Shutdown of the daemon: its triggers, the drain, and the record of interrupted work. Used by
 //! [`crate::service::daemon`].
 
 use crate::registry::in_progress::unfinished;
 use crate::registry::{Drain, Registry};
-use crate::services::{Services, Stop};
+use crate::services::{Services, StopRequest};
 use actix::Addr;
 use quackd_protocol::client::WorkKind;
 use quackd_protocol::limits::SHUTDOWN_GRACE;
@@ -12,41 +12,41 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// How long calls that a second signal cuts short have for being answered.
-const CUT_SHORT: Duration = Duration::from_millis(300);
+/// Time for replies to calls that a second signal interrupts.
+const ABORT_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// What the drain may take beyond the grace: ending the workers that are left.
+/// Time for the drain beyond the grace period, to stop the remaining workers.
 const DRAIN_SLACK: Duration = Duration::from_secs(4);
 
-/// What still runs so shortly before the end of the grace is noted as cut short.
-const LAST_LOOK: Duration = Duration::from_millis(50);
+/// Time before the end of the grace period at which the remaining work is recorded as interrupted.
+const RECORD_LEAD_TIME: Duration = Duration::from_millis(50);
 
-/// How long it may take to note it.
+/// Timeout for writing the record.
 const NOTE_LIMIT: Duration = Duration::from_secs(1);
 
-/// What asks the daemon to stop: a signal, or a client.
-pub(crate) struct StopSignals {
+/// Signals and requests that stop the daemon.
+pub(crate) struct StopSources {
     signals: Vec<Signal>,
-    asked: mpsc::Receiver<Stop>,
+    asked: mpsc::Receiver<StopRequest>,
 }
 
-impl StopSignals {
-    pub(crate) fn new(asked: mpsc::Receiver<Stop>) -> Self {
+impl StopSources {
+    pub(crate) fn new(asked: mpsc::Receiver<StopRequest>) -> Self {
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
         let signals = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
         Self { signals, asked }
     }
 
-    /// Waits for a signal or for a client's word.
-    pub(crate) async fn any(&mut self) -> Stop {
+    /// Waits for a signal or for a client's request.
+    pub(crate) async fn any(&mut self) -> StopRequest {
         let Self { signals, asked } = self;
         tokio::select! {
-            () = any_of(signals) => Stop::Shutdown,
-            stop = asked.recv() => stop.unwrap_or(Stop::Shutdown),
+            () = any_of(signals) => StopRequest::Shutdown,
+            stop = asked.recv() => stop.unwrap_or(StopRequest::Shutdown),
         }
     }
 
-    /// Waits for a signal: a client cannot cut short what another one waits for.
+    /// Waits for a signal. Requests of clients must not interrupt the work of other clients.
     async fn signal(&mut self) {
         any_of(&mut self.signals).await;
     }
@@ -57,21 +57,21 @@ async fn any_of(signals: &mut [Signal]) {
     futures_util::future::select_all(signals).await;
 }
 
-/// Refuses new work, lets calls finish for the grace or until a second signal, ends all workers, and notes
-/// what did not finish.
+/// Refuses new work, lets calls finish within the grace period or until a second signal, stops all workers, and records
+/// the interrupted work.
 pub(crate) async fn drain(
-    stop: Stop,
-    asked: &mut StopSignals,
+    stop: StopRequest,
+    asked: &mut StopSources,
     services: &Rc<Services>,
     registry: &Addr<Registry>,
 ) {
     let until = Instant::now() + SHUTDOWN_GRACE;
-    // Background jobs are not waited for, and a turn of Pi hardly.
+    // The drain does not wait for background jobs, and only briefly for a turn of Pi.
     let mut cut = unfinished(&services.sessions, registry).await;
     cut.retain(|work| work.kind != WorkKind::Call);
     let draining = registry.send(Drain { until }).timeout(SHUTDOWN_GRACE + DRAIN_SLACK);
     let last_look = async {
-        tokio::time::sleep_until((until - LAST_LOOK).into()).await;
+        tokio::time::sleep_until((until - RECORD_LEAD_TIME).into()).await;
         let mut late = unfinished(&services.sessions, registry).await;
         late.retain(|work| work.kind == WorkKind::Call);
         late
@@ -83,7 +83,7 @@ pub(crate) async fn drain(
         tokio::select! {
             drained = &mut draining => {
                 if drained.is_err() {
-                    tracing::error!("workers did not end in time; they end with the daemon");
+                    tracing::error!("workers did not exit in time, killed with the daemon");
                 }
                 break;
             }
@@ -92,19 +92,19 @@ pub(crate) async fn drain(
                 has_looked = true;
             }
             () = asked.signal() => {
-                tracing::warn!("second signal: not waiting for calls");
+                tracing::warn!("second signal, interrupting calls");
                 late = unfinished(&services.sessions, registry).await;
                 late.retain(|work| work.kind == WorkKind::Call);
                 let now = Drain { until: Instant::now() };
-                // They are told if that is quick; the stop goes on in any case.
-                registry.send(now).timeout(CUT_SHORT).await.ok();
+                // The calls get a reply if this is fast. The shutdown continues in any case.
+                registry.send(now).timeout(ABORT_TIMEOUT).await.ok();
                 break;
             }
         }
     }
     cut.append(&mut late);
     if !cut.is_empty() {
-        tracing::warn!(pieces = cut.len(), by = stop.name(), "work was cut short");
+        tracing::warn!(pieces = cut.len(), by = stop.name(), "work interrupted");
         services.interrupted.note(stop.name(), &cut);
         tokio::time::timeout(NOTE_LIMIT, services.interrupted.save()).await.ok();
     }

@@ -1,34 +1,35 @@
-//! Ends a daemon whose state directory is gone, or is another one. No client finds it any more; but its lock is on a
-//! file that nobody sees, so that a second daemon can start in the same place, and one day both would write there.
+//! Stops the daemon if its state directory was deleted, moved or replaced. Clients can no longer find such a daemon.
+//! Its lock is on a file without a name, so a second daemon could start at the same path, and both might write there
+//! later.
 
 use crate::services::Services;
-use crate::services::Stop;
+use crate::services::StopRequest;
 use quackd_home::Tenure;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Between two looks.
-const EVERY: Duration = Duration::from_secs(5);
+/// Interval between two checks.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// So many in a row must say so: a file system that is mounted anew is away for a moment.
-const LOOKS: u32 = 2;
+/// Consecutive failed checks before the daemon exits. A remount hides the directory briefly.
+const CONSECUTIVE_FAILURES: u32 = 2;
 
-/// Looks again and again. Ends with the daemon.
+/// Checks the directory until the daemon stops.
 pub(crate) async fn watch(services: Rc<Services>, tenure: Tenure) {
-    let mut looking = interval(EVERY);
-    looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut checks = interval(CHECK_INTERVAL);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut over = 0;
-    while over < LOOKS {
-        looking.tick().await;
+    while over < CONSECUTIVE_FAILURES {
+        checks.tick().await;
         let tenure = tenure.clone();
-        let looked = actix_rt::task::spawn_blocking(move || tenure.is_over_blocking());
-        // What cannot be looked at is not said to be gone.
-        let is_over = matches!(timeout(EVERY, looked).await, Ok(Ok(true)));
+        let check = actix_rt::task::spawn_blocking(move || tenure.is_over_blocking());
+        // A directory that cannot be inspected does not count as gone.
+        let is_over = matches!(timeout(CHECK_INTERVAL, check).await, Ok(Ok(true)));
         over = if is_over { over + 1 } else { 0 };
     }
     let dir = services.daemon.home.dir().display();
-    tracing::error!(%dir, "the state directory was deleted, moved or replaced: the daemon ends");
-    // A stop that is under way already is as good.
-    services.stop.try_send(Stop::Shutdown).ok();
+    tracing::error!(%dir, "state directory is gone, shutting down");
+    // A shutdown may already be in progress.
+    services.stop.try_send(StopRequest::Shutdown).ok();
 }

@@ -10,13 +10,13 @@ use actix::clock::{Instant, interval_at};
 use std::rc::Rc;
 use tokio::time::MissedTickBehavior;
 
-/// Tells the manager that the daemon serves, and from then on that it lives and what it does. Ends with the
-/// daemon; to be called when clients are accepted.
+/// Notifies the manager that the daemon is ready, then repeatedly that it runs, with its status. Call it once clients
+/// are accepted. Runs until the daemon stops.
 pub(crate) async fn report(services: Rc<Services>, registry: Addr<Registry>) {
-    let managed = &services.managed;
-    let Some(notifier) = &managed.notifier else { return };
+    let service_manager = &services.service_manager;
+    let Some(notifier) = &service_manager.notifier else { return };
     notifier.ready();
-    let pause = managed.interval();
+    let pause = service_manager.interval();
     let mut ticks = interval_at(Instant::now(), pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut was_well = true;
@@ -24,15 +24,13 @@ pub(crate) async fn report(services: Rc<Services>, registry: Addr<Registry>) {
         ticks.tick().await;
         let Ok(snapshot) = registry.send(TakeSnapshot).timeout(pause).await else {
             if was_well {
-                tracing::error!(
-                    "the registry does not answer: the service manager is not told that the daemon lives"
-                );
+                tracing::error!("registry unresponsive, watchdog notification skipped");
             }
             was_well = false;
             continue;
         };
         was_well = true;
-        if managed.watchdog.is_some() {
+        if service_manager.watchdog.is_some() {
             notifier.alive();
         }
         let (workers, known) = (snapshot.workers().await, snapshot.session_count());

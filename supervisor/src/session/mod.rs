@@ -10,19 +10,19 @@ use actix::Addr;
 use quackd_protocol::SessionId;
 use worker::WorkerHandle;
 
-/// A session and who handles it.
+/// A session and its worker handle.
 #[derive(Debug, Clone)]
 pub(crate) struct FoundSession {
     pub(crate) session_id: SessionId,
     pub(crate) session_name: String,
     /// `unknown` without a workspace.
     pub(crate) workspace_path: String,
-    /// Whether its workspace is known. Always true unless it was looked up for [`Purpose::Describe`].
+    /// Whether its workspace is known. Always true unless it was looked up with `Purpose::Describe`.
     pub(crate) has_workspace: bool,
     pub(crate) safe_mode: bool,
-    /// Workers that died, over all runs of the daemon.
+    /// Number of worker crashes, over all runs of the daemon.
     pub(crate) restarts: u64,
     pub(crate) handle: Addr<WorkerHandle>,
-    /// Where Pi keeps the session's conversation; empty if it was never told.
+    /// Path of Pi's session file. Empty if Pi has never reported one.
     pub(crate) pi_session_file: String,
 }

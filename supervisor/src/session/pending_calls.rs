@@ -1,11 +1,11 @@
-//! The calls of one session that are not answered yet.
+//! The calls of one session without a reply.
 //!
-//! Invariant: a call leaves this table exactly when it is answered, and it is answered by leaving it.
+//! Invariant: a call leaves this table exactly when it is answered.
 
 use crate::errors::CallError;
-use crate::events::{Events, ShownCall};
+use crate::events::{CallPreview, Events};
 use crate::metrics::call_latency::CallOutcome;
-use crate::pool::command_slots::Place;
+use crate::pool::command_slots::CommandSlot;
 use crate::session::worker::CallDone;
 use actix::SpawnHandle;
 use quackd_protocol::client::{CallInfo, ToolInfo};
@@ -19,34 +19,35 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-/// A wait shorter than this is not taken off a call's deadline: the answer of a call that ran into its
-/// limit names the limit that was asked for.
-const NEGLIGIBLE: Duration = Duration::from_millis(100);
+/// Shorter waits do not reduce a call's deadline: the timeout error of a call names the timeout that the caller
+/// requested.
+const NEGLIGIBLE_WAIT: Duration = Duration::from_millis(100);
 
-/// A call that has less time left than this could only run into its deadline.
-const LEAST: Duration = Duration::from_millis(50);
+/// A call with less time left is not sent, because it could only time out.
+const MIN_SEND_BUDGET: Duration = Duration::from_millis(50);
 
-/// What a call is answered with.
+/// Result of a call.
 pub(crate) type CallResult = Result<CallDone, CallError>;
 
-/// One call.
+/// A call without a reply.
 #[derive(Debug)]
-struct Call {
-    /// What followers are told of it.
-    shown: ShownCall,
-    /// A web search is under way for it, or was.
+struct PendingCall {
+    /// Description of the call for followers.
+    shown: CallPreview,
+    /// Whether a web search was started for the call.
     has_searched: bool,
-    /// What waits for the search; of no use once the call has ended.
+    /// Waits for the search. Canceled when the call ends.
     search: Option<SpawnHandle>,
-    /// What waits for a place to run its command.
+    /// Waits for a command slot.
     queued: Option<SpawnHandle>,
-    /// Held while its command runs.
-    place: Option<Place>,
+    /// Command slot, held while the command runs.
+    slot: Option<CommandSlot>,
     arguments: String,
     safe_mode: bool,
-    /// False: it may go to the next worker. True: never, unless its worker reports that it was not run.
+    /// False: the next worker may get the call. True: no other worker gets it, unless its worker reports that the call
+    /// was not run.
     is_sent: bool,
-    /// A worker reported that it was not run. A second report is its answer.
+    /// The worker reported that the call was not run. A second such report is the final result.
     was_returned: bool,
     since: Instant,
     deadline: Duration,
@@ -65,29 +66,29 @@ pub(crate) struct Printed {
     pub(crate) piece: OutputPiece,
 }
 
-/// The worker sent output that no call has asked for, or more than it has credits for.
+/// The worker sent output for an unknown call, or more than its credits allow.
 #[derive(Debug)]
 pub(crate) struct Unpaid;
 
-/// See the module's documentation. Ordered by arrival.
+/// The pending calls of one session, ordered by arrival.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
-    calls: BTreeMap<u64, Call>,
+pub(crate) struct PendingCalls {
+    calls: BTreeMap<u64, PendingCall>,
     last: u64,
 }
 
-/// What a call brings.
+/// A new call.
 #[derive(Debug)]
 pub(crate) struct NewCall {
-    pub(crate) shown: ShownCall,
+    pub(crate) shown: CallPreview,
     pub(crate) arguments: String,
     pub(crate) safe_mode: bool,
     pub(crate) deadline: Duration,
     pub(crate) stream: Option<mpsc::Sender<Printed>>,
 }
 
-impl Calls {
-    /// Whether the session has as many calls as it may have.
+impl PendingCalls {
+    /// Whether the session has reached its limit of calls.
     pub(crate) fn is_full(&self) -> bool {
         MAX_CALLS_PER_SESSION <= self.calls.len()
     }
@@ -102,13 +103,13 @@ impl Calls {
         self.calls.values().any(|call| !call.is_sent)
     }
 
-    /// The number that the next call gets.
+    /// Returns a new call number.
     pub(crate) fn next_number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Adds an unsent call. `timer` answers it if nothing else does.
+    /// Adds an unsent call. `timer` answers it after the deadline.
     pub(crate) fn insert(
         &mut self,
         number: u64,
@@ -118,12 +119,12 @@ impl Calls {
     ) -> oneshot::Receiver<CallResult> {
         let (answer, answered) = oneshot::channel();
         let NewCall { shown, arguments, safe_mode, deadline, stream } = new;
-        let call = Call {
+        let call = PendingCall {
             shown,
             has_searched: false,
             search: None,
             queued: None,
-            place: None,
+            slot: None,
             arguments,
             safe_mode,
             is_sent: false,
@@ -149,21 +150,24 @@ impl Calls {
         self.calls.iter().filter(|(_, c)| c.is_sent).map(|(n, _)| *n).collect()
     }
 
-    /// Marks a call as sent: its frame, and the time that is left for it. From here on it may have run.
-    /// A call that has hardly any time left is not sent; its timer answers it.
+    /// Marks a call as sent. Returns its frame and the remaining time. From here on the call may have run. Returns
+    /// `None` if hardly any time is left; the timer then answers the call.
     pub(crate) fn send(&mut self, number: u64, now: Instant) -> Option<(ToolCall, Duration)> {
         let call = self.calls.get_mut(&number)?;
         let waited = now.saturating_duration_since(call.since);
-        let left =
-            if waited < NEGLIGIBLE { call.deadline } else { call.deadline.saturating_sub(waited) };
-        if left < LEAST {
+        let left = if waited < NEGLIGIBLE_WAIT {
+            call.deadline
+        } else {
+            call.deadline.saturating_sub(waited)
+        };
+        if left < MIN_SEND_BUDGET {
             return None;
         }
         if call.is_sent {
             return None;
         }
         call.is_sent = true;
-        // A call that was returned is sent for the last time.
+        // A returned call is sent for the last time, so its arguments can be moved.
         let arguments = match call.was_returned {
             true => std::mem::take(&mut call.arguments),
             false => call.arguments.clone(),
@@ -190,24 +194,24 @@ impl Calls {
         may_return
     }
 
-    /// The tool of a call.
+    /// Name of a call's tool.
     pub(crate) fn tool(&self, number: u64) -> Option<&str> {
         self.calls.get(&number).map(|call| call.shown.tool.as_str())
     }
 
-    /// Replaces a call's timer and gives the old one.
+    /// Replaces a call's timer and returns the old one.
     pub(crate) fn set_timer(&mut self, number: u64, timer: SpawnHandle) -> Option<SpawnHandle> {
         let call = self.calls.get_mut(&number)?;
         Some(std::mem::replace(&mut call.timer, timer))
     }
 
-    /// Answers a call with what `result` makes of its deadline, after `tell` has seen the answer, and
-    /// gives what ran for it in the background. A client that left does not take its answer; that is its right.
+    /// Answers a call with the result that `result` returns for its deadline, after `tell` has read the result. Returns
+    /// the handles of the call's background work. If the client has disconnected, the result is dropped.
     pub(crate) fn answer(
         &mut self,
         number: u64,
         result: impl FnOnce(Duration) -> CallResult,
-        tell: impl FnOnce(&ShownCall, &CallResult, Duration),
+        tell: impl FnOnce(&CallPreview, &CallResult, Duration),
     ) -> Vec<SpawnHandle> {
         let Some(call) = self.calls.remove(&number) else { return Vec::new() };
         let result = result(call.deadline);
@@ -216,22 +220,22 @@ impl Calls {
         [Some(call.timer), call.search, call.queued, call.cancel].into_iter().flatten().collect()
     }
 
-    /// Keeps what waits for the client to cancel a call.
+    /// Stores the task that waits for the client to cancel the call.
     pub(crate) fn cancelled_by(&mut self, number: u64, cancel: SpawnHandle) {
         if let Some(call) = self.calls.get_mut(&number) {
             call.cancel = Some(cancel);
         }
     }
 
-    /// Marks a call that its client cancels, so that no other worker gets it. Returns whether a worker has it; `None` if
-    /// it was answered.
+    /// Marks a call that its client cancels, so that no other worker gets it. Returns whether a worker has it; `None`
+    /// if it was answered.
     pub(crate) fn cancel(&mut self, number: u64) -> Option<bool> {
         let call = self.calls.get_mut(&number)?;
         call.was_returned = true;
         Some(call.is_sent)
     }
 
-    /// Hands on what a streamed call has printed.
+    /// Passes on the output of a streamed call.
     pub(crate) fn printed(&self, printed: Printed) -> Result<(), Unpaid> {
         let number = self.sent_number(&printed.call_id).ok_or(Unpaid)?;
         let stream = self.calls.get(&number).and_then(|call| call.stream.as_ref()).ok_or(Unpaid)?;
@@ -247,47 +251,48 @@ impl Calls {
         self.calls.get(&number).is_some_and(|call| call.stream.is_some())
     }
 
-    /// Whether an unsent call runs a command and has no place for it yet.
-    pub(crate) fn needs_place(&self, number: u64) -> bool {
+    /// Whether an unsent call runs a command and holds no slot.
+    pub(crate) fn needs_slot(&self, number: u64) -> bool {
         self.calls
             .get(&number)
-            .is_some_and(|call| call.shown.tool == "bash" && !call.is_sent && call.place.is_none())
+            .is_some_and(|call| call.shown.tool == "bash" && !call.is_sent && call.slot.is_none())
     }
 
-    /// Whether a call waits for a place.
+    /// Whether a call waits for a command slot.
     pub(crate) fn is_queued(&self, number: u64) -> bool {
         self.calls.get(&number).is_some_and(|call| call.queued.is_some())
     }
 
-    /// Keeps what waits for a call's place.
+    /// Stores the task that waits for the call's slot.
     pub(crate) fn queue(&mut self, number: u64, queued: SpawnHandle) {
         if let Some(call) = self.calls.get_mut(&number) {
             call.queued = Some(queued);
         }
     }
 
-    /// Gives a call its place. Of a call that was answered meanwhile it is dropped.
-    pub(crate) fn give_place(&mut self, number: u64, place: Place) {
+    /// Stores the slot with its call. Drops the slot if the call was answered in the meantime.
+    pub(crate) fn assign_slot(&mut self, number: u64, slot: CommandSlot) {
         if let Some(call) = self.calls.get_mut(&number) {
             call.queued = None;
-            call.place = Some(place);
+            call.slot = Some(slot);
         }
     }
 
-    /// What is left of a call's deadline.
+    /// Time left until a call's deadline.
     pub(crate) fn time_left(&self, number: u64, now: Instant) -> Duration {
-        let left =
-            |call: &Call| call.deadline.saturating_sub(now.saturating_duration_since(call.since));
+        let left = |call: &PendingCall| {
+            call.deadline.saturating_sub(now.saturating_duration_since(call.since))
+        };
         self.calls.get(&number).map_or(Duration::ZERO, left)
     }
 
-    /// What followers are told of a call that was sent.
-    pub(crate) fn shown(&self, id: &CallId) -> Option<&ShownCall> {
+    /// Description of a sent call for followers.
+    pub(crate) fn shown(&self, id: &CallId) -> Option<&CallPreview> {
         let number = self.sent_number(id)?;
         self.calls.get(&number).map(|call| &call.shown)
     }
 
-    /// Takes note that a sent `web_search` call searches the web. `false` if it is none, or did already.
+    /// Marks a sent `web_search` call as searching. Returns `false` if it is not such a call, or has already searched.
     pub(crate) fn begin_search(&mut self, id: &CallId) -> bool {
         let Some(number) = self.sent_number(id) else { return false };
         self.calls.get_mut(&number).is_some_and(|call| {
@@ -295,12 +300,12 @@ impl Calls {
         })
     }
 
-    /// Searches that are under way.
+    /// Number of running web searches.
     pub(crate) fn searches(&self) -> usize {
         self.calls.values().filter(|call| call.search.is_some()).count()
     }
 
-    /// Keeps what waits for the search that was begun.
+    /// Stores the task that waits for the search.
     pub(crate) fn searching(&mut self, id: &CallId, search: SpawnHandle) {
         let call = self.sent_number(id).and_then(|number| self.calls.get_mut(&number));
         if let Some(call) = call {
@@ -308,7 +313,7 @@ impl Calls {
         }
     }
 
-    /// The search of a call has ended.
+    /// Ends the web search of a call.
     pub(crate) fn searched(&mut self, id: &CallId) {
         let call = self.sent_number(id).and_then(|number| self.calls.get_mut(&number));
         if let Some(call) = call {
@@ -316,19 +321,19 @@ impl Calls {
         }
     }
 
-    /// How many calls there are.
+    /// Number of pending calls.
     pub(crate) fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// The number of a sent call, from the id that a worker gave.
+    /// Number of a sent call with the id that a worker reported.
     pub(crate) fn sent_number(&self, id: &CallId) -> Option<u64> {
         let number = id.as_str().parse().ok()?;
         self.calls.get(&number).filter(|call| call.is_sent)?;
         Some(number)
     }
 
-    /// For `ps`.
+    /// Rows for `ps`.
     pub(crate) fn describe(&self, now: Instant) -> Vec<CallInfo> {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         self.calls
@@ -343,7 +348,7 @@ impl Calls {
     }
 }
 
-/// The id of a call on the wire to the worker.
+/// Id of a call in frames to the worker.
 pub(crate) fn call_id(number: u64) -> CallId {
     CallId(number.to_string())
 }
@@ -362,7 +367,7 @@ pub(crate) fn outcome(result: &CallResult) -> CallOutcome {
     }
 }
 
-/// What is known of a call's end besides its text.
+/// Details of a call's end, for followers.
 pub(crate) fn tool_info(session: &SessionId, result: &CallResult, elapsed: Duration) -> ToolInfo {
     let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     match result {
@@ -384,7 +389,7 @@ pub(crate) fn tool_info(session: &SessionId, result: &CallResult, elapsed: Durat
 pub(crate) fn ended(
     events: &Events,
     session: &SessionId,
-    call: &ShownCall,
+    call: &CallPreview,
     result: &CallResult,
     elapsed: Duration,
 ) {
@@ -405,7 +410,7 @@ mod tests {
 
     fn new_call(tool: &str) -> NewCall {
         NewCall {
-            shown: ShownCall { id: "c".into(), tool: tool.into(), arguments: None },
+            shown: CallPreview { id: "c".into(), tool: tool.into(), arguments: None },
             arguments: "{}".into(),
             safe_mode: false,
             deadline: Duration::from_secs(30),
@@ -416,7 +421,7 @@ mod tests {
     #[test]
     fn a_call_is_sent_once_and_answered_once() {
         let now = Instant::now();
-        let mut calls = Calls::default();
+        let mut calls = PendingCalls::default();
         let number = calls.next_number();
         let mut answered = calls.insert(number, new_call("bash"), now, SpawnHandle::default());
         assert_eq!((calls.unsent(), calls.sent()), (vec![number], vec![]));
@@ -442,17 +447,17 @@ mod tests {
     #[test]
     fn a_call_that_has_waited_its_time_away_is_not_sent() {
         let now = Instant::now();
-        let mut calls = Calls::default();
+        let mut calls = PendingCalls::default();
         let number = calls.next_number();
         drop(calls.insert(number, new_call("bash"), now, SpawnHandle::default()));
         assert!(calls.send(number, now + Duration::from_millis(29_990)).is_none());
-        assert_eq!(calls.unsent(), [number], "its timer still answers it");
+        assert_eq!(calls.unsent(), [number], "the timer still answers the call");
         assert!(calls.send(number, now + Duration::from_secs(29)).is_some());
     }
 
     #[test]
     fn ids_that_we_did_not_mint_are_nobodys() {
-        let calls = Calls::default();
+        let calls = PendingCalls::default();
         for id in ["", "1", "-1", "x", "18446744073709551616"] {
             assert_eq!(calls.sent_number(&id.into()), None);
         }

@@ -1,11 +1,11 @@
-//! What the workers and Pis of all sessions share.
+//! Services that the workers and Pis of all sessions share.
 
 use crate::children::ChildServices;
 use crate::daemon_info::DaemonInfo;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
-use crate::session::pi::Pis;
+use crate::session::pi::PiPool;
 use quackd_egress::Egress;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ pub(crate) struct SessionServices {
     pub(crate) children: ChildServices,
     pub(crate) pool: Pool,
     pub(crate) events: Rc<Events>,
-    pub(crate) pis: Pis,
-    /// Web searches, with the key for them.
+    pub(crate) pis: PiPool,
+    /// Web searches, with their API key.
     pub(crate) egress: Egress,
     pub(crate) metrics: Arc<Metrics>,
-    /// Permits for directory look-ups. One on a dead mount keeps its permit and its thread.
+    /// Permits for directory lookups. A lookup on a dead mount keeps its permit and its thread.
     pub(crate) lookups: Arc<Semaphore>,
 }

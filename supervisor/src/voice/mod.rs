@@ -1,12 +1,12 @@
-//! Voice clients: who listens and speaks for which session.
+//! Voice clients: programs that record and play speech for a session.
 //!
-//! Owns: what each voice client said about itself, the session that it is bound to, and its state. Called
-//! by the methods of voice, by what makes another session the active one, by a client's leaving, and by
-//! whoever has text for a session. Not an actor: everything is a function call on the actors' thread, so
-//! that what a client says and what is told about it have one order. Nothing here waits: what is told goes
-//! to a client's outbox, and one that does not read is disconnected.
+//! Owns the kind, the bound session and the state of each voice client. Called by the voice methods, when the active
+//! session changes, when a client disconnects, and by `say`. Not an actor: every function runs on the actors' thread,
+//! so requests and the resulting events keep their order. No function waits: events go to a client's outbox, and a
+//! client that does not read is disconnected.
 //!
-//! The owner of a session is the client that is bound to it and not idle. Bounded: at most one entry for
+//! The owner of a session is the client that is bound to it and not idle. There is at most one entry for each connected
+//! client.
 //! each connected client.
 
 mod notify;
@@ -22,10 +22,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Longest client type that is told from others, in characters.
+/// Maximum length of a client type, in characters.
 const MAX_TYPE_CHARS: usize = 64;
 
-/// A client that was asked to begin and does so later than this does it for another reason.
+/// Maximum time from a request to start until the client starts. A later start has another reason.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
 /// All voice clients. One instance per daemon, on the actors' thread.
@@ -33,11 +33,11 @@ const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Voice {
     clients: Rc<Clients>,
     events: Rc<Events>,
-    /// In the order in which they came.
+    /// In the order of registration.
     registered: RefCell<Vec<Registration>>,
 }
 
-/// A session as voice clients are told it.
+/// Session data in events for voice clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VoiceSession {
     pub(crate) id: SessionId,
@@ -59,11 +59,11 @@ impl From<&AttachData> for VoiceSession {
 #[derive(Debug)]
 struct Registration {
     client: ClientId,
-    /// What kind of client it says it is.
+    /// Kind of client, as it reported.
     kind: String,
     bound: Option<VoiceSession>,
     state: VoiceState,
-    /// By which door somebody came who asked it to begin, and when.
+    /// Transport of the client that requested the start, and the time of the request.
     asked: Option<(Transport, Instant)>,
 }
 
@@ -92,13 +92,13 @@ impl Registration {
 }
 
 impl Voice {
-    /// No voice clients yet.
+    /// Creates the table without voice clients.
     pub(crate) fn new(clients: Rc<Clients>, events: Rc<Events>) -> Self {
         Self { clients, events, registered: RefCell::default() }
     }
 
-    /// Makes a client a voice client, idle and bound to nothing; `takeover` makes others of its kind none.
-    /// One that was a voice client already begins anew.
+    /// Registers a voice client, idle and without a session. `takeover` unregisters others of the same kind. A client
+    /// that is already registered starts again.
     pub(crate) fn connect(
         &self,
         client: &Client,
@@ -129,13 +129,13 @@ impl Voice {
                 }
             }
         }
-        // Upstream forgets to tell: its followers keep seeing a voice that is not there.
-        released.iter().for_each(|session| self.tell_status(session, VoiceState::Idle));
+        // Upstream does not send this event: its followers keep seeing a voice client that is gone.
+        released.iter().for_each(|session| self.notify_status(session, VoiceState::Idle));
         Ok(())
     }
 
-    /// Binds a client that has just come to the active session, unless it was told of another meanwhile,
-    /// and says how it stands.
+    /// Binds a newly registered client to the active session, unless an event has already bound it. Returns its
+    /// session.
     pub(crate) fn bind(&self, client: &ClientId, active: Option<VoiceSession>) -> VoiceConnectData {
         let mut registered = self.registered.borrow_mut();
         let entry = registered.iter_mut().find(|entry| entry.client == *client);
@@ -153,8 +153,8 @@ impl Voice {
         VoiceConnectData { connected: true, session_id, session_name, workspace_path }
     }
 
-    /// Asks a voice client to begin in a session, if it has no owner: an idle one that is bound to it, else
-    /// the first idle one. `by` is who wants it.
+    /// Asks a voice client to start in a session without an owner: an idle one that is bound to it, else the first idle
+    /// one. `by` is the requesting client's transport.
     pub(crate) fn start(&self, session: VoiceSession, by: Transport) -> VoiceStartData {
         let (id, client) = (session.id.clone(), {
             let mut registered = self.registered.borrow_mut();
@@ -173,17 +173,17 @@ impl Voice {
             entry.asked = Some((by, Instant::now()));
             entry.client.clone()
         });
-        self.tell_start(&client, &id);
+        self.notify_start(&client, &id);
         VoiceStartData { started: true, session_id: Some(id), ..VoiceStartData::default() }
     }
 
-    /// Whether a client is a voice client, and the session that it is bound to.
+    /// Session of a voice client. The outer value is `None` if the client is not registered.
     pub(crate) fn bound(&self, client: &ClientId) -> Option<Option<VoiceSession>> {
         let registered = self.registered.borrow();
         registered.iter().find(|entry| entry.client == *client).map(|entry| entry.bound.clone())
     }
 
-    /// The kind that a voice client said it is.
+    /// Kind that a voice client reported.
     pub(crate) fn kind(&self, client: &ClientId) -> Option<String> {
         let registered = self.registered.borrow();
         registered.iter().find(|entry| entry.client == *client).map(|entry| entry.kind.clone())
@@ -195,8 +195,8 @@ impl Voice {
         registered.iter().any(|entry| entry.owns(session) && entry.client != *client)
     }
 
-    /// A voice client says what it does in the session `target`. One that becomes idle is bound to the
-    /// active session; one that begins is bound to `target`; one that is busy stays bound to what it is.
+    /// Updates a voice client's state in the session `target`. A client that becomes idle is bound to the active
+    /// session. An idle client that starts is bound to `target`. A busy client keeps its session.
     pub(crate) fn set_state(
         &self,
         client: &ClientId,
@@ -214,7 +214,7 @@ impl Voice {
             let entry = entry.ok_or(MethodError::NoVoiceClient)?;
             match (entry.is_idle(), state) {
                 (_, VoiceState::Idle) => {
-                    // An idle client ends nobody's conversation by saying so again.
+                    // An idle client that reports idle again must not end another client's conversation.
                     told.retain(|_| !entry.is_idle());
                     told.extend(entry.owned().filter(|owned| **owned != target.id).cloned());
                     entry.be_idle();
@@ -233,12 +233,12 @@ impl Voice {
         if state == VoiceState::Idle {
             told.retain(|session| !self.is_owned_by_another(session, client));
         }
-        told.iter().for_each(|session| self.tell_status(session, state));
+        told.iter().for_each(|session| self.notify_status(session, state));
         Ok(())
     }
 
-    /// Another session is the active one: voice clients that are free, or are in that session, are bound to
-    /// it and told.
+    /// Binds voice clients to the new active session and notifies them, if they are idle, have no session, or are
+    /// already bound to it.
     pub(crate) fn session_changed(&self, session: &VoiceSession) {
         let mut told = Vec::new();
         for entry in self.registered.borrow_mut().iter_mut() {
@@ -250,11 +250,11 @@ impl Voice {
                 told.push(entry.client.clone());
             }
         }
-        told.iter().for_each(|client| self.tell_session_changed(client, session));
+        told.iter().for_each(|client| self.notify_session_changed(client, session));
     }
 
-    /// A client follows a session no more. If nobody does, and somebody who came by its door had voice
-    /// begin there, voice ends.
+    /// Handles a client that no longer follows a session. Stops voice if the session has no followers left and voice
+    /// was started through the same transport.
     pub(crate) fn unfollowed(&self, session: &SessionId, by: &Client) {
         if self.events.followers(session) != 0 {
             return;
@@ -268,11 +268,11 @@ impl Voice {
             owner.filter(|o| o.client != by.id && began(o)).map(|o| o.client.clone())
         };
         if let Some(owner) = owner {
-            self.tell_stop(&owner, session, "cli_exit");
+            self.notify_stop(&owner, session, "cli_exit");
         }
     }
 
-    /// A client is a voice client no more.
+    /// Unregisters a voice client.
     pub(crate) fn forget(&self, client: &ClientId) {
         let gone = {
             let mut registered = self.registered.borrow_mut();
@@ -280,11 +280,11 @@ impl Voice {
             at.map(|at| registered.remove(at))
         };
         if let Some(session) = gone.as_ref().and_then(Registration::owned) {
-            self.tell_status(session, VoiceState::Idle);
+            self.notify_status(session, VoiceState::Idle);
         }
     }
 
-    /// A session was deleted: whoever was in it is told, and bound to nothing.
+    /// Unbinds the clients of a deleted session and notifies them.
     pub(crate) fn session_deleted(&self, session: &SessionId) {
         let mut owner = None;
         for entry in self.registered.borrow_mut().iter_mut().filter(|e| e.is_bound_to(session)) {
@@ -295,7 +295,7 @@ impl Voice {
             entry.bound = None;
         }
         if let Some(owner) = owner {
-            self.tell_stop(&owner, session, "session_deleted");
+            self.notify_stop(&owner, session, "session_deleted");
         }
     }
 }

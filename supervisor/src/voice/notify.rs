@@ -1,4 +1,4 @@
-//! What voice clients, and the followers of their sessions, are told.
+//! Events for voice clients and the followers of their sessions.
 
 use super::Voice;
 use super::VoiceSession;
@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 impl Voice {
-    /// Gives what a person wrote to the voice client that owns a session; its followers are told of it.
-    /// `None` if nobody owns it: then it is for somebody else.
+    /// Sends the user's prompt to the voice client that owns a session, and notifies the followers. `None` if the
+    /// session has no owner: another handler takes the prompt.
     pub(crate) fn route_say(
         &self,
         session: &SessionId,
@@ -32,12 +32,12 @@ impl Voice {
             let message = SaidMessage { role: "user", content: message, timestamp };
             SaidMessageStart { kind, message }
         });
-        let told = self.tell(&owner, session, "voice_say", VoiceSayEvent { text: message });
+        let told = self.notify(&owner, session, "voice_say", VoiceSayEvent { text: message });
         Some(if told { Ok(()) } else { Err(MethodError::VoiceGone) })
     }
 
-    /// Tells a session's followers what its voice client does.
-    pub(super) fn tell_status(&self, session: &SessionId, state: VoiceState) {
+    /// Notifies a session's followers of the voice client's state.
+    pub(super) fn notify_status(&self, session: &SessionId, state: VoiceState) {
         let kind = "extension_ui_request";
         self.events.publish(session, kind, || VoiceStatus {
             kind,
@@ -47,34 +47,34 @@ impl Voice {
         });
     }
 
-    pub(super) fn tell_start(&self, client: &ClientId, session: &SessionId) {
+    pub(super) fn notify_start(&self, client: &ClientId, session: &SessionId) {
         let kind = "voice_start";
-        self.tell(client, session, kind, VoiceStartEvent { kind, session_id: session });
+        self.notify(client, session, kind, VoiceStartEvent { kind, session_id: session });
     }
 
-    pub(super) fn tell_stop(&self, client: &ClientId, session: &SessionId, reason: &'static str) {
+    pub(super) fn notify_stop(&self, client: &ClientId, session: &SessionId, reason: &'static str) {
         let kind = "voice_stop";
-        self.tell(client, session, kind, VoiceStopEvent { kind, reason, session_id: session });
+        self.notify(client, session, kind, VoiceStopEvent { kind, reason, session_id: session });
     }
 
-    pub(super) fn tell_session_changed(&self, client: &ClientId, session: &VoiceSession) {
+    pub(super) fn notify_session_changed(&self, client: &ClientId, session: &VoiceSession) {
         let kind = "voice_session_changed";
         let VoiceSession { id, name, path } = session;
         let data =
             VoiceSessionChanged { kind, session_id: id, session_name: name, workspace_path: path };
-        self.tell(client, id, kind, data);
+        self.notify(client, id, kind, data);
     }
 
-    /// Whether it is on its way. If not, the client is about to be disconnected, or is so already; what
-    /// follows from that happens then.
-    fn tell<D: Serialize>(
+    /// Returns whether the event was queued. If not, the client is being disconnected, and the disconnect handles the
+    /// consequences.
+    fn notify<D: Serialize>(
         &self,
         client: &ClientId,
         session: &SessionId,
         event: &'static str,
         data: D,
     ) -> bool {
-        let line = wire::told(&ToldLine { event, session_id: session, data });
-        self.clients.tell(client, line).is_ok()
+        let line = wire::direct_event(&ToldLine { event, session_id: session, data });
+        self.clients.push(client, line).is_ok()
     }
 }

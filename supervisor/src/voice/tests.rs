@@ -1,4 +1,4 @@
-//! Who is told what, who owns what, and what is bounded.
+//! Events, ownership and limits of voice clients.
 
 use super::*;
 use crate::wire::client_outbox::outbox;
@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 
-/// Takes everything at once and keeps it for who listens.
+/// Receives everything immediately and keeps it for the test.
 struct Ear(mpsc::Sender<Vec<u8>>);
 
 impl AsyncWrite for Ear {
@@ -31,12 +31,12 @@ impl AsyncWrite for Ear {
 /// A connected client.
 struct Peer {
     client: Rc<Client>,
-    writing: Pin<Box<dyn Future<Output = crate::wire::client_outbox::WriteEnd>>>,
+    writing: Pin<Box<dyn Future<Output = crate::wire::client_outbox::WriterExit>>>,
     heard: mpsc::Receiver<Vec<u8>>,
 }
 
 impl Peer {
-    /// What it was told since it was last asked.
+    /// Events since the last call.
     fn heard(&mut self) -> Vec<Value> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
@@ -92,7 +92,7 @@ impl World {
         bound.map_or_else(String::new, |session| session.id.0)
     }
 
-    /// How many events a session had.
+    /// Number of a session's events.
     fn told(&self, session: &str) -> u64 {
         self.events.follow(&SessionId::from(session), None, None).seq
     }
@@ -142,10 +142,10 @@ fn a_session_has_one_owner_who_alone_says_how_it_stands() {
     );
     assert_eq!(world.told("a"), 1);
     world.state(&other, VoiceState::Idle, "a").unwrap();
-    assert_eq!(world.told("a"), 1, "its idle is nobody's news");
+    assert_eq!(world.told("a"), 1, "an idle report without an owner is not an event");
     assert!(world.voice.is_owned_by_another(&SessionId::from("a"), &other.client.id));
     assert!(!world.voice.is_owned_by_another(&SessionId::from("a"), &owner.client.id));
-    // A busy client stays where it is, whatever it says.
+    // A busy client keeps its session, regardless of the target.
     world.state(&owner, VoiceState::Thinking, "b").unwrap();
     assert_eq!((world.bound(&owner), world.told("b")), ("a".into(), 1));
     world.state(&owner, VoiceState::Idle, "b").unwrap();
@@ -165,11 +165,11 @@ fn whoever_loses_a_session_leaves_idle_behind() {
     world.state(&app, VoiceState::Speaking, "a").unwrap();
     let newer = world.peer(Transport::Socket);
     world.voice.connect(&newer.client, "remote-ios", true).unwrap();
-    assert_eq!(world.told("a"), 3, "another kind takes nothing over");
+    assert_eq!(world.told("a"), 3, "takeover only affects the same kind");
     world.voice.connect(&newer.client, "local-app", true).unwrap();
     assert_eq!(world.told("a"), 4);
     assert_eq!(world.voice.bound(&app.client.id), None);
-    assert!(world.state(&app, VoiceState::Idle, "a").is_err(), "it is no voice client any more");
+    assert!(world.state(&app, VoiceState::Idle, "a").is_err(), "no longer a voice client");
     world.state(&newer, VoiceState::Connecting, "a").unwrap();
     world.voice.forget(&newer.client.id);
     assert_eq!(world.told("a"), 6);
@@ -203,7 +203,7 @@ fn voice_ends_with_the_last_follower_only_if_one_of_its_door_had_it_begin() {
     let cli = world.peer(Transport::Socket);
     let phone = world.peer(Transport::RemoteWs);
     let mut app = world.app("a");
-    // By the app's own hotkey.
+    // As if the user pressed the app's hotkey.
     world.state(&app, VoiceState::Listening, "a").unwrap();
     world.voice.unfollowed(&session, &cli.client);
     assert_eq!(app.heard(), Vec::<Value>::new());
@@ -226,7 +226,7 @@ fn voice_ends_with_the_last_follower_only_if_one_of_its_door_had_it_begin() {
         [json!({"event": "voice_stop", "sessionId": "a",
             "data": {"type": "voice_stop", "reason": "cli_exit", "sessionId": "a"}})]
     );
-    // It was asked for another session than it begins in.
+    // The request was for another session than the one in which the client starts.
     world.state(&app, VoiceState::Idle, "a").unwrap();
     world.voice.start(named("a"), Transport::Socket);
     world.state(&app, VoiceState::Connecting, "b").unwrap();
@@ -265,7 +265,7 @@ fn who_does_not_read_what_it_is_told_is_given_up_and_costs_bounded_memory() {
     let mut app = app;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let end = runtime.block_on(app.writing.as_mut());
-    assert_eq!(end, crate::wire::client_outbox::WriteEnd::Slow);
+    assert_eq!(end, crate::wire::client_outbox::WriterExit::Slow);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn small_messages_are_counted_too() {
     for n in 0..2000 {
         world.voice.session_changed(&named("b"));
         let outbox = app.client.outbox.as_ref().unwrap();
-        if outbox.tell(bytes::Bytes::from_static(b"{}\n")).is_err() {
+        if outbox.push(bytes::Bytes::from_static(b"{}\n")).is_err() {
             assert!((100..=128).contains(&n), "{n}");
             return;
         }

@@ -1,10 +1,9 @@
-//! What waits to be written to one client, bounded in messages and in bytes.
+//! Queue of messages to one client, bounded in messages and bytes.
 //!
-//! Replies wait for room, which stops the reading of that client and of nobody else. So do the events of
-//! a session, which stay in its ring. What is told to one client alone ([`Outbox::tell`]) has room of its
-//! own and waits for nothing: a client that lets it fill up is given up, for it would not know how things
-//! stand. The writing task gathers what is there into one write. A client that takes no byte for too long
-//! is given up.
+//! A reply waits for space, which stops reading from this client but from no other. Events of a session also wait, and
+//! stay in the session's ring. Direct events ([`ClientOutbox::push`]) have a separate budget and do not wait: a client
+//! that exceeds the budget is disconnected, because it would miss events. The writing task combines queued messages
+//! into one write. A client that reads nothing for too long is disconnected.
 
 use crate::metrics::Metrics;
 use bytes::Bytes;
@@ -18,149 +17,154 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Small messages are gathered up to this many bytes per write.
+/// Maximum size of small messages that are combined into one write, in bytes.
 const GATHER_BYTES: usize = 64 * 1024;
 
-/// The sending side. When the last clone is gone and everything is written, the connection ends.
+/// Sending side. The connection ends when the last clone is dropped and everything is written.
 #[derive(Debug, Clone)]
-pub(crate) struct Outbox {
-    /// As long as all that the places and rooms below allow: it is never full.
-    messages: mpsc::Sender<Waiting>,
-    /// Places for messages that wait for room.
-    places: Arc<Semaphore>,
+pub(crate) struct ClientOutbox {
+    /// The capacity covers all messages that the permits below allow, so the queue is never full.
+    messages: mpsc::Sender<QueuedMessage>,
+    /// Permits for messages, one each.
+    message_permits: Arc<Semaphore>,
     room: Arc<Semaphore>,
-    /// Events have little room of their own: what a client has not read of them stays in the session's
-    /// ring, which all its followers share.
+    /// Budget for events in bytes, which is small: unread events stay in the session's ring, which all followers share.
     event_room: Arc<Semaphore>,
-    /// Room for what is told to this client alone: neither replies nor a session's events take of it.
-    told_room: Arc<Semaphore>,
-    given_up: CancellationToken,
+    /// Budget for direct events in bytes, separate from replies and events of a session.
+    push_room: Arc<Semaphore>,
+    disconnected: CancellationToken,
     metrics: Arc<Metrics>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedMessage {
     line: Bytes,
-    /// Given back when the line was written.
-    _held: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>, Counted),
+    /// Released when the line was written.
+    _held: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>, ByteReservation),
 }
 
-/// The bytes of a message among those of all clients, until it was written or dropped.
+/// Counts the bytes of a message in the metrics until it is written or dropped.
 #[derive(Debug)]
-struct Counted(Arc<Metrics>, usize);
+struct ByteReservation(Arc<Metrics>, usize);
 
-impl Counted {
+impl ByteReservation {
     fn new(metrics: &Arc<Metrics>, line: &Bytes) -> Self {
         metrics.queued_bytes.add(line.len());
         Self(Arc::clone(metrics), line.len())
     }
 }
 
-impl Drop for Counted {
+impl Drop for ByteReservation {
     fn drop(&mut self) {
         self.0.queued_bytes.subtract(self.1);
     }
 }
 
-/// The least that a message takes of the room for what is told: it bounds their number.
-const LEAST_TOLD_BYTES: usize = CLIENT_TOLD_BYTES / CLIENT_TOLD_MESSAGES;
+/// Minimum budget of a direct event, in bytes. Bounds their number.
+const MIN_PUSH_BYTES: usize = CLIENT_TOLD_BYTES / CLIENT_TOLD_MESSAGES;
 
-/// The client is gone; the message is dropped.
+/// The client is gone. The message was dropped.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct ClientGone;
 
-/// Why writing ended.
+/// The reason why writing ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WriteEnd {
+pub(crate) enum WriterExit {
     /// Everything was written.
     Done,
     /// The client closed its side.
     Closed,
-    /// The client did not read.
+    /// The client did not read in time.
     Slow,
 }
 
-/// An outbox and the future that writes it to `writer`.
+/// Creates an outbox, and the future that writes its messages to `writer`.
 pub(crate) fn outbox<W: AsyncWrite + Unpin>(
     writer: W,
     metrics: Arc<Metrics>,
-) -> (Outbox, impl Future<Output = WriteEnd>) {
+) -> (ClientOutbox, impl Future<Output = WriterExit>) {
     let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES + CLIENT_TOLD_MESSAGES);
     let room_for = |n| Arc::new(Semaphore::new(n));
-    let given_up = CancellationToken::new();
-    let writing = write_until_given_up(writer, waiting, Arc::clone(&metrics), given_up.clone());
-    let outbox = Outbox {
+    let disconnected = CancellationToken::new();
+    let writing =
+        write_until_disconnected(writer, waiting, Arc::clone(&metrics), disconnected.clone());
+    let outbox = ClientOutbox {
         messages,
-        places: room_for(CLIENT_OUTBOX_MESSAGES),
+        message_permits: room_for(CLIENT_OUTBOX_MESSAGES),
         room: room_for(CLIENT_OUTBOX_BYTES),
         event_room: room_for(CLIENT_EVENT_BYTES),
-        told_room: room_for(CLIENT_TOLD_BYTES),
-        given_up,
+        push_room: room_for(CLIENT_TOLD_BYTES),
+        disconnected,
         metrics,
     };
     (outbox, writing)
 }
 
-impl Outbox {
-    /// Queues a reply, waiting for room.
-    pub(crate) async fn send(&self, line: Bytes) -> Result<(), Gone> {
+impl ClientOutbox {
+    /// Queues a reply. Waits for space.
+    pub(crate) async fn send(&self, line: Bytes) -> Result<(), ClientGone> {
         self.queue(line, &self.room, CLIENT_OUTBOX_BYTES).await
     }
 
-    /// Queues an event, waiting for the little room that events have.
-    pub(crate) async fn send_event(&self, line: Bytes) -> Result<(), Gone> {
+    /// Queues an event. Waits for space in the budget for events.
+    pub(crate) async fn send_event(&self, line: Bytes) -> Result<(), ClientGone> {
         self.queue(line, &self.event_room, CLIENT_EVENT_BYTES).await
     }
 
-    async fn queue(&self, line: Bytes, room: &Arc<Semaphore>, all: usize) -> Result<(), Gone> {
+    async fn queue(
+        &self,
+        line: Bytes,
+        room: &Arc<Semaphore>,
+        all: usize,
+    ) -> Result<(), ClientGone> {
         let n = u32::try_from(line.len().min(all)).unwrap_or(u32::MAX);
         let waited_for = async {
             let room = Arc::clone(room).acquire_many_owned(n).await.ok()?;
-            Some((room, Arc::clone(&self.places).acquire_owned().await.ok()))
+            Some((room, Arc::clone(&self.message_permits).acquire_owned().await.ok()))
         };
-        let (room, place) = tokio::select! {
-            held = waited_for => held.ok_or(Gone)?,
-            () = self.messages.closed() => return Err(Gone),
+        let (room, permit) = tokio::select! {
+            held = waited_for => held.ok_or(ClientGone)?,
+            () = self.messages.closed() => return Err(ClientGone),
         };
-        let held = (room, place, Counted::new(&self.metrics, &line));
-        self.messages.try_send(Waiting { line, _held: held }).map_err(|_closed| Gone)
+        let held = (room, permit, ByteReservation::new(&self.metrics, &line));
+        self.messages.try_send(QueuedMessage { line, _held: held }).map_err(|_closed| ClientGone)
     }
 
-    /// Queues what this client alone is told, without waiting. One that has not read what it was told
-    /// before is given up: [`Gone`] then too. What does not fit at all is taken if nothing else waits.
-    pub(crate) fn tell(&self, line: Bytes) -> Result<(), Gone> {
-        if self.messages.is_closed() || self.given_up.is_cancelled() {
-            return Err(Gone);
+    /// Queues a direct event without waiting. If the budget is exhausted, disconnects the client and returns
+    /// [`ClientGone`]. A message above the whole budget is accepted if no other one is queued.
+    pub(crate) fn push(&self, line: Bytes) -> Result<(), ClientGone> {
+        if self.messages.is_closed() || self.disconnected.is_cancelled() {
+            return Err(ClientGone);
         }
-        let n = line.len().clamp(LEAST_TOLD_BYTES, CLIENT_TOLD_BYTES);
+        let n = line.len().clamp(MIN_PUSH_BYTES, CLIENT_TOLD_BYTES);
         let n = u32::try_from(n).unwrap_or(u32::MAX);
-        let told = Arc::clone(&self.told_room).try_acquire_many_owned(n).ok().and_then(|room| {
-            let held = (room, None, Counted::new(&self.metrics, &line));
-            self.messages.try_send(Waiting { line, _held: held }).ok()
+        let told = Arc::clone(&self.push_room).try_acquire_many_owned(n).ok().and_then(|room| {
+            let held = (room, None, ByteReservation::new(&self.metrics, &line));
+            self.messages.try_send(QueuedMessage { line, _held: held }).ok()
         });
         if told.is_none() {
-            self.give_up();
+            self.disconnect_slow();
         }
-        told.ok_or(Gone)
+        told.ok_or(ClientGone)
     }
 
-    /// Disconnects a client that is too slow for what it asked for, without waiting for it.
-    pub(crate) fn give_up(&self) {
-        self.given_up.cancel();
+    /// Disconnects a client that reads too slowly. Does not wait for it.
+    pub(crate) fn disconnect_slow(&self) {
+        self.disconnected.cancel();
     }
 }
 
-async fn write_until_given_up<W: AsyncWrite + Unpin>(
+async fn write_until_disconnected<W: AsyncWrite + Unpin>(
     writer: W,
-    waiting: mpsc::Receiver<Waiting>,
+    waiting: mpsc::Receiver<QueuedMessage>,
     metrics: Arc<Metrics>,
-    given_up: CancellationToken,
-) -> WriteEnd {
+    disconnected: CancellationToken,
+) -> WriterExit {
     let end = tokio::select! {
         end = write_all(writer, waiting) => end,
-        () = given_up.cancelled() => WriteEnd::Slow,
+        () = disconnected.cancelled() => WriterExit::Slow,
     };
-    if end == WriteEnd::Slow {
+    if end == WriterExit::Slow {
         metrics.slow_clients.add(1);
     }
     end
@@ -168,8 +172,8 @@ async fn write_until_given_up<W: AsyncWrite + Unpin>(
 
 async fn write_all<W: AsyncWrite + Unpin>(
     mut writer: W,
-    mut waiting: mpsc::Receiver<Waiting>,
-) -> WriteEnd {
+    mut waiting: mpsc::Receiver<QueuedMessage>,
+) -> WriterExit {
     let mut gathered = Vec::new();
     while let Some(first) = waiting.recv().await {
         let written = if GATHER_BYTES <= first.line.len() {
@@ -188,18 +192,18 @@ async fn write_all<W: AsyncWrite + Unpin>(
         if let Err(end) = written {
             return end;
         }
-        // One long reply must not cost memory for the rest of the connection.
+        // Release the memory of a long reply.
         gathered.shrink_to(GATHER_BYTES);
     }
-    WriteEnd::Done
+    WriterExit::Done
 }
 
-/// Writes in steps, so that the time limit is about progress and not about size.
-async fn write<W: AsyncWrite + Unpin>(writer: &mut W, mut bytes: &[u8]) -> Result<(), WriteEnd> {
+/// Writes in steps, so that the timeout applies to progress and not to the size.
+async fn write<W: AsyncWrite + Unpin>(writer: &mut W, mut bytes: &[u8]) -> Result<(), WriterExit> {
     while !bytes.is_empty() {
         match timeout(CLIENT_WRITE_TIMEOUT, writer.write(bytes)).await {
-            Err(_elapsed) => return Err(WriteEnd::Slow),
-            Ok(Err(_) | Ok(0)) => return Err(WriteEnd::Closed),
+            Err(_elapsed) => return Err(WriterExit::Slow),
+            Ok(Err(_) | Ok(0)) => return Err(WriterExit::Closed),
             Ok(Ok(n)) => bytes = bytes.get(n..).unwrap_or_default(),
         }
     }
@@ -236,7 +240,7 @@ mod tests {
                 assert_eq!(line, format!("{n}\n").into_bytes());
             }
             drop(outbox);
-            assert_eq!(writing.await.unwrap(), WriteEnd::Done);
+            assert_eq!(writing.await.unwrap(), WriterExit::Done);
         });
     }
 
@@ -250,9 +254,9 @@ mod tests {
             let big = Bytes::from(vec![b'x'; CLIENT_OUTBOX_BYTES]);
             outbox.send(big.clone()).await.unwrap();
             assert_eq!(metrics.queued_bytes.get(), CLIENT_OUTBOX_BYTES);
-            // No room for the second one: it waits until the first is given up.
+            // The second message has no space. It waits until the client is disconnected.
             assert!(outbox.send(big).await.is_err());
-            assert_eq!(writing.await.unwrap(), WriteEnd::Slow);
+            assert_eq!(writing.await.unwrap(), WriterExit::Slow);
             assert_eq!((metrics.slow_clients.get(), metrics.queued_bytes.get()), (1, 0));
         });
     }

@@ -1,7 +1,7 @@
-//! The client wire's envelope: one line of bytes to a request, one result to one line of bytes.
+//! The envelope of the client protocol: parses a line into a request, and formats a reply as a line.
 //!
-//! This file and [`crate::errors`] hold every text that a client sees besides tool results. What is
-//! answered to input that is no request is fixed by measurement of upstream's daemon.
+//! This file and [`crate::errors`] contain every text for clients except tool results. The replies to invalid input
+//! match measurements of upstream's daemon.
 
 pub(crate) mod client_outbox;
 pub(crate) mod raw_json;
@@ -19,12 +19,12 @@ use std::collections::BTreeMap;
 
 /// A request that can be dispatched.
 #[derive(Debug)]
-pub(crate) struct Request {
-    /// Echoed whatever its type; `None` if the request had none.
+pub(crate) struct ParsedRequest {
+    /// Echoed regardless of its type. `None` if the request had none.
     pub(crate) id: Option<Value>,
-    /// Method name, as JavaScript's `String(method)` gives it.
+    /// Method name, converted like JavaScript's `String(method)`.
     pub(crate) method: String,
-    /// What the parameters are if they are neither an object nor `null`, with its article.
+    /// Type of the parameters with its article, if they are neither an object nor `null`.
     pub(crate) odd_params: Option<&'static str>,
     params: String,
 }
@@ -39,7 +39,7 @@ struct Envelope<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// Tells a `null` from an absent key.
+/// Distinguishes `null` from an absent key.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
@@ -48,8 +48,8 @@ fn present_raw<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValu
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// Reads one line. `Ok(None)` for a blank line; `Err` is the reply to a line that is no request.
-pub(crate) fn parse(line: &[u8]) -> Result<Option<Request>, Bytes> {
+/// Parses one line. `Ok(None)` for a blank line; `Err` is the reply to an invalid line.
+pub(crate) fn parse(line: &[u8]) -> Result<Option<ParsedRequest>, Bytes> {
     let text = String::from_utf8_lossy(line);
     let text = text.trim();
     if text.is_empty() {
@@ -74,14 +74,14 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<Request>, Bytes> {
         None => None,
     };
     let method = envelope.method.as_ref().map_or_else(|| "undefined".to_owned(), js_string);
-    // JavaScript reads a property of any value but null: what is no object has no parameters.
+    // In JavaScript, every value except null has properties. Other types than objects therefore have no parameters.
     let params = envelope.params.map(RawValue::get);
     let odd_params = params.and_then(odd);
     let params = params.filter(|text| text.starts_with('{'));
-    Ok(Some(Request { id, method, odd_params, params: params.unwrap_or("{}").to_owned() }))
+    Ok(Some(ParsedRequest { id, method, odd_params, params: params.unwrap_or("{}").to_owned() }))
 }
 
-/// What a JSON text is, by its first byte, if it is no object and not `null`.
+/// Describes a JSON text by its first byte. `None` for an object or `null`.
 fn odd(json: &str) -> Option<&'static str> {
     match json.as_bytes().first()? {
         b'{' | b'n' => None,
@@ -92,39 +92,38 @@ fn odd(json: &str) -> Option<&'static str> {
     }
 }
 
-impl Request {
+impl ParsedRequest {
     /// Returns the first parameter name that is not in `known`, cut to 64 characters. Returns `None` for unreadable
-    /// parameters: [`Request::params`] reports those.
+    /// parameters: [`ParsedRequest::params`] reports those.
     pub(crate) fn unknown_parameter(&self, known: &[String]) -> Option<String> {
         let given: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(&self.params).ok()?;
         let unknown = given.keys().find(|name| !known.iter().any(|known| *known == **name))?;
         Some(unknown.chars().filter(|c| !c.is_control()).take(64).collect())
     }
 
-    /// The parameters as the method's type. To be asked for once: their text is not kept while the
-    /// request waits for its answer.
+    /// Parses the parameters. Call it only once: it drops their text, which is not needed while the request waits.
     pub(crate) fn params<T: DeserializeOwned>(&mut self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&std::mem::take(&mut self.params))
     }
 }
 
-/// The reply to a line that is longer than the limit.
+/// Reply to a line that exceeds the limit.
 pub(crate) fn too_long() -> Bytes {
     unparsable(&format!("line is longer than {MAX_LINE_BYTES} bytes"))
 }
 
-/// The last line for a client that is disconnected.
-pub(crate) fn goodbye(why: &str) -> Bytes {
+/// Last line for a client that is disconnected.
+pub(crate) fn disconnect_notice(why: &str) -> Bytes {
     failure(Some(&Value::from("unknown")), why)
 }
 
 fn unparsable(why: &str) -> Bytes {
-    goodbye(&format!("Failed to parse request: {why}"))
+    disconnect_notice(&format!("Failed to parse request: {why}"))
 }
 
-/// The text for a method that does not exist.
+/// Error text for an unknown method.
 pub(crate) fn unknown_method(name: &str) -> String {
-    // A name may be as long as a line; the reply is for people.
+    // The name may be as long as a line, and the text is for display.
     let shown: String = name.chars().take(200).collect();
     format!("Unknown method: {shown}")
 }
@@ -140,7 +139,7 @@ pub(crate) fn failure(id: Option<&Value>, error: &str) -> Bytes {
     line(&Reply::<()> { id, ok: false, error: Some(&error), data: None })
 }
 
-/// `{"id","ok":false,"error"?,"data"}`: it was refused, and something is told besides.
+/// `{"id","ok":false,"error"?,"data"}`: an error reply with data.
 pub(crate) fn refusal<D: Serialize>(id: Option<&Value>, error: Option<&str>, data: D) -> Bytes {
     line(&Reply { id, ok: false, error, data: Some(data) })
 }
@@ -150,8 +149,8 @@ pub(crate) fn event<D: Serialize>(event: &EventLine<'_, D>) -> Bytes {
     line(event)
 }
 
-/// One event that one client alone is told.
-pub(crate) fn told<D: Serialize>(told: &ToldLine<'_, D>) -> Bytes {
+/// One direct event, for a single client.
+pub(crate) fn direct_event<D: Serialize>(told: &ToldLine<'_, D>) -> Bytes {
     line(told)
 }
 
@@ -162,7 +161,7 @@ fn line<T: Serialize>(object: &T) -> Bytes {
             bytes.push(b'\n');
             bytes.into()
         }
-        // These types always have a JSON form; if one ever has not, the client is told so.
+        // These types always have a JSON form. If conversion fails anyway, the client gets an error.
         Err(_) => Bytes::from_static(
             b"{\"id\":\"unknown\",\"ok\":false,\"error\":\"Internal error: unprintable reply\"}\n",
         ),
@@ -193,7 +192,7 @@ fn escape_line_separators(bytes: &mut Vec<u8>) {
     *bytes = out;
 }
 
-/// JavaScript's `String(value)`.
+/// Converts like JavaScript's `String(value)`.
 pub(crate) fn js_string(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -216,7 +215,7 @@ pub(crate) fn reference(value: &Value) -> Option<String> {
     }
 }
 
-/// JavaScript's truth.
+/// Whether JavaScript treats the value as true.
 pub(crate) fn truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,

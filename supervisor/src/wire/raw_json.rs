@@ -24,7 +24,7 @@ pub(crate) fn with_whole_characters(json: Box<RawValue>) -> Box<RawValue> {
     }
     let mut text = json.get().to_owned();
     for at in halves {
-        // As long as what it replaces.
+        // The replacement has the same length.
         text.replace_range(at..at + ESCAPE, "\\ufffd");
     }
     RawValue::from_string(text).unwrap_or(json)

@@ -66,7 +66,7 @@ fn on_a_disk_that_is_almost_full_outputs_are_not_kept_and_changes_are() {
     }
     assert_eq!(OnDisk::read(&small.app()).sessions.len(), 21);
     let log = std::fs::read_to_string(small.app().join("duck-daemon.log")).unwrap();
-    assert_eq!(log.matches("the disk is almost full").count(), 1);
+    assert_eq!(log.matches("disk almost full").count(), 1);
 
     // The shortage ends when 1.5 times the required space is free, and not before.
     let outputs = small.app().join("run").join(&session.id);
@@ -92,6 +92,6 @@ fn on_a_disk_that_is_almost_full_outputs_are_not_kept_and_changes_are() {
     assert!(omitted(&session, 1).contains("; full output: "));
     wait_for("the log to say so", || {
         let log = std::fs::read_to_string(small.app().join("duck-daemon.log")).unwrap();
-        log.contains("the disk has room again").then_some(())
+        log.contains("disk space recovered").then_some(())
     });
 }

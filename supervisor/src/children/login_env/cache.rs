@@ -1,6 +1,6 @@
-//! What a login shell said, and the file that keeps it for the next daemon.
+//! The captured login environment, and the file that caches it for the next daemon.
 
-use crate::children::command_env::Allowed;
+use crate::children::command_env::EnvAllowList;
 use quackd_home::own_file::read_blocking;
 use quackd_protocol::environment::LoginEnvironment;
 use serde::{Deserialize, Serialize};
@@ -9,32 +9,32 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The version that we write. A file of another one is as good as none: it is written anew soon.
+/// Version of the file format. A file with another version is ignored and soon replaced.
 const VERSION: u32 = 1;
 
-/// Largest file that is read, in bytes: the largest environment with all its characters escaped.
+/// Maximum file size in bytes: the largest environment with every character escaped.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Longest path of a shell and longest time text, in bytes.
+/// Maximum length of the shell's path and of the time, in bytes.
 const MAX_SHELL_BYTES: usize = 4096;
 const MAX_TIME_BYTES: usize = 64;
 
 /// A login environment and when it was captured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Captured {
+pub(crate) struct CapturedEnv {
     version: u32,
-    /// ISO 8601 UTC; for people only.
+    /// ISO 8601 UTC, for display only.
     pub(crate) captured_at: String,
-    /// Names on the list only: the file never holds a key that nobody listed.
+    /// Contains only allowed names, so the file holds no key that the user did not list.
     pub(crate) environment: LoginEnvironment,
 }
 
-impl Captured {
-    /// Takes the part of `environment` that is on the list. `None` if it is of no use.
+impl CapturedEnv {
+    /// Keeps the allowed part of `environment`. Returns `None` if it is too large.
     pub(crate) fn new(
         environment: LoginEnvironment,
         captured_at: String,
-        allowed: &Allowed,
+        allowed: &EnvAllowList,
     ) -> Option<Self> {
         let is_plain = !(environment.shell.clone() + &captured_at).contains(char::is_control);
         if !is_plain
@@ -48,14 +48,14 @@ impl Captured {
         Some(Self { version: VERSION, captured_at, environment })
     }
 
-    /// Writes it to the cache, mode 0600. Not durable and not at once, as everything else that is kept: a
-    /// crash in between costs the next daemon a capture, since a part of a file is no file to it.
+    /// Writes the cache with mode 0600. Not synced: after a crash, the next daemon ignores a partial file and captures
+    /// again.
     ///
     /// # Errors
-    /// The system's. No file that could be used is there then.
+    /// The system's errors. No usable file exists then.
     pub(crate) fn save_blocking(&self, path: &Path) -> io::Result<()> {
         let text = serde_json::to_vec(self)?;
-        // A new file each time: whatever has that name now is not written to.
+        // Always create a new file, so that an existing file or link with this name is not written to.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -65,22 +65,21 @@ impl Captured {
     }
 }
 
-/// Reads what the last daemon left at `path`. A file that cannot be used is ignored, and replaced when a
-/// login shell has answered: nothing in it is worth keeping. Its variables are not checked against the list
-/// yet, see [`Captured::new`].
-pub(crate) fn load_cached_blocking(path: &Path) -> Option<Captured> {
+/// Reads the cache of the last daemon from `path`. Ignores an unusable file, which the next capture replaces. The
+/// variables are not yet filtered, see [`CapturedEnv::new`].
+pub(crate) fn load_cached_blocking(path: &Path) -> Option<CapturedEnv> {
     match read(path) {
         Ok(captured) if captured.version == VERSION => Some(captured),
         Ok(_other) => None,
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "ignoring the kept login environment");
+            tracing::warn!(path = %path.display(), %error, "ignoring the cached login environment");
             None
         }
     }
 }
 
-fn read(path: &Path) -> io::Result<Captured> {
+fn read(path: &Path) -> io::Result<CapturedEnv> {
     Ok(serde_json::from_slice(&read_blocking(path, MAX_FILE_BYTES)?)?)
 }
 
@@ -100,8 +99,9 @@ mod tests {
         }
     }
 
-    fn captured() -> Captured {
-        Captured::new(environment(), "2026-01-02T03:04:05Z".into(), &Allowed::default()).unwrap()
+    fn captured() -> CapturedEnv {
+        CapturedEnv::new(environment(), "2026-01-02T03:04:05Z".into(), &EnvAllowList::default())
+            .unwrap()
     }
 
     #[test]
@@ -135,8 +135,9 @@ mod tests {
 
     #[test]
     fn an_answer_without_measure_is_of_no_use() {
-        let of =
-            |environment, time: &str| Captured::new(environment, time.into(), &Allowed::default());
+        let of = |environment, time: &str| {
+            CapturedEnv::new(environment, time.into(), &EnvAllowList::default())
+        };
         let long = "x".repeat(60_000);
         let variables = ["PATH", "HOME", "SHELL"].map(|name| (name.to_owned(), long.clone()));
         assert_eq!(of(LoginEnvironment { variables: variables.into(), ..environment() }, ""), None);

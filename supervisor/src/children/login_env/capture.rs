@@ -1,9 +1,9 @@
-//! One capture: starts the process that asks the login shell, and takes its one answer.
+//! One capture: starts the process that runs the login shell, and reads its reply.
 //!
-//! The process is treated as a worker is: it may be wrong, silent, flooding or dead.
+//! Like a worker, the process is not trusted: its reply may be wrong, missing or too large.
 
-use crate::children::spawner::{SpawnFailure, Spawner};
-use crate::children::{Errand, see_off, stderr_tail};
+use crate::children::spawner::{SpawnRequestError, Spawner};
+use crate::children::{OneShot, reap_or_kill, stderr_tail};
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_protocol::environment::{
@@ -18,22 +18,22 @@ use tokio_util::codec::Framed;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long its last words may take to arrive.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Timeout for the stderr tail of the process.
+const STDERR_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Longest wait of a daemon that stops: what a shell that was hung up has for its traps, and the end of its monitor.
+/// Maximum wait at shutdown: the traps of a shell after a hangup, and the exit of its monitor.
 const STOP_LIMIT: Duration = Duration::from_millis(2500);
 
-/// Longest text of its that is told, in characters.
+/// Maximum length of an error text from the process, in characters.
 const MAX_TEXT: usize = 1024;
 
-/// Why a login shell gave no environment. For the log and for people.
+/// The reason why a capture failed, for the log and for display.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaptureError {
     #[error("cannot make a control channel: {0}")]
     Channel(#[source] io::Error),
     #[error("cannot start a process: {0}")]
-    Spawn(#[from] SpawnFailure),
+    Spawn(#[from] SpawnRequestError),
     #[error("{0}")]
     Failed(String),
     #[error("the daemon is stopping")]
@@ -46,7 +46,7 @@ pub(crate) enum CaptureError {
     Malformed(String),
 }
 
-/// The end of the daemon, for the processes that ask.
+/// Cancels the captures when the daemon shuts down.
 #[derive(Debug, Default)]
 pub(crate) struct Stopping {
     begun: CancellationToken,
@@ -54,60 +54,60 @@ pub(crate) struct Stopping {
 }
 
 impl Stopping {
-    /// Abandons the shell that is asked, if one is.
+    /// Cancels the running capture.
     pub(crate) fn begin(&self) {
         self.begun.cancel();
         self.processes.close();
     }
 
-    /// Waits until the processes have ended, for a limited time.
+    /// Waits until the processes have exited, for at most [`STOP_LIMIT`].
     pub(crate) async fn end(&self) {
         if timeout(STOP_LIMIT, self.processes.wait()).await.is_err() {
-            tracing::warn!("not waiting for the login shell any longer");
+            tracing::warn!("login shell did not exit in time");
         }
     }
 }
 
-/// Asks a login shell. Answers when its errand's time is over at the latest, and what was started is ended and
-/// reaped then, or soon after.
+/// Captures the login environment. Returns when the time limit of the process is over at the latest. The process is
+/// then killed and reaped in the background.
 pub(crate) async fn capture(
-    errand: &Errand,
+    one_shot: &OneShot,
     spawner: &Spawner,
     request: CaptureRequest,
     stopping: &Stopping,
 ) -> Result<LoginEnvironment, CaptureError> {
     let (channel, far_end) = quackd_ipc::link::pair().map_err(CaptureError::Channel)?;
-    let spec = errand.spec();
+    let spec = one_shot.spec();
     if stopping.begun.is_cancelled() {
         return Err(CaptureError::Stopping);
     }
     let living = stopping.processes.token();
     let spawned = spawner.spawn(spec.name, far_end).await?;
-    errand.started(spawned.process.pid());
+    one_shot.started(spawned.process.pid());
     let mut words = actix::spawn(stderr_tail(spawned.stderr));
-    // The channel ends with the exchange, however that ends.
+    // The channel closes when the exchange ends, for any reason.
     let exchanged = tokio::select! {
         exchanged = timeout(spec.start, exchange(channel, request)) => exchanged,
         () = stopping.begun.cancelled() => Ok(Err(CaptureError::Stopping)),
     };
     let (process, spawner) = (spawned.process, spawner.clone());
-    // It has lost its channel, and ends the shell. Then it exits.
+    // The process sees its channel close, kills the shell and exits.
     actix::spawn(async move {
-        see_off(&spawner, process, spec.shutdown).await;
+        reap_or_kill(&spawner, process, spec.shutdown).await;
         drop(living);
     });
     let mut result = exchanged.unwrap_or(Err(CaptureError::Silent(spec.start)));
     if let Err(CaptureError::Ended(_)) = result
-        && let Ok(Ok(words)) = timeout(LAST_WORDS, &mut words).await
+        && let Ok(Ok(words)) = timeout(STDERR_TIMEOUT, &mut words).await
     {
         result = Err(CaptureError::Ended(one_line(&words)));
     }
     words.abort();
-    errand.ended(result.as_ref().err().map(ToString::to_string).as_deref());
+    one_shot.ended(result.as_ref().err().map(ToString::to_string).as_deref());
     result
 }
 
-/// Sends the request and reads the answer.
+/// Sends the request and reads the reply.
 async fn exchange(
     channel: impl AsyncRead + AsyncWrite + Unpin,
     request: CaptureRequest,
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// What comes of an answer with these bytes after which the other side ends.
+    /// Result of a reply with these bytes, after which the process closes the channel.
     async fn answered(bytes: &[u8]) -> Result<LoginEnvironment, CaptureError> {
         let (ours, mut theirs) = tokio::io::duplex(16 * 1024);
         let other = async {
@@ -165,7 +165,7 @@ mod tests {
             let body: ToEnvironmentWorker = serde_json::from_slice(&body).unwrap();
             let ToEnvironmentWorker::Capture(asked) = body;
             assert_eq!(asked, request());
-            // Nobody reads what follows a frame that is refused.
+            // The reader stops at a refused frame, so this write may fail.
             theirs.write_all(bytes).await.ok();
             drop(theirs);
         };

@@ -1,28 +1,30 @@
-//! The login environment: asked of the user's shell when the daemon starts, kept for the next daemon, and
-//! merged into what commands get. Owned by the services, asked by each worker that starts.
+//! The login environment: captured from the user's login shell when the daemon starts, cached for the next daemon, and
+//! merged into the environment of commands. Read by each worker at its start.
 //!
-//! | at the start | the first workers | the shell is asked |
+//! | at the start | the first workers | the capture starts |
 //! |---|---|---|
-//! | an earlier daemon kept an answer | use it at once | [`SETTLE`] later |
-//! | no answer kept, started from a shell (`SHLVL`) | use the daemon's own variables, which that shell set | [`SETTLE`] later |
-//! | no answer kept, started by a service manager | wait for the answer, at most [`PATIENCE`] from the start | at once |
+//! | an earlier daemon cached a result | use it at once | [`CAPTURE_DELAY`] later |
+//! | no cached result, started from a shell (`SHLVL`) | use the daemon's own variables, which that shell set |
+//! [`CAPTURE_DELAY`] later |
+//! | no cached result, started by a service manager | wait for the result, at most [`FIRST_WORKER_TIMEOUT`] from the start | at
+//! once |
 //! | switched off | use the daemon's own variables | never |
 //!
-//! A Pi that starts without a key in the daemon's own variables has the shell asked at once.
+//! A Pi that starts without a key in the daemon's own variables triggers the capture at once.
 //!
-//! A failure changes nothing: what is in use stays in use, and `doctor` says why. Workers that run keep the
-//! environment that they were started with, unless that was next to nothing or a person asked for a new one:
-//! then each is replaced at its next call.
+//! After a failure the current environment stays in use, and `doctor` shows the reason. Running workers keep the
+//! environment of their start. If that was nearly empty, or if the user requested a new capture, each worker is
+//! replaced at its next call.
 
 mod cache;
 mod capture;
 
-pub(crate) use cache::{Captured, load_cached_blocking};
+pub(crate) use cache::{CapturedEnv, load_cached_blocking};
 
-use crate::children::command_env::{self, Allowed, Variables};
+use crate::children::command_env::{self, EnvAllowList, Variables};
 use crate::children::pi_env as for_pi;
 use crate::children::spawner::Spawner;
-use crate::children::{Deaths, Errand};
+use crate::children::{Deaths, OneShot};
 use crate::clock::now_text;
 use capture::{CaptureError, Stopping};
 use quackd_protocol::environment::{
@@ -37,102 +39,106 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-/// How long after the daemon's start a first worker may still wait for a login shell.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time after the daemon's start during which a first worker waits for the login shell.
+const FIRST_WORKER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Pause before a login shell is asked for which no caller waits: the first calls of a new daemon come before
-/// the user's start files. A caller that waits for the answer ends the pause.
-const SETTLE: Duration = Duration::from_secs(2);
+/// Delay before a capture that no caller waits for: the first calls of a new daemon have priority over the user's
+/// startup files. A waiting caller ends the delay.
+const CAPTURE_DELAY: Duration = Duration::from_secs(2);
 
-/// What the login environment is made from.
+/// Settings and dependencies of [`LoginEnv`].
 #[derive(Debug)]
-pub(crate) struct LoginParts {
-    /// Whether a login shell is asked at all.
+pub(crate) struct LoginEnvInputs {
+    /// Whether the login environment is captured at all.
     pub(crate) login_shell: bool,
-    /// Names that the configuration adds to the list.
+    /// Names from the configuration.
     pub(crate) extra: Vec<String>,
-    /// The daemon's own variables, all of them.
+    /// All of the daemon's own variables.
     pub(crate) variables: Vec<(OsString, OsString)>,
     /// Names of further variables for Pi.
     pub(crate) for_pi: Vec<String>,
-    /// What [`load_cached_blocking`] found.
-    pub(crate) cached: Option<Captured>,
-    /// Where the next daemon looks for it.
+    /// Result of [`load_cached_blocking`].
+    pub(crate) cached: Option<CapturedEnv>,
+    /// Path of the cache file.
     pub(crate) cache: PathBuf,
     /// An existing private directory.
     pub(crate) run_dir: PathBuf,
-    /// Starts the process that asks.
+    /// Starts the capture process.
     pub(crate) spawner: Spawner,
-    /// Where it is noted how that came to nothing.
+    /// Records failed captures.
     pub(crate) deaths: Rc<Deaths>,
 }
 
-/// See the module's documentation. One per daemon, behind an `Rc` on the actors' thread.
+/// The login environment. One per daemon, behind an `Rc` on the actors' thread.
 #[derive(Debug)]
-pub(crate) struct Login {
+pub(crate) struct LoginEnv {
     login_shell: bool,
-    allowed: Allowed,
+    allowed: EnvAllowList,
     /// Names of further variables for Pi.
     for_pi: Vec<String>,
     own: Variables,
     cache: PathBuf,
     run_dir: PathBuf,
     spawner: Spawner,
-    errand: Errand,
+    one_shot: OneShot,
     stopping: Stopping,
-    /// Ends [`SETTLE`]: a caller waits for the answer.
-    hurry: Notify,
-    /// Until then a worker waits for the first answer; `None` if none has to.
-    patience: Option<Instant>,
+    /// Ends the delay of [`CAPTURE_DELAY`]: a caller waits for the result.
+    skip_delay: Notify,
+    /// Until this time a worker waits for the first result. `None` if it need not wait.
+    first_worker_deadline: Option<Instant>,
     phase: watch::Sender<Phase>,
-    /// Somebody wants a new answer to be in force at once.
-    is_asked_for: Cell<bool>,
-    known: RefCell<Known>,
+    /// The user requested a capture whose result applies at once.
+    is_requested: Cell<bool>,
+    known: RefCell<LoginSnapshot>,
 }
 
-/// What is going on.
+/// State of the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// A login shell is asked, now or after [`SETTLE`].
-    Asking,
-    /// Its answer is in use, and on its way to the disk.
+    /// A capture is running, or starts after [`CAPTURE_DELAY`].
+    Capturing,
+    /// The result is in use and is being saved.
     Saving,
 }
 
 #[derive(Debug)]
-struct Known {
+struct LoginSnapshot {
     source: LoginSource,
-    captured: Option<Captured>,
+    captured: Option<CapturedEnv>,
     error: Option<String>,
-    /// INVARIANT: what `own` and `captured` merge to.
+    /// INVARIANT: `own` and `captured`, merged.
     merged: Variables,
-    /// What of the last answer is for Pi: keys. Kept in memory only.
+    /// Variables of the last result for Pi, with keys. Kept in memory only.
     for_pi: Variables,
-    /// See [`Login::version`].
+    /// Value of [`LoginEnv::version`].
     version: u64,
 }
 
-impl Login {
-    /// Makes it, and begins to ask a login shell unless that is switched off. Returns at once.
-    pub(crate) fn start(parts: LoginParts) -> Rc<Self> {
+impl LoginEnv {
+    /// Creates it and schedules a capture, unless that is switched off. Returns at once.
+    pub(crate) fn start(parts: LoginEnvInputs) -> Rc<Self> {
         let login = Rc::new(Self::new(parts));
         if login.login_shell {
-            login.begin(if login.patience.is_some() { Duration::ZERO } else { SETTLE });
+            login.begin(if login.first_worker_deadline.is_some() {
+                Duration::ZERO
+            } else {
+                CAPTURE_DELAY
+            });
         }
         login
     }
 
-    fn new(parts: LoginParts) -> Self {
-        let (allowed, refused) = Allowed::new(parts.extra);
+    fn new(parts: LoginEnvInputs) -> Self {
+        let (allowed, refused) = EnvAllowList::new(parts.extra);
         for name in refused {
-            tracing::warn!(name, "this variable is never passed on to commands");
+            tracing::warn!(name, "variable is never passed on to commands");
         }
         let has_shell = parts.variables.iter().any(|(name, _)| name == "SHLVL");
         let own = allowed.own(parts.variables.into_iter());
         let cached = parts.cached.filter(|_| parts.login_shell).and_then(|kept| {
-            // The list may have become shorter since.
-            Captured::new(kept.environment, kept.captured_at, &allowed)
+            // The allow-list may have become shorter since the file was written.
+            CapturedEnv::new(kept.environment, kept.captured_at, &allowed)
         });
         let source = match &cached {
             _ if !parts.login_shell => LoginSource::Off,
@@ -141,7 +147,7 @@ impl Login {
         };
         if let Some(kept) = &cached {
             let captured_at = &kept.captured_at;
-            tracing::info!(captured_at, "using the login environment that was kept");
+            tracing::info!(captured_at, "using the cached login environment");
         }
         let must_wait = source == LoginSource::None && !has_shell;
         let merged = merge(&own, cached.as_ref());
@@ -153,13 +159,13 @@ impl Login {
             cache: parts.cache,
             run_dir: parts.run_dir,
             spawner: parts.spawner,
-            errand: Errand::new(&ENVIRONMENT_WORKER, parts.deaths),
+            one_shot: OneShot::new(&ENVIRONMENT_WORKER, parts.deaths),
             stopping: Stopping::default(),
-            hurry: Notify::new(),
-            patience: must_wait.then(|| Instant::now() + PATIENCE),
+            skip_delay: Notify::new(),
+            first_worker_deadline: must_wait.then(|| Instant::now() + FIRST_WORKER_TIMEOUT),
             phase: watch::Sender::new(Phase::Idle),
-            is_asked_for: Cell::new(false),
-            known: RefCell::new(Known {
+            is_requested: Cell::new(false),
+            known: RefCell::new(LoginSnapshot {
                 source,
                 captured: cached,
                 error: None,
@@ -170,62 +176,62 @@ impl Login {
         }
     }
 
-    /// The environment for the commands of a worker that is about to start. Waits for the first answer of a
-    /// login shell only if there is nothing better than a service manager's variables, at most for `limit`
-    /// and until [`PATIENCE`] after the start.
-    pub(crate) async fn environment_for_worker(&self, limit: Duration) -> Variables {
-        if let Some(patience) = self.patience {
-            let until = patience.min(Instant::now() + limit);
+    /// Returns the environment for the commands of a new worker. Waits for the first capture only if the daemon has
+    /// nothing but a service manager's variables. Waits at most for `limit`, and until [`FIRST_WORKER_TIMEOUT`] after
+    /// the start.
+    pub(crate) async fn env_for_worker(&self, limit: Duration) -> Variables {
+        if let Some(first_worker_deadline) = self.first_worker_deadline {
+            let until = first_worker_deadline.min(Instant::now() + limit);
             let mut phase = self.phase.subscribe();
-            // Either way what is known then is the best there is.
-            timeout_at(until, phase.wait_for(|phase| *phase != Phase::Asking)).await.ok();
+            // After a timeout, the environment known so far is used.
+            timeout_at(until, phase.wait_for(|phase| *phase != Phase::Capturing)).await.ok();
         }
         self.known.borrow().merged.clone()
     }
 
-    /// The variables of the login shell that are for Pi alone. The first time they are waited for, at most for
-    /// `limit`: what was kept for this daemon by an earlier one has no keys.
-    pub(crate) async fn environment_for_pi(&self, limit: Duration) -> Variables {
+    /// Returns the login shell's variables for Pi. Waits at most for `limit` until this daemon has captured them,
+    /// because the cache contains no keys.
+    pub(crate) async fn env_for_pi(&self, limit: Duration) -> Variables {
         let is_known = matches!(self.known.borrow().source, LoginSource::Fresh | LoginSource::Off);
         if !is_known && !limit.is_zero() {
-            self.hurry.notify_one();
+            self.skip_delay.notify_one();
             let mut phase = self.phase.subscribe();
-            let asked = phase.wait_for(|phase| *phase != Phase::Asking);
-            // Either way what is known then is the best there is.
+            let asked = phase.wait_for(|phase| *phase != Phase::Capturing);
+            // After a timeout, the variables known so far are used.
             timeout_at(Instant::now() + limit, asked).await.ok();
         }
         self.known.borrow().for_pi.clone()
     }
 
-    /// Asks a login shell again, or waits for the answer that is on its way, and tells how it went. Does
-    /// nothing if login shells are switched off. Takes at most about as long as a capture twice.
+    /// Captures the environment again, or waits for the running capture, and returns the result. Does nothing if
+    /// captures are switched off. Takes at most about as long as two captures.
     pub(crate) async fn refresh(self: &Rc<Self>) -> LoginState {
         if self.login_shell {
-            self.is_asked_for.set(true);
+            self.is_requested.set(true);
             self.begin(Duration::ZERO);
-            self.hurry.notify_one();
-            // Cannot fail: the sender is `self`.
+            self.skip_delay.notify_one();
+            // The sender is in `self`, so waiting cannot fail.
             self.phase.subscribe().wait_for(|phase| *phase == Phase::Idle).await.ok();
         }
         self.state()
     }
 
-    /// Changes when workers that run are to be replaced, because of the environment that they have.
+    /// Changes if running workers must be replaced because of their environment.
     pub(crate) fn version(&self) -> u64 {
         self.known.borrow().version
     }
 
-    /// How the processes that ask have gone.
-    pub(crate) fn errand(&self) -> &Errand {
-        &self.errand
+    /// Record of the capture processes.
+    pub(crate) fn one_shot(&self) -> &OneShot {
+        &self.one_shot
     }
 
-    /// For the end of the daemon: see [`Stopping`].
+    /// Cancels captures at shutdown.
     pub(crate) fn stopping(&self) -> &Stopping {
         &self.stopping
     }
 
-    /// What `doctor` shows.
+    /// State for `doctor`.
     pub(crate) fn state(&self) -> LoginState {
         let known = self.known.borrow();
         let captured = known.captured.as_ref();
@@ -233,7 +239,7 @@ impl Login {
         let path = command_env::of(&known.merged, "PATH");
         LoginState {
             source: known.source,
-            refreshing: *self.phase.borrow() == Phase::Asking,
+            refreshing: *self.phase.borrow() == Phase::Capturing,
             shell: environment.map(|environment| environment.shell.clone()),
             interactive: environment.map(|environment| environment.interactive),
             captured_at: captured.map(|captured| captured.captured_at.clone()),
@@ -243,11 +249,11 @@ impl Login {
         }
     }
 
-    /// Asks a login shell after `delay`, unless one is asked already.
+    /// Starts a capture after `delay`, unless one is running.
     fn begin(self: &Rc<Self>, delay: Duration) {
         let is_idle = |phase: &mut Phase| {
             let is_idle = *phase == Phase::Idle;
-            *phase = if is_idle { Phase::Asking } else { *phase };
+            *phase = if is_idle { Phase::Capturing } else { *phase };
             is_idle
         };
         if !self.phase.send_if_modified(is_idle) {
@@ -255,10 +261,11 @@ impl Login {
         }
         let login = Rc::clone(self);
         actix::spawn(async move {
-            // `notify_one` before the wait ends it too.
-            timeout_at(Instant::now() + delay, login.hurry.notified()).await.ok();
-            let (errand, spawner) = (&login.errand, &login.spawner);
-            let answer = capture::capture(errand, spawner, login.request(), &login.stopping).await;
+            // `notify_one` before the wait also ends it.
+            timeout_at(Instant::now() + delay, login.skip_delay.notified()).await.ok();
+            let (one_shot, spawner) = (&login.one_shot, &login.spawner);
+            let answer =
+                capture::capture(one_shot, spawner, login.request(), &login.stopping).await;
             if let Some(captured) = login.settle(answer) {
                 login.phase.send_replace(Phase::Saving);
                 login.save(captured).await;
@@ -281,24 +288,24 @@ impl Login {
         [self.allowed.names(), owned(for_pi::NAMES), self.for_pi.clone()].concat()
     }
 
-    /// Uses an answer. Gives what is to be kept for the next daemon.
-    fn settle(&self, answer: Result<LoginEnvironment, CaptureError>) -> Option<Captured> {
+    /// Applies the result of a capture. Returns the part to cache for the next daemon.
+    fn settle(&self, answer: Result<LoginEnvironment, CaptureError>) -> Option<CapturedEnv> {
         let mut for_pi = Variables::new();
         let captured = answer.and_then(|environment| {
             for_pi = for_pi::of_login_shell(&environment.variables, &self.for_pi);
-            Captured::new(environment, now_text(), &self.allowed)
+            CapturedEnv::new(environment, now_text(), &self.allowed)
                 .ok_or_else(|| CaptureError::Malformed("it is too large".to_owned()))
         });
         let mut known = self.known.borrow_mut();
         match captured {
             Ok(captured) => {
                 let LoginEnvironment { shell, interactive, took_ms, .. } = &captured.environment;
-                tracing::info!(shell, interactive, took_ms, "a login shell told its environment");
+                tracing::info!(shell, interactive, took_ms, "login environment captured");
                 let merged = merge(&self.own, Some(&captured));
-                // Workers that began with next to nothing, or whose user asked for it, are to be replaced.
-                // Others may go on: what they have is what the user had a moment ago.
-                let was_missing = self.patience.is_some() && known.captured.is_none();
-                if known.merged != merged && (was_missing || self.is_asked_for.take()) {
+                // Replace workers that started with nearly nothing, or whose user requested a capture. Other workers
+                // keep their environment, which is only slightly older.
+                let was_missing = self.first_worker_deadline.is_some() && known.captured.is_none();
+                if known.merged != merged && (was_missing || self.is_requested.take()) {
                     known.version += 1;
                 }
                 known.merged = merged;
@@ -309,19 +316,19 @@ impl Login {
                 Some(captured)
             }
             Err(error) => {
-                tracing::warn!(%error, "no login shell told its environment");
+                tracing::warn!(%error, "capture of the login environment failed");
                 known.error = Some(error.to_string());
                 None
             }
         }
     }
 
-    async fn save(&self, captured: Captured) {
+    async fn save(&self, captured: CapturedEnv) {
         let path = self.cache.clone();
         let saved = actix_rt::task::spawn_blocking(move || captured.save_blocking(&path)).await;
-        // The next daemon asks anew.
+        // If saving fails, the next daemon captures again.
         if let Ok(Err(error)) = saved {
-            tracing::warn!(%error, "cannot keep the login environment");
+            tracing::warn!(%error, "cannot save the login environment");
         }
     }
 }
@@ -330,7 +337,7 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn merge(own: &Variables, captured: Option<&Captured>) -> Variables {
+fn merge(own: &Variables, captured: Option<&CapturedEnv>) -> Variables {
     let login = captured.map(|captured| captured.environment.variables.as_slice());
     command_env::merge(own, login.unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! What workers get, and when, with the clock of the runtime and answers by hand.
+//! The environment of workers and the time at which they get it, with a paused clock and fake results.
 
 use super::*;
 use crate::children::spawner::spawner;
@@ -6,12 +6,12 @@ use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn parts(variables: &[(&str, &str)], cached: Option<&str>) -> LoginParts {
+fn parts(variables: &[(&str, &str)], cached: Option<&str>) -> LoginEnvInputs {
     let cached = cached.map(|path| {
-        let allowed = Allowed::default();
-        Captured::new(answer(path), "2026-01-02T03:04:05Z".into(), &allowed).unwrap()
+        let allowed = EnvAllowList::default();
+        CapturedEnv::new(answer(path), "2026-01-02T03:04:05Z".into(), &allowed).unwrap()
     });
-    LoginParts {
+    LoginEnvInputs {
         for_pi: Vec::new(),
         login_shell: true,
         extra: vec!["DUCK".into(), "EXA_API_KEY".into()],
@@ -24,8 +24,8 @@ fn parts(variables: &[(&str, &str)], cached: Option<&str>) -> LoginParts {
     }
 }
 
-/// As a service manager starts it.
-fn bare() -> LoginParts {
+/// Variables of a daemon that a service manager started.
+fn bare() -> LoginEnvInputs {
     parts(&[("PATH", "/usr/bin:/bin"), ("EXA_API_KEY", "secret"), ("DUCK", "own")], None)
 }
 
@@ -39,8 +39,8 @@ fn answer(path: &str) -> LoginEnvironment {
     }
 }
 
-fn asking(login: &Login) {
-    login.phase.send_replace(Phase::Asking);
+fn asking(login: &LoginEnv) {
+    login.phase.send_replace(Phase::Capturing);
 }
 
 fn path(variables: &Variables) -> &str {
@@ -49,7 +49,7 @@ fn path(variables: &Variables) -> &str {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_waits_for_the_first_answer_and_gets_it() {
-    let login = Login::new(bare());
+    let login = LoginEnv::new(bare());
     asking(&login);
     let begin = Instant::now();
     let answering = async {
@@ -57,7 +57,7 @@ async fn a_worker_waits_for_the_first_answer_and_gets_it() {
         assert!(login.settle(Ok(answer("/zsh:/bin"))).is_some());
         login.phase.send_replace(Phase::Saving);
     };
-    let (env, ()) = tokio::join!(login.environment_for_worker(10 * SECOND), answering);
+    let (env, ()) = tokio::join!(login.env_for_worker(10 * SECOND), answering);
     assert_eq!(begin.elapsed(), SECOND);
     assert_eq!(path(&env), "/zsh:/bin:/usr/bin");
     let of = |name| command_env::of(&env, name);
@@ -69,20 +69,20 @@ async fn a_worker_waits_for_the_first_answer_and_gets_it() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_longer_than_allowed() {
-    let login = Login::new(bare());
+    let login = LoginEnv::new(bare());
     asking(&login);
     let begin = Instant::now();
-    assert_eq!(path(&login.environment_for_worker(SECOND).await), "/usr/bin:/bin");
+    assert_eq!(path(&login.env_for_worker(SECOND).await), "/usr/bin:/bin");
     assert_eq!(begin.elapsed(), SECOND);
-    login.environment_for_worker(10 * SECOND).await;
-    assert_eq!(begin.elapsed(), PATIENCE);
-    login.environment_for_worker(10 * SECOND).await;
-    assert_eq!(begin.elapsed(), PATIENCE);
+    login.env_for_worker(10 * SECOND).await;
+    assert_eq!(begin.elapsed(), FIRST_WORKER_TIMEOUT);
+    login.env_for_worker(10 * SECOND).await;
+    assert_eq!(begin.elapsed(), FIRST_WORKER_TIMEOUT);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_ends_the_wait_and_is_told() {
-    let login = Login::new(bare());
+    let login = LoginEnv::new(bare());
     asking(&login);
     let begin = Instant::now();
     let failing = async {
@@ -90,7 +90,7 @@ async fn a_failure_ends_the_wait_and_is_told() {
         assert!(login.settle(Err(CaptureError::Failed("no shell".into()))).is_none());
         login.phase.send_replace(Phase::Idle);
     };
-    let (env, ()) = tokio::join!(login.environment_for_worker(10 * SECOND), failing);
+    let (env, ()) = tokio::join!(login.env_for_worker(10 * SECOND), failing);
     assert_eq!((begin.elapsed(), path(&env)), (SECOND, "/usr/bin:/bin"));
     let state = login.state();
     assert_eq!((state.source, state.error.as_deref()), (LoginSource::None, Some("no shell")));
@@ -99,16 +99,16 @@ async fn a_failure_ends_the_wait_and_is_told() {
 #[tokio::test(start_paused = true)]
 async fn what_a_shell_set_or_an_earlier_daemon_kept_is_used_at_once() {
     let from_shell = parts(&[("PATH", "/venv/bin"), ("SHLVL", "1")], None);
-    let off = LoginParts { login_shell: false, ..parts(&[("PATH", "/bin")], Some("/kept")) };
+    let off = LoginEnvInputs { login_shell: false, ..parts(&[("PATH", "/bin")], Some("/kept")) };
     for (parts, expected, source) in [
         (from_shell, "/venv/bin", LoginSource::None),
         (parts(&[("PATH", "/bin")], Some("/kept:/bin")), "/kept:/bin", LoginSource::Cached),
         (off, "/bin", LoginSource::Off),
     ] {
-        let login = Login::new(parts);
+        let login = LoginEnv::new(parts);
         asking(&login);
         let begin = Instant::now();
-        let env = login.environment_for_worker(10 * SECOND).await;
+        let env = login.env_for_worker(10 * SECOND).await;
         assert_eq!((path(&env), begin.elapsed()), (expected, Duration::ZERO));
         assert_eq!(login.state().source, source);
     }
@@ -116,7 +116,7 @@ async fn what_a_shell_set_or_an_earlier_daemon_kept_is_used_at_once() {
 
 #[tokio::test]
 async fn a_failure_leaves_what_is_in_use_and_the_next_answer_replaces_it() {
-    let login = Login::new(parts(&[("PATH", "/bin")], Some("/kept")));
+    let login = LoginEnv::new(parts(&[("PATH", "/bin")], Some("/kept")));
     login.settle(Err(CaptureError::Silent(Duration::from_secs(12))));
     let state = login.state();
     let expected = LoginState {
@@ -145,7 +145,7 @@ async fn a_failure_leaves_what_is_in_use_and_the_next_answer_replaces_it() {
 
 #[test]
 fn workers_are_replaced_if_they_began_with_nothing_or_somebody_asked() {
-    for (parts, is_asked_for, path, n_changes) in [
+    for (parts, is_requested, path, n_changes) in [
         (bare(), false, "/new", 1),
         (bare(), false, "/usr/bin:/bin", 1),
         (parts(&[("PATH", "/bin"), ("SHLVL", "1")], None), false, "/new", 0),
@@ -153,14 +153,14 @@ fn workers_are_replaced_if_they_began_with_nothing_or_somebody_asked() {
         (parts(&[("PATH", "/bin")], Some("/kept")), true, "/new", 1),
         (parts(&[("PATH", "/bin")], Some("/kept")), true, "/kept", 0),
     ] {
-        let login = Login::new(parts);
+        let login = LoginEnv::new(parts);
         let before = login.version();
-        login.is_asked_for.set(is_asked_for);
+        login.is_requested.set(is_requested);
         login.settle(Ok(answer(path)));
         login.settle(Ok(answer(path)));
-        assert_eq!(login.version() - before, n_changes, "{path} {is_asked_for}");
+        assert_eq!(login.version() - before, n_changes, "{path} {is_requested}");
     }
-    let login = Login::new(bare());
+    let login = LoginEnv::new(bare());
     let before = login.version();
     login.settle(Err(CaptureError::Silent(Duration::from_secs(12))));
     assert_eq!(login.version(), before);
@@ -168,7 +168,7 @@ fn workers_are_replaced_if_they_began_with_nothing_or_somebody_asked() {
 
 #[test]
 fn what_is_kept_has_no_key_and_no_name_that_is_not_on_the_list() {
-    let login = Login::new(bare());
+    let login = LoginEnv::new(bare());
     let kept = login.settle(Ok(answer("/zsh"))).unwrap();
     let names: Vec<_> = kept.environment.variables.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["GOPATH", "PATH"]);
@@ -176,17 +176,17 @@ fn what_is_kept_has_no_key_and_no_name_that_is_not_on_the_list() {
 
 #[test]
 fn a_login_shell_is_asked_for_the_list_and_given_no_key() {
-    let request = Login::new(bare()).request();
+    let request = LoginEnv::new(bare()).request();
     assert!(["PATH", "DUCK"].iter().all(|name| request.names.iter().any(|there| there == name)));
     assert!(!request.names.iter().any(|name| name.contains("EXA")));
     let names: Vec<_> = request.base.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["PATH", "TERM"]);
 }
 
-/// The main thread is gone here, so that the capture fails: what counts is that everybody is told.
+/// The main thread is gone here, so the capture fails. Every waiting caller must get the result.
 #[actix::test]
 async fn asking_again_ends_with_the_truth_and_asks_once() {
-    let login = Rc::new(Login::new(bare()));
+    let login = Rc::new(LoginEnv::new(bare()));
     let (one, other) = tokio::join!(login.refresh(), login.refresh());
     assert_eq!(one, other);
     assert!(!one.refreshing);
@@ -194,6 +194,6 @@ async fn asking_again_ends_with_the_truth_and_asks_once() {
         one.error.as_deref(),
         Some("cannot start a process: the daemon is stopping or overloaded")
     );
-    let off = Rc::new(Login::new(LoginParts { login_shell: false, ..bare() }));
+    let off = Rc::new(LoginEnv::new(LoginEnvInputs { login_shell: false, ..bare() }));
     assert_eq!(off.refresh().await.source, LoginSource::Off);
 }

@@ -1,7 +1,9 @@
-//! A session's Pi worker as one of the supervisor's children: what [`crate::children`] asks of it.
+//! Implements [`ChildActor`] for the Pi handle.
 
 use super::handle::PiHandle;
-use crate::children::{Child, ChildServices, Eviction, Life, Manage, Supervised, Wire};
+use crate::children::{
+    ChannelLimits, Child, ChildActor, ChildServices, EvictionReason, LifecycleDriver, Manage,
+};
 use crate::errors::PiError;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
@@ -10,13 +12,13 @@ use quackd_protocol::pi::{FROM_PI_WORKER_TAGS, FromPiWorker, ToPiWorker};
 use quackd_supervision::Cause;
 use std::time::Instant;
 
-/// Frames of another version that are skipped.
+/// Number of unknown frames that are skipped.
 const MAX_UNKNOWN: u32 = 1_000;
 
-impl Supervised for PiHandle {
-    type Says = FromPiWorker;
-    type Told = ToPiWorker;
-    const WIRE: Wire = Wire {
+impl ChildActor for PiHandle {
+    type FromChild = FromPiWorker;
+    type ToChild = ToPiWorker;
+    const WIRE: ChannelLimits = ChannelLimits {
         tags: FROM_PI_WORKER_TAGS,
         max_unknown: MAX_UNKNOWN,
         pace: Some((PI_EVENTS_BURST, PI_EVENTS_PER_SECOND)),
@@ -47,35 +49,35 @@ impl Supervised for PiHandle {
         self.start_worker(ctx);
     }
 
-    fn is_wanted(&self) -> bool {
+    fn has_waiters(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    fn is_there(&mut self, ctx: &mut Context<Self>) {
+    fn on_already_running(&mut self, ctx: &mut Context<Self>) {
         self.flush(ctx);
     }
 
-    fn refuse(&mut self, cause: &Cause, _: &mut Context<Self>) {
+    fn fail_waiters(&mut self, cause: &Cause, _: &mut Context<Self>) {
         self.refuse_unsent(&PiError::Failed(cause.clone()));
     }
 
-    fn condemned(&mut self, why: &'static str) {
-        self.condemned.get_or_insert(why);
+    fn on_kill(&mut self, why: &'static str) {
+        self.kill_reason.get_or_insert(why);
     }
 
-    fn reaped(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        self.was_reaped(exit, ctx);
+    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        self.on_reaped(exit, ctx);
     }
 
-    fn fell_silent(&mut self, ctx: &mut Context<Self>) {
+    fn on_channel_closed(&mut self, ctx: &mut Context<Self>) {
         self.finish(ctx);
     }
 
-    fn changed(&mut self) {
+    fn publish_status(&mut self) {
         self.show();
     }
 
-    fn idle_until(&self) -> Option<Instant> {
+    fn idle_deadline(&self) -> Option<Instant> {
         let is_busy = self.view.is_busy.get() || self.end.is_some();
         if is_busy || self.services.pool.statuses.is_pinned(&self.session) {
             return None;
@@ -83,7 +85,7 @@ impl Supervised for PiHandle {
         Some(self.view.active.get() + self.services.daemon.config.worker.idle.value)
     }
 
-    fn evicted(&mut self, why: Eviction) {
+    fn on_evicted(&mut self, why: EvictionReason) {
         self.evicted = Some(why);
         self.services.pool.workers.count_eviction();
     }
@@ -93,7 +95,7 @@ impl Handler<Manage> for PiHandle {
     type Result = bool;
 
     fn handle(&mut self, msg: Manage, ctx: &mut Self::Context) -> bool {
-        // It may have got work since it was chosen.
+        // The Pi may have become busy since it was chosen.
         self.show();
         self.manage(msg, ctx)
     }

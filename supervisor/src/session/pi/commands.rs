@@ -1,58 +1,58 @@
-//! The commands that one Pi has not answered, and the prompts that it has accepted. Pure.
+//! The commands that one Pi has not answered, and the prompts that it has accepted. Does no I/O.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-/// Accepted prompts that may still be reported as failed; the oldest is forgotten first.
+/// Accepted prompts that may still be reported as failed. The oldest is dropped first.
 const MAX_ACCEPTED: usize = 64;
 
-/// A command that waits for its answer, with `W`, who waits for it.
+/// A command without a response. `W` is the waiting caller.
 #[derive(Debug)]
-pub(crate) struct Sent<W> {
+pub(crate) struct PendingCommand<W> {
     pub(crate) name: &'static str,
     pub(crate) at: Instant,
     pub(crate) waiter: W,
 }
 
-/// What an answer is to.
+/// Meaning of a response from Pi.
 #[derive(Debug)]
-pub(crate) enum Answered<W> {
-    /// A command that waits.
-    Waiting(Sent<W>),
-    /// A prompt that was accepted: it has failed after all.
+pub(crate) enum CommandResponse<W> {
+    /// Response to a pending command.
+    Waiting(PendingCommand<W>),
+    /// Failure of a prompt that Pi had accepted.
     Accepted,
-    /// Nobody waits.
+    /// Response to no pending command.
     Nobody,
 }
 
-/// See the module's documentation. Numbers are never used again.
+/// The pending commands of one Pi. Numbers are not reused.
 #[derive(Debug)]
-pub(crate) struct Commands<W> {
+pub(crate) struct PendingCommands<W> {
     last: u64,
-    sent: BTreeMap<u64, Sent<W>>,
+    sent: BTreeMap<u64, PendingCommand<W>>,
     accepted: VecDeque<u64>,
 }
 
-impl<W> Default for Commands<W> {
+impl<W> Default for PendingCommands<W> {
     fn default() -> Self {
         Self { last: 0, sent: BTreeMap::new(), accepted: VecDeque::new() }
     }
 }
 
-impl<W> Commands<W> {
-    /// The number of the next command.
+impl<W> PendingCommands<W> {
+    /// Returns a new command number.
     pub(crate) fn next_number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// A command goes to Pi.
+    /// Adds a command that is sent to Pi.
     pub(crate) fn insert(&mut self, number: u64, name: &'static str, at: Instant, waiter: W) {
-        self.sent.insert(number, Sent { name, at, waiter });
+        self.sent.insert(number, PendingCommand { name, at, waiter });
     }
 
-    /// Pi has answered `number`.
-    pub(crate) fn answered(&mut self, number: u64, success: bool) -> Answered<W> {
+    /// Handles Pi's response to command `number`.
+    pub(crate) fn answered(&mut self, number: u64, success: bool) -> CommandResponse<W> {
         if let Some(sent) = self.sent.remove(&number) {
             if success && sent.name == "prompt" {
                 if self.accepted.len() == MAX_ACCEPTED {
@@ -60,39 +60,39 @@ impl<W> Commands<W> {
                 }
                 self.accepted.push_back(number);
             }
-            return Answered::Waiting(sent);
+            return CommandResponse::Waiting(sent);
         }
         match self.accepted.iter().position(|accepted| *accepted == number) {
             Some(at) if !success => {
                 self.accepted.remove(at);
-                Answered::Accepted
+                CommandResponse::Accepted
             }
-            _ => Answered::Nobody,
+            _ => CommandResponse::Nobody,
         }
     }
 
-    /// Takes one that has waited for too long.
-    pub(crate) fn give_up(&mut self, number: u64) -> Option<Sent<W>> {
+    /// Removes a command that timed out.
+    pub(crate) fn give_up(&mut self, number: u64) -> Option<PendingCommand<W>> {
         self.sent.remove(&number)
     }
 
-    /// Takes all that wait: Pi is gone.
-    pub(crate) fn take(&mut self) -> Vec<Sent<W>> {
+    /// Removes all pending commands, because Pi has exited.
+    pub(crate) fn take(&mut self) -> Vec<PendingCommand<W>> {
         self.accepted.clear();
         std::mem::take(&mut self.sent).into_values().collect()
     }
 
-    /// How many of this name wait.
+    /// Number of pending commands with this name.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.sent.values().filter(|sent| sent.name == name).count()
     }
 
-    /// Since when the oldest of this name waits.
+    /// Time at which the oldest pending command with this name was sent.
     pub(crate) fn oldest(&self, name: &str) -> Option<Instant> {
         self.sent.values().find(|sent| sent.name == name).map(|sent| sent.at)
     }
 
-    /// Whether any waits.
+    /// Whether any command is pending.
     pub(crate) fn any(&self) -> bool {
         !self.sent.is_empty()
     }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_prompt_that_was_accepted_can_still_fail_once() {
-        let mut commands = Commands::default();
+        let mut commands = PendingCommands::default();
         let now = Instant::now();
         let (first, second) = (commands.next_number(), commands.next_number());
         commands.insert(first, "prompt", now, "one");
@@ -112,34 +112,34 @@ mod tests {
         assert_eq!(commands.count("prompt"), 1);
         assert!(matches!(
             commands.answered(first, true),
-            Answered::Waiting(Sent { waiter: "one", .. })
+            CommandResponse::Waiting(PendingCommand { waiter: "one", .. })
         ));
-        assert!(matches!(commands.answered(second, true), Answered::Waiting(_)));
-        assert!(matches!(commands.answered(first, true), Answered::Nobody));
-        assert!(matches!(commands.answered(first, false), Answered::Accepted));
-        assert!(matches!(commands.answered(first, false), Answered::Nobody));
-        assert!(matches!(commands.answered(second, false), Answered::Nobody));
+        assert!(matches!(commands.answered(second, true), CommandResponse::Waiting(_)));
+        assert!(matches!(commands.answered(first, true), CommandResponse::Nobody));
+        assert!(matches!(commands.answered(first, false), CommandResponse::Accepted));
+        assert!(matches!(commands.answered(first, false), CommandResponse::Nobody));
+        assert!(matches!(commands.answered(second, false), CommandResponse::Nobody));
         assert!(!commands.any());
     }
 
     #[test]
     fn a_prompt_that_failed_at_once_fails_no_second_time() {
-        let mut commands = Commands::default();
+        let mut commands = PendingCommands::default();
         let number = commands.next_number();
         commands.insert(number, "prompt", Instant::now(), ());
-        assert!(matches!(commands.answered(number, false), Answered::Waiting(_)));
-        // The first releases of Pi answer a refused prompt a second time, with success.
-        assert!(matches!(commands.answered(number, true), Answered::Nobody));
-        assert!(matches!(commands.answered(number, false), Answered::Nobody));
+        assert!(matches!(commands.answered(number, false), CommandResponse::Waiting(_)));
+        // Early versions of Pi answer a refused prompt a second time, with success.
+        assert!(matches!(commands.answered(number, true), CommandResponse::Nobody));
+        assert!(matches!(commands.answered(number, false), CommandResponse::Nobody));
     }
 
     #[test]
     fn nothing_grows() {
-        let mut commands = Commands::default();
+        let mut commands = PendingCommands::default();
         for _ in 0..1000 {
             let number = commands.next_number();
             commands.insert(number, "prompt", Instant::now(), ());
-            assert!(matches!(commands.answered(number, true), Answered::Waiting(_)));
+            assert!(matches!(commands.answered(number, true), CommandResponse::Waiting(_)));
         }
         assert_eq!(commands.accepted.len(), MAX_ACCEPTED);
         assert!(commands.take().is_empty() && commands.accepted.is_empty());

@@ -1,40 +1,40 @@
-//! The questions of one Pi that wait for a person. Pure: time is an argument.
+//! The open dialogs of one Pi: questions to the user. Does no I/O; time is an argument.
 //!
-//! They are the daemon's: kept while they wait, told again to whoever begins to follow, answered once. What
-//! became of those that are closed is remembered for a while, so that a second answer is told the truth.
+//! The daemon keeps open dialogs, repeats them to new followers and accepts one answer to each. It remembers the reason
+//! why a dialog was closed, so that a late answer gets a precise error.
 
 use bytes::Bytes;
 use quackd_protocol::limits::MAX_PI_DIALOGS;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Closed ones that are remembered; the oldest is forgotten first.
+/// Number of closed dialogs that are remembered. The oldest is dropped first.
 const MAX_CLOSED: usize = 256;
 
-/// One that waits.
+/// A dialog without an answer.
 #[derive(Debug)]
-struct Waiting {
+struct OpenDialog {
     id: String,
-    /// Number of the event that told it.
+    /// Number of the event that announced it.
     seq: u64,
-    /// That event.
+    /// The event as JSON.
     line: Bytes,
     until: Option<Instant>,
 }
 
-/// Why one waits no more.
+/// The reason why a dialog was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Closed {
-    /// Somebody answered.
+pub(crate) enum CloseReason {
+    /// A client answered.
     Answered,
-    /// Its time has passed.
+    /// The timeout expired.
     TimedOut,
-    /// What it was for has ended.
+    /// The turn or Pi has ended.
     Ended,
 }
 
-impl Closed {
-    /// The word for followers.
+impl CloseReason {
+    /// Name of the reason for followers.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Answered => "answered",
@@ -43,8 +43,8 @@ impl Closed {
         }
     }
 
-    /// What a later answer is told.
-    pub(crate) fn told(self) -> &'static str {
+    /// Explanation for a client that answers too late.
+    pub(crate) fn explanation(self) -> &'static str {
         match self {
             Self::Answered => "was answered already",
             Self::TimedOut => "has timed out",
@@ -53,85 +53,85 @@ impl Closed {
     }
 }
 
-/// What an answer is good for.
+/// Result of an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// It is the first: Pi gets it.
+pub(crate) enum AnswerOutcome {
+    /// The first answer, which Pi gets.
     First,
-    /// It comes too late.
-    Late(Closed),
-    /// No such question was asked. Upstream gives it to Pi.
+    /// The dialog was already closed.
+    Late(CloseReason),
+    /// No such dialog exists. Upstream passes the answer to Pi.
     Unknown,
 }
 
-/// See the module's documentation.
+/// The open dialogs of one Pi, and the last closed ones.
 #[derive(Debug, Default)]
 pub(crate) struct Dialogs {
-    waiting: Vec<Waiting>,
-    closed: VecDeque<(String, Closed)>,
+    waiting: Vec<OpenDialog>,
+    closed: VecDeque<(String, CloseReason)>,
 }
 
 impl Dialogs {
-    /// Whether one more has room.
+    /// Whether another dialog can be opened.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.len() < MAX_PI_DIALOGS
     }
 
-    /// Whether one waits.
+    /// Whether a dialog is open.
     pub(crate) fn any(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// A question was asked, in event `seq`. Asked again under the same id it replaces the earlier one.
+    /// Opens a dialog that was announced in event `seq`. Replaces an earlier one with the same id.
     pub(crate) fn open(&mut self, id: String, seq: u64, line: Bytes, until: Option<Instant>) {
         self.waiting.retain(|dialog| dialog.id != id);
         self.closed.retain(|(closed, _)| *closed != id);
-        self.waiting.push(Waiting { id, seq, line, until });
+        self.waiting.push(OpenDialog { id, seq, line, until });
     }
 
-    /// Somebody answers.
-    pub(crate) fn answer(&mut self, id: &str) -> Answer {
+    /// Answers a dialog.
+    pub(crate) fn answer(&mut self, id: &str) -> AnswerOutcome {
         if let Some(at) = self.waiting.iter().position(|dialog| dialog.id == id) {
             let dialog = self.waiting.remove(at);
-            self.note(dialog.id, Closed::Answered);
-            return Answer::First;
+            self.note(dialog.id, CloseReason::Answered);
+            return AnswerOutcome::First;
         }
         let closed = self.closed.iter().find(|(closed, _)| closed == id);
-        closed.map_or(Answer::Unknown, |(_, why)| Answer::Late(*why))
+        closed.map_or(AnswerOutcome::Unknown, |(_, why)| AnswerOutcome::Late(*why))
     }
 
-    /// Closes those whose time has passed; gives their ids.
+    /// Closes expired dialogs and returns their ids.
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<String> {
-        self.close(Closed::TimedOut, |dialog| dialog.until.is_some_and(|until| until <= now))
+        self.close(CloseReason::TimedOut, |dialog| dialog.until.is_some_and(|until| until <= now))
     }
 
-    /// Closes all; gives their ids.
+    /// Closes all dialogs and returns their ids.
     pub(crate) fn end(&mut self) -> Vec<String> {
-        self.close(Closed::Ended, |_| true)
+        self.close(CloseReason::Ended, |_| true)
     }
 
-    /// When [`Dialogs::expire`] wants to be called, from `now` on.
+    /// Time from `now` until [`Dialogs::expire`] must be called.
     pub(crate) fn due_in(&self, now: Instant) -> Option<Duration> {
         let next = self.waiting.iter().filter_map(|dialog| dialog.until).min()?;
         Some(next.saturating_duration_since(now))
     }
 
-    /// The events of those that wait and that a follower who begins with event `next` does not get.
+    /// The announcements of open dialogs that a follower does not get if it starts with event `next`.
     pub(crate) fn before(&self, next: u64) -> Vec<Bytes> {
         let earlier = self.waiting.iter().filter(|dialog| dialog.seq < next);
         earlier.map(|dialog| dialog.line.clone()).collect()
     }
 
-    fn close(&mut self, why: Closed, is_meant: impl Fn(&Waiting) -> bool) -> Vec<String> {
+    fn close(&mut self, why: CloseReason, is_meant: impl Fn(&OpenDialog) -> bool) -> Vec<String> {
         let (closed, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(is_meant);
         self.waiting = waiting;
-        let closed: Vec<Waiting> = closed;
+        let closed: Vec<OpenDialog> = closed;
         let ids: Vec<String> = closed.into_iter().map(|dialog| dialog.id).collect();
         ids.iter().for_each(|id| self.note(id.clone(), why));
         ids
     }
 
-    fn note(&mut self, id: String, why: Closed) {
+    fn note(&mut self, id: String, why: CloseReason) {
         if self.closed.len() == MAX_CLOSED {
             self.closed.pop_front();
         }
@@ -151,12 +151,12 @@ mod tests {
     fn the_first_answer_counts_and_later_ones_are_told() {
         let mut dialogs = Dialogs::default();
         dialogs.open("a".into(), 1, line("A"), None);
-        assert_eq!(dialogs.answer("b"), Answer::Unknown);
-        assert_eq!(dialogs.answer("a"), Answer::First);
-        assert_eq!(dialogs.answer("a"), Answer::Late(Closed::Answered));
+        assert_eq!(dialogs.answer("b"), AnswerOutcome::Unknown);
+        assert_eq!(dialogs.answer("a"), AnswerOutcome::First);
+        assert_eq!(dialogs.answer("a"), AnswerOutcome::Late(CloseReason::Answered));
         assert!(!dialogs.any());
         dialogs.open("a".into(), 2, line("A"), None);
-        assert_eq!(dialogs.answer("a"), Answer::First, "asked again");
+        assert_eq!(dialogs.answer("a"), AnswerOutcome::First, "asked again");
     }
 
     #[test]
@@ -171,8 +171,8 @@ mod tests {
         assert_eq!(dialogs.expire(now + Duration::from_secs(1)), ["soon"]);
         assert_eq!(dialogs.end(), ["later", "never"]);
         assert_eq!(dialogs.due_in(now), None);
-        assert_eq!(dialogs.answer("soon"), Answer::Late(Closed::TimedOut));
-        assert_eq!(dialogs.answer("never"), Answer::Late(Closed::Ended));
+        assert_eq!(dialogs.answer("soon"), AnswerOutcome::Late(CloseReason::TimedOut));
+        assert_eq!(dialogs.answer("never"), AnswerOutcome::Late(CloseReason::Ended));
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         dialogs.open("a".into(), 5, line("A"), None);
         dialogs.open("b".into(), 7, line("B"), None);
         assert_eq!(dialogs.before(8), ["A", "B"]);
-        assert_eq!(dialogs.before(7), ["A"], "the second one is in what is replayed");
+        assert_eq!(dialogs.before(7), ["A"], "the replay contains the second one");
         assert_eq!(dialogs.before(5), [""; 0]);
     }
 

@@ -1,10 +1,10 @@
-//! What a session's Pi says, as its worker hands it on. The worker is treated as hostile: what it says is
-//! bounded, checked, and told to nobody but the followers of its own session.
+//! Handles frames from a session's Pi worker. The worker is treated as hostile: frames are bounded, checked, and passed
+//! only to followers of the same session.
 
-use super::commands::Answered;
-use super::dialogs::Closed;
-use super::handle::{PiHandle, Said, Waiter};
-use crate::children::{Beats, ChannelEvent, ChannelInput, Life};
+use super::commands::CommandResponse;
+use super::dialogs::CloseReason;
+use super::handle::{PiHandle, PromptAccepted, Waiter};
+use crate::children::{ChannelEvent, ChannelInput, HeartbeatDriver, LifecycleDriver};
 use crate::session::owner::PiReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
@@ -20,15 +20,15 @@ use serde_json::value::RawValue;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Longest name of an event, id of a question and reason, in bytes or characters.
+/// Limits for an event's name and a dialog's id in bytes, and for a reason in characters.
 const MAX_EVENT_NAME: usize = 64;
 const MAX_DIALOG_ID: usize = 256;
 const MAX_REASON_CHARS: usize = 4000;
 
-/// Warnings that one worker may send.
+/// Maximum number of warnings from one worker.
 const MAX_WARNINGS: u32 = 100;
 
-/// Names of events that are the daemon's own: a Pi that uses one would speak for it.
+/// Names of the daemon's own events. An event of Pi with such a name could be mistaken for the daemon's.
 const OWN_EVENTS: &[&str] = &[
     "extension_ui_closed",
     "prompt_error",
@@ -65,35 +65,35 @@ impl PiHandle {
             FromPiWorker::CannotStart { reason } if self.pids.is_none() => {
                 let reason: String = reason.chars().filter(|c| !c.is_control()).take(300).collect();
                 self.services.pis.note_failure(&self.session, &self.name, &reason);
-                self.condemn(Cause::Refused(reason), "it cannot be started", ctx);
+                self.kill_for_cause(Cause::Refused(reason), "it cannot be started", ctx);
             }
             _ if self.pids.is_none() => self.broke("the first frame was no hello", ctx),
             FromPiWorker::Answer(answer) => self.answered(answer, ctx),
             FromPiWorker::Event { name, data } => {
-                self.happened(&name, &with_whole_characters(data), ctx);
+                self.on_event(&name, &with_whole_characters(data), ctx);
             }
             FromPiWorker::Dialog { id, timeout_ms, data } => {
-                self.asked(id, timeout_ms, &with_whole_characters(data), ctx);
+                self.on_question(id, timeout_ms, &with_whole_characters(data), ctx);
             }
             FromPiWorker::StdinFailed { reason } => {
                 let reason: String = reason.chars().take(200).collect();
-                tracing::warn!(session = %self.session, reason, "Pi takes no commands");
+                tracing::warn!(session = %self.session, reason, "Pi does not read commands");
                 let cause = Cause::Protocol("Pi closed its stdin".to_owned());
-                self.condemn(cause, "it closed its stdin", ctx);
+                self.kill_for_cause(cause, "it closed its stdin", ctx);
             }
             FromPiWorker::Ended(mut end) => {
                 let excess = end.stderr_tail.len().saturating_sub(PI_STDERR_BYTES);
                 end.stderr_tail.drain(..end.stderr_tail.ceil_char_boundary(excess));
-                self.pi_ended(end, ctx);
+                self.on_pi_exit(end, ctx);
             }
             FromPiWorker::Pong { seq } => {
-                if !self.pong(seq, ctx) {
+                if !self.on_pong(seq, ctx) {
                     self.broke("a pong without a ping", ctx);
                 }
             }
             FromPiWorker::Warning { text } if self.child.warned(MAX_WARNINGS).is_some() => {
                 let text: String = text.chars().take(500).collect();
-                tracing::warn!(session = %self.session, text, "a Pi worker warns");
+                tracing::warn!(session = %self.session, text, "warning from a Pi worker");
             }
             FromPiWorker::CannotStart { .. } => self.broke("it has started already", ctx),
             FromPiWorker::Version { .. } => self.broke("a version that was not asked for", ctx),
@@ -106,7 +106,7 @@ fn cut(text: &mut String, limit: usize) {
     text.truncate(text.floor_char_boundary(limit));
 }
 
-/// What goes to followers as it is must be an object on one line.
+/// Data that goes to followers unchanged must be an object on one line.
 fn is_shown(data: &RawValue, limit: usize) -> bool {
     let text = data.get();
     text.starts_with('{') && text.len() <= limit && !text.contains(['\n', '\r'])
@@ -114,13 +114,13 @@ fn is_shown(data: &RawValue, limit: usize) -> bool {
 
 impl PiHandle {
     fn broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
-        self.condemn(Cause::Protocol(why.to_owned()), "its worker broke the protocol", ctx);
+        self.kill_for_cause(Cause::Protocol(why.to_owned()), "its worker broke the protocol", ctx);
     }
 
     fn hello(&mut self, proto: u32, pids: (u32, u32), ctx: &mut Context<Self>) {
         if proto != PI_FRAME_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: PI_FRAME_PROTOCOL, theirs: proto };
-            return self.condemn(cause, "its worker is of another version", ctx);
+            return self.kill_for_cause(cause, "its worker is of another version", ctx);
         }
         let now = Instant::now();
         match self.child.worker.on_hello(now) {
@@ -148,34 +148,34 @@ impl PiHandle {
             self.services.pis.forget_failure(&self.session);
         }
         match self.commands.answered(number, success) {
-            Answered::Waiting(sent) => match sent.waiter {
+            CommandResponse::Waiting(sent) => match sent.waiter {
                 Waiter::Say(reply) => {
                     self.has_accepted |= success && !is_handled(data.as_deref());
-                    // Who does not wait any more has been answered.
+                    // If the caller has stopped waiting, it has already got an error.
                     let seq = success.then(|| self.services.events.last(&self.session));
-                    reply.send(Ok(Said { success, error, seq })).ok();
+                    reply.send(Ok(PromptAccepted { success, error, seq })).ok();
                 }
                 Waiter::Abort(reply) => drop(reply.send(())),
                 Waiter::State => {
                     if let Some(data) = data.filter(|_| success) {
-                        self.state_told(data, ctx);
+                        self.on_state(data, ctx);
                     }
                     for waiter in self.state_waiters.drain(..) {
-                        // It may have gone on without.
+                        // The caller may have continued without the state.
                         waiter.send(()).ok();
                     }
                 }
             },
-            Answered::Accepted => {
+            CommandResponse::Accepted => {
                 self.prompt_failed(&error.unwrap_or_default());
                 self.has_accepted = false;
             }
-            Answered::Nobody => {}
+            CommandResponse::Nobody => {}
         }
         self.show();
     }
 
-    fn state_told(&mut self, data: Box<RawValue>, ctx: &mut Context<Self>) {
+    fn on_state(&mut self, data: Box<RawValue>, ctx: &mut Context<Self>) {
         if !is_shown(&data, MAX_PI_STATE_BYTES) {
             return self.broke("a state that cannot be shown", ctx);
         }
@@ -209,7 +209,7 @@ impl PiHandle {
         }));
     }
 
-    fn happened(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {
+    fn on_event(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || MAX_EVENT_NAME < name.len() || !name.chars().all(is_name) {
             return self.broke("an event without a name", ctx);
@@ -219,20 +219,20 @@ impl PiHandle {
         }
         self.touch();
         if OWN_EVENTS.contains(&name) {
-            tracing::warn!(session = %self.session, name, "left out an event with a name of ours");
+            tracing::warn!(session = %self.session, name, "dropped an event with a name of the daemon's");
             return;
         }
         self.services.events.publish(&self.session, name, || data);
         match name {
             "agent_start" => {
                 self.in_turn = true;
-                self.is_busy_now(ctx);
+                self.on_busy(ctx);
             }
             "agent_end" => {
                 self.in_turn = false;
                 self.has_accepted = false;
                 self.end_dialogs();
-                self.is_idle_now(ctx);
+                self.on_idle(ctx);
                 self.ask_state(None, ctx);
             }
             _ => return,
@@ -240,7 +240,7 @@ impl PiHandle {
         self.show();
     }
 
-    fn asked(
+    fn on_question(
         &mut self,
         id: String,
         timeout_ms: Option<u64>,
@@ -253,7 +253,7 @@ impl PiHandle {
         }
         self.touch();
         if !self.view.dialogs.borrow().has_room() {
-            tracing::warn!(session = %self.session, "Pi asks too much at once: cancelled");
+            tracing::warn!(session = %self.session, "canceled a question, too many are open");
             return self.cancel(&id);
         }
         let now = Instant::now();
@@ -265,7 +265,7 @@ impl PiHandle {
         self.show();
     }
 
-    /// Sees to it that questions end when their time has passed.
+    /// Schedules the timeout of the next dialog.
     pub(super) fn arm_dialogs(&mut self, ctx: &mut Context<Self>) {
         let due = self.view.dialogs.borrow().due_in(Instant::now());
         let timer = due.map(|wait| {
@@ -274,7 +274,7 @@ impl PiHandle {
                 let expired = handle.view.dialogs.borrow_mut().expire(Instant::now());
                 for id in expired {
                     handle.cancel(&id);
-                    handle.tell_closed(&id, Closed::TimedOut);
+                    handle.publish_closed(&id, CloseReason::TimedOut);
                 }
                 handle.arm_dialogs(ctx);
                 handle.show();
@@ -285,8 +285,8 @@ impl PiHandle {
         }
     }
 
-    /// Tells followers that a question waits no more.
-    pub(super) fn tell_closed(&self, id: &str, why: Closed) {
+    /// Notifies followers that a dialog was closed.
+    pub(super) fn publish_closed(&self, id: &str, why: CloseReason) {
         #[derive(Serialize)]
         struct Data<'a> {
             #[serde(rename = "type")]
@@ -300,7 +300,7 @@ impl PiHandle {
     }
 }
 
-/// Whether Pi says that it has done what a prompt wanted without a turn: it was a command of an extension.
+/// Whether Pi reports that it handled a prompt without a turn. Commands of an extension work like this.
 fn is_handled(data: Option<&RawValue>) -> bool {
     #[derive(Deserialize)]
     struct Data<'a> {

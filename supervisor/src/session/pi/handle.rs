@@ -1,22 +1,24 @@
-//! One session's Pi as an actor: the only owner of its process.
+//! The actor that owns one session's Pi process.
 //!
-//! Owns: the state machine of the process, its heartbeat, the commands that Pi has not answered and the prompts
-//! that wait for it to start.
-//! Receives: [`Say`], [`Wake`] (clients) and what stands in [`super::requests`], [`Drain`]
-//! ([`super::Pis`]), and what every child's handle receives ([`super::child_impl`]).
+//! Owns: the state machine of the process, its heartbeat, the commands without a response, and the prompts that wait
+//! for the start.
+//! Receives: [`SendPrompt`], [`EnsureStarted`] (from clients), the messages in [`super::requests`], [`Drain`] (from
+//! [`super::PiPool`]), and the messages of every child handle ([`super::child_impl`]).
 //! Blocks on: nothing.
-//! Mailbox: [`MAILBOX`] messages; a sender waits for room.
+//! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
 //! Ends: with the daemon, or with its session.
 //!
-//! Invariants: who waits is answered exactly once, also when Pi dies. A prompt that was written to Pi is never
-//! written again.
+//! Invariants: every waiting caller gets exactly one reply, even if Pi crashes. A prompt that was written to Pi is
+//! never written again.
 
-use super::commands::Commands;
+use super::commands::PendingCommands;
 use super::history;
-use super::status::View;
-use crate::children::{Child, Ending, Eviction, LATE, Life, Refused};
+use super::status::PiStatus;
+use crate::children::{
+    Child, DrainReason, EvictionReason, LifecycleDriver, STALL_THRESHOLD, SendError,
+};
 use crate::errors::PiError;
-use crate::pool::session_status::{Doing, Stopped};
+use crate::pool::session_status::{Activity, StopReason};
 use crate::session::FoundSession;
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
@@ -32,74 +34,74 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Messages of many clients of one session, and one frame at a time.
+/// Size of the mailbox: messages of many clients of one session, and one frame at a time.
 const MAILBOX: usize = 128;
 
-/// Clients of one session that wait for Pi's state at the same time; more are shown what is known.
+/// Maximum number of clients that wait for Pi's state. Further clients get the last known state.
 const MAX_STATE_WAITERS: usize = 64;
 
-/// Who waits for the answer to a command.
+/// The caller that waits for the response to a command.
 #[derive(Debug)]
 pub(super) enum Waiter {
     /// A client's `say`.
-    Say(oneshot::Sender<Result<Said, PiError>>),
-    /// An `abort`, which only wants to know that it was heard.
+    Say(oneshot::Sender<Result<PromptAccepted, PiError>>),
+    /// An `abort`, which only waits for the acknowledgment.
     Abort(oneshot::Sender<()>),
-    /// Those in [`PiHandle::state_waiters`].
+    /// The callers in [`PiHandle::state_waiters`].
     State,
 }
 
 /// A prompt for a Pi that has not started yet.
 #[derive(Debug)]
-pub(super) struct Unsent {
+pub(super) struct QueuedPrompt {
     pub(super) number: u64,
     pub(super) message: String,
-    pub(super) reply: oneshot::Sender<Result<Said, PiError>>,
+    pub(super) reply: oneshot::Sender<Result<PromptAccepted, PiError>>,
 }
 
-/// See the module's documentation.
+/// Owner of one session's Pi. Runs as an actor.
 pub(crate) struct PiHandle {
     pub(super) session: SessionId,
     pub(super) name: String,
     pub(super) workspace: String,
-    /// Where Pi keeps the conversation; empty if it was never told.
+    /// Path of Pi's session file. Empty if Pi has never reported one.
     pub(super) session_file: String,
     pub(super) services: Rc<SessionServices>,
     pub(super) owner: Owner,
-    pub(super) view: Rc<View>,
+    pub(super) view: Rc<PiStatus>,
     pub(super) child: Child,
-    /// Process ids of the worker and of Pi, said by the worker; for people.
+    /// Process ids of the worker and of Pi, as the worker reported them. For display only.
     pub(super) pids: Option<(u32, u32)>,
-    pub(super) commands: Commands<Waiter>,
-    pub(super) unsent: VecDeque<Unsent>,
-    /// Those who want to see Pi's state when it is there.
+    pub(super) commands: PendingCommands<Waiter>,
+    pub(super) unsent: VecDeque<QueuedPrompt>,
+    /// Callers that wait for Pi's state.
     pub(super) state_waiters: Vec<oneshot::Sender<()>>,
-    /// `agent_start` came, and no `agent_end` yet.
+    /// Whether the last event of a turn was `agent_start`.
     pub(super) in_turn: bool,
-    /// A prompt was accepted, and nothing has ended since.
+    /// A prompt was accepted, and no turn has ended since.
     pub(super) has_accepted: bool,
-    /// When Pi last said anything.
+    /// Time of the last frame from Pi.
     pub(super) heard: Instant,
-    /// How Pi ended, told before its process was reaped.
+    /// Pi's exit status, reported by the worker before the process is reaped.
     pub(super) end: Option<PiEnd>,
-    /// How the process ended, while what it said before is still being taken.
+    /// Exit status of the process, while its last frames are still being read.
     pub(super) exited: Option<Option<ProcessExit>>,
-    /// Why it was ended, if that was our doing.
-    pub(super) condemned: Option<&'static str>,
+    /// The reason why the supervisor killed it.
+    pub(super) kill_reason: Option<&'static str>,
     pub(super) dialog_timer: Option<SpawnHandle>,
-    /// Why the last process is not there any more.
-    pub(super) stopped: Stopped,
-    /// The process that there is was ended for this.
-    pub(super) evicted: Option<Eviction>,
+    /// The reason why the last process ended.
+    pub(super) stopped: StopReason,
+    /// The reason why the current process is evicted.
+    pub(super) evicted: Option<EvictionReason>,
 }
 
 impl PiHandle {
-    /// A session without a Pi.
+    /// Creates the handle without a process.
     pub(super) fn new(
         found: &FoundSession,
         services: Rc<SessionServices>,
         owner: Owner,
-        view: Rc<View>,
+        view: Rc<PiStatus>,
     ) -> Self {
         Self {
             session: found.session_id.clone(),
@@ -111,7 +113,7 @@ impl PiHandle {
             view,
             child: Child::new(PI_WORKER, found.session_id.0.clone()),
             pids: None,
-            commands: Commands::default(),
+            commands: PendingCommands::default(),
             unsent: VecDeque::new(),
             state_waiters: Vec::new(),
             in_turn: false,
@@ -119,14 +121,14 @@ impl PiHandle {
             heard: Instant::now(),
             end: None,
             exited: None,
-            condemned: None,
+            kill_reason: None,
             dialog_timer: None,
-            stopped: Stopped::default(),
+            stopped: StopReason::default(),
             evicted: None,
         }
     }
 
-    /// Keeps up with what the registry knows of the session.
+    /// Updates the session's name, workspace and session file from the registry.
     fn update(&mut self, found: &FoundSession) {
         self.name.clone_from(&found.session_name);
         if !found.pi_session_file.is_empty() {
@@ -138,7 +140,7 @@ impl PiHandle {
         self.child.is_ready()
     }
 
-    /// Writes down for others what they may see.
+    /// Updates the state that other modules read.
     pub(super) fn show(&self) {
         let view = &self.view;
         let is_none = matches!(
@@ -154,7 +156,7 @@ impl PiHandle {
         if !is_running {
             view.state.replace(None);
         }
-        self.show_standing();
+        self.publish_activity();
         let mut info = view.info.borrow_mut();
         if info.is_none() && self.child.process.is_none() {
             return;
@@ -170,41 +172,41 @@ impl PiHandle {
         info.last_death.clone_from(&info.life.last_cause);
     }
 
-    /// Writes down what the session's Pi does, and why.
-    fn show_standing(&self) {
+    /// Updates the session's status.
+    fn publish_activity(&self) {
         let view = &self.view;
         let calls = self.commands.count("prompt") + self.unsent.len();
         let until = |since| {
             let limit = self.services.daemon.config.worker.idle.value;
             Some(since + limit).filter(|_| self.child.is_ready() && self.end.is_none())
         };
-        let doing = match self.child.worker.state() {
-            _ if view.dialogs.borrow().any() => Doing::Waiting,
-            State::Failed { cause, .. } => Doing::Failed(cause.to_string()),
+        let activity = match self.child.worker.state() {
+            _ if view.dialogs.borrow().any() => Activity::Waiting,
+            State::Failed { cause, .. } => Activity::Failed(cause.to_string()),
             _ if self.in_turn || calls != 0 => {
-                Doing::Working { calls, jobs: 0, turn: self.in_turn }
+                Activity::Working { calls, jobs: 0, turn: self.in_turn }
             }
-            State::Absent => Doing::Stopped(self.stopped.clone()),
-            // Whether there is a Pi to start is not known yet.
+            State::Absent => Activity::Stopped(self.stopped.clone()),
+            // The executable may still be missing, so report the old reason.
             State::Starting { .. } if self.child.process.is_none() => {
-                Doing::Stopped(self.stopped.clone())
+                Activity::Stopped(self.stopped.clone())
             }
-            State::Backoff { cause, .. } => Doing::Stopped(Stopped::Died(cause.to_string())),
+            State::Backoff { cause, .. } => Activity::Stopped(StopReason::Died(cause.to_string())),
             _ => {
                 let since = view.active.get();
-                Doing::Idle { since, until: until(since) }
+                Activity::Idle { since, until: until(since) }
             }
         };
-        self.services.pool.statuses.set_pi(&self.session, doing);
+        self.services.pool.statuses.set_pi(&self.session, activity);
     }
 
-    /// It did something, or was asked to.
+    /// Records activity of Pi.
     pub(super) fn touch(&mut self) {
         self.heard = Instant::now();
         self.view.active.set(self.heard);
     }
 
-    /// Sends a command to a Pi that is there.
+    /// Sends a command to the running Pi.
     pub(super) fn command(&mut self, command: PiCommand, waiter: Waiter, ctx: &mut Context<Self>) {
         let number = self.commands.next_number();
         self.command_as(number, command, waiter, ctx);
@@ -219,10 +221,10 @@ impl PiHandle {
     ) {
         let name = command.name();
         let frame = ToPiWorker::Command { number, command };
-        match self.child.offer(&frame) {
+        match self.child.try_send(&frame) {
             Ok(()) => {}
-            Err(Refused::TooLong) => return fail(waiter, &PiError::TooLong),
-            Err(Refused::NotTaken) => return fail(waiter, &PiError::Stdin),
+            Err(SendError::TooLong) => return fail(waiter, &PiError::TooLong),
+            Err(SendError::NotTaken) => return fail(waiter, &PiError::Stdin),
         }
         let now = Instant::now();
         self.view.active.set(now);
@@ -231,30 +233,30 @@ impl PiHandle {
         self.show();
     }
 
-    /// Gives Pi `limit` to answer a command.
+    /// Starts the timeout of a command.
     fn give_time(&self, number: u64, limit: Duration, ctx: &mut Context<Self>) {
         let due = Instant::now() + limit;
-        ctx.run_later(limit, move |handle, ctx| match LATE < due.elapsed() {
-            // Pi may have been stopped too.
+        ctx.run_later(limit, move |handle, ctx| match STALL_THRESHOLD < due.elapsed() {
+            // Pi may have been suspended as well.
             true => handle.give_time(number, PI_ABORT_LIMIT, ctx),
             false => handle.timed_out(number, ctx),
         });
     }
 
-    /// A command was not answered in time.
+    /// Handles a command that timed out.
     fn timed_out(&mut self, number: u64, ctx: &mut Context<Self>) {
         let Some(sent) = self.commands.give_up(number) else { return };
-        // Upstream's clients give up at the same time. One that has said nothing at all since is of no use to
-        // the next one either; one that works, or waits for a person, may well be slow to answer.
+        // Upstream's clients use the same timeout. A Pi without any output since then is replaced. A Pi that works or
+        // waits for the user may answer slowly.
         let is_mute = self.heard <= sent.at;
         fail(sent.waiter, &PiError::TimedOut { command: sent.name });
         self.show();
         if is_mute && sent.name == "prompt" {
-            self.condemn(Cause::NotResponding, "it did not answer", ctx);
+            self.kill_for_cause(Cause::NotResponding, "it did not answer", ctx);
         }
     }
 
-    /// Has Pi tell its state, unless it has been asked.
+    /// Requests Pi's state, unless a request is pending.
     pub(super) fn ask_state(
         &mut self,
         waiter: Option<oneshot::Sender<()>>,
@@ -267,7 +269,7 @@ impl PiHandle {
         };
         let is_coming =
             self.is_ready() || matches!(self.child.worker.state(), State::Starting { .. });
-        // Who is not kept is answered by the drop of its sender: what is known is all there is.
+        // Dropping the sender tells the caller to continue with the last known state.
         if let Some(waiter) = waiter
             && is_coming
             && !is_mute
@@ -280,34 +282,34 @@ impl PiHandle {
         }
     }
 
-    /// Sends what waited for Pi to start.
+    /// Sends the prompts that waited for the start.
     pub(super) fn flush(&mut self, ctx: &mut Context<Self>) {
-        while let Some(Unsent { number, message, reply }) = self.unsent.pop_front() {
+        while let Some(QueuedPrompt { number, message, reply }) = self.unsent.pop_front() {
             self.command_as(number, PiCommand::Prompt { message }, Waiter::Say(reply), ctx);
         }
         self.show();
     }
 
-    /// Answers those that wait for Pi to start.
+    /// Returns an error to the callers that wait for the start.
     pub(super) fn refuse_unsent(&mut self, error: &PiError) {
         for unsent in self.unsent.drain(..) {
-            // Who does not wait any more has been answered.
+            // If the caller has stopped waiting, it has already got an error.
             unsent.reply.send(Err(error.clone())).ok();
         }
         self.show();
     }
 
-    /// Closes all questions: what they were for is over. Pi is told if it is there to be told.
+    /// Closes all dialogs, because the turn or Pi has ended. Cancels them in Pi if it still runs.
     pub(super) fn end_dialogs(&mut self) {
         let ended = self.view.dialogs.borrow_mut().end();
         for id in ended {
             self.cancel(&id);
-            self.tell_closed(&id, super::dialogs::Closed::Ended);
+            self.publish_closed(&id, super::dialogs::CloseReason::Ended);
         }
         self.show();
     }
 
-    /// Tells Pi that nobody answers.
+    /// Tells Pi that a dialog is canceled.
     pub(super) fn cancel(&self, id: &str) {
         let answer =
             UiAnswer { id: id.to_owned(), cancelled: Some(true.into()), ..UiAnswer::default() };
@@ -316,17 +318,17 @@ impl PiHandle {
 
     pub(super) fn send_answer(&self, answer: UiAnswer) {
         let is_there = self.child.process.is_some() && self.end.is_none();
-        if is_there && self.child.offer(&ToPiWorker::UiAnswer(answer)).is_err() {
-            tracing::warn!(session = %self.session, "an answer was not taken by a Pi worker");
+        if is_there && self.child.try_send(&ToPiWorker::UiAnswer(answer)).is_err() {
+            tracing::warn!(session = %self.session, "cannot send an answer to the Pi worker");
         }
     }
 }
 
-/// Answers whoever waited for a command that came to nothing.
+/// Returns an error to the caller of a failed command.
 pub(super) fn fail(waiter: Waiter, error: &PiError) {
     match waiter {
         Waiter::Say(reply) => drop(reply.send(Err(error.clone()))),
-        // They see by the drop that nothing came.
+        // Dropping the sender tells the caller that no response arrived.
         Waiter::Abort(reply) => drop(reply),
         Waiter::State => {}
     }
@@ -340,33 +342,37 @@ impl Actor for PiHandle {
     }
 }
 
-/// Give Pi a person's words, and start it if need be. Answered when Pi has accepted or refused them.
+/// Send a prompt to Pi, and start Pi if necessary. The reply arrives when Pi has accepted or refused the prompt.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<Said, PiError>")]
-pub(crate) struct Say {
+#[rtype(result = "Result<PromptAccepted, PiError>")]
+pub(crate) struct SendPrompt {
     pub(crate) message: String,
     pub(crate) found: FoundSession,
 }
 
-/// Pi's answer to a prompt.
+/// Pi's response to a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct PromptAccepted {
     /// Whether it was accepted.
     pub(crate) success: bool,
-    /// Why not.
+    /// Error if the prompt was refused.
     pub(crate) error: Option<String>,
-    /// Number of the session's last event before that, if it was accepted.
+    /// Number of the session's last event before the prompt, if it was accepted.
     pub(crate) seq: Option<u64>,
 }
 
-impl Handler<Say> for PiHandle {
-    type Result = ResponseFuture<Result<Said, PiError>>;
+impl Handler<SendPrompt> for PiHandle {
+    type Result = ResponseFuture<Result<PromptAccepted, PiError>>;
 
-    fn handle(&mut self, Say { message, found }: Say, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(
+        &mut self,
+        SendPrompt { message, found }: SendPrompt,
+        ctx: &mut Self::Context,
+    ) -> Self::Result {
         self.update(&found);
         match self.child.ending {
-            Some(Ending::Shutdown) => return Box::pin(async { Err(PiError::ShuttingDown) }),
-            Some(Ending::Deleted) => return Box::pin(async { Err(PiError::Deleted) }),
+            Some(DrainReason::Shutdown) => return Box::pin(async { Err(PiError::ShuttingDown) }),
+            Some(DrainReason::Deleted) => return Box::pin(async { Err(PiError::Deleted) }),
             None => {}
         }
         if MAX_PI_PROMPTS <= self.unsent.len() + self.commands.count("prompt") {
@@ -377,12 +383,12 @@ impl Handler<Say> for PiHandle {
             self.command(PiCommand::Prompt { message }, Waiter::Say(reply), ctx);
         } else {
             let number = self.commands.next_number();
-            self.unsent.push_back(Unsent { number, message, reply });
+            self.unsent.push_back(QueuedPrompt { number, message, reply });
             ctx.run_later(PI_COMMAND_LIMIT, move |handle, _| handle.give_up_unsent(number));
             self.demand(Demander::Call, ctx);
         }
         self.show();
-        // A handle that ends has answered nobody: the daemon stops.
+        // The sender is dropped without a reply only at shutdown.
         Box::pin(async { said.await.unwrap_or(Err(PiError::ShuttingDown)) })
     }
 }
@@ -399,17 +405,17 @@ impl PiHandle {
     }
 }
 
-/// A client attached: have a Pi ready soon, and try again after a failure.
+/// Start Pi soon, because a client attached. Retries after a failure.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct Wake {
+pub(crate) struct EnsureStarted {
     pub(crate) found: FoundSession,
 }
 
-impl Handler<Wake> for PiHandle {
+impl Handler<EnsureStarted> for PiHandle {
     type Result = ();
 
-    fn handle(&mut self, Wake { found }: Wake, ctx: &mut Self::Context) {
+    fn handle(&mut self, EnsureStarted { found }: EnsureStarted, ctx: &mut Self::Context) {
         self.update(&found);
         if self.child.ending.is_none() {
             self.demand(Demander::Attach, ctx);
@@ -417,12 +423,12 @@ impl Handler<Wake> for PiHandle {
     }
 }
 
-/// Take nothing more, let a turn finish until `until`, end Pi. Answered when the process is gone.
+/// Accept no more prompts, let a turn finish until `until`, then stop Pi. The reply arrives after the exit.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Drain {
     pub(super) until: Instant,
-    pub(super) ending: Ending,
+    pub(super) ending: DrainReason,
 }
 
 impl Handler<Drain> for PiHandle {
@@ -431,17 +437,17 @@ impl Handler<Drain> for PiHandle {
     fn handle(&mut self, Drain { until, ending }: Drain, ctx: &mut Self::Context) -> Self::Result {
         self.child.ending = Some(ending);
         self.refuse_unsent(match ending {
-            Ending::Shutdown => &PiError::ShuttingDown,
-            Ending::Deleted => &PiError::Deleted,
+            DrainReason::Shutdown => &PiError::ShuttingDown,
+            DrainReason::Deleted => &PiError::Deleted,
         });
-        let gone = self.gone_by(until, ctx);
+        let gone = self.kill_at(until, ctx);
         if gone.is_some() {
-            self.retire(ctx);
+            self.drain(ctx);
         }
-        let unused = (ending == Ending::Deleted).then(|| PathBuf::from(&self.session_file));
+        let unused = (ending == DrainReason::Deleted).then(|| PathBuf::from(&self.session_file));
         Box::pin(async {
             if let Some(gone) = gone {
-                // An actor that ended has no process.
+                // A stopped actor has no process.
                 gone.await.ok();
             }
             if let Some(file) = unused {

@@ -1,11 +1,11 @@
-//! What `doctor` says of Pi: which program would be started, its version, and with which model.
+//! The checks of Pi for `doctor`: executable, version and model.
 
 use super::locate::{choose, find_blocking};
 use super::outside::Writable;
 use super::{Failure, PiHandle};
 use crate::children::pi_env as environment;
 use crate::children::spawner::Spawner;
-use crate::children::{Supervised, see_off};
+use crate::children::{ChildActor, reap_or_kill};
 use crate::errors::PiError;
 use crate::session::services::SessionServices;
 use futures_util::{SinkExt, StreamExt};
@@ -22,34 +22,34 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::codec::Framed;
 
-/// Longest text of a Pi worker that is shown, in characters.
+/// Maximum length of a text from a Pi worker, in characters.
 const MAX_SHOWN: usize = 400;
 
-/// What is known is enough here: nobody waits for a login shell.
+/// The check uses the known environment and does not wait for a login shell.
 const NO_WAIT: Duration = Duration::ZERO;
 
-/// A disk may hang.
-const LOOK_LIMIT: Duration = Duration::from_secs(3);
+/// Timeout for file system access, because a disk may hang.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Longest time for the version: a process, and node in it.
+/// Timeout for the version, which starts a process with Node.
 const VERSION_LIMIT: Duration = Duration::from_secs(7);
 
-/// One program is asked at a time, however many clients want to know.
+/// Only one process is asked at a time, regardless of the number of clients.
 static ASKING: Semaphore = Semaphore::const_new(1);
 
 /// Reason for a missing version.
 enum NoVersion {
     /// The program cannot be used.
     Unfit(String),
-    /// It was not asked, which says nothing about it.
+    /// The program was not started. The reason is not its fault.
     NotAsked(String),
 }
 
 /// The checks `pi` and `pi_model`.
 /// `writable` are the directories that commands may write.
 pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -> [Check; 2] {
-    let commands = services.children.login.environment_for_worker(NO_WAIT).await;
-    let login = services.children.login.environment_for_pi(NO_WAIT).await;
+    let commands = services.children.login.env_for_worker(NO_WAIT).await;
+    let login = services.children.login.env_for_pi(NO_WAIT).await;
     let mut env = environment::merge(std::env::vars_os(), &commands, &login);
     let model = Check {
         name: "pi_model".to_owned(),
@@ -67,7 +67,7 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
         let program = find_blocking(&binary, path, &config, &writable)?;
         Ok((program, env))
     };
-    let look = tokio::time::timeout(LOOK_LIMIT, actix_rt::task::spawn_blocking(look)).await;
+    let look = tokio::time::timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(look)).await;
     let check = match look {
         Ok(Ok(Ok((program, env)))) => {
             let asked = timeout(VERSION_LIMIT, version(services, program.clone(), env)).await;
@@ -81,13 +81,13 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
             Some(format!("only `say` needs it; `pi.binary` in {config} names it too")),
         ),
         Ok(Ok(Err(error))) => {
-            let hint = "`quack config show --origin` says where it is set";
+            let hint = "`quack config show --origin` shows where it is set";
             pi(CheckStatus::Fail, error.to_string(), Some(hint.to_owned()))
         }
         _ => pi(
             CheckStatus::Fail,
-            "the disk that holds it does not answer".to_owned(),
-            Some("look at the disk that holds it".to_owned()),
+            "its disk does not respond".to_owned(),
+            Some("check the disk that contains it".to_owned()),
         ),
     };
     [check, model]
@@ -101,14 +101,14 @@ fn late() -> NoVersion {
     NoVersion::NotAsked(format!("no answer within {} s", VERSION_LIMIT.as_secs()))
 }
 
-/// The check of a program that exists.
+/// Returns the check of an existing program.
 fn found(program: &str, version: Result<String, NoVersion>, failure: Option<Failure>) -> Check {
     let (mut status, mut message, mut hint) = match version {
         Ok(version) => (CheckStatus::Ok, format!("{program} {version}"), None),
         Err(NoVersion::Unfit(why)) => (
             CheckStatus::Fail,
             format!("{program} cannot be started: {why}"),
-            Some(format!("run `{program} --version` and mend what it reports, or update Pi")),
+            Some(format!("run `{program} --version` and fix what it reports, or update Pi")),
         ),
         Err(NoVersion::NotAsked(why)) => (
             CheckStatus::Warn,
@@ -120,13 +120,16 @@ fn found(program: &str, version: Result<String, NoVersion>, failure: Option<Fail
         message.push_str(&format!("; last failure, in {session_name} at {at}: {why}"));
         if status == CheckStatus::Ok {
             status = CheckStatus::Warn;
-            hint = Some("`quack logs` has more; a say that succeeds removes this".to_owned());
+            hint = Some(
+                "`quack logs` shows details; the next successful `quack say` clears this"
+                    .to_owned(),
+            );
         }
     }
     pi(status, message, hint)
 }
 
-/// Has a Pi worker ask the program for its version. It runs nothing else, and exits.
+/// Starts a Pi worker that asks the program for its version and exits.
 async fn version(
     services: &SessionServices,
     program: String,
@@ -152,7 +155,7 @@ async fn version(
     let start = frames::encode(&start).map_err(|error| not_asked(&error))?;
     let spawner = &services.children.spawner;
     let spawned = spawner
-        .spawn(<PiHandle as Supervised>::VERB, far_end)
+        .spawn(<PiHandle as ChildActor>::VERB, far_end)
         .await
         .map_err(|error| not_asked(&error))?;
     let asked = async {
@@ -160,11 +163,11 @@ async fn version(
         channel.send(start).await.ok()?;
         channel.next().await?.ok()
     };
-    // In a separate task: it is reaped also if the caller does not wait.
+    // The guard reaps the process in a separate task, even if the caller stops waiting.
     let guard = Reaped(services.children.spawner.clone(), Some(spawned.process));
     let answer = asked.await;
     drop(guard);
-    let answer = answer.ok_or_else(|| not_asked(&"its process ended without an answer"))?;
+    let answer = answer.ok_or_else(|| not_asked(&"its process exited without a reply"))?;
     match frames::decode(&answer, FROM_PI_WORKER_TAGS) {
         Ok(Decoded::Known(FromPiWorker::Version { version })) => Ok(plain(&version)),
         Ok(Decoded::Known(FromPiWorker::CannotStart { reason })) => {
@@ -174,7 +177,7 @@ async fn version(
     }
 }
 
-/// Sees a process off when it is dropped. Its channel is closed by then, or soon after.
+/// Reaps or kills a process when it is dropped. Its channel closes at the same time or soon after.
 struct Reaped(Spawner, Option<ProcessHandle>);
 
 impl Drop for Reaped {
@@ -182,7 +185,7 @@ impl Drop for Reaped {
         let (spawner, process) = (self.0.clone(), self.1.take());
         actix::spawn(async move {
             if let Some(process) = process {
-                see_off(&spawner, process, PI_WORKER.shutdown).await;
+                reap_or_kill(&spawner, process, PI_WORKER.shutdown).await;
             }
         });
     }

@@ -1,6 +1,6 @@
-//! The file with a session's conversation, as Pi expects it. Its first line names the directory that Pi works in, so
-//! that Pi itself is started elsewhere: the runtimes below Pi (node, bun, version managers) read settings in the
-//! directory where they start, and a workspace belongs to its commands.
+//! The file with a session's conversation, in Pi's format. Its first line names the directory in which Pi works. Pi
+//! itself starts elsewhere: the runtimes below Pi (node, bun, version managers) read settings in their start directory,
+//! and commands may write a workspace.
 
 use quackd_home::own_file;
 use serde_json::json;

@@ -1,16 +1,16 @@
-//! The life of a session's Pi: found and started when somebody wants it, watched until it has ended, started
-//! again only if somebody waits.
+//! The lifecycle of a session's Pi: finds and starts it on demand, waits for its exit, and restarts it only if a caller
+//! waits.
 
 use super::handle::{PiHandle, fail};
 use super::history;
 use super::locate::{arguments, find_blocking, version_blocking};
 use super::outside::{Writable, project_settings_blocking};
 use crate::children::pi_env as environment;
-use crate::children::spawner::SpawnFailure;
-use crate::children::{ChildProcess, Death, Life, control_group, group_name};
+use crate::children::spawner::SpawnRequestError;
+use crate::children::{ChildProcess, Death, LifecycleDriver, create_cgroup, group_name};
 use crate::clock::now_text;
 use crate::errors::PiError;
-use crate::pool::session_status::Stopped;
+use crate::pool::session_status::StopReason;
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use crate::workspaces;
@@ -26,37 +26,42 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a Pi's start waits for the user's login shell, which may be the only one that knows the keys.
+/// Maximum wait of a Pi's start for the login shell, which may be the only source of keys.
 const LOGIN_LIMIT: Duration = Duration::from_secs(3);
 
-/// How long what a process said that is gone may take to be taken.
+/// Timeout for handling the last frames of a dead process.
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
-/// A disk may hang.
+/// Timeout for file system access, because a disk may hang.
 const PREPARE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a Pi is started with.
-struct Prepared {
+/// Start frame and control group of a Pi.
+struct PiLaunch {
     start: PiStart,
     cgroup: Option<SessionPaths>,
     session_file: String,
 }
 
 impl PiHandle {
-    /// Ends a Pi that is of no use any more; `why` is for its followers.
-    pub(super) fn condemn(&mut self, cause: Cause, why: &'static str, ctx: &mut Context<Self>) {
-        self.end_for(cause, why, ctx);
+    /// Kills a Pi that failed. `why` is shown to its followers.
+    pub(super) fn kill_for_cause(
+        &mut self,
+        cause: Cause,
+        why: &'static str,
+        ctx: &mut Context<Self>,
+    ) {
+        self.kill_for(cause, why, ctx);
     }
 
     pub(super) fn start_worker(&mut self, ctx: &mut Context<Self>) {
         self.pids = None;
         self.end = None;
-        self.condemned = None;
+        self.kill_reason = None;
         let max = self.services.daemon.config.pi.max_live.value;
         if !self.services.pis.make_room(max, &self.services.pool.statuses) {
-            return self.cannot_start(&PiError::TooManyPis { max }, ctx);
+            return self.on_start_failed(&PiError::TooManyPis { max }, ctx);
         }
-        // Taken from here on, so that two that start at once do not take the same room.
+        // Count it from here on, so that two concurrent starts do not use the same slot.
         self.view.is_running.set(true);
         let services = Rc::clone(&self.services);
         let (session, workspace) = (self.session.clone(), self.workspace.clone());
@@ -65,28 +70,28 @@ impl PiHandle {
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
             let prepared = match prepared {
                 Ok(prepared) => prepared,
-                Err(error) => return handle.cannot_start(&error, ctx),
+                Err(error) => return handle.on_start_failed(&error, ctx),
             };
             // Known before Pi reports it: a Pi that dies early gets the same file again.
             handle.session_file.clone_from(&prepared.session_file);
             match &prepared.start.project_settings {
                 _ if handle.child.ending.is_some() => {
                     handle.child.cgroup = prepared.cgroup;
-                    handle.spawn_failed(&SpawnFailure::Unavailable, ctx);
+                    handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
                 }
                 Some(found) if handle.unsent.is_empty() => {
                     let error = PiError::Unasked(found.clone());
                     handle.child.cgroup = prepared.cgroup;
                     handle.end_cgroup();
-                    handle.cannot_start(&error, ctx);
+                    handle.on_start_failed(&error, ctx);
                 }
                 _ => handle.spawn_process(prepared, ctx),
             }
         }));
     }
 
-    /// There is nothing to start. Who waits is told; who comes next has it looked for again.
-    fn cannot_start(&mut self, error: &PiError, ctx: &mut Context<Self>) {
+    /// Handles a start that is not possible. The waiting callers get an error. The next call tries again.
+    fn on_start_failed(&mut self, error: &PiError, ctx: &mut Context<Self>) {
         let session = &self.session;
         let is_of_pi = matches!(error, PiError::NotStarted(_) | PiError::Held { .. });
         if is_of_pi {
@@ -97,38 +102,38 @@ impl PiHandle {
             PiError::Unasked(path) => {
                 tracing::info!(%session, path, "Pi is not started by attach, project settings exist");
             }
-            error => tracing::warn!(%session, %error, "no Pi is started"),
+            error => tracing::warn!(%session, %error, "Pi not started"),
         }
         self.refuse_unsent(error);
         self.state_waiters.clear();
         self.not_started(ctx);
     }
 
-    fn spawn_process(&mut self, prepared: Prepared, ctx: &mut Context<Self>) {
-        let Prepared { mut start, cgroup, .. } = prepared;
-        // Paths and numbers: there is always a JSON form of them.
+    fn spawn_process(&mut self, prepared: PiLaunch, ctx: &mut Context<Self>) {
+        let PiLaunch { mut start, cgroup, .. } = prepared;
+        // Paths and numbers always have a JSON form.
         start.cgroup = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
         self.launch(&ToPiWorker::Start(Box::new(start)), cgroup, ctx);
     }
 
-    /// Pi has ended, and its worker says how; the process itself is reaped a moment later.
-    pub(super) fn pi_ended(&mut self, end: PiEnd, ctx: &mut Context<Self>) {
+    /// Handles the end of Pi, which its worker reports. The worker process is reaped shortly after.
+    pub(super) fn on_pi_exit(&mut self, end: PiEnd, ctx: &mut Context<Self>) {
         let exit = exit_of(&end);
         let is_quiet = exit == Exit::Code(0) && !self.in_turn && !self.commands.any();
         self.end = Some(end);
         self.report_end(exit);
-        // Whoever comes now waits for the next one.
+        // New callers wait for the next Pi.
         let now = Instant::now();
         let order = match is_quiet {
             true => self.child.worker.drain(now),
             false => self.child.worker.condemn(now, Cause::from(exit)),
         };
-        // The worker is on its way out; what Pi left behind is not waited for.
-        self.obey(if order == Order::Nothing { order } else { Order::Kill }, ctx);
+        // The worker exits by itself. Kill what Pi left behind without waiting.
+        self.apply_order(if order == Order::Nothing { order } else { Order::Kill }, ctx);
         self.finish(ctx);
     }
 
-    /// Tells everybody that Pi is gone: who waits, who follows, and the turn. Once for each Pi.
+    /// Reports the end of Pi to the waiting callers and the followers. Runs once for each Pi.
     fn report_end(&mut self, exit: Exit) {
         let end = self.end.clone().unwrap_or_default();
         let is_asked = match self.child.worker.state() {
@@ -136,13 +141,13 @@ impl PiHandle {
             _ => false,
         };
         let was_in_turn = self.in_turn || self.has_accepted;
-        let outgrown = match self.child.worker.state() {
+        let exceeded = match self.child.worker.state() {
             State::Draining { cause: Some(cause @ Cause::MemoryLimit { .. }), .. } => {
                 Some(cause.clone())
             }
             _ => None,
         };
-        let error = match (&outgrown, self.condemned) {
+        let error = match (&exceeded, self.kill_reason) {
             (Some(cause), _) => PiError::Ended(cause.clone()),
             (None, Some("it closed its stdin")) => PiError::Stdin,
             (None, Some(_)) => PiError::Ended(Cause::NotResponding),
@@ -153,8 +158,8 @@ impl PiHandle {
         }
         let session = &self.session;
         if !is_asked {
-            let outgrown = outgrown.map(|cause| cause.to_string());
-            let text = match outgrown.as_deref().or(self.condemned) {
+            let exceeded = exceeded.map(|cause| cause.to_string());
+            let text = match exceeded.as_deref().or(self.kill_reason) {
                 Some(why) => format!("Pi process for session \"{}\" was ended: {why}", self.name),
                 None => format!(
                     "Pi process for session \"{}\" died unexpectedly (exit code: {})",
@@ -162,7 +167,7 @@ impl PiHandle {
                     end.code.map_or_else(|| "null".to_owned(), |code| code.to_string())
                 ),
             };
-            tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "a Pi died");
+            tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "Pi crashed");
             let last = end.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
             let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
             self.services.pis.note_failure(session, &self.name, &format!("{error}{last}"));
@@ -178,7 +183,7 @@ impl PiHandle {
             });
             self.owner.crashed(session);
         } else {
-            tracing::info!(%session, "a Pi ended");
+            tracing::info!(%session, "Pi exited");
         }
         if was_in_turn {
             let text = error.to_string();
@@ -198,7 +203,7 @@ impl PiHandle {
         self.end_dialogs();
     }
 
-    /// Tells followers that a prompt came to nothing after it had been accepted.
+    /// Notifies followers that an accepted prompt failed.
     pub(super) fn prompt_failed(&self, error: &str) {
         const NAME: &str = "prompt_error";
         let error = if error.is_empty() { "Prompt failed" } else { error };
@@ -206,9 +211,9 @@ impl PiHandle {
         self.services.events.publish(session, NAME, || json!({ "type": NAME, "error": error }));
     }
 
-    /// The process was reaped. What it said before may still be on its way, and tells more.
-    pub(super) fn was_reaped(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        if !self.child.process.as_ref().is_some_and(ChildProcess::may_speak) {
+    /// Handles the reaping of the process. Its last frames may still be in flight and contain more details.
+    pub(super) fn on_reaped(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        if !self.child.process.as_ref().is_some_and(ChildProcess::is_channel_open) {
             return self.ended(exit, ctx);
         }
         self.exited = Some(exit);
@@ -220,20 +225,20 @@ impl PiHandle {
         });
     }
 
-    /// All that it said was taken: if it was reaped, that is the end.
+    /// Finishes the exit if the process was reaped. All its frames have been handled.
     pub(super) fn finish(&mut self, ctx: &mut Context<Self>) {
         if let Some(exit) = self.exited.take() {
             self.ended(exit, ctx);
         }
     }
 
-    /// The process is gone with everything below it, and nothing of it will come any more.
+    /// Handles the end of the process. Everything below it is gone, and no frame follows.
     fn ended(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
         let exit = match (&self.end, exit) {
             (Some(end), _) => exit_of(end),
             (None, Some(ProcessExit::Code(code))) => Exit::Code(code),
             (None, Some(ProcessExit::Signal(signal))) => Exit::Signal(signal),
-            // The status was lost with the main thread: the daemon is ending.
+            // The status was lost because the main thread has ended: the daemon is shutting down.
             (None, None) => Exit::Signal(9),
         };
         if self.end.is_none() {
@@ -242,7 +247,7 @@ impl PiHandle {
                 Exit::Signal(signal) => (None, Some(signal)),
                 Exit::OutOfMemory => (None, Some(nix::libc::SIGKILL)),
             };
-            // A worker that was killed, and Pi with it.
+            // The worker was killed, and Pi with it.
             let refused = matches!(
                 self.child.worker.state(),
                 State::Draining { cause: Some(Cause::Refused(_)), .. }
@@ -256,8 +261,8 @@ impl PiHandle {
         let (after, process, crash) = self.note_exit(exit, load, ctx);
         self.pids = None;
         self.stopped = match &crash {
-            Some(cause) => Stopped::Died(cause.to_string()),
-            None => self.evicted.take().map_or(Stopped::Ended, Stopped::Evicted),
+            Some(cause) => StopReason::Died(cause.to_string()),
+            None => self.evicted.take().map_or(StopReason::Ended, StopReason::Evicted),
         };
         if let Some(process) = process {
             self.note_death(process, exit, crash, ctx);
@@ -265,7 +270,7 @@ impl PiHandle {
         self.after_exit(after, ctx);
     }
 
-    /// Keeps what a person may ask about the end of a process.
+    /// Records the exit for display.
     fn note_death(
         &self,
         process: ChildProcess,
@@ -280,9 +285,9 @@ impl PiHandle {
         let said = self.end.as_ref().map(|end| end.stderr_tail.clone()).unwrap_or_default();
         let (pid, started) = (process.monitor_pid(), process.started);
         ctx.spawn(actix::fut::wrap_future(async move {
-            let words = process.last_words().await;
+            let words = process.stderr_tail().await;
             if !words.is_empty() {
-                tracing::warn!(%session, words, "a Pi worker's last words");
+                tracing::warn!(%session, words, "stderr tail of a Pi worker");
             }
             let Some((kind, cause)) = crash else { return };
             deaths.note(&Death {
@@ -306,21 +311,21 @@ fn exit_of(end: &PiEnd) -> Exit {
     }
 }
 
-/// Finds Pi and makes what it must find.
+/// Finds Pi and prepares its files.
 async fn prepare(
     services: Rc<SessionServices>,
     owner: Owner,
     session: SessionId,
     workspace: String,
     session_file: String,
-) -> Result<Prepared, PiError> {
+) -> Result<PiLaunch, PiError> {
     let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
-    let commands = services.children.login.environment_for_worker(LOGIN_LIMIT).await;
-    // Whoever started the daemon with a key does not wait for a shell that may have one.
+    let commands = services.children.login.env_for_worker(LOGIN_LIMIT).await;
+    // If the daemon was started with a key, do not wait for the login shell.
     let has_key = std::env::vars_os()
         .any(|(name, value)| name.to_str().is_some_and(environment::is_key) && !value.is_empty());
     let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
-    let login = services.children.login.environment_for_pi(limit).await;
+    let login = services.children.login.env_for_pi(limit).await;
     let mut env = environment::merge(std::env::vars_os(), &commands, &login);
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
@@ -329,11 +334,11 @@ async fn prepare(
     let cgroups = services.children.cgroups.clone();
     let processes =
         u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
-    // A workspace on a dead mount holds its thread for ever.
-    let place = tokio::time::timeout(PREPARE_LIMIT, Arc::clone(&services.lookups).acquire_owned());
-    let Ok(Ok(place)) = place.await else { return Err(PiError::ShuttingDown) };
+    // A workspace on a dead mount keeps its thread forever.
+    let permit = tokio::time::timeout(PREPARE_LIMIT, Arc::clone(&services.lookups).acquire_owned());
+    let Ok(Ok(permit)) = permit.await else { return Err(PiError::ShuttingDown) };
     let make = move || {
-        let _place = place;
+        let _permit = permit;
         let writable = Writable::of_blocking(writable, &user_home);
         let removed = writable.clean_blocking(&mut env);
         if !removed.is_empty() {
@@ -353,7 +358,7 @@ async fn prepare(
         let (sessions, file) = (sessions.display().to_string(), file.display().to_string());
         let args = arguments(&settings, &env, &sessions, &file);
         let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);
-        let cgroup = control_group(cgroups, &group_name("pi-", &session), processes);
+        let cgroup = create_cgroup(cgroups, &group_name("pi-", &session), processes);
         let start = PiStart {
             proto: PI_FRAME_PROTOCOL,
             session: session.0,
@@ -368,11 +373,11 @@ async fn prepare(
             cgroup: None,
             processes,
         };
-        Ok(Prepared { start, cgroup, session_file: file })
+        Ok(PiLaunch { start, cgroup, session_file: file })
     };
     match tokio::time::timeout(PREPARE_LIMIT, actix_rt::task::spawn_blocking(make)).await {
         Ok(Ok(prepared)) => prepared,
         Ok(Err(_gone)) => Err(PiError::ShuttingDown),
-        Err(_elapsed) => Err(PiError::NotStarted("a disk does not answer".to_owned())),
+        Err(_elapsed) => Err(PiError::NotStarted("a disk does not respond".to_owned())),
     }
 }

@@ -1,4 +1,4 @@
-//! Which Pi is started, and how: the executable, its arguments, and what `doctor` says of them.
+//! Finds the Pi executable, builds its arguments, and describes both for `doctor`.
 
 use super::outside::Writable;
 use crate::children::pi_env::has;
@@ -7,23 +7,23 @@ use quackd_config::{Origin, PiSettings, Setting};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The name that is looked for if nothing is configured.
+/// Name of the executable if none is configured.
 const NAME: &str = "pi";
 
-/// The tools of Pi's own that it may use: those that upstream names.
+/// Pi's built-in tools that it may use, as in upstream.
 const TOOLS: &str = "read,bash,edit,write,grep,find,ls";
 
-/// The model that upstream picks for who has an OpenAI key and names none.
+/// Upstream's model for users with an OpenAI key who configure no model.
 const OPENAI_MODEL: &str = "gpt-4o-mini";
 
-/// A `package.json` of a Pi is some kilobytes.
+/// Maximum size of a `package.json`. Pi's has a few KiB.
 const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
 
-/// Directories above the executable in which its package is looked for.
+/// Number of directories above the executable that are searched for its package.
 const MAX_LEVELS: usize = 6;
 
-/// Finds the executable: the configured one, or the first `pi` of the `PATH`. Never returns one that commands of a session can
-/// change. Reads the file system.
+/// Finds the executable: the configured one, or the first `pi` of the `PATH`. Never returns one that commands of a
+/// session can change. Reads the file system.
 pub(crate) fn find_blocking(
     binary: &Setting<String>,
     path: &str,
@@ -67,14 +67,14 @@ pub(crate) fn find_blocking(
     }
 }
 
-/// Why a file cannot be executed.
+/// Returns the reason why a file cannot be executed.
 fn problem(path: &Path) -> Option<String> {
     match path.metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Some("which does not exist".to_owned())
         }
-        Err(error) => Some(format!("which cannot be looked at ({error})")),
-        Ok(found) if !found.is_file() => Some("which is no file".to_owned()),
+        Err(error) => Some(format!("which cannot be inspected ({error})")),
+        Ok(found) if !found.is_file() => Some("which is not a file".to_owned()),
         Ok(found) if found.permissions().mode() & 0o111 == 0 => {
             Some("which is not executable".to_owned())
         }
@@ -89,7 +89,7 @@ pub(crate) fn arguments(
     sessions: &str,
     session_file: &str,
 ) -> Vec<String> {
-    let Choice { model, provider, thinking, .. } = choose(settings, env);
+    let ModelChoice { model, provider, thinking, .. } = choose(settings, env);
     let mut args = vec!["--mode", "rpc", "--session-dir", sessions, "--tools", TOOLS];
     if let Some(model) = &model {
         args.extend(["--model", model]);
@@ -102,9 +102,9 @@ pub(crate) fn arguments(
     args.into_iter().map(str::to_owned).collect()
 }
 
-/// Model, provider and thinking, and why these.
+/// Model, provider and thinking level, with their sources.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct ModelChoice {
     model: Option<String>,
     provider: Option<String>,
     thinking: String,
@@ -112,8 +112,8 @@ pub(crate) struct Choice {
     provider_source: &'static str,
 }
 
-/// What Pi is asked to use, by upstream's rules.
-pub(crate) fn choose(settings: &PiSettings, env: &[(String, String)]) -> Choice {
+/// Chooses the model, provider and thinking level by upstream's rules.
+pub(crate) fn choose(settings: &PiSettings, env: &[(String, String)]) -> ModelChoice {
     const DEFAULT: &str = "Pi default";
     const DETECTED: &str = "API key auto-detect";
     let has_key = has(env, "OPENAI_API_KEY");
@@ -146,11 +146,11 @@ pub(crate) fn choose(settings: &PiSettings, env: &[(String, String)]) -> Choice 
         None => (None, DEFAULT),
     };
     let thinking = settings.thinking.value.trim().to_owned();
-    Choice { model, provider, thinking, model_source, provider_source }
+    ModelChoice { model, provider, thinking, model_source, provider_source }
 }
 
-impl Choice {
-    /// The line of `doctor`.
+impl ModelChoice {
+    /// Line for `doctor`.
     pub(crate) fn shown(&self) -> String {
         const DEFAULT: &str = "Pi default";
         format!(
@@ -164,7 +164,7 @@ impl Choice {
     }
 }
 
-/// The version that the package of an executable says it has. Reads the file system, and runs nothing.
+/// Returns the version in the `package.json` of an executable. Reads the file system, and runs nothing.
 pub(crate) fn version_blocking(program: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Manifest {
@@ -270,7 +270,7 @@ mod tests {
             ("other", "not in your PATH"),
             ("/nowhere/pi", "does not exist"),
             ("./pi", "not an absolute path"),
-            ("/tmp", "no file"),
+            ("/tmp", "not a file"),
         ] {
             let error = find(name).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

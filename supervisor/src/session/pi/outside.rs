@@ -1,4 +1,4 @@
-//! Keeps what Pi is started with out of reach of commands. Pi runs unconfined with the user's keys, so no program,
+//! Keeps Pi's start files out of reach of commands. Pi runs unconfined with the user's keys, so no program,
 //! search path or variable of Pi may lead into a directory that a session's commands write.
 //!
 //! Called while a Pi is prepared, on the blocking pool.
@@ -79,7 +79,7 @@ impl Writable {
     pub(crate) fn of_blocking(directories: Vec<PathBuf>, home: &Path) -> Self {
         let canonical = |path: PathBuf| fs::canonicalize(&path).unwrap_or(path);
         let home = canonical(home.to_owned());
-        // No worker starts in the home or above it. They would also leave no Pi to start.
+        // Ignore directories that contain the home: no worker starts there, and Pi could never start.
         let is_narrow = |path: &PathBuf| !home.starts_with(path);
         Self(directories.into_iter().map(canonical).filter(is_narrow).collect())
     }
@@ -149,9 +149,9 @@ impl Writable {
         None
     }
 
-    /// Removes what leads into a writable directory: entries of `PATH`, and every other variable whose value names
-    /// such a directory (`NODE_OPTIONS`, `AWS_CONFIG_FILE`, `PI_CODING_AGENT_DIR`), or loads code by a relative path.
-    /// Returns the names of the removed variables. Reads the file system.
+    /// Removes variables and `PATH` entries that lead into a writable directory, such as `NODE_OPTIONS`,
+    /// `AWS_CONFIG_FILE` or `PI_CODING_AGENT_DIR`. Also removes variables that load code by a relative path. Returns
+    /// the names of the removed variables. Reads the file system.
     pub(crate) fn clean_blocking(&self, env: &mut Variables) -> Vec<String> {
         let mut removed = Vec::new();
         let home = crate::children::command_env::of(env, "HOME").to_owned();
@@ -193,7 +193,7 @@ impl Writable {
     }
 }
 
-/// One look through Pi's settings.
+/// One walk through Pi's settings.
 struct Walk<'a> {
     held: &'a Writable,
     agent: &'a Path,
@@ -249,7 +249,7 @@ fn is_package(directory: &Path) -> bool {
         || is_scope && names.next().is_some_and(|name| name == PACKAGES)
 }
 
-/// Reads a settings file. Null if it is too large or no JSON.
+/// Reads a settings file. Null if it is too large or not JSON.
 fn read_settings(settings: &Path) -> Value {
     let is_small = settings.metadata().is_ok_and(|found| found.len() <= MAX_SETTINGS_BYTES);
     let text = is_small.then(|| fs::read_to_string(settings).ok()).flatten().unwrap_or_default();
@@ -295,8 +295,8 @@ fn is_relative(name: &str, value: &str) -> bool {
         && entries.any(|entry| !is_absolute(entry) && (is_list || entry.contains('/')))
 }
 
-/// Whether an option of Node or Bun loads something by another name than an absolute path: a relative one, or a
-/// package, which is looked for in the working directory.
+/// Whether an option of Node or Bun loads something by another name than an absolute path. Such a name is a relative
+/// path, or a package, which Node searches for in the working directory.
 fn has_relative_option(value: &str) -> bool {
     // Quotes, escapes and encoded characters may hide a path.
     if value.contains(['"', '\'', '\\', '%']) {

@@ -1,8 +1,8 @@
-//! What clients ask of a Pi besides speaking to it: to end its turn, to tell its state, to take an answer.
+//! Messages from clients to a Pi handle, other than prompts: abort the turn, report the state, answer a dialog.
 
-use super::dialogs::{Answer, Closed};
+use super::dialogs::{AnswerOutcome, CloseReason};
 use super::handle::{PiHandle, Waiter};
-use crate::children::LATE;
+use crate::children::STALL_THRESHOLD;
 use crate::errors::PiError;
 use actix::prelude::*;
 use quackd_protocol::limits::PI_ABORT_LIMIT;
@@ -11,15 +11,15 @@ use quackd_supervision::Cause;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// End the turn, whatever Pi does about it. Answered with whether there was a Pi.
+/// Abort the turn, and kill Pi if it does not react. The reply is whether a Pi was running.
 #[derive(Debug, Message)]
 #[rtype(result = "bool")]
-pub(crate) struct Abort;
+pub(crate) struct AbortTurn;
 
-impl Handler<Abort> for PiHandle {
+impl Handler<AbortTurn> for PiHandle {
     type Result = ResponseActFuture<Self, bool>;
 
-    fn handle(&mut self, _: Abort, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: AbortTurn, ctx: &mut Self::Context) -> Self::Result {
         let had_unsent = !self.unsent.is_empty();
         self.refuse_unsent(&PiError::Aborted);
         if !self.is_ready() || self.end.is_some() {
@@ -36,40 +36,42 @@ impl Handler<Abort> for PiHandle {
         let due = Instant::now() + PI_ABORT_LIMIT;
         let waited = async move {
             match tokio::time::timeout(PI_ABORT_LIMIT, &mut heard).await {
-                // Pi may have been stopped too.
-                Err(_) if LATE < due.elapsed() => tokio::time::timeout(PI_ABORT_LIMIT, heard).await,
+                // Pi may have been suspended as well.
+                Err(_) if STALL_THRESHOLD < due.elapsed() => {
+                    tokio::time::timeout(PI_ABORT_LIMIT, heard).await
+                }
                 waited => waited,
             }
         };
         Box::pin(waited.into_actor(self).map(move |heard, handle, ctx| {
             let is_heard = heard.is_ok_and(|heard| heard.iter().all(Result::is_ok));
             if !is_heard && handle.child.generation == generation && handle.is_ready() {
-                handle.condemn(Cause::NotResponding, "it did not abort", ctx);
+                handle.kill_for_cause(Cause::NotResponding, "it did not abort", ctx);
             }
             true
         }))
     }
 }
 
-/// Have Pi tell its state. Answered when it has, or at once if it cannot be expected to.
+/// Request Pi's state. The reply arrives with the state, or at once if no state can be expected.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct AskState;
+pub(crate) struct RefreshState;
 
-impl Handler<AskState> for PiHandle {
+impl Handler<RefreshState> for PiHandle {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, _: AskState, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: RefreshState, ctx: &mut Self::Context) -> Self::Result {
         let (told, tells) = oneshot::channel();
         self.ask_state(Some(told), ctx);
         Box::pin(async {
-            // Either way what is known then is shown.
+            // After an error, the last known state is used.
             tells.await.ok();
         })
     }
 }
 
-/// A client answers a question.
+/// Pass a client's answer to an open dialog.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), PiError>")]
 pub(crate) struct AnswerDialog(pub(crate) UiAnswer);
@@ -83,8 +85,8 @@ impl Handler<AnswerDialog> for PiHandle {
         ctx: &mut Self::Context,
     ) -> Self::Result {
         let found = self.view.dialogs.borrow_mut().answer(&answer.id);
-        if let Answer::Late(why) = found {
-            return Err(PiError::DialogClosed { id: answer.id, how: why.told() });
+        if let AnswerOutcome::Late(why) = found {
+            return Err(PiError::DialogClosed { id: answer.id, how: why.explanation() });
         }
         if !self.is_ready() || self.end.is_some() {
             return Err(PiError::NotRunning(self.name.clone()));
@@ -92,8 +94,8 @@ impl Handler<AnswerDialog> for PiHandle {
         self.view.active.set(Instant::now());
         let id = answer.id.clone();
         self.send_answer(answer);
-        if found == Answer::First {
-            self.tell_closed(&id, Closed::Answered);
+        if found == AnswerOutcome::First {
+            self.publish_closed(&id, CloseReason::Answered);
             self.arm_dialogs(ctx);
         }
         self.show();

@@ -1,5 +1,5 @@
-//! What others may know of a session's Pi without asking its handle: read on the actors' thread, where nothing
-//! waits in between.
+//! State of a session's Pi that other modules read without asking its handle. Used only on the actors' thread, so no
+//! update happens during a read.
 
 use super::dialogs::Dialogs;
 use quackd_protocol::client::PiInfo;
@@ -8,28 +8,28 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// One session's. Written by its handle.
+/// State of one session's Pi. Its handle updates it.
 #[derive(Debug)]
-pub(crate) struct View {
-    /// It has a place among those that may run: a process is there, or is about to be.
+pub(crate) struct PiStatus {
+    /// Whether it holds a slot: its process runs or is starting.
     pub(crate) is_running: Cell<bool>,
-    /// It was asked to end and has not ended yet: its place is somebody else's already.
+    /// Whether it was asked to stop and still runs. Its slot may already be in use again.
     pub(crate) is_leaving: Cell<bool>,
-    /// A process is there.
+    /// Whether a process runs.
     pub(crate) is_alive: Cell<bool>,
-    /// A turn is under way, or somebody waits.
+    /// Whether a turn runs, or a caller or a dialog waits.
     pub(crate) is_busy: Cell<bool>,
-    /// When it last did something.
+    /// Time of the last activity.
     pub(crate) active: Cell<Instant>,
-    /// Pi's own state, as it last told it; `None` without a process.
+    /// Pi's last reported state. `None` without a process.
     pub(crate) state: RefCell<Option<Rc<RawValue>>>,
-    /// Questions that wait for a person.
+    /// Open dialogs.
     pub(crate) dialogs: RefCell<Dialogs>,
-    /// For `ps`; `None` before the first process.
+    /// Row for `ps`. `None` before the first process.
     pub(crate) info: RefCell<Option<PiInfo>>,
 }
 
-impl View {
+impl PiStatus {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             is_running: Cell::new(false),

@@ -1,10 +1,10 @@
-//! Calls: admitted, sent, answered, aborted. The path that every tool call takes through its session.
+//! Calls: admission, dispatch, replies and aborts.
 
 use super::WorkerHandle;
-use crate::children::{Beats, LATE, Life, Refused, Supervised};
+use crate::children::{ChildActor, HeartbeatDriver, LifecycleDriver, STALL_THRESHOLD, SendError};
 use crate::errors::CallError;
-use crate::events::{ShownCall, shown_arguments};
-use crate::pool::command_slots::{Asked, Place};
+use crate::events::{CallPreview, shown_arguments};
+use crate::pool::command_slots::{CommandSlot, SlotRequest};
 use crate::session::pending_calls::{CallResult, NewCall, Printed, call_id, ended, outcome};
 use actix::prelude::*;
 use quackd_protocol::CallId;
@@ -20,18 +20,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// Run one tool in this session's worker. Answered exactly once, by the deadline and a little.
+/// Run one tool in this session's worker. Exactly one reply arrives, shortly after the deadline at the latest.
 #[derive(Debug, Message)]
 #[rtype(result = "CallResult")]
 pub(crate) struct CallTool {
     pub(crate) tool: String,
-    /// The client's own id of the call, for those who follow.
+    /// The client's own id of the call, for followers.
     pub(crate) client_id: Option<String>,
     /// JSON text.
     pub(crate) arguments: String,
     pub(crate) safe_mode: bool,
     pub(crate) deadline: Duration,
-    /// It starts a background job.
+    /// Whether it starts a background job.
     pub(crate) background: bool,
     /// Receives the output of a streamed call: room for [`quackd_protocol::output::PIECE_CREDITS`].
     pub(crate) stream: Option<mpsc::Sender<Printed>>,
@@ -39,16 +39,16 @@ pub(crate) struct CallTool {
     pub(crate) cancel: Option<CancellationToken>,
 }
 
-/// A tool's answer.
+/// Result of a tool.
 #[derive(Debug)]
 pub(crate) struct CallDone {
     /// A JSON string, as the worker wrote it.
     pub(crate) text: Box<RawValue>,
-    /// What followers see instead of a long text.
+    /// Shorter text for followers, if `text` is long.
     pub(crate) shown: Option<Box<RawValue>>,
-    /// What it printed that followers have not seen.
+    /// Output that followers have not received.
     pub(crate) update: Option<ToolUpdate>,
-    /// Of a streamed call: its last output, and the end of its text.
+    /// For a streamed call: its last output, and the end of its text.
     pub(crate) streamed: Option<(Vec<OutputPiece>, Option<Box<RawValue>>)>,
     pub(crate) report: ToolReport,
     pub(crate) data: Option<Box<RawValue>>,
@@ -60,7 +60,7 @@ impl Handler<CallTool> for WorkerHandle {
     fn handle(&mut self, msg: CallTool, ctx: &mut Self::Context) -> Self::Result {
         match self.admit(msg, ctx) {
             Ok(answered) => Box::pin(async {
-                // The table is dropped only when the daemon ends.
+                // The table is dropped only at shutdown.
                 answered.await.unwrap_or(Err(CallError::ShuttingDown))
             }),
             Err(refusal) => Box::pin(async { Err(refusal) }),
@@ -80,7 +80,7 @@ impl WorkerHandle {
         if self.calls.is_full() {
             return Err(CallError::TooManyCalls);
         }
-        self.replace_outdated(ctx);
+        self.restart_if_outdated(ctx);
         let now = Instant::now();
         let demand = self.child.worker.on_demand(now, Demander::Call);
         match &demand {
@@ -100,15 +100,15 @@ impl WorkerHandle {
             stream,
             cancel,
         } = msg;
-        if background && let Some(max) = self.services.pool.slots.full_of_jobs() {
+        if background && let Some(max) = self.services.pool.slots.job_limit_reached() {
             return Err(CallError::TooManyJobs { max });
         }
         let number = self.calls.next_number();
         let events = Rc::clone(&self.services.events);
-        let shown = ShownCall {
+        let shown = CallPreview {
             id: client_id.unwrap_or_else(|| call_id(number).0),
             arguments: events
-                .is_watched(&self.session)
+                .has_followers(&self.session)
                 .then(|| shown_arguments(&tool, &arguments))
                 .flatten(),
             tool,
@@ -122,12 +122,12 @@ impl WorkerHandle {
             self.watch_cancel(number, cancel, ctx);
         }
         match demand {
-            // It waits for the next worker.
+            // The call waits for the next worker.
             Demand::Use if !self.may_send(number) => {}
             Demand::Use => self.send(number, ctx),
-            other => self.follow(other, ctx),
+            other => self.apply_demand(other, ctx),
         }
-        self.changed();
+        self.publish_status();
         Ok(answered)
     }
 
@@ -139,57 +139,58 @@ impl WorkerHandle {
         self.calls.cancelled_by(number, waiting);
     }
 
-    /// Ends one call, which gets its own answer.
+    /// Ends one call, which gets its own reply.
     fn abort(&mut self, number: u64, ctx: &mut Context<Self>) {
         let Some(is_sent) = self.calls.cancel(number) else { return };
         if !is_sent {
             return self.answer(number, ctx, |_| Err(CallError::Aborted));
         }
         let cancel = ToWorker::Cancel { call_id: call_id(number) };
-        if self.child.process.is_some() && self.child.offer(&cancel).is_err() {
-            tracing::warn!(session = %self.session, "a cancel was not taken by its worker");
+        if self.child.process.is_some() && self.child.try_send(&cancel).is_err() {
+            tracing::warn!(session = %self.session, "cannot send a cancel to the worker");
         }
     }
 
-    /// Gives a call to the worker, which is ready, once there is a place for its command.
+    /// Sends a call to the worker, which is ready, as soon as a command slot is free.
     pub(super) fn send(&mut self, number: u64, ctx: &mut Context<Self>) {
         if self.calls.is_queued(number) {
             return;
         }
-        if !self.calls.needs_place(number) {
+        if !self.calls.needs_slot(number) {
             return self.send_now(number, ctx);
         }
-        match self.services.pool.slots.ask(&self.session) {
-            Asked::Given(place) => {
-                self.calls.give_place(number, place);
+        match self.services.pool.slots.acquire(&self.session) {
+            SlotRequest::Granted(slot) => {
+                self.calls.assign_slot(number, slot);
                 self.send_now(number, ctx);
             }
-            Asked::Queued(queued) => {
-                let queued = queued.into_actor(self).map(move |place, handle, ctx| {
+            SlotRequest::Queued(queued) => {
+                let queued = queued.into_actor(self).map(move |slot, handle, ctx| {
                     // The table lives as long as the daemon.
-                    if let Ok(place) = place {
-                        handle.place_given(number, place, ctx);
+                    if let Ok(slot) = slot {
+                        handle.on_slot(number, slot, ctx);
                     }
                 });
                 let queued = ctx.spawn(queued);
                 self.calls.queue(number, queued);
                 let left = self.calls.time_left(number, Instant::now());
                 let wait = COMMAND_PLACE_WAIT.min(left / 2);
-                let timer = ctx.run_later(wait, move |handle, ctx| handle.no_place(number, ctx));
+                let timer =
+                    ctx.run_later(wait, move |handle, ctx| handle.on_slot_timeout(number, ctx));
                 self.replace_timer(number, timer, ctx);
             }
         }
     }
 
-    fn place_given(&mut self, number: u64, place: Place, ctx: &mut Context<Self>) {
-        self.calls.give_place(number, place);
-        // The worker may have ended meanwhile, and nobody wanted another one.
+    fn on_slot(&mut self, number: u64, slot: CommandSlot, ctx: &mut Context<Self>) {
+        self.calls.assign_slot(number, slot);
+        // The worker may have exited in the meantime without a demand for another one.
         match self.child.worker.on_demand(Instant::now(), Demander::Call) {
             Demand::Use if self.may_send(number) => self.send_now(number, ctx),
             Demand::Refuse(cause) => self.answer(number, ctx, |_| Err(CallError::Failed(cause))),
             other => {
                 self.await_worker(number, ctx);
-                self.follow(other, ctx);
+                self.apply_demand(other, ctx);
             }
         }
     }
@@ -202,21 +203,21 @@ impl WorkerHandle {
         self.replace_timer(number, timer, ctx);
     }
 
-    /// The worker reports that a call was not run and that the next worker can run it. Returns false if the call gets
-    /// the worker's answer.
+    /// Handles the worker's report that a call was not run and that the next worker can run it. Returns false if the
+    /// call gets the worker's reply instead.
     pub(super) fn send_to_next_worker(&mut self, number: u64, ctx: &mut Context<Self>) -> bool {
         let is_kept = self.child.ending.is_some() || self.jobs.any();
         if is_kept || !self.calls.take_back(number) {
             return false;
         }
-        self.is_stale = true;
+        self.workspace_replaced = true;
         self.await_worker(number, ctx);
         self.note_idle(ctx);
         true
     }
 
-    /// No place for its command became free in time.
-    fn no_place(&mut self, number: u64, ctx: &mut Context<Self>) {
+    /// Fails a call because no command slot became free in time.
+    fn on_slot_timeout(&mut self, number: u64, ctx: &mut Context<Self>) {
         let fullness = self.services.pool.slots.fullness(&self.session);
         self.answer(number, ctx, |_| Err(CallError::TooManyCommands(fullness)));
     }
@@ -227,28 +228,28 @@ impl WorkerHandle {
         }
     }
 
-    /// Gives a call to the worker. From here on it may have run.
+    /// Sends a call to the worker. From here on it may have run.
     fn send_now(&mut self, number: u64, ctx: &mut Context<Self>) {
         let was_busy = self.calls.any_sent();
         let Some((call, left)) = self.calls.send(number, Instant::now()) else { return };
         self.jobs.call_sent();
-        let offered = self.child.offer(&ToWorker::ToolCall(call));
+        let offered = self.child.try_send(&ToWorker::ToolCall(call));
         if let Err(refused) = offered {
             let error = match refused {
-                Refused::TooLong => CallError::TooLong,
-                Refused::NotTaken => CallError::NotResponding,
+                SendError::TooLong => CallError::TooLong,
+                SendError::NotTaken => CallError::NotResponding,
             };
             self.answer(number, ctx, |_| Err(error));
             return;
         }
         self.await_answer(number, left + DEADLINE_SLACK, ctx);
         if !was_busy {
-            self.is_busy_now(ctx);
+            self.on_busy(ctx);
         }
-        self.changed();
+        self.publish_status();
     }
 
-    /// Answers one call and takes note if it was the last one in flight.
+    /// Answers one call. Starts the idle time if no other call is in flight.
     pub(super) fn answer(
         &mut self,
         number: u64,
@@ -257,7 +258,7 @@ impl WorkerHandle {
     ) {
         let (events, session) = (&self.services.events, &self.session);
         let times = &self.services.metrics.calls;
-        let tell = |call: &ShownCall, result: &CallResult, elapsed| {
+        let tell = |call: &CallPreview, result: &CallResult, elapsed| {
             times.note(&call.tool, outcome(result), elapsed);
             ended(events, session, call, result, elapsed);
         };
@@ -267,29 +268,29 @@ impl WorkerHandle {
         self.note_idle(ctx);
     }
 
-    /// Takes note if no call is in flight any more.
+    /// Starts the idle time if no call is in flight.
     fn note_idle(&mut self, ctx: &mut Context<Self>) {
         if !self.calls.any_sent() {
             self.idle_since = Instant::now();
             if self.child.process.is_some() {
-                self.is_idle_now(ctx);
+                self.on_idle(ctx);
             }
             self.end_if_drained(ctx);
-            if self.must_be_replaced() {
-                self.replace_outdated(ctx);
+            if self.needs_replacement() {
+                self.restart_if_outdated(ctx);
             }
         }
-        self.changed();
+        self.publish_status();
     }
 
-    /// The worker was not there in time.
+    /// Fails a call because no worker was ready in time.
     pub(super) fn not_ready(&mut self, number: u64, ctx: &mut Context<Self>) {
         let why = match self.child.worker.state() {
             State::Backoff { cause, .. }
             | State::Failed { cause, .. }
             | State::Draining { cause: Some(cause), .. } => cause.to_string(),
             State::Draining { cause: None, .. } => "the last one is ending".to_owned(),
-            _ if self.must_be_replaced() => self.why_not_replaced(),
+            _ if self.needs_replacement() => self.why_not_replaced(),
             _ => match self.child.worker.last_crash() {
                 Some(cause) => cause.to_string(),
                 None => "it is starting".to_owned(),
@@ -298,35 +299,34 @@ impl WorkerHandle {
         self.answer(number, ctx, |_| Err(CallError::NotReady(why)));
     }
 
-    /// Gives the worker `limit` to answer a call.
+    /// Starts the worker's timeout for a call.
     fn await_answer(&mut self, number: u64, limit: Duration, ctx: &mut Context<Self>) {
         let due = Instant::now() + limit;
         let timer = ctx.run_later(limit, move |handle, ctx| {
-            match LATE < due.elapsed() {
-                // The worker may have been stopped too, before it had read the call.
+            match STALL_THRESHOLD < due.elapsed() {
+                // The worker may have been suspended as well, before it read the call.
                 true => handle.await_answer(number, limit, ctx),
-                false => handle.no_answer(number, ctx),
+                false => handle.on_answer_timeout(number, ctx),
             }
         });
         self.replace_timer(number, timer, ctx);
     }
 
-    /// The worker kept a call beyond its deadline and everything added to it: it cannot be trusted.
-    pub(super) fn no_answer(&mut self, number: u64, ctx: &mut Context<Self>) {
+    /// Handles a worker that exceeded a call's deadline and all allowances. It is not trusted any longer.
+    pub(super) fn on_answer_timeout(&mut self, number: u64, ctx: &mut Context<Self>) {
         self.answer(number, ctx, |deadline| {
             Err(CallError::NoAnswer { after_s: deadline.as_secs().max(1) })
         });
-        self.condemn(Cause::NotResponding, ctx);
+        self.kill_for_cause(Cause::NotResponding, ctx);
     }
 }
 
-/// Change running calls.
 #[derive(Debug, Message)]
 #[rtype(result = "usize")]
 pub(crate) enum ControlCalls {
-    /// End every call of the session. Answered with the number of calls; each gets its own answer.
+    /// End every call of the session. The reply is the number of calls; each call gets its own result.
     Abort,
-    /// Output of a streamed call was passed on: its worker may send more.
+    /// Return a credit: output of a streamed call was passed on, so the worker may send more.
     OutputTaken(CallId),
 }
 
@@ -354,7 +354,7 @@ impl WorkerHandle {
             return;
         }
         let taken = ToWorker::OutputTaken { call_id: call_id.clone() };
-        if self.child.offer(&taken).is_err() {
+        if self.child.try_send(&taken).is_err() {
             // The queue to the worker is full. Without credits the worker would never send output again.
             ctx.notify_later(ControlCalls::OutputTaken(call_id), CREDIT_INTERVAL);
         }

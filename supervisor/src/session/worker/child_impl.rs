@@ -1,25 +1,28 @@
-//! A session's worker as one of the supervisor's children: what [`crate::children`] asks of it.
+//! Implements [`ChildActor`] for the worker handle.
 
 use super::WorkerHandle;
-use super::frames::idle_until;
+use super::frames::idle_deadline;
 use crate::children::spawner::WORKER;
-use crate::children::{Child, ChildServices, Eviction, Life, Manage, Supervised, Wire};
+use crate::children::{
+    ChannelLimits, Child, ChildActor, ChildServices, EvictionReason, LifecycleDriver, Manage,
+};
 use crate::errors::CallError;
-use crate::pool::session_status::{Doing, Stopped};
-use crate::pool::worker_pool::Stage;
+use crate::pool::session_status::{Activity, StopReason};
+use crate::pool::worker_pool::PoolStage;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::worker::{FROM_WORKER_TAGS, FromWorker, ToWorker};
 use quackd_supervision::{Cause, State};
 use std::time::Instant;
 
-/// Frames of another version: a worker that sends more than a neighbouring version ever would is ended.
+/// Number of unknown frames that are skipped. A neighboring version sends fewer.
 const MAX_UNKNOWN: u32 = 10_000;
 
-impl Supervised for WorkerHandle {
-    type Says = FromWorker;
-    type Told = ToWorker;
-    const WIRE: Wire = Wire { tags: FROM_WORKER_TAGS, max_unknown: MAX_UNKNOWN, pace: None };
+impl ChildActor for WorkerHandle {
+    type FromChild = FromWorker;
+    type ToChild = ToWorker;
+    const WIRE: ChannelLimits =
+        ChannelLimits { tags: FROM_WORKER_TAGS, max_unknown: MAX_UNKNOWN, pace: None };
     const VERB: &'static str = WORKER;
 
     fn child(&self) -> &Child {
@@ -46,63 +49,63 @@ impl Supervised for WorkerHandle {
         self.start_worker(ctx);
     }
 
-    fn is_wanted(&self) -> bool {
+    fn has_waiters(&self) -> bool {
         self.calls.any_unsent()
     }
 
-    fn refuse(&mut self, cause: &Cause, ctx: &mut Context<Self>) {
+    fn fail_waiters(&mut self, cause: &Cause, ctx: &mut Context<Self>) {
         for number in self.calls.unsent() {
             let cause = cause.clone();
             self.answer(number, ctx, |_| Err(CallError::Failed(cause)));
         }
     }
 
-    fn reaped(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
         self.ended(exit, ctx);
     }
 
-    fn changed(&mut self) {
+    fn publish_status(&mut self) {
         let (calls, jobs) = (self.calls.len(), self.jobs.count());
-        let until = self.idle_until();
-        let doing = match self.child.worker.state() {
-            State::Failed { cause, .. } => Doing::Failed(cause.to_string()),
-            _ if calls != 0 || jobs != 0 => Doing::Working { calls, jobs, turn: false },
-            State::Absent => Doing::Stopped(self.stopped.clone()),
-            State::Backoff { cause, .. } => Doing::Stopped(Stopped::Died(cause.to_string())),
-            State::Draining { .. } => Doing::Idle { since: self.idle_since, until: None },
-            State::Starting { .. } => Doing::Idle { since: Instant::now(), until: None },
-            State::Ready { .. } => Doing::Idle { since: self.idle_since, until },
+        let until = self.idle_deadline();
+        let activity = match self.child.worker.state() {
+            State::Failed { cause, .. } => Activity::Failed(cause.to_string()),
+            _ if calls != 0 || jobs != 0 => Activity::Working { calls, jobs, turn: false },
+            State::Absent => Activity::Stopped(self.stopped.clone()),
+            State::Backoff { cause, .. } => Activity::Stopped(StopReason::Died(cause.to_string())),
+            State::Draining { .. } => Activity::Idle { since: self.idle_since, until: None },
+            State::Starting { .. } => Activity::Idle { since: Instant::now(), until: None },
+            State::Ready { .. } => Activity::Idle { since: self.idle_since, until },
         };
         let is_free = self.child.is_ready() && calls == 0 && until.is_some();
         let stage = match self.child.worker.state() {
-            State::Absent | State::Backoff { .. } | State::Failed { .. } => Stage::Gone,
-            State::Draining { .. } => Stage::Leaving,
-            State::Starting { .. } | State::Ready { .. } => Stage::Here,
+            State::Absent | State::Backoff { .. } | State::Failed { .. } => PoolStage::Gone,
+            State::Draining { .. } => PoolStage::Leaving,
+            State::Starting { .. } | State::Ready { .. } => PoolStage::Here,
         };
         let free_since = is_free.then_some(self.idle_since);
         let monitor = self.child.monitor_pid();
         self.services.pool.workers.set(&self.session, stage, free_since, monitor);
-        self.services.pool.statuses.set_worker(&self.session, doing);
+        self.services.pool.statuses.set_worker(&self.session, activity);
     }
 
-    fn idle_until(&self) -> Option<Instant> {
+    fn idle_deadline(&self) -> Option<Instant> {
         if self.services.pool.statuses.is_pinned(&self.session) {
             return None;
         }
         let limit = self.services.daemon.config.worker.idle.value;
-        idle_until(&self.calls, &self.jobs, self.idle_since, limit)
+        idle_deadline(&self.calls, &self.jobs, self.idle_since, limit)
     }
 
-    fn evicted(&mut self, why: Eviction) {
+    fn on_evicted(&mut self, why: EvictionReason) {
         self.evicted = Some(why);
         self.services.pool.workers.count_eviction();
     }
 }
 
 impl WorkerHandle {
-    /// Ends a worker that is of no use any more.
-    pub(super) fn condemn(&mut self, cause: Cause, ctx: &mut Context<Self>) {
-        self.end_for(cause, "it cannot be trusted any more", ctx);
+    /// Kills a worker that violated the protocol or failed.
+    pub(super) fn kill_for_cause(&mut self, cause: Cause, ctx: &mut Context<Self>) {
+        self.kill_for(cause, "it failed or broke the protocol", ctx);
     }
 }
 
@@ -111,10 +114,10 @@ impl Handler<Manage> for WorkerHandle {
 
     fn handle(&mut self, msg: Manage, ctx: &mut Self::Context) -> bool {
         let is_eviction = matches!(msg, Manage::Evict(_));
-        // A call that waits for this worker came after it was chosen.
+        // A call that waits for this worker arrived after the worker was chosen.
         let applied = !(is_eviction && self.calls.len() != 0) && self.manage(msg, ctx);
         if is_eviction {
-            self.changed();
+            self.publish_status();
         }
         applied
     }

@@ -1,5 +1,5 @@
-//! What the confinement of the session's workers refused, as they tell it: counted, and the last ones
-//! kept. For people only; nothing is decided by it.
+//! Accesses that the sandbox of the session's workers denied, as the workers report them. Counts all and keeps the last
+//! ones. For display only; no decision depends on them.
 
 use super::WorkerHandle;
 use crate::clock::now_text;
@@ -8,13 +8,13 @@ use quackd_protocol::denial::{Denial, one_line};
 use quackd_protocol::worker::{MAX_HINT_BYTES, MAX_LISTED, ToolReport};
 use std::collections::VecDeque;
 
-/// Denials of one session that are kept.
-const KEPT: usize = 64;
+/// Maximum number of denials that are kept per session.
+const MAX_DENIALS: usize = 64;
 
-/// Most processes that one call can have left, for the count: a worker may say any number.
+/// Maximum number of surviving processes that one call can add to the metric. The worker's number is not trusted.
 const MAX_SURVIVORS: u32 = 10_000;
 
-/// Longest name of a tool that is kept, in characters.
+/// Maximum length of a tool's name, in characters.
 const MAX_TOOL_CHARS: usize = 100;
 
 /// The denials of one session.
@@ -28,13 +28,13 @@ impl Denials {
     fn note(&mut self, tool: &str, denials: &[Denial]) {
         for denial in denials.iter().take(MAX_LISTED) {
             self.total = self.total.saturating_add(1);
-            if KEPT <= self.last.len() {
+            if MAX_DENIALS <= self.last.len() {
                 self.last.pop_front();
             }
             self.last.push_back(TimedDenial {
                 at: now_text(),
                 tool: tool.chars().take(MAX_TOOL_CHARS).collect(),
-                // Made anew: what a worker wrote may be longer than it should.
+                // Create a new value, because the worker's texts may be too long.
                 denial: Denial::new(denial.kind, denial.target.as_deref(), denial.likely),
             });
         }
@@ -42,7 +42,7 @@ impl Denials {
 }
 
 impl WorkerHandle {
-    /// Takes note of what a call reports besides its answer.
+    /// Records the denials and surviving processes of a call.
     pub(super) fn note_report(&mut self, tool: &str, report: &mut ToolReport) {
         for denial in &mut report.denials {
             *denial = Denial::new(denial.kind, denial.target.as_deref(), denial.likely);
@@ -56,11 +56,11 @@ impl WorkerHandle {
         self.denials.note(tool, &report.denials);
         if report.survivors != 0 {
             self.services.metrics.survivors.add(report.survivors.min(MAX_SURVIVORS).into());
-            tracing::warn!(session = %self.session, tool, left = report.survivors, "a command left processes that could not be ended");
+            tracing::warn!(session = %self.session, tool, left = report.survivors, "command left processes that could not be killed");
         }
-        self.is_stale |= report.workspace_gone;
+        self.workspace_replaced |= report.workspace_gone;
         if report.truncated {
-            self.services.pool.spills.may_have_grown();
+            self.services.pool.spills.notify_write();
         }
     }
 }
@@ -90,7 +90,7 @@ mod tests {
         for n in 0..100 {
             denials.note("bash", &[of(n)]);
         }
-        assert_eq!((denials.total, denials.last.len()), (100, KEPT));
+        assert_eq!((denials.total, denials.last.len()), (100, MAX_DENIALS));
         assert_eq!(denials.last.back().unwrap().denial, of(99));
         denials.note("bash", &(0..1000).map(of).collect::<Vec<_>>());
         assert_eq!(denials.total, 108);

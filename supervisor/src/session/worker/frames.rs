@@ -1,9 +1,9 @@
-//! What the worker says: hello, results, pongs, its silence, and the end of its channel.
+//! Handles frames from the worker, missing heartbeats, and the end of the channel.
 
 use super::WorkerHandle;
-use super::jobs::Jobs;
-use crate::children::{Beats, ChannelEvent, ChannelInput, Life, Supervised};
-use crate::session::pending_calls::{Calls, Printed};
+use super::jobs::ReportedJobs;
+use crate::children::{ChannelEvent, ChannelInput, ChildActor, HeartbeatDriver, LifecycleDriver};
+use crate::session::pending_calls::{PendingCalls, Printed};
 use crate::session::worker::CallDone;
 use crate::wire::raw_json::is_sound;
 use actix::prelude::*;
@@ -24,13 +24,13 @@ use serde_json::value::RawValue;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Longest version, tier or policy name that a worker may say: they are logged and shown.
+/// Maximum length of a version, tier or policy name from a worker. They are logged and shown.
 const MAX_WORD_BYTES: usize = 64;
 
-/// Longest note about a worker's confinement, in characters.
+/// Maximum length of a note about a worker's sandbox, in characters.
 const MAX_NOTE_CHARS: usize = 300;
 
-/// Warnings that one worker process may send. There is no reason for more than a handful.
+/// Maximum number of warnings from one worker process. A working one sends only a few.
 const MAX_WARNINGS: u32 = 1000;
 
 impl Handler<ChannelEvent<FromWorker>> for WorkerHandle {
@@ -54,10 +54,10 @@ impl WorkerHandle {
             FromWorker::Hello(hello) => self.hello(hello, ctx),
             FromWorker::CannotStart { reason } if self.hello.is_none() => {
                 let reason = reason.chars().filter(|c| !c.is_control()).take(MAX_NOTE_CHARS);
-                self.condemn(Cause::Refused(reason.collect()), ctx);
+                self.kill_for_cause(Cause::Refused(reason.collect()), ctx);
             }
             _ if self.hello.is_none() => {
-                self.condemn(Cause::Protocol("the first frame was no hello".into()), ctx);
+                self.kill_for_cause(Cause::Protocol("the first frame was no hello".into()), ctx);
             }
             FromWorker::ToolFinished(finished) => self.finished(finished, ctx),
             FromWorker::ToolUpdate(update) => self.printed(&update, ctx),
@@ -65,27 +65,27 @@ impl WorkerHandle {
                 let is_paid =
                     piece.is_sound() && self.calls.printed(Printed { call_id, piece }).is_ok();
                 if !is_paid {
-                    self.condemn(Cause::Protocol("output without a credit".into()), ctx);
+                    self.kill_for_cause(Cause::Protocol("output without a credit".into()), ctx);
                 }
             }
             FromWorker::WebSearch { call_id, search } => self.search_web(call_id, search, ctx),
-            FromWorker::Jobs { running } => self.jobs_changed(running, ctx),
-            // Every frame is an answer to one of ours, costs a credit, is paid for by a call or is one of a few
-            // warnings: a worker cannot keep the supervisor busy with anything else.
+            FromWorker::Jobs { running } => self.on_jobs(running, ctx),
+            // Every frame is a reply, costs a credit, belongs to a call, or is one of a limited number of warnings. A
+            // worker cannot flood the supervisor with other frames.
             FromWorker::Pong { seq } => {
-                if !self.pong(seq, ctx) {
-                    self.condemn(Cause::Protocol("a pong without a ping".into()), ctx);
+                if !self.on_pong(seq, ctx) {
+                    self.kill_for_cause(Cause::Protocol("a pong without a ping".into()), ctx);
                 }
             }
             FromWorker::CannotStart { .. } => {
-                self.condemn(Cause::Protocol("it has started already".into()), ctx);
+                self.kill_for_cause(Cause::Protocol("it has started already".into()), ctx);
             }
             FromWorker::Warning { text } if self.child.warned(MAX_WARNINGS).is_some() => {
                 let text: String = text.chars().take(500).collect();
                 tracing::warn!(session = %self.session, text, "worker warns");
             }
             FromWorker::Warning { .. } => {
-                self.condemn(Cause::Protocol("too many warnings".into()), ctx);
+                self.kill_for_cause(Cause::Protocol("too many warnings".into()), ctx);
             }
         }
     }
@@ -95,11 +95,11 @@ impl WorkerHandle {
     pub(super) fn hello(&mut self, mut hello: Hello, ctx: &mut Context<Self>) {
         if hello.proto != FRAME_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: FRAME_PROTOCOL, theirs: hello.proto };
-            return self.condemn(cause, ctx);
+            return self.kill_for_cause(cause, ctx);
         }
         let words = [&hello.version, &hello.sandbox.tier, &hello.sandbox.policy];
         if words.iter().any(|word| MAX_WORD_BYTES < word.len()) {
-            return self.condemn(Cause::Protocol("a hello of too many words".into()), ctx);
+            return self.kill_for_cause(Cause::Protocol("a hello of too many words".into()), ctx);
         }
         for note in &mut hello.sandbox.notes {
             *note = note.chars().take(MAX_NOTE_CHARS).collect();
@@ -109,7 +109,7 @@ impl WorkerHandle {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
             HelloMeans::Unexpected => {
-                return self.condemn(Cause::Protocol("a second hello".into()), ctx);
+                return self.kill_for_cause(Cause::Protocol("a second hello".into()), ctx);
             }
         }
         tracing::info!(session = %self.session, pid = hello.pid, tier = hello.sandbox.tier, confinement = tiers::in_words(&hello.sandbox.tier), "worker ready");
@@ -117,10 +117,10 @@ impl WorkerHandle {
         self.idle_since = now;
         self.begin_heartbeat(ctx);
         self.arm_life(ctx);
-        self.changed();
-        // The policy may have been changed while it started.
+        self.publish_status();
+        // The policy may have changed while the worker started.
         if self.has_other_policy() {
-            return self.replace_outdated(ctx);
+            return self.restart_if_outdated(ctx);
         }
         for number in self.calls.unsent() {
             self.send(number, ctx);
@@ -131,33 +131,35 @@ impl WorkerHandle {
         let ToolFinished { call_id, text, shown, update, output, closing, mut report, data } =
             finished;
         let Some(number) = self.calls.sent_number(&call_id) else {
-            // A call that we answered ourselves has condemned its worker already, so that this is an
-            // answer to nothing, or a second one.
-            return self.condemn(Cause::Protocol("a result without a call".into()), ctx);
+            // If the supervisor answers a call first, it kills the worker. This is therefore a second result, or one
+            // for an unknown call.
+            return self.kill_for_cause(Cause::Protocol("a result without a call".into()), ctx);
         };
         let is_shown = shown.as_deref().is_none_or(is_shown_text);
         if !text.get().starts_with('"') || !is_sound(&text) || !is_shown {
-            return self.condemn(Cause::Protocol("a result that is no text".into()), ctx);
+            return self.kill_for_cause(Cause::Protocol("a result that is no text".into()), ctx);
         }
         let path = report.full_output_path.as_deref().unwrap_or_default();
         if MAX_PATH_BYTES < path.len() {
-            return self.condemn(Cause::Protocol("a result with an endless path".into()), ctx);
+            return self
+                .kill_for_cause(Cause::Protocol("a result with an endless path".into()), ctx);
         }
         if update.as_ref().is_some_and(|update| !is_update_of(update, &call_id)) {
-            return self.condemn(Cause::Protocol("an update that is no text".into()), ctx);
+            return self.kill_for_cause(Cause::Protocol("an update that is no text".into()), ctx);
         }
-        // It is forwarded as it is, and a newline ends a line: the rest would pass for a reply of ours.
+        // The data is forwarded unchanged. Text after a newline would pass for a reply of the supervisor.
         if data.as_ref().is_some_and(|data| data.get().contains(['\n', '\r'])) {
-            return self.condemn(Cause::Protocol("a result of several lines".into()), ctx);
+            return self.kill_for_cause(Cause::Protocol("a result of several lines".into()), ctx);
         }
         if data.as_deref().is_some_and(|data| !is_sound(data)) {
-            return self.condemn(Cause::Protocol("a result that nobody can read".into()), ctx);
+            return self
+                .kill_for_cause(Cause::Protocol("a result that nobody can read".into()), ctx);
         }
         let is_streamed = self.calls.is_streamed(number);
         let is_closing =
             closing.as_ref().is_none_or(|text| text.get().starts_with('"') && is_sound(text));
         if !output.iter().all(OutputPiece::is_sound) || !is_closing {
-            return self.condemn(Cause::Protocol("output that is none".into()), ctx);
+            return self.kill_for_cause(Cause::Protocol("output that is none".into()), ctx);
         }
         let streamed = is_streamed.then_some((output, closing));
         let tool = self.calls.shown(&call_id).map(|call| call.tool.clone()).unwrap_or_default();
@@ -168,19 +170,19 @@ impl WorkerHandle {
         self.answer(number, ctx, |_| Ok(CallDone { text, shown, update, streamed, report, data }));
     }
 
-    /// A running call has printed something.
+    /// Handles output of a running call.
     fn printed(&mut self, update: &ToolUpdate, ctx: &mut Context<Self>) {
         let Some(credit) = self.update_credits.checked_sub(1) else {
-            return self.condemn(Cause::Protocol("an update without a credit".into()), ctx);
+            return self.kill_for_cause(Cause::Protocol("an update without a credit".into()), ctx);
         };
         if !is_update_of(update, &update.call_id) {
-            return self.condemn(Cause::Protocol("an update that is no text".into()), ctx);
+            return self.kill_for_cause(Cause::Protocol("an update that is no text".into()), ctx);
         }
         if credit + 1 == UPDATE_CREDITS {
             self.give_credits_later(ctx);
         }
         self.update_credits = credit;
-        // The call may have been answered by us meanwhile.
+        // The supervisor may have answered the call in the meantime.
         if let Some(call) = self.calls.shown(&update.call_id) {
             self.services.events.tool_printed(&self.session, call, update);
         }
@@ -196,38 +198,38 @@ impl WorkerHandle {
             return;
         }
         let n = UPDATE_CREDITS.saturating_sub(self.update_credits);
-        match self.child.offer(&ToWorker::Credit { n }) {
+        match self.child.try_send(&ToWorker::Credit { n }) {
             Ok(()) => self.update_credits = UPDATE_CREDITS,
-            // It does not take its frames now; without credits it would never show anything again.
+            // The queue to the worker is full. Without credits the worker would never send output again.
             Err(_full) => self.give_credits_later(ctx),
         }
     }
 
-    /// A background job has begun or ended.
-    fn jobs_changed(&mut self, running: Vec<JobInfo>, ctx: &mut Context<Self>) {
+    /// Handles a change of the background jobs.
+    fn on_jobs(&mut self, running: Vec<JobInfo>, ctx: &mut Context<Self>) {
         let (had_any, now) = (self.jobs.any(), Instant::now());
         if let Err(why) = self.jobs.report(running, now) {
-            return self.condemn(Cause::Protocol(why.into()), ctx);
+            return self.kill_for_cause(Cause::Protocol(why.into()), ctx);
         }
-        self.services.pool.spills.may_have_grown();
+        self.services.pool.spills.notify_write();
         self.services.pool.slots.set_jobs(&self.session, self.jobs.count());
         if had_any && !self.jobs.any() {
             self.idle_since = now;
-            if self.must_be_replaced() {
-                self.replace_outdated(ctx);
+            if self.needs_replacement() {
+                self.restart_if_outdated(ctx);
             }
         }
-        self.changed();
+        self.publish_status();
     }
 
-    /// A call wants something from the web: the worker has no network and no key.
+    /// Handles a web search for a call. The worker has no network and no key.
     fn search_web(&mut self, call_id: CallId, search: WebSearch, ctx: &mut Context<Self>) {
         if !self.calls.begin_search(&call_id) {
-            return self.condemn(Cause::Protocol("a web search without a call".into()), ctx);
+            return self.kill_for_cause(Cause::Protocol("a web search without a call".into()), ctx);
         }
         let (generation, services) = (self.child.generation, Rc::clone(&self.services));
         let id = call_id.clone();
-        // Decided here and not in the worker, and by what is wanted now.
+        // The supervisor makes the decision, with the current policy.
         let refused = match self.policy.web_search {
             WebSearchRule::On => None,
             rule => Some(WebOutcome::Refused { ask: rule == WebSearchRule::Ask }),
@@ -242,40 +244,39 @@ impl WorkerHandle {
         };
         let search = ctx.spawn(searching.into_actor(self).map(move |outcome, handle, _| {
             handle.calls.searched(&call_id);
-            // The worker may be another one by now.
+            // Another worker may run by now.
             if handle.child.current(generation).is_some()
-                && handle.child.offer(&ToWorker::WebDone { call_id, outcome }).is_err()
+                && handle.child.try_send(&ToWorker::WebDone { call_id, outcome }).is_err()
             {
-                tracing::warn!(session = %handle.session, "a web answer was not taken by its worker");
+                tracing::warn!(session = %handle.session, "cannot send a web search result to the worker");
             }
         }));
         self.calls.searching(&id, search);
     }
 
-    /// Whether nothing would be lost with the worker.
+    /// Whether stopping the worker would interrupt nothing.
     pub(super) fn is_unused(&self) -> bool {
         is_unused(&self.calls, &self.jobs)
     }
 }
 
-/// Whether no call runs in a worker, and no background job.
-fn is_unused(calls: &Calls, jobs: &Jobs) -> bool {
+/// Whether a worker has neither a running call nor a background job.
+fn is_unused(calls: &PendingCalls, jobs: &ReportedJobs) -> bool {
     !calls.any_sent() && !jobs.any()
 }
 
-/// When a worker has been without use for as long as it may. However long a job runs without a call, it is
-/// not ended for that.
-pub(super) fn idle_until(
-    calls: &Calls,
-    jobs: &Jobs,
+/// Time at which the idle timeout ends a worker. Background jobs keep the worker, regardless of their duration.
+pub(super) fn idle_deadline(
+    calls: &PendingCalls,
+    jobs: &ReportedJobs,
     idle_since: Instant,
     limit: Duration,
 ) -> Option<Instant> {
     is_unused(calls, jobs).then(|| idle_since + limit)
 }
 
-/// Texts of a worker go to clients as they are. JSON that begins with a quotation mark is a string, and a
-/// string holds no line end.
+/// A worker's texts go to clients unchanged. JSON that begins with a quotation mark is a string, and a JSON string
+/// contains no line break.
 fn is_shown_text(text: &RawValue) -> bool {
     text.get().starts_with('"') && text.get().len() <= MAX_SHOWN_JSON_BYTES && is_sound(text)
 }
@@ -289,22 +290,23 @@ fn is_update_of(update: &ToolUpdate, call_id: &CallId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::ShownCall;
+    use crate::events::CallPreview;
     use crate::session::pending_calls::NewCall;
 
     #[test]
     fn a_worker_is_idle_without_a_call_and_without_a_job() {
-        let (mut calls, mut jobs, now) = (Calls::default(), Jobs::default(), Instant::now());
+        let (mut calls, mut jobs, now) =
+            (PendingCalls::default(), ReportedJobs::default(), Instant::now());
         let limit = Duration::from_secs(60);
-        assert_eq!(idle_until(&calls, &jobs, now, limit), Some(now + limit));
+        assert_eq!(idle_deadline(&calls, &jobs, now, limit), Some(now + limit));
 
         let job = JobInfo { id: "job-1".into(), command: "sleep".into() };
         jobs.report(vec![job], now).unwrap();
-        assert_eq!(idle_until(&calls, &jobs, now, limit), None);
+        assert_eq!(idle_deadline(&calls, &jobs, now, limit), None);
         jobs.report(Vec::new(), now).unwrap();
-        assert_eq!(idle_until(&calls, &jobs, now, limit), Some(now + limit));
+        assert_eq!(idle_deadline(&calls, &jobs, now, limit), Some(now + limit));
 
-        let shown = ShownCall { id: "c".into(), tool: "bash".into(), arguments: None };
+        let shown = CallPreview { id: "c".into(), tool: "bash".into(), arguments: None };
         let new = NewCall {
             shown,
             arguments: String::new(),
@@ -314,9 +316,9 @@ mod tests {
         };
         let number = calls.next_number();
         drop(calls.insert(number, new, now, SpawnHandle::default()));
-        let until = idle_until(&calls, &jobs, now, limit);
-        assert_eq!(until, Some(now + limit), "it waits for another worker");
+        let until = idle_deadline(&calls, &jobs, now, limit);
+        assert_eq!(until, Some(now + limit), "the call waits for another worker");
         calls.send(number, now).unwrap();
-        assert_eq!(idle_until(&calls, &jobs, now, limit), None);
+        assert_eq!(idle_deadline(&calls, &jobs, now, limit), None);
     }
 }

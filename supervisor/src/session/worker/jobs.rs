@@ -1,6 +1,6 @@
-//! The background jobs of a session's worker, as it reports them.
+//! The background jobs of a session's worker, as the worker reports them.
 //!
-//! A worker is not believed: reports are bounded in number by the calls that it was sent, and in size.
+//! The worker is not trusted. The number of reports is bounded by the number of calls, and their size is limited.
 
 use quackd_protocol::client::RunningJob;
 use quackd_protocol::limits::{
@@ -10,30 +10,30 @@ use quackd_protocol::limits::{
 use quackd_protocol::worker::JobInfo;
 use std::time::Instant;
 
-/// Reports that a worker may send before its first call. It needs none.
+/// Number of reports that a worker may send before its first call. A working one sends none.
 const FIRST_REPORTS: u32 = 4;
 
 /// The jobs of one worker process.
 #[derive(Debug)]
-pub(super) struct Jobs {
-    running: Vec<Job>,
-    /// Reports that the worker may still send.
+pub(super) struct ReportedJobs {
+    running: Vec<ReportedJob>,
+    /// Number of reports that the worker may still send.
     reports_left: u32,
 }
 
 #[derive(Debug)]
-struct Job {
+struct ReportedJob {
     info: JobInfo,
     since: Instant,
 }
 
-impl Default for Jobs {
+impl Default for ReportedJobs {
     fn default() -> Self {
         Self { running: Vec::new(), reports_left: FIRST_REPORTS }
     }
 }
 
-impl Jobs {
+impl ReportedJobs {
     pub(super) fn count(&self) -> usize {
         self.running.len()
     }
@@ -47,15 +47,15 @@ impl Jobs {
         !self.running.is_empty()
     }
 
-    /// A call was sent: a job may begin by it, and end some time.
+    /// Allows more reports after a call was sent: the call may start a job, which ends later.
     pub(super) fn call_sent(&mut self) {
         self.reports_left = MAX_JOB_REPORTS.min(self.reports_left + JOB_REPORTS_PER_CALL);
     }
 
-    /// The worker says which jobs run.
+    /// Updates the list of running jobs from the worker's report.
     ///
     /// # Errors
-    /// What is wrong with that; such a worker is to be ended.
+    /// The reason why the report is invalid. The worker must be killed.
     pub(super) fn report(
         &mut self,
         running: Vec<JobInfo>,
@@ -74,18 +74,19 @@ impl Jobs {
         self.reports_left = left;
         let since = |id: &str| self.running.iter().find(|job| job.info.id == id).map(|j| j.since);
         let running = running.into_iter();
-        self.running =
-            running.map(|info| Job { since: since(&info.id).unwrap_or(now), info }).collect();
+        self.running = running
+            .map(|info| ReportedJob { since: since(&info.id).unwrap_or(now), info })
+            .collect();
         Ok(())
     }
 
-    /// The worker is gone, and its jobs with it.
+    /// Removes all jobs, because the worker is gone.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
     pub(super) fn describe(&self, now: Instant) -> Vec<RunningJob> {
-        let describe = |Job { info, since }: &Job| {
+        let describe = |ReportedJob { info, since }: &ReportedJob| {
             let elapsed = now.saturating_duration_since(*since).as_millis();
             RunningJob {
                 job_id: info.id.clone(),
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_job_is_as_old_as_the_first_report_of_it() {
-        let (mut jobs, start) = (Jobs::default(), Instant::now());
+        let (mut jobs, start) = (ReportedJobs::default(), Instant::now());
         let later = start + Duration::from_secs(2);
         assert_eq!(jobs.report(vec![job("job-1")], start), Ok(()));
         assert_eq!(jobs.report(vec![job("job-1"), job("job-2")], later), Ok(()));
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn reports_are_paid_for_by_calls() {
-        let (mut jobs, now) = (Jobs::default(), Instant::now());
+        let (mut jobs, now) = (ReportedJobs::default(), Instant::now());
         for _ in 0..FIRST_REPORTS {
             assert_eq!(jobs.report(Vec::new(), now), Ok(()));
         }
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn reports_are_bounded_in_size() {
         let now = Instant::now();
-        let report = |running| Jobs::default().report(running, now);
+        let report = |running| ReportedJobs::default().report(running, now);
         let eight: Vec<_> = (0..8).map(|n| job(&n.to_string())).collect();
         assert_eq!(report(eight.clone()), Ok(()));
         assert_eq!(report([eight, vec![job("9")]].concat()), Err("more jobs than there may be"));

@@ -1,12 +1,11 @@
-//! The worker's life: started when somebody wants it, watched until it has ended, started again if the
-//! state machine says so.
+//! The worker's lifecycle: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
 use super::WorkerHandle;
 use crate::children::command_env::Variables;
-use crate::children::spawner::SpawnFailure;
-use crate::children::{ChildProcess, Death, Life, control_group, group_name};
+use crate::children::spawner::SpawnRequestError;
+use crate::children::{ChildProcess, Death, LifecycleDriver, create_cgroup, group_name};
 use crate::errors::CallError;
-use crate::pool::session_status::Stopped;
+use crate::pool::session_status::StopReason;
 use crate::session::services::SessionServices;
 use crate::workspaces;
 use actix::prelude::*;
@@ -24,22 +23,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a worker waits for the user's login environment: less than a call waits for its worker. One
-/// that started without is replaced when the answer is there ([`WorkerHandle::replace_outdated`]).
+/// Maximum wait of a new worker for the login environment. Shorter than the time that a call waits for its worker. A
+/// worker that started without it is replaced later ([`WorkerHandle::restart_if_outdated`]).
 const LOGIN_LIMIT: Duration = Duration::from_millis(1000);
 
-/// Our own disk may hang too.
+/// Timeout for the state directory, because its disk may hang.
 const RUN_DIR_LIMIT: Duration = Duration::from_secs(5);
 
-/// A client attached: have a worker ready soon, and try again after a failure.
+/// Start a worker soon, because a client attached. Retries after a failure.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct Wake;
+pub(crate) struct EnsureStarted;
 
-impl Handler<Wake> for WorkerHandle {
+impl Handler<EnsureStarted> for WorkerHandle {
     type Result = ();
 
-    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: EnsureStarted, ctx: &mut Self::Context) {
         if self.child.ending.is_none() {
             self.demand(Demander::Attach, ctx);
         }
@@ -47,7 +46,7 @@ impl Handler<Wake> for WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// A new process is wanted: waits for a place among those that may live, then for its environment.
+    /// Starts a process. Waits for a worker slot first, then for the environment.
     pub(super) fn start_worker(&mut self, ctx: &mut Context<Self>) {
         self.hello = None;
         self.update_credits = UPDATE_CREDITS;
@@ -56,9 +55,9 @@ impl WorkerHandle {
         let session = self.session.clone();
         let is_confined = self.policy.profile != Profile::FullAccess;
         let getting_ready = async move {
-            services.pool.workers.take_place(&session).await?;
-            // Known already, but for the first workers of a daemon that knows nothing of its user yet.
-            let env = services.children.login.environment_for_worker(LOGIN_LIMIT).await;
+            services.pool.workers.acquire(&session).await?;
+            // Known already, except for the first workers of a daemon without a cached login environment.
+            let env = services.children.login.env_for_worker(LOGIN_LIMIT).await;
             let probe = match is_confined {
                 true => services.children.probing.result(&services.children.spawner).await,
                 false => Ok(None),
@@ -69,7 +68,7 @@ impl WorkerHandle {
             handle.login_version = handle.services.children.login.version();
             match (ready, handle.child.ending) {
                 (Ok((env, probe)), None) => handle.start_process(env, probe, ctx),
-                (Ok(_), Some(_)) => handle.spawn_failed(&SpawnFailure::Unavailable, ctx),
+                (Ok(_), Some(_)) => handle.spawn_failed(&SpawnRequestError::Unavailable, ctx),
                 (Err(failure), _) => handle.spawn_failed(&failure, ctx),
             }
         }));
@@ -83,14 +82,14 @@ impl WorkerHandle {
                 (Ok(cgroup), None) => handle.spawn_process((env, probe), cgroup, ctx),
                 (Ok(cgroup), Some(_)) => {
                     handle.child.cgroup = cgroup;
-                    handle.spawn_failed(&SpawnFailure::Unavailable, ctx);
+                    handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
                 }
-                (Err(SpawnFailure::Workspace(error)), _) => {
+                (Err(SpawnRequestError::Workspace(error)), _) => {
                     let workspace = handle.workspace.clone();
-                    handle.no_workspace(&error, &CallError::NoWorkspace(workspace), ctx);
+                    handle.on_workspace_error(&error, &CallError::NoWorkspace(workspace), ctx);
                 }
-                (Err(SpawnFailure::NoPlace(why)), _) => {
-                    handle.no_workspace(&why, &CallError::NoPlace(why.clone()), ctx);
+                (Err(SpawnRequestError::NoPlace(why)), _) => {
+                    handle.on_workspace_error(&why, &CallError::NoPlace(why.clone()), ctx);
                 }
                 (Err(failure), _) => handle.spawn_failed(&failure, ctx),
             }
@@ -105,10 +104,10 @@ impl WorkerHandle {
     ) {
         let services = Rc::clone(&self.services);
         let run_dir = services.daemon.home.session_run_dir(self.session.as_str());
-        // Paths and numbers: there is always a JSON form of them.
+        // Paths and numbers always have a JSON form.
         let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
-        self.given_policy = Some(self.policy.clone());
-        self.is_stale = false;
+        self.running_policy = Some(self.policy.clone());
+        self.workspace_replaced = false;
         self.ends_jobs = false;
         let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
@@ -131,14 +130,14 @@ impl WorkerHandle {
         self.launch(&start, cgroup, ctx);
     }
 
-    /// There is no directory to work in. Who waits is told so; who comes next has it looked for again.
-    fn no_workspace(
+    /// Fails the queued calls because the workspace cannot be opened. The next call tries again.
+    fn on_workspace_error(
         &mut self,
         why: &dyn std::fmt::Display,
         error: &CallError,
         ctx: &mut Context<Self>,
     ) {
-        tracing::warn!(session = %self.session, workspace = self.workspace, %why, "no worker is started: the workspace cannot be used");
+        tracing::warn!(session = %self.session, workspace = self.workspace, %why, "worker not started, workspace unusable");
         for number in self.calls.unsent() {
             self.answer(number, ctx, |_| Err(error.clone()));
         }
@@ -154,12 +153,12 @@ impl WorkerHandle {
         Load { in_flight: self.calls.any_sent(), waiting: self.calls.any_unsent() }
     }
 
-    /// The process was reaped, and everything below it is gone.
+    /// Handles the exit of the process. Everything below it is gone.
     pub(super) fn ended(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
         let exit = match exit {
             Some(ProcessExit::Code(code)) => Exit::Code(code),
             Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
-            // The status was lost with the main thread: the daemon is ending.
+            // The status was lost because the main thread has ended: the daemon is shutting down.
             None => Exit::Signal(9),
         };
         let (after, process, crash) = self.note_exit(exit, self.load(), ctx);
@@ -174,8 +173,8 @@ impl WorkerHandle {
         self.forget_jobs();
         self.hello = None;
         self.stopped = match &crash {
-            Some(cause) => Stopped::Died(cause.to_string()),
-            None => self.evicted.take().map_or(Stopped::Ended, Stopped::Evicted),
+            Some(cause) => StopReason::Died(cause.to_string()),
+            None => self.evicted.take().map_or(StopReason::Ended, StopReason::Evicted),
         };
         if crash.is_some() {
             self.services.children.repo_cleanup.schedule();
@@ -194,7 +193,7 @@ impl WorkerHandle {
         ctx: &mut Context<Self>,
     ) {
         let (session, pid) = (self.session.clone(), process.monitor_pid());
-        // Whoever ends the session kills what does not end by itself: that is no crash.
+        // At the end of a session, the supervisor kills a process that does not exit. That is not a crash.
         let Some(cause) = crash.filter(|_| self.child.ending.is_none()) else {
             tracing::info!(%session, pid, "worker ended");
             return;
@@ -205,7 +204,7 @@ impl WorkerHandle {
         let started = process.started;
         let (kind, cause) = (cause.kind().name(), cause.to_string());
         ctx.spawn(actix::fut::wrap_future(async move {
-            let stderr = process.last_words().await;
+            let stderr = process.stderr_tail().await;
             tracing::warn!(%session, pid, cause, stderr, "worker died");
             deaths.note(&Death {
                 spec: &SESSION_WORKER,
@@ -232,38 +231,37 @@ fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {
         processes: number(limits.processes.value),
         file_bytes: number(limits.file_mb.value).map(|mb| mb.saturating_mul(1024 * 1024)),
         cpu_s: Some(limits.cpu.value.as_secs()).filter(|seconds| *seconds != 0),
-        // 0 is no limit, which is said and not left out.
+        // 0 means no limit, and must be sent.
         min_free_bytes: Some(min_free),
     }
 }
 
-/// Makes what a worker must find: its run directory, and a control group for its commands where that can
-/// be had.
+/// Creates the worker's run directory and, if available, a control group for its commands.
 async fn make_place(
     services: Rc<SessionServices>,
     session: SessionId,
     workspace: PathBuf,
-) -> Result<Option<SessionPaths>, SpawnFailure> {
-    // A workspace on a dead mount holds its thread for ever.
-    let place = Arc::clone(&services.lookups).acquire_owned();
-    let place = tokio::time::timeout(RUN_DIR_LIMIT, place).await;
-    let Ok(Ok(place)) = place else { return Err(SpawnFailure::Unavailable) };
+) -> Result<Option<SessionPaths>, SpawnRequestError> {
+    // A workspace on a dead mount keeps its thread forever.
+    let permit = Arc::clone(&services.lookups).acquire_owned();
+    let permit = tokio::time::timeout(RUN_DIR_LIMIT, permit).await;
+    let Ok(Ok(permit)) = permit else { return Err(SpawnRequestError::Unavailable) };
     let (home, user_home) = (services.daemon.home.clone(), services.daemon.user_home.clone());
     let cgroups = services.children.cgroups.clone();
     let processes =
         u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
     let make = move || {
-        let _place = place;
-        drop(workspace.read_dir().map_err(SpawnFailure::Workspace)?);
-        // The metadata may have it of another program, and a link may have been put into its place.
-        workspaces::check_blocking(&workspace, &user_home).map_err(SpawnFailure::NoPlace)?;
+        let _permit = permit;
+        drop(workspace.read_dir().map_err(SpawnRequestError::Workspace)?);
+        // Another program may have written the path to the metadata, and it may have become a link.
+        workspaces::check_blocking(&workspace, &user_home).map_err(SpawnRequestError::NoPlace)?;
         let made = home.prepare_session_run_dir_blocking(session.as_str());
-        drop(made.map_err(SpawnFailure::RunDir)?);
-        Ok(control_group(cgroups, &group_name("", &session), processes))
+        drop(made.map_err(SpawnRequestError::RunDir)?);
+        Ok(create_cgroup(cgroups, &group_name("", &session), processes))
     };
     match tokio::time::timeout(RUN_DIR_LIMIT, actix_rt::task::spawn_blocking(make)).await {
         Ok(Ok(Ok(cgroup))) => Ok(cgroup),
         Ok(Ok(Err(failure))) => Err(failure),
-        Ok(Err(_)) | Err(_) => Err(SpawnFailure::Unavailable),
+        Ok(Err(_)) | Err(_) => Err(SpawnRequestError::Unavailable),
     }
 }

@@ -1,17 +1,19 @@
-//! One session's worker as an actor: the only owner of the session's worker process.
+//! The actor that owns one session's worker process.
 //!
-//! Owns: the worker's state machine, its heartbeat, its process and the table of unanswered calls.
-//! Receives: [`CallTool`], [`ControlCalls`], [`Wake`], [`Inspect`], [`UsePolicy`], [`Drain`] (clients, through the
-//! registry); `ChannelEvent` (the link); `Manage` ([`crate::pool::worker_pool`], and the user).
-//! Blocks on: nothing. Starting and reaping happen on the main thread.
-//! Mailbox: [`MAILBOX`] messages; a sender waits for room.
-//! Ends: with the daemon. Then every call that it still had is answered by the drop of its sender.
+//! Owns: the worker's state machine, its heartbeat, its process and the table of pending calls.
+//! Receives: [`CallTool`], [`ControlCalls`], [`EnsureStarted`], [`Inspect`], [`SetPolicy`], [`Drain`] (from clients,
+//! through the registry); `ChannelEvent` (from the link); `Manage` (from [`crate::pool::worker_pool`], and from the
+//! user).
+//! Blocks on: nothing. The main thread starts and reaps processes.
+//! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
+//! Ends: with the daemon. Dropping their senders then answers the remaining calls.
 //!
-//! Invariants: every call is answered exactly once, also when the worker dies. A call that was sent to
-//! a worker is never sent again, unless that worker reports that it was not run: then once. What to do when is decided by `quackd-supervision`, which is pure;
-//! [`crate::children`] does it for every kind of process; here is what is special about workers: [`calls`] the
-//! calls, [`lifecycle`] the process, [`frames`] what it says, [`jobs`] what
-//! runs there without a call.
+//! Invariants: every call is answered exactly once, even if the worker crashes. A call that was sent to a worker is
+//! never sent again, unless that worker reports that the call was not run. Then it is sent once more.
+//!
+//! `quackd-supervision` makes the decisions and does no I/O. [`crate::children`] executes them for every kind of
+//! process. This folder contains the parts that are specific to workers: [`calls`], [`lifecycle`], [`frames`] and the
+//! background [`jobs`].
 
 mod calls;
 mod child_impl;
@@ -21,16 +23,16 @@ mod jobs;
 mod lifecycle;
 mod policy;
 
-pub(crate) use crate::children::Ending;
+pub(crate) use crate::children::DrainReason;
 pub(crate) use calls::{CallDone, CallTool, ControlCalls};
-pub(crate) use lifecycle::Wake;
-pub(crate) use policy::{InForce, UsePolicy};
+pub(crate) use lifecycle::EnsureStarted;
+pub(crate) use policy::{EffectivePolicy, SetPolicy};
 
-use crate::children::{Child, Eviction, Life, Supervised, ms};
+use crate::children::{Child, ChildActor, EvictionReason, LifecycleDriver, ms};
 use crate::errors::RunningWork;
-use crate::pool::session_status::Stopped;
+use crate::pool::session_status::StopReason;
 use crate::session::owner::Owner;
-use crate::session::pending_calls::Calls;
+use crate::session::pending_calls::PendingCalls;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
@@ -43,10 +45,10 @@ use quackd_supervision::SESSION_WORKER;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Messages of many clients of one session, and one frame at a time.
+/// Size of the mailbox: messages of many clients of one session, and one frame at a time.
 const MAILBOX: usize = 256;
 
-/// See the module's documentation.
+/// Owner of one session's worker. Runs as an actor.
 pub(crate) struct WorkerHandle {
     session: SessionId,
     name: String,
@@ -54,32 +56,32 @@ pub(crate) struct WorkerHandle {
     services: Rc<SessionServices>,
     owner: Owner,
     child: Child,
-    /// What the worker that there is has said of itself; information for people only.
+    /// Hello frame of the running worker. For display only.
     hello: Option<Hello>,
-    /// What the next worker is confined to.
+    /// Policy of the next worker.
     policy: Policy,
-    /// What the worker that there is was given.
-    given_policy: Option<Policy>,
-    /// The worker's workspace is not what its path leads to any more.
-    is_stale: bool,
-    /// The user wants the worker replaced although background jobs run in it.
+    /// Policy of the running worker.
+    running_policy: Option<Policy>,
+    /// Whether the path of the worker's workspace leads to another directory now.
+    workspace_replaced: bool,
+    /// Whether the user requested a replacement even if background jobs run.
     ends_jobs: bool,
-    /// Which of the login environments the worker was given.
+    /// Version of the login environment that the worker got.
     login_version: u64,
-    calls: Calls,
+    calls: PendingCalls,
     idle_since: Instant,
-    /// Why the last process is not there any more.
-    stopped: Stopped,
-    /// The process that there is was ended for this.
-    evicted: Option<Eviction>,
-    /// Updates that the worker may still send.
+    /// The reason why the last process ended.
+    stopped: StopReason,
+    /// The reason why the current process is evicted.
+    evicted: Option<EvictionReason>,
+    /// Number of updates that the worker may still send.
     update_credits: u32,
-    jobs: jobs::Jobs,
+    jobs: jobs::ReportedJobs,
     denials: denials::Denials,
 }
 
 impl WorkerHandle {
-    /// A session without a worker.
+    /// Creates the handle without a worker.
     pub(crate) fn new(
         session: &Session,
         workspace: String,
@@ -96,16 +98,16 @@ impl WorkerHandle {
             child: Child::new(SESSION_WORKER, session.id.0.clone()),
             hello: None,
             policy,
-            given_policy: None,
-            is_stale: false,
+            running_policy: None,
+            workspace_replaced: false,
             ends_jobs: false,
             login_version: 0,
-            calls: Calls::default(),
+            calls: PendingCalls::default(),
             idle_since: Instant::now(),
-            stopped: Stopped::default(),
+            stopped: StopReason::default(),
             evicted: None,
             update_credits: UPDATE_CREDITS,
-            jobs: jobs::Jobs::default(),
+            jobs: jobs::ReportedJobs::default(),
             denials: denials::Denials::default(),
         }
     }
@@ -116,7 +118,7 @@ impl Actor for WorkerHandle {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.services.pool.workers.enter(&self.session, &ctx.address());
+        self.services.pool.workers.register(&self.session, &ctx.address());
     }
 }
 
@@ -125,14 +127,14 @@ impl Actor for WorkerHandle {
 #[rtype(result = "WorkerReport")]
 pub(crate) struct Inspect;
 
-/// See [`Inspect`].
+/// Reply of [`Inspect`].
 #[derive(Debug)]
 pub(crate) struct WorkerReport {
     /// The session's row in `ps`.
     pub(crate) info: WorkerInfo,
-    /// What an end of the session would interrupt.
+    /// Work that the end of the session would interrupt.
     pub(crate) running: RunningWork,
-    pub(crate) in_force: InForce,
+    pub(crate) in_force: EffectivePolicy,
     pub(crate) denials: DenialsData,
 }
 
@@ -175,11 +177,11 @@ impl WorkerHandle {
             jobs: self.jobs.describe(now),
             pi: None,
             status: self.services.pool.statuses.of(&self.session, now),
-            why: self.services.pool.statuses.why_worker(&self.session),
+            why: self.services.pool.statuses.worker_reason(&self.session),
             rss_kb: None,
             usage: None,
             idle_ms: self
-                .idle_until()
+                .idle_deadline()
                 .filter(|_| self.child.is_ready())
                 .map(|_| ms(now.saturating_duration_since(self.idle_since))),
             life,
@@ -187,13 +189,13 @@ impl WorkerHandle {
     }
 }
 
-/// Take no more calls, let those in flight finish until `until`, end the worker. Answered when the
-/// process is gone.
+/// Accept no more calls, let running calls finish until `until`, then stop the worker. The reply arrives after the
+/// exit.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct Drain {
     pub(crate) until: Instant,
-    pub(crate) ending: Ending,
+    pub(crate) ending: DrainReason,
 }
 
 impl Handler<Drain> for WorkerHandle {
@@ -204,11 +206,11 @@ impl Handler<Drain> for WorkerHandle {
         for number in self.calls.unsent() {
             self.answer(number, ctx, |_| Err(ending.refusal()));
         }
-        let gone = self.gone_by(until, ctx);
+        let gone = self.kill_at(until, ctx);
         self.end_if_drained(ctx);
         Box::pin(async {
             if let Some(gone) = gone {
-                // An actor that ended has no process.
+                // A stopped actor has no process.
                 gone.await.ok();
             }
         })
@@ -218,7 +220,7 @@ impl Handler<Drain> for WorkerHandle {
 impl WorkerHandle {
     pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
         if self.child.ending.is_some() && !self.calls.any_sent() {
-            self.retire(ctx);
+            self.drain(ctx);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What the session's worker is confined to. A worker keeps its policy for its whole life. After a change it only gets
-//! calls that [`WorkerHandle::may_send`] allows, and the next worker starts when nothing runs in it.
+//! The policy of the session's worker. A worker keeps its policy until it exits. After a change it only gets calls that
+//! [`WorkerHandle::may_send`] allows. The next worker starts when the old one is idle.
 
 use super::WorkerHandle;
-use crate::children::Life;
+use crate::children::LifecycleDriver;
 use crate::errors::RunningWork;
 use actix::prelude::*;
 use quackd_protocol::client::RunningJob;
@@ -12,59 +12,59 @@ use quackd_protocol::worker::SandboxReport;
 use quackd_supervision::{Demander, State};
 use std::time::Instant;
 
-/// Tools that look at background jobs or end them. They touch no file of the workspace.
+/// Tools that read or kill background jobs. They do not access files of the workspace.
 const JOB_TOOLS: [&str; 3] = ["jobs", "job_output", "job_kill"];
 
-/// Change what the session's worker may do.
+/// Change the policy of the session's worker.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) enum UsePolicy {
+pub(crate) enum SetPolicy {
     /// The policy of the next worker. A worker with another one is replaced when nothing runs in it.
     Set(Policy),
     /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
     EndJobs,
 }
 
-impl Handler<UsePolicy> for WorkerHandle {
+impl Handler<SetPolicy> for WorkerHandle {
     type Result = ();
 
-    fn handle(&mut self, msg: UsePolicy, ctx: &mut Self::Context) {
+    fn handle(&mut self, msg: SetPolicy, ctx: &mut Self::Context) {
         match msg {
-            UsePolicy::Set(policy) if self.policy == policy => return,
-            UsePolicy::Set(policy) => {
+            SetPolicy::Set(policy) if self.policy == policy => return,
+            SetPolicy::Set(policy) => {
                 self.policy = policy;
                 self.ends_jobs = false;
-                // What could not start with the old one may with this one.
+                // A start that failed with the old policy may succeed with the new one.
                 let is_failed = matches!(self.child.worker.state(), State::Failed { .. });
                 if is_failed && self.child.ending.is_none() {
                     return self.demand(Demander::Attach, ctx);
                 }
             }
-            UsePolicy::EndJobs => self.ends_jobs = self.has_other_policy(),
+            SetPolicy::EndJobs => self.ends_jobs = self.has_other_policy(),
         }
-        self.replace_outdated(ctx);
+        self.restart_if_outdated(ctx);
     }
 }
 
-/// What is really in force.
+/// The policy that is in force.
 #[derive(Debug)]
-pub(crate) struct InForce {
-    /// What the worker says, if there is one.
+pub(crate) struct EffectivePolicy {
+    /// Report of the running worker.
     pub(crate) report: Option<SandboxReport>,
-    /// It was given another policy than the one that is wanted.
+    /// Whether its policy differs from the requested one.
     pub(crate) is_outdated: bool,
-    /// Why it was not replaced yet: calls and background jobs that run in it.
+    /// Running calls and background jobs that delay the replacement.
     pub(crate) waits_for: RunningWork,
-    /// The background jobs among them.
+    /// The background jobs in `waits_for`.
     pub(crate) jobs: Vec<RunningJob>,
 }
 
 impl WorkerHandle {
-    /// What is really in force.
-    pub(super) fn in_force(&self) -> InForce {
+    /// Returns the policy that is in force.
+    pub(super) fn in_force(&self) -> EffectivePolicy {
         let is_ending = matches!(self.child.worker.state(), State::Draining { .. });
         let jobs = if is_ending { Vec::new() } else { self.jobs.describe(Instant::now()) };
-        InForce {
+        EffectivePolicy {
             report: self.hello.as_ref().map(|hello| hello.sandbox.clone()),
             is_outdated: self.has_other_policy(),
             waits_for: RunningWork { calls: self.calls.sent().len(), jobs: jobs.len() },
@@ -72,37 +72,37 @@ impl WorkerHandle {
         }
     }
 
-    /// True if the running worker was given another policy than the wanted one.
+    /// True if the running worker's policy differs from the requested one.
     pub(super) fn has_other_policy(&self) -> bool {
         self.child.process.is_some()
-            && self.given_policy.as_ref().is_some_and(|given| !given.confines_like(&self.policy))
+            && self.running_policy.as_ref().is_some_and(|given| !given.confines_like(&self.policy))
     }
 
-    /// True if only another worker can run commands again.
-    pub(super) fn must_be_replaced(&self) -> bool {
-        self.is_stale || self.has_other_policy()
+    /// True if commands need a new worker.
+    pub(super) fn needs_replacement(&self) -> bool {
+        self.workspace_replaced || self.has_other_policy()
     }
 
-    /// True if the running worker may get this call. A worker with an older policy only gets tools of background jobs,
-    /// and reading tools if the wanted policy allows to read all that the older one allows. A worker whose workspace was
-    /// replaced refuses by itself what it cannot do safely, and is asked only if background jobs keep it.
+    /// True if the running worker may get this call. A worker with an older policy only gets tools for background jobs.
+    /// It also gets reading tools if the requested policy allows all reads that the older one allows. A worker whose
+    /// workspace was replaced refuses unsafe calls itself, and only gets calls while background jobs keep it.
     pub(super) fn may_send(&self, number: u64) -> bool {
         let Some(tool) = self.calls.tool(number) else { return false };
         if JOB_TOOLS.contains(&tool) {
             return true;
         }
         if !self.has_other_policy() {
-            return !self.is_stale || self.jobs.any();
+            return !self.workspace_replaced || self.jobs.any();
         }
-        let given = self.given_policy.as_ref();
-        !self.is_stale
+        let given = self.running_policy.as_ref();
+        !self.workspace_replaced
             && schema::find(tool).is_some_and(|tool| tool.reads_only)
             && given.is_some_and(|given| self.policy.reads_all_of(given))
     }
 
-    /// What the replacement of the worker waits for, for the user.
+    /// The reason why the worker was not replaced yet, for display.
     pub(super) fn why_not_replaced(&self) -> String {
-        let why = match self.is_stale {
+        let why = match self.workspace_replaced {
             true => "its workspace, or a protected name in it, was replaced outside of the session",
             false => "its sandbox policy was changed",
         };
@@ -113,24 +113,23 @@ impl WorkerHandle {
         }
     }
 
-    /// Ends an idle worker that was given what is out of date by now: its policy, or the environment of its
-    /// commands. Whoever wants it waits for the next one, some milliseconds. A worker with background jobs
-    /// keeps both as long as they run.
-    pub(super) fn replace_outdated(&mut self, ctx: &mut Context<Self>) {
+    /// Drains an idle worker with an outdated policy, login environment or workspace. New calls wait a few milliseconds
+    /// for the next worker. Background jobs delay the replacement.
+    pub(super) fn restart_if_outdated(&mut self, ctx: &mut Context<Self>) {
         let is_free = if self.ends_jobs { !self.calls.any_sent() } else { self.is_unused() };
         if !self.child.is_ready() || !is_free {
             return;
         }
-        let why = if self.is_stale {
-            "its workspace is another directory by now"
+        let why = if self.workspace_replaced {
+            "its workspace was replaced"
         } else if self.has_other_policy() {
             "its policy was changed"
         } else if self.login_version != self.services.children.login.version() {
-            "the login environment is a new one"
+            "the login environment changed"
         } else {
             return;
         };
         tracing::info!(session = %self.session, why, "replacing a worker");
-        self.retire(ctx);
+        self.drain(ctx);
     }
 }
