@@ -6,7 +6,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Says whether a pattern uses an operator that only the basic dialect spells with a backslash.
+/// Whether a pattern uses an operator that only the basic dialect spells with a backslash.
 pub(crate) fn has_idioms(pattern: &str) -> bool {
     let mut rest = pattern.chars();
     while let Some(c) = rest.next() {
@@ -17,14 +17,14 @@ pub(crate) fn has_idioms(pattern: &str) -> bool {
     false
 }
 
-/// Translates one pattern without newlines. What is wrong in it stays wrong, so that the regex
-/// parser reports it.
+/// Translates one pattern without newlines. An invalid pattern stays invalid, so that the regex parser reports
+/// it.
 pub(crate) fn translate(pattern: &str) -> String {
     let mut rust = String::with_capacity(pattern.len() + 16);
     let mut rest = pattern.chars().peekable();
     // At the beginning of an expression `^` is an anchor; there and behind the anchor `*` is text.
     let (mut at_start, mut after_anchor) = (true, false);
-    // A count where there is nothing to repeat is text.
+    // A count with nothing to repeat is text.
     let mut counts_as_text = false;
     while let Some(c) = rest.next() {
         let was_at_start = std::mem::replace(&mut at_start, false);
@@ -60,7 +60,7 @@ pub(crate) fn translate(pattern: &str) -> String {
     rust
 }
 
-/// Writes what a backslash and `next` mean; true if an expression begins after it.
+/// Writes the translation of a backslash and `next`. Returns true if an expression begins after it.
 fn escape(rust: &mut String, next: Option<char>) -> bool {
     match next {
         Some('(') => {
@@ -74,8 +74,8 @@ fn escape(rust: &mut String, next: Option<char>) -> bool {
         Some(operator @ (')' | '{' | '}' | '+' | '?')) => rust.push(operator),
         Some('`') => rust.push_str(r"\A"),
         Some('\'') => rust.push_str(r"\z"),
-        // Letters keep the meaning that the regex crate gives them, also where grep has none: `\d`
-        // was never meant as a plain `d`. Digits are back-references, which the parser refuses.
+        // Letters keep their meaning in the regex crate, even if grep gives them none: `\d` is never meant as a
+        // plain `d`. Digits are back-references, which the parser rejects.
         Some(class) if class.is_ascii_alphanumeric() || "<>".contains(class) => {
             rust.push('\\');
             rust.push(class);
@@ -100,8 +100,8 @@ fn ends_here(rest: &Peekable<Chars<'_>>) -> bool {
     }
 }
 
-/// A bracket expression up to its end. A backslash is text in it, and so is all that the regex crate
-/// would read as a nested class or a set operation.
+/// Translates a bracket expression up to its end. Inside it a backslash is text, and so is everything that the
+/// regex crate would read as a nested class or a set operation.
 fn bracket(rust: &mut String, rest: &mut Peekable<Chars<'_>>) {
     rust.push('[');
     if rest.next_if_eq(&'^').is_some() {

@@ -1,10 +1,9 @@
-//! Where a page ended, as text that only this program reads. Called by `engine` and by `find`.
+//! The end of a page as opaque text. Used by `engine` and `find`.
 //!
-//! A cursor belongs to its request: it holds a hash of it. It is no secret, and a forged one can only name
-//! another place of the same answer.
+//! A cursor contains a hash of its request and is only valid for that request. It is not a secret: a forged
+//! cursor can only name another position in the same answer.
 
 use crate::error::SearchError;
-use crate::find::Find;
 use crate::request::{Dialect, Search};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -12,15 +11,16 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Longest cursor: two digits for each byte of the longest path of a walk, and the numbers.
+/// Maximum length of a cursor in bytes: two digits for each byte of the longest path of a walk, plus the
+/// numbers.
 const MAX_BYTES: usize = 2 * 64 * 1024 + 256;
 
 /// The end of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cursor {
-    /// Rows up to here.
+    /// Number of rows before the next page.
     pub(crate) offset: u64,
-    /// The last row: its line, and its number among the rows of its file.
+    /// Line of the last row, and the row's number within its file.
     pub(crate) line: u64,
     pub(crate) nth: u64,
     pub(crate) is_basic: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Writes it for a request with this hash.
+    /// Encodes the cursor for the request with this hash.
     pub(crate) fn write(&self, request: u64) -> String {
         let dialect = if self.is_basic { 'b' } else { 'r' };
         let (offset, line, nth) = (self.offset, self.line, self.nth);
@@ -40,7 +40,7 @@ impl Cursor {
         text
     }
 
-    /// Reads one that was written for a request with this hash.
+    /// Decodes a cursor. Fails unless it was encoded for a request with this hash.
     pub(crate) fn read(text: &str, request: u64) -> Result<Self, SearchError> {
         Self::parse(text)
             .filter(|(hash, _)| *hash == request)
@@ -71,7 +71,8 @@ impl Cursor {
     }
 }
 
-/// What makes two requests ask for pages of the same answer.
+/// Hash of the fields that decide which rows are found, and in which order. Requests with the same hash ask for
+/// pages of the same answer.
 pub(crate) fn hash_of_search(request: &Search, root: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     root.hash(&mut hasher);
@@ -79,16 +80,6 @@ pub(crate) fn hash_of_search(request: &Search, root: &Path) -> u64 {
     request.scope.hash(&mut hasher);
     (request.invert, request.output, request.max_per_file).hash(&mut hasher);
     (request.binary, &request.encoding).hash(&mut hasher);
-    hasher.finish()
-}
-
-/// As [`hash_of_search`].
-pub(crate) fn hash_of_find(request: &Find, root: &Path) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    root.hash(&mut hasher);
-    (&request.name, request.case, request.kinds, &request.scope).hash(&mut hasher);
-    (request.min_size, request.max_size).hash(&mut hasher);
-    (request.modified_after, request.modified_before, request.sort_by).hash(&mut hasher);
     hasher.finish()
 }
 

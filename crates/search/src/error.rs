@@ -1,67 +1,67 @@
-//! Why a request cannot be answered at all. What can be answered in part is answered, with warnings.
+//! Errors that reject a whole request. Partial failures become warnings in the answer.
 
 use crate::glob::GlobError;
 use std::path::PathBuf;
 
-/// Why a search or a find is refused.
+/// Reason for rejecting a search or a find.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SearchError {
     /// The patterns are longer than 64 KiB together.
     #[error("pattern is longer than {max} bytes")]
     PatternTooLong {
-        /// The limit.
+        /// Limit in bytes.
         max: usize,
     },
-    /// There is no pattern, or one is empty.
+    /// The request has no pattern, or an empty one.
     #[error("pattern is empty")]
     EmptyPattern,
-    /// A pattern cannot be read.
+    /// A pattern is not valid.
     #[error("{reason}")]
     BadPattern {
         /// One line.
         reason: String,
-        /// What the regex crate says of the pattern, in several lines.
+        /// The regex crate's message about the pattern. It has several lines.
         full: String,
     },
-    /// A glob cannot be read.
+    /// A glob is not valid.
     #[error("invalid glob '{glob}': {reason}")]
     BadGlob {
-        /// As it was given.
+        /// As written in the request.
         glob: String,
         /// One line.
         reason: String,
     },
-    /// An absolute glob that is not beneath the root.
+    /// An absolute glob outside the root.
     #[error("glob '{glob}' is outside the workspace")]
     GlobOutside {
-        /// As it was given.
+        /// As written in the request.
         glob: String,
     },
-    /// A pattern of find is refused.
+    /// A pattern of find was rejected.
     #[error(transparent)]
     BadName(#[from] GlobError),
-    /// There is no such file type.
+    /// The file type does not exist.
     #[error("unknown file type '{name}'{}", .nearest.as_ref().map(|nearest| format!(", did you mean '{nearest}'?")).unwrap_or_default())]
     UnknownType {
-        /// As it was given.
+        /// As written in the request.
         name: String,
         /// A type with a similar name.
         nearest: Option<String>,
     },
-    /// There is no such encoding.
+    /// The encoding does not exist.
     #[error("unknown encoding '{label}'")]
     UnknownEncoding {
-        /// As it was given.
+        /// As written in the request.
         label: String,
     },
-    /// The cursor is none, or is from another request.
+    /// The cursor is malformed or belongs to another request.
     #[error("cursor does not belong to this request")]
     BadCursor,
-    /// A start does not exist.
+    /// A start path does not exist.
     #[error("no such file or directory: '{}'", .0.display())]
     StartNotFound(PathBuf),
-    /// The caller wants no result any more.
+    /// The caller canceled the search.
     #[error("the search was cancelled")]
     Cancelled,
 }

@@ -1,11 +1,11 @@
-//! Content search, finding files, and planning replacements: pure functions from a request and a tree to
-//! structured results.
+//! Searches content, finds files and plans replacements: pure functions from a request and a tree to structured
+//! results.
 //!
-//! Owns: which files are looked at, in which order, by which pattern, and where the result is cut.
-//! Called by: `crates/tools`, from a thread that may block.
+//! Decides which files are searched, in which order and with which pattern, and where the result is cut. Called
+//! by `crates/tools`, from a thread that may block.
 //!
-//! Knows nothing of answer texts, tools or sessions. It reaches files only through the [`Tree`] that the
-//! caller gives, and changes none.
+//! Does not depend on answer texts, tools or sessions. Reads files only through the caller's [`Tree`], and
+//! changes none.
 
 mod request;
 mod scope;
@@ -16,24 +16,23 @@ mod note;
 mod outcome;
 
 mod pattern;
+mod pattern_cost;
 mod scan;
-mod weight;
 
 mod basic;
+mod condvar;
 mod cursor;
 mod engine;
-mod explain;
 mod find;
 mod glob;
 pub mod replace;
-mod share;
 mod walk;
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
 pub use error::SearchError;
-pub use find::{Entry, EntryKind, Find, FindOutcome, FindSort, Kinds, NameRule};
+pub use find::{EntryKind, Find, FindOutcome, FindSort, FoundEntry, Kinds, NameRule};
 pub use glob::GlobError;
 pub use note::Note;
 pub use outcome::{
@@ -48,7 +47,8 @@ pub use tree::{Stop, Tree};
 
 /// Searches the files of a request for lines that match.
 ///
-/// The same tree and request give the same outcome but for its time, unless the deadline cuts it.
+/// The outcome depends only on the tree and the request, except for the elapsed time and a deadline that cuts
+/// it.
 ///
 /// # Errors
 /// [`SearchError`] for a request that cannot be answered. A file that cannot be read, or is binary,
@@ -59,7 +59,8 @@ pub fn search(request: &Search, tree: &dyn Tree) -> Result<SearchOutcome, Search
 
 /// Finds files, directories and symlinks by name.
 ///
-/// The same tree and request give the same outcome but for its time, unless the deadline cuts it.
+/// The outcome depends only on the tree and the request, except for the elapsed time and a deadline that cuts
+/// it.
 ///
 /// # Errors
 /// [`SearchError`] for a request that cannot be answered. A directory that cannot be read is a warning

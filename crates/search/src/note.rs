@@ -1,9 +1,8 @@
-//! Sentences that a reader needs to judge an answer: an empty or odd one that does not say why is worse
-//! than an error.
+//! Sentences that explain an answer. Without them, an empty or unexpected answer is worse than an error.
 
 use std::fmt;
 
-/// What a reader should know. `Display` gives the sentence.
+/// Fact about an answer. `Display` writes the sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
@@ -33,19 +32,19 @@ pub enum Note {
         /// Lines that it finds then.
         count: u64,
     },
-    /// There are rows, but not so many.
+    /// The offset is larger than the number of rows.
     OffsetPastEnd {
-        /// How many there are.
+        /// Number of rows.
         total: u64,
     },
-    /// A start is ignored itself, and was searched without ignore rules.
+    /// A start path is ignored itself, and was searched without ignore rules.
     IgnoredRootSearched {
         /// The start.
         start: String,
     },
     /// A glob matched nothing at the root and was tried at any depth.
     GlobRetried {
-        /// As it was tried.
+        /// The glob as it was tried.
         glob: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a search found, and what it did not look at.
+//! Result of a search, with counts of skipped files.
 
 use crate::note::Note;
 use crate::request::Dialect;
@@ -7,136 +7,136 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Paths that could not be read and are named; the others are counted.
+/// Maximum number of warnings. Further unreadable paths are only counted.
 pub const MAX_WARNINGS: usize = 5;
 
-/// A page of what a search found.
+/// One page of search results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchOutcome {
-    /// In the order of the request; each has at least one row, or is one in the modes of files.
+    /// Files in the requested order. Each has at least one row, or is itself the row in the file modes.
     pub files: Vec<FileHits>,
     /// Rows of the mode in this page, context not counted.
     pub shown: u64,
-    /// Rows of the mode that there are, as far as known, those before the page too.
+    /// Known number of rows in all pages, including the pages before this one.
     pub total: Total,
-    /// At least one more row exists, or the only row is cut.
+    /// Whether at least one more row exists, or the only row is cut.
     pub truncated: bool,
-    /// The offset of the next page, if there is more.
+    /// Offset of the next page, if more rows exist.
     pub next_offset: Option<u64>,
-    /// Where this page ended, if there is more.
+    /// Cursor for the next page, if more rows exist.
     pub cursor: Option<String>,
-    /// Files that were read, to their end or as far as needed; after a cursor, those of this page.
+    /// Files that were read completely or as far as needed. After a cursor, only the files of this page.
     pub files_searched: u64,
-    /// Of these, the ones with a match (without, if asked for files without).
+    /// Searched files with a match, or without one if the mode lists files without matches.
     pub files_matched: u64,
-    /// What was not searched.
+    /// Counts of skipped files.
     pub skipped: Skipped,
     /// The first paths that could not be read.
     pub warnings: Vec<Warning>,
     /// The deadline passed: rows may be missing.
     pub timed_out: bool,
-    /// There are more files than one search looks at, a million: rows may be missing.
+    /// The walk stopped after 1,000,000 entries: rows may be missing.
     pub too_many_files: bool,
     /// Time taken.
     pub elapsed: Duration,
-    /// How the pattern was read to find these rows.
+    /// Dialect in which the pattern found these rows.
     pub dialect_used: Dialect,
     /// Matches could cross lines.
     pub multiline_used: bool,
-    /// What a reader must know to judge the answer.
+    /// Facts that the reader needs to judge the answer.
     pub notes: Vec<Note>,
 }
 
 /// A number of rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Total {
-    /// At least so many.
+    /// Number of rows, or a lower bound.
     pub count: u64,
-    /// Exactly so many.
+    /// Whether `count` is exact.
     pub is_exact: bool,
 }
 
-/// What was found in one file.
+/// Rows found in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHits {
     /// Relative to the root.
     pub path: Arc<Path>,
-    /// Matching lines that were seen; all of them in the mode that counts them.
+    /// Number of matching lines seen. Complete in the mode that counts lines.
     pub lines: u64,
-    /// Matches that were seen; all of them in the modes that count or show them.
+    /// Number of matches seen. Complete in the modes that count or return matches.
     pub matches: u64,
-    /// It holds a NUL byte.
+    /// Whether the file contains a NUL byte.
     pub is_binary: bool,
-    /// Its rows in this page, in their order; none in the modes of files.
+    /// Rows of this file in this page. Empty in the file modes.
     pub rows: Vec<Row>,
 }
 
 /// One line, or the lines of one match across lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Whether it matches.
+    /// Whether the row is a match or context.
     pub kind: RowKind,
     /// Line number, from 1.
     pub line: u64,
-    /// Number of its last line.
+    /// Number of the row's last line.
     pub end_line: u64,
-    /// Place of the first match in the line, in bytes from 1, also if the text is cut.
+    /// Byte position of the first match in the line, from 1. Refers to the full line, even if the text is cut.
     pub column: u64,
     /// Without the newline at its end; a carriage return before it is kept.
     pub text: Vec<u8>,
-    /// Where matches are in `text`.
+    /// Byte ranges of the matches in `text`.
     pub spans: Vec<Range<usize>>,
-    /// How much of the line is not shown.
+    /// Number of bytes cut from the line.
     pub cut: Option<Cut>,
-    /// Lines lie between this row and the one before it in this file.
+    /// Whether lines are missing between the previous row of this file and this row.
     pub after_gap: bool,
 }
 
-/// Whether a row matches.
+/// Kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowKind {
-    /// It does.
+    /// Matching line.
     Match,
-    /// It lies near one that does.
+    /// Context of a matching line.
     Context,
 }
 
-/// Bytes of a line that are not shown.
+/// Number of bytes cut from a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// Before the text.
+    /// Bytes before the text.
     pub before: usize,
-    /// After it.
+    /// Bytes after the text.
     pub after: usize,
 }
 
-/// Numbers of what was not searched. A directory counts once, whatever is in it.
+/// Counts of skipped files and directories. A directory counts once, regardless of its contents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// An ignore file names them.
+    /// Excluded by an ignore file.
     pub ignored: u64,
-    /// Their name begins with a dot.
+    /// Excluded because the name begins with a dot.
     pub hidden: u64,
-    /// They hold a NUL byte.
+    /// Excluded because the file contains a NUL byte.
     pub binary: u64,
-    /// They are larger than asked for, or than can be read as a whole.
+    /// Larger than requested, or too large to be read at once.
     pub too_large: u64,
-    /// They have a line of more than 8 MiB, or less for a pattern that repeats much; what comes before it
-    /// was searched.
+    /// Files with a line of more than 8 MiB, or less for a pattern that repeats much. Only the part before that
+    /// line was searched.
     pub too_long: u64,
-    /// They could not be opened or read.
+    /// Could not be opened or read.
     pub unreadable: u64,
-    /// They are FIFOs, sockets, devices, or symlinks that are not followed.
+    /// FIFOs, sockets, devices, and symlinks that are not followed.
     pub not_regular: u64,
-    /// Globs, types, excluded names or the depth leave them out.
+    /// Excluded by globs, types, excluded names or the depth.
     pub filtered: u64,
 }
 
-/// Something that could not be read.
+/// A path that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// Relative to the root; `.` for the root itself.
     pub path: PathBuf,
-    /// In the system's words, or ours for a loop of links.
+    /// System error text, or quackd's own text for a loop of links.
     pub reason: String,
 }

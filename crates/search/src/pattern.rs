@@ -1,21 +1,21 @@
-//! From a pattern to matchers: limits, alternatives, dialects, and reasons in one line and in full.
+//! Compiles patterns to matchers: limits, alternatives, dialects, and errors in one line and in full.
 
 use crate::basic;
 use crate::error::SearchError;
+use crate::pattern_cost;
 use crate::request::{Boundary, Case, Dialect, Multiline, Pattern};
-use crate::weight;
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 
-/// Longest patterns together, in bytes.
+/// Maximum length of all patterns together, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Compiled size of a pattern, in bytes: what a hostile pattern can make us build. A class of all
-/// letters takes some 10 KiB.
+/// Maximum compiled size of a pattern in bytes. Limits the memory of a hostile pattern. A class of all letters
+/// takes about 10 KiB.
 const MAX_COMPILED_BYTES: usize = 10 * 1024 * 1024;
 
-/// One reading of a pattern.
+/// A pattern compiled in one dialect.
 #[derive(Debug, Clone)]
-pub(crate) struct Reading {
+pub(crate) struct Interpretation {
     pub(crate) matcher: RegexMatcher,
     pub(crate) dialect: Dialect,
     /// Matches may cross lines.
@@ -24,8 +24,9 @@ pub(crate) struct Reading {
     pub(crate) piece: usize,
 }
 
-/// The readings of a pattern, to be tried in this order until one finds something. There is at least one.
-pub(crate) fn readings(pattern: &Pattern) -> Result<Vec<Reading>, SearchError> {
+/// Returns the interpretations of a pattern, at least one. The caller tries them in order until one finds
+/// something.
+pub(crate) fn readings(pattern: &Pattern) -> Result<Vec<Interpretation>, SearchError> {
     if pattern.patterns.is_empty() || pattern.patterns.iter().any(String::is_empty) {
         return Err(SearchError::EmptyPattern);
     }
@@ -47,15 +48,15 @@ pub(crate) fn readings(pattern: &Pattern) -> Result<Vec<Reading>, SearchError> {
     }
 }
 
-fn read(pattern: &Pattern, dialect: Dialect) -> Result<Reading, SearchError> {
+fn read(pattern: &Pattern, dialect: Dialect) -> Result<Interpretation, SearchError> {
     let spelled = || pattern.patterns.iter().map(|one| spell(without_end(one), pattern, dialect));
     let reading = |matcher, multiline| {
         let piece = if pattern.literal {
             Ok(usize::MAX)
         } else {
-            weight::piece(&spelled().collect::<Vec<_>>())
+            pattern_cost::piece(&spelled().collect::<Vec<_>>())
         };
-        piece.map(|piece| Reading { matcher, dialect, multiline, piece })
+        piece.map(|piece| Interpretation { matcher, dialect, multiline, piece })
     };
     match pattern.multiline {
         Multiline::Off => compile(pattern, dialect, None).and_then(|one| reading(one, false)),
@@ -79,7 +80,7 @@ fn read(pattern: &Pattern, dialect: Dialect) -> Result<Reading, SearchError> {
     }
 }
 
-/// A final newline ends the pattern; it is not part of it.
+/// Removes a final newline, which is not part of the pattern.
 fn without_end(pattern: &str) -> &str {
     pattern.strip_suffix('\n').unwrap_or(pattern)
 }
@@ -92,7 +93,7 @@ fn compile(
     build(pattern, dialect, dot_all).map_err(|error| refusal(pattern, dialect, &error))
 }
 
-/// Compiles for matches that may cross lines if `dot_all` says something.
+/// Compiles the patterns. Matches may cross lines if `dot_all` is set.
 fn build(
     pattern: &Pattern,
     dialect: Dialect,
@@ -101,13 +102,13 @@ fn build(
     let mut alternatives = Vec::new();
     for one in &pattern.patterns {
         let one = without_end(one);
-        // Within a line, a newline can only separate.
+        // If matches stay within lines, a newline only separates alternatives.
         let parts = if dot_all.is_some() { vec![one] } else { one.split('\n').collect() };
         alternatives.extend(parts.into_iter().map(|part| spell(part, pattern, dialect)));
     }
     let mut builder = RegexMatcherBuilder::new();
     builder
-        // The searcher looks at many lines at once: `^` and `$` must mean lines.
+        // The searcher passes many lines at once, so `^` and `$` must match at line ends.
         .multi_line(true)
         .fixed_strings(pattern.literal)
         .size_limit(MAX_COMPILED_BYTES)
@@ -143,7 +144,7 @@ fn refusal(pattern: &Pattern, dialect: Dialect, error: &grep_regex::Error) -> Se
         regex_syntax::parse(&spelled).err().map(|error| error.to_string())
     });
     let full = wrong.unwrap_or_else(|| {
-        // In the words of the regex crate, which the matcher's builder changes.
+        // Restores the regex crate's message, which the matcher's builder changes.
         if reason.contains("exceeds size limit") {
             format!("Compiled regex exceeds size limit of {MAX_COMPILED_BYTES} bytes.")
         } else {
@@ -153,7 +154,7 @@ fn refusal(pattern: &Pattern, dialect: Dialect, error: &grep_regex::Error) -> Se
     SearchError::BadPattern { reason, full }
 }
 
-/// The parser draws the pattern and a caret; the reason is its last line.
+/// The parser's message shows the pattern and a caret. The reason is the last line.
 fn last_line(text: &str) -> String {
     let last = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or(text);
     last.strip_prefix("error: ").unwrap_or(last).to_owned()

@@ -1,36 +1,37 @@
-//! What a search asks.
+//! Request of a search.
 
 use crate::scope::Scope;
 use crate::tree::Stop;
 
-/// Rows, entries or files of one page, and what a limit of 0 means.
+/// Maximum number of rows, entries or files in one page. A limit of 0 means this number.
 pub const MAX_ROWS: usize = 10_000;
 
-/// Lines of context on one side.
+/// Maximum number of context lines on one side.
 pub const MAX_CONTEXT: usize = 200;
 
-/// What is looked for in files.
+/// Patterns to search for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pattern {
-    /// Any of them; at least one, none empty, at most 64 KiB together. A newline at the end of one is not
-    /// part of it. With [`Multiline::Off`] lines of one are alternatives too; else a newline is what it is.
+    /// Alternatives: at least one, none empty, at most 64 KiB together. A final newline is not part of a
+    /// pattern. With [`Multiline::Off`], each line of a pattern is an alternative too. Otherwise a newline
+    /// matches itself.
     pub patterns: Vec<String>,
-    /// They are text, not expressions.
+    /// Whether the patterns are plain text instead of expressions.
     pub literal: bool,
-    /// What must surround a match.
+    /// Required text around a match.
     pub boundary: Boundary,
-    /// How they are read.
+    /// Dialect of the patterns.
     pub dialect: Dialect,
-    /// Read Rust patterns as basic ones, if they look so and find nothing, or cannot be read, as they are.
+    /// Retry a Rust pattern as a basic one if it looks like one and finds nothing, or is not valid.
     pub retry_as_basic: bool,
-    /// Whether case counts.
+    /// Case sensitivity.
     pub case: Case,
     /// Whether a match may cross lines.
     pub multiline: Multiline,
 }
 
 impl Pattern {
-    /// One expression in Rust's syntax, as it stands.
+    /// Creates a pattern from one expression in Rust's syntax, with the defaults.
     #[must_use]
     pub fn new(pattern: impl Into<String>) -> Self {
         Self {
@@ -45,19 +46,19 @@ impl Pattern {
     }
 }
 
-/// What must surround a match.
+/// Required text around a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Boundary {
     /// Anything.
     #[default]
     None,
-    /// No letters, digits or underscores, as for `grep -w`.
+    /// No adjacent letters, digits or underscores, as for `grep -w`.
     Word,
     /// The ends of the line, as for `grep -x`.
     Line,
 }
 
-/// How a pattern is read.
+/// Dialect of a pattern.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// Syntax of the regex crate.
@@ -67,19 +68,19 @@ pub enum Dialect {
     Basic,
 }
 
-/// Whether case counts.
+/// Case sensitivity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Case {
-    /// It does.
+    /// Case matters.
     #[default]
     Sensitive,
-    /// It does not.
+    /// Case does not matter.
     Insensitive,
-    /// It does if a pattern has an upper-case letter.
+    /// Case matters if a pattern contains an upper-case letter.
     Smart,
 }
 
-/// Whether a match may cross lines. Files are read as a whole for that, up to 16 MiB each.
+/// Whether a match may cross lines. If so, files of up to 16 MiB are read as a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Multiline {
     /// Never; `\n` in a pattern is an error.
@@ -89,7 +90,7 @@ pub enum Multiline {
         /// `.` matches a line feed too.
         dot_all: bool,
     },
-    /// If a pattern names a line feed (`\n`, or one as it is), which is told by a note.
+    /// If a pattern contains a line feed (`\n`, or a literal one). A note reports this.
     #[default]
     Auto,
 }
@@ -97,45 +98,44 @@ pub enum Multiline {
 /// A search.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// What is looked for.
+    /// Patterns to search for.
     pub pattern: Pattern,
-    /// Where.
+    /// Files to search.
     pub scope: Scope,
-    /// Lines that do not match instead.
+    /// Return the lines that do not match.
     pub invert: bool,
     /// Lines of context before a match, at most [`MAX_CONTEXT`].
     pub before: usize,
     /// Lines of context after a match, at most [`MAX_CONTEXT`].
     pub after: usize,
-    /// What a row of the answer is.
+    /// Unit of the answer.
     pub output: OutputMode,
-    /// Rows of the mode in the page, context not counted; 0 for [`MAX_ROWS`], which is also the most.
+    /// Maximum number of rows in the page, without context. 0 means [`MAX_ROWS`], the upper bound.
     pub limit: usize,
-    /// Rows that are left out at the beginning.
+    /// Number of rows to skip.
     pub offset: u64,
-    /// Where the page before ended, from its outcome; used instead of the offset.
+    /// Cursor returned with the previous page. Overrides the offset.
     pub cursor: Option<String>,
-    /// Matching lines taken of each file, with all their matches.
+    /// Maximum number of matching lines per file, with all their matches.
     pub max_per_file: Option<u64>,
-    /// Characters shown of a line, a window around its first match.
+    /// Maximum number of characters of a line: a window around its first match.
     pub max_line: Option<usize>,
-    /// Bytes of the page, each row counted with path and line number as `path:line:text` and a newline.
+    /// Maximum size of the page in bytes. Each row counts as `path:line:text` and a newline.
     pub max_bytes: usize,
-    /// Go on counting after the page is full, until the deadline.
+    /// Continue counting after the page is full, until the deadline.
     pub count_total: bool,
-    /// What becomes of files with a NUL byte.
+    /// Treatment of files with a NUL byte.
     pub binary: Binary,
-    /// How bytes become text.
+    /// Encoding of the files.
     pub encoding: Encoding,
-    /// Look for the reason if nothing is found; reads the files up to twice again, for at most half of the
-    /// time that is left.
+    /// Explain an empty result. Reads the files up to two more times, in at most half of the remaining time.
     pub explain_empty: bool,
-    /// When to give up.
+    /// Deadline and cancellation.
     pub stop: Stop,
 }
 
 impl Search {
-    /// Lines that match `pattern` beneath the root, up to 100 KiB of them.
+    /// Searches the whole root for lines that match `pattern`, up to 100 KiB of them.
     #[must_use]
     pub fn new(pattern: Pattern, stop: Stop) -> Self {
         Self {
@@ -160,44 +160,44 @@ impl Search {
     }
 }
 
-/// What a row of the answer is.
+/// Unit of the answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum OutputMode {
-    /// A matching line; with matches across lines, all lines that a match touches are one row.
+    /// A matching line. If matches cross lines, all lines that a match touches are one row.
     #[default]
     Lines,
-    /// A match, without the rest of its line; nothing for an inverted search.
+    /// A match without the rest of its line. Returns nothing for an inverted search.
     OnlyMatching,
     /// A file with a match.
     Files,
-    /// A file without.
+    /// A file without a match.
     FilesWithout,
-    /// A file with its number of matching lines; matches across lines count the lines they touch.
+    /// A file with its number of matching lines. A match across lines counts each line that it touches.
     CountLines,
     /// A file with its number of matches.
     CountMatches,
 }
 
-/// What becomes of files with a NUL byte.
+/// Treatment of files with a NUL byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Binary {
-    /// They are left out and counted.
+    /// They are skipped and counted.
     #[default]
     Skip,
-    /// They are text.
+    /// They are searched as text.
     Text,
-    /// They have one row without text if they match.
+    /// They return one row without text if they match.
     Report,
 }
 
-/// How bytes become text.
+/// Encoding of the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// UTF-16 if the file begins with its byte order mark, else bytes as they are; the mark of UTF-8 is
-    /// not part of the text.
+    /// UTF-16 if the file starts with its byte order mark, otherwise raw bytes. The mark of UTF-8 is not part
+    /// of the text.
     #[default]
     Auto,
-    /// Bytes as they are.
+    /// Raw bytes.
     None,
     /// A label of the WHATWG standard, such as `latin1` or `shift_jis`.
     Label(String),

@@ -1,46 +1,47 @@
-//! Which files a request is about; the same for searching, finding and replacing.
+//! Selection of files for searching, finding and replacing.
 
 use std::path::PathBuf;
 
-/// Which files are looked at.
+/// Selection of files.
 ///
-/// A file is looked at if it lies beneath a start, no rule of `ignore` and `hidden` leaves it out, some
-/// glob of `include` matches it (if there are any), and none of `exclude` and the types speaks against
-/// it. A file that is itself a start passes all of that.
+/// A file is selected if all of this is true: it is under a start path; no rule of `ignore` and `hidden`
+/// excludes it; a glob of `include` matches it, if there are any; no glob of `exclude` matches it; the types
+/// allow it. A file that is itself a start path is always selected.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// Files or directories, relative to the root and free of symlinks; empty path for the root.
+    /// Start paths: files or directories relative to the root, without symlinks. The empty path is the root.
     pub starts: Vec<PathBuf>,
-    /// Globs of which one must match; none for everything. They only narrow what the other rules leave.
+    /// Globs of which one must match. Empty for everything. They only narrow the result of the other rules.
     pub include: Vec<String>,
-    /// Globs of files and directories that are left out, a directory with all that is beneath it.
+    /// Globs of files and directories to exclude. An excluded directory excludes its contents.
     pub exclude: Vec<String>,
-    /// What a glob without a slash is compared with.
+    /// Rule for comparing a glob without a slash.
     pub globs: GlobRule,
-    /// Names or globs of directories that are not entered; a start is entered in any case.
+    /// Names or globs of directories that are not entered. A start path is always entered.
     pub exclude_dirs: Vec<String>,
-    /// Names of ripgrep's file types of which one must fit.
+    /// Names of ripgrep's file types. One must match.
     pub types: Vec<String>,
-    /// Names of ripgrep's file types of which none may fit.
+    /// Names of ripgrep's file types. None may match.
     pub types_not: Vec<String>,
-    /// Which ignore files are read.
+    /// Ignore files to read.
     pub ignore: Ignore,
-    /// What becomes of names that begin with a dot.
+    /// Treatment of names that begin with a dot.
     pub hidden: Hidden,
-    /// Enter `.git`, `.hg`, `.svn` and `.jj` too; else only a start among them or below is.
+    /// Enter `.git`, `.hg`, `.svn` and `.jj` too. By default, they are entered only if they are or contain a
+    /// start path.
     pub vcs_dirs: bool,
-    /// Follow symlinks that stay beneath the root; loops are warnings.
+    /// Follow symlinks that stay inside the root. Loops become warnings.
     pub follow: bool,
-    /// Levels below a start; 1 is what lies in it.
+    /// Maximum number of levels below a start path. 1 means its direct entries.
     pub max_depth: Option<usize>,
-    /// Larger files are left out and counted, in bytes.
+    /// Maximum file size in bytes. Larger files are skipped and counted.
     pub max_filesize: Option<u64>,
     /// The order of results.
     pub sort: Sort,
 }
 
 impl Default for Scope {
-    /// Everything beneath the root, as ripgrep chooses by itself, in the order of paths.
+    /// Selects the whole root with ripgrep's defaults, sorted by path.
     fn default() -> Self {
         Self {
             starts: vec![PathBuf::new()],
@@ -61,7 +62,7 @@ impl Default for Scope {
     }
 }
 
-/// What a glob without a slash is compared with.
+/// Rule for comparing a glob without a slash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum GlobRule {
     /// Base names, at any depth.
@@ -71,26 +72,27 @@ pub enum GlobRule {
     Anchored,
 }
 
-/// Which ignore files are read.
+/// Ignore files to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Ignore {
-    /// None.
+    /// No ignore files.
     None,
     /// `.gitignore`, `.git/info/exclude` and the file that git's `core.excludesFile` names.
     Git,
-    /// Those, `.ignore` and `.rgignore`.
+    /// Git's files, `.ignore` and `.rgignore`.
     #[default]
     All,
 }
 
-/// What becomes of files and directories whose name begins with a dot.
+/// Treatment of files and directories whose name begins with a dot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Hidden {
-    /// They are like others.
+    /// They are treated like other files.
     Show,
-    /// They are left out, unless an ignore file says `!` of them.
+    /// They are excluded, unless an ignore file includes them with `!`.
     Leave,
-    /// As [`Hidden::Leave`], but what a dot component of a start or an include glob names is like others.
+    /// As [`Hidden::Leave`], but a file is included if a dot component of a start path or an include glob names
+    /// it.
     #[default]
     Auto,
 }
@@ -101,8 +103,8 @@ pub enum Sort {
     /// Byte order of the whole relative path.
     #[default]
     Path,
-    /// Last modified first; the path decides between equals.
+    /// Last modified first. Ties are sorted by path.
     Modified,
-    /// Any order that is quick; at present that of the path.
+    /// Any fast order. At present the path order.
     None,
 }

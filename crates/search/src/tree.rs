@@ -1,4 +1,4 @@
-//! How the engine reaches files, and when it gives up. Implemented and filled in by callers.
+//! File access, deadline and cancellation of the engine. The callers implement and set them.
 
 use rustix::fs::{Mode, OFlags, openat};
 use std::ffi::OsStr;
@@ -9,45 +9,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// How a search reaches files beneath a root.
+/// File access inside a root.
 ///
-/// The engine names directories by walking and opens each of them once or a few times, from several
-/// threads. What it opens in a directory it opens by that directory's handle.
+/// The engine discovers directories by walking, and opens each of them once or a few times, from several
+/// threads. It opens the entries of a directory through that directory's handle.
 pub trait Tree: Sync {
-    /// The root, absolute and canonical. Rules of directories above it are read from there.
+    /// Returns the root, absolute and canonical. Ignore rules of the directories above are read from this path.
     fn path(&self) -> &Path;
 
-    /// Opens a regular file relative to the root for reading. Never follows a link, never blocks on
-    /// what the file is.
+    /// Opens a regular file relative to the root for reading. Never follows a link, and never blocks,
+    /// regardless of the file type.
     ///
     /// # Errors
-    /// What open(2) says; `InvalidInput` if it is not a regular file.
+    /// Errors of open(2); `InvalidInput` if it is not a regular file.
     fn open_file(&self, relative: &Path) -> io::Result<File>;
 
-    /// Opens a directory relative to the root for reading; the empty path is the root. Never follows a
-    /// link.
+    /// Opens a directory relative to the root for reading. The empty path is the root. Never follows a link.
     ///
     /// # Errors
-    /// What open(2) says; `NotADirectory` if it is none.
+    /// Errors of open(2); `NotADirectory` if it is not a directory.
     fn open_directory(&self, relative: &Path) -> io::Result<File>;
 
-    /// Opens by its name a directory in one that [`Tree::open_directory`] or this has given. Never follows
-    /// a link.
+    /// Opens a directory by its name in a directory returned by [`Tree::open_directory`] or by this function.
+    /// Never follows a link.
     ///
     /// # Errors
-    /// What open(2) says; `NotADirectory` if it is none, or a link.
+    /// Errors of open(2); `NotADirectory` if it is not a directory, or is a link.
     fn open_directory_in(&self, directory: &File, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(File::from(openat(directory, name, flags, Mode::empty())?))
     }
 
-    /// Opens by its name a regular file in a directory that [`Tree::open_directory`] has given.
+    /// Opens a regular file by its name in a directory returned by [`Tree::open_directory`].
     ///
-    /// The listing has said that it is a regular file. If it was exchanged for a link the open fails; a
-    /// FIFO that took its place gives no bytes and does not block.
+    /// The listing reported a regular file. If it was exchanged for a link, the open fails. A FIFO that took
+    /// its place returns no bytes and does not block.
     ///
     /// # Errors
-    /// What open(2) says.
+    /// Errors of open(2).
     fn open_in(&self, directory: &File, name: &OsStr) -> io::Result<File> {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -55,30 +54,30 @@ pub trait Tree: Sync {
     }
 }
 
-/// When to give up.
+/// Deadline and cancellation of a search.
 #[derive(Debug, Clone)]
 pub struct Stop {
-    /// When to stop with what was found so far.
+    /// Time at which the search returns the results found so far.
     pub deadline: Instant,
     /// Set by the caller to stop without a result.
     pub cancelled: Arc<AtomicBool>,
 }
 
 impl Stop {
-    /// Ends at `deadline`; nothing cancels it yet.
+    /// Creates a condition that stops at `deadline`. Not canceled.
     #[must_use]
     pub fn at(deadline: Instant) -> Self {
         Self { deadline, cancelled: Arc::new(AtomicBool::new(false)) }
     }
 
-    /// Whether the caller wants no result any more.
+    /// Whether the caller canceled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Whether it is time to end. Cheap enough (about 30 ns) to be asked for every file and every
-    /// matching line.
+    /// Whether the deadline passed or the caller canceled. Takes about 30 ns: cheap enough to check for every
+    /// file and every matching line.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         self.is_cancelled() || self.deadline <= Instant::now()

@@ -1,5 +1,5 @@
-//! A line of a gigabyte does not become memory. In a process of its own, since it looks at that process's
-//! greatest size.
+//! A line of 1 GiB is not loaded into memory. Runs in a separate process, because the test checks the peak
+//! memory of that process.
 
 #![cfg(target_os = "linux")]
 
@@ -27,7 +27,7 @@ mod tests {
         }
     }
 
-    /// The most memory that this process ever had, in KiB.
+    /// Returns the peak memory of this process in KiB.
     fn peak() -> usize {
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn a_line_of_a_gigabyte_takes_less_than_20_megabytes() {
         let dir = tempfile::tempdir().unwrap();
-        // Without a newline, and without taking room on the disk.
+        // A sparse file without a newline.
         File::create(dir.path().join("line")).unwrap().set_len(1 << 30).unwrap();
         fs::write(dir.path().join("other"), "needle\n").unwrap();
         let tree = Plain(dir.path().canonicalize().unwrap());
@@ -53,7 +53,7 @@ mod tests {
             assert_eq!(outcome.shown, 1);
             assert_eq!(outcome.skipped.too_long + outcome.skipped.too_large, 1);
             let after = peak();
-            // Matches across lines need the file, up to 16 MiB, and the buffer doubles to get there.
+            // Matches across lines need the whole file, up to 16 MiB, and the buffer doubles to get there.
             let most = if pattern == "needle" { 20 } else { 40 };
             assert!(after - before < most * 1024, "{} KiB", after - before);
         }

@@ -1,8 +1,8 @@
-//! Arguments of a call: what JSON is accepted, and how a parameter is found in it.
+//! Parses the JSON arguments of a call, and looks up parameters in them.
 //!
-//! Voice models send shorthands and near misses. The leniency here is part of the wire.
+//! Voice models send shorthands and near misses. This leniency is part of the wire.
 
-use crate::javascript::{trim, without_halves};
+use crate::js_compat::{trim, without_halves};
 use quackd_protocol::tools::main_parameter;
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Arguments(Map<String, Value>);
 
-/// Why arguments were refused.
+/// Reason for rejecting arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ArgumentsError {
     #[error("Invalid JSON arguments")]
@@ -20,8 +20,8 @@ pub(crate) enum ArgumentsError {
 }
 
 impl Arguments {
-    /// Reads an object, or a bare string as the tool's main parameter. Half a character, as JavaScript writes
-    /// it where it cuts a text, is read as U+FFFD.
+    /// Parses an object, or a bare string as the tool's main parameter. Half a surrogate pair, which JavaScript
+    /// writes where it cuts a text, becomes U+FFFD.
     pub(crate) fn parse(tool: &str, json: &str) -> Result<Self, ArgumentsError> {
         match serde_json::from_str(&without_halves(json)).map_err(|_| ArgumentsError::NotJson)? {
             Value::Object(object) => Ok(Self(object)),
@@ -33,24 +33,24 @@ impl Arguments {
         }
     }
 
-    /// All of it as JSON text.
+    /// Returns all arguments as JSON text.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn to_json(&self) -> String {
         serde_json::Value::from(self.0.clone()).to_string()
     }
 
-    /// The first of `names` whose value is a string with something in it, as it was given.
+    /// Returns the first of `names` whose value is a string that is not blank, unchanged.
     pub(crate) fn text(&self, names: &[&str]) -> Option<&str> {
         names.iter().filter_map(|name| self.any_text(name)).find(|text| !trim(text).is_empty())
     }
 
-    /// The string `name`, also a blank one.
+    /// Returns the string `name`, even if it is blank.
     pub(crate) fn any_text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()
     }
 
-    /// The first of `names` that is an array with a string with something in it: all such strings of it,
-    /// trimmed. Empty if there is none.
+    /// Finds the first of `names` that is an array with a string that is not blank. Returns all such strings of
+    /// that array, trimmed, or an empty list.
     pub(crate) fn texts(&self, names: &[&str]) -> Vec<&str> {
         let arrays = names.iter().filter_map(|name| self.0.get(*name)?.as_array());
         let texts = arrays.map(|values| {
@@ -64,22 +64,22 @@ impl Arguments {
         texts.into_iter().find(|texts: &Vec<&str>| !texts.is_empty()).unwrap_or_default()
     }
 
-    /// The value of the first of `names` that is not null.
+    /// Returns the value of the first of `names` that is not null.
     pub(crate) fn value(&self, names: &[&str]) -> Option<&Value> {
         names.iter().filter_map(|name| self.0.get(*name)).find(|value| !value.is_null())
     }
 
-    /// Every name that the call gives.
+    /// Returns every argument name.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Whether `name` is `true` itself: `"true"` and 1 are not.
+    /// Whether `name` is literally `true`. `"true"` and 1 do not count.
     pub(crate) fn is_true(&self, name: &str) -> bool {
         self.0.get(name) == Some(&Value::Bool(true))
     }
 
-    /// The whole number `name`.
+    /// Returns the whole number `name`.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.0.get(name)?.as_u64()
     }

@@ -1,7 +1,7 @@
-//! Attempts of commands to use a network that is off, as the worker noticed them.
+//! Attempts of commands to use a disabled network, recorded by the worker.
 //!
-//! Owns: the hosts that the worker's proxy and resolver refused, and the kernel's counters of packets without a route.
-//! Filled by the worker; read by `bash` and by jobs when a command ends.
+//! Holds the hosts that the worker's proxy and resolver refused, and the kernel's counters of packets without a
+//! route. Written by the worker. Read by `bash` and by jobs when a command exits.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,13 +9,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Most hosts that are remembered: the ones with the latest attempts.
+/// Maximum number of remembered hosts: the ones with the latest attempts.
 const MAX_HOSTS: usize = 64;
 
-/// Longest name of a host, in characters.
+/// Maximum length of a host name in characters.
 const MAX_HOST: usize = 253;
 
-/// Most bytes read of one file of counters.
+/// Maximum number of bytes read from one counter file.
 const MAX_COUNTERS: usize = 16 * 1024;
 
 /// Attempts in one session.
@@ -29,32 +29,32 @@ pub struct Attempts {
 struct State {
     /// Number of attempts.
     count: u64,
-    /// Hosts with the number of their latest attempt, in its order.
+    /// Hosts with the number of their latest attempt, sorted by that number.
     hosts: VecDeque<(u64, String)>,
     /// Packets without a route, as last read.
     unrouted: u64,
-    /// Number of commands that run.
+    /// Number of running commands.
     running: usize,
-    /// Number of commands that were started.
+    /// Number of commands started so far.
     started: u64,
 }
 
 /// Attempts during one command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// Hosts, if they are known.
+    /// Hosts that are known.
     pub(crate) hosts: Vec<String>,
-    /// Whether another command ran at the same time, which may have made the attempts.
+    /// Whether another command ran at the same time. The attempts may then belong to it.
     pub(crate) is_shared: bool,
 }
 
-/// The time of one command.
+/// Run time of one command.
 #[derive(Debug)]
 pub(crate) struct Span {
     attempts: Arc<Attempts>,
-    /// Number of attempts before it.
+    /// Number of attempts before the command.
     before: u64,
-    /// Number of this command among all.
+    /// Sequence number of the command.
     number: u64,
     was_alone: bool,
 }
@@ -66,16 +66,17 @@ impl Attempts {
         Self { counters, ..Self::default() }
     }
 
-    /// Records an attempt, with the name or address if it is known. It is hostile: unexpected characters are
-    /// replaced.
+    /// Records an attempt, with the name or address if it is known. The name is untrusted: unexpected
+    /// characters are replaced.
     pub fn record(&self, host: Option<&str>) {
         let host = host.map(plain).filter(|host| !host.is_empty());
         self.state.send_modify(|state| state.record(host));
     }
 
-    /// Begins the time of a command.
+    /// Starts the span of a command.
     pub(crate) fn begin(self: &Arc<Self>) -> Span {
-        // Without another command the counters are those of the last end.
+        // Count the packets of the running commands as attempts before this one. Without a running command,
+        // the counters have not changed since the last command exited.
         if self.state.borrow().running != 0 {
             self.count_unrouted();
         }
@@ -89,7 +90,7 @@ impl Attempts {
         Span { attempts: Arc::clone(self), before, number, was_alone }
     }
 
-    /// Takes packets without a route since the last call for one attempt.
+    /// Counts the packets without a route since the last call as one attempt.
     fn count_unrouted(&self) {
         if self.counters.is_empty() {
             return;
@@ -117,7 +118,7 @@ impl State {
 }
 
 impl Span {
-    /// The attempts up to now; `None` if there were none.
+    /// Returns the attempts so far, or `None` if there were none.
     pub(crate) fn refused(&self) -> Option<Refused> {
         self.attempts.count_unrouted();
         let state = self.attempts.state.borrow();
@@ -138,7 +139,7 @@ impl Drop for Span {
     }
 }
 
-/// A name as it is shown: lower case, with a replacement for characters that no host has.
+/// Returns a printable name: lower case, with replacements for characters that no host name contains.
 fn plain(host: &str) -> String {
     let plain = |c: char| match c.to_ascii_lowercase() {
         c if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':') => c,
@@ -147,14 +148,16 @@ fn plain(host: &str) -> String {
     host.trim_end_matches('.').chars().take(MAX_HOST).map(plain).collect()
 }
 
-/// Reads the number of packets that the kernel had no route for. The file is in the kernel's memory.
+/// Reads the number of packets without a route from the kernel. The file is in memory, so the read does not
+/// block.
 fn no_routes(counters: &File) -> Option<u64> {
     let mut content = vec![0; MAX_COUNTERS];
     let length = counters.read_at(&mut content, 0).ok()?;
     no_routes_of(std::str::from_utf8(content.get(..length)?).ok()?)
 }
 
-/// `snmp` has a line of names before a line of numbers, `snmp6` a name and a number in each line.
+/// Parses the counters. `snmp` has a line of names before a line of numbers, `snmp6` a name and a number in
+/// each line.
 fn no_routes_of(content: &str) -> Option<u64> {
     let mut ip = content.lines().filter(|line| line.starts_with("Ip: "));
     if let (Some(names), Some(numbers)) = (ip.next(), ip.next()) {

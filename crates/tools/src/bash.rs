@@ -1,48 +1,35 @@
-//! bash: one command line, run by a shell in the workspace, or in safe mode without one. In the background it
-//! becomes a job ([`crate::jobs`]).
+//! bash: runs one command line with a shell in the workspace, or in safe mode without a shell. In the
+//! background it becomes a job ([`crate::jobs`]).
 
 use crate::arguments::Arguments;
-use crate::bash_text::{self, Ending};
-use crate::bounds::{Bounds, Cutoff};
-use crate::denied::{Finder, Found};
+use crate::bash_text::{self, CommandSummary};
+use crate::call_limits::{CallLimits, StopCause};
+use crate::command_line::{CommandLine, launch_failed};
+use crate::denials::{DenialDetector, Found};
 use crate::live::LiveText;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
-use quackd_process::{Command, Group, LaunchError, Limits, Live, SpawnThread, SpillTarget};
+use quackd_process::{Command, LaunchError, Live, SpillTarget};
 use quackd_protocol::limits;
 use quackd_protocol::tools::safe_mode_rule;
 use quackd_sandbox::Root;
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio_util::sync::CancellationToken;
 
 const COMMAND: &[&str] = &["command", "cmd"];
 
-/// Where programs are looked for if the environment does not say.
+/// PATH if the environment has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-/// What a call of bash means: a program and what it is started with.
-#[derive(Debug)]
-pub(crate) struct CommandLine {
-    pub(crate) line: String,
-    program: OsString,
-    args: Vec<OsString>,
-    cwd: PathBuf,
-    env: Vec<(String, String)>,
-    limits: Limits,
-    group: Option<Arc<Group>>,
-    spawn_thread: Option<Arc<SpawnThread>>,
-}
 
 pub(crate) async fn bash(
     toolbox: &Toolbox,
     call: &Call,
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
     if let Some(refused) = toolbox.confinement.refuse_unconfined("bash") {
         return refused;
@@ -51,7 +38,7 @@ pub(crate) async fn bash(
         Ok(command_line) => command_line,
         Err(answer) => return answer,
     };
-    let finder = Finder::new(&toolbox.confinement, root.path())
+    let finder = DenialDetector::new(&toolbox.confinement, root.path())
         .watching(&toolbox.watched)
         .keeping(&toolbox.upstreams)
         .during(toolbox.attempts.begin());
@@ -76,23 +63,23 @@ pub(crate) async fn bash(
             let Found { denials, line } = finder.find(&finished).await;
             let told = finder.look_at_watched().await;
             let denied = told.after(line);
-            let ending = Ending { finished, limit, processes, denials, denied };
+            let ending = CommandSummary { finished, limit, processes, denials, denied };
             let mut output = Output { update, ..bash_text::compose(ending) };
             output.report.audit = told.list;
             output
         }
-        Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, Cutoff::Aborted),
+        Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, StopCause::Aborted),
         Err(error) => launch_failed(&error),
     }
 }
 
-/// What is to be run, or the answer of a call that runs nothing.
+/// Builds the command line, or returns the answer of a call that runs nothing.
 async fn command_line(
     toolbox: &Toolbox,
     call: &Call,
     root: &Root,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Result<CommandLine, Output> {
     let line = arguments
         .text(COMMAND)
@@ -111,7 +98,7 @@ async fn command_line(
     let (program, args) = safe_mode::parse(&line)
         .map_err(|error| Output::error(error).with_hint(Some(safe_mode_rule())))?;
     let (path, workspace) = (toolbox.variable("PATH").map(str::to_owned), cwd.clone());
-    // The program that starts it would say in other words that it is not there.
+    // The launcher would report a missing program in other words, so check for it first.
     let wanted = toolbox.must_keep_from_writing().then(|| program.clone());
     let look = move || {
         let path = path_outside(path.as_deref(), &workspace);
@@ -131,8 +118,12 @@ async fn command_line(
     Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread })
 }
 
-/// The variables by which git reads the upstreams that the session keeps. A caller's own settings for git win.
-async fn upstreams(toolbox: &Toolbox, bounds: &Bounds) -> Result<Vec<(String, String)>, Output> {
+/// Returns the variables by which git reads the session's stored upstreams. Git settings in the caller's
+/// environment take precedence.
+async fn upstreams(
+    toolbox: &Toolbox,
+    bounds: &CallLimits,
+) -> Result<Vec<(String, String)>, Output> {
     if !toolbox.confinement.is_enforced() || toolbox.variable("GIT_CONFIG_COUNT").is_some() {
         return Ok(Vec::new());
     }
@@ -141,31 +132,7 @@ async fn upstreams(toolbox: &Toolbox, bounds: &Bounds) -> Result<Vec<(String, St
     read.map_err(|cutoff| Output::cut_off("bash", bounds, cutoff))
 }
 
-impl CommandLine {
-    /// The command, with no deadline but the longest and nobody who sees its output.
-    pub(crate) fn command(self, tag: String) -> Command {
-        Command {
-            program: self.program,
-            args: self.args,
-            cwd: self.cwd,
-            env: self.env,
-            deadline: limits::MAX_JOB_TIME,
-            grace: limits::DEADLINE_GRACE,
-            abort_grace: limits::ABORT_GRACE,
-            leave: Duration::ZERO,
-            cancel: CancellationToken::new(),
-            tag,
-            spill: None,
-            live: None,
-            flow: None,
-            limits: self.limits,
-            group: self.group,
-            spawn_thread: self.spawn_thread,
-        }
-    }
-}
-
-/// Runs a command to its end and shows meanwhile what it prints.
+/// Runs a command to its end and sends its output while it runs.
 async fn show_while<T>(
     running: impl Future<Output = T>,
     live: Option<LiveText>,
@@ -179,14 +146,14 @@ async fn show_while<T>(
     (finished, live.finish())
 }
 
-/// The shell and its arguments. Not a login shell: profiles cost hundreds of milliseconds per call,
-/// and the environment already holds what they set.
+/// Returns the shell and its arguments. Not a login shell: profiles cost hundreds of milliseconds per call, and
+/// the environment already contains their settings.
 fn shell(line: &str) -> (OsString, Vec<OsString>) {
     let (program, options): (&str, &[&str]) =
         if cfg!(target_os = "macos") && Path::new("/bin/zsh").exists() {
             ("/bin/zsh", &["-c"])
         } else if Path::new("/bin/bash").exists() {
-            // Without the last one a line that begins with a dash would be an option.
+            // Without `--`, a line that begins with a dash would be an option.
             ("/bin/bash", &["--noprofile", "--norc", "-c", "--"])
         } else {
             ("/bin/sh", &["-c"])
@@ -195,8 +162,8 @@ fn shell(line: &str) -> (OsString, Vec<OsString>) {
     (program.into(), args)
 }
 
-/// The path of safe mode: without relative directories and without those in the workspace. What is
-/// run must not come from the files that are worked on.
+/// Returns the PATH of safe mode, without relative directories and directories in the workspace. Safe mode must
+/// not run programs from the files that the agent edits.
 fn path_outside(path: Option<&str>, workspace: &Path) -> String {
     let is_outside = |directory: &&str| {
         let directory = Path::new(directory);
@@ -208,7 +175,7 @@ fn path_outside(path: Option<&str>, workspace: &Path) -> String {
     if kept.is_empty() { DEFAULT_PATH.to_owned() } else { kept.join(":") }
 }
 
-/// Whether a program is where the system would look for it.
+/// Whether the system would find the program.
 fn is_in_path(program: &str, path: &str) -> bool {
     if program.contains('/') {
         return Path::new(program).exists();
@@ -216,7 +183,7 @@ fn is_in_path(program: &str, path: &str) -> bool {
     path.split(':').any(|directory| Path::new(directory).join(program).exists())
 }
 
-/// A caller may ask for less time than the call has, never for more.
+/// Returns the requested time limit. A caller can shorten the call's limit, but not extend it.
 fn requested_limit(arguments: &Arguments) -> Option<Duration> {
     let limit = Duration::from_millis(arguments.number("timeout_ms")?);
     Some(limit.clamp(limits::MIN_TOOL_DEADLINE, limits::MAX_TOOL_DEADLINE))
@@ -233,64 +200,5 @@ fn spill_target(toolbox: &Toolbox, call_id: &str) -> SpillTarget {
         min_free: toolbox.limits.min_free,
         threshold: limits::MAX_OUTPUT_BYTES,
         at_once: false,
-    }
-}
-
-pub(crate) fn launch_failed(error: &LaunchError) -> Output {
-    let hint = match error {
-        LaunchError::Program { path, source } if source.kind() == io::ErrorKind::NotFound => {
-            Some(format!(
-                "no program is called `{}` in the directories of PATH; install it, or see PATH in `quack doctor`",
-                path.display()
-            ))
-        }
-        _ => None,
-    };
-    Output::error(format_args!("Failed to launch process: {}", explain(error))).with_hint(hint)
-}
-
-/// One line with the cause, in the words of the Node daemon where it has some.
-fn explain(error: &LaunchError) -> String {
-    match error {
-        LaunchError::Program { path, source } if source.kind() == io::ErrorKind::NotFound => {
-            format!("spawn {} ENOENT", path.display())
-        }
-        LaunchError::TooManyProcesses(cause) => format!(
-            "no more processes can be started now: {cause}. Wait for running calls, or end background jobs \
-             with job_kill"
-        ),
-        LaunchError::TooManyFiles(cause) => format!(
-            "no more files can be opened now: {cause}. Wait for running calls, or end background jobs with \
-             job_kill"
-        ),
-        LaunchError::TooLong => {
-            "the command is too long: the system takes 128 KiB. Write it to a file \
-                                 and run that"
-                .to_owned()
-        }
-        other => match std::error::Error::source(other) {
-            Some(cause) => format!("{other}: {cause}"),
-            None => other.to_string(),
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_of_the_system_is_told_with_what_to_do() {
-        let cause = || io::Error::from_raw_os_error(11);
-        let told = |error: LaunchError| launch_failed(&error).text;
-        let processes = told(LaunchError::TooManyProcesses(cause()));
-        assert!(processes.starts_with(
-            "Error: Failed to launch process: no more processes can be started now: "
-        ));
-        let files = told(LaunchError::TooManyFiles(cause()));
-        for text in [processes, files] {
-            assert!(text.ends_with("Wait for running calls, or end background jobs with job_kill"));
-        }
-        assert!(told(LaunchError::TooLong).ends_with("Write it to a file and run that"));
     }
 }

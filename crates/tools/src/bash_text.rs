@@ -1,9 +1,9 @@
-//! The answer text of a finished command: both streams, a cut in the middle of long output, and the
-//! lines that say how it ended.
+//! Writes the answer text of a finished command: both streams, a cut in the middle of long output, and closing
+//! lines about the exit.
 
 use crate::Output;
-use crate::bounds::seconds;
-use crate::plain;
+use crate::call_limits::seconds;
+use crate::strip_ansi;
 use crate::truncate::TRUNCATED;
 use quackd_process::{Captured, EndedBy, Exit, Finished, Holder, Spilled, TAIL_BYTES};
 use quackd_protocol::denial::Denial;
@@ -11,38 +11,38 @@ use quackd_protocol::limits::{MAX_OUTPUT_BYTES, OUTPUT_HALF_BYTES};
 use quackd_protocol::worker::{MAX_LISTED, ToolReport};
 use std::time::Duration;
 
-/// Most holders of an output that a text names.
+/// Maximum number of processes that a text lists as holders of an output.
 const MAX_NAMED: usize = 3;
 
 const _: () = assert!(
-    OUTPUT_HALF_BYTES + plain::MAX_SEQUENCE + 4 <= TAIL_BYTES,
+    OUTPUT_HALF_BYTES + strip_ansi::MAX_SEQUENCE + 4 <= TAIL_BYTES,
     "behind the lead is enough to show"
 );
 
-/// A command that has ended.
+/// An ended command, and the limits under which it ran.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct CommandSummary {
     pub(crate) finished: Finished,
-    /// The time that it was given.
+    /// Time limit of the command.
     pub(crate) limit: Duration,
-    /// Processes that it could have at the same time.
+    /// Maximum number of concurrent processes of the command.
     pub(crate) processes: u32,
-    /// What is likely to have been denied to it.
+    /// Likely denials.
     pub(crate) denials: Vec<Denial>,
-    /// The line about that.
+    /// Explanation of the denials for the answer text.
     pub(crate) denied: Option<String>,
 }
 
-/// Writes the answer. The order of the lines at its end is part of the wire; the exit code is always
-/// the last one.
-pub(crate) fn compose(ending: Ending) -> Output {
-    let Ending { finished, limit, processes, denials, denied } = ending;
-    let Shown { mut text, truncated } = show(&finished);
+/// Writes the answer. The order of the closing lines is part of the wire. The exit code is always the last
+/// line.
+pub(crate) fn compose(ending: CommandSummary) -> Output {
+    let CommandSummary { finished, limit, processes, denials, denied } = ending;
+    let DisplayOutput { mut text, truncated } = show(&finished);
     let mut closing = String::new();
     if truncated {
         text.push('\n');
         text.push_str(TRUNCATED);
-        // A client that streams the output has all of it.
+        // A client that streams the output already has all of it.
         let n_bytes = finished.stdout.total.saturating_add(finished.stderr.total);
         closing = format!("\n[{n_bytes} bytes of output{}]", place(finished.spill.as_ref()));
     }
@@ -54,7 +54,7 @@ pub(crate) fn compose(ending: Ending) -> Output {
     Output { text, report, data: None, update: None, closing: Some(closing) }
 }
 
-/// The lines that say how a command ended.
+/// Returns the closing lines about the exit of a command.
 pub(crate) fn closing_lines(
     finished: &Finished,
     limit: Duration,
@@ -94,7 +94,7 @@ pub(crate) fn closing_lines(
     lines
 }
 
-/// Who held the output open when the shell had ended, by the first of them: what they printed later is lost.
+/// Writes the line about processes that held the output open when the shell exited. Their later output is lost.
 fn open_line(holders: &[Holder]) -> String {
     let name = |Holder { pid, command }: &Holder| match command.as_str() {
         "" => format!("pid {pid}"),
@@ -141,35 +141,35 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 /// Both streams as one text.
-struct Shown {
+struct DisplayOutput {
     text: String,
     truncated: bool,
 }
 
-fn show(finished: &Finished) -> Shown {
+fn show(finished: &Finished) -> DisplayOutput {
     let joined = Joined::new(&finished.stdout, &finished.stderr);
     let (head, tail) = if joined.is_whole() {
-        let text = plain::head(&joined.front, usize::MAX).text;
+        let text = strip_ansi::head(&joined.front, usize::MAX).text;
         if text.len() <= MAX_OUTPUT_BYTES {
-            return Shown { text, truncated: false };
+            return DisplayOutput { text, truncated: false };
         }
-        let tail = plain::tail(&joined.front, 0, OUTPUT_HALF_BYTES);
-        (plain::head(&joined.front, OUTPUT_HALF_BYTES), tail)
+        let tail = strip_ansi::tail(&joined.front, 0, OUTPUT_HALF_BYTES);
+        (strip_ansi::head(&joined.front, OUTPUT_HALF_BYTES), tail)
     } else {
-        // What is between the two may cut a sequence or a character.
-        let n_front = joined.front.len() - plain::unfinished(&joined.front);
+        // The gap between the two parts may cut a sequence or a character.
+        let n_front = joined.front.len() - strip_ansi::unfinished(&joined.front);
         let front = joined.front.get(..n_front).unwrap_or_default();
-        let tail = plain::tail(&joined.back, plain::MAX_SEQUENCE, OUTPUT_HALF_BYTES);
-        (plain::head(front, OUTPUT_HALF_BYTES), tail)
+        let tail = strip_ansi::tail(&joined.back, strip_ansi::MAX_SEQUENCE, OUTPUT_HALF_BYTES);
+        (strip_ansi::head(front, OUTPUT_HALF_BYTES), tail)
     };
     let n_shown = u64::try_from(head.n_bytes + tail.n_bytes).unwrap_or(u64::MAX);
     let n_omitted = joined.total.saturating_sub(n_shown);
     let place = place(finished.spill.as_ref());
     let text = format!("{}\n[... {n_omitted} bytes omitted{place}]\n{}", head.text, tail.text);
-    Shown { text, truncated: true }
+    DisplayOutput { text, truncated: true }
 }
 
-/// Where the rest can be read.
+/// Returns the hint where to read the rest of the output.
 pub(crate) fn place(spill: Option<&Spilled>) -> String {
     match spill {
         Some(Spilled { path, complete: true, .. }) => {
@@ -186,12 +186,11 @@ pub(crate) fn place(spill: Option<&Spilled>) -> String {
     }
 }
 
-/// stdout, a newline if both streams have something, and stderr: as one stream that may have lost its
-/// middle.
+/// Joins stdout, a newline if neither stream is empty, and stderr to one stream, which may lack its middle.
 struct Joined {
-    /// From the beginning to the first byte that was not kept.
+    /// Bytes from the start up to the first missing byte.
     front: Vec<u8>,
-    /// From the last byte that was not kept to the end; empty if all was kept.
+    /// Bytes after the last missing byte. Empty if no byte is missing.
     back: Vec<u8>,
     total: u64,
 }

@@ -1,8 +1,7 @@
-//! What the tools do about the session's confinement: what they refuse themselves, because the kernel cannot
-//! foresee it, and how a refusal is told.
+//! The session's confinement for the tools: the refusals that the kernel cannot make, and the texts of denials.
 //!
-//! Owns: the policy as the tools know it, and the texts of refusals. What the kernel refuses to commands is read
-//! from their output by [`crate::denied`]. Called by the tools that write and by `bash`.
+//! Owns the policy for the tools, and the texts of refusals. [`crate::denials`] detects the kernel's denials in
+//! the output of commands. Called by the tools that write and by `bash`.
 
 use crate::Output;
 use quackd_protocol::denial::{Denial, DenialKind};
@@ -11,17 +10,17 @@ use quackd_sandbox::{Rule, protected_name};
 use std::fmt::Display;
 use std::path::Path;
 
-/// What a session may do, and whether the kernel sees to it.
+/// Permissions of a session, and whether the kernel enforces them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confinement {
-    /// What the session may do.
+    /// Permissions of the session.
     pub policy: Policy,
-    /// True if the kernel holds this process and its commands to it.
+    /// Whether the kernel enforces the policy for this process and its commands.
     pub is_confined: bool,
 }
 
 impl Default for Confinement {
-    /// Full access: nothing is refused and nothing is explained.
+    /// Returns full access, without refusals and explanations.
     fn default() -> Self {
         let policy = Policy { profile: Profile::FullAccess, ..Policy::default() };
         Self { policy, is_confined: false }
@@ -29,18 +28,18 @@ impl Default for Confinement {
 }
 
 impl Confinement {
-    /// Whether the tools refuse anything at all.
+    /// Whether the tools refuse any call.
     pub(crate) fn has_limits(&self) -> bool {
         self.policy.profile != Profile::FullAccess
     }
 
-    /// True if what the kernel refuses may come from the policy.
+    /// Whether a kernel error may be caused by the policy.
     pub(crate) fn is_enforced(&self) -> bool {
         self.is_confined && self.has_limits()
     }
 
-    /// The answer of `tool`, which changes things, where nothing would hold it: there is no confinement on this
-    /// system, and nobody has allowed to do without.
+    /// Returns the refusal of a tool that changes files or runs commands. Applies if this system has no
+    /// confinement and the user has not allowed unconfined sessions.
     pub(crate) fn refuse_unconfined(&self, tool: &str) -> Option<Output> {
         if self.is_confined || !self.has_limits() {
             return None;
@@ -49,7 +48,7 @@ impl Confinement {
         Some(self.output(why, Denial::new(DenialKind::Unconfined, None, false)))
     }
 
-    /// The answer of a tool that writes where nothing may be written. `path` is as the caller gave it.
+    /// Returns the refusal of a write under a read-only policy. `path` is unchanged from the request.
     pub(crate) fn refuse_read_only(&self, path: &str) -> Option<Output> {
         let is_read_only = self.policy.profile == Profile::ReadOnly;
         let denial = || Denial::new(DenialKind::Write, Some(path), false);
@@ -57,21 +56,21 @@ impl Confinement {
             .then(|| self.output("Files cannot be written in the profile read-only", denial()))
     }
 
-    /// The rule that forbids to write a name, which is relative to the workspace with every link resolved.
+    /// Returns the rule that protects a name, which is relative to the workspace with every link resolved.
     pub(crate) fn protects(&self, real_name: &Path) -> Option<Rule> {
         if self.has_limits() { protected_name(real_name) } else { None }
     }
 
-    /// An error with its denial: the reason, then how a person can allow it.
+    /// Returns an error with its denial: the reason, then how the user can allow it.
     pub(crate) fn output(&self, reason: impl Display, denial: Denial) -> Output {
         let mut output = Output::error(format_args!("{reason}\n{}", denial.explain(&self.policy)));
         output.report.denials.push(denial);
         output
     }
 
-    /// An error of the system, with its denial if the policy is likely to be the cause.
+    /// Returns a system error, with its denial if the policy is the likely cause.
     ///
-    /// `denial` is what may have been denied. An error without one stays as it is.
+    /// `denial` is the possible denial. Without one, the error is not changed.
     pub(crate) fn failure(&self, reason: impl Display, denial: Option<Denial>) -> Output {
         match denial {
             Some(denial) if self.is_enforced() => self.output(reason, denial),

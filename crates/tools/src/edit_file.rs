@@ -1,13 +1,13 @@
-//! edit_file: one literal replacement in one file beneath the workspace.
+//! edit_file: replaces one literal text in one file of the workspace.
 //!
-//! Works on bytes: whatever stands around the edited text, invalid UTF-8, a byte order mark or the line
-//! endings, stays as it is.
+//! Works on bytes: the rest of the file does not change, including invalid UTF-8, a byte order mark and line
+//! endings.
 
 use crate::arguments::Arguments;
-use crate::bounds::{Bounds, CancelOnDrop};
+use crate::call_limits::{CallLimits, CancelOnDrop};
 use crate::read_file::PATH;
-use crate::seen::SeenFiles;
-use crate::write_failure::{MAX_EDITED_BYTES, WriteFailure};
+use crate::read_tracker::ReadTracker;
+use crate::write_error::{MAX_EDITED_BYTES, WriteFailure};
 use crate::write_file::{MAX_ATTEMPTS, open_unprotected};
 use crate::{Call, Confinement, Output, Toolbox};
 use memchr::memmem;
@@ -22,7 +22,7 @@ pub(crate) async fn edit_file(
     call: &Call,
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
     if toolbox.safe_mode || call.safe_mode {
         return Output::error("edit_file is disabled in safe mode");
@@ -33,7 +33,7 @@ pub(crate) async fn edit_file(
     let Some(path) = arguments.text(PATH) else {
         return Output::error("Missing required parameter 'path'");
     };
-    // Whitespace can be replaced, and anything can be deleted; only nothing cannot be found.
+    // Whitespace can be replaced, and any text can be deleted. Only an empty text cannot be searched for.
     let first = |names: &[&str]| names.iter().find_map(|name| arguments.any_text(name));
     let non_empty = |name: &&str| arguments.any_text(name).filter(|text| !text.is_empty());
     let Some(old) = OLD_TEXT.iter().find_map(non_empty) else {
@@ -48,7 +48,7 @@ pub(crate) async fn edit_file(
     let replacement = Replacement { old: old.to_owned(), new: new.to_owned() };
     let path = path.to_owned();
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
-    // What is given up must not be written a moment later.
+    // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
     let edited = bounds
@@ -63,7 +63,7 @@ pub(crate) async fn edit_file(
     }
 }
 
-/// What is replaced by what.
+/// Old and new text.
 struct Replacement {
     old: String,
     new: String,
@@ -71,7 +71,7 @@ struct Replacement {
 
 fn edit_blocking(
     root: &Root,
-    seen: &SeenFiles,
+    seen: &ReadTracker,
     confinement: &Confinement,
     path: &str,
     Replacement { old, new }: &Replacement,
@@ -94,7 +94,7 @@ fn edit_blocking(
     }
 }
 
-/// `content` with its only occurrence of `old` replaced. Occurrences that overlap count once.
+/// Returns `content` with its only occurrence of `old` replaced. Overlapping occurrences count once.
 fn replace_once(content: &[u8], old: &[u8], new: &[u8]) -> Result<Vec<u8>, WriteFailure> {
     let mut found = memmem::find_iter(content, old);
     let at = found.next().ok_or(WriteFailure::NoOccurrence)?;

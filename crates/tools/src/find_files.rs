@@ -1,11 +1,11 @@
-//! find_files: names of files beneath the workspace that match a pattern, one a line.
+//! find_files: lists the files in the workspace that match a pattern, one per line.
 
 use crate::Output;
 use crate::arguments::Arguments;
-use crate::bounds::Bounds;
+use crate::call_limits::CallLimits;
 use crate::grep_search::EXCLUDED_DIRS;
-use crate::searching::text::{TOO_MANY_FILES, shown, timed_out, unreadable};
-use crate::searching::{Budget, RootTree, run};
+use crate::search_common::text::{TOO_MANY_FILES, shown, timed_out, unreadable};
+use crate::search_common::{Budget, RootTree, run};
 use quackd_sandbox::{Kind, PathError, Root};
 use quackd_search::{Find, FindOutcome, Hidden, Ignore, Kinds, NameRule, Scope, SearchError, Stop};
 use serde_json::json;
@@ -15,13 +15,17 @@ use std::time::Duration;
 const PATTERN: &[&str] = &["pattern", "glob"];
 const PATH: &[&str] = &["path", "directory", "dir"];
 
-/// What is looked for if the caller does not say.
+/// Default pattern.
 const EVERYTHING: &str = "**/*";
 
-/// Paths in one answer.
+/// Maximum number of paths in one answer.
 const MAX_PATHS: usize = 200;
 
-pub(crate) async fn find_files(root: Arc<Root>, arguments: &Arguments, bounds: &Bounds) -> Output {
+pub(crate) async fn find_files(
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &CallLimits,
+) -> Output {
     let pattern = arguments.text(PATTERN).unwrap_or(EVERYTHING).to_owned();
     let path = arguments.text(PATH).unwrap_or(".").to_owned();
     let is_hidden_shown = arguments.is_true("include_hidden");
@@ -33,7 +37,7 @@ pub(crate) async fn find_files(root: Arc<Root>, arguments: &Arguments, bounds: &
             symlinks: true,
         },
         scope: Scope {
-            // Whatever has such a name, also a file.
+            // Entries of any type with such a name.
             exclude: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
             ignore: Ignore::None,
             hidden: if is_hidden_shown { Hidden::Show } else { Hidden::Leave },
@@ -52,7 +56,7 @@ pub(crate) async fn find_files(root: Arc<Root>, arguments: &Arguments, bounds: &
     }
 }
 
-/// Why nothing was looked for, as the caller is told.
+/// Error answer of the tool.
 #[derive(Debug, thiserror::Error)]
 enum FindFailure {
     #[error("Path escapes workspace root")]
@@ -119,7 +123,7 @@ fn answer(found: &FindOutcome, pattern: &str, limit: Duration) -> Output {
     output
 }
 
-/// Clients know both texts as successes by their first words.
+/// Clients recognize both texts as successes by their first words.
 fn nothing(pattern: &str) -> String {
     if pattern.trim() == EVERYTHING {
         "Workspace scan complete: no non-hidden files found. Try include_hidden=true to list dotfiles."
@@ -132,15 +136,15 @@ fn nothing(pattern: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_search::{Entry, EntryKind, Warning};
+    use quackd_search::{EntryKind, FoundEntry, Warning};
 
     fn text(found: &FindOutcome) -> String {
         answer(found, "*.x", Duration::from_secs(9)).text
     }
 
-    fn entry(path: &str) -> Entry {
+    fn entry(path: &str) -> FoundEntry {
         let kind = EntryKind::File;
-        Entry { path: path.into(), kind, size: None, modified: None, mode: None, score: None }
+        FoundEntry { path: path.into(), kind, size: None, modified: None, mode: None, score: None }
     }
 
     #[test]

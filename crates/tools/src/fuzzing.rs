@@ -1,10 +1,10 @@
-//! What the programs in `fuzz/` reach of the inside: how texts from outside are read. Exists only with the
-//! feature `fuzzing`, which nothing else turns on.
+//! Entry points for the programs in `fuzz/`: the parsers of untrusted texts. Exists only with the feature
+//! `fuzzing`, which nothing else turns on.
 
 use crate::arguments::Arguments;
 use crate::safe_mode;
 
-/// The arguments of a call as one JSON object.
+/// Parses the arguments of a call and returns them as one JSON object.
 ///
 /// # Errors
 /// The answer text, without `Error: `.
@@ -12,19 +12,19 @@ pub fn arguments(tool: &str, json: &str) -> Result<String, String> {
     Arguments::parse(tool, json).map(|found| found.to_json()).map_err(|error| error.to_string())
 }
 
-/// The parameter that the first of these names gives.
+/// Returns the value of the first of these names.
 #[must_use]
 pub fn parameter(tool: &str, json: &str, names: &[&str]) -> Option<String> {
     Arguments::parse(tool, json).ok()?.text(names).map(str::to_owned)
 }
 
-/// The words of a command line in safe mode; `None` if it cannot be split.
+/// Splits a command line in safe mode. `None` if it cannot be split.
 #[must_use]
 pub fn words(line: &str) -> Option<Vec<String>> {
     safe_mode::split(line)
 }
 
-/// The program and arguments of a command line that safe mode allows.
+/// Returns the program and arguments of a command line that safe mode allows.
 ///
 /// # Errors
 /// The answer text, without `Error: `.

@@ -1,11 +1,11 @@
-//! grep_search: matching lines beneath the workspace, as `path:line:text`.
+//! grep_search: returns matching lines in the workspace as `path:line:text`.
 
 use crate::Output;
 use crate::arguments::Arguments;
-use crate::bounds::Bounds;
+use crate::call_limits::CallLimits;
 use crate::parameters::{BadParameter, Parameters};
-use crate::searching::text::{self, Style};
-use crate::searching::{BadStart, Budget, RootTree, run, starts_blocking};
+use crate::search_common::text::{self, Style};
+use crate::search_common::{BadStart, Budget, RootTree, run, starts_blocking};
 use crate::truncate::{self, TRUNCATED};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_sandbox::Root;
@@ -21,7 +21,7 @@ const PATTERN: &[&str] = &["pattern", "query", "regex"];
 const PATH: &[&str] = &["path", "directory", "dir", "dir_path"];
 const INCLUDE: &[&str] = &["include", "include_pattern", "glob"];
 
-/// Directories that a search does not enter unless it begins there.
+/// Directories that a search does not enter unless it starts there.
 pub(crate) const EXCLUDED_DIRS: &[&str] = &[".git", ".build", "node_modules"];
 
 const NO_MATCHES: &str = "No matches found";
@@ -30,9 +30,9 @@ pub(crate) async fn grep_search(
     respect_ignore_files: bool,
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
-    let wanted = match Wanted::read(arguments, respect_ignore_files, bounds) {
+    let wanted = match GrepParams::read(arguments, respect_ignore_files, bounds) {
         Ok(wanted) => wanted,
         Err(error) => return Output::error(error),
     };
@@ -45,7 +45,7 @@ pub(crate) async fn grep_search(
     }
 }
 
-/// Why nothing was searched, as the caller is told: in the words of grep.
+/// Error answer of the tool, in the words of grep.
 #[derive(Debug, thiserror::Error)]
 enum GrepError {
     #[error("Path escapes workspace root")]
@@ -70,27 +70,27 @@ impl From<BadStart> for GrepError {
     }
 }
 
-/// What a call asks.
-struct Wanted {
+/// Parsed arguments.
+struct GrepParams {
     request: Search,
     path: String,
-    /// The glob stands for no file at all.
+    /// Whether the glob can match no file.
     finds_nothing: bool,
     limit: Duration,
 }
 
-impl Wanted {
+impl GrepParams {
     fn read(
         arguments: &Arguments,
         respect_ignore_files: bool,
-        bounds: &Bounds,
+        bounds: &CallLimits,
     ) -> Result<Self, BadParameter> {
         let parameters = Parameters::named("grep_search", arguments)?;
         let Some(pattern) = arguments.text(PATTERN) else {
             return Err(BadParameter::Missing("pattern"));
         };
         let path = arguments.text(PATH).unwrap_or(".").to_owned();
-        // Empty is a glob too: it matches no file.
+        // An empty glob is valid and matches no file.
         let include = INCLUDE.iter().find_map(|name| arguments.any_text(name));
         let scope = Scope {
             include: include.into_iter().map(str::to_owned).collect(),
@@ -121,7 +121,7 @@ impl Wanted {
             limit: usize::try_from(whole("total_max_matches").unwrap_or_default())
                 .unwrap_or_default(),
             max_per_file: whole("max_matches_per_file"),
-            // One more than is shown, so that a last row which does not fit is noticed here.
+            // One byte more than the limit, to detect a last row that does not fit.
             max_bytes: MAX_OUTPUT_BYTES + 1,
             ..Search::new(read_pattern(pattern, &parameters), Stop::at(bounds.deadline))
         };
@@ -132,11 +132,11 @@ impl Wanted {
         self.request.scope.starts = starts_blocking(root, std::slice::from_ref(&self.path))?;
         self.request.stop = stop;
         if self.finds_nothing {
-            // The pattern is judged all the same.
+            // Only the pattern is checked.
             self.request.stop.deadline = Instant::now();
         }
         let mut outcome = self.search(root)?;
-        // Ten thousand short rows may be less than what is shown.
+        // 10,000 short rows may be smaller than the limit of the answer.
         while outcome.truncated && !self.is_full(&outcome) {
             let Some(cursor) = outcome.cursor.take() else { break };
             self.request.cursor = Some(cursor);
@@ -156,13 +156,13 @@ impl Wanted {
         })
     }
 
-    /// Whether nothing more would be shown. Context across pages is not worth its trouble.
+    /// Whether the answer has no space for more rows. Context across pages is not worth the effort.
     fn is_full(&self, outcome: &SearchOutcome) -> bool {
         let Search { limit, before, after, .. } = self.request;
         limit != 0 || before != 0 || after != 0 || self.rendered(outcome).1
     }
 
-    /// The rows as text, and whether they are cut.
+    /// Returns the rows as text, and whether they are cut.
     fn rendered(&self, outcome: &SearchOutcome) -> (String, bool) {
         let style = Style {
             gaps: self.request.before != 0 || self.request.after != 0,
@@ -182,7 +182,7 @@ impl Wanted {
             NO_MATCHES.clone_into(&mut text);
         }
         if !notes.is_empty() {
-            // A note is a line of its own: the newline of the last row is the one before it.
+            // A note starts on a new line: the last row's newline ends the row.
             text.truncate(text.strip_suffix('\n').unwrap_or(&text).len());
             for note in notes {
                 text.push('\n');
@@ -197,7 +197,7 @@ impl Wanted {
     }
 }
 
-/// Adds the next page. What was skipped in both is counted once.
+/// Adds the next page. Files that both pages skipped are counted once.
 fn add(outcome: &mut SearchOutcome, next: SearchOutcome) {
     outcome.files.extend(next.files);
     outcome.shown += next.shown;
@@ -211,7 +211,7 @@ fn add(outcome: &mut SearchOutcome, next: SearchOutcome) {
     all.too_long = all.too_long.max(more.too_long);
 }
 
-/// What is looked for. Lines of a pattern are alternatives, as for grep, but `\n` in one line means a line end.
+/// Parses the pattern. Its lines are alternatives, as for grep, but `\n` in one line matches a line end.
 fn read_pattern(pattern: &str, parameters: &Parameters<'_>) -> Pattern {
     Pattern {
         literal: flag(parameters, "fixed_strings", false),
@@ -225,7 +225,7 @@ fn read_pattern(pattern: &str, parameters: &Parameters<'_>) -> Pattern {
     }
 }
 
-/// What clients of this tool send in another way than documented counts as not sent.
+/// Ignores a parameter with an undocumented form, as clients of this tool expect.
 fn optional<T: Default>(read: Result<T, BadParameter>) -> T {
     read.unwrap_or_default()
 }
@@ -234,7 +234,7 @@ fn flag(parameters: &Parameters<'_>, name: &str, default: bool) -> bool {
     optional(parameters.flag(name)).unwrap_or(default)
 }
 
-/// Rows up to the limit of what is shown, whole ones only; a first row that is too long for it is cut.
+/// Returns complete rows up to the limit of the answer. A first row that is too long is cut.
 fn render(rows: impl Iterator<Item = String>) -> (String, bool) {
     let mut text = String::new();
     for row in rows {
@@ -249,8 +249,7 @@ fn render(rows: impl Iterator<Item = String>) -> (String, bool) {
     (text, false)
 }
 
-/// What a reader must know to judge the rows: an empty or short result that does not say why is worse
-/// than an error.
+/// Returns the notes that explain the rows. Without them, an empty or short result is worse than an error.
 fn notes(outcome: &SearchOutcome, truncated: bool, limit: Duration) -> Vec<String> {
     let mut notes = Vec::new();
     if truncated {

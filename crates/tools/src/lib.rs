@@ -1,9 +1,9 @@
-//! The tools: what a call's arguments mean, what it may do, and the exact text that answers it.
+//! The tools: parses a call's arguments, checks its permissions, runs it, and writes the exact answer text.
 //!
-//! Owns: the order of the checks before a tool runs, and every answer text.
-//! Called by: the tool executor of `workers/session`, once per call.
+//! Owns the order of the checks before a tool runs, and every answer text. Called by the tool executor of
+//! `workers/session`, once per call.
 //!
-//! The texts are a promise to clients and to models; the tables in `tests/` hold them.
+//! The texts are a promise to clients and to models. The tables in `tests/` check them.
 
 mod toolbox;
 
@@ -11,37 +11,38 @@ mod arguments;
 mod attempts;
 mod bash;
 mod bash_text;
-mod bounds;
+mod call_limits;
+mod command_line;
 mod confinement;
-mod denied;
+mod denials;
 mod edit_file;
 mod find_files;
 mod grep_search;
-mod javascript;
 mod jobs;
+mod js_compat;
 mod line_range;
 mod live;
 mod nixcode;
+mod node_errors;
+mod os_denial;
 mod output;
 mod parameters;
-mod plain;
 mod read_file;
-mod refused_by_system;
+mod read_tracker;
 mod replace;
-mod replacing;
+mod replace_journal;
 mod ripgrep_search;
 mod safe_mode;
 mod sandbox_tools;
-mod searching;
-mod seen;
-mod system_words;
+mod search_common;
+mod strip_ansi;
 mod truncate;
 mod upstreams;
-mod watched;
+mod watched_names;
 mod web;
 mod web_results;
 mod web_search;
-mod write_failure;
+mod write_error;
 mod write_file;
 
 #[cfg(feature = "fuzzing")]
@@ -52,12 +53,12 @@ pub use confinement::Confinement;
 pub use jobs::{JobReports, Jobs};
 pub use live::{Update, Watch};
 pub use output::Output;
-pub use plain::PlainText;
+pub use strip_ansi::PlainText;
 pub use toolbox::Toolbox;
 pub use web::Web;
 
 use crate::arguments::Arguments;
-use crate::bounds::Bounds;
+use crate::call_limits::CallLimits;
 use crate::toolbox::Workspace;
 use quackd_process::Flow;
 use quackd_protocol::tools;
@@ -68,7 +69,7 @@ use tokio_util::sync::CancellationToken;
 /// One request to run one tool.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Unique among the calls of this process; names the spill file of a long output.
+    /// Unique among the calls of this process. Names the spill file of a long output.
     pub call_id: String,
     /// Tool name as the client sent it.
     pub tool: String,
@@ -76,20 +77,20 @@ pub struct Call {
     pub arguments: String,
     /// Time that the call may take from now on.
     pub deadline: Duration,
-    /// Only what does not change anything is allowed, whatever the session says.
+    /// Allow only calls that change nothing, regardless of the session's policy.
     pub safe_mode: bool,
-    /// Ends the call when cancelled.
+    /// Token that cancels the call.
     pub cancel: CancellationToken,
-    /// Whoever wants to see what the call prints while it runs.
+    /// Receiver of the call's output while it runs.
     pub watch: Option<Rc<dyn Watch>>,
     /// Reader of a command's whole output.
     pub flow: Option<Flow>,
 }
 
-/// Runs one tool and answers.
+/// Runs one tool and returns its answer.
 ///
-/// Always answers: every failure is a text that begins with `Error: `. Answers a little after the
-/// deadline at the latest (bash: after its grace), also when a file system does not.
+/// Every failure is a text that begins with `Error: `. Answers shortly after the deadline at the latest (bash:
+/// after its grace period), even if a file system hangs.
 ///
 /// # Panics
 /// Outside a tokio runtime with a timer.
@@ -101,14 +102,14 @@ pub async fn execute(toolbox: Rc<Toolbox>, call: Call) -> Output {
     output
 }
 
-/// The checks in their observable order, then the one place that knows the names of the tools.
+/// Runs the checks in their observable order, then the tool. The only function with all tool names.
 async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
     let arguments = match Arguments::parse(&call.tool, &call.arguments) {
         Ok(arguments) => arguments,
         Err(error) => return Output::error(error),
     };
-    let bounds = Bounds::new(arrived, call.deadline, call.cancel.clone());
-    // Jobs can be looked at and ended also when their workspace is gone.
+    let bounds = CallLimits::new(arrived, call.deadline, call.cancel.clone());
+    // The job tools also work if the workspace was deleted.
     match call.tool.as_str() {
         "jobs" => return jobs::jobs(toolbox),
         "job_output" => return jobs::job_output(toolbox, &arguments, &bounds).await,
@@ -124,8 +125,8 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
     match call.tool.as_str() {
         "read_file" => read_file::read_file(toolbox, root, &arguments, &bounds).await,
         "bash" => bash::bash(toolbox, call, root, &arguments, &bounds).await,
-        "search" => searching::search::search(root, &arguments, &bounds).await,
-        "find" => searching::find::find(root, &arguments, &bounds).await,
+        "search" => search_common::search::search(root, &arguments, &bounds).await,
+        "find" => search_common::find::find(root, &arguments, &bounds).await,
         "replace" => replace::replace(toolbox, call, root, &arguments, &bounds).await,
         "undo" => replace::undo::undo(toolbox, call, root, &arguments, &bounds).await,
         "grep_search" => {

@@ -1,4 +1,5 @@
-//! Some lines of a file of any size, for `read_file`. Reads the file once, in constant memory beside the result.
+//! Reads a range of lines from a file of any size, for `read_file`. Reads the file once, in constant memory in
+//! addition to the result.
 
 use crate::arguments::Arguments;
 use quackd_protocol::limits::MAX_FILE_BYTES;
@@ -71,7 +72,7 @@ impl LineRange {
             if n_bytes == 0 {
                 break;
             }
-            // A line that fits in no answer is shown in part.
+            // A line that is too long for any answer is shown in part.
             let is_full = is_cut && is_shown && !text.is_empty();
             if is_past || is_full {
                 note(&mut text, self.offset, number, !is_past);
@@ -97,8 +98,8 @@ impl LineRange {
     }
 }
 
-/// Reads one line with its end, and keeps at most `room` bytes of it. Returns its length, or that of its first part
-/// with `one_look`, and whether some of it was not kept. `None` if the time is over.
+/// Reads one line with its end, and keeps at most `room` bytes of it. Returns the length of the line, or of its
+/// first part with `one_look`, and whether some bytes were not kept. `None` if the time is over.
 fn read_line(
     file: &mut impl BufRead,
     line: &mut Vec<u8>,
@@ -125,7 +126,7 @@ fn read_line(
     Ok(None)
 }
 
-/// Says what was shown and how to get the rest.
+/// Adds the note about the lines shown and how to get the rest.
 fn note(text: &mut String, first: u64, last: u64, is_full: bool) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

@@ -1,7 +1,7 @@
-//! What a running command prints, as text for those who follow the session.
+//! Streams the output of a running command as text to the clients that follow the session.
 //!
-//! Bytes become text piece by piece: a character that a piece ends inside of waits for the next one.
-//! Called by [`crate::bash`]; [`Watch`] is the executor's.
+//! Bytes become text piece by piece. An incomplete character at the end of a piece waits for the next one.
+//! Called by [`crate::bash`]; the executor implements [`Watch`].
 
 use quackd_process::{Live, Piece};
 use quackd_protocol::limits::{MAX_SHOWN_BYTES, UPDATE_INTERVAL};
@@ -9,38 +9,38 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use tokio::time::sleep;
 
-/// Takes a call's updates.
+/// Receiver of a call's updates.
 pub trait Watch: std::fmt::Debug {
-    /// Whether an update may be sent now. If not, what it would say goes into the next one.
+    /// Whether an update may be sent now. If not, its text goes into the next update.
     fn is_ready(&self) -> bool;
 
-    /// Sends an update. Called only right after [`Watch::is_ready`] said so.
+    /// Sends an update. Called only directly after [`Watch::is_ready`] returned true.
     fn show(&self, update: Update);
 }
 
-/// What came since the last update.
+/// Output since the last update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Update {
-    /// The newest text.
+    /// Newest text.
     pub delta: String,
-    /// The beginning of the whole output; grows up to [`MAX_SHOWN_BYTES`] and never changes what it said.
-    /// `None` once it is full and was said.
+    /// Start of the complete output. Grows up to [`MAX_SHOWN_BYTES`], and sent text never changes. `None` after
+    /// the full text was sent.
     pub partial: Option<String>,
-    /// Bytes of output until now.
+    /// Size of the output so far in bytes.
     pub total_bytes: u64,
-    /// Bytes that came since the last update and are not in `delta`, before it.
+    /// Number of bytes since the last update that are missing before `delta`.
     pub omitted_bytes: u64,
 }
 
-/// One command's way to its watcher.
+/// Stream of one command's output to its receiver.
 #[derive(Debug)]
 pub(crate) struct LiveText {
     live: Live,
     watch: Rc<dyn Watch>,
     partial: String,
-    /// Something was left out of `partial`, so that it may not grow any more.
+    /// Whether text was left out of `partial`, which then must not grow further.
     is_full: bool,
-    /// The first bytes of a character.
+    /// First bytes of an incomplete character.
     carry: Vec<u8>,
     has_shown: bool,
 }
@@ -51,16 +51,16 @@ impl LiveText {
         Self { live, watch, partial, is_full: false, carry, has_shown: false }
     }
 
-    /// Where the command's output goes in.
+    /// Returns the buffer that receives the command's output.
     pub(crate) fn source(&self) -> Live {
         self.live.clone()
     }
 
-    /// Shows what is printed, at most one update per [`UPDATE_INTERVAL`]. Dropped when the command ends.
+    /// Sends the output, at most one update per [`UPDATE_INTERVAL`]. Dropped when the command ends.
     pub(crate) async fn forward(&mut self) -> Infallible {
         loop {
             self.live.changed().await;
-            // What follows right away comes along; most commands have ended by then and need no update.
+            // Wait for output that follows immediately. Most commands end in that time and need no update.
             sleep(UPDATE_INTERVAL).await;
             if self.watch.is_ready() {
                 let update = self.next(self.live.take(), false);
@@ -70,7 +70,8 @@ impl LiveText {
         }
     }
 
-    /// What was not shown when the command ended. Nothing if no update was shown: the answer says it all.
+    /// Returns the rest of the output when the command ends. `None` if no update was sent, because the answer
+    /// contains everything.
     pub(crate) fn finish(mut self) -> Option<Update> {
         let piece = self.live.take();
         let is_news = self.has_shown && !(piece.bytes.is_empty() && self.carry.is_empty());
@@ -99,7 +100,7 @@ impl LiveText {
         }
     }
 
-    /// Returns whether there is anything new.
+    /// Adds `delta`. Returns whether the text changed.
     fn grow(&mut self, delta: &str) -> bool {
         if self.is_full {
             return false;
@@ -112,7 +113,7 @@ impl LiveText {
     }
 }
 
-/// Bytes at the end that may be the beginning of a character.
+/// Returns the number of bytes at the end that may begin a character.
 pub(crate) fn unfinished(bytes: &[u8]) -> usize {
     match bytes.utf8_chunks().last() {
         Some(last) if matches!(str::from_utf8(last.invalid()), Err(e) if e.error_len().is_none()) => {

@@ -1,7 +1,7 @@
-//! What a call is answered with.
+//! The answer of a call.
 
 use crate::Update;
-use crate::bounds::{Bounds, Cutoff, seconds};
+use crate::call_limits::{CallLimits, StopCause, seconds};
 use crate::truncate;
 use quackd_protocol::limits::MAX_SHOWN_BYTES;
 use quackd_protocol::plain::without_numbers;
@@ -9,10 +9,10 @@ use quackd_protocol::worker::ToolReport;
 use serde_json::Value;
 use std::fmt::Display;
 
-/// Bytes of the end of a long text that followers see, with the line before it.
+/// Size of the end of a long text that followers receive, in bytes, including the line before it.
 const SHOWN_TAIL_BYTES: usize = 4 * 1024;
 
-/// Room for the line that says how much is left out.
+/// Space for the line with the number of omitted bytes.
 const SHOWN_MARK_BYTES: usize = 64;
 
 /// The answer to a call.
@@ -20,23 +20,23 @@ const SHOWN_MARK_BYTES: usize = 64;
 pub struct Output {
     /// The answer for a model.
     pub text: String,
-    /// What is known besides the text.
+    /// Facts for the supervisor, in addition to the text.
     pub report: ToolReport,
     /// Structured result of tools that have one.
     pub data: Option<Value>,
-    /// What the call printed after its last update.
+    /// Output of the call after its last update.
     pub update: Option<Update>,
-    /// End of the text of a command, after its output: how it ended.
+    /// Closing lines of a command's text, after its output.
     pub closing: Option<String>,
 }
 
 impl Output {
-    /// A success.
+    /// Creates a success.
     pub(crate) fn success(text: String) -> Self {
         Self { text, report: ToolReport::default(), data: None, update: None, closing: None }
     }
 
-    /// A failure: `Error: ` and the reason.
+    /// Creates a failure: `Error: ` and the reason.
     pub fn error(reason: impl Display) -> Self {
         let report = ToolReport { is_error: true, ..ToolReport::default() };
         let text = format!("Error: {}", without_numbers(&reason.to_string()));
@@ -49,7 +49,7 @@ impl Output {
         self
     }
 
-    /// What is shown of a text that is too long for those who follow the session: its two ends.
+    /// Returns both ends of a text that is too long for the clients that follow the session.
     #[must_use]
     pub fn shown(&self) -> Option<String> {
         if self.text.len() <= MAX_SHOWN_BYTES {
@@ -62,17 +62,17 @@ impl Output {
         Some(format!("{}\n[... {n_left_out} bytes not shown]\n{}", head.text, tail.text))
     }
 
-    /// A call of which nothing is known but why it is not waited for any more.
-    pub(crate) fn cut_off(tool: &str, bounds: &Bounds, cutoff: Cutoff) -> Self {
+    /// Creates the answer of a call that was abandoned.
+    pub(crate) fn cut_off(tool: &str, bounds: &CallLimits, cutoff: StopCause) -> Self {
         let mut output = match cutoff {
-            Cutoff::Aborted => Self::error(format_args!("{tool} was aborted")),
-            Cutoff::TimedOut => {
+            StopCause::Aborted => Self::error(format_args!("{tool} was aborted")),
+            StopCause::TimedOut => {
                 Self::error(format_args!("{tool} timed out after {}", seconds(bounds.limit)))
             }
-            Cutoff::Broken => Self::error(format_args!("{tool} ended unexpectedly")),
+            StopCause::Broken => Self::error(format_args!("{tool} ended unexpectedly")),
         };
-        output.report.aborted = cutoff == Cutoff::Aborted;
-        output.report.timed_out = cutoff == Cutoff::TimedOut;
+        output.report.aborted = cutoff == StopCause::Aborted;
+        output.report.timed_out = cutoff == StopCause::TimedOut;
         output
     }
 }

@@ -1,17 +1,17 @@
-//! The arguments of a call as the values that a tool's table of parameters promises.
+//! Converts the arguments of a call to the types in the tool's parameter table.
 //!
-//! Owns: what a text, a number or a flag may be written as, and the words that refuse anything else.
-//! Called by the tools that have many parameters; those of the Rubber Duck daemon look at [`Arguments`] themselves,
-//! because their clients rely on what is ignored.
+//! Owns the accepted forms of texts, numbers and flags, and the texts that reject everything else. Called by
+//! the tools with many parameters. The tools of the Rubber Duck daemon use [`Arguments`] directly, because
+//! their clients rely on ignored values.
 
 use crate::arguments::Arguments;
 use quackd_protocol::schema::{self, Kind, Parameter, Tool};
 use serde_json::Value;
 
-/// A name that is likelier a slip of this distance than something else.
+/// Maximum edit distance at which an unknown name counts as a typing error.
 const MAX_DISTANCE: usize = 3;
 
-/// Characters of an unknown name that are repeated.
+/// Number of characters of an unknown name that are repeated in the error.
 const SHOWN_CHARS: usize = 60;
 
 /// The arguments of a call of a known tool.
@@ -21,7 +21,7 @@ pub(crate) struct Parameters<'a> {
     arguments: &'a Arguments,
 }
 
-/// Why a call was refused.
+/// Reason for rejecting a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadParameter {
     #[error("Missing required parameter '{0}'")]
@@ -35,7 +35,7 @@ pub(crate) enum BadParameter {
 }
 
 impl<'a> Parameters<'a> {
-    /// Looks at the names. Of a tool that ignores unknown ones nothing is refused here.
+    /// Checks the parameter names, unless the tool ignores unknown ones.
     pub(crate) fn of(tool: &'static Tool, arguments: &'a Arguments) -> Result<Self, BadParameter> {
         if tool.is_strict
             && let Some(name) = arguments.names().find(|name| tool.meant_by(name).is_none())
@@ -48,7 +48,7 @@ impl<'a> Parameters<'a> {
         Ok(Self { tool, arguments })
     }
 
-    /// The same by the tool's name. A tool without a table has no parameters.
+    /// Like `of`, by the tool's name. A tool without a table has no parameters.
     pub(crate) fn named(tool: &str, arguments: &'a Arguments) -> Result<Self, BadParameter> {
         let found = schema::find(tool);
         Self::of(
@@ -57,13 +57,13 @@ impl<'a> Parameters<'a> {
         )
     }
 
-    /// Whether the call says something of `name`.
+    /// Whether the call sets `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.given(name).is_some()
     }
 
-    /// What the call gives for `name`, by the first of its names that has a value. Null and, but for texts that may
-    /// be empty, blank text count as nothing.
+    /// Returns the value of `name`: the first of its aliases with a value. Null counts as absent, and so does a
+    /// blank text, unless the parameter may be empty.
     fn given(&self, name: &str) -> Option<(Parameter, &'static str, &'a Value)> {
         let parameter = *self.tool.parameter(name)?;
         parameter
@@ -72,13 +72,13 @@ impl<'a> Parameters<'a> {
             .find(|(_, _, value)| !is_blank(value, parameter))
     }
 
-    /// A text. A number or a boolean counts as its text.
+    /// Returns a text. A number or a boolean is converted to text.
     pub(crate) fn text(&self, name: &str) -> Result<Option<String>, BadParameter> {
         let Some((_, said, value)) = self.given(name) else { return Ok(self.default_text(name)) };
         one_text(value).map(Some).ok_or_else(|| wrong(said, "a text"))
     }
 
-    /// A text that may be empty or blank; there is no default.
+    /// Returns a text that may be empty or blank. There is no default.
     pub(crate) fn any_text(&self, name: &str) -> Result<Option<String>, BadParameter> {
         let Some(parameter) = self.tool.parameter(name) else { return Ok(None) };
         let given = parameter.names().find_map(|name| Some((name, self.arguments.value(&[name])?)));
@@ -86,7 +86,7 @@ impl<'a> Parameters<'a> {
         one_text(value).map(Some).ok_or_else(|| wrong(said, "a text"))
     }
 
-    /// Texts, also a single one. Blank ones are left out.
+    /// Returns a list of texts, or a single text as a list. Blank texts are skipped.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, BadParameter> {
         let Some((parameter, said, value)) = self.given(name) else {
             return Ok(self.default_text(name).into_iter().collect());
@@ -100,7 +100,7 @@ impl<'a> Parameters<'a> {
         Ok(texts)
     }
 
-    /// A flag: `true`, `"true"`, `"yes"`, 1 and their opposites.
+    /// Returns a flag: `true`, `"true"`, `"yes"`, 1 and their opposites.
     pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, BadParameter> {
         let Some((_, said, value)) = self.given(name) else {
             return Ok(self.default(name).and_then(|value| value.as_bool()));
@@ -108,12 +108,12 @@ impl<'a> Parameters<'a> {
         one_flag(value).map(Some).ok_or_else(|| wrong(said, "true or false"))
     }
 
-    /// A flag that is false if nobody says anything.
+    /// Returns a flag that is false by default.
     pub(crate) fn is_set(&self, name: &str) -> Result<bool, BadParameter> {
         Ok(self.flag(name)?.unwrap_or_default())
     }
 
-    /// True, false, or `None` for `"auto"` and for nothing.
+    /// Returns true, false, or `None` for `"auto"` or an absent value.
     pub(crate) fn flag_or_auto(&self, name: &str) -> Result<Option<bool>, BadParameter> {
         let Some((_, said, value)) = self.given(name) else { return Ok(None) };
         match one_flag(value) {
@@ -123,7 +123,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// A whole number, brought into the bounds of the parameter. Digits in a text count.
+    /// Returns a whole number, clamped to the bounds of the parameter. Digits in a text count.
     pub(crate) fn whole(&self, name: &str) -> Result<Option<u64>, BadParameter> {
         let Some((parameter, said, value)) = self.given(name) else {
             return Ok(self.default(name).and_then(|value| value.as_u64()));
@@ -135,12 +135,12 @@ impl<'a> Parameters<'a> {
         }))
     }
 
-    /// The same where it counts things in memory.
+    /// Like [`Self::whole`], as `usize`.
     pub(crate) fn size(&self, name: &str) -> Result<Option<usize>, BadParameter> {
         Ok(self.whole(name)?.map(|number| usize::try_from(number).unwrap_or(usize::MAX)))
     }
 
-    /// One of the parameter's words; `spellings` are others for some of them.
+    /// Returns one of the parameter's words. `spellings` are alternatives for some of them.
     pub(crate) fn choice(
         &self,
         name: &str,
@@ -167,7 +167,7 @@ impl<'a> Parameters<'a> {
         found.map(Some).ok_or_else(|| wrong(said, &format!("one of {}", words.join(", "))))
     }
 
-    /// Some of the parameter's words; empty if the call says nothing.
+    /// Returns some of the parameter's words. Empty if the parameter is absent.
     pub(crate) fn choices(
         &self,
         name: &str,
@@ -191,7 +191,7 @@ impl<'a> Parameters<'a> {
         found.ok_or_else(|| wrong(said, &format!("some of {}", words.join(", "))))
     }
 
-    /// First and last line.
+    /// Returns the first and the last line.
     pub(crate) fn lines(&self, name: &str) -> Result<Option<(u64, u64)>, BadParameter> {
         let Some((_, said, value)) = self.given(name) else { return Ok(None) };
         let numbers =
@@ -202,7 +202,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// The number that an object has under `key`.
+    /// Returns the number under `key` in an object.
     pub(crate) fn count(&self, name: &str, key: &str) -> Result<Option<u64>, BadParameter> {
         let Some((parameter, said, value)) = self.given(name) else { return Ok(None) };
         let Kind::Counts(keys) = parameter.kind else { return Ok(None) };
@@ -232,7 +232,8 @@ fn wrong(name: &str, wanted: &str) -> BadParameter {
     BadParameter::Wrong { name: name.to_owned(), wanted: wanted.to_owned() }
 }
 
-/// Patterns may consist of blanks; everywhere else blank text is what models send for nothing.
+/// Whether a value counts as absent. Patterns may consist of blanks. For other parameters, models send blank
+/// text to mean nothing.
 fn is_blank(value: &Value, parameter: Parameter) -> bool {
     match value {
         Value::String(text) if parameter.name == "pattern" => text.is_empty(),
@@ -268,20 +269,21 @@ fn one_flag(value: &Value) -> Option<bool> {
 
 fn one_number(value: &Value) -> Option<u64> {
     match value {
-        // A number that is whole, also if it is written as 3.0.
+        // A whole number, including the form 3.0.
         Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(exactly)),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     }
 }
 
-/// The whole number that a float is; from 2^53 on they have gaps, so none of those.
+/// Returns the whole number that a float represents. From 2^53 on, floats have gaps, so larger numbers are
+/// rejected.
 fn exactly(number: f64) -> Option<u64> {
     const MOST: f64 = 9_007_199_254_740_992.0;
     if number.fract() != 0.0 || !(0.0..MOST).contains(&number) {
         return None;
     }
-    // Its decimal digits are the number: there is no conversion that cannot lose something.
+    // Convert through the decimal digits: every numeric conversion may lose precision.
     format!("{number:.0}").parse().ok()
 }
 
@@ -289,7 +291,7 @@ fn is_word(value: &Value, word: &str) -> bool {
     value.as_str().is_some_and(|text| text.trim().eq_ignore_ascii_case(word))
 }
 
-/// The known name that is likely meant.
+/// Returns the most similar known name.
 fn nearest(tool: &Tool, name: &str) -> Option<&'static str> {
     let name: String = name.chars().take(SHOWN_CHARS).collect();
     let known = tool.parameters.iter().flat_map(Parameter::names);
@@ -400,7 +402,7 @@ mod tests {
         assert_eq!(unknown(r#"{"Limit":1}"#), "Unknown parameter 'Limit', did you mean 'limit'?");
         assert_eq!(unknown(r#"{"something_else":1}"#), "Unknown parameter 'something_else'");
         assert_eq!(unknown(&format!(r#"{{"{}":1}}"#, "x".repeat(500))).len(), 60 + 20);
-        // Tools of others ignore what they do not know.
+        // The tools of other agents ignore unknown parameters.
         let arguments = Arguments::parse("search_content", r#"{"nothing":1}"#).unwrap();
         assert!(Parameters::named("search_content", &arguments).is_ok());
     }

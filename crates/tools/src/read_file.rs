@@ -1,11 +1,11 @@
-//! read_file: the content of one regular file beneath the workspace, or some of its lines.
+//! read_file: returns the content of one regular file in the workspace, or some of its lines.
 
 use crate::arguments::Arguments;
-use crate::bounds::Bounds;
+use crate::call_limits::CallLimits;
 use crate::line_range::{LineRange, RangeError};
-use crate::refused_by_system::{Wanted, denial_blocking};
-use crate::seen::SeenFiles;
-use crate::system_words::{hint, system_words};
+use crate::node_errors::{hint, system_words};
+use crate::os_denial::{AccessMode, denial_blocking};
+use crate::read_tracker::ReadTracker;
 use crate::{Output, Toolbox};
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::MAX_FILE_BYTES;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes of one read of a file of which only some lines are wanted.
+/// Size of one read in bytes, if only some lines are requested.
 const BUFFER: usize = 256 * 1024;
 
 pub(crate) const PATH: &[&str] = &["path", "file", "filepath", "file_path", "filename"];
@@ -25,7 +25,7 @@ pub(crate) async fn read_file(
     toolbox: &Toolbox,
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
     let Some(path) = arguments.text(PATH) else {
         return Output::error("Missing required parameter 'path'");
@@ -50,7 +50,7 @@ pub(crate) async fn read_file(
     }
 }
 
-/// Why a file was not read, as the caller is told.
+/// Error answer of the tool.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
     #[error("Path escapes workspace root")]
@@ -87,7 +87,7 @@ impl ReadError {
 fn read_blocking(
     root: &Root,
     run_dir: &Path,
-    seen: &SeenFiles,
+    seen: &ReadTracker,
     path: &str,
 ) -> Result<String, ReadError> {
     let OpenFile { mut file, len, version, .. } =
@@ -96,14 +96,14 @@ fn read_blocking(
         return Err(ReadError::TooLarge(len));
     }
     let mut content = Vec::new();
-    // One byte more than allowed shows that the file has grown since it was opened.
+    // One byte more than allowed, to detect a file that has grown since it was opened.
     let read = file.by_ref().take(MAX_FILE_BYTES + 1).read_to_end(&mut content);
     read.map_err(|error| failed(&error, path))?;
     if MAX_FILE_BYTES < content.len().try_into().unwrap_or(u64::MAX) {
         let len = file.metadata().map_or(0, |metadata| metadata.len());
         return Err(ReadError::TooLarge(len.max(MAX_FILE_BYTES + 1)));
     }
-    // Only now: who was refused has seen nothing. Files outside the workspace cannot be written.
+    // Only now: a refused call has not seen the content. Files outside the workspace cannot be written.
     if let Ok(name) = root.real_name(path) {
         seen.remember_blocking(name, version);
     }
@@ -111,11 +111,11 @@ fn read_blocking(
         .unwrap_or_else(|invalid| String::from_utf8_lossy(invalid.as_bytes()).into_owned()))
 }
 
-/// Reads some lines. The file may have any size.
+/// Reads some lines of a file of any size.
 fn read_lines_blocking(
     root: &Root,
     run_dir: &Path,
-    seen: &SeenFiles,
+    seen: &ReadTracker,
     path: &str,
     range: LineRange,
     until: Instant,
@@ -138,8 +138,8 @@ fn failed(error: &io::Error, path: &str) -> ReadError {
     ReadError::Failed { reason, denial: None, hint: hint(error, path) }
 }
 
-/// Opens a file beneath the workspace or, by its absolute path only, beneath the run directory, where
-/// the full text of a long output may have been left.
+/// Opens a file in the workspace, or by its absolute path in the run directory, which may contain the full text
+/// of a long output.
 fn open(root: &Root, run_dir: &Path, path: &str) -> Result<OpenFile, PathError> {
     match root.open_file(path) {
         Err(PathError::Escapes) if path.starts_with('/') => {
@@ -158,7 +158,7 @@ fn name(error: PathError, root: &Root, path: &str) -> ReadError {
             let absolute: PathBuf = root.path().join(path);
             let call = format!("open '{}'", absolute.display());
             let name = root.real_name(path).unwrap_or_else(|_| PathBuf::from(path));
-            let denial = denial_blocking(&error, root.path(), &name, Wanted::Read);
+            let denial = denial_blocking(&error, root.path(), &name, AccessMode::Read);
             let reason = format!("Error: {}", system_words(&error, &call));
             ReadError::Failed { reason, denial, hint: hint(&error, path) }
         }

@@ -1,15 +1,15 @@
-//! ripgrep_search: the name, parameters and result of Radbot and RA.Aid, without running a program.
+//! ripgrep_search, with the name, parameters and result of Radbot and RA.Aid, without running ripgrep.
 //!
-//! The result is an object, which the text holds as compact JSON: what ripgrep would print on a terminal, and how it
-//! would end. Of a long output the end is kept, as there.
+//! The result is an object, which the text contains as compact JSON: the output that ripgrep would print on a
+//! terminal, and its exit code. As in those agents, the end of a long output is kept.
 
 use crate::Output;
 use crate::arguments::Arguments;
-use crate::bounds::Bounds;
+use crate::call_limits::CallLimits;
 use crate::parameters::{BadParameter, Parameters};
-use crate::searching::scope::file_type;
-use crate::searching::text::{Closing, Style, lines, shown};
-use crate::searching::{BadStart, Budget, Refusal, RootTree, run, starts_blocking};
+use crate::search_common::scope::file_type;
+use crate::search_common::text::{ResultNotes, Style, lines, shown};
+use crate::search_common::{BadStart, Budget, RootTree, SearchToolError, run, starts_blocking};
 use crate::truncate;
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_sandbox::Root;
@@ -23,7 +23,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Directories that are not entered unless the search begins there.
+/// Directories that are not entered unless the search starts there.
 const EXCLUDED_DIRS: [&str; 14] = [
     ".git",
     "node_modules",
@@ -41,13 +41,13 @@ const EXCLUDED_DIRS: [&str; 14] = [
     ".ra-aid",
 ];
 
-/// Lines of output that are kept, the last ones.
+/// Maximum number of output lines. The last lines are kept.
 const MAX_LINES: usize = 5_000;
 
-/// Bytes of rows that are looked at together.
+/// Size of one page of rows in bytes.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// What ripgrep ends with.
+/// Exit codes of ripgrep.
 const FOUND: i32 = 0;
 const NOTHING: i32 = 1;
 const FAILED: i32 = 2;
@@ -55,9 +55,9 @@ const FAILED: i32 = 2;
 pub(crate) async fn ripgrep_search(
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
-    let wanted = match Wanted::read(arguments, bounds) {
+    let wanted = match RipgrepParams::read(arguments, bounds) {
         Ok(wanted) => wanted,
         Err(error) => return failed(&RipgrepError::Parameter(error)),
     };
@@ -67,7 +67,7 @@ pub(crate) async fn ripgrep_search(
     });
     match found.await {
         Ok(output) => output,
-        Err(Refusal::Because(error)) => failed(&error),
+        Err(SearchToolError::Because(error)) => failed(&error),
         Err(refusal) => {
             let cut_off = refusal.output(bounds);
             let told = told(&cut_off.text, FAILED, 0, &[]);
@@ -76,7 +76,7 @@ pub(crate) async fn ripgrep_search(
     }
 }
 
-/// Why nothing was searched, as ripgrep tells it where it does.
+/// Error answer of the tool, in ripgrep's words where it has the same error.
 #[derive(Debug, thiserror::Error)]
 enum RipgrepError {
     #[error("Error: {0}")]
@@ -122,14 +122,14 @@ impl From<SearchError> for RipgrepError {
     }
 }
 
-/// What a call asks.
-struct Wanted {
+/// Parsed arguments.
+struct RipgrepParams {
     request: Search,
     paths: Vec<String>,
 }
 
-impl Wanted {
-    fn read(arguments: &Arguments, bounds: &Bounds) -> Result<Self, BadParameter> {
+impl RipgrepParams {
+    fn read(arguments: &Arguments, bounds: &CallLimits) -> Result<Self, BadParameter> {
         let parameters = Parameters::named("ripgrep_search", arguments)?;
         let pattern = parameters.any_text("pattern")?.filter(|pattern| !pattern.is_empty());
         let pattern = pattern.ok_or(BadParameter::Missing("pattern"))?;
@@ -170,7 +170,7 @@ impl Wanted {
         Ok(Self { request, paths })
     }
 
-    /// Pages to the end: the last lines are those that are shown.
+    /// Reads all pages, because the answer contains the last lines.
     fn answer_blocking(
         mut self,
         root: &Root,
@@ -181,7 +181,7 @@ impl Wanted {
         self.request.scope.starts.clone_from(&starts.real);
         self.request.stop = stop;
         let has_context = self.request.before != 0 || self.request.after != 0;
-        let mut output = Tail::new(has_context);
+        let mut output = OutputTail::new(has_context);
         let mut n_rows = 0;
         loop {
             let outcome = quackd_search::search(&self.request, &RootTree(root))?;
@@ -202,11 +202,11 @@ impl Wanted {
 struct Starts {
     /// Start paths of the search, with every link resolved.
     real: Vec<PathBuf>,
-    /// Paths that lead over no link.
+    /// Paths without links.
     own: Vec<PathBuf>,
-    /// For a path that leads over a link: the resolved path, and the path as ripgrep shows it.
+    /// For a path through a link: the resolved path, and the path as ripgrep shows it.
     links: Vec<(PathBuf, PathBuf)>,
-    /// Paths that do not exist. The search goes on without them, as ripgrep's does.
+    /// Paths that do not exist. The search continues without them, as in ripgrep.
     missing: Vec<String>,
 }
 
@@ -243,8 +243,8 @@ impl Starts {
         Ok(starts)
     }
 
-    /// The path of a file as ripgrep shows it: below a link that was named, by the name of the link. A file that is
-    /// also below a named directory is listed once, by its own path.
+    /// Returns the path of a file as ripgrep shows it: under a link in the include paths, by the name of the
+    /// link. A file that is also under a named directory is listed once, by its real path.
     fn name<'a>(&self, file: &'a Path) -> Cow<'a, Path> {
         let is_covered = self.own.iter().any(|start| file.starts_with(start));
         let mut links = self.links.iter().filter(|_| !is_covered);
@@ -257,17 +257,17 @@ impl Starts {
     }
 }
 
-/// The last lines of an output that is made a page at a time.
-struct Tail {
+/// The last lines of an output that is added page by page.
+struct OutputTail {
     lines: VecDeque<String>,
     n_left_out: u64,
     n_bytes: usize,
     has_context: bool,
-    /// The last line that was told, so that a page which begins in the middle of a file goes on there.
+    /// The last line added, so that a page that starts in the middle of a file continues there.
     last: Option<(PathBuf, u64)>,
 }
 
-impl Tail {
+impl OutputTail {
     fn new(has_context: bool) -> Self {
         Self { lines: VecDeque::new(), n_left_out: 0, n_bytes: 0, has_context, last: None }
     }
@@ -297,7 +297,7 @@ impl Tail {
         }
     }
 
-    /// Adds a line and forgets as many of the first ones as must be.
+    /// Adds a line and removes the first lines beyond the limits.
     fn line(&mut self, line: String) {
         self.n_bytes += line.len() + 1;
         self.lines.push_back(line);
@@ -310,7 +310,7 @@ impl Tail {
         }
     }
 
-    /// The whole text. A single line that is too long for it is cut at its beginning.
+    /// Returns the text. A single line that is too long is cut at its start.
     fn text(self) -> String {
         let text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
         let text = truncate::tail(text.as_bytes(), MAX_OUTPUT_BYTES).text;
@@ -322,7 +322,7 @@ impl Tail {
 }
 
 fn answer(
-    mut tail: Tail,
+    mut tail: OutputTail,
     n_rows: u64,
     outcome: &SearchOutcome,
     missing: &[String],
@@ -332,10 +332,10 @@ fn answer(
         tail.line(not_found(std::slice::from_ref(path)));
     }
     let is_cut = tail.n_left_out != 0;
-    // Without what our own tool would be asked instead.
+    // Without the hints that refer to quackd's own tool.
     let mut notes: Vec<String> =
         outcome.notes.iter().map(|note| format!("[Note: {note}]")).collect();
-    let closing = Closing { truncated: false, notes: &[], ..Closing::of_search(outcome) };
+    let closing = ResultNotes { truncated: false, notes: &[], ..ResultNotes::of_search(outcome) };
     notes.extend(closing.lines(limit));
     let code = match n_rows {
         _ if !missing.is_empty() => FAILED,
@@ -352,9 +352,9 @@ fn failed(error: &RipgrepError) -> Output {
     told(&error.to_string(), FAILED, 0, &[])
 }
 
-/// The three members that callers know, and two that say more. The text has them in this order.
+/// The three members that callers expect, and two additional ones, in this order.
 #[derive(Debug, Serialize)]
-struct Found<'a> {
+struct RipgrepResult<'a> {
     output: &'a str,
     return_code: i32,
     success: bool,
@@ -363,11 +363,11 @@ struct Found<'a> {
     note: Option<String>,
 }
 
-/// The answer of a search that ended with `return_code`.
+/// Returns the answer of a search with the exit code `return_code`.
 fn told(output: &str, return_code: i32, matches: u64, notes: &[String]) -> Output {
     let note = (!notes.is_empty()).then(|| notes.join("\n"));
-    let found = Found { output, return_code, success: return_code == FOUND, matches, note };
-    // Texts and numbers always have a JSON form.
+    let found = RipgrepResult { output, return_code, success: return_code == FOUND, matches, note };
+    // Texts and numbers always serialize.
     let text = serde_json::to_string(&found).unwrap_or_default();
     let mut answer = Output::success(text);
     answer.report.is_error = return_code == FAILED;

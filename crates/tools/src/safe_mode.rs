@@ -1,15 +1,15 @@
-//! Safe mode of bash: a command line is split into words and run, without a shell but for pipes, if the first
-//! words of its commands are on a list.
+//! Safe mode of bash: splits a command line into words and runs it, if the first words of its commands are on a
+//! list. Uses a shell only for pipes.
 //!
-//! The list keeps honest callers honest; what a command may really do is decided by the read-only
-//! profile of the session's sandbox. Options that make a listed program run another one, or write,
-//! are refused here all the same, so that the caller is told early.
+//! The list is a guard for cooperative callers. The read-only profile of the sandbox limits what a command can
+//! really do. Options that make a listed program run another program, or write, are still rejected here, so
+//! that the caller gets an early error.
 
 mod git;
 
 use quackd_protocol::tools::{NOT_SAFE, SAFE_COMMANDS};
 
-/// Words that are refused after a program's name, alone or followed by `=`.
+/// Words that are rejected after a program's name, alone or followed by `=`.
 const REFUSED: &[(&str, &[&str])] = &[
     (
         "find",
@@ -21,7 +21,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("rg", &["--pre", "--hostname-bin"]),
 ];
 
-/// Why a command line is refused.
+/// Reason for rejecting a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SafeModeError {
     #[error("Invalid command syntax in safe mode")]
@@ -30,17 +30,17 @@ pub(crate) enum SafeModeError {
     NotAllowed,
 }
 
-/// A piece of a command line.
+/// Piece of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Word(String),
-    /// A `|` between spaces and outside of quotes. Every other one is a character of a word.
+    /// A `|` between spaces and outside of quotes. Any other `|` is a character of a word.
     Pipe,
 }
 
-/// Splits a command line and checks it: the program's name, which has no slash in it, and its
-/// arguments, for git with options that keep it from running other programs. Commands with pipes between
-/// them are run by a shell that gets every word quoted.
+/// Splits and checks a command line. Returns the program's name, which contains no slash, and its arguments.
+/// git gets options that keep it from running other programs. Commands with pipes are run by a shell that gets
+/// every word quoted.
 pub(crate) fn parse(line: &str) -> Result<(String, Vec<String>), SafeModeError> {
     let pieces = pieces(line).ok_or(SafeModeError::Syntax)?;
     let mut commands = Vec::new();
@@ -73,7 +73,7 @@ impl Piece {
     }
 }
 
-/// The words as a shell reads them unchanged.
+/// Quotes the words for a shell.
 fn quoted(words: &[String]) -> String {
     let quote = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
@@ -97,9 +97,9 @@ fn is_allowed(words: &[String]) -> bool {
         })
 }
 
-/// Words are separated by spaces and tabs. `'` and `"` quote, a backslash takes the next character as
-/// it is except between `'`, and everything but a `|` between spaces is ordinary: there are no lists, redirections,
-/// variables or comments. `None` for an unfinished quote or escape, and for no words at all.
+/// Splits a command line at spaces and tabs. `'` and `"` quote, and a backslash escapes the next character,
+/// except between `'`. Everything except a `|` between spaces is ordinary: lists, redirections, variables and
+/// comments are not supported. `None` for an unfinished quote or escape, and for an empty line.
 fn pieces(line: &str) -> Option<Vec<Piece>> {
     let mut pieces = Vec::new();
     // `None` between words: an empty pair of quotes is a word too.
@@ -128,7 +128,7 @@ fn is_end(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with([' ', '\t'])
 }
 
-/// The words of a command line; pipes are among them.
+/// Returns the words of a command line, including pipes.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn split(line: &str) -> Option<Vec<String>> {
     let word = |piece: &Piece| piece.word().unwrap_or_else(|| "|".to_owned());

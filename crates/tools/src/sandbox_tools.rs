@@ -1,9 +1,9 @@
-//! What only the supervisor asks of a worker: the audit of the workspace, and what the session may do and why.
-//! They run here because the supervisor opens no file of the user's, and because only here it is seen what the
-//! confinement shows.
+//! Calls that only the supervisor makes: the audit of the workspace, and the explanation of the session's
+//! permissions. They run in the worker because the supervisor opens none of the user's files, and because only
+//! the worker sees the confinement's mounts.
 //!
-//! In reading order: this file is the two calls, [`audit`] the text of a report, [`layers`] what holds a session,
-//! [`path`] what it may do with one path, [`mounts`] what is mounted there.
+//! In reading order: this file contains the two calls, [`audit`] formats a report, [`layers`] describes the
+//! layers that confine a session, and [`path`] the permissions for one path. [`mounts`] parses the mounts.
 
 mod audit;
 mod layers;
@@ -13,7 +13,7 @@ mod path;
 pub(crate) use path::normalise;
 
 use crate::arguments::Arguments;
-use crate::bounds::Bounds;
+use crate::call_limits::CallLimits;
 use crate::{Output, Toolbox};
 use quackd_protocol::client::ExplainReport;
 use quackd_sandbox::Root;
@@ -23,14 +23,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Entries of directories that an audit looks at.
+/// Maximum number of directory entries that an audit reads.
 const MAX_ENTRIES: u64 = 2_000_000;
 
-/// What is left of a call's time for its answer.
+/// Time reserved for the answer of a call.
 const RESERVE: Duration = Duration::from_millis(500);
 
-/// Compares the workspace with what it was, and lists what makes git run something.
-pub(crate) async fn quack_audit(toolbox: &Toolbox, root: Arc<Root>, bounds: &Bounds) -> Output {
+/// Compares the workspace with its initial state, and lists the names that make git run programs.
+pub(crate) async fn quack_audit(toolbox: &Toolbox, root: Arc<Root>, bounds: &CallLimits) -> Output {
     let before = toolbox.watched.snapshot();
     let until = bounds.deadline.checked_sub(RESERVE).unwrap_or(bounds.deadline);
     let budget = Budget { entries: MAX_ENTRIES, until };
@@ -45,12 +45,12 @@ pub(crate) async fn quack_audit(toolbox: &Toolbox, root: Arc<Root>, bounds: &Bou
     }
 }
 
-/// Says what the session may do, or what it may do with one path.
+/// Explains the permissions of the session, or those for one path.
 pub(crate) async fn quack_explain(
     toolbox: &Toolbox,
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
     let confinement = Arc::clone(&toolbox.confinement);
     let mut report = ExplainReport {
@@ -64,7 +64,7 @@ pub(crate) async fn quack_explain(
         report.layers = layers::layers(&confinement, &report.tier);
         return answer(layers::text(&report), &report);
     };
-    let question = path::Question {
+    let question = path::PathQuery {
         confinement,
         tier: report.tier.clone(),
         run_dir: toolbox.run_dir.clone(),

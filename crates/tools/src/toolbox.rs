@@ -1,13 +1,13 @@
-//! What a session's tools may touch.
+//! Resources of a session's tools.
 //!
-//! Owns: the handle of the workspace, opened when it is first needed and again when the directory was
-//! replaced; and what is remembered of the files that were read or written. Made once per worker.
+//! Owns the handle of the workspace, and the versions of files that were read or written. The workspace is
+//! opened at first use, and again when its directory was replaced. Created once per worker.
 
-use crate::bounds::{Bounds, Cutoff};
-use crate::replacing::{Journal, Plans};
-use crate::seen::SeenFiles;
+use crate::call_limits::{CallLimits, StopCause};
+use crate::read_tracker::ReadTracker;
+use crate::replace_journal::{Journal, Plans};
 use crate::upstreams::Upstreams;
-use crate::watched::Watched;
+use crate::watched_names::WatchedFiles;
 use crate::{Attempts, Confinement, Jobs, Output, Web};
 use quackd_process::{Group, Limits, SpawnThread};
 use quackd_protocol::policy::Profile;
@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a session's tools may touch.
+/// Resources of a session's tools.
 #[derive(Debug)]
 pub struct Toolbox {
     pub(crate) workspace: PathBuf,
@@ -27,10 +27,10 @@ pub struct Toolbox {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) safe_mode: bool,
     pub(crate) respect_ignore_files: bool,
-    pub(crate) seen: Arc<SeenFiles>,
+    pub(crate) seen: Arc<ReadTracker>,
     pub(crate) web: Option<Web>,
     pub(crate) jobs: Jobs,
-    /// What keeps a command from writing; see [`Toolbox::with_read_only_words`].
+    /// Words before a command that keep it from writing; see [`Toolbox::with_read_only_words`].
     read_only_words: Vec<OsString>,
     /// See [`Toolbox::with_pins`].
     pins: Arc<[PathBuf]>,
@@ -41,22 +41,22 @@ pub struct Toolbox {
     pub(crate) spawn_thread: Option<Arc<SpawnThread>>,
     pub(crate) confinement: Arc<Confinement>,
     pub(crate) sandbox: SandboxReport,
-    pub(crate) watched: Watched,
+    pub(crate) watched: WatchedFiles,
     /// Upstreams of branches that git could not write to a repository's settings.
     pub(crate) upstreams: Upstreams,
     pub(crate) attempts: Arc<Attempts>,
-    /// What was replaced, so that it can be taken back.
+    /// Originals of replaced files, for undo.
     pub(crate) journal: Arc<Journal>,
-    /// What was shown in dry runs, so that exactly that can be done.
+    /// Plans of dry runs, so that exactly those can be applied.
     pub(crate) plans: Arc<Plans>,
     root: RefCell<Option<Arc<Root>>>,
 }
 
 impl Toolbox {
-    /// Makes a toolbox without touching any file.
+    /// Creates a toolbox without file access.
     ///
-    /// `run_dir` is the session's private directory: long outputs are written there, and read_file
-    /// may read it. `env` is the whole environment of commands. `safe_mode` restricts every call.
+    /// `run_dir` is the session's private directory. Long outputs are written there, and read_file may read it.
+    /// `env` is the complete environment of commands. `safe_mode` restricts every call.
     #[must_use]
     pub fn new(
         workspace: PathBuf,
@@ -64,7 +64,7 @@ impl Toolbox {
         env: Vec<(String, String)>,
         safe_mode: bool,
     ) -> Self {
-        let seen = Arc::new(SeenFiles::kept_at(run_dir.join("seen.jsonl")));
+        let seen = Arc::new(ReadTracker::kept_at(run_dir.join("seen.jsonl")));
         let root = RefCell::new(None);
         let respect_ignore_files = false;
         let (web, jobs) = (None, Jobs::kept_at(&run_dir));
@@ -73,7 +73,7 @@ impl Toolbox {
         let confinement = Arc::default();
         let upstreams = Upstreams::kept_in(&run_dir);
         let (read_only_words, command_words) = (Vec::new(), Vec::new());
-        let (sandbox, watched) = (SandboxReport::unconfined(), Watched::default());
+        let (sandbox, watched) = (SandboxReport::unconfined(), WatchedFiles::default());
         Self {
             workspace,
             run_dir,
@@ -100,21 +100,21 @@ impl Toolbox {
         }
     }
 
-    /// Gives `web_search` a way to the internet. Without one it answers that there is no key.
+    /// Sets the client for `web_search`. Without it, the tool answers that the key is missing.
     #[must_use]
     pub fn with_web(mut self, web: Web) -> Self {
         self.web = Some(web);
         self
     }
 
-    /// Says what each command may use. Without it commands have the usual limits ([`Limits::default`]).
+    /// Sets the resource limits of each command. Default: [`Limits::default`].
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Gives commands the session's control group, in which each has a place of its own.
+    /// Sets the session's control group. Each command gets a separate child group.
     #[must_use]
     pub fn with_group(mut self, group: Option<Arc<Group>>) -> Self {
         self.group = group;
@@ -129,7 +129,8 @@ impl Toolbox {
         self
     }
 
-    /// Says what the session may do and whether the kernel sees to it. Without it everything is allowed.
+    /// Sets the permissions of the session and whether the kernel enforces them. By default, everything is
+    /// allowed.
     #[must_use]
     pub fn with_confinement(mut self, confinement: Confinement) -> Self {
         self.confinement = Arc::new(confinement);
@@ -143,14 +144,15 @@ impl Toolbox {
         self
     }
 
-    /// Says upon which names something is mounted that protects them. A call is not run when one of them is bare.
+    /// Sets the names that are protected by mounts. A call is rejected if one of them is no longer mounted.
     #[must_use]
     pub fn with_pins(mut self, pins: Vec<PathBuf>) -> Self {
         self.pins = pins.into();
         self
     }
 
-    /// Answer of a call that was not run because a protected name was replaced. The next worker protects it again.
+    /// Creates the answer of a call that was not run because a protected name was replaced. The next worker
+    /// protects it again.
     pub(crate) fn bare_name(name: &Path) -> Output {
         let answer = Output::error(format_args!(
             "'{}' was replaced outside of the session and has to be protected anew. The call was not run, \
@@ -160,15 +162,15 @@ impl Toolbox {
         Self::to_next_worker(answer)
     }
 
-    /// Says which words stand before every command's: a program that confines it and then becomes it. Not where
-    /// the worker itself is confined.
+    /// Sets the words before every command: a program that confines itself and then executes the command. Not
+    /// used if the worker itself is confined.
     #[must_use]
     pub fn with_command_words(mut self, words: Vec<OsString>) -> Self {
         self.command_words = words;
         self
     }
 
-    /// A program and its arguments, started as all are.
+    /// Returns a program and its arguments with the command words.
     pub(crate) fn confined(
         &self,
         program: OsString,
@@ -177,16 +179,15 @@ impl Toolbox {
         after(&self.command_words, program, args)
     }
 
-    /// Says which words before a command's keep it from writing, for safe mode of a single call. Without them
-    /// the list of what is allowed is all there is.
+    /// Sets the words that keep a command from writing, for safe mode of a single call. Without them, only the
+    /// list of allowed commands applies.
     #[must_use]
     pub fn with_read_only_words(mut self, words: Vec<OsString>) -> Self {
         self.read_only_words = words;
         self
     }
 
-    /// A program and its arguments, started so that it changes nothing. Where nothing can be written anyway
-    /// nothing more is needed.
+    /// Returns a program and its arguments with the read-only words, unless the session is read-only anyway.
     pub(crate) fn kept_from_writing(
         &self,
         program: OsString,
@@ -204,8 +205,8 @@ impl Toolbox {
         !self.read_only_words.is_empty() && !is_read_only
     }
 
-    /// Says what is in force, and what the start has found out about the workspace's repositories. Without
-    /// it they are looked for when the workspace is opened first.
+    /// Sets the confinement in force, and the repositories found at the start. By default, they are searched
+    /// for when the workspace is first opened.
     #[must_use]
     pub fn with_sandbox(mut self, report: SandboxReport, known: Option<Known>) -> Self {
         self.sandbox = report;
@@ -213,21 +214,21 @@ impl Toolbox {
         self
     }
 
-    /// Makes `grep_search` leave out what ignore files name.
+    /// Makes `grep_search` respect ignore files.
     #[must_use]
     pub fn respecting_ignore_files(mut self, respect: bool) -> Self {
         self.respect_ignore_files = respect;
         self
     }
 
-    /// The session's background jobs.
+    /// Returns the session's background jobs.
     #[must_use]
     pub fn jobs(&self) -> &Jobs {
         &self.jobs
     }
 
-    /// The workspace as it is now. If there is no such directory it may come back.
-    pub(crate) async fn root(&self, bounds: &Bounds) -> Result<Workspace, Cutoff> {
+    /// Returns the current workspace. A missing directory may be created again later.
+    pub(crate) async fn root(&self, bounds: &CallLimits) -> Result<Workspace, StopCause> {
         let cached = self.root.borrow().clone();
         let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
         let pins = Arc::clone(&self.pins);
@@ -263,24 +264,24 @@ impl Toolbox {
         Output { report, ..answer }
     }
 
-    /// The value of an environment variable of commands. The last one of a name counts.
+    /// Returns the value of an environment variable of commands. The last definition of a name applies.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.env.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What there is to work in.
+/// State of the workspace.
 #[derive(Debug)]
 pub(crate) enum Workspace {
-    /// The directory.
+    /// The open directory.
     There(Arc<Root>),
-    /// No such directory.
+    /// The directory does not exist.
     Gone,
-    /// The directory, but this name in it is not protected any more.
+    /// The directory exists, but this name in it is no longer protected.
     Bare(PathBuf),
 }
 
-/// A command with other words before it.
+/// Returns a command with other words before it.
 fn after(words: &[OsString], program: OsString, args: Vec<OsString>) -> (OsString, Vec<OsString>) {
     match words.split_first() {
         Some((first, rest)) => {

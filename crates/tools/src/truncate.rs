@@ -1,44 +1,44 @@
-//! Cutting output at characters, by the length of the text that is shown.
+//! Cuts output between characters, by the length of the resulting text.
 //!
-//! Output is bytes. What is not UTF-8 is shown as U+FFFD, three bytes for as little as one, so the
-//! cut is measured after decoding and told in bytes of the original.
+//! Output is bytes. Invalid UTF-8 becomes U+FFFD, which replaces as little as one byte by three. So the cut is
+//! measured after decoding, and reported in bytes of the original.
 
-/// The line that follows output which was cut.
+/// Line after a cut output.
 pub(crate) const TRUNCATED: &str = "[Output truncated at 100KB]";
 
-/// A decoded part of some output.
+/// Decoded part of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct DecodedPart {
     pub(crate) text: String,
-    /// Bytes of the original that it stands for.
+    /// Number of original bytes.
     pub(crate) n_bytes: usize,
 }
 
-/// Some bytes of an output that are shown, and where they are in it. What is between two runs is not shown.
+/// Visible bytes of an output, and their position. The bytes between two ranges are hidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run<'a> {
+pub(crate) struct ShownRange<'a> {
     pub(crate) at: usize,
     pub(crate) bytes: &'a [u8],
 }
 
-/// As much of the beginning as fits into `max_text` bytes of text.
-pub(crate) fn head(bytes: &[u8], max_text: usize) -> Part {
-    head_of([Run { at: 0, bytes }], bytes.len(), max_text)
+/// Returns as much of the start as fits into `max_text` bytes of text.
+pub(crate) fn head(bytes: &[u8], max_text: usize) -> DecodedPart {
+    head_of([ShownRange { at: 0, bytes }], bytes.len(), max_text)
 }
 
-/// As much of the end as fits into `max_text` bytes of text.
-pub(crate) fn tail(bytes: &[u8], max_text: usize) -> Part {
-    tail_of(&[Run { at: 0, bytes }], bytes.len(), max_text)
+/// Returns as much of the end as fits into `max_text` bytes of text.
+pub(crate) fn tail(bytes: &[u8], max_text: usize) -> DecodedPart {
+    tail_of(&[ShownRange { at: 0, bytes }], bytes.len(), max_text)
 }
 
-/// The same of the runs of `n_bytes` bytes. What is hidden before the cut counts as shown.
+/// Like [`head`], for the visible ranges of `n_bytes` bytes. Hidden bytes before the cut count as shown.
 pub(crate) fn head_of<'a>(
-    runs: impl IntoIterator<Item = Run<'a>>,
+    runs: impl IntoIterator<Item = ShownRange<'a>>,
     n_bytes: usize,
     max_text: usize,
-) -> Part {
+) -> DecodedPart {
     let mut text = String::new();
-    for Run { at, bytes } in runs {
+    for ShownRange { at, bytes } in runs {
         let mut n_shown = at;
         for chunk in bytes.utf8_chunks() {
             let room = max_text - text.len();
@@ -48,7 +48,7 @@ pub(crate) fn head_of<'a>(
             n_shown += kept.len();
             let is_full = max_text - text.len() < char::REPLACEMENT_CHARACTER.len_utf8();
             if !left_out.is_empty() || (is_full && !chunk.invalid().is_empty()) {
-                return Part { text, n_bytes: n_shown };
+                return DecodedPart { text, n_bytes: n_shown };
             }
             if !chunk.invalid().is_empty() {
                 text.push(char::REPLACEMENT_CHARACTER);
@@ -56,16 +56,16 @@ pub(crate) fn head_of<'a>(
             }
         }
     }
-    Part { text, n_bytes }
+    DecodedPart { text, n_bytes }
 }
 
-/// The same of the runs of `n_bytes` bytes. What is hidden after the cut counts as shown.
-pub(crate) fn tail_of(runs: &[Run<'_>], n_bytes: usize, max_text: usize) -> Part {
+/// Like [`tail`], for the visible ranges of `n_bytes` bytes. Hidden bytes after the cut count as shown.
+pub(crate) fn tail_of(runs: &[ShownRange<'_>], n_bytes: usize, max_text: usize) -> DecodedPart {
     let text_bytes: usize = runs.iter().map(|run| text_bytes(run.bytes)).sum();
     let mut skip = text_bytes.saturating_sub(max_text);
     let mut text = String::new();
     let mut begin = if skip == 0 { runs.first().map(|run| run.at) } else { None };
-    for Run { at, bytes } in runs {
+    for ShownRange { at, bytes } in runs {
         let mut next = *at;
         for chunk in bytes.utf8_chunks() {
             let valid = chunk.valid();
@@ -87,10 +87,10 @@ pub(crate) fn tail_of(runs: &[Run<'_>], n_bytes: usize, max_text: usize) -> Part
             next += chunk.invalid().len();
         }
     }
-    Part { text, n_bytes: begin.map_or(0, |begin| n_bytes - begin) }
+    DecodedPart { text, n_bytes: begin.map_or(0, |begin| n_bytes - begin) }
 }
 
-/// Length of the text that bytes are shown as.
+/// Returns the length of the decoded text in bytes.
 fn text_bytes(bytes: &[u8]) -> usize {
     let of_chunk = |chunk: std::str::Utf8Chunk<'_>| {
         let replaced =
@@ -104,13 +104,13 @@ fn text_bytes(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    fn part(text: &str, n_bytes: usize) -> Part {
-        Part { text: text.into(), n_bytes }
+    fn part(text: &str, n_bytes: usize) -> DecodedPart {
+        DecodedPart { text: text.into(), n_bytes }
     }
 
     #[test]
     fn both_ends_are_cut_between_characters() {
-        let cases: [(&[u8], usize, Part, Part); 9] = [
+        let cases: [(&[u8], usize, DecodedPart, DecodedPart); 9] = [
             (b"", 3, part("", 0), part("", 0)),
             (b"abc", 3, part("abc", 3), part("abc", 3)),
             (b"abcd", 3, part("abc", 3), part("bcd", 3)),

@@ -1,8 +1,8 @@
 //! Upstreams of branches that git could not write to the pinned settings of a repository.
 //!
-//! Owns: files in the session's run directory, one per repository, which only commands of this session read. They
-//! contain nothing but remotes and merge refs of branches. The settings of the repository stay unchanged.
-//! Called by [`crate::denied`] after a command and by `bash` before one. Functions that end in `_blocking` block.
+//! Owns files in the session's run directory, one per repository, which only commands of this session read.
+//! They contain only remotes and merge refs of branches. The settings of the repository do not change. Called
+//! by [`crate::denials`] after a command and by `bash` before one. Functions that end in `_blocking` block.
 
 use quackd_sandbox::git_config::{Entry, parse};
 use rustix::fs::OFlags;
@@ -18,26 +18,26 @@ use tokio::sync::Mutex;
 /// Name of the directory in the run directory.
 const DIRECTORY: &str = "git-upstreams";
 
-/// Repositories of one session.
+/// Maximum number of repositories in one session.
 const MAX_REPOSITORIES: usize = 16;
 
-/// Branches of one repository.
+/// Maximum number of branches in one repository.
 const MAX_BRANCHES: usize = 256;
 
-/// Longest name of a branch or remote, and longest path of a repository, in bytes.
+/// Maximum length of the name of a branch or remote, and of the path of a repository, in bytes.
 const MAX_NAME: usize = 512;
 
-/// Largest settings file that is read, in bytes.
+/// Maximum size of a settings file in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 
-/// The upstreams that one session keeps. Clones share them.
+/// Upstreams stored for one session. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Upstreams(Arc<Mutex<PathBuf>>);
 
 /// Remote and merge ref of each branch.
 type Branches = BTreeMap<String, (String, String)>;
 
-/// An upstream in the words of git.
+/// Upstream as git reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Told {
     /// Branch that gets an upstream.
@@ -47,13 +47,13 @@ pub(crate) struct Told {
 }
 
 impl Upstreams {
-    /// Keeps upstreams in a directory of `run_dir`.
+    /// Stores upstreams in a directory of `run_dir`.
     pub(crate) fn kept_in(run_dir: &Path) -> Self {
         Self(Arc::new(Mutex::new(run_dir.join(DIRECTORY))))
     }
 
-    /// Keeps the upstreams that git reports in `text` for the repository with the settings file `settings`. Returns
-    /// the kept ones: the remote exists, and the settings file has no upstream for the branch.
+    /// Stores the upstreams that git reports in `text` for the repository with the settings file `settings`.
+    /// Returns the stored ones: the remote exists, and the settings file has no upstream for the branch.
     pub(crate) fn keep_blocking(&self, text: &str, settings: &Path) -> Vec<Told> {
         let mut reported = reported(text);
         let is_main = settings.file_name().is_some_and(|name| name == "config");
@@ -83,8 +83,8 @@ impl Upstreams {
         }
     }
 
-    /// Returns the variables by which git reads the kept upstreams. Forgets an upstream if the repository has one
-    /// for the branch by now: git refuses to push a branch with two.
+    /// Returns the variables by which git reads the stored upstreams. Removes an upstream if the repository has
+    /// set one for the branch since: git refuses to push a branch with two.
     pub(crate) fn variables_blocking(&self) -> Vec<(String, String)> {
         let directory = self.0.blocking_lock();
         let Ok(files) = fs::read_dir(&*directory) else { return Vec::new() };
@@ -92,7 +92,7 @@ impl Upstreams {
         let mut pairs = Vec::new();
         for file in files.filter(|file| file.to_str().is_some()) {
             let Some(git) = current(&directory, &file) else { continue };
-            // Of the repository itself, and of its linked worktrees.
+            // One condition for the repository itself, one for its linked worktrees.
             for condition in [git.clone(), format!("{git}/worktrees/")] {
                 pairs.push((format!("includeIf.gitdir:{condition}.path"), file.clone()));
             }
@@ -109,7 +109,7 @@ impl Upstreams {
     }
 }
 
-/// The line about kept upstreams for an answer text.
+/// Returns the line about stored upstreams for an answer text.
 pub(crate) fn line(kept: &[Told]) -> Option<String> {
     let Told { branch, upstream } = kept.first()?;
     let more = match kept.len() {
@@ -122,7 +122,7 @@ pub(crate) fn line(kept: &[Told]) -> Option<String> {
     ))
 }
 
-/// Updates a kept file from the settings of its repository. Returns the git directory if upstreams remain.
+/// Updates a stored file from the settings of its repository. Returns the git directory if upstreams remain.
 fn current(directory: &Path, file: &Path) -> Option<String> {
     // A command may have written the file: only what this module writes counts.
     let text = read(file)?;
@@ -140,7 +140,7 @@ fn current(directory: &Path, file: &Path) -> Option<String> {
     (!left.is_empty()).then_some(git)
 }
 
-/// The upstreams that git says it has set, in its words of several versions.
+/// Parses the upstreams that git reports, in the wording of several versions.
 fn reported(text: &str) -> Vec<Told> {
     let lines = text.lines().filter_map(|line| {
         let line = line.trim_end().strip_suffix('.')?;
@@ -160,14 +160,14 @@ fn reported(text: &str) -> Vec<Told> {
     });
     let mut found: Vec<Told> = Vec::new();
     for told in lines.take(MAX_BRANCHES) {
-        // The last one counts.
+        // The last upstream of a branch applies.
         found.retain(|known| known.branch != told.branch);
         found.push(told);
     }
     found
 }
 
-/// The remote and the merge ref of an upstream: of the longest remote whose name it begins with.
+/// Returns the remote and the merge ref of an upstream. Selects the longest remote name that is a prefix.
 fn resolve(told: &Told, entries: &[Entry]) -> Option<(String, String)> {
     let upstream = told.upstream.as_str();
     let splits = upstream.rmatch_indices('/').map(|(at, _)| upstream.split_at(at));
@@ -187,7 +187,7 @@ fn has_upstream(entries: &[Entry], branch: &str) -> bool {
     entries.iter().any(|one| one.subsection == branch && is_set(one))
 }
 
-/// Returns the valid upstreams in a kept file and drops everything else.
+/// Returns the valid upstreams in a stored file and ignores everything else.
 fn branches(entries: &[Entry]) -> Branches {
     let value = |branch: &str, key| {
         let is_it = |one: &&Entry| one.is("branch", key) && one.subsection == branch;
@@ -203,7 +203,7 @@ fn branches(entries: &[Entry]) -> Branches {
     found.collect()
 }
 
-/// A name that git allows for a branch and that needs no escape in a settings file.
+/// Whether git allows the name for a branch, and it needs no escape in a settings file.
 fn is_name(name: &str) -> bool {
     let is_plain = |c: char| !(c.is_control() || c.is_whitespace() || "~^:?*[\\\"".contains(c));
     !name.is_empty()
@@ -214,7 +214,8 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
-/// An absolute path that means itself in a condition of git, and needs no escape in a settings file.
+/// Whether the path is absolute, has no special characters for a git condition, and needs no escape in a
+/// settings file.
 fn is_plain_path(path: &str) -> bool {
     let is_plain = |c: char| !(c.is_control() || "?*[\\\"".contains(c));
     path.starts_with('/') && path.len() <= MAX_NAME && path.chars().all(is_plain)
@@ -226,7 +227,7 @@ fn file_name(git: &str) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// The text of a regular file; `None` if it is too large or cannot be read.
+/// Reads the text of a regular file. `None` if it is too large or cannot be read.
 fn read(path: &Path) -> Option<String> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = i32::try_from(flags.bits()).ok()?;
@@ -238,7 +239,7 @@ fn read(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// Writes a kept file. A write that is cut off loses upstreams, and nothing else reads the file.
+/// Writes a stored file. An interrupted write loses upstreams, and nothing else reads the file.
 fn write(directory: &Path, file: &Path, git: &str, branches: &Branches) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let is_new = fs::symlink_metadata(file).is_err();

@@ -1,4 +1,4 @@
-//! The way to the internet, as the tools see it: a worker has none and asks whoever runs it.
+//! Web access of the tools. A worker has no network and asks the supervisor.
 
 use quackd_protocol::worker::{WebOutcome, WebSearch};
 use std::fmt;
@@ -6,12 +6,12 @@ use std::pin::Pin;
 
 type Asking = Pin<Box<dyn Future<Output = WebOutcome>>>;
 
-/// Somebody who searches the web for a call.
+/// Client that searches the web for a call.
 pub struct Web(Box<dyn Fn(String, WebSearch) -> Asking>);
 
 impl Web {
-    /// Wraps a function that is given the call's id and the search. It is asked at most once for each call;
-    /// the future is dropped when the call ends before it does.
+    /// Wraps a function that takes the call's id and the search. It is called at most once for each call. The
+    /// future is dropped if the call ends first.
     pub fn new<F>(ask: impl Fn(String, WebSearch) -> F + 'static) -> Self
     where
         F: Future<Output = WebOutcome> + 'static,

@@ -1,19 +1,19 @@
-//! The results of a web search, as text and as data. Everything in them is a stranger's.
+//! Formats the results of a web search as text and as data. All content is untrusted.
 
 use crate::Output;
-use crate::javascript::{first_units, is_space, to_fixed_3, trim, without_halves};
-use crate::web_search::cut;
+use crate::js_compat::{first_units, is_space, to_fixed_3, trim, without_halves};
+use crate::truncate::{self, TRUNCATED};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_protocol::worker::WebSearch;
 use serde_json::{Map, Value, json};
 
-/// Longest piece of a page's text, in UTF-16 units.
+/// Maximum length of a snippet in UTF-16 units.
 const MAX_SNIPPET_UNITS: usize = 400;
 
-/// What a result without a title is called.
+/// Title of a result without one.
 const UNTITLED: &str = "(untitled)";
 
-/// Words the body of a good answer.
+/// Formats the body of a successful answer.
 pub(crate) fn results(body: &str, search: &WebSearch) -> Output {
     let body = body.strip_prefix('\u{feff}').unwrap_or(body);
     let mut payload: Value = match serde_json::from_str(&without_halves(body)) {
@@ -31,14 +31,14 @@ pub(crate) fn results(body: &str, search: &WebSearch) -> Output {
         write(&mut text, rank, &found);
         list.push(data(rank, found));
         if MAX_OUTPUT_BYTES < text.trim_end_matches(is_space).len() {
-            // Nobody is shown what comes now.
+            // Further results exceed the limit of the answer.
             break;
         }
     }
     if list.is_empty() {
         text = format!("No web results found for '{}'", search.query);
     }
-    // The text begins with a number or a letter: only its end can be white space.
+    // The text begins with a digit or a letter, so only its end can be white space.
     text.truncate(text.trim_end_matches(is_space).len());
     let mut output = Output::success(text);
     cut(&mut output);
@@ -46,9 +46,9 @@ pub(crate) fn results(body: &str, search: &WebSearch) -> Output {
     output
 }
 
-/// One result.
+/// One search result.
 #[derive(Debug)]
-struct Found<'a> {
+struct WebResult<'a> {
     title: &'a str,
     url: &'a str,
     published: Option<&'a str>,
@@ -56,10 +56,10 @@ struct Found<'a> {
     snippet: Option<String>,
 }
 
-/// Reads a result; `None` without an address.
-fn read(given: &Map<String, Value>, include_text: bool) -> Option<Found<'_>> {
+/// Parses a result. `None` without a URL.
+fn read(given: &Map<String, Value>, include_text: bool) -> Option<WebResult<'_>> {
     let text = |name: &str| Some(trim(given.get(name)?.as_str()?)).filter(|text| !text.is_empty());
-    Some(Found {
+    Some(WebResult {
         url: text("url")?,
         title: text("title").unwrap_or(UNTITLED),
         published: text("publishedDate"),
@@ -68,7 +68,7 @@ fn read(given: &Map<String, Value>, include_text: bool) -> Option<Found<'_>> {
     })
 }
 
-/// The beginning of a page's text, on one line.
+/// Returns the start of a page's text on one line.
 fn snippet(text: &str) -> String {
     let words: Vec<&str> = text.split(is_space).filter(|word| !word.is_empty()).collect();
     let line = words.join(" ");
@@ -78,7 +78,7 @@ fn snippet(text: &str) -> String {
     }
 }
 
-fn write(text: &mut String, rank: usize, found: &Found<'_>) {
+fn write(text: &mut String, rank: usize, found: &WebResult<'_>) {
     text.push_str(&format!("{rank}. {}\n   URL: {}\n", found.title, found.url));
     if let Some(published) = found.published {
         text.push_str(&format!("   Published: {published}\n"));
@@ -92,7 +92,7 @@ fn write(text: &mut String, rank: usize, found: &Found<'_>) {
     text.push('\n');
 }
 
-fn data(rank: usize, found: Found<'_>) -> Value {
+fn data(rank: usize, found: WebResult<'_>) -> Value {
     let fields = [
         ("rank", Some(rank.into())),
         ("title", Some(found.title.into())),
@@ -103,4 +103,14 @@ fn data(rank: usize, found: Found<'_>) -> Value {
     ];
     let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(known.collect())
+}
+
+/// Cuts a long text of the web at the output limit.
+pub(crate) fn cut(output: &mut Output) {
+    if output.text.len() <= MAX_OUTPUT_BYTES {
+        return;
+    }
+    let head = truncate::head(output.text.as_bytes(), MAX_OUTPUT_BYTES);
+    output.text = format!("{}\n{TRUNCATED}", head.text);
+    output.report.truncated = true;
 }

@@ -1,17 +1,14 @@
-//! web_search: what a search's arguments mean, and the words for what came of it.
+//! web_search: parses the arguments of a search and writes the answer text.
 //!
-//! The search itself is made by the supervisor, which has the key and knows the endpoint. Whether a session may
-//! search is decided there too; the safe mode of a single call does not restrict it, since it changes nothing.
+//! The supervisor makes the search: it has the key and the endpoint, and decides whether the session may
+//! search. The safe mode of a single call does not restrict a search, because it changes nothing.
 
 use crate::arguments::Arguments;
-use crate::bounds::{Bounds, Cutoff};
-use crate::javascript::{leading_integer, trim};
-use crate::truncate::{self, TRUNCATED};
-use crate::web_results::results;
+use crate::call_limits::{CallLimits, StopCause};
+use crate::js_compat::{leading_integer, trim};
+use crate::web_results::{cut, results};
 use crate::{Call, Output, Toolbox};
-use quackd_protocol::limits::{
-    MAX_OUTPUT_BYTES, MAX_WEB_DOMAIN_BYTES, MAX_WEB_DOMAINS, MAX_WEB_QUERY_BYTES,
-};
+use quackd_protocol::limits::{MAX_WEB_DOMAIN_BYTES, MAX_WEB_DOMAINS, MAX_WEB_QUERY_BYTES};
 use quackd_protocol::worker::{WebOutcome, WebSearch};
 use serde_json::Value;
 use std::time::Duration;
@@ -21,10 +18,10 @@ const NUM_RESULTS: &[&str] = &["num_results", "numResults"];
 const INCLUDE_DOMAINS: &[&str] = &["include_domains", "includeDomains", "domains"];
 const EXCLUDE_DOMAINS: &[&str] = &["exclude_domains", "excludeDomains"];
 
-/// Most results of one search, and as many as there are if the caller does not say.
+/// Maximum and default number of results of one search.
 const MAX_RESULTS: u32 = 10;
 
-/// Why nothing was searched for.
+/// Reason for rejecting a search.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum WebSearchError {
     #[error("Missing required parameter 'query'")]
@@ -41,7 +38,7 @@ pub(crate) async fn web_search(
     toolbox: &Toolbox,
     call: &Call,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
     let search = match search(arguments) {
         Ok(search) => search,
@@ -52,7 +49,7 @@ pub(crate) async fn web_search(
         Some(web) => tokio::select! {
             biased;
             () = bounds.cancel.cancelled() => {
-                return Output::cut_off("web_search", bounds, Cutoff::Aborted);
+                return Output::cut_off("web_search", bounds, StopCause::Aborted);
             }
             outcome = web.search(&call.call_id, search.clone()) => outcome,
             () = tokio::time::sleep_until(bounds.deadline.into()) => {
@@ -63,7 +60,7 @@ pub(crate) async fn web_search(
     answer(outcome, &search)
 }
 
-/// Reads the arguments of a call.
+/// Parses the arguments of a call.
 fn search(arguments: &Arguments) -> Result<WebSearch, WebSearchError> {
     let query = arguments.text(QUERY).ok_or(WebSearchError::NoQuery)?;
     if MAX_WEB_QUERY_BYTES < query.len() {
@@ -78,7 +75,7 @@ fn search(arguments: &Arguments) -> Result<WebSearch, WebSearchError> {
     })
 }
 
-/// A number, or a text that begins with one; anything else counts as nothing said.
+/// Parses a number, or a text that begins with one. Anything else counts as absent.
 fn num_results(given: Option<&Value>) -> u32 {
     let wanted = match given {
         Some(Value::Number(number)) => number.as_f64().map(f64::trunc),
@@ -99,13 +96,13 @@ fn domains(name: &'static str, given: Vec<&str>) -> Result<Vec<String>, WebSearc
     Ok(given.into_iter().map(str::to_owned).collect())
 }
 
-/// A limit in milliseconds, from a second on to the tenth of one: see [`crate::bounds::seconds`].
+/// Returns a limit in milliseconds, rounded to 100 ms from one second on: see [`crate::call_limits::seconds`].
 fn told_ms(limit: Duration) -> u64 {
     let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     if ms < 1000 { ms } else { ms.saturating_add(50) / 100 * 100 }
 }
 
-/// Words what came of a search.
+/// Formats the outcome of a search.
 fn answer(outcome: WebOutcome, search: &WebSearch) -> Output {
     match outcome {
         WebOutcome::Reply { status: 200..=299, body, .. } => results(&body, search),
@@ -140,7 +137,7 @@ fn answer(outcome: WebOutcome, search: &WebSearch) -> Output {
     }
 }
 
-/// The provider answered with another status than a good one.
+/// Formats an unsuccessful status of the provider.
 fn refusal(status: u16, status_text: &str, body: &str) -> Output {
     let status = format!("{status} {status_text}");
     let (status, body) = (status.trim_end(), trim(body));
@@ -151,16 +148,6 @@ fn refusal(status: u16, status_text: &str, body: &str) -> Output {
     };
     cut(&mut output);
     output
-}
-
-/// Cuts a long text as every output of the web is cut.
-pub(crate) fn cut(output: &mut Output) {
-    if output.text.len() <= MAX_OUTPUT_BYTES {
-        return;
-    }
-    let head = truncate::head(output.text.as_bytes(), MAX_OUTPUT_BYTES);
-    output.text = format!("{}\n{TRUNCATED}", head.text);
-    output.report.truncated = true;
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! write_file: new content for one file beneath the workspace, whole or not at all.
+//! write_file: writes the content of one file in the workspace atomically.
 
 use crate::arguments::Arguments;
-use crate::bounds::{Bounds, CancelOnDrop};
+use crate::call_limits::{CallLimits, CancelOnDrop};
 use crate::read_file::PATH;
-use crate::seen::SeenFiles;
-use crate::write_failure::WriteFailure;
+use crate::read_tracker::ReadTracker;
+use crate::write_error::WriteFailure;
 use crate::{Call, Confinement, Output, Toolbox};
 use quackd_sandbox::{Purpose, Root, Target, WriteError};
 use std::sync::Arc;
 
-/// How often a file that others write at the same moment is tried again.
+/// Maximum number of attempts for a file that other programs write at the same time.
 pub(crate) const MAX_ATTEMPTS: usize = 2;
 
 pub(crate) async fn write_file(
@@ -17,7 +17,7 @@ pub(crate) async fn write_file(
     call: &Call,
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
     if toolbox.safe_mode || call.safe_mode {
         return Output::error("write_file is disabled in safe mode");
@@ -36,7 +36,7 @@ pub(crate) async fn write_file(
     }
     let (path, content) = (path.to_owned(), content.to_owned());
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
-    // What is given up must not be written a moment later.
+    // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
     let written = bounds
@@ -51,7 +51,7 @@ pub(crate) async fn write_file(
 
 fn write_blocking(
     root: &Root,
-    seen: &SeenFiles,
+    seen: &ReadTracker,
     confinement: &Confinement,
     path: &str,
     content: &str,
@@ -62,8 +62,8 @@ fn write_blocking(
     loop {
         let mut target = open_unprotected(root, confinement, path, Purpose::Write, give_up)?;
         match write_once(&mut target, seen, content, give_up) {
-            // It changed in the last moment, which matters only if this session knows what it changed
-            // from: the next attempt finds that out.
+            // The file changed just before the write. This matters only if the session had read it: the next
+            // attempt checks that.
             Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
             Err(error) => return Err(named(error)),
             Ok(()) => {
@@ -73,7 +73,7 @@ fn write_blocking(
     }
 }
 
-/// Opens what `path` names as the target of a write, unless it is protected.
+/// Opens the target of a write, unless it is protected.
 pub(crate) fn open_unprotected(
     root: &Root,
     confinement: &Confinement,
@@ -82,25 +82,25 @@ pub(crate) fn open_unprotected(
     give_up: &dyn Fn() -> bool,
 ) -> Result<Target, WriteFailure> {
     let verb = if purpose == Purpose::Write { "write" } else { "edit" };
-    // First without touching anything: opening makes missing directories.
+    // Check the name first, because opening creates missing directories.
     if let Ok(name) = root.real_name(path) {
         WriteFailure::check(&name, confinement)?;
     }
     let target = root
         .open_target(path, purpose, give_up)
         .map_err(|error| WriteFailure::of(error, verb, root, path))?;
-    // And the place that was opened: a link may have been swapped meanwhile.
+    // Also check the opened path: a link may have been exchanged since.
     WriteFailure::check(target.relative(), confinement)?;
     Ok(target)
 }
 
 fn write_once(
     target: &mut Target,
-    seen: &SeenFiles,
+    seen: &ReadTracker,
     content: &str,
     give_up: &dyn Fn() -> bool,
 ) -> Result<(), WriteError> {
-    // Both under the target's lock, so that two calls of this session do not refuse each other.
+    // Both steps hold the target's lock, so that two calls of this session do not refuse each other.
     let known = seen.version_blocking(target.relative());
     if target.version().is_some() && known.is_some() && known != target.version() {
         return Err(WriteError::Changed);

@@ -1,4 +1,5 @@
-//! What a call does besides answering: limits, cancelling, spills, and workspaces that come and go.
+//! Tests of calls beyond their answers: limits, cancellation, spill files, and workspaces that disappear and
+//! return.
 
 // Background processes can be counted on Linux only.
 #![cfg(target_os = "linux")]
@@ -17,8 +18,8 @@ mod tests {
     use tokio::sync::{Mutex, MutexGuard};
     use tokio_util::sync::CancellationToken;
 
-    /// A session, and the right to be the only one: a command that runs alone also ends orphans of
-    /// unknown origin, which would be other tests' children.
+    /// A session with exclusive execution. A command that runs alone also kills orphans of unknown origin,
+    /// which would be other tests' children.
     struct Bench {
         _turn: MutexGuard<'static, ()>,
         _dir: TempDir,
@@ -102,7 +103,7 @@ mod tests {
         let read = bench.text("read_file", json!({"path": spill})).await;
         assert_eq!(read.len(), 300_005);
 
-        // The run directory is reached by its absolute path only, and nothing beside it.
+        // The run directory is accessible by its absolute path only, and nothing next to it.
         let outside = "Error: Path escapes workspace root";
         assert_eq!(bench.text("read_file", json!("../run/bash-c1.log")).await, outside);
         fs::write(bench.base.join("beside"), "x").unwrap();
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(rest, expected);
         assert!(output.report.output_open && !output.report.is_error);
         assert_eq!(output.report.background_pids, [pid.parse::<u32>().unwrap()]);
-        // Who hands on the last of it in time is not named.
+        // A process that passes the output on in time is not named.
         let text = bench.text("bash", json!("exec > >(sed s/a/b/); echo a")).await;
         assert_eq!(text, "b\n\n[Exit code: 0]");
     }
@@ -214,7 +215,7 @@ mod tests {
     async fn a_search_that_runs_out_of_time_keeps_what_it_found() {
         let bench = Bench::new().await;
         fs::write(bench.base.join("ws/a"), "needle\n").unwrap();
-        // 8 GB by name, 4 MB on the disk.
+        // 8 GB in size, 4 MB on the disk.
         let big = bench.base.join("ws/b");
         fs::write(&big, "some line without it\n".repeat(200_000)).unwrap();
         for n in 0..2000 {

@@ -1,5 +1,5 @@
-//! What the tools refuse and explain under each profile, and git in safe mode. The kernel confines nothing here:
-//! the worker says whether it does, and commands print what they would print.
+//! Tests of refusals and explanations under each profile, and of git in safe mode. The kernel confines nothing
+//! here: the test sets whether the worker is confined, and commands print typical errors.
 
 // Processes can be counted on Linux only.
 #![cfg(target_os = "linux")]
@@ -20,8 +20,8 @@ mod tests {
     use tokio::sync::{Mutex, MutexGuard};
     use tokio_util::sync::CancellationToken;
 
-    /// A session, and the right to be the only one: a command that runs alone also ends orphans of
-    /// unknown origin, which would be other tests' children.
+    /// A session with exclusive execution. A command that runs alone also kills orphans of unknown origin,
+    /// which would be other tests' children.
     struct Bench {
         toolbox: Rc<Toolbox>,
         base: PathBuf,
@@ -107,7 +107,7 @@ mod tests {
             assert_eq!(bench.run("jobs", json!({})).await.text, "No background jobs");
             assert!(!bench.ws("made").exists());
             assert_eq!(fs::read_to_string(bench.ws("f")).unwrap(), "one\n");
-            // Safe mode keeps its own words.
+            // Safe mode has its own texts.
             let safe = bench.call("write_file", json!({}), true).await.text;
             assert_eq!(safe, "Error: write_file is disabled in safe mode");
         }
@@ -128,7 +128,7 @@ mod tests {
             assert_eq!(output.report.denials, [Denial::new(DenialKind::Write, Some("f"), false)]);
         }
         assert_eq!(fs::read_to_string(bench.ws("f")).unwrap(), "one\n");
-        // What is wrong with the arguments is still told first, and commands are the kernel's to hold.
+        // Errors in the arguments still come first. The kernel confines commands.
         let text = bench.run("write_file", json!({"content": "x"})).await.text;
         assert_eq!(text, "Error: Missing required parameter 'path'");
         assert_eq!(bench.run("bash", json!("cat f")).await.text, "one\n\n[Exit code: 0]");
@@ -177,11 +177,11 @@ mod tests {
         for name in [".git/config", ".git/hooks/pre-push"] {
             assert_eq!(fs::read_to_string(bench.ws(name)).unwrap(), "one\n");
         }
-        // Nothing was made on the way.
+        // No directory was created.
         for name in [".GIT", "lib", ".vscode", "pkg", ".claude", ".git/hooks/new"] {
             assert!(!bench.ws(name).exists(), "{name}");
         }
-        // What leads out is refused in its own words, and ordinary names are written.
+        // A path that leads out is refused with its own text, and ordinary names are written.
         let out = json!({"path": "../.git/config", "content": "x"});
         let text = bench.run("write_file", out).await.text;
         assert_eq!(text, "Error: Path escapes workspace root");
@@ -210,7 +210,7 @@ mod tests {
     const LINE: &str = "[Sandbox: writing /etc/q was probably denied (workspace-write, network off). A person can \
                         allow it: quack sandbox set --writable DIR]";
 
-    /// Two complaints, of which the first is explained.
+    /// Two errors, of which the first is explained.
     const COMPLAINING: &str = "echo \"touch: cannot touch '/etc/q': Read-only file system\" >&2; \
                                echo 'curl: (6) Could not resolve host: example.com' >&2";
 
@@ -275,7 +275,7 @@ mod tests {
                        chmod +x .git/hooks/post-index-change && touch a.txt";
         let prepared = bench.run("bash", json!(prepare)).await;
         if prepared.report.exit_code == Some(9) {
-            // There is no git here.
+            // git is not installed, so the test is skipped.
             return;
         }
         assert_eq!(prepared.report.exit_code, Some(0), "{}", prepared.text);
@@ -311,7 +311,7 @@ mod tests {
             let text = bench.call("bash", json!(line), true).await.text;
             assert_eq!(text, "Error: Command not allowed in safe mode", "{line}");
         }
-        // Without safe mode the same settings do run a program: the test can fail.
+        // Without safe mode, the same settings run a program, so the test can fail.
         bench.run("bash", json!("git diff")).await;
         assert!(pwned.exists());
     }

@@ -1,4 +1,4 @@
-//! write_file, edit_file and find_files: every answer text, and what is on the disk afterwards.
+//! Tests of write_file, edit_file and find_files: every answer text, and the files afterwards.
 
 // The texts of the system are those of Linux.
 #![cfg(target_os = "linux")]
@@ -15,7 +15,7 @@ mod tests {
     use tempfile::TempDir;
     use tokio_util::sync::CancellationToken;
 
-    /// A session in a workspace beside a directory that no tool may touch.
+    /// A session in a workspace next to a directory that no tool may change.
     struct Bench {
         base: PathBuf,
         toolbox: Rc<Toolbox>,
@@ -56,7 +56,7 @@ mod tests {
             fs::write(self.ws(name), content).unwrap();
         }
 
-        /// The content of a file; what is not UTF-8 as U+FFFD.
+        /// Returns the content of a file. Invalid UTF-8 becomes U+FFFD.
         fn get(&self, name: &str) -> Option<String> {
             Some(String::from_utf8_lossy(&fs::read(self.ws(name)).ok()?).into_owned())
         }
@@ -90,7 +90,7 @@ mod tests {
             assert_eq!(output.report.is_error, expected.starts_with("Error: "), "{arguments}");
         }
 
-        /// Nothing outside has changed, and no temporary file is left.
+        /// Checks that nothing outside changed, and that no temporary file is left.
         #[track_caller]
         fn check_clean(&self) {
             let outside = fs::read_dir(self.base.join("outside")).unwrap();
@@ -225,7 +225,7 @@ mod tests {
         Bench::new().check("write_file", &arguments, &expected);
     }
 
-    /// Arguments, the answer, and what is in `a.txt` afterwards.
+    /// Arguments, the answer, and the content of `a.txt` afterwards.
     const EDITS: &[(&str, &str, &str)] = &[
         (r#"{"path":"a.txt","old_text":"one","new_text":"1"}"#, EDITED, "1\ntwo\ntwo\n"),
         (r#"{"path":"a.txt","oldText":"one","newText":"1"}"#, EDITED, "1\ntwo\ntwo\n"),
@@ -376,26 +376,26 @@ mod tests {
         let write = json!({"path": "a.txt", "content": "ours"});
         let wrote = "Successfully wrote 4 bytes to a.txt";
         let bench = Bench::new();
-        // Never seen: overwritten, and seen from then on.
+        // A file that was never read is overwritten, and counts as read from then on.
         bench.put("a.txt", b"by an editor");
         assert_eq!(bench.text("write_file", &write), wrote);
         assert_eq!(bench.text("write_file", &write), wrote);
         bench.put("a.txt", b"by an editor!");
         assert_eq!(bench.text("write_file", &write), stale);
         assert_eq!(bench.get("a.txt").as_deref(), Some("by an editor!"));
-        // Refused again, also by another name, until it is read; by whichever name.
+        // Refused again, also by another name, until it is read by any name.
         assert_eq!(bench.text("write_file", &write), stale);
         let by_link = bench.text("write_file", &json!({"path": "link", "content": "ours"}));
         assert_eq!(by_link, stale.replace("a.txt", "link"));
         assert_eq!(bench.text("read_file", &json!({"path": "link"})), "by an editor!");
         assert_eq!(bench.text("write_file", &write), wrote);
-        // An edit reads for itself, and counts as seen.
+        // An edit reads the file, so the file counts as read.
         bench.put("a.txt", b"by an editor!!");
         let edit = json!({"path": "a.txt", "old_text": "by an", "new_text": "by our"});
         assert_eq!(bench.text("edit_file", &edit), "Successfully edited a.txt");
         assert_eq!(bench.get("a.txt").as_deref(), Some("by our editor!!"));
         assert_eq!(bench.text("write_file", &write), wrote);
-        // A file that is gone is written anew.
+        // A deleted file is created again.
         fs::remove_file(bench.ws("a.txt")).unwrap();
         assert_eq!(bench.text("write_file", &write), wrote);
         bench.check_clean();
@@ -467,7 +467,7 @@ mod tests {
         let bench = Bench::new();
         fs::set_permissions(bench.ws("a.txt"), fs::Permissions::from_mode(0o444)).unwrap();
         if fs::File::options().append(true).open(bench.ws("a.txt")).is_ok() {
-            // Root writes everything: nothing to see here.
+            // Root can write everything, so the test is skipped.
             return;
         }
         let denied = "Error: EACCES: permission denied, open 'BASE/ws/a.txt'";

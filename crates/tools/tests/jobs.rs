@@ -1,4 +1,4 @@
-//! Background jobs: every text, cursors over all kinds of output, limits, and what is forgotten.
+//! Tests of background jobs: every text, cursors over all kinds of output, limits, and retention.
 
 // Processes can be counted on Linux only.
 #![cfg(target_os = "linux")]
@@ -18,11 +18,11 @@ mod tests {
     use tokio::sync::{Mutex, MutexGuard};
     use tokio_util::sync::CancellationToken;
 
-    /// The last line of a job that was killed.
+    /// Closing lines of a killed job.
     const KILLED: &str = "[Process aborted]\n[Exit code: unknown]";
 
-    /// A session, and the right to be the only one: a command that runs alone also ends orphans of
-    /// unknown origin, which would be other tests' children.
+    /// A session with exclusive execution. A command that runs alone also kills orphans of unknown origin,
+    /// which would be other tests' children.
     struct Bench {
         toolbox: Rc<Toolbox>,
         base: PathBuf,
@@ -66,14 +66,14 @@ mod tests {
             self.run(tool, arguments).await.text
         }
 
-        /// Starts a job and gives its id.
+        /// Starts a job and returns its id.
         async fn start(&self, command: &str) -> String {
             let started = self.run("bash", json!({"command": command, "background": true})).await;
             let data = started.data.unwrap_or_else(|| panic!("{}", started.text));
             data["jobId"].as_str().unwrap().to_owned()
         }
 
-        /// Waits until a job has ended and gives its output.
+        /// Waits until a job has ended and returns its output.
         async fn ended(&self, job: &str) -> Output {
             let mut cursor = 0;
             loop {
@@ -110,7 +110,7 @@ mod tests {
         let facts = json!({"jobId": "job-1", "running": true, "cursor": 8, "totalBytes": 8});
         assert_eq!(second.data, Some(facts));
         assert!(!second.report.truncated && !second.report.is_error);
-        // Nothing new: what is there at once, and after a while.
+        // No new output: at once, and after a wait.
         for ask in [
             json!({"job": "1", "cursor": "8"}),
             json!({"job_id": "job-1", "cursor": 8, "wait_ms": 50}),
@@ -174,7 +174,7 @@ mod tests {
             let text = bench.text("job_output", arguments.clone()).await;
             assert_eq!(text, format!("Error: {reason}"), "{arguments}");
         }
-        // Only `true` is true, as everywhere.
+        // Only the literal `true` counts, as for every flag.
         let text = bench.text("bash", json!({"command": "echo hi", "background": "true"})).await;
         assert_eq!(text, "hi\n\n[Exit code: 0]");
     }
@@ -281,7 +281,7 @@ mod tests {
         let (output, ()) = tokio::join!(execute(toolbox, call), abort);
         assert_eq!(output.text, "Error: job_output was aborted");
         assert!(bench.text("jobs", json!({})).await.contains("running"));
-        // A wait is never longer than its call.
+        // A wait never exceeds the time of its call.
         let mut call = Bench::call("job_output", &json!({"job": "job-1", "wait_ms": 60_000}));
         call.deadline = Duration::from_millis(100);
         let output = execute(Rc::clone(&bench.toolbox), call).await;
@@ -292,7 +292,7 @@ mod tests {
     #[tokio::test]
     async fn a_cursor_reads_every_byte_once_and_tears_no_character() {
         let bench = Bench::new().await;
-        // The lines hold characters of all lengths and bytes that are no text.
+        // The lines contain characters of all lengths and invalid UTF-8.
         let line = "aé€🦆\u{fffd}";
         fs::write(bench.base.join("ws/line"), [line.as_bytes(), b"\xff\xe2\x82\n"].concat())
             .unwrap();
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(running.len(), 8);
         assert_eq!(running[0], JobInfo { id: "job-1".into(), command: "sleep 60".into() });
         assert_eq!(reports.take(), None, "told once");
-        // What a call leaves is ended with it, and what belongs to jobs is not.
+        // Processes left by a call are killed, and processes of jobs are not.
         let text =
             bench.text("bash", json!("(setsid sleep 61 & sleep 62 &) >/dev/null 2>&1; echo done"));
         let text = text.await;
@@ -375,7 +375,7 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_ended_jobs_are_forgotten_with_their_files() {
         let bench = Bench::new().await;
-        // Of a worker that was here before.
+        // A file of an earlier worker.
         fs::write(bench.base.join("run/job-1.log"), "stale").unwrap();
         fs::write(bench.base.join("run/job-77.log"), "stale").unwrap();
         let long = bench.start("sleep 60").await;
@@ -400,7 +400,7 @@ mod tests {
         files.sort();
         assert_eq!(files.len(), MAX_ENDED_JOBS, "{files:?}");
         assert!(!files.contains(&"job-77.log".to_owned()));
-        // The one that runs is not forgotten, however old it is.
+        // A running job is never removed, regardless of its age.
         bench.text("job_kill", json!(long)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The tools that search and replace: what ends them early, what refuses them, and answers at the edge of their size.
+//! Tests of the tools that search and replace: early ends, refusals, and answers at the size limit.
 
 #![cfg(unix)]
 
@@ -15,7 +15,7 @@ mod tests {
     use tempfile::TempDir;
     use tokio_util::sync::CancellationToken;
 
-    /// Every tool that only looks, with a call that finds something.
+    /// Every read-only tool, with a call that finds something.
     const SEARCHING: [(&str, &str); 6] = [
         ("search", r#"{"pattern":"needle"}"#),
         ("find", r#"{"pattern":"*"}"#),
@@ -145,13 +145,13 @@ mod tests {
         assert_eq!(unconfined.file(), "needle\n");
     }
 
-    /// A character of three bytes lies before, across and behind the limit.
+    /// A character of three bytes is before, across and after the limit.
     #[tokio::test]
     async fn grep_search_fills_its_limit_to_the_byte_and_tears_no_character() {
         const LIMIT: usize = 102_400;
         let bench = Bench::new();
         for n_bytes in LIMIT - 1..=LIMIT + 3 {
-            // `f:1:`, the line, and its end make so many bytes of answer.
+            // `f:1:`, the line, and its end together have `n_bytes` bytes.
             let line = format!("{}€", "x".repeat(n_bytes - "f:1:€\n".len()));
             fs::write(bench.base.join("ws/f"), &line).unwrap();
             let output = bench.answer("grep_search", &json!("€")).await;
@@ -164,7 +164,7 @@ mod tests {
             assert!(whole.starts_with(shown) && output.report.truncated, "{n_bytes}");
             assert!((LIMIT - 3..=LIMIT).contains(&shown.len()), "{n_bytes}: {}", shown.len());
         }
-        // The same with two rows: the second one is left out whole.
+        // With two rows, the second one is omitted completely.
         let rows = format!("{}€\n€\n", "x".repeat(LIMIT - "f:1:€\n".len()));
         fs::write(bench.base.join("ws/f"), rows).unwrap();
         let output = bench.answer("grep_search", &json!("€")).await;
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(output.text.len(), LIMIT - 1 + "\n[Output truncated at 100KB]".len());
     }
 
-    /// One search gives ten thousand rows; the answer has room for more if they are short.
+    /// One search returns 10,000 rows. The answer has space for more if they are short.
     #[tokio::test]
     async fn grep_search_is_cut_by_its_bytes_and_not_by_the_number_of_its_rows() {
         let bench = Bench::new();
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((output.text.lines().count(), output.report.truncated), (10_001, false));
     }
 
-    /// Control characters take six times their size in JSON: the answer must fit into a frame all the same.
+    /// Control characters take six times their size in JSON. The answer must still fit into a frame.
     #[tokio::test]
     async fn an_answer_fits_into_a_frame_whatever_is_in_it() {
         let bench = Bench::new();
@@ -206,7 +206,7 @@ mod tests {
         assert!(size(&output) < 7 * 1024 * 1024, "{}", size(&output));
     }
 
-    /// What a call of the other tools is not sent as documented counts as not sent, and nothing breaks.
+    /// The other tools ignore parameters with an undocumented form.
     #[tokio::test]
     async fn odd_values_are_told_or_ignored_and_never_break_a_tool() {
         let bench = Bench::new();

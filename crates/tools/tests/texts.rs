@@ -1,4 +1,4 @@
-//! Every answer text, as a table: a tool, its arguments and the exact answer.
+//! Tests every answer text with tables: a tool, its arguments and the exact answer.
 
 // The texts of the commands in the tables are those of Linux.
 #![cfg(target_os = "linux")]
@@ -16,7 +16,7 @@ mod tests {
     use tokio::sync::Mutex;
     use tokio_util::sync::CancellationToken;
 
-    /// A workspace with one of everything that the tables name.
+    /// Creates a workspace with every file that the tables name.
     fn workspace() -> TempDir {
         let dir = tempfile::tempdir().unwrap();
         let ws = dir.path().join("ws");
@@ -73,9 +73,9 @@ mod tests {
         runtime.block_on(execute(Rc::new(toolbox), call))
     }
 
-    /// Runs every row; `BASE` in arguments and answers is the directory around the workspace.
+    /// Runs every row. `BASE` in arguments and answers is the parent directory of the workspace.
     fn check(safe_mode: bool, rows: &[(&str, &str, &str)]) {
-        // A command that runs alone also ends orphans of unknown origin: other tests' children.
+        // A command that runs alone also kills orphans of unknown origin, such as other tests' children.
         static TURN: Mutex<()> = Mutex::const_new(());
         static HARDENED: OnceLock<()> = OnceLock::new();
         let _turn = TURN.blocking_lock();

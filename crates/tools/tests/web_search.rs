@@ -1,5 +1,5 @@
-//! web_search: every answer text, as tables over what a caller asks and what comes of it. The other half, over
-//! real sockets, is tested in `crates/egress`.
+//! Tests every answer text of web_search with tables of requests and outcomes. The network part is tested with
+//! real sockets in `crates/egress`.
 
 #[cfg(test)]
 mod tests {
@@ -32,7 +32,7 @@ mod tests {
         Toolbox::new(dir.path().into(), dir.path().join("run"), vec![], true)
     }
 
-    /// Runs a call to which this comes of its search; also gives what was asked.
+    /// Runs a call whose search has this outcome. Also returns the requested searches.
     fn run(arguments: &str, outcome: &WebOutcome) -> (Output, Vec<(String, WebSearch)>) {
         let dir = tempfile::tempdir().unwrap();
         let (asked, outcome) = (Rc::new(RefCell::new(Vec::new())), outcome.clone());
@@ -48,7 +48,7 @@ mod tests {
         (output, asked.take())
     }
 
-    /// What was asked, and the text if nothing was.
+    /// Returns the requested search, or the answer text if nothing was requested.
     fn asked(arguments: &str) -> Result<WebSearch, String> {
         let (output, mut asked) = run(arguments, &WebOutcome::Busy);
         match asked.pop() {
@@ -239,7 +239,7 @@ mod tests {
         assert!(output.text.starts_with("Error: web_search returned invalid JSON: "));
     }
 
-    /// What is answered for a body, with texts asked for.
+    /// Returns the answer for a body, with page texts requested.
     fn answered(body: &Value) -> Output {
         run(r#"{"query":"x y","include_text":true}"#, &reply(200, "OK", &body.to_string())).0
     }
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(output.text, "Error: Missing required parameter 'query'");
     }
 
-    /// Tells when it is dropped.
+    /// Records that it was dropped.
     struct Guard(Rc<RefCell<bool>>);
 
     impl Drop for Guard {
@@ -344,7 +344,7 @@ mod tests {
         }
     }
 
-    /// A way on which nothing ever comes, and whether a search on it was dropped.
+    /// A client that never answers, and whether a search on it was dropped.
     fn hanging(when_asked: impl Fn() + 'static) -> (Web, Rc<RefCell<bool>>) {
         let is_dropped = Rc::new(RefCell::new(false));
         let told = Rc::clone(&is_dropped);

@@ -1,24 +1,24 @@
-//! Fuzzy names: the characters of a text occur in a path in their order, and how well. Called by `names`.
+//! Fuzzy matching: finds the characters of a text in a path, in order, and scores the match. Called by `names`.
 //!
-//! A character counts more at the beginning of a word or component, behind the one before it, and in the
-//! base name; what lies between two of them counts against it.
+//! A character scores more at the beginning of a word or component, directly after the previous matched
+//! character, and in the base name. Characters between two matched characters reduce the score.
 
 use crate::request::Case;
 
-/// Characters of a text that are looked for.
+/// Maximum number of text characters that are compared.
 const MAX_TEXT: usize = 256;
 
-/// Characters of a path that are looked at, the last ones.
+/// Maximum number of path characters that are compared: the last ones.
 const MAX_PATH: usize = 1024;
 
 const MATCH: i32 = 16;
 const IN_BASE_NAME: i32 = 4;
 const AT_WORD: i32 = 8;
 const BEHIND: i32 = 8;
-/// What the characters between two matches cost at most.
+/// Maximum penalty for the characters between two matched characters.
 const MAX_GAP: i32 = 12;
 
-/// A text, prepared.
+/// Text prepared for matching.
 #[derive(Debug)]
 pub(super) struct Fuzzy {
     text: Vec<char>,
@@ -36,14 +36,14 @@ impl Fuzzy {
         Self { text: text.map(|c| fold(c, ignore_case)).collect(), ignore_case }
     }
 
-    /// Whether all characters occur in their order.
+    /// Whether the path contains all characters in order.
     pub(super) fn is_match(&self, path: &[u8]) -> bool {
         let path = String::from_utf8_lossy(path);
         let mut rest = path.chars().map(|c| fold(c, self.ignore_case));
         self.text.iter().all(|wanted| rest.any(|c| c == *wanted))
     }
 
-    /// How well a path fits; `None` if it does not.
+    /// Returns the score of a path, or `None` if it does not match.
     pub(super) fn score(&self, path: &[u8]) -> Option<u32> {
         if !self.is_match(path) {
             return None;
@@ -62,11 +62,11 @@ impl Fuzzy {
                     + if is_word { AT_WORD } else { 0 }
             })
             .collect();
-        // The best score of the text so far, with its last character at each place.
+        // Best score of the text up to the current character, by position of that character.
         let mut ends: Vec<Option<i32>> = Vec::new();
         for (n, wanted) in self.text.iter().enumerate() {
             let mut next = Vec::with_capacity(chars.len());
-            // The best end before the place before this one, less what lies between.
+            // Best earlier score that is not adjacent, minus the gap penalty.
             let mut far: Option<i32> = None;
             for (at, c) in chars.iter().enumerate() {
                 let near = at.checked_sub(1).and_then(|at| ends.get(at).copied().flatten());

@@ -1,33 +1,35 @@
-//! Finding files, directories and symlinks by name: the walk with another choice, an order, and a page of it.
+//! Finds files, directories and symlinks by name: walks with a name filter, sorts, and returns one page.
 
 mod fuzzy;
 mod names;
 mod request;
 
-pub use request::{Entry, EntryKind, Find, FindOutcome, FindSort, Kinds, NameRule};
+pub use request::{EntryKind, Find, FindOutcome, FindSort, FoundEntry, Kinds, NameRule};
 
-use crate::cursor::{Cursor, hash_of_find};
+use crate::cursor::Cursor;
 use crate::error::SearchError;
 use crate::outcome::Total;
 use crate::request::MAX_ROWS;
 use crate::tree::Tree;
-use crate::walk::{self, Kind, Meta, Offer, Place, Walked, Wanted};
-use names::Names;
+use crate::walk::{self, EntryFilter, EntryIndex, EntryType, Meta, WalkOptions, WalkResult};
+use names::NameMatcher;
 use std::cmp::Reverse;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Finds what a request asks for.
+/// Finds the entries of a request.
 pub(crate) fn run(request: &Find, tree: &dyn Tree) -> Result<FindOutcome, SearchError> {
     let began = Instant::now();
     let hash = hash_of_find(request, tree.path());
     let cursor = request.cursor.as_deref().map(|text| Cursor::read(text, hash)).transpose()?;
     let mut scope = request.scope.clone();
-    let names = Names::new(request, &mut scope, tree.path())?;
+    let names = NameMatcher::new(request, &mut scope, tree.path())?;
     let by_meta = ByMeta::of(request);
-    let choice = Choice { names: &names, by_meta: &by_meta };
+    let choice = FindFilter { names: &names, by_meta: &by_meta };
     let sorts_by_meta = matches!(request.sort_by, FindSort::Modified | FindSort::Size);
-    let wanted = Wanted {
+    let wanted = WalkOptions {
         files: request.kinds.files,
         dirs: request.kinds.dirs && !by_meta.only_files,
         symlinks: request.kinds.symlinks && !by_meta.only_files,
@@ -54,8 +56,18 @@ pub(crate) fn run(request: &Find, tree: &dyn Tree) -> Result<FindOutcome, Search
     Ok(outcome)
 }
 
-/// Puts the entries in the order of the request, and gives their scores in that order if they have any.
-fn order(request: &Find, names: &Names, walked: &mut Walked) -> Vec<u32> {
+/// Hash of the fields that decide which entries are found, and in which order. A cursor belongs to one hash.
+fn hash_of_find(request: &Find, root: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    root.hash(&mut hasher);
+    (&request.name, request.case, request.kinds, &request.scope).hash(&mut hasher);
+    (request.min_size, request.max_size).hash(&mut hasher);
+    (request.modified_after, request.modified_before, request.sort_by).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Sorts the entries as requested. Returns their scores in that order, or nothing without a fuzzy name.
+fn order(request: &Find, names: &NameMatcher, walked: &mut WalkResult) -> Vec<u32> {
     let scores = names.scores(walked, &request.stop);
     match request.sort_by {
         FindSort::Path => scores,
@@ -74,21 +86,21 @@ fn order(request: &Find, names: &Names, walked: &mut Walked) -> Vec<u32> {
     }
 }
 
-/// Numbers of the entries by a key; what is equal stays in the order of paths.
-fn sorted<K: Ord>(walked: &Walked, key: impl Fn(usize) -> K) -> Vec<usize> {
+/// Returns the entry numbers sorted by a key. Entries with equal keys stay in path order.
+fn sorted<K: Ord>(walked: &WalkResult, key: impl Fn(usize) -> K) -> Vec<usize> {
     let mut order: Vec<usize> = (0..walked.len()).collect();
     order.sort_by_cached_key(|n| key(*n));
     order
 }
 
-fn arrange(walked: &mut Walked, order: &[usize], scores: &[u32]) -> Vec<u32> {
+fn arrange(walked: &mut WalkResult, order: &[usize], scores: &[u32]) -> Vec<u32> {
     walked.permute(order);
     order.iter().filter_map(|n| scores.get(*n).copied()).collect()
 }
 
 fn page(
     request: &Find,
-    walked: &Walked,
+    walked: &WalkResult,
     cursor: Option<Cursor>,
     hash: u64,
     scores: &[u32],
@@ -97,14 +109,14 @@ fn page(
     let offset = cursor.as_ref().map_or(request.offset, |cursor| cursor.offset);
     let mut first = usize::try_from(offset).unwrap_or(usize::MAX);
     if let Some(cursor) = cursor.filter(|_| request.sort_by == FindSort::Path) {
-        // What came or went before it does not matter.
+        // Entries that appeared or vanished before the cursor do not matter.
         let end = cursor.path.as_os_str().as_bytes();
-        let path = |place: &Place| walked.path(*place).into_os_string();
+        let path = |place: &EntryIndex| walked.path(*place).into_os_string();
         first = walked.places().partition_point(|place| path(place).as_bytes() <= end);
     }
     let total = walked.len();
     let places = walked.places().get(first..).unwrap_or_default();
-    let entries: Vec<Entry> = places
+    let entries: Vec<FoundEntry> = places
         .iter()
         .take(limit)
         .enumerate()
@@ -137,14 +149,14 @@ fn page(
     outcome
 }
 
-fn entry(request: &Find, walked: &Walked, place: Place, score: Option<u32>) -> Entry {
+fn entry(request: &Find, walked: &WalkResult, place: EntryIndex, score: Option<u32>) -> FoundEntry {
     let kind = match walked.kind(place) {
-        Kind::Directory => EntryKind::Directory,
-        Kind::Symlink => EntryKind::Symlink,
-        Kind::File | Kind::Other => EntryKind::File,
+        EntryType::Directory => EntryKind::Directory,
+        EntryType::Symlink => EntryKind::Symlink,
+        EntryType::File | EntryType::Other => EntryKind::File,
     };
     let meta = walked.meta(place);
-    Entry {
+    FoundEntry {
         path: walked.path(place),
         kind,
         size: meta.filter(|_| kind == EntryKind::File).map(|meta| meta.size),
@@ -166,7 +178,7 @@ fn time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
         .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// What is asked of sizes and times.
+/// Conditions on size and modification time.
 struct ByMeta {
     only_files: bool,
     min_size: Option<u64>,
@@ -191,18 +203,18 @@ impl ByMeta {
     }
 }
 
-/// The choice among what the scope leaves.
-struct Choice<'a> {
-    names: &'a Names,
+/// Filters the entries that the scope accepts.
+struct FindFilter<'a> {
+    names: &'a NameMatcher,
     by_meta: &'a ByMeta,
 }
 
-impl Offer for Choice<'_> {
+impl EntryFilter for FindFilter<'_> {
     fn wants(&self, entry: walk::Named<'_>) -> bool {
         self.names.is_match(entry)
     }
 
-    fn wants_meta(&self, _: Kind, meta: &Meta) -> bool {
+    fn wants_meta(&self, _: EntryType, meta: &Meta) -> bool {
         let by = self.by_meta;
         let modified = time(meta.modified);
         by.min_size.is_none_or(|min| min <= meta.size)
@@ -211,6 +223,3 @@ impl Offer for Choice<'_> {
             && by.before.is_none_or(|before| modified < before)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! How find compares names. Called for every entry that the scope leaves, from several threads.
+//! Compares names for find. Called for every entry that the scope accepts, from several threads.
 
 use super::fuzzy::Fuzzy;
 use super::{Find, NameRule};
@@ -7,22 +7,22 @@ use crate::glob::{Glob, folded};
 use crate::request::Case;
 use crate::scope::{Hidden, Scope};
 use crate::tree::Stop;
-use crate::walk::{Globs, Named, Reading, Walked};
+use crate::walk::{GlobOptions, Globs, Named, WalkResult};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Entries between two looks at the clock.
+/// Entries between two checks of the deadline.
 const CHECK_EVERY: usize = 1024;
 
-/// A rule for names, compiled.
-pub(super) enum Names {
+/// Compiled name rule.
+pub(super) enum NameMatcher {
     Everything,
     Minimatch { glob: Glob, starts: Vec<Vec<u8>> },
     Globs(Box<Globs>),
     Fuzzy(Fuzzy),
 }
 
-/// Whether globs do not look at case.
+/// Whether globs ignore case.
 pub(super) fn ignores_case(request: &Find) -> bool {
     let globs = match &request.name {
         NameRule::Globs(globs) => globs.as_slice(),
@@ -35,15 +35,15 @@ pub(super) fn ignores_case(request: &Find) -> bool {
     }
 }
 
-impl Names {
-    /// Compiles the rule of a request. Globs become those of the scope if that has none.
+impl NameMatcher {
+    /// Compiles the rule of a request. Its globs become the scope's globs if the scope has none.
     pub(super) fn new(request: &Find, scope: &mut Scope, root: &Path) -> Result<Self, SearchError> {
         Ok(match &request.name {
             NameRule::Everything => Self::Everything,
             NameRule::Minimatch(pattern) => {
                 let with_dot = scope.hidden == Hidden::Show;
                 let glob = Glob::new(pattern, with_dot)?;
-                // They match every name that is left.
+                // These globs match every remaining name.
                 if matches!(pattern.trim(), "**/*" | "**" | "*") && scope.hidden != Hidden::Auto {
                     return Ok(Self::Everything);
                 }
@@ -56,7 +56,7 @@ impl Names {
             }
             NameRule::Globs(globs) => {
                 let exists = |path: &Path| root.join(path).symlink_metadata().is_ok();
-                let reading = Reading {
+                let reading = GlobOptions {
                     root,
                     starts: &scope.starts,
                     rule: scope.globs,
@@ -96,8 +96,8 @@ impl Names {
         }
     }
 
-    /// How well each entry fits, if the rule can say.
-    pub(super) fn scores(&self, walked: &Walked, stop: &Stop) -> Vec<u32> {
+    /// Returns the score of each entry, or nothing if the rule is not fuzzy.
+    pub(super) fn scores(&self, walked: &WalkResult, stop: &Stop) -> Vec<u32> {
         let Self::Fuzzy(fuzzy) = self else { return Vec::new() };
         let mut scores = Vec::with_capacity(walked.len());
         for (n, path) in walked.paths().enumerate() {

@@ -1,4 +1,4 @@
-//! What find asks, and what it found.
+//! Request and result of find.
 
 use crate::note::Note;
 use crate::outcome::{Skipped, Total, Warning};
@@ -8,41 +8,41 @@ use crate::tree::Stop;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// What to find.
+/// Request of find.
 #[derive(Debug, Clone)]
 pub struct Find {
-    /// Which names.
+    /// Rule for names.
     pub name: NameRule,
-    /// Whether case counts in names. [`NameRule::Minimatch`] never looks at it.
+    /// Case sensitivity of names. [`NameRule::Minimatch`] always ignores case.
     pub case: Case,
-    /// Which kinds of entries.
+    /// Entry kinds to return.
     pub kinds: Kinds,
-    /// Where. Its order is not used, `sort_by` is.
+    /// Files to walk. Its sort order is ignored: `sort_by` applies.
     pub scope: Scope,
-    /// Regular files of at least so many bytes only.
+    /// Minimum size in bytes. Restricts the result to regular files.
     pub min_size: Option<u64>,
-    /// Regular files of at most so many bytes only.
+    /// Maximum size in bytes. Restricts the result to regular files.
     pub max_size: Option<u64>,
-    /// Entries that were modified at that time or later only.
+    /// Earliest modification time, inclusive.
     pub modified_after: Option<SystemTime>,
-    /// Entries that were modified before that time only.
+    /// Latest modification time, exclusive.
     pub modified_before: Option<SystemTime>,
-    /// The order.
+    /// Sort order.
     pub sort_by: FindSort,
-    /// Also give size, time and mode.
+    /// Return size, time and mode too.
     pub long: bool,
-    /// Entries of a page; 0 for 10,000, which is also the most.
+    /// Maximum number of entries in a page. 0 means 10,000, the upper bound.
     pub limit: usize,
-    /// Entries that are left out at the beginning.
+    /// Number of entries to skip.
     pub offset: u64,
-    /// Where the page before ended, from its outcome; used instead of the offset.
+    /// Cursor returned with the previous page. Overrides the offset.
     pub cursor: Option<String>,
-    /// When to give up.
+    /// Deadline and cancellation.
     pub stop: Stop,
 }
 
 impl Find {
-    /// Every regular file beneath the root, in the order of paths.
+    /// Finds every regular file in the root, sorted by path.
     #[must_use]
     pub fn new(stop: Stop) -> Self {
         Self {
@@ -64,32 +64,32 @@ impl Find {
     }
 }
 
-/// Which names.
+/// Rule for names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NameRule {
-    /// In the syntax of minimatch without regard to case, compared with the base name, with the path
-    /// relative to the root and to the start, and with these two behind a slash: any match counts.
+    /// Minimatch pattern, case-insensitive. Compared with the base name, with the path relative to the root and
+    /// to the start path, and with both paths after a leading slash. Any match counts.
     Minimatch(String),
-    /// Globs of which one must match, as `include` of the scope is read.
+    /// Globs, interpreted like `include` of the scope. One must match.
     Globs(Vec<String>),
-    /// The characters of the text occur in the path in this order; see [`Entry::score`].
+    /// The characters of the text occur in the path in this order; see [`FoundEntry::score`].
     Fuzzy(String),
-    /// All.
+    /// Every name.
     Everything,
 }
 
-/// Which kinds of entries. FIFOs, sockets and devices are never found.
+/// Entry kinds to return. Find never returns FIFOs, sockets and devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kinds {
     /// Regular files.
     pub files: bool,
-    /// Directories, the starts not among them.
+    /// Directories, except the start paths.
     pub dirs: bool,
     /// Symlinks that are not followed.
     pub symlinks: bool,
 }
 
-/// The order of what was found. Paths decide between equals, in byte order.
+/// Sort order. Ties are sorted by path, in byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FindSort {
     /// Byte order of the whole relative path.
@@ -99,26 +99,26 @@ pub enum FindSort {
     Modified,
     /// Largest first.
     Size,
-    /// Best first; the order of paths without [`NameRule::Fuzzy`].
+    /// Highest score first. Path order without [`NameRule::Fuzzy`].
     Score,
 }
 
-/// A page of what was found.
+/// A page of found entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FindOutcome {
-    /// In the order of the request.
-    pub entries: Vec<Entry>,
-    /// Their number.
+    /// In the requested order.
+    pub entries: Vec<FoundEntry>,
+    /// Number of entries in this page.
     pub shown: u64,
-    /// How many there are.
+    /// Number of entries in the whole answer.
     pub total: Total,
     /// At least one more exists.
     pub truncated: bool,
-    /// The offset of the next page, if there is more.
+    /// Offset of the next page, if more entries exist.
     pub next_offset: Option<u64>,
-    /// Where this page ended, if there is more.
+    /// Cursor for the next page, if more entries exist.
     pub cursor: Option<String>,
-    /// What was not looked at.
+    /// Counts of skipped entries.
     pub skipped: Skipped,
     /// The first paths that could not be read.
     pub warnings: Vec<Warning>,
@@ -126,32 +126,32 @@ pub struct FindOutcome {
     pub unreadable: u64,
     /// The deadline passed: entries may be missing.
     pub timed_out: bool,
-    /// There are more entries than one search looks at, a million: some may be missing.
+    /// The walk stopped after 1,000,000 entries: some may be missing.
     pub too_many_files: bool,
     /// Time taken.
     pub elapsed: Duration,
-    /// What a reader must know to judge the answer.
+    /// Facts that the reader needs to judge the answer.
     pub notes: Vec<Note>,
 }
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct FoundEntry {
     /// Relative to the root.
     pub path: PathBuf,
-    /// What it is.
+    /// Type of the entry.
     pub kind: EntryKind,
-    /// Its size in bytes, if asked for or looked at; regular files only.
+    /// Size in bytes, if requested or needed for a condition. Regular files only.
     pub size: Option<u64>,
-    /// When it was modified, if asked for or looked at.
+    /// Modification time, if requested or needed for a condition.
     pub modified: Option<SystemTime>,
-    /// Its permissions, if asked for: the lower twelve bits of the mode.
+    /// Permissions, if requested: the lower 12 bits of the mode.
     pub mode: Option<u32>,
-    /// How well it fits a fuzzy text; more is better.
+    /// Score of a fuzzy match. Higher is better.
     pub score: Option<u32>,
 }
 
-/// What an entry is.
+/// Type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EntryKind {
     /// A regular file.

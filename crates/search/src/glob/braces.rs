@@ -1,17 +1,17 @@
-//! Braces: `{a,b}` and `{1..9}` become several patterns before anything else is read.
+//! Expands braces: `{a,b}` and `{1..9}` become several patterns before anything else is parsed.
 
 use super::GlobError;
 
-/// Patterns that one pattern may stand for.
+/// Maximum number of patterns that one pattern expands to.
 const MAX_PATTERNS: usize = 1024;
 
-/// All of them together, in bytes: every file is compared with all of them.
+/// Maximum length of all expanded patterns together, in bytes. Every file is compared with all of them.
 const MAX_TOTAL_BYTES: usize = 64 * 1024;
 
-/// Braces within braces; deeper ones are text.
+/// Maximum nesting depth of braces. Deeper braces are text.
 const MAX_DEPTH: usize = 16;
 
-/// The patterns that `pattern` stands for, itself if there is nothing to expand.
+/// Expands `pattern`. Returns the pattern itself if it contains no group.
 pub(super) fn expand(pattern: &str) -> Result<Vec<String>, GlobError> {
     expand_below(pattern, 0)
 }
@@ -21,7 +21,7 @@ fn expand_below(pattern: &str, depth: usize) -> Result<Vec<String>, GlobError> {
     let mut rest = pattern;
     while let Some((before, body, after)) = first_group(rest) {
         rest = after;
-        // `${` is not ours, it looks like a variable.
+        // `${` looks like a shell variable and is left alone.
         let choices = if before.ends_with('$') || depth == MAX_DEPTH {
             vec![format!("{{{body}}}")]
         } else {
@@ -33,7 +33,7 @@ fn expand_below(pattern: &str, depth: usize) -> Result<Vec<String>, GlobError> {
     product(&expanded, &[rest.to_owned()])
 }
 
-/// What one group stands for. One that has neither a comma nor a range is text, braces included.
+/// Expands one group. A group without a comma or a range is text, including its braces.
 fn choices(body: &str, depth: usize) -> Result<Vec<String>, GlobError> {
     let parts = split_at_commas(body);
     if parts.len() == 1 {
@@ -69,10 +69,10 @@ fn check_size(all: &[String]) -> Result<(), GlobError> {
     Ok(())
 }
 
-/// The first `{` that is closed: what is before it, in it, and after it.
+/// Returns the text before, inside and after the first closed `{`.
 fn first_group(text: &str) -> Option<(&str, &str, &str)> {
     let mut open = Vec::new();
-    // The outermost closed group that begins first.
+    // Position of the outermost closed group that begins first.
     let mut found: Option<(usize, usize)> = None;
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -107,7 +107,7 @@ fn split_at_commas(body: &str) -> Vec<&str> {
     .collect()
 }
 
-/// `1..9`, `01..10..2`, `a..e`. `None` if it is not a range.
+/// Expands a range such as `1..9`, `01..10..2` or `a..e`. `None` if the text is not a range.
 fn range(body: &str) -> Option<Result<Vec<String>, GlobError>> {
     let mut ends = body.split("..");
     let (first, last, step) = (ends.next()?, ends.next()?, ends.next());
@@ -134,14 +134,15 @@ fn range(body: &str) -> Option<Result<Vec<String>, GlobError>> {
     Some(Ok(letters.filter_map(|n| Some(char::from(u8::try_from(n).ok()?).to_string())).collect()))
 }
 
-/// At most seven digits: more are no range but a mistake, and sums stay far from overflow.
+/// Parses at most seven digits. Longer numbers are mistakes, and the limit keeps sums far from overflow.
 fn number(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number = (1..=7).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
 }
 
-/// The numbers from `from` to `to`, up or down. One more than allowed is enough to be refused.
+/// Returns the numbers from `from` to `to`, up or down. One number more than the limit is enough to be
+/// rejected.
 fn steps(from: i64, to: i64, step: u64) -> Option<impl Iterator<Item = i64>> {
     let step = i64::try_from(step).ok()?;
     let (direction, distance) = (if from <= to { step } else { -step }, (to - from).abs());

@@ -1,14 +1,14 @@
-//! Bracket expressions: `[a-z]`, `[!a]`, `[[:alpha:]]`.
+//! Parses bracket expressions: `[a-z]`, `[!a]`, `[[:alpha:]]`.
 
 /// A set of characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Class {
     is_negated: bool,
-    items: Vec<Item>,
+    items: Vec<ClassItem>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Item {
+enum ClassItem {
     Range(char, char),
     Named(&'static str),
 }
@@ -19,10 +19,10 @@ const NAMES: &[&str] = &[
 ];
 
 impl Class {
-    /// Reads the expression that begins with the `[` at the start of `text`, and says how many
-    /// characters it takes. `None` if it is not closed: then the bracket is text.
+    /// Parses the expression at the start of `text`, and returns its length in characters. `None` if it is not
+    /// closed: then the bracket is text.
     ///
-    /// A class in which nothing is left, such as `[z-a]`, matches no character.
+    /// An empty class, such as `[z-a]`, matches no character.
     pub(super) fn parse(text: &[char]) -> Option<(Self, usize)> {
         let mut class = Self { is_negated: false, items: Vec::new() };
         let mut at = 1;
@@ -34,27 +34,27 @@ impl Class {
         loop {
             let c = *text.get(at)?;
             if c == ']' && at != first {
-                // Nothing in it means nothing matches, negated or not.
+                // An empty class matches nothing, even if it is negated.
                 class.is_negated &= !class.items.is_empty();
                 return Some((class, at + 1));
             }
             if let Some((name, len)) = named(text.get(at..)?) {
-                class.items.push(Item::Named(name));
+                class.items.push(ClassItem::Named(name));
                 at += len;
             } else if text.get(at + 1) == Some(&'-') && *text.get(at + 2)? != ']' {
                 let last = *text.get(at + 2)?;
                 if c <= last {
-                    class.items.push(Item::Range(c, last));
+                    class.items.push(ClassItem::Range(c, last));
                 }
                 at += 3;
             } else {
-                class.items.push(Item::Range(c, c));
+                class.items.push(ClassItem::Range(c, c));
                 at += 1;
             }
         }
     }
 
-    /// Says whether `c` is in the set, in whatever case.
+    /// Whether the set contains `c`, ignoring case.
     pub(super) fn contains(&self, c: char) -> bool {
         let is_in = |c: char| self.items.iter().any(|item| item.contains(c));
         let found = is_in(c) || c.to_lowercase().any(is_in) || c.to_uppercase().any(is_in);
@@ -62,7 +62,7 @@ impl Class {
     }
 }
 
-impl Item {
+impl ClassItem {
     fn contains(self, c: char) -> bool {
         match self {
             Self::Range(first, last) => (first..=last).contains(&c),
@@ -85,7 +85,7 @@ impl Item {
     }
 }
 
-/// `[:name:]` at the start of `text`, and its length.
+/// Parses `[:name:]` at the start of `text`. Returns the name and the length.
 fn named(text: &[char]) -> Option<(&'static str, usize)> {
     let ['[', ':', rest @ ..] = text else { return None };
     NAMES.iter().find_map(|name| {

@@ -1,14 +1,14 @@
-//! File name patterns in the syntax of minimatch, which the callers of find know.
+//! File name patterns in minimatch syntax, as Node programs use it. Does no I/O. Called by `find` for every
+//! entry.
 //!
-//! Owns: what a pattern means. Knows no files; called by `find` for every entry.
 //!
-//! As there: case does not matter, a pattern without a slash is compared with base names, `{a,b}` and
-//! `{1..9}` are expanded first, `**` alone in a component spans directories, `?( ) *( ) +( ) @( ) !( )`
-//! are groups, a leading `!` negates, and a leading `#` makes a comment, which matches nothing. A
-//! backslash is a slash. What is not closed is text.
+//! As in minimatch, case does not matter, and a pattern without a slash is compared with base names. `{a,b}`
+//! and `{1..9}` are expanded first. `**` alone in a component spans directories. `?( ) *( ) +( ) @( ) !( )` are
+//! groups. A leading `!` negates. A leading `#` makes a comment, which matches nothing. A backslash is a slash.
+//! An unclosed bracket or group is text.
 //!
-//! On purpose not as there: a pattern that begins with the group `!( )` is that group, as in bash, and
-//! not the negation of a name in parentheses.
+//! One deliberate difference: a pattern that begins with the group `!( )` is that group, as in bash. In
+//! minimatch it negates a name in parentheses.
 
 mod braces;
 mod class;
@@ -16,23 +16,23 @@ mod segment;
 
 use segment::{Segment, fold};
 
-/// Longest pattern, in bytes: the longest path of the kernel (`PATH_MAX`).
+/// Maximum length of a pattern in bytes: the longest path of the kernel (`PATH_MAX`).
 const MAX_BYTES: usize = 4096;
 
-/// Why a pattern is refused.
+/// Reason for rejecting a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GlobError {
     /// The pattern is longer than 4 KiB.
     #[error("pattern is longer than {max} bytes")]
     TooLong {
-        /// The limit.
+        /// Limit that the pattern exceeds.
         max: usize,
     },
-    /// Its braces stand for too many patterns, or too long ones.
+    /// The braces expand to too many patterns, or too long ones.
     #[error("pattern stands for more than {max} patterns")]
     TooManyPatterns {
-        /// The limit.
+        /// Limit that the pattern exceeds.
         max: usize,
     },
 }
@@ -40,7 +40,7 @@ pub enum GlobError {
 /// A compiled pattern.
 #[derive(Debug)]
 pub(crate) struct Glob {
-    /// Any of them matches; each is a list of components.
+    /// Alternatives. Each is a list of components.
     patterns: Vec<Vec<Part>>,
     is_negated: bool,
     with_dot: bool,
@@ -54,13 +54,13 @@ enum Part {
     Wild(Segment),
 }
 
-/// A component of a path in the case in which it is compared.
+/// Folds the case of a path component for comparison.
 pub(crate) fn folded(name: &str) -> Vec<char> {
     name.chars().map(fold).collect()
 }
 
 impl Glob {
-    /// Compiles a pattern. If `with_dot` is false, a leading dot of a name is matched by a dot only.
+    /// Compiles a pattern. If `with_dot` is false, only a dot matches the leading dot of a name.
     pub(crate) fn new(pattern: &str, with_dot: bool) -> Result<Self, GlobError> {
         if MAX_BYTES < pattern.len() {
             return Err(GlobError::TooLong { max: MAX_BYTES });
@@ -79,13 +79,13 @@ impl Glob {
         Ok(glob)
     }
 
-    /// Whether only the base name of a path decides.
+    /// Whether the pattern is compared with base names only.
     pub(crate) fn is_by_name(&self) -> bool {
         self.patterns.iter().all(|parts| parts.len() == 1)
     }
 
-    /// Says whether a path matches, given by its components, [`folded`]. An empty one at the beginning
-    /// stands for a slash there.
+    /// Whether a path matches, given its [`folded`] components. An empty first component stands for a leading
+    /// slash.
     pub(crate) fn is_match(&self, path: &[Vec<char>]) -> bool {
         if self.patterns.is_empty() {
             return false;
@@ -97,7 +97,8 @@ impl Glob {
         found != self.is_negated
     }
 
-    /// Follows all ways through the pattern at once: after each component, the parts that may be next.
+    /// Follows all alternatives of the pattern at once: after each component, `next` marks the parts that may
+    /// follow.
     fn matches(&self, parts: &[Part], path: &[Vec<char>]) -> bool {
         if let [part] = parts
             && let [name] = path
@@ -137,8 +138,8 @@ impl Glob {
     }
 }
 
-/// Marks the part at `at`, and those that follow `**` there: it may stand for nothing, except at the
-/// end.
+/// Marks the part at `at`. If it is `**`, also marks the next part, because `**` may match nothing, except at
+/// the end.
 fn reach(parts: &[Part], at: usize, marks: &mut [bool]) {
     for id in at..marks.len() {
         if let Some(mark) = marks.get_mut(id) {
@@ -155,7 +156,7 @@ fn parts(pattern: &str) -> Vec<Part> {
     let mut names = pattern.split('/').peekable();
     let mut is_first = true;
     while let Some(name) = names.next() {
-        // Several slashes are one; the first and the last one count.
+        // Consecutive slashes count as one. Leading and trailing slashes are significant.
         if name.is_empty() && !is_first && names.peek().is_some() {
             continue;
         }

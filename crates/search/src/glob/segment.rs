@@ -1,22 +1,22 @@
-//! One component of a pattern: wildcards, classes and groups, compared with one file name.
+//! One component of a pattern, with wildcards, classes and groups, compared with one file name.
 //!
-//! The parsed component is compiled to a small machine whose states are evaluated from the end of the
-//! name to its beginning, each once per character. Time is the product of both lengths, whatever the
-//! pattern: there is no backtracking that a hostile one could blow up.
+//! The parsed component is compiled to a small automaton. Its states are evaluated from the end of the name to
+//! its start, each once per character. The time is the product of both lengths for every pattern: no
+//! backtracking, which a hostile pattern could exploit.
 
 use super::class::Class;
 
-/// Groups within groups; deeper ones are text.
+/// Maximum nesting depth of groups. Deeper groups are text.
 const MAX_DEPTH: usize = 8;
 
 /// A compiled component.
 #[derive(Debug)]
 pub(super) struct Segment {
     // INVARIANT: a state refers to states before it, except a loop to its bodies, which come after.
-    states: Vec<State>,
+    states: Vec<NfaState>,
     start: usize,
     has_loops: bool,
-    /// Letters that every matching name ends with: most names are refused by comparing these.
+    /// Literal end of every matching name. Most names are rejected by this comparison.
     tail: Vec<char>,
 }
 
@@ -33,29 +33,29 @@ enum Node {
 }
 
 #[derive(Debug)]
-enum State {
+enum NfaState {
     Accept,
     Char(char, usize),
     Any(usize),
     Class(Class, usize),
     /// Any number of characters.
     Star(usize),
-    /// One of these.
+    /// Any of these states.
     Either(Vec<usize>),
-    /// The first, or any number of the others, which lead back here.
+    /// Continues with the first state, or with one of the others, which lead back here.
     Loop(usize, Vec<usize>),
-    /// The second, unless one of the others leads to the end.
+    /// Continues with the second state, unless one of the others matches the rest.
     Unless(Vec<usize>, usize),
 }
 
 impl Segment {
-    /// Reads a component. What is not closed is text.
+    /// Parses a component. An unclosed bracket or group is text.
     pub(super) fn parse(text: &str) -> Self {
         let text: Vec<char> = text.chars().collect();
         let mut parser = Parser { text: &text, closed: closed_groups(&text), at: 0 };
         let nodes = parser.sequence(0);
         let mut segment =
-            Self { states: vec![State::Accept], start: 0, has_loops: false, tail: Vec::new() };
+            Self { states: vec![NfaState::Accept], start: 0, has_loops: false, tail: Vec::new() };
         segment.start = segment.compile(&nodes, 0);
         let letters = nodes.iter().rev().map_while(|node| match node {
             Node::Char(c) => Some(*c),
@@ -66,24 +66,24 @@ impl Segment {
         segment
     }
 
-    /// The text that this component stands for, if it is only text.
+    /// Whether the component is plain text without wildcards.
     pub(super) fn is_text(&self) -> bool {
         self.tail.len() + 1 == self.states.len()
     }
 
-    /// Says whether `name`, folded, matches. If `with_dot` is false, a dot at the beginning is matched by
-    /// a dot only.
+    /// Whether the folded `name` matches. If `with_dot` is false, only a dot matches a leading dot.
     pub(super) fn is_match(&self, name: &[char], with_dot: bool) -> bool {
         if name.is_empty() || !name.ends_with(&self.tail) {
-            return name.is_empty() && matches!(self.states.get(self.start), Some(State::Accept));
+            return name.is_empty()
+                && matches!(self.states.get(self.start), Some(NfaState::Accept));
         }
         let hides_dot = !with_dot && name.first() == Some(&'.');
         let mut later = vec![false; self.states.len()];
         let mut now = later.clone();
         for at in (0..=name.len()).rev() {
-            let step = Step { c: name.get(at).copied(), is_hidden: hides_dot && at == 0 };
+            let step = InputChar { c: name.get(at).copied(), is_hidden: hides_dot && at == 0 };
             now.fill(false);
-            // A loop is evaluated before its bodies, so it is looked at again until nothing changes.
+            // A loop is evaluated before its bodies, so the states are evaluated again until nothing changes.
             for _ in 0..=MAX_DEPTH {
                 let is_stable = self.evaluate(&step, &mut now, &later);
                 if !self.has_loops || is_stable {
@@ -95,25 +95,25 @@ impl Segment {
         is(&later, self.start)
     }
 
-    /// Decides for every state whether the rest of the name matches from here; true if that is what
-    /// `now` already said.
-    fn evaluate(&self, step: &Step, now: &mut [bool], later: &[bool]) -> bool {
+    /// Computes for every state whether the rest of the name matches from here. Returns true if `now` did not
+    /// change.
+    fn evaluate(&self, step: &InputChar, now: &mut [bool], later: &[bool]) -> bool {
         let mut is_stable = true;
         for (id, state) in self.states.iter().enumerate() {
             let visible = (!step.is_hidden).then_some(step.c).flatten();
             let value = match state {
-                State::Accept => step.c.is_none(),
-                State::Char(c, next) => step.c == Some(*c) && is(later, *next),
-                State::Any(next) => visible.is_some() && is(later, *next),
-                State::Class(class, next) => {
+                NfaState::Accept => step.c.is_none(),
+                NfaState::Char(c, next) => step.c == Some(*c) && is(later, *next),
+                NfaState::Any(next) => visible.is_some() && is(later, *next),
+                NfaState::Class(class, next) => {
                     visible.is_some_and(|c| class.contains(c)) && is(later, *next)
                 }
-                State::Star(next) => !step.is_hidden && (is(now, *next) || is(later, id)),
-                State::Either(choices) => choices.iter().any(|choice| is(now, *choice)),
-                State::Loop(next, bodies) => {
+                NfaState::Star(next) => !step.is_hidden && (is(now, *next) || is(later, id)),
+                NfaState::Either(choices) => choices.iter().any(|choice| is(now, *choice)),
+                NfaState::Loop(next, bodies) => {
                     is(now, *next) || bodies.iter().any(|body| is(now, *body))
                 }
-                State::Unless(bodies, rest) => {
+                NfaState::Unless(bodies, rest) => {
                     is(now, *rest) && !bodies.iter().any(|body| is(now, *body))
                 }
             };
@@ -125,13 +125,13 @@ impl Segment {
         is_stable
     }
 
-    /// Adds the states of `nodes`, which lead to `next`, and gives the first one.
+    /// Adds the states of `nodes`, which lead to `next`, and returns the first state.
     fn compile(&mut self, nodes: &[Node], next: usize) -> usize {
         nodes.iter().rev().fold(next, |next, node| match node {
-            Node::Char(c) => self.push(State::Char(*c, next)),
-            Node::Any => self.push(State::Any(next)),
-            Node::Star => self.push(State::Star(next)),
-            Node::Class(class) => self.push(State::Class(class.clone(), next)),
+            Node::Char(c) => self.push(NfaState::Char(*c, next)),
+            Node::Any => self.push(NfaState::Any(next)),
+            Node::Star => self.push(NfaState::Star(next)),
+            Node::Class(class) => self.push(NfaState::Class(class.clone(), next)),
             Node::Group(kind, choices) => self.compile_group(*kind, choices, next),
         })
     }
@@ -139,24 +139,24 @@ impl Segment {
     fn compile_group(&mut self, kind: char, choices: &[Vec<Node>], next: usize) -> usize {
         if matches!(kind, '*' | '+') {
             self.has_loops = true;
-            let again = self.push(State::Loop(next, Vec::new()));
+            let again = self.push(NfaState::Loop(next, Vec::new()));
             let entries = self.compile_all(choices, again);
-            if let Some(State::Loop(_, bodies)) = self.states.get_mut(again) {
+            if let Some(NfaState::Loop(_, bodies)) = self.states.get_mut(again) {
                 bodies.clone_from(&entries);
             }
-            return if kind == '*' { again } else { self.push(State::Either(entries)) };
+            return if kind == '*' { again } else { self.push(NfaState::Either(entries)) };
         }
         let mut entries = self.compile_all(choices, next);
         match kind {
             '!' => {
-                let rest = self.push(State::Star(next));
-                self.push(State::Unless(entries, rest))
+                let rest = self.push(NfaState::Star(next));
+                self.push(NfaState::Unless(entries, rest))
             }
             '?' => {
                 entries.push(next);
-                self.push(State::Either(entries))
+                self.push(NfaState::Either(entries))
             }
-            _ => self.push(State::Either(entries)),
+            _ => self.push(NfaState::Either(entries)),
         }
     }
 
@@ -164,15 +164,14 @@ impl Segment {
         choices.iter().map(|nodes| self.compile(nodes, next)).collect()
     }
 
-    fn push(&mut self, state: State) -> usize {
+    fn push(&mut self, state: NfaState) -> usize {
         self.states.push(state);
         self.states.len() - 1
     }
 }
 
-/// One position in a name: the character there, none at the end, and whether it is a dot that only a
-/// dot may match.
-struct Step {
+/// One position in a name. The character is `None` at the end. A leading dot may require a literal dot.
+struct InputChar {
     c: Option<char>,
     is_hidden: bool,
 }
@@ -181,7 +180,7 @@ fn is(values: &[bool], id: usize) -> bool {
     values.get(id).copied().unwrap_or(false)
 }
 
-/// The case that names and patterns are compared in.
+/// Folds the case of a character for comparison.
 pub(super) fn fold(c: char) -> char {
     if c.is_ascii() {
         return c.to_ascii_lowercase();
@@ -195,13 +194,13 @@ pub(super) fn fold(c: char) -> char {
 
 struct Parser<'a> {
     text: &'a [char],
-    /// For every position, whether a group begins there that is closed.
+    /// For every position, whether a closed group begins there.
     closed: Vec<bool>,
     at: usize,
 }
 
 impl Parser<'_> {
-    /// Reads up to the end of the text or, in a group, to its next `|` or `)`.
+    /// Parses up to the end of the text or, in a group, to its next `|` or `)`.
     fn sequence(&mut self, depth: usize) -> Vec<Node> {
         let mut nodes = Vec::new();
         while let Some(&c) = self.text.get(self.at) {
@@ -221,7 +220,7 @@ impl Parser<'_> {
                 (c, None) => Node::Char(fold(c)),
             };
             self.at += 1;
-            // Two stars in a row mean what one does.
+            // Two consecutive stars are equivalent to one.
             if !matches!((&node, nodes.last()), (Node::Star, Some(Node::Star))) {
                 nodes.push(node);
             }
@@ -229,10 +228,10 @@ impl Parser<'_> {
         nodes
     }
 
-    /// Reads the choices of the group that begins here, and stops at its `)`.
+    /// Parses the alternatives of the group that begins here, and stops at its `)`.
     fn choices(&mut self, depth: usize) -> Vec<Vec<Node>> {
         let mut choices = Vec::new();
-        // Past the letter, then past the parenthesis and each bar.
+        // Skip the operator, then the parenthesis and each bar.
         self.at += 1;
         while self.text.get(self.at).is_some_and(|c| *c != ')' || choices.is_empty()) {
             self.at += 1;
@@ -242,7 +241,7 @@ impl Parser<'_> {
     }
 }
 
-/// Where groups begin that are closed. Classes hide what is in them.
+/// Marks the positions where closed groups begin. Parentheses inside classes are ignored.
 fn closed_groups(text: &[char]) -> Vec<bool> {
     let mut closed = vec![false; text.len()];
     let mut open = Vec::new();

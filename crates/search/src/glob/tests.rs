@@ -1,4 +1,4 @@
-//! What patterns match, in agreement with minimatch (compared with its releases 10 and 11).
+//! Checks that patterns match as in minimatch (compared with releases 10 and 11).
 
 use super::*;
 

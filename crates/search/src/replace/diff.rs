@@ -1,5 +1,5 @@
-//! Unified diffs. Which lines changed is known from editing, so that nothing is compared: a diff takes time
-//! in proportion to the file, whatever was replaced.
+//! Unified diffs. The edits list the changed lines, so the texts are not compared: the time is proportional to
+//! the file size, regardless of what was replaced.
 
 use super::editor::Edit;
 use std::fmt::Write as _;
@@ -7,37 +7,38 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Unchanged lines shown around a change.
+/// Number of unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// Whole lines of the old text, and those that take their place in the new one.
+/// Complete lines of the old text, and the lines of the new text that replace them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Block {
     old: Range<usize>,
     new: Range<usize>,
 }
 
-/// A diff, and whether it is all of it.
+/// A diff, and whether it is complete.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Diff {
     pub(super) text: String,
     pub(super) is_cut: bool,
-    /// It says exactly what changes: each of its lines is text, so that nothing stands for other bytes.
+    /// Whether the diff shows the exact change: every line is valid UTF-8, so no replacement characters occur.
     pub(super) is_exact: bool,
 }
 
-/// Edits of a text as edits of the file, which has `len` bytes of a mark before it.
+/// Shifts the edits of a text by the `len` bytes of a byte order mark, so that they apply to the file.
 pub(super) fn behind_mark(edits: &[Edit], len: usize) -> Vec<Edit> {
     let moved = |range: &Range<usize>| range.start + len..range.end + len;
     edits.iter().map(|edit| Edit { old: moved(&edit.old), new: moved(&edit.new) }).collect()
 }
 
-/// The diff of a file in at most `max` bytes, whole hunks only; empty if not even one fits.
+/// Returns the diff of a file in at most `max` bytes. Contains complete hunks only, and is empty if not even
+/// one fits.
 pub(super) fn unified(path: &Path, old: &[u8], new: &[u8], edits: &[Edit], max: usize) -> Diff {
     let mut text = format!("--- {}\n+++ {}\n", name(b"a/", path), name(b"b/", path));
     let header = text.len();
     let blocks = blocks(old, new, edits);
-    let mut at = Place::default();
+    let mut at = LineCounter::default();
     let mut is_cut = false;
     for group in blocks.chunk_by(|one, next| are_near(old, one.old.end, next.old.start)) {
         let hunk = hunk(old, new, group, &mut at);
@@ -53,8 +54,8 @@ pub(super) fn unified(path: &Path, old: &[u8], new: &[u8], edits: &[Edit], max: 
     Diff { text, is_cut, is_exact: !at.is_lossy }
 }
 
-/// A name in the head of a diff, as `git apply` reads it: in quotes and with escapes if it has bytes that would end
-/// it or are no text. Behind one with spaces stands a tab, which tells `patch` where it ends.
+/// Writes a name for the header of a diff as `git apply` expects it. Quotes and escapes names with bytes that
+/// would end the name or are not UTF-8. A tab after a name with spaces marks its end for `patch`.
 fn name(prefix: &[u8], path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     let needs_quotes = |byte: &u8| byte.is_ascii_control() || matches!(byte, b'"' | b'\\');
@@ -82,23 +83,23 @@ fn name(prefix: &[u8], path: &Path) -> String {
     String::from_utf8_lossy(&name).into_owned()
 }
 
-/// How far the line numbers are counted.
+/// Line numbers on both sides, counted up to one position.
 #[derive(Debug, Default)]
-struct Place {
+struct LineCounter {
     old: usize,
     old_lines: u64,
-    /// Lines of the new text, less those of the old one, up to here.
+    /// Number of new lines minus the number of old lines up to this position.
     gained: i64,
-    /// A line was no text.
+    /// A line was not valid UTF-8.
     is_lossy: bool,
 }
 
-/// The changed lines: edits widened to whole lines and made one where they touch.
+/// Returns the changed lines: the edits widened to complete lines, merged where they touch.
 fn blocks(old: &[u8], new: &[u8], edits: &[Edit]) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for edit in edits {
         let start = line_start(old, edit.old.start);
-        // An edit that ends with a line break in both texts does not touch the line behind.
+        // An edit that ends with a line break in both texts does not touch the next line.
         let ends_line =
             |text: &[u8], range: &Range<usize>| range.end == line_start(text, range.end);
         let is_whole = ends_line(old, &edit.old) && ends_line(new, &edit.new);
@@ -107,7 +108,7 @@ fn blocks(old: &[u8], new: &[u8], edits: &[Edit]) -> Vec<Block> {
         } else {
             line_end(old, edit.old.end)
         };
-        // What lies between the edit and the ends of its block is the same in both texts.
+        // The bytes between the edit and the ends of its block are equal in both texts.
         let new_start = edit.new.start.saturating_sub(edit.old.start - start);
         let new_end = (edit.new.end + (end - edit.old.end)).min(new.len());
         match blocks.last_mut() {
@@ -123,7 +124,7 @@ fn blocks(old: &[u8], new: &[u8], edits: &[Edit]) -> Vec<Block> {
     blocks
 }
 
-/// Takes equal lines off the ends of a block.
+/// Removes equal lines from both ends of a block.
 fn trim(old: &[u8], new: &[u8], block: &mut Block) {
     let first =
         |text: &[u8], range: &Range<usize>| range.start..line_end(text, range.start).min(range.end);
@@ -149,13 +150,13 @@ fn trim(old: &[u8], new: &[u8], block: &mut Block) {
     }
 }
 
-/// Whether the unchanged lines between two blocks are all shown, as context of both.
+/// Whether the context of the two blocks covers all unchanged lines between them.
 fn are_near(old: &[u8], from: usize, to: usize) -> bool {
     let between = old.get(from..to).unwrap_or_default();
     memchr::memchr_iter(b'\n', between).nth(2 * CONTEXT).is_none()
 }
 
-fn hunk(old: &[u8], new: &[u8], group: &[Block], at: &mut Place) -> String {
+fn hunk(old: &[u8], new: &[u8], group: &[Block], at: &mut LineCounter) -> String {
     let (Some(first), Some(last)) = (group.first(), group.last()) else { return String::new() };
     let start = (0..CONTEXT).fold(first.old.start, |at, _| line_start(old, at.saturating_sub(1)));
     let end = (0..CONTEXT).fold(last.old.end, |at, _| line_end(old, at));
@@ -184,7 +185,7 @@ fn hunk(old: &[u8], new: &[u8], group: &[Block], at: &mut Place) -> String {
     hunk
 }
 
-/// `first,count`, where an empty range is told by the line before it.
+/// Writes `first,count`. An empty range is given by the line before it.
 fn range(lines_before: u64, count: u64) -> String {
     match count {
         0 => format!("{lines_before},0"),
@@ -193,7 +194,7 @@ fn range(lines_before: u64, count: u64) -> String {
     }
 }
 
-/// Gives whether some of them are no text, and stand there with signs for what cannot be said.
+/// Writes the lines. Returns true if some lines are not valid UTF-8 and contain replacement characters.
 fn lines(out: &mut String, sign: char, text: &[u8], range: Range<usize>) -> bool {
     let mut is_lossy = false;
     let mut rest = text.get(range).unwrap_or_default();
@@ -211,20 +212,20 @@ fn lines(out: &mut String, sign: char, text: &[u8], range: Range<usize>) -> bool
     is_lossy
 }
 
-/// Lines in a range that begins and ends with lines.
+/// Counts the lines of a range that consists of complete lines.
 fn count(text: &[u8], range: Range<usize>) -> u64 {
     let part = text.get(range).unwrap_or_default();
     let is_open = !part.is_empty() && !part.ends_with(b"\n");
     memchr::memchr_iter(b'\n', part).count() as u64 + u64::from(is_open)
 }
 
-/// Where the line begins that a place is in.
+/// Returns the start of the line that contains `at`.
 fn line_start(text: &[u8], at: usize) -> usize {
     let before = text.get(..at).unwrap_or(text);
     memchr::memrchr(b'\n', before).map_or(0, |break_at| break_at + 1)
 }
 
-/// Where the line ends that begins at a place or around it, with its line break.
+/// Returns the end of the line that contains `at`, including its line break.
 fn line_end(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     memchr::memchr(b'\n', rest).map_or(text.len(), |break_at| at + break_at + 1)

@@ -1,8 +1,9 @@
-//! The new content of one file from its old content. Pure: planning uses it, and applying uses it again.
+//! Computes the new content of one file from its old content. Pure: planning uses it, and applying uses it
+//! again.
 //!
-//! Bytes outside of matches stay as they are. Where matches stay within lines the pattern sees one line at a
-//! time, without what ends it: otherwise `\s+$` would eat line breaks, and an empty match would be found
-//! between a carriage return and its line feed.
+//! Bytes outside of matches do not change. If matches stay within lines, the pattern sees one line at a time,
+//! without its line break. Otherwise `\s+$` would match line breaks, and an empty match would be found between
+//! a carriage return and its line feed.
 
 use super::error::{ReplaceError, SkipReason};
 use super::matcher::Matcher;
@@ -17,17 +18,17 @@ use regex_automata::util::captures::Captures;
 use regex_automata::{Input, Match, PatternID};
 use std::ops::Range;
 
-/// Matches after which is asked whether it is time to end.
+/// Number of matches between two checks of the deadline.
 const MATCHES_BETWEEN_LOOKS: u64 = 256;
 
 /// Replaces the matches of one request, compiled once.
 #[derive(Debug)]
 pub struct Editor {
     matcher: Matcher,
-    /// For each pattern, with line breaks as in files that mostly have line feeds, and in others.
+    /// Templates of each pattern: one list for files that mostly have line feeds, and one for other files.
     templates: [Vec<Template>; 2],
     needs_groups: bool,
-    /// The two lists of templates differ.
+    /// Whether the two lists of templates differ.
     follows_eol: bool,
     line_range: Option<(u64, u64)>,
     max_replacements: u64,
@@ -38,54 +39,54 @@ pub struct Editor {
 /// A file with its matches replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edited {
-    /// Its new content.
+    /// New content of the file.
     pub new: Vec<u8>,
-    /// Lines of the old content that changed.
+    /// Number of changed lines of the old content.
     pub lines: u64,
-    /// Matches that were replaced by something else.
+    /// Number of matches that were replaced by different text.
     pub replacements: u64,
-    /// The line endings that it had.
+    /// Line endings of the old content.
     pub eol: Eol,
-    /// Its encoding.
+    /// Encoding of both contents.
     pub encoding: FileEncoding,
 }
 
-/// The same with what a diff is made of.
+/// An edited file, with the data for its diff.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct EditWithDiff {
     pub(super) edited: Edited,
-    /// Old and new text, without marks and decoded, if that is not the content itself.
+    /// Old text without a mark and decoded, or `None` if it equals the content. Likewise `new_text`.
     pub(super) old_text: Option<Vec<u8>>,
     pub(super) new_text: Option<Vec<u8>>,
     pub(super) edits: Vec<Edit>,
 }
 
-/// One place that changed: where it was in the old text and where it is in the new one.
+/// One changed range, in the old text and in the new text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Edit {
     pub(super) old: Range<usize>,
     pub(super) new: Range<usize>,
 }
 
-/// Why a file has no new content.
+/// Reason why a file has no new content.
 #[derive(Debug)]
-pub(super) enum Refused {
-    /// It is left as it is.
+pub(super) enum EditError {
+    /// The file is skipped.
     Skip(SkipReason),
-    /// More matches than the request allows.
+    /// The request allows fewer matches.
     TooMany,
-    /// It is time to end.
+    /// The deadline passed, or the caller canceled.
     Stopped,
 }
 
-impl From<SkipReason> for Refused {
+impl From<SkipReason> for EditError {
     fn from(reason: SkipReason) -> Self {
         Self::Skip(reason)
     }
 }
 
 impl Editor {
-    /// Compiles a request, its pattern as its dialect says.
+    /// Compiles a request in the dialect of its pattern.
     ///
     /// # Errors
     /// [`ReplaceError`] for a pattern, a replacement or a range of lines that cannot be used.
@@ -140,24 +141,24 @@ impl Editor {
         self.matcher.is_multiline_by_itself
     }
 
-    /// The new content of a file with the content `old`; `None` if it would be the same.
+    /// Returns the new content for the content `old`, or `None` if nothing changes.
     ///
     /// # Errors
-    /// Why the file is left as it is.
+    /// The reason for which the file is skipped.
     pub fn edit(&self, old: &[u8]) -> Result<Option<Edited>, SkipReason> {
         match self.change(old, None) {
             Ok(change) => Ok(change.map(|change| change.edited)),
-            Err(Refused::Skip(reason)) => Err(reason),
-            Err(Refused::TooMany | Refused::Stopped) => Err(SkipReason::TooManyReplacements),
+            Err(EditError::Skip(reason)) => Err(reason),
+            Err(EditError::TooMany | EditError::Stopped) => Err(SkipReason::TooManyReplacements),
         }
     }
 
-    /// The same with a point in time at which it ends, and with what a diff needs.
+    /// Like [`Editor::edit`], but stops at a deadline and returns the data for a diff.
     pub(super) fn change(
         &self,
         old: &[u8],
         stop: Option<&Stop>,
-    ) -> Result<Option<Change>, Refused> {
+    ) -> Result<Option<EditWithDiff>, EditError> {
         if MAX_FILE_BYTES < old.len() as u64 {
             return Err(SkipReason::TooLarge { len: old.len() as u64 }.into());
         }
@@ -192,14 +193,14 @@ impl Editor {
         }
         let edited = Edited { new, lines, replacements, eol, encoding };
         let old_text = has_own_text.then(|| text.bytes.into_owned());
-        Ok(Some(Change { edited, old_text, new_text: kept_text, edits }))
+        Ok(Some(EditWithDiff { edited, old_text, new_text: kept_text, edits }))
     }
 
-    /// Where matches may be.
+    /// Returns the range in which matches may be.
     fn region(&self, body: &[u8]) -> Range<usize> {
         let Some((first, last)) = self.line_range else { return 0..body.len() };
         let mut ends = memchr::memchr_iter(b'\n', body).map(|at| at + 1);
-        // The start of the line with a number is the end of the one before.
+        // A line starts where the line before it ends.
         let mut after = |n: u64| match usize::try_from(n).ok().and_then(|n| n.checked_sub(1)) {
             Some(n) => ends.nth(n).unwrap_or(body.len()),
             None => 0,
@@ -212,7 +213,7 @@ impl Editor {
     }
 }
 
-/// The edit of one file.
+/// State of editing one file.
 struct Work<'a> {
     editor: &'a Editor,
     templates: &'a [Template],
@@ -220,7 +221,7 @@ struct Work<'a> {
     stop: Option<&'a Stop>,
     groups: Captures,
     out: Vec<u8>,
-    /// Up to here the old text is in `out`.
+    /// The old text up to this position is in `out`.
     copied: usize,
     n_matches: u64,
     edits: Vec<Edit>,
@@ -238,13 +239,13 @@ impl<'a> Work<'a> {
         Self { editor, templates, body, stop, groups, out, copied: 0, n_matches: 0, edits }
     }
 
-    /// One pass over the text.
-    fn across_lines(&mut self, region: Range<usize>) -> Result<(), Refused> {
+    /// Replaces matches in one pass over the text.
+    fn across_lines(&mut self, region: Range<usize>) -> Result<(), EditError> {
         self.replace_in(self.body, 0, region)
     }
 
-    /// One pass over each line that may match.
-    fn line_by_line(&mut self, region: Range<usize>) -> Result<(), Refused> {
+    /// Replaces matches in one pass over each line that may match.
+    fn line_by_line(&mut self, region: Range<usize>) -> Result<(), EditError> {
         let body = self.body;
         let has_cr = memchr::memchr(b'\r', body).is_some();
         let (mut at, mut n_lines) = (region.start, 0_u64);
@@ -271,13 +272,13 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Replaces the matches in a part of a haystack that begins at `offset` of the text.
+    /// Replaces the matches in a part of a haystack, which starts at `offset` of the text.
     fn replace_in(
         &mut self,
         haystack: &[u8],
         offset: usize,
         part: Range<usize>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), EditError> {
         let editor = self.editor;
         let end = part.end;
         let input = Input::new(haystack).range(part);
@@ -303,10 +304,10 @@ impl<'a> Work<'a> {
         offset: usize,
         end: usize,
         found: Match,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), EditError> {
         let Some(template) = self.templates.get(found.pattern().as_usize()) else { return Ok(()) };
         let groups = self.editor.needs_groups.then(|| {
-            // The same match again, with its groups: they are found by slower means.
+            // Find the same match again with its groups, which needs a slower search.
             let input = Input::new(haystack).range(found.start()..end);
             self.editor.matcher.regex.captures(input, &mut self.groups);
             &self.groups
@@ -323,7 +324,7 @@ impl<'a> Work<'a> {
         }
         self.copied = old.end;
         if self.editor.max_replacements <= self.edits.len() as u64 {
-            return Err(Refused::TooMany);
+            return Err(EditError::TooMany);
         }
         if MAX_FILE_BYTES < self.out.len() as u64 {
             return Err(SkipReason::WouldBeTooLarge.into());
@@ -332,14 +333,14 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn look_at_the_time(&self) -> Result<(), Refused> {
+    fn look_at_the_time(&self) -> Result<(), EditError> {
         match self.stop {
-            Some(stop) if stop.is_reached() => Err(Refused::Stopped),
+            Some(stop) if stop.is_reached() => Err(EditError::Stopped),
             Some(_) | None => Ok(()),
         }
     }
 
-    fn finish(mut self) -> Result<(Vec<u8>, Vec<Edit>), Refused> {
+    fn finish(mut self) -> Result<(Vec<u8>, Vec<Edit>), EditError> {
         self.out.extend_from_slice(self.body.get(self.copied..).unwrap_or_default());
         if MAX_FILE_BYTES < self.out.len() as u64 {
             return Err(SkipReason::WouldBeTooLarge.into());
@@ -348,7 +349,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Whether a place is inside the bytes of one character. Putting text there would break the character.
+/// Whether `at` is inside the bytes of one character. An insertion there would break the character.
 fn is_within_a_char(text: &[u8], at: usize) -> bool {
     let is_continued = text.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
     is_continued
@@ -365,7 +366,7 @@ fn is_within_a_char(text: &[u8], at: usize) -> bool {
         })
 }
 
-/// How many lines of the old text the edits touch. One that inserts touches the line it is in.
+/// Counts the lines of the old text that the edits touch. An insertion touches the line that contains it.
 fn lines_touched(body: &[u8], edits: &[Edit]) -> u64 {
     let (mut n_lines, mut line, mut at) = (0, 0_u64, 0);
     let mut last_touched = None;

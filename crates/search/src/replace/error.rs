@@ -1,44 +1,44 @@
-//! Why nothing is planned, and why a file is left as it is.
+//! Errors that reject a replacement, and reasons for skipping a file.
 
 use crate::SearchError;
 
-/// Why a replacement is refused as a whole. Nothing has been changed.
+/// Reason for rejecting a whole replacement. No file was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplaceError {
-    /// The pattern or the scope is refused.
+    /// The pattern or the scope was rejected.
     #[error(transparent)]
     Search(#[from] SearchError),
     /// The replacement names a group that the pattern does not have.
     #[error("the replacement refers to group '{name}', which the pattern does not have; {fix}")]
     UnknownGroup {
-        /// As it was written.
+        /// Name of the group as written in the replacement.
         name: String,
-        /// What to write instead.
+        /// Suggested fix.
         fix: String,
     },
     /// The replacement is longer than [`super::MAX_REPLACEMENT_BYTES`].
     #[error("the replacement is longer than {max} bytes")]
     ReplacementTooLong {
-        /// The limit.
+        /// Limit that the request or the pattern exceeds.
         max: usize,
     },
-    /// More files would be changed than are allowed.
+    /// The replacement would change more files than allowed.
     #[error("more than {max} {} would be changed; nothing was", if *.max == 1 { "file" } else { "files" })]
     TooManyFiles {
-        /// The limit.
+        /// Limit that the request or the pattern exceeds.
         max: usize,
     },
-    /// More matches would be replaced than are allowed.
+    /// The replacement would replace more matches than allowed.
     #[error("more than {max} {} would be replaced; nothing was", if *.max == 1 { "match" } else { "matches" })]
     TooManyReplacements {
-        /// The limit.
+        /// Limit that the request or the pattern exceeds.
         max: u64,
     },
-    /// Lines of several files are meant.
+    /// A range of lines was given, but the scope is not exactly one file.
     #[error("a range of lines needs exactly one file, and there are {found}")]
     LineRangeNeedsOneFile {
-        /// How many there are.
+        /// Number of files in the scope.
         found: usize,
     },
     /// The last line comes before the first, or the first is 0.
@@ -51,35 +51,35 @@ pub enum ReplaceError {
     },
 }
 
-/// Why a file is left as it is.
+/// Reason for skipping a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// It has a NUL byte near its beginning.
+    /// The file has a NUL byte in its first 8 KiB.
     #[error("binary file")]
     Binary,
-    /// It is larger than what is edited.
+    /// The file is larger than [`super::MAX_FILE_BYTES`].
     #[error("larger than {} MiB ({len} bytes)", super::MAX_FILE_BYTES >> 20)]
     TooLarge {
-        /// Its size in bytes.
+        /// Size of the file in bytes.
         len: u64,
     },
-    /// It would become larger than what is edited.
+    /// The new content would be larger than [`super::MAX_FILE_BYTES`].
     #[error("would become larger than {} MiB", super::MAX_FILE_BYTES >> 20)]
     WouldBeTooLarge,
-    /// It begins like UTF-16 and is not. What cannot be read cannot be written back unharmed.
+    /// The file starts with a UTF-16 mark but is not valid UTF-16, so it could not be written back unchanged.
     #[error("begins as UTF-16 and is not")]
     MalformedUtf16,
-    /// A match ends within a character, so that the result is no text in the file's encoding.
+    /// A match ends within a character, so the result is not valid in the file's encoding.
     #[error("the result would not be text in the file's encoding")]
     NotEncodable,
-    /// More matches than are allowed; only where a single file is edited.
+    /// The file has more matches than allowed. Occurs only when a single file is edited.
     #[error("more matches than are allowed")]
     TooManyReplacements,
-    /// It could not be opened or read.
+    /// The file could not be opened or read.
     #[error("{reason}")]
     Unreadable {
-        /// In the system's words.
+        /// System error text.
         reason: String,
     },
 }

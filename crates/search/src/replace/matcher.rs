@@ -1,6 +1,6 @@
-//! From a pattern to what finds its matches with their groups.
+//! Compiles a pattern to a regex that finds matches with their groups.
 //!
-//! Searching needs no groups and uses another matcher; what both find in a line is the same.
+//! Searching needs no groups and uses another matcher. Both find the same matches in a line.
 
 use crate::SearchError;
 use crate::basic;
@@ -15,38 +15,39 @@ use regex_syntax::hir::{
 };
 use std::convert::Infallible;
 
-/// Longest pattern, all its alternatives together, in bytes.
+/// Maximum length of a pattern with all its alternatives, in bytes.
 const MAX_PATTERN_BYTES: usize = 64 * 1024;
 
-/// Compiled size of a pattern, in bytes: what a hostile pattern can make us build.
+/// Maximum compiled size of a pattern in bytes. Limits the memory of a hostile pattern.
 const MAX_COMPILED_BYTES: usize = 10 * 1024 * 1024;
 
-/// What finds matches. The patterns are numbered in their order.
+/// Finds matches. The patterns are numbered in their order.
 #[derive(Debug)]
 pub(super) struct Matcher {
     pub(super) regex: Regex,
     /// Matches may cross lines.
     pub(super) is_multiline: bool,
-    /// Nobody asked for matches across lines; a line feed in a pattern did.
+    /// Matches may cross lines because the pattern contains a line feed, and not because the request asked for
+    /// it.
     pub(super) is_multiline_by_itself: bool,
-    leap: Leap,
+    leap: BlockSkip,
 }
 
-/// Whether lines without a match can be passed over by a look at many lines at once: what matches in a line
-/// must then match at the same place of the whole text too.
+/// Whether lines without a match can be skipped by searching many lines at once. This requires that a match in
+/// a line also matches at the same position of the whole text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leap {
+enum BlockSkip {
     Always,
-    /// The end of a line is there before a line feed only.
+    /// A line ends only before a line feed.
     WithoutCr,
     Never,
 }
 
 impl Matcher {
-    /// Compiles `pattern`, read in `dialect`.
+    /// Compiles `pattern` in `dialect`.
     ///
     /// # Errors
-    /// As for a search with the pattern.
+    /// As for a search with the same pattern.
     pub(super) fn new(pattern: &Pattern, dialect: Dialect) -> Result<Self, SearchError> {
         let len = pattern.patterns.iter().map(String::len).sum::<usize>();
         if MAX_PATTERN_BYTES < len {
@@ -76,10 +77,10 @@ impl Matcher {
         let regex = Regex::builder().configure(config).build_many_from_hir(&hirs);
         let regex = regex.map_err(|error| too_complex(&error))?;
         let is_multiline_by_itself = is_multiline && pattern.multiline == Multiline::Auto;
-        Ok(Self { regex, is_multiline, is_multiline_by_itself, leap: Leap::by(looks) })
+        Ok(Self { regex, is_multiline, is_multiline_by_itself, leap: BlockSkip::by(looks) })
     }
 
-    /// The place where the next line with a match may be at the earliest, from `at` on, before `end`.
+    /// Returns the earliest position between `at` and `end` at which a line with a match may be.
     pub(super) fn next_candidate(
         &self,
         text: &[u8],
@@ -91,19 +92,20 @@ impl Matcher {
             return None;
         }
         let leaps = match self.leap {
-            Leap::Always => true,
-            Leap::WithoutCr => !has_cr,
-            Leap::Never => false,
+            BlockSkip::Always => true,
+            BlockSkip::WithoutCr => !has_cr,
+            BlockSkip::Never => false,
         };
         if !leaps {
             return Some(at);
         }
-        // Where a match ends is known more cheaply than where it begins. It crosses no line: both are in one.
+        // The end of a match is cheaper to find than its start. A match never crosses a line, so both are in
+        // the same line.
         self.regex.search_half(&Input::new(text).range(at..end)).map(|found| found.offset())
     }
 }
 
-impl Leap {
+impl BlockSkip {
     fn by(looks: LookSet) -> Self {
         let is_of_texts =
             |look| matches!(look, Look::Start | Look::End | Look::StartCRLF | Look::EndCRLF);
@@ -117,21 +119,21 @@ impl Leap {
     }
 }
 
-/// The patterns one by one. Where matches stay within lines, lines of a pattern are alternatives.
+/// Returns the patterns one by one. If matches stay within lines, each line of a pattern is an alternative.
 fn alternatives(pattern: &Pattern, is_multiline: bool) -> Vec<&str> {
     let mut all = Vec::new();
     for one in &pattern.patterns {
         if is_multiline {
             all.push(one.as_str());
         } else {
-            // A line feed at the end begins no empty alternative, which would match everywhere.
+            // A line feed at the end does not begin an empty alternative, which would match everywhere.
             all.extend(one.strip_suffix('\n').unwrap_or(one).split('\n'));
         }
     }
     all
 }
 
-/// Whether a pattern names a line feed.
+/// Whether a pattern can match a line feed.
 fn can_cross(one: &str, pattern: &Pattern) -> bool {
     let parsed = ParserBuilder::new().utf8(false).build().parse(one);
     one.contains('\n') || (!pattern.literal && parsed.is_ok_and(|hir| names_line_feed(&hir)))
@@ -173,8 +175,8 @@ fn parse(
         .map_err(|error| bad(&error.to_string()))
 }
 
-/// The same expression for text without line feeds, and an error if it needs one. Without that a look at many
-/// lines could find what begins in one line and ends in another.
+/// Rewrites the expression for text without line feeds, or fails if it requires one. Otherwise a search over
+/// many lines could find a match that begins in one line and ends in another.
 fn within_a_line(hir: Hir) -> Result<Hir, SearchError> {
     let each = |all: Vec<Hir>| all.into_iter().map(within_a_line).collect::<Result<Vec<_>, _>>();
     Ok(match hir.into_kind() {
@@ -215,7 +217,7 @@ fn bounded(hir: Hir, boundary: Boundary) -> Hir {
     Hir::concat(vec![Hir::look(before), hir, Hir::look(after)])
 }
 
-/// What the parser says draws the pattern and a caret; the reason is its last line.
+/// The parser's message shows the pattern and a caret. The reason is the last line.
 fn bad(full: &str) -> SearchError {
     let last = full.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or(full);
     let reason = last.strip_prefix("error: ").unwrap_or(last).to_owned();
@@ -232,7 +234,7 @@ fn too_complex(error: &BuildError) -> SearchError {
     }
 }
 
-/// Whether a letter that the pattern names is an upper-case one; classes such as `\S` name none.
+/// Whether the pattern contains a literal upper-case letter. Classes such as `\S` contain none.
 fn has_upper_case(one: &str, is_literal: bool) -> bool {
     if is_literal {
         return one.chars().any(char::is_uppercase);

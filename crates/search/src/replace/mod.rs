@@ -1,7 +1,7 @@
-//! Planning replacements: what would change in which files, and the new content of one file.
+//! Plans replacements: the files that would change, and the new content of one file.
 //!
-//! Owns: what a match is replaced by, which bytes stay, and the limits. Writes nothing: `crates/tools` applies
-//! a plan, file by file, and recognises by digests that it is the planned change.
+//! Decides how a match is replaced, which bytes stay, and the limits. Writes nothing: `crates/tools` applies a
+//! plan file by file, and verifies the planned content by digests.
 
 mod diff;
 mod editor;
@@ -15,23 +15,23 @@ mod text;
 
 pub use editor::{Edited, Editor};
 pub use error::{ReplaceError, SkipReason};
-pub use outcome::{Digest, Eol, FileEncoding, FilePlan, Plan, SkippedFile};
+pub use outcome::{Digest, Eol, FileEncoding, FilePlan, ReplacePlan, SkippedFile};
 pub use plan::plan;
 pub use request::{DiffMode, Replace};
 
-/// Largest file that is edited, before and after, in bytes: it is in memory several times.
+/// Maximum size of an edited file before and after the edit, in bytes. The file is in memory several times.
 pub const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Longest replacement, in bytes.
+/// Maximum length of a replacement in bytes.
 pub const MAX_REPLACEMENT_BYTES: usize = 64 * 1024;
 
-/// Files of one plan, whatever a request allows: a plan is kept in memory.
+/// Maximum number of files in one plan, regardless of the request. A plan stays in memory.
 pub const MAX_FILES: usize = 20_000;
 
-/// Matches of one plan, whatever a request allows: where they are is kept for one file at a time.
+/// Maximum number of matches in one plan, regardless of the request. Positions are kept for one file at a time.
 pub const MAX_REPLACEMENTS: u64 = 1_000_000;
 
-/// Files left out that are named in a plan; all are counted.
+/// Maximum number of skipped files that a plan lists. All skipped files are counted.
 pub const MAX_SKIPPED_LISTED: usize = 100;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What would be changed. Holds no content: only digests, by which applying knows that it changes the same.
+//! Planned changes. Contains no file content, only digests. With them, applying verifies that it makes the
+//! planned change.
 
 use super::error::SkipReason;
 use super::request::Replace;
@@ -10,18 +11,18 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// SHA-256 of a file's content. `Display` gives 64 hexadecimal digits.
+/// SHA-256 of a file's content. `Display` writes 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of `content`.
+    /// Computes the digest of `content`.
     #[must_use]
     pub fn of(content: &[u8]) -> Self {
         Self(sha2::Sha256::digest(content).into())
     }
 
-    /// Reads what `Display` has written.
+    /// Parses the output of `Display`.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
@@ -50,104 +51,104 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// What a replacement would do.
+/// Planned replacement.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    /// What was asked, with the pattern in the dialect that was used: what applying asks again.
+pub struct ReplacePlan {
+    /// The request, with the pattern in the dialect that was used. Applying the plan runs it again.
     pub request: Replace,
     /// Files whose content would change, in the order of their paths.
     pub files: Vec<FilePlan>,
-    /// Lines that would change, in all files together.
+    /// Number of lines that would change in all files.
     pub lines_changed: u64,
-    /// Matches that would be replaced by something else, in all files together.
+    /// Number of matches that would be replaced by different text, in all files.
     pub replacements: u64,
-    /// The first files that were left out, at most [`super::MAX_SKIPPED_LISTED`], binary ones last.
+    /// The first skipped files, at most [`super::MAX_SKIPPED_LISTED`]. Binary files come last.
     pub skipped: Vec<SkippedFile>,
-    /// How many files were left out for a reason of [`SkipReason`].
+    /// Number of files skipped for a [`SkipReason`].
     pub skipped_count: u64,
-    /// What the selection of files left out, and why.
+    /// Counts of entries that the walk skipped, by reason.
     pub counts: Skipped,
-    /// Directories and entries that the walk could not read, the first few.
+    /// The first directories and entries that the walk could not read.
     pub warnings: Vec<Warning>,
-    /// Files that were read.
+    /// Number of files read.
     pub files_searched: u64,
-    /// The deadline passed: the plan is not complete and must not be applied.
+    /// The deadline passed: the plan is incomplete and must not be applied.
     pub timed_out: bool,
-    /// There are more files than one walk lists: the plan is not complete and must not be applied.
+    /// The walk stopped at its limit: the plan is incomplete and must not be applied.
     pub too_many_files: bool,
-    /// Diffs were left out or end early, because of their size.
+    /// Diffs were omitted or cut because of their size.
     pub diffs_cut: bool,
-    /// How the pattern was read.
+    /// Dialect in which the pattern was compiled.
     pub dialect_used: Dialect,
     /// Matches may cross lines.
     pub multiline_used: bool,
-    /// What a reader must know.
+    /// Facts that the reader needs to judge the plan.
     pub notes: Vec<Note>,
     /// Time taken.
     pub elapsed: Duration,
 }
 
-impl Plan {
-    /// Whether everything was looked at, so that the plan may be applied.
+impl ReplacePlan {
+    /// Whether the plan is complete and may be applied.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.timed_out && !self.too_many_files
     }
 }
 
-/// What would become of one file.
+/// Planned change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePlan {
     /// Relative to the root.
     pub path: PathBuf,
-    /// Lines that would change.
+    /// Number of lines that would change.
     pub lines_changed: u64,
-    /// Matches that would be replaced by something else.
+    /// Number of matches that would be replaced by different text.
     pub replacements: u64,
-    /// The line endings that it has.
+    /// Line endings of the current content.
     pub eol: Eol,
-    /// Its encoding.
+    /// Encoding of the file.
     pub encoding: FileEncoding,
-    /// Of its content.
+    /// Digest of the current content.
     pub before: Digest,
-    /// Of the content that it would have.
+    /// Digest of the new content.
     pub after: Digest,
-    /// Bytes that it has.
+    /// Current size in bytes.
     pub len_before: u64,
-    /// Bytes that it would have.
+    /// New size in bytes.
     pub len_after: u64,
-    /// Device and inode: names of the same file have the same.
+    /// Device and inode. Equal for all names of the same file.
     pub file_id: (u64, u64),
-    /// How many names the file has.
+    /// Number of hard links to the file.
     pub n_names: u64,
-    /// Unified diff with three lines around each change, if asked for and not too large.
+    /// Unified diff with three lines of context, if requested and not too large.
     pub diff: Option<String>,
-    /// The diff can be applied to the file. False if the file is UTF-16 or a line shown is not UTF-8: the diff is
-    /// only to be read then. True without a diff.
+    /// Whether the diff can be applied to the file. False if the file is UTF-16 or a line of the diff is not
+    /// UTF-8: then the diff is for display only. True without a diff.
     pub is_exact_diff: bool,
 }
 
-/// A file that was left as it is.
+/// A skipped file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedFile {
     /// Relative to the root.
     pub path: PathBuf,
-    /// Why.
+    /// Reason for skipping the file.
     pub reason: SkipReason,
 }
 
 /// The line endings of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eol {
-    /// It has no line break.
+    /// The file has no line break.
     None,
     /// Line feeds.
     Lf,
     /// Carriage return and line feed.
     CrLf,
-    /// Both; `is_mostly_crlf` says which are more.
+    /// Both kinds.
     Mixed {
-        /// True if most are carriage return and line feed.
+        /// Whether most line endings are carriage return and line feed.
         is_mostly_crlf: bool,
     },
 }
@@ -180,18 +181,18 @@ impl Eol {
     }
 }
 
-/// How a file's bytes are text.
+/// Encoding of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileEncoding {
     /// UTF-8.
     Utf8,
     /// UTF-8 with a byte order mark.
     Utf8WithMark,
-    /// UTF-16, little-endian, with its mark.
+    /// UTF-16, little-endian, with a byte order mark.
     Utf16Le,
-    /// UTF-16, big-endian, with its mark.
+    /// UTF-16, big-endian, with a byte order mark.
     Utf16Be,
-    /// Something else, such as Latin-1; edited as bytes.
+    /// Other encodings, such as Latin-1. Edited as bytes.
     Bytes,
 }
 

@@ -1,9 +1,9 @@
-//! The plan of a replacement: every file of the scope is read and edited in memory, one after the other.
+//! Plans a replacement: reads every file of the scope and edits it in memory, one after the other.
 
 use super::diff;
-use super::editor::{Change, Editor, Refused};
+use super::editor::{EditError, EditWithDiff, Editor};
 use super::error::{ReplaceError, SkipReason};
-use super::outcome::{Digest, FileEncoding, FilePlan, Plan, SkippedFile};
+use super::outcome::{Digest, FileEncoding, FilePlan, ReplacePlan, SkippedFile};
 use super::request::{DiffMode, Replace};
 use super::{MAX_FILE_BYTES, MAX_FILES, MAX_REPLACEMENTS, MAX_SKIPPED_LISTED};
 use crate::SearchError;
@@ -22,11 +22,11 @@ use std::time::Instant;
 
 /// Plans a replacement. Nothing is written.
 ///
-/// A plan that the deadline cut is returned too, and says so; it must not be applied.
+/// A plan that the deadline cut is returned with `timed_out` set, and must not be applied.
 ///
 /// # Errors
-/// [`ReplaceError`]: for a request that cannot be answered, and if more would change than it allows.
-pub fn plan(request: &Replace, tree: &dyn Tree) -> Result<Plan, ReplaceError> {
+/// [`ReplaceError`] for an invalid request, and if the plan would exceed the limits of the request.
+pub fn plan(request: &Replace, tree: &dyn Tree) -> Result<ReplacePlan, ReplaceError> {
     let began = Instant::now();
     let attempts = attempts(request)?;
     let mut request = request.clone();
@@ -70,7 +70,7 @@ pub fn plan(request: &Replace, tree: &dyn Tree) -> Result<Plan, ReplaceError> {
     request.pattern.dialect = dialect_used;
     let room = MAX_SKIPPED_LISTED.saturating_sub(skipped.len());
     skipped.extend(binary.into_iter().take(room));
-    Ok(Plan {
+    Ok(ReplacePlan {
         lines_changed: files.iter().map(|file| file.lines_changed).sum(),
         replacements: files.iter().map(|file| file.replacements).sum(),
         timed_out: timed_out || walk_was_cut,
@@ -90,7 +90,7 @@ pub fn plan(request: &Replace, tree: &dyn Tree) -> Result<Plan, ReplaceError> {
     })
 }
 
-/// The readings of the pattern, to be tried in this order until one changes something.
+/// Returns the interpretations of the pattern. The caller tries them in order until one changes something.
 fn attempts(request: &Replace) -> Result<Vec<(Dialect, Editor)>, ReplaceError> {
     let pattern = &request.pattern;
     let as_asked = Editor::reading(request, pattern.dialect);
@@ -106,15 +106,15 @@ fn attempts(request: &Replace) -> Result<Vec<(Dialect, Editor)>, ReplaceError> {
     }
 }
 
-/// What was found so far.
+/// State of planning.
 struct Planning<'a> {
     request: &'a Replace,
-    /// Of the walk.
+    /// Counts of the walk.
     before: Skipped,
     files: Vec<FilePlan>,
     n_replacements: u64,
     skipped: Vec<SkippedFile>,
-    /// Binary ones are many in some trees, and of the least interest.
+    /// Skipped binary files. Some trees have many, and they matter least.
     binary: Vec<SkippedFile>,
     skipped_count: u64,
     counts: Skipped,
@@ -124,7 +124,7 @@ struct Planning<'a> {
     diffs_cut: bool,
 }
 
-/// A file and what is known of it besides its content.
+/// An open file and its metadata.
 struct Opened {
     file_id: (u64, u64),
     n_names: u64,
@@ -148,7 +148,7 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// The beginning again, for another reading of the pattern.
+    /// Resets the state for another interpretation of the pattern.
     fn anew(self) -> Self {
         Self::new(self.request, self.before)
     }
@@ -168,9 +168,9 @@ impl<'a> Planning<'a> {
             }
             let opened = match read(tree, path, &mut buffer) {
                 Ok(opened) => opened,
-                // It was removed after the walk.
-                Err(Unread::Gone) => continue,
-                Err(Unread::Skip(reason)) => {
+                // The file was removed after the walk.
+                Err(ReadFailure::Gone) => continue,
+                Err(ReadFailure::Skip(reason)) => {
                     self.skip(path, reason);
                     continue;
                 }
@@ -179,9 +179,9 @@ impl<'a> Planning<'a> {
             match editor.change(&buffer, Some(stop)) {
                 Ok(None) => {}
                 Ok(Some(change)) => self.add(path, &opened, &buffer, change)?,
-                Err(Refused::Skip(reason)) => self.skip(path, reason),
-                Err(Refused::TooMany) => return Err(self.too_many_replacements()),
-                Err(Refused::Stopped) => {
+                Err(EditError::Skip(reason)) => self.skip(path, reason),
+                Err(EditError::TooMany) => return Err(self.too_many_replacements()),
+                Err(EditError::Stopped) => {
                     self.timed_out = true;
                     break;
                 }
@@ -195,7 +195,7 @@ impl<'a> Planning<'a> {
         path: &Path,
         opened: &Opened,
         old: &[u8],
-        change: Change,
+        change: EditWithDiff,
     ) -> Result<(), ReplaceError> {
         let max_files = self.request.max_files.min(MAX_FILES);
         if max_files <= self.files.len() {
@@ -225,15 +225,15 @@ impl<'a> Planning<'a> {
         Ok(())
     }
 
-    /// The diff, and whether it says exactly what changes in the file.
-    fn diff(&mut self, path: &Path, old: &[u8], change: &Change) -> (Option<String>, bool) {
+    /// Returns the diff, and whether it shows the exact change.
+    fn diff(&mut self, path: &Path, old: &[u8], change: &EditWithDiff) -> (Option<String>, bool) {
         if self.request.diff != DiffMode::Unified {
             return (None, true);
         }
         let room = self.request.max_diff_bytes.saturating_sub(self.diff_bytes);
         let (edits, raw_new) = (&change.edits, &change.edited.new);
         let (diff, is_decoded) = match (&change.old_text, &change.new_text) {
-            // The mark is a part of the first line for whoever applies the diff.
+            // For a program that applies the diff, the byte order mark is a part of the first line.
             (Some(text), _) if change.edited.encoding == FileEncoding::Utf8WithMark => {
                 let edits = diff::behind_mark(edits, old.len().saturating_sub(text.len()));
                 (diff::unified(path, old, raw_new, &edits, room), false)
@@ -275,13 +275,13 @@ impl<'a> Planning<'a> {
     }
 }
 
-/// Why a file was not read.
-enum Unread {
+/// Reason why a file was not read.
+enum ReadFailure {
     Gone,
     Skip(SkipReason),
 }
 
-impl From<io::Error> for Unread {
+impl From<io::Error> for ReadFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Gone,
@@ -290,15 +290,15 @@ impl From<io::Error> for Unread {
     }
 }
 
-/// Reads a file into `buffer`, in place of what is there.
-fn read(tree: &dyn Tree, path: &Path, buffer: &mut Vec<u8>) -> Result<Opened, Unread> {
+/// Replaces the content of `buffer` with the file's content.
+fn read(tree: &dyn Tree, path: &Path, buffer: &mut Vec<u8>) -> Result<Opened, ReadFailure> {
     let file: File = tree.open_file(path)?;
     let metadata = file.metadata()?;
     if MAX_FILE_BYTES < metadata.len() {
-        return Err(Unread::Skip(SkipReason::TooLarge { len: metadata.len() }));
+        return Err(ReadFailure::Skip(SkipReason::TooLarge { len: metadata.len() }));
     }
     buffer.clear();
-    // One more than may be: a file that grows meanwhile is seen to be too large.
+    // Read one byte more than the limit, to detect a file that grows during the read.
     file.take(MAX_FILE_BYTES + 1).read_to_end(buffer)?;
     Ok(Opened { file_id: (metadata.dev(), metadata.ino()), n_names: metadata.nlink() })
 }

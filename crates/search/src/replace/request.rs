@@ -1,45 +1,46 @@
-//! What a replacement asks.
+//! Request of a replacement.
 
 use crate::request::{Multiline, Pattern};
 use crate::scope::Scope;
 use crate::tree::Stop;
 
-/// Replacing in files what a pattern matches.
+/// Request to replace the matches of a pattern in files.
 #[derive(Debug, Clone)]
 pub struct Replace {
-    /// What is replaced. Lines of one pattern are alternatives, unless matches may cross lines.
+    /// Pattern to replace. Lines of one pattern are alternatives, unless matches may cross lines.
     pub pattern: Pattern,
-    /// What it is replaced by, at most [`super::MAX_REPLACEMENT_BYTES`].
+    /// Replacement, at most [`super::MAX_REPLACEMENT_BYTES`].
     pub replacement: String,
-    /// The replacement refers to groups, `$1`, `${1}`, `$name` or `${name}`, and `$$` is a dollar. Otherwise it
-    /// is text.
+    /// Whether the replacement refers to groups as `$1`, `${1}`, `$name` or `${name}`, and writes a dollar as
+    /// `$$`. Otherwise it is plain text.
     pub template: bool,
-    /// Which files. Symlinks are never followed and the order is that of the paths, whatever it says.
+    /// Files to change. Symlinks are never followed and the order is always by path, regardless of the scope.
     pub scope: Scope,
-    /// First and last line, from 1; the scope must be one file then.
+    /// First and last line, from 1. Requires a scope of exactly one file.
     pub line_range: Option<(u64, u64)>,
-    /// Files that may change; if more would, nothing is planned. At most [`super::MAX_FILES`].
+    /// Maximum number of changed files. If more would change, planning fails. At most [`super::MAX_FILES`].
     pub max_files: usize,
-    /// Matches that may be replaced; if more would be, nothing is planned. At most
+    /// Maximum number of replaced matches. If more would be replaced, planning fails. At most
     /// [`super::MAX_REPLACEMENTS`].
     pub max_replacements: u64,
-    /// Matches replaced in each file, the first ones.
+    /// Maximum number of matches replaced in each file, from its start.
     pub max_per_file: Option<u64>,
-    /// Leave out files with a NUL byte in their first 8 KiB.
+    /// Skip files with a NUL byte in their first 8 KiB.
     pub skip_binary: bool,
-    /// Whether diffs are made.
+    /// Kind of diff to make.
     pub diff: DiffMode,
-    /// Bytes of all diffs together.
+    /// Maximum size of all diffs together, in bytes.
     pub max_diff_bytes: usize,
-    /// Line breaks of the replacement stay as they are. Otherwise they become those that most lines of the file
-    /// have.
+    /// Keep the line breaks of the replacement. Otherwise they are converted to the most frequent line break of
+    /// the file.
     pub raw_newlines: bool,
-    /// When to give up planning.
+    /// Deadline and cancellation.
     pub stop: Stop,
 }
 
 impl Replace {
-    /// Replaces `pattern` within lines by `replacement` with groups, beneath the root, within the usual limits.
+    /// Replaces `pattern` within lines by `replacement` with groups, in the whole root, with the default
+    /// limits.
     #[must_use]
     pub fn new(pattern: impl Into<String>, replacement: impl Into<String>, stop: Stop) -> Self {
         Self {
@@ -60,13 +61,13 @@ impl Replace {
     }
 }
 
-/// Whether diffs are made.
+/// Kind of diff to make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DiffMode {
-    /// No.
+    /// No diff.
     #[default]
     None,
-    /// No; the numbers of each file are all that is wanted.
+    /// No diff, only the counts of each file.
     Stat,
     /// A unified diff of each file.
     Unified,

@@ -1,14 +1,14 @@
-//! The replacement: text as it stands, or with references to groups in the syntax of the regex crate.
+//! Replacement text: literal, or with references to groups in the syntax of the regex crate.
 //!
-//! Unlike there, a reference to a group that does not exist is an error: `$1_x` means a group `1_x`, and
-//! empty text instead of it is damage that nobody sees.
+//! Unlike in the regex crate, a reference to an unknown group is an error. `$1_x` means a group `1_x`, and
+//! replacing it with empty text would damage files unnoticed.
 
 use super::error::ReplaceError;
 use regex_automata::PatternID;
 use regex_automata::meta::Regex;
 use regex_automata::util::captures::Captures;
 
-/// What is put in the place of the matches of one pattern.
+/// Replacement for the matches of one pattern.
 #[derive(Debug)]
 pub(super) struct Template {
     pieces: Vec<Piece>,
@@ -20,7 +20,7 @@ enum Piece {
     Group(usize),
 }
 
-/// What a line break in a replacement becomes.
+/// Conversion of line breaks in a replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineBreaks {
     AsTheyAre,
@@ -29,12 +29,12 @@ pub(super) enum LineBreaks {
 }
 
 impl Template {
-    /// Text without references.
+    /// Creates a template without references.
     pub(super) fn text(text: &str, breaks: LineBreaks) -> Self {
         Self { pieces: vec![Piece::Text(converted(text, breaks))] }
     }
 
-    /// Reads references to groups of the pattern `id` of `regex`.
+    /// Parses references to groups of the pattern `id` of `regex`.
     ///
     /// # Errors
     /// [`ReplaceError::UnknownGroup`].
@@ -95,7 +95,7 @@ impl Template {
     }
 }
 
-/// Whether a replacement has line breaks that a file's own could differ from.
+/// Whether the replacement contains line breaks, which may differ from those in the file.
 pub(super) fn has_line_breaks(text: &str) -> bool {
     text.contains('\n')
 }
@@ -110,8 +110,8 @@ fn converted(text: &str, breaks: LineBreaks) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The reference at the beginning of `behind`, which comes after a dollar: its name, whether it is in
-/// braces, and what follows it.
+/// Parses the reference at the start of `behind`, the text after a dollar. Returns its name, whether it is in
+/// braces, and the remaining text.
 fn reference(behind: &str) -> Option<(&str, bool, &str)> {
     if let Some(braced) = behind.strip_prefix('{') {
         let (name, rest) = braced.split_once('}')?;

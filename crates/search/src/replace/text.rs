@@ -1,7 +1,7 @@
-//! A file's bytes as text that can be edited, and back, with nothing lost on the way.
+//! Converts a file's bytes to editable text and back, without loss.
 //!
-//! Most files are taken as they are, whatever their bytes mean. Only UTF-16 is decoded, which is exact: a file
-//! that is not wholly valid is refused.
+//! Most files are edited as raw bytes, regardless of their encoding. Only UTF-16 is decoded. The decoding is
+//! exact: a file that is not completely valid is rejected.
 
 use super::error::SkipReason;
 use super::outcome::FileEncoding;
@@ -11,7 +11,7 @@ const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 const UTF16_LE_MARK: &[u8] = b"\xff\xfe";
 const UTF16_BE_MARK: &[u8] = b"\xfe\xff";
 
-/// A NUL byte among so many bytes at the beginning makes a file binary.
+/// Number of bytes at the start of a file that are checked for NUL bytes, which make the file binary.
 const BINARY_LOOK: usize = 8 * 1024;
 
 /// A file without its byte order mark.
@@ -25,7 +25,7 @@ impl<'a> Text<'a> {
     /// Decodes a file.
     ///
     /// # Errors
-    /// [`SkipReason::MalformedUtf16`]; [`SkipReason::Binary`] if that is asked for.
+    /// [`SkipReason::MalformedUtf16`]; [`SkipReason::Binary`] if `skip_binary` is set.
     pub(super) fn of(file: &'a [u8], skip_binary: bool) -> Result<Self, SkipReason> {
         let text = if let Some(rest) = file.strip_prefix(UTF16_LE_MARK) {
             Self { bytes: Cow::Owned(decoded(rest, u16::from_le_bytes)?), mark: UTF16_LE_MARK }
@@ -43,7 +43,7 @@ impl<'a> Text<'a> {
         Ok(text)
     }
 
-    /// The file with `edited` in the place of its text.
+    /// Encodes `edited` in the file's encoding.
     ///
     /// # Errors
     /// [`SkipReason::NotEncodable`].
@@ -60,7 +60,7 @@ impl<'a> Text<'a> {
         Ok(file)
     }
 
-    /// What the file is, to be told.
+    /// Encoding of the file.
     pub(super) fn encoding(&self) -> FileEncoding {
         match self.mark {
             UTF16_LE_MARK => FileEncoding::Utf16Le,

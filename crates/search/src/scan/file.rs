@@ -1,4 +1,4 @@
-//! Searching one file. Called by the threads of a scan.
+//! Searches one file. Called by the threads of a scan.
 
 use super::row::row_bytes;
 use super::sink::FileSink;
@@ -6,7 +6,7 @@ use super::{Flags, Scan};
 use crate::outcome::{Row, RowKind, Warning};
 use crate::request::{Binary, OutputMode};
 use crate::tree::Stop;
-use crate::walk::{Place, words};
+use crate::walk::{EntryIndex, words};
 use grep_matcher::Matcher as _;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Encoding, Searcher, SearcherBuilder};
@@ -15,21 +15,23 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Longest line, in bytes; shorter for patterns that repeat much. The searcher holds whole lines in memory.
+/// Maximum length of a line in bytes. Shorter for patterns that repeat much. The searcher keeps complete lines
+/// in memory.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Largest file in which matches may cross lines, in bytes; smaller for patterns that repeat much. It is read as a whole.
+/// Maximum size of a file in which matches may cross lines, in bytes. Smaller for patterns that repeat much.
+/// Such a file is read as a whole.
 const MAX_WHOLE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Files below this size are read at once; a buffer of it stays in the processor's cache.
+/// Smaller files are read at once. A buffer of this size, in bytes, stays in the processor's cache.
 const SMALL_FILE_BYTES: usize = 256 * 1024;
 
-/// What is done with each file.
+/// Options of a scan, the same for each file.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct ScanOptions {
     pub(crate) matcher: RegexMatcher,
     pub(crate) multiline: bool,
-    /// Bytes of text that are searched at once.
+    /// Number of bytes that are searched at once.
     pub(crate) piece: usize,
     pub(crate) invert: bool,
     pub(crate) before: usize,
@@ -38,70 +40,70 @@ pub(crate) struct Ask {
     pub(crate) max_per_file: Option<u64>,
     pub(crate) max_line: Option<usize>,
     pub(crate) binary: Binary,
-    /// `None` for the byte order mark, `Some(None)` for bytes as they are.
+    /// `None` to detect the byte order mark, `Some(None)` for raw bytes.
     pub(crate) encoding: Option<Option<Encoding>>,
-    /// Rows that are wanted; one more is looked for.
+    /// Maximum number of rows. The scan looks for one more.
     pub(crate) limit: usize,
     pub(crate) max_bytes: usize,
-    /// Rows are collected; else only counted.
+    /// Whether rows are collected, and not only counted.
     pub(crate) with_rows: bool,
-    /// Go on when there are rows enough.
+    /// Continue counting after `limit` rows.
     pub(crate) count_all: bool,
 }
 
-/// Rows that are left out at the beginning of a file.
+/// Rows to skip at the start of a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Skip {
     #[default]
     Nothing,
     Rows(u64),
-    /// Those up to this line.
+    /// Rows up to this line.
     Through(u64),
 }
 
-/// What a file gave.
+/// Result of searching one file.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    /// It was searched; with what was found, if anything.
+pub(crate) enum FileOutcome {
+    /// The file was searched. Contains the hits, if any.
     Searched(Option<Box<Hits>>),
-    /// It holds a NUL byte and is left out.
+    /// The file contains a NUL byte and was skipped.
     Binary,
-    /// It has a line that is too long; what was found before it.
+    /// The file has a line that is too long. Contains the hits before that line.
     TooLong(Option<Box<Hits>>),
     TooLarge,
     Unreadable(Warning),
-    /// It was removed after the walk.
+    /// The file was removed after the walk.
     Gone,
 }
 
-/// What was found in a file.
+/// Rows and counts of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Hits {
     pub(crate) rows: Vec<Row>,
-    /// Rows of the mode that were seen, collected or not, but those that were skipped.
+    /// Number of rows seen, collected or not, without skipped rows.
     pub(crate) n_rows: u64,
-    /// Rows of the mode that were skipped.
+    /// Number of skipped rows.
     pub(crate) n_skipped: u64,
     pub(crate) lines: u64,
     pub(crate) matches: u64,
     pub(crate) is_binary: bool,
 }
 
-/// One thread's means of searching.
-pub(crate) struct Worker<'a> {
+/// Searcher and buffers of one thread.
+pub(crate) struct ScanThread<'a> {
     scan: &'a Scan<'a>,
     flags: &'a Flags,
-    // A copy of its own: threads that share one wait for each other.
+    // A separate copy: threads that share a matcher wait for each other.
     matcher: RegexMatcher,
     searcher: Searcher,
     head: Vec<u8>,
     directory: Option<(u32, io::Result<File>)>,
-    /// Of the files of this batch that are before the next one.
+    /// Rows in the earlier files of this batch.
     n_rows: usize,
     n_bytes: usize,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> ScanThread<'a> {
     pub(crate) fn new(scan: &'a Scan<'a>, flags: &'a Flags) -> Self {
         Self {
             scan,
@@ -119,23 +121,23 @@ impl<'a> Worker<'a> {
         (self.n_rows, self.n_bytes) = (0, 0);
     }
 
-    /// Searches a file, of which the first rows are left out.
-    pub(crate) fn search(&mut self, file: usize, skip: Skip) -> Outcome {
+    /// Searches a file and skips its first rows.
+    pub(crate) fn search(&mut self, file: usize, skip: Skip) -> FileOutcome {
         let Some(place) = self.scan.walked.places().get(file).copied() else {
-            return Outcome::Gone;
+            return FileOutcome::Gone;
         };
         match self.open(place) {
             Ok(opened) => self.read(opened, place, skip),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Outcome::Gone,
-            Err(error) => Outcome::Unreadable(self.warning(place, &error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => FileOutcome::Gone,
+            Err(error) => FileOutcome::Unreadable(self.warning(place, &error)),
         }
     }
 
-    fn warning(&self, place: Place, error: &io::Error) -> Warning {
+    fn warning(&self, place: EntryIndex, error: &io::Error) -> Warning {
         Warning { path: self.scan.walked.path(place), reason: words(error) }
     }
 
-    fn open(&mut self, place: Place) -> io::Result<File> {
+    fn open(&mut self, place: EntryIndex) -> io::Result<File> {
         let (walked, tree) = (self.scan.walked, self.scan.tree);
         if let Some(opened) = walked.open_start(place, tree) {
             return opened;
@@ -154,9 +156,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Most files of a repository are small: they are read at once and searched in place, which spares
-    /// a read and a copy each.
-    fn read(&mut self, file: File, place: Place, skip: Skip) -> Outcome {
+    /// Reads and searches a file. Most files of a repository are small: they are read at once and searched in
+    /// place, which saves one read and one copy per file.
+    fn read(&mut self, file: File, place: EntryIndex, skip: Skip) -> FileOutcome {
         let ask = self.scan.ask;
         let collects = ask.with_rows
             && !self.flags.only_counts()
@@ -181,9 +183,9 @@ impl<'a> Worker<'a> {
         let n_head = self.head.len();
         let searched = match fill(&mut reader, &mut self.head) {
             Ok(start) if start.len() < n_head => match glance(ask, &self.matcher, start) {
-                Glance::Nothing => return Outcome::Searched(None),
-                Glance::Binary => return Outcome::Binary,
-                Glance::Maybe => self.searcher.search_slice(&self.matcher, start, &mut sink),
+                QuickResult::Nothing => return FileOutcome::Searched(None),
+                QuickResult::Binary => return FileOutcome::Binary,
+                QuickResult::Maybe => self.searcher.search_slice(&self.matcher, start, &mut sink),
             },
             Ok(start) => {
                 let whole = start.chain(reader);
@@ -193,11 +195,11 @@ impl<'a> Worker<'a> {
         };
         let (binary, hits) = (sink.binary, sink.hits);
         let outcome = self.conclude(searched, binary, hits, place);
-        if let Outcome::Searched(Some(hits)) | Outcome::TooLong(Some(hits)) = &outcome {
+        if let FileOutcome::Searched(Some(hits)) | FileOutcome::TooLong(Some(hits)) = &outcome {
             let n_matches = hits.rows.iter().filter(|row| row.kind == RowKind::Match).count();
             self.n_rows += n_matches;
-            // Context of rows that were skipped takes no room of the page: it must not keep the rows of the
-            // next files from being collected.
+            // The context of skipped rows takes no space on the page. It must not keep the rows of the next
+            // files from being collected.
             if n_matches != 0 {
                 let path_len = self.scan.walked.path_len(place);
                 self.n_bytes += hits.rows.iter().map(|row| row_bytes(path_len, row)).sum::<usize>();
@@ -211,8 +213,8 @@ impl<'a> Worker<'a> {
         searched: io::Result<()>,
         is_binary: bool,
         mut hits: Hits,
-        place: Place,
-    ) -> Outcome {
+        place: EntryIndex,
+    ) -> FileOutcome {
         let ask = self.scan.ask;
         hits.is_binary = is_binary && ask.binary == Binary::Report;
         if hits.is_binary {
@@ -220,54 +222,55 @@ impl<'a> Worker<'a> {
         }
         let found = (hits.lines != 0).then(|| Box::new(hits));
         match searched {
-            Ok(()) if is_binary && ask.binary == Binary::Skip => Outcome::Binary,
-            Ok(()) => Outcome::Searched(found),
-            // Whoever stopped it knows that files are missing.
+            Ok(()) if is_binary && ask.binary == Binary::Skip => FileOutcome::Binary,
+            Ok(()) => FileOutcome::Searched(found),
+            // The receiver that stopped the scan already expects missing files.
             Err(_) if self.scan.stop.is_reached() || self.flags.has_ended() => {
-                Outcome::Searched(found)
+                FileOutcome::Searched(found)
             }
-            // The kernel's errors have a number; the searcher's only own one is a full buffer.
+            // Kernel errors have a number. The searcher's only other error is a full buffer.
             Err(error) if error.raw_os_error().is_none() => {
-                // Its buffer has grown to the limit and would stay so.
+                // The searcher's buffer has grown to its limit and would keep that size.
                 self.searcher = searcher(ask);
-                if ask.multiline { Outcome::TooLarge } else { Outcome::TooLong(found) }
+                if ask.multiline { FileOutcome::TooLarge } else { FileOutcome::TooLong(found) }
             }
-            Err(error) => Outcome::Unreadable(self.warning(place, &error)),
+            Err(error) => FileOutcome::Unreadable(self.warning(place, &error)),
         }
     }
 }
 
-/// What is seen of a whole file without going through its lines.
-enum Glance {
+/// Result of searching a whole file without splitting it into lines.
+enum QuickResult {
     Nothing,
     Binary,
     Maybe,
 }
 
-/// Most files have no match. That is seen sooner here than by the searcher, which counts lines meanwhile.
-fn glance(ask: &Ask, matcher: &RegexMatcher, content: &[u8]) -> Glance {
+/// Checks a whole file for any match. Most files have none, and this check is faster than the searcher, which
+/// also counts lines.
+fn glance(ask: &ScanOptions, matcher: &RegexMatcher, content: &[u8]) -> QuickResult {
     let is_plain = match &ask.encoding {
-        // The first bytes of the three marks.
+        // First bytes of the three byte order marks.
         None => !matches!(content.first(), Some(0xEF | 0xFE | 0xFF)),
         Some(encoding) => encoding.is_none(),
     };
     if !is_plain {
-        return Glance::Maybe;
+        return QuickResult::Maybe;
     }
-    // The searcher looks for NUL bytes at the beginning of a slice only.
+    // The searcher checks for NUL bytes only at the start of a slice.
     if ask.binary == Binary::Skip && memchr::memchr(0, content).is_some() {
-        return Glance::Binary;
+        return QuickResult::Binary;
     }
     if ask.invert || ask.multiline {
-        return Glance::Maybe;
+        return QuickResult::Maybe;
     }
     match matcher.find_candidate_line(content) {
-        Ok(None) => Glance::Nothing,
-        _ => Glance::Maybe,
+        Ok(None) => QuickResult::Nothing,
+        _ => QuickResult::Maybe,
     }
 }
 
-/// A binary file that matches has one row without text.
+/// Replaces the rows of a binary file by one row without text.
 fn report_binary(hits: &mut Hits, output: OutputMode) {
     hits.rows.retain(|row| row.kind == RowKind::Match);
     hits.rows.truncate(1);
@@ -281,10 +284,10 @@ fn report_binary(hits: &mut Hits, output: OutputMode) {
     }
 }
 
-fn searcher(ask: &Ask) -> Searcher {
+fn searcher(ask: &ScanOptions) -> Searcher {
     let mut builder = SearcherBuilder::new();
     let most = if ask.multiline { MAX_WHOLE_BYTES } else { MAX_LINE_BYTES };
-    // Never memory maps: a file that is truncated while it is mapped would kill the process.
+    // Never use memory maps: a file that is truncated while it is mapped would kill the process.
     builder
         .line_number(matches!(ask.output, OutputMode::Lines | OutputMode::OnlyMatching))
         .invert_match(ask.invert)
@@ -307,7 +310,7 @@ fn searcher(ask: &Ask) -> Searcher {
     builder.build()
 }
 
-/// Reads until `buffer` is full or the file has ended, and gives what was read.
+/// Reads until `buffer` is full or the file ends, and returns the bytes read.
 fn fill<'b>(from: &mut impl Read, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
     let mut n = 0;
     while let Some(free) = buffer.get_mut(n..).filter(|free| !free.is_empty()) {
@@ -321,8 +324,8 @@ fn fill<'b>(from: &mut impl Read, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> 
     Ok(buffer.get(..n).unwrap_or_default())
 }
 
-/// A file that stops giving bytes when the search should end, so that a huge file without a match
-/// cannot outlast the deadline. A read that the kernel does not answer is not interrupted.
+/// A file whose reads end when the search should stop, so that a huge file without a match cannot outlast the
+/// deadline. A read that blocks in the kernel is not interrupted.
 struct Interruptible<'a> {
     file: File,
     stop: &'a Stop,
@@ -338,8 +341,8 @@ impl Read for Interruptible<'_> {
     }
 }
 
-impl Outcome {
-    /// What was found, if anything.
+impl FileOutcome {
+    /// Returns the hits, or `None` if there are none.
     pub(crate) fn into_hits(self) -> Option<Box<Hits>> {
         match self {
             Self::Searched(hits) | Self::TooLong(hits) => hits,

@@ -1,20 +1,20 @@
-//! A row with its context: what stays together on a page, and what is left of it if it is larger than one.
+//! A row with its context. A group stays together on a page, and is shortened if it is larger than a page.
 //! Called by `page`.
 
 use super::row::{digits, row_bytes};
 use crate::outcome::{Cut, Row, RowKind};
 
-/// A row of the mode and the context that belongs to it.
+/// A row and its context.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// Lines before it, but those that follow the row before it.
+    /// Context before the row, without the lines that are context after the previous row.
     before: Vec<Row>,
     pub(super) found: Row,
-    /// Lines after it, up to the next row.
+    /// Context after the row, up to the next row.
     after: Vec<Row>,
 }
 
-/// The rows of a file in groups. `before` and `after` are the lines of context that were asked for.
+/// Splits the rows of a file into groups. `before` and `after` are the requested numbers of context lines.
 pub(super) fn groups(rows: Vec<Row>, before: usize, after: usize) -> Vec<Group> {
     let far = |lines: usize| u64::try_from(lines).unwrap_or(u64::MAX);
     let mut groups: Vec<Group> = Vec::new();
@@ -37,17 +37,17 @@ pub(super) fn groups(rows: Vec<Row>, before: usize, after: usize) -> Vec<Group> 
 }
 
 impl Group {
-    /// The size of all its lines.
+    /// Returns the size of all lines in bytes.
     pub(super) fn bytes(&self, path_len: usize) -> usize {
         sum(&self.before, path_len) + row_bytes(path_len, &self.found) + sum(&self.after, path_len)
     }
 
-    /// Leaves out context for which there is no room in `max_bytes`: the lines nearest to the row stay. True
-    /// if not even the row fits, which stays in any case; its text is no longer than that already.
+    /// Removes context that does not fit into `max_bytes`, and keeps the lines nearest to the row. Returns true
+    /// if not even the row fits. The row stays in any case: its text is never longer than `max_bytes`.
     pub(super) fn shorten(&mut self, path_len: usize, max_bytes: usize) -> bool {
         let found = row_bytes(path_len, &self.found);
         let room = max_bytes.saturating_sub(found);
-        // One side has what the other one does not need.
+        // Each side gets the space that the other side does not need.
         let room_before = (room / 2).max(room.saturating_sub(sum(&self.after, path_len)));
         self.before.reverse();
         keep(&mut self.before, path_len, room_before);
@@ -57,7 +57,7 @@ impl Group {
         max_bytes < found
     }
 
-    /// Its lines in their order.
+    /// Appends the lines in order.
     pub(super) fn append_to(mut self, rows: &mut Vec<Row>) {
         rows.append(&mut self.before);
         rows.push(self.found);
@@ -69,7 +69,7 @@ fn sum(rows: &[Row], path_len: usize) -> usize {
     rows.iter().map(|row| row_bytes(path_len, row)).sum()
 }
 
-/// Keeps the first rows for which there is room, and the beginning of the next one, which shows that it is cut.
+/// Keeps the first rows that fit, and the start of the next row, marked as cut.
 fn keep(rows: &mut Vec<Row>, path_len: usize, room: usize) {
     let (mut left, mut n) = (room, 0);
     for row in rows.iter_mut() {
@@ -83,10 +83,10 @@ fn keep(rows: &mut Vec<Row>, path_len: usize, room: usize) {
     rows.truncate(n);
 }
 
-/// Cuts the text of a row that is longer than `room`, not within a character. False if nothing is left.
+/// Cuts the text of a row to `room` bytes, but not within a character. Returns false if nothing is left.
 fn cut(row: &mut Row, room: usize) -> bool {
     let goes_on = |at: &usize| row.text.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
-    // No character has more than four bytes; what is no UTF-8 is cut anywhere.
+    // A character has at most four bytes. Invalid UTF-8 may be cut anywhere.
     let end = (room.saturating_sub(3)..=room).rev().find(|at| !goes_on(at)).unwrap_or(room);
     let left_out = row.text.len().saturating_sub(end);
     row.text.truncate(end);
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    /// `+` is a row, anything else context, one for each line from 1.
+    /// Builds a group from lines numbered from 1. `+` is a row, anything else is context.
     fn group(lines: &[&str], context: usize) -> Group {
         let kind =
             |text: &str| if text.starts_with('+') { RowKind::Match } else { RowKind::Context };

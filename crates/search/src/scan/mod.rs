@@ -1,7 +1,7 @@
-//! Searching the files of a walk in their order: by one thread or several, in a window that moves on.
+//! Searches the files of a walk in order, with one thread or several, in a moving window.
 //!
-//! Files are claimed in batches, in order; what was found is handed to the page in the same order, so the
-//! page does not depend on which thread was quicker. Called by `engine`.
+//! Threads claim files in batches, in order. The results reach the page in the same order, so the page does not
+//! depend on the speed of the threads. Called by `engine`.
 
 mod file;
 mod group;
@@ -9,64 +9,64 @@ mod page;
 mod row;
 mod sink;
 
-pub(crate) use file::{Ask, Skip};
-pub(crate) use page::{Page, Seek, Tally};
+pub(crate) use file::{ScanOptions, Skip};
+pub(crate) use page::{PageBuilder, PageStart, Tally};
 
-use crate::share::{Shared, n_threads};
+use crate::condvar::{Monitored, n_threads};
 use crate::tree::{Stop, Tree};
-use crate::walk::Walked;
-use file::{Outcome, Worker};
+use crate::walk::WalkResult;
+use file::{FileOutcome, ScanThread};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope as Threads};
 use std::time::{Duration, Instant};
 
-/// Files that one thread claims at once, if there are many.
+/// Maximum number of files that one thread claims at once.
 const MAX_BATCH: usize = 16;
 
-/// Batches that may be ahead of the page, for each thread.
+/// Number of batches per thread that may be ahead of the page.
 const WINDOW_PER_THREAD: usize = 8;
 
-/// Whoever has searched so many files, or for so long, gets help: a thread takes some 50 µs to start.
+/// After this many files, or after `LONG`, a scan starts more threads. Starting a thread takes about 50 µs.
 const MANY_FILES: usize = 32;
 const LONG: Duration = Duration::from_millis(1);
 
-/// Takes what files gave, in their order.
-pub(crate) trait Receive: Send {
-    /// Takes the next file. False if no more are wanted.
-    fn take(&mut self, file: usize, outcome: Outcome) -> bool;
-    /// Whether only numbers are wanted from now on.
+/// Receives the results of the files in order.
+pub(crate) trait OutcomeReceiver: Send {
+    /// Takes the result of the next file. Returns false to stop the scan.
+    fn take(&mut self, file: usize, outcome: FileOutcome) -> bool;
+    /// Whether the receiver needs only counts from now on.
     fn only_counts(&self) -> bool;
 }
 
-/// One pass over files.
+/// One pass over the files of a walk.
 pub(crate) struct Scan<'a> {
-    pub(crate) walked: &'a Walked,
+    pub(crate) walked: &'a WalkResult,
     pub(crate) tree: &'a dyn Tree,
-    pub(crate) ask: &'a Ask,
+    pub(crate) ask: &'a ScanOptions,
     pub(crate) stop: &'a Stop,
-    /// The first file.
+    /// Number of the first file.
     pub(crate) from: usize,
-    /// Rows left out of it.
+    /// Rows to skip in the first file.
     pub(crate) skip: Skip,
 }
 
 struct Window<R> {
     next: usize,
     released: usize,
-    /// Batches from `released` on.
-    ready: VecDeque<Option<Vec<Outcome>>>,
+    /// Results of the batches from `released` on.
+    ready: VecDeque<Option<Vec<FileOutcome>>>,
     receiver: R,
     has_ended: bool,
     has_help: bool,
 }
 
-/// What threads look at while they search.
+/// Flags that the threads check while they search.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
-    /// Nothing more is wanted.
+    /// The scan should stop.
     ended: AtomicBool,
-    /// Rows are not wanted any more, numbers are.
+    /// Only counts are needed.
     only_counts: AtomicBool,
 }
 
@@ -81,8 +81,8 @@ impl Flags {
 }
 
 impl Scan<'_> {
-    /// Searches until the files or the wishes of `receiver` end, or it is time to stop.
-    pub(crate) fn run<R: Receive>(&self, receiver: R) -> R {
+    /// Searches until all files are searched, `receiver` stops, or the deadline passes.
+    pub(crate) fn run<R: OutcomeReceiver>(&self, receiver: R) -> R {
         let window = Window {
             next: 0,
             released: 0,
@@ -91,9 +91,9 @@ impl Scan<'_> {
             has_ended: false,
             has_help: false,
         };
-        let crew = Crew {
+        let crew = ScanThreads {
             scan: self,
-            window: Shared::new(window),
+            window: Monitored::new(window),
             flags: Flags::default(),
             batch: (self.n_files() / 64).clamp(1, MAX_BATCH),
         };
@@ -106,16 +106,16 @@ impl Scan<'_> {
     }
 }
 
-struct Crew<'a, R> {
+struct ScanThreads<'a, R> {
     scan: &'a Scan<'a>,
-    window: Shared<Window<R>>,
+    window: Monitored<Window<R>>,
     flags: Flags,
     batch: usize,
 }
 
-impl<R: Receive> Crew<'_, R> {
+impl<R: OutcomeReceiver> ScanThreads<'_, R> {
     fn work<'s>(&'s self, threads: Option<&'s Threads<'s, '_>>) {
-        let mut worker = Worker::new(self.scan, &self.flags);
+        let mut worker = ScanThread::new(self.scan, &self.flags);
         let (mut n_done, mut began) = (0, None);
         while let Some(batch) = self.window.wait_for(|window| self.claim(window)) {
             let began = *began.get_or_insert_with(Instant::now);
@@ -138,7 +138,7 @@ impl<R: Receive> Crew<'_, R> {
             }
             if let Some(threads) = threads.filter(|_| help) {
                 for _ in 1..n_threads() {
-                    // Without help it only takes longer.
+                    // If no thread can be started, the scan only takes longer.
                     let _no_thread = Builder::new().spawn_scoped(threads, || self.work(None));
                 }
             }
@@ -149,7 +149,7 @@ impl<R: Receive> Crew<'_, R> {
         self.scan.n_files().div_ceil(self.batch)
     }
 
-    /// The next batch; `Some(None)` if there is none, `None` if it is not yet time for it.
+    /// Returns the next batch: `Some(None)` if there are no more files, `None` if the window is full.
     fn claim(&self, window: &mut Window<R>) -> Option<Option<usize>> {
         if window.has_ended || self.n_batches() <= window.next || self.scan.stop.is_reached() {
             return Some(None);
@@ -162,7 +162,7 @@ impl<R: Receive> Crew<'_, R> {
         Some(Some(batch))
     }
 
-    fn search(&self, batch: usize, worker: &mut Worker<'_>) -> Vec<Outcome> {
+    fn search(&self, batch: usize, worker: &mut ScanThread<'_>) -> Vec<FileOutcome> {
         let from = self.scan.from + batch * self.batch;
         let files = from..(from + self.batch).min(self.scan.walked.len());
         let mut outcomes = Vec::with_capacity(files.len());
@@ -177,8 +177,8 @@ impl<R: Receive> Crew<'_, R> {
         outcomes
     }
 
-    /// Hands over what is ready in order.
-    fn release(&self, window: &mut Window<R>, batch: usize, outcomes: Vec<Outcome>) {
+    /// Passes the finished batches to the receiver in order.
+    fn release(&self, window: &mut Window<R>, batch: usize, outcomes: Vec<FileOutcome>) {
         let at = batch.saturating_sub(window.released);
         while window.ready.len() <= at {
             window.ready.push_back(None);

@@ -1,17 +1,17 @@
-//! The page: what of the files' rows is shown, and where it ends. Files come in order. Used by `engine`.
+//! Builds the page from the rows of the files, which arrive in order. Used by `engine`.
 
-use super::Receive;
-use super::file::{Ask, Hits, Outcome};
+use super::OutcomeReceiver;
+use super::file::{FileOutcome, Hits, ScanOptions};
 use super::group::groups;
 use super::row::digits;
 use crate::outcome::{FileHits, MAX_WARNINGS, Row, Skipped, Warning};
 use crate::request::OutputMode;
-use crate::walk::Walked;
+use crate::walk::WalkResult;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Numbers of the files that were taken.
+/// Counts of the received files.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) n_taken: usize,
@@ -19,26 +19,26 @@ pub(crate) struct Tally {
     pub(crate) n_matched: u64,
     pub(crate) skipped: Skipped,
     pub(crate) warnings: Vec<Warning>,
-    /// Rows of the mode.
+    /// Number of rows.
     pub(crate) n_rows: u64,
 }
 
 impl Tally {
-    /// Counts a file and gives what was found in it.
-    fn count(&mut self, outcome: Outcome, ask: &Ask) -> Option<Box<Hits>> {
+    /// Counts a file and returns its hits.
+    fn count(&mut self, outcome: FileOutcome, ask: &ScanOptions) -> Option<Box<Hits>> {
         self.n_taken += 1;
         match &outcome {
-            Outcome::Searched(_) => self.n_searched += 1,
-            Outcome::Binary => self.skipped.binary += 1,
-            Outcome::TooLong(_) => self.skipped.too_long += 1,
-            Outcome::TooLarge => self.skipped.too_large += 1,
-            Outcome::Unreadable(warning) => {
+            FileOutcome::Searched(_) => self.n_searched += 1,
+            FileOutcome::Binary => self.skipped.binary += 1,
+            FileOutcome::TooLong(_) => self.skipped.too_long += 1,
+            FileOutcome::TooLarge => self.skipped.too_large += 1,
+            FileOutcome::Unreadable(warning) => {
                 self.skipped.unreadable += 1;
                 if self.warnings.len() < MAX_WARNINGS {
                     self.warnings.push(warning.clone());
                 }
             }
-            Outcome::Gone => (),
+            FileOutcome::Gone => (),
         }
         let is_row = is_row(&outcome, ask.output);
         self.n_matched += u64::from(is_row);
@@ -51,12 +51,15 @@ impl Tally {
     }
 }
 
-/// Whether a file has what is looked for.
-fn is_row(outcome: &Outcome, output: OutputMode) -> bool {
+/// Whether a file is a row in the file modes.
+fn is_row(outcome: &FileOutcome, output: OutputMode) -> bool {
     match outcome {
-        Outcome::Searched(hits) => hits.is_some() != (output == OutputMode::FilesWithout),
-        Outcome::TooLong(hits) => hits.is_some() && output != OutputMode::FilesWithout,
-        Outcome::Binary | Outcome::TooLarge | Outcome::Unreadable(_) | Outcome::Gone => false,
+        FileOutcome::Searched(hits) => hits.is_some() != (output == OutputMode::FilesWithout),
+        FileOutcome::TooLong(hits) => hits.is_some() && output != OutputMode::FilesWithout,
+        FileOutcome::Binary
+        | FileOutcome::TooLarge
+        | FileOutcome::Unreadable(_)
+        | FileOutcome::Gone => false,
     }
 }
 
@@ -67,20 +70,20 @@ fn n_rows(is_row: bool, hits: Option<&Hits>, output: OutputMode) -> u64 {
     }
 }
 
-/// Looks for the file in which a page begins.
-pub(crate) struct Seek<'a> {
-    pub(crate) ask: &'a Ask,
+/// Finds the file in which a page begins.
+pub(crate) struct PageStart<'a> {
+    pub(crate) ask: &'a ScanOptions,
     pub(crate) offset: u64,
     pub(crate) tally: Tally,
-    /// The file, and how many of its rows come before the page.
+    /// Number of the file, and the number of its rows before the page.
     pub(crate) found: Option<(usize, u64)>,
 }
 
-impl Receive for Seek<'_> {
-    fn take(&mut self, file: usize, outcome: Outcome) -> bool {
+impl OutcomeReceiver for PageStart<'_> {
+    fn take(&mut self, file: usize, outcome: FileOutcome) -> bool {
         let is_row = is_row(&outcome, self.ask.output);
         let hits = match &outcome {
-            Outcome::Searched(hits) | Outcome::TooLong(hits) => hits.as_deref(),
+            FileOutcome::Searched(hits) | FileOutcome::TooLong(hits) => hits.as_deref(),
             _ => None,
         };
         let left = self.offset.saturating_sub(self.tally.n_rows);
@@ -97,28 +100,28 @@ impl Receive for Seek<'_> {
     }
 }
 
-/// Collects the rows of a page.
-pub(crate) struct Page<'a> {
-    pub(crate) walked: &'a Walked,
-    pub(crate) ask: &'a Ask,
-    /// When counting ends, once the page is full.
+/// Collects rows up to the page limits.
+pub(crate) struct PageBuilder<'a> {
+    pub(crate) walked: &'a WalkResult,
+    pub(crate) ask: &'a ScanOptions,
+    /// Time at which counting stops once the page is full.
     pub(crate) count_until: Instant,
-    /// What was counted before the page, and goes on being counted.
+    /// Counts of the rows before the page, continued while the page is filled.
     pub(crate) tally: Tally,
     pub(crate) files: Vec<FileHits>,
     pub(crate) shown: u64,
     pub(crate) truncated: bool,
-    /// The last row shown: its file, its line, and how many rows of the file come up to it.
+    /// Last row of the page: its file, its line, and the number of the file's rows up to it.
     pub(crate) last: Option<(PathBuf, u64, u64)>,
-    /// It asked for no more, so there may be more than was counted.
+    /// The scan was stopped early, so the counts may be too low.
     pub(crate) has_stopped: bool,
     bytes: usize,
 }
 
-impl<'a> Page<'a> {
+impl<'a> PageBuilder<'a> {
     pub(crate) fn new(
-        walked: &'a Walked,
-        ask: &'a Ask,
+        walked: &'a WalkResult,
+        ask: &'a ScanOptions,
         tally: Tally,
         count_until: Instant,
     ) -> Self {
@@ -176,8 +179,8 @@ impl<'a> Page<'a> {
         });
     }
 
-    /// Takes the rows of one file, each with all its context: a page ends before the first one that does
-    /// not fit with it.
+    /// Takes the rows of one file, each with all its context. The page ends before the first row that does not
+    /// fit with its context.
     fn take_rows(&mut self, file: usize, mut hits: Hits) {
         let rows = std::mem::take(&mut hits.rows);
         let groups = groups(rows, self.ask.before, self.ask.after);
@@ -196,8 +199,8 @@ impl<'a> Page<'a> {
             if self.fits(bytes) {
                 self.bytes += bytes;
             } else if self.shown == 0 {
-                // The first row is shown in any case: an empty page would say that nothing matches, and the next
-                // one would begin where this one does.
+                // The first row is always included. An empty page would mean that nothing matches, and the next
+                // page would start at the same row.
                 self.truncated |= group.shorten(path_len, self.ask.max_bytes);
                 self.bytes = self.ask.max_bytes;
             } else {
@@ -231,12 +234,12 @@ fn mark_gaps(mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-impl Receive for Page<'_> {
-    fn take(&mut self, file: usize, outcome: Outcome) -> bool {
+impl OutcomeReceiver for PageBuilder<'_> {
+    fn take(&mut self, file: usize, outcome: FileOutcome) -> bool {
         let hits = self.tally.count(outcome, self.ask);
         if let Some(hits) = hits {
             if self.truncated || !self.ask.with_rows && !self.lists_files() {
-                // Only its numbers are wanted.
+                // Only the counts are needed.
             } else if self.lists_files() {
                 self.take_file(file, &hits);
             } else {

@@ -1,24 +1,24 @@
-//! From a matching line to a row: where its matches are, and what is shown of it. Called by `file`.
+//! Converts a matching line to a row: the positions of its matches and its visible part. Called by `file`.
 
 use crate::outcome::{Cut, Row, RowKind};
 use std::ops::Range;
 
-/// What is shown of a line.
+/// Limits of the visible part of a line.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shown {
-    /// In characters, around the first match.
+pub(super) struct DisplayLine {
+    /// Maximum number of characters around the first match.
     pub(super) max_line: Option<usize>,
-    /// In bytes, from the beginning: more can never be shown.
+    /// Maximum number of bytes from the start: a page has no space for more.
     pub(super) max_bytes: usize,
 }
 
-/// A row of a line without its newline.
+/// Creates a row from a line without its newline.
 pub(super) fn row(
     kind: RowKind,
     line: u64,
     text: &[u8],
     spans: Vec<Range<usize>>,
-    shown: Shown,
+    shown: DisplayLine,
 ) -> Row {
     let inner = memchr::memchr_iter(b'\n', text).count();
     let end_line = line + u64::try_from(inner).unwrap_or(0);
@@ -45,14 +45,14 @@ pub(super) fn row(
     }
 }
 
-/// At most `max` characters around a match, more before and after it the shorter it is. Bytes that are no
-/// UTF-8 are characters of their own, or belong to the one before them.
+/// Returns a range of at most `max` characters around a match. A shorter match gets more context on both sides.
+/// Invalid UTF-8 bytes count as characters, or belong to the previous character.
 fn window(text: &[u8], first: &Range<usize>, max: usize) -> Range<usize> {
     let match_start = first.start.min(text.len());
     let matched = text.get(match_start..first.end.min(text.len())).unwrap_or_default();
     let n_matched = matched.iter().filter(|byte| is_start(**byte)).take(max).count();
     let around = max - n_matched;
-    // What is not needed after the match is given to what is before it, and the other way round.
+    // Space that is not needed after the match goes to the text before it, and the other way round.
     let after_match = forward(text, match_start, n_matched);
     let n_after = chars_left(text, after_match, around);
     let wanted_before = (around / 2).max(around.saturating_sub(n_after));
@@ -87,7 +87,7 @@ fn backward(text: &[u8], from: usize, n: usize) -> (usize, usize) {
     (at, found)
 }
 
-/// The size of `path:line:text` and a newline.
+/// Returns the size of `path:line:text` and a newline in bytes.
 pub(super) fn row_bytes(path_len: usize, row: &Row) -> usize {
     path_len + digits(row.line) + row.text.len() + 3
 }
@@ -106,7 +106,7 @@ mod tests {
         span: Range<usize>,
         max: usize,
     ) -> (String, Option<Cut>, Vec<Range<usize>>) {
-        let limits = Shown { max_line: Some(max), max_bytes: usize::MAX };
+        let limits = DisplayLine { max_line: Some(max), max_bytes: usize::MAX };
         let row = row(RowKind::Match, 1, text.as_bytes(), vec![span], limits);
         (String::from_utf8(row.text).unwrap(), row.cut, row.spans)
     }

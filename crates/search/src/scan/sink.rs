@@ -1,46 +1,46 @@
-//! Taking the matching lines of one file, as the searcher finds them. Called by `file`.
+//! Receives the matching lines of one file from the searcher. Called by `file`.
 
-use super::file::{Ask, Hits, Skip};
-use super::row::{Shown, row, row_bytes};
+use super::file::{Hits, ScanOptions, Skip};
+use super::row::{DisplayLine, row, row_bytes};
 use super::{Flags, Scan};
 use crate::outcome::{Row, RowKind};
 use crate::request::OutputMode;
 use crate::tree::Stop;
-use crate::walk::Place;
+use crate::walk::EntryIndex;
 use grep_matcher::Matcher as _;
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 use std::io;
 use std::ops::Range;
 
-/// Matching lines between two looks at the clock.
+/// Matching lines between two checks of the deadline.
 const CHECK_EVERY: u64 = 64;
 
-/// Bytes after a match that a pattern across lines may look at.
+/// Bytes after a match that a pattern across lines may inspect.
 const LOOK_AHEAD_BYTES: usize = 128;
 
-/// Takes the matching lines of one file.
+/// Receiver of the matching lines of one file.
 pub(super) struct FileSink<'a> {
-    pub(super) ask: &'a Ask,
+    pub(super) ask: &'a ScanOptions,
     pub(super) matcher: &'a RegexMatcher,
     pub(super) stop: &'a Stop,
     pub(super) flags: &'a Flags,
     pub(super) scan: &'a Scan<'a>,
-    pub(super) place: Place,
+    pub(super) place: EntryIndex,
     pub(super) skip: Skip,
-    /// Rows are collected, so far.
+    /// Whether rows are still collected.
     pub(super) collects: bool,
-    /// What was collected is more than any page has room for.
+    /// Whether the collected rows exceed the space of any page.
     pub(super) overflows: bool,
     pub(super) hits: Hits,
     pub(super) n_bytes: usize,
-    /// Matching lines, for the clock.
+    /// Number of matching lines, for the deadline checks.
     pub(super) n_seen: u64,
     pub(super) binary: bool,
 }
 
 impl FileSink<'_> {
-    /// Counts a row and says whether it is left out.
+    /// Counts a row and returns true if it is skipped.
     fn is_skipped(&mut self, line: u64) -> bool {
         let is_skipped = match &mut self.skip {
             Skip::Nothing | Skip::Rows(0) => false,
@@ -58,7 +58,7 @@ impl FileSink<'_> {
         is_skipped
     }
 
-    /// Whether the row that was counted just now is collected.
+    /// Whether to collect the row that was just counted.
     fn collects_next(&mut self) -> bool {
         self.collects &= !self.overflows;
         self.collects
@@ -67,8 +67,8 @@ impl FileSink<'_> {
     fn push(&mut self, row: Row) {
         let is_match = row.kind == RowKind::Match;
         if is_match && self.hits.n_rows == 1 {
-            // Context of skipped rows that is too far away for this one is not counted: the page would leave
-            // it out, have room, and not know that more was not collected.
+            // Context of skipped rows that is too far from this row is not counted. The page would remove it,
+            // have space left, and not detect that more rows were not collected.
             let before = u64::try_from(self.ask.before).unwrap_or(u64::MAX);
             self.hits.rows.retain(|context| row.line <= context.line.saturating_add(before));
             self.n_bytes = self.hits.rows.iter().map(|row| self.bytes_of(row)).sum();
@@ -80,16 +80,16 @@ impl FileSink<'_> {
             return;
         }
         self.overflows = self.ask.max_bytes < self.n_bytes;
-        // One row more than a page has shows that there is more. Only rows of the mode do: behind context that
-        // does not fit, or a first row that does not, the next one is still looked for.
+        // One row more than the page limit proves that more rows exist. Only matching rows count: after context
+        // that does not fit, or a first row that does not fit, the sink still looks for the next row.
         let is_more = is_match && self.hits.n_rows != 1 && self.overflows;
         if is_more || self.is_full() {
             self.collects = false;
         }
     }
 
-    /// Leaves out context before the first row that is not near it, or that no page has room for: the lines
-    /// nearest to the row stay, and one that does not fit, so that the page sees that some was left out.
+    /// Removes context before the first row that is too far away, or that no page has space for. Keeps the
+    /// lines nearest to the row, and one line that does not fit, so that the page detects the cut.
     fn trim(&mut self) {
         let mut n = self.hits.rows.len().saturating_sub(self.ask.before);
         let mut bytes: usize = self.hits.rows.iter().skip(n).map(|row| self.bytes_of(row)).sum();
@@ -112,16 +112,16 @@ impl FileSink<'_> {
         usize::try_from(self.hits.n_rows).is_ok_and(|n| self.ask.limit < n)
     }
 
-    /// Whether the search of this file goes on.
+    /// Whether to continue searching this file.
     fn goes_on(&self) -> bool {
         self.collects || self.ask.count_all || !(self.ask.with_rows || self.is_full())
     }
 
-    fn shown(&self) -> Shown {
-        Shown { max_line: self.ask.max_line, max_bytes: self.ask.max_bytes }
+    fn shown(&self) -> DisplayLine {
+        DisplayLine { max_line: self.ask.max_line, max_bytes: self.ask.max_bytes }
     }
 
-    /// Where the matches of a matching line are, relative to its text.
+    /// Returns the ranges of the matches, relative to the text of the matching line.
     fn spans(&self, searcher: &Searcher, found: &SinkMatch<'_>) -> Vec<Range<usize>> {
         let mut spans = Vec::new();
         if !self.ask.invert {
@@ -130,7 +130,7 @@ impl FileSink<'_> {
         spans
     }
 
-    /// Gives each match of a matching line.
+    /// Calls `give` for each match of a matching line.
     fn each(&self, searcher: &Searcher, found: &SinkMatch<'_>, mut give: impl FnMut(Range<usize>)) {
         let range = found.bytes_range_in_buffer();
         let buffer = found.buffer();
@@ -142,8 +142,8 @@ impl FileSink<'_> {
         };
         let searched = buffer.get(..end).unwrap_or(buffer);
         let result = self.matcher.find_iter_at(searched, range.start, |one| {
-            // Behind a newline another line begins; without one an empty match may end the file. It is
-            // a reason why the line matches, but not counted, as for ripgrep.
+            // After a newline another line begins. Without a newline, an empty match may end the file: it makes
+            // the line match, but is not counted, as in ripgrep.
             let may_end = !ends_line && self.ask.output == OutputMode::Lines;
             let is_inside = one.start() < range.end + usize::from(may_end);
             if is_inside {
@@ -151,7 +151,7 @@ impl FileSink<'_> {
             }
             is_inside
         });
-        // Nothing can fail: the error type has no values.
+        // This cannot fail: the error type has no values.
         debug_assert!(result.is_ok());
     }
 
@@ -184,7 +184,7 @@ impl FileSink<'_> {
         let line = found.line_number().unwrap_or_default();
         let bytes = found.bytes();
         if self.ask.invert {
-            // There is no match to show.
+            // The row contains no match.
             return true;
         }
         let (mut at, mut here) = (0, line);
@@ -198,7 +198,7 @@ impl FileSink<'_> {
                 let begin = memchr::memrchr(b'\n', bytes.get(..span.start).unwrap_or_default());
                 let whole = std::iter::once(0..text.len()).collect();
                 let mut row = row(RowKind::Match, here, text, whole, self.shown());
-                // The newline at its end belongs to its last line.
+                // A final newline belongs to the last line of the row.
                 row.end_line -= u64::from(text.ends_with(b"\n"));
                 let in_line = span.start - begin.map_or(0, |newline| newline + 1);
                 row.column = u64::try_from(in_line).unwrap_or(0) + 1;
@@ -249,8 +249,8 @@ impl Sink for &mut FileSink<'_> {
     }
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
-        // What comes before the first match that is not skipped may be the context of it, also if it is that
-        // of a skipped one; the page leaves out what is too far away.
+        // Lines before the first match that is not skipped may be its context, even if they are the context of
+        // a skipped match. The page removes lines that are too far away.
         if self.collects && !self.overflows {
             let line = context.line_number().unwrap_or_default();
             let text = without_newline(context.bytes());
@@ -265,7 +265,7 @@ impl Sink for &mut FileSink<'_> {
     }
 
     fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {
-        // A NUL byte far into the file comes after rows that were already delivered.
+        // The searcher may find a NUL byte only after it delivered rows.
         self.binary |= end.binary_byte_offset().is_some();
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Which files are searched: order, ignore files, hidden names, globs, types, starts, links.
+//! Tests of file selection: order, ignore files, hidden names, globs, types, start paths, links.
 
 use super::*;
 use std::os::unix::fs::symlink;
 
-/// Files that are searched with ripgrep's rules, for a tree that is a repository.
+/// Returns the files that are searched with ripgrep's rules in a tree that is a repository.
 fn chosen(files: &[&str], rules: &[(&str, &str)], change: impl Fn(&mut Scope)) -> Vec<String> {
     let tree = Files::new(&[]);
     for file in files {
@@ -64,7 +64,7 @@ fn ignore_files_mean_what_they_mean_for_ripgrep() {
         ("a**b", &["afoob", "a/b", "c"], &["a/b", "c"]),
         ("**/**/*", &["a", "d/a"], &[]),
         ("foo\\/", &["foo/a", "b"], &["b"]),
-        // As text, since it is not closed.
+        // The bracket is not closed, so it is text.
         ("[ab", &["[ab", "a"], &["a"]),
         ("\u{feff}a\nb\r\n", &["a", "b", "c"], &["c"]),
         ("#a\n\\#b", &["#a", "#b"], &["#a"]),
@@ -82,7 +82,7 @@ fn the_nearest_rule_and_the_strongest_kind_of_file_decide() {
     assert_eq!(all(&[(".ignore", "!a"), (".rgignore", "a")]), ["d/b"]);
     assert_eq!(all(&[(".git/info/exclude", "b")]), ["a", "d/a"]);
     assert_eq!(all(&[(".git/info/exclude", "b"), (".gitignore", "!b")]), ["a", "d/a", "d/b"]);
-    // A repository within does not hear the git rules around it, but the others.
+    // An inner repository ignores the outer git rules, but not the other rules.
     assert_eq!(all(&[(".gitignore", "a"), ("d/.git/HEAD", "")]), ["d/a", "d/b"]);
     assert_eq!(all(&[(".ignore", "a"), ("d/.git/HEAD", "")]), ["d/b"]);
 }
@@ -117,7 +117,7 @@ fn rules_of_directories_above_count_within_a_work_tree_only() {
     assert_eq!(names(&inner, &request), ["a", "b"]);
     fs::create_dir(outer.at(".git")).unwrap();
     assert_eq!(names(&inner, &request), ["b"]);
-    // Without a repository the root's own file counts.
+    // Without a repository, the root's own `.gitignore` applies.
     fs::remove_dir(outer.at(".git")).unwrap();
     outer.write("w/.gitignore", b"b\n");
     assert_eq!(names(&inner, &request), ["a"]);
@@ -319,7 +319,7 @@ fn links_are_followed_only_when_asked_and_never_out_or_around() {
     let expected =
         ["d/a", "d/e/f", "d/to-a", "e/d/a", "e/d/to-a", "e/f", "to-d/a", "to-d/e/f", "to-d/to-a"];
     assert_eq!(names(&tree, &request), expected);
-    // The socket, and two links that lead out; loops and the dangling one are warnings.
+    // The socket, and two links that lead out of the root. Loops and the dangling link become warnings.
     assert_eq!(outcome.skipped.not_regular, 3);
     assert!(outcome.warnings.iter().any(|warning| warning.path == Path::new("dangling")));
     assert!(outcome.warnings.iter().any(|warning| warning.reason.contains("leads back")));

@@ -1,4 +1,4 @@
-//! Trees, files and patterns that mean no good: nothing may hang, grow, or silence the rest.
+//! Tests with hostile trees, files and patterns: nothing may hang, exhaust memory, or hide the other results.
 
 use super::*;
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::Ordering;
 
-/// A tree in which opening a file does something else.
+/// A tree that runs a function before it opens a file.
 struct Odd<'t, F>(&'t Files, F);
 
 impl<F: Fn(&OsStr) -> Option<io::Result<File>> + Sync> Tree for Odd<'_, F> {
@@ -48,7 +48,7 @@ fn a_directory_that_may_not_be_read_is_counted() {
     let tree = Files::new(&[("a/x", b"x"), ("b/x", b"x")]);
     fs::set_permissions(tree.at("a"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read_dir(tree.at("a")).is_ok() {
-        // Root reads everything: nothing to see here.
+        // Root can read every file, so the test is skipped.
         return;
     }
     let outcome = run(&tree, &request("x"));
@@ -63,14 +63,14 @@ fn special_files_are_never_waited_for() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         mknodat(CWD, tree.at(name), FileType::Fifo, Mode::RWXU, 0).unwrap();
     };
-    // Also where rules are expected.
+    // The name may also be that of an ignore file.
     for name in ["fifo", ".gitignore", ".ignore", ".git"] {
         fifo(name);
     }
     let mut request = request("x");
     request.scope.ignore = Ignore::All;
     assert_eq!(found(&tree, &request), ["a:1:x"]);
-    // Exchanged after the listing.
+    // The file is exchanged after the listing.
     let odd = Odd(&tree, |name: &OsStr| {
         let fifo = || open(&tree.at("fifo"), rustix::fs::OFlags::empty());
         (name == "a").then(fifo)
@@ -92,7 +92,7 @@ fn names_are_bytes() {
 
 #[test]
 fn a_deep_directory_is_searched_to_its_end() {
-    // Its path is longer than the system opens at once.
+    // The path is longer than the kernel accepts in one call.
     let tree = Files::new(&[]);
     let mut here = tree.open_directory(Path::new("")).unwrap();
     let name = "directory";
@@ -122,7 +122,7 @@ fn a_line_that_is_too_long_is_skipped_and_counted() {
     let outcome = run(&tree, &request("^x$"));
     assert_eq!(lines(&outcome), ["a:1:x", "b:1:x"]);
     assert_eq!(outcome.skipped, Skipped { too_long: 1, ..Skipped::default() });
-    // As a whole it is too large.
+    // The file is too large to be read as a whole.
     let outcome = run(&tree, &request(r"x\n"));
     assert_eq!(outcome.skipped, Skipped { too_large: 1, ..Skipped::default() });
     assert_eq!(lines(&outcome), ["b:1:x"]);
@@ -190,7 +190,7 @@ fn patterns_and_globs_that_are_too_much_are_refused() {
         let error = search(&request(pattern), &tree).unwrap_err();
         assert!(matches!(error, SearchError::BadPattern { .. }), "{error}");
     }
-    // Whatever it stands for, it takes a moment only.
+    // Each pattern must finish quickly.
     for pattern in ["(a*)*b", "(a|a)*b", "(.*)(.*)(.*)(.*)b", "(a?){200}a{200}b"] {
         assert_eq!(found(&tree, &request(pattern)), [""; 0], "{pattern}");
     }
@@ -208,7 +208,7 @@ fn patterns_and_globs_that_are_too_much_are_refused() {
 
 #[test]
 fn a_pattern_that_defeats_the_engine_does_not_outlast_the_deadline_for_long() {
-    // Random text makes new states of the automaton all the time; each byte takes 500 steps.
+    // Random text creates new automaton states constantly. Each byte takes 500 steps.
     let mut state = 1_u32;
     let mut random = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -222,7 +222,7 @@ fn a_pattern_that_defeats_the_engine_does_not_outlast_the_deadline_for_long() {
     request.stop.deadline = Instant::now() + Duration::from_millis(50);
     let began = Instant::now();
     let outcome = run(&tree, &request);
-    // Without pieces, minutes.
+    // Without pieces, this takes minutes.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert!(outcome.timed_out || outcome.skipped.too_long == 1, "{outcome:?}");
 }

@@ -1,4 +1,4 @@
-//! What matches, and what a row says of it: expressions, modes, context, encodings.
+//! Tests of matches and rows: expressions, modes, context, encodings.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn lines_are_what_is_between_newlines() {
     let outcome = run(&tree, &request("^one|two|^last"));
     let texts: Vec<&[u8]> = outcome.files[0].rows.iter().map(|row| row.text.as_slice()).collect();
     assert_eq!(texts, [b"one\r".as_slice(), b"two \xff three", b"last\x0bline"]);
-    // As for ripgrep, a carriage return is part of the line.
+    // As in ripgrep, a carriage return is part of the line.
     assert_eq!(found(&tree, &request("one$")), [""; 0]);
     assert_eq!(found(&tree, &request(r"one\r$")).len(), 1);
 }
@@ -82,7 +82,7 @@ fn context_shows_gaps_and_nothing_twice() {
     assert_eq!(found(&tree, &request), ["a-3-3", "a:4:x", "a-5-5", "--", "a-8-8", "a:9:x"]);
     request.offset = 3;
     assert_eq!(found(&tree, &request), ["b:1:x", "b-2-2"]);
-    // Context follows also the last match that a file may have.
+    // The last allowed match of a file has context too.
     (request.offset, request.limit, request.max_per_file) = (0, 0, Some(1));
     assert_eq!(found(&tree, &request), ["a-1-1", "a:2:x", "a-3-3", "b:1:x", "b-2-2"]);
 }
@@ -143,9 +143,9 @@ fn a_basic_pattern_that_finds_nothing_is_read_as_one() {
     let tree = Files::new(&[("a", b"foo\nbar\nf|b\n")]);
     let cases: [(&str, &[&str], Dialect); 4] = [
         (r"foo\|bar", &["a:1:foo", "a:2:bar"], Dialect::Basic),
-        // As a Rust pattern this cannot even be read.
+        // This is not a valid Rust pattern.
         (r"\(foo\)\|bar(", &["a:1:foo"], Dialect::Basic),
-        // The Rust reading wins when it finds something.
+        // The Rust dialect wins if it finds something.
         (r"f\|b", &["a:3:f|b"], Dialect::Rust),
         (r"nothing\|none", &[], Dialect::Rust),
     ];
@@ -157,7 +157,7 @@ fn a_basic_pattern_that_finds_nothing_is_read_as_one() {
         assert_eq!(outcome.dialect_used, dialect, "{pattern}");
         let is_noted = outcome.notes == [Note::RetriedAsBasic];
         assert_eq!(is_noted, dialect == Dialect::Basic, "{pattern}");
-        // The next page is read in the same way.
+        // The next page uses the same dialect.
         request.limit = 1;
         let first = run(&tree, &request);
         if first.truncated {

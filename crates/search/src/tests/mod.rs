@@ -1,9 +1,10 @@
-//! What a search promises, on small trees. `choice`: which files; `lines`: what matches; `pages`: what is shown
-//! of it; `hostile`: trees, files and patterns that mean no good.
+//! Tests on small trees. `choice`: file selection; `lines`: matches; `pages`: pages and limits; `find`: names;
+//! `hostile`: hostile trees, files and patterns.
 
 #![expect(clippy::single_range_in_vec_init, reason = "one match is a list of one range")]
 
 mod choice;
+mod find;
 mod hostile;
 mod lines;
 mod pages;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A directory of its own, with files.
+/// A temporary directory with files.
 pub(crate) struct Files(TempDir, PathBuf);
 
 impl Files {
@@ -40,7 +41,7 @@ impl Files {
     }
 }
 
-/// Opens without following a link or waiting for a FIFO.
+/// Opens a path without following a link or waiting for a FIFO.
 pub(crate) fn open(path: &Path, flags: rustix::fs::OFlags) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags};
     let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -65,7 +66,7 @@ pub(crate) fn stop() -> Stop {
     Stop::at(Instant::now() + Duration::from_secs(120))
 }
 
-/// A search for lines, in which nothing is left out.
+/// Creates a search for lines without limits.
 pub(crate) fn request(pattern: &str) -> Search {
     let mut request = Search::new(Pattern::new(pattern), stop());
     request.scope.ignore = Ignore::None;
@@ -78,8 +79,7 @@ pub(crate) fn run(tree: &dyn Tree, request: &Search) -> SearchOutcome {
     search(request, tree).unwrap()
 }
 
-/// Rows as grep writes them: `path:line:text`, context with `-`, and `--` for a gap if there
-/// is context.
+/// Formats rows as grep does: `path:line:text`, context with `-`, and `--` for a gap if there is context.
 pub(crate) fn lines(outcome: &SearchOutcome) -> Vec<String> {
     let mut lines = Vec::new();
     let rows = outcome.files.iter().flat_map(|file| &file.rows);
@@ -101,7 +101,7 @@ pub(crate) fn found(tree: &dyn Tree, request: &Search) -> Vec<String> {
     lines(&run(tree, request))
 }
 
-/// Paths of the files with a row.
+/// Returns the paths of the files with a row.
 pub(crate) fn names(tree: &dyn Tree, request: &Search) -> Vec<String> {
     let outcome = run(tree, request);
     outcome.files.iter().map(|file| file.path.display().to_string()).collect()

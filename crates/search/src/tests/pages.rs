@@ -1,4 +1,4 @@
-//! What is shown of what was found: limits, pages, totals, long lines.
+//! Tests of limits, pages, totals and long lines.
 
 use super::*;
 use proptest::collection::vec;
@@ -128,7 +128,7 @@ fn a_cursor_serves_its_own_request_also_when_files_changed() {
     let cursor = run(&tree, &first).cursor;
     let next = Search { cursor: cursor.clone(), ..first.clone() };
     assert_eq!(found(&tree, &next), ["a:3:x3", "b:1:x4"]);
-    // The size of the page may change, the question may not.
+    // The page size may change between pages, but the request may not.
     let larger = Search { limit: 9, max_bytes: 999, ..next.clone() };
     assert_eq!(found(&tree, &larger), ["a:3:x3", "b:1:x4", "c:1:x5"]);
     let other = Search { pattern: Pattern::new("y"), ..next.clone() };
@@ -155,7 +155,7 @@ fn totals_are_exact_only_if_all_was_counted() {
     request.offset = 1200;
     let page = run(&tree, &request);
     assert_eq!((page.total.count, page.shown, page.files_searched), (1500, 10, 2));
-    // 0 is the most that there is, not nothing.
+    // A limit of 0 means the maximum.
     (request.limit, request.offset) = (0, 0);
     assert_eq!(run(&tree, &request).shown, 1500);
     let many = Files::new(&[("a", &b"x\n".repeat(MAX_ROWS + 1))]);
@@ -227,7 +227,7 @@ fn context_that_is_larger_than_a_page_hides_no_match() {
             }
         }
     }
-    // What is nearest to the match is shown, and that more was there.
+    // The text nearest to the match is shown, with the size of the cut.
     let mut request = request("needle");
     (request.before, request.offset, request.max_bytes) = (20, 1, 10_000);
     let page = run(&tree, &request);
@@ -238,7 +238,7 @@ fn context_that_is_larger_than_a_page_hides_no_match() {
 
 #[test]
 fn context_of_rows_before_the_page_takes_no_room_of_it() {
-    // So many files that threads claim several at once.
+    // Enough files for threads to claim several at once.
     let long = format!("x\n{}", format!("{}\n", "-".repeat(400)).repeat(20));
     let tree = Files::new(&[("000", long.as_bytes())]);
     for n in 1..200 {
@@ -250,7 +250,7 @@ fn context_of_rows_before_the_page_takes_no_room_of_it() {
     assert_eq!(found(&tree, &request), ["001:1:x"]);
 }
 
-/// A row without what depends on the page.
+/// A row without the fields that depend on the page.
 type Line = (PathBuf, u64, bool, Vec<u8>);
 
 fn lines_of(outcome: &SearchOutcome) -> Vec<Line> {
@@ -263,12 +263,12 @@ fn lines_of(outcome: &SearchOutcome) -> Vec<Line> {
     outcome.files.iter().flat_map(of).collect()
 }
 
-/// The size of `path:line:text` and a newline.
+/// Returns the size of `path:line:text` and a newline in bytes.
 fn bytes_of((path, line, _, text): &Line) -> usize {
     path.as_os_str().len() + line.to_string().len() + text.len() + 3
 }
 
-/// Context may be told by two pages, and be a match of the second one.
+/// Joins pages. A line may be context on one page and a match on the next.
 fn join(pages: Vec<Line>) -> Vec<Line> {
     let mut joined = std::collections::BTreeMap::new();
     for (path, line, is_match, text) in pages {

@@ -1,12 +1,12 @@
-//! Reading one directory of a walk: which of its entries are kept, and which are entered. Called by `visit`.
+//! Reads one directory of a walk, and decides which entries to keep and which to enter. Called by `walker`.
 
 use super::MAX_ENTRIES;
+use super::entries::{Block, EntryRole, Meta, WalkEntry, compare};
+use super::filter::ScopeFilter;
 use super::globs::Named;
-use super::list::{Item, Kind, Listing, open_directory, stat};
-use super::order::{Block, Entry, Is, Meta, compare};
-use super::rules::{Rules, Seen, Verdict};
-use super::select::Select;
-use super::visit::{Job, Wanted, add, warning, words};
+use super::list::{EntryType, ListedName, Listing, open_directory, stat};
+use super::rules::{IgnoreFilesPresent, IgnoreMatch, IgnoreRules};
+use super::walker::{PendingDirectory, WalkOptions, add, warning, words};
 use crate::outcome::{Skipped, Warning};
 use crate::scope::Scope;
 use crate::tree::{Stop, Tree};
@@ -18,77 +18,79 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Longest path that is entered, in bytes. It bounds what paths take, however deep a tree is.
+/// Maximum length of a path that is entered, in bytes. Bounds the memory for paths, regardless of the depth of
+/// the tree.
 const MAX_PATH_BYTES: usize = 64 * 1024;
 
-/// Entries between two looks at the clock.
+/// Entries between two checks of the deadline.
 const CHECK_EVERY: usize = 256;
 
-/// What decides on entries; the same for all directories.
+/// Rules that decide about entries, shared by all directories.
 pub(super) struct Visitor<'a> {
     pub(super) scope: &'a Scope,
-    pub(super) select: &'a Select,
-    pub(super) wanted: &'a Wanted<'a>,
+    pub(super) select: &'a ScopeFilter,
+    pub(super) wanted: &'a WalkOptions<'a>,
     pub(super) tree: &'a dyn Tree,
     pub(super) stop: &'a Stop,
-    /// Starts, if there are several: who walks above them leaves them to themselves.
+    /// Start paths, if there are several. A walk from a directory above skips them, because they are walked
+    /// separately.
     pub(super) cuts: HashSet<Vec<u8>>,
 }
 
-/// What a directory gave.
+/// Result of reading one directory.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    /// The directory itself, for those in it.
+pub(super) struct DirectoryResult {
+    /// Handle of the directory, for opening its subdirectories.
     pub(super) handle: Option<File>,
     pub(super) block: Block,
-    pub(super) children: Vec<Child>,
+    pub(super) children: Vec<Subdirectory>,
     pub(super) skipped: Skipped,
     pub(super) warnings: Vec<Warning>,
-    /// It has more entries than are looked at.
+    /// The directory has more entries than the walk's limit.
     pub(super) is_cut: bool,
 }
 
-/// What is entered, or the file that a link leads to.
+/// A subdirectory to enter, or the target of a link.
 #[derive(Debug)]
-pub(super) struct Child {
-    /// Its place in the block.
+pub(super) struct Subdirectory {
+    /// Index in the block.
     pub(super) entry: u32,
-    pub(super) rules: Option<Arc<Rules>>,
+    pub(super) rules: Option<Arc<IgnoreRules>>,
     pub(super) shown: bool,
     pub(super) is_dir: bool,
-    /// Where a link leads, relative to the root.
+    /// Target of the link, relative to the root.
     pub(super) real: Option<Vec<u8>>,
 }
 
-/// Memory that is used again for the next directory.
+/// Buffers that are reused for the next directory.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     listing: Listing,
-    drafts: Vec<Draft>,
-    /// The absolute path of the entry that is looked at.
+    drafts: Vec<CollectedEntry>,
+    /// Absolute path of the current entry.
     path: Vec<u8>,
 }
 
-/// An entry that is kept, before it has its place.
+/// A kept entry, before sorting.
 #[derive(Debug)]
-struct Draft {
-    item: Item,
-    is: Is,
+struct CollectedEntry {
+    item: ListedName,
+    is: EntryRole,
     meta: Meta,
-    child: Option<Child>,
+    child: Option<Subdirectory>,
 }
 
-/// What becomes of an entry.
-enum Fate {
+/// Decision about an entry.
+enum EntryAction {
     Kept(Meta),
     Entered { shown: bool, also_kept: bool },
     Out,
 }
 
 impl Visitor<'_> {
-    /// Reads the directory of a job.
-    pub(super) fn read(&self, job: &Job, scratch: &mut Scratch) -> Found {
-        let mut found = Found::default();
+    /// Reads one pending directory.
+    pub(super) fn read(&self, job: &PendingDirectory, scratch: &mut Scratch) -> DirectoryResult {
+        let mut found = DirectoryResult::default();
         if MAX_PATH_BYTES < job.path.len() {
             found.warnings.push(warning(&job.path, "Path is too long".to_owned()));
             found.skipped.unreadable += 1;
@@ -102,7 +104,7 @@ impl Visitor<'_> {
         };
         let handle = match opened {
             Ok(handle) => handle,
-            // It was removed while we walked.
+            // The entry was removed during the walk.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return found,
             Err(error) => {
                 found.unreadable(&job.path, &error);
@@ -122,12 +124,12 @@ impl Visitor<'_> {
             if seen.any() {
                 let directory = scratch.path.strip_suffix(b"/").unwrap_or(&scratch.path);
                 let directory = if directory.is_empty() { b"/" } else { directory };
-                Rules::enter(around, &handle, Path::new(OsStr::from_bytes(directory)), seen)
+                IgnoreRules::enter(around, &handle, Path::new(OsStr::from_bytes(directory)), seen)
             } else {
                 Arc::clone(around)
             }
         });
-        let around = Around { job, handle: &handle, rules: rules.as_ref() };
+        let around = EntryContext { job, handle: &handle, rules: rules.as_ref() };
         let Scratch { listing, drafts, path } = scratch;
         drafts.clear();
         let base = path.len();
@@ -144,8 +146,8 @@ impl Visitor<'_> {
         found
     }
 
-    /// The absolute path of the directory with a slash.
-    fn prepare_path(&self, job: &Job, scratch: &mut Scratch) {
+    /// Writes the absolute path of the directory, with a trailing slash, into the buffer.
+    fn prepare_path(&self, job: &PendingDirectory, scratch: &mut Scratch) {
         let path = &mut scratch.path;
         path.clear();
         path.extend_from_slice(self.tree.path().as_os_str().as_bytes());
@@ -165,11 +167,11 @@ impl Visitor<'_> {
 
     fn look(
         &self,
-        around: &Around<'_>,
-        item: Item,
+        around: &EntryContext<'_>,
+        item: ListedName,
         absolute: &[u8],
-        drafts: &mut Vec<Draft>,
-        found: &mut Found,
+        drafts: &mut Vec<CollectedEntry>,
+        found: &mut DirectoryResult,
     ) {
         let path = self.relative(absolute);
         if !self.cuts.is_empty() && self.cuts.contains(path) {
@@ -177,89 +179,91 @@ impl Visitor<'_> {
         }
         let mut kind = item.kind;
         let mut real = None;
-        if kind == Kind::Symlink && self.scope.follow {
+        if kind == EntryType::Symlink && self.scope.follow {
             match self.follow(around.job, path) {
                 Ok((leads_to, target)) => {
                     kind = leads_to;
                     real = Some(target);
                 }
-                Err(Lost::Outside) => {}
-                Err(Lost::Failed(error)) => return found.unreadable(path, &error),
+                Err(LinkSkipReason::Outside) => {}
+                Err(LinkSkipReason::Failed(error)) => return found.unreadable(path, &error),
             }
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        let entry = Named { path, name, is_dir: kind == Kind::Directory };
-        let draft = |is| Draft { item, is, meta: Meta::default(), child: None };
+        let entry = Named { path, name, is_dir: kind == EntryType::Directory };
+        let draft = |is| CollectedEntry { item, is, meta: Meta::default(), child: None };
         match self.fate(around, entry, kind, absolute, &mut found.skipped) {
-            Fate::Out => (),
-            Fate::Kept(meta) => {
-                let is_file = kind == Kind::File;
-                let child =
-                    real.filter(|_| is_file).map(|real| Child::new(None, false, false, Some(real)));
+            EntryAction::Out => (),
+            EntryAction::Kept(meta) => {
+                let is_file = kind == EntryType::File;
+                let child = real
+                    .filter(|_| is_file)
+                    .map(|real| Subdirectory::new(None, false, false, Some(real)));
                 let is = match (kind, &child) {
-                    (_, Some(_)) => Is::Inside(0),
-                    (Kind::Symlink, None) => Is::Symlink,
-                    (Kind::Directory, None) => Is::Directory,
-                    _ => Is::File,
+                    (_, Some(_)) => EntryRole::Inside(0),
+                    (EntryType::Symlink, None) => EntryRole::Symlink,
+                    (EntryType::Directory, None) => EntryRole::Directory,
+                    _ => EntryRole::File,
                 };
-                drafts.push(Draft { meta, child, ..draft(is) });
+                drafts.push(CollectedEntry { meta, child, ..draft(is) });
             }
-            Fate::Entered { shown, also_kept } => {
+            EntryAction::Entered { shown, also_kept } => {
                 if also_kept {
                     let meta = self.meta(around.handle, name).unwrap_or_default();
-                    drafts.push(Draft { meta, ..draft(Is::Directory) });
+                    drafts.push(CollectedEntry { meta, ..draft(EntryRole::Directory) });
                 }
-                let child = Child::new(around.rules.cloned(), shown, true, real);
-                drafts.push(Draft { child: Some(child), ..draft(Is::Inside(0)) });
+                let child = Subdirectory::new(around.rules.cloned(), shown, true, real);
+                drafts.push(CollectedEntry { child: Some(child), ..draft(EntryRole::Inside(0)) });
             }
         }
     }
 
     fn fate(
         &self,
-        around: &Around<'_>,
+        around: &EntryContext<'_>,
         entry: Named<'_>,
-        kind: Kind,
+        kind: EntryType,
         absolute: &[u8],
         skipped: &mut Skipped,
-    ) -> Fate {
+    ) -> EntryAction {
         if self.select.is_vcs(entry.name) {
-            return Fate::Out;
+            return EntryAction::Out;
         }
-        let verdict =
-            around.rules.map_or(Verdict::Nothing, |rules| rules.verdict(absolute, entry.is_dir));
-        if verdict == Verdict::Ignore {
+        let verdict = around
+            .rules
+            .map_or(IgnoreMatch::Nothing, |rules| rules.verdict(absolute, entry.is_dir));
+        if verdict == IgnoreMatch::Ignore {
             skipped.ignored += 1;
-            return Fate::Out;
+            return EntryAction::Out;
         }
         let shown = around.job.shown;
-        if verdict == Verdict::Nothing && self.select.is_left_out_as_hidden(entry.name, shown) {
+        if verdict == IgnoreMatch::Nothing && self.select.is_left_out_as_hidden(entry.name, shown) {
             skipped.hidden += 1;
-            return Fate::Out;
+            return EntryAction::Out;
         }
         match kind {
-            Kind::Directory => self.fate_of_directory(around, entry, skipped),
-            Kind::File if self.wanted.files => self.fate_of_file(around, entry, kind, skipped),
-            Kind::Symlink if self.wanted.symlinks => {
+            EntryType::Directory => self.fate_of_directory(around, entry, skipped),
+            EntryType::File if self.wanted.files => self.fate_of_file(around, entry, kind, skipped),
+            EntryType::Symlink if self.wanted.symlinks => {
                 self.fate_of_file(around, entry, kind, skipped)
             }
-            Kind::File => Fate::Out,
-            Kind::Symlink | Kind::Other => {
+            EntryType::File => EntryAction::Out,
+            EntryType::Symlink | EntryType::Other => {
                 skipped.not_regular += 1;
-                Fate::Out
+                EntryAction::Out
             }
         }
     }
 
     fn fate_of_directory(
         &self,
-        around: &Around<'_>,
+        around: &EntryContext<'_>,
         entry: Named<'_>,
         skipped: &mut Skipped,
-    ) -> Fate {
+    ) -> EntryAction {
         if !self.select.enters(entry) {
             skipped.filtered += 1;
-            return Fate::Out;
+            return EntryAction::Out;
         }
         let is_wanted = self.wanted.dirs
             && self.select.wants_directory(entry)
@@ -267,49 +271,49 @@ impl Visitor<'_> {
         let also_kept = is_wanted
             && self.wanted.offer.is_none_or(|offer| {
                 let meta = self.meta(around.handle, entry.name);
-                offer.wants_meta(Kind::Directory, &meta.unwrap_or_default())
+                offer.wants_meta(EntryType::Directory, &meta.unwrap_or_default())
             });
         if self.scope.max_depth.is_some_and(|max| max <= around.job.depth + 1) {
             if also_kept {
                 let meta = self.meta(around.handle, entry.name).unwrap_or_default();
-                return Fate::Kept(meta);
+                return EntryAction::Kept(meta);
             }
             skipped.filtered += 1;
-            return Fate::Out;
+            return EntryAction::Out;
         }
         let is_asked_for = self.scope.hidden == crate::scope::Hidden::Auto
             && entry.name.starts_with(b".")
             && self.select.is_named_hidden(entry.name);
-        Fate::Entered { shown: around.job.shown || is_asked_for, also_kept }
+        EntryAction::Entered { shown: around.job.shown || is_asked_for, also_kept }
     }
 
     fn fate_of_file(
         &self,
-        around: &Around<'_>,
+        around: &EntryContext<'_>,
         entry: Named<'_>,
-        kind: Kind,
+        kind: EntryType,
         skipped: &mut Skipped,
-    ) -> Fate {
+    ) -> EntryAction {
         let offer = self.wanted.offer;
         if !self.select.wants(entry) || offer.is_some_and(|offer| !offer.wants(entry)) {
             skipped.filtered += 1;
-            return Fate::Out;
+            return EntryAction::Out;
         }
         let needs_meta = self.wanted.stat || self.scope.max_filesize.is_some();
         if !needs_meta {
-            return Fate::Kept(Meta::default());
+            return EntryAction::Kept(Meta::default());
         }
-        // It was removed while we walked.
-        let Some(meta) = self.meta(around.handle, entry.name) else { return Fate::Out };
+        // The entry was removed during the walk.
+        let Some(meta) = self.meta(around.handle, entry.name) else { return EntryAction::Out };
         if self.scope.max_filesize.is_some_and(|max| max < meta.size) {
             skipped.too_large += 1;
-            return Fate::Out;
+            return EntryAction::Out;
         }
         if offer.is_some_and(|offer| !offer.wants_meta(kind, &meta)) {
             skipped.filtered += 1;
-            return Fate::Out;
+            return EntryAction::Out;
         }
-        Fate::Kept(meta)
+        EntryAction::Kept(meta)
     }
 
     fn meta(&self, handle: &File, name: &[u8]) -> Option<Meta> {
@@ -319,20 +323,24 @@ impl Visitor<'_> {
         stat(handle, name).map(meta_of)
     }
 
-    /// Where a link leads, relative to the root, and what is there.
-    fn follow(&self, job: &Job, path: &[u8]) -> Result<(Kind, Vec<u8>), Lost> {
+    /// Returns the target of a link, relative to the root, and its type.
+    fn follow(
+        &self,
+        job: &PendingDirectory,
+        path: &[u8],
+    ) -> Result<(EntryType, Vec<u8>), LinkSkipReason> {
         let root = self.tree.path();
         let target = root.join(OsStr::from_bytes(path)).canonicalize()?;
-        let Ok(relative) = target.strip_prefix(root) else { return Err(Lost::Outside) };
+        let Ok(relative) = target.strip_prefix(root) else { return Err(LinkSkipReason::Outside) };
         let metadata = target.symlink_metadata()?;
         let relative = relative.as_os_str().as_bytes().to_vec();
         if metadata.is_file() {
-            return Ok((Kind::File, relative));
+            return Ok((EntryType::File, relative));
         }
         if !metadata.is_dir() {
-            return Ok((Kind::Other, relative));
+            return Ok((EntryType::Other, relative));
         }
-        // A directory around the link, in the names that led here.
+        // The link leads to one of its parent directories.
         let names = job.path.as_slice();
         let slashes = names.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let mut around = slashes.chain([0, names.len()]).filter_map(|end| names.get(..end));
@@ -340,17 +348,17 @@ impl Visitor<'_> {
             root.join(OsStr::from_bytes(path)).canonicalize().is_ok_and(|real| real == target)
         });
         if loops {
-            return Err(Lost::Failed(io::Error::other(
+            return Err(LinkSkipReason::Failed(io::Error::other(
                 "Symlink leads back to a directory around it",
             )));
         }
-        Ok((Kind::Directory, relative))
+        Ok((EntryType::Directory, relative))
     }
 }
 
 #[cfg_attr(
     target_os = "linux",
-    expect(clippy::useless_conversion, reason = "other systems have other widths")
+    expect(clippy::useless_conversion, reason = "the width differs on other systems")
 )]
 fn meta_of(found: rustix::fs::Stat) -> Meta {
     Meta {
@@ -363,32 +371,37 @@ fn meta_of(found: rustix::fs::Stat) -> Meta {
     }
 }
 
-/// What is around an entry.
-struct Around<'a> {
-    job: &'a Job,
+/// Context of an entry.
+struct EntryContext<'a> {
+    job: &'a PendingDirectory,
     handle: &'a File,
-    rules: Option<&'a Arc<Rules>>,
+    rules: Option<&'a Arc<IgnoreRules>>,
 }
 
-/// Why a link is not followed.
-enum Lost {
+/// Reason why a link is not followed.
+enum LinkSkipReason {
     Outside,
     Failed(io::Error),
 }
 
-impl From<io::Error> for Lost {
+impl From<io::Error> for LinkSkipReason {
     fn from(error: io::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl Child {
-    fn new(rules: Option<Arc<Rules>>, shown: bool, is_dir: bool, real: Option<Vec<u8>>) -> Self {
+impl Subdirectory {
+    fn new(
+        rules: Option<Arc<IgnoreRules>>,
+        shown: bool,
+        is_dir: bool,
+        real: Option<Vec<u8>>,
+    ) -> Self {
         Self { entry: 0, rules, shown, is_dir, real }
     }
 }
 
-impl Found {
+impl DirectoryResult {
     fn unreadable(&mut self, path: &[u8], error: &io::Error) {
         add(&mut self.skipped, &Skipped { unreadable: 1, ..Skipped::default() });
         if self.warnings.len() < crate::outcome::MAX_WARNINGS {
@@ -397,8 +410,8 @@ impl Found {
     }
 }
 
-fn seen(listing: &Listing) -> Seen {
-    let mut seen = Seen::default();
+fn seen(listing: &Listing) -> IgnoreFilesPresent {
+    let mut seen = IgnoreFilesPresent::default();
     for item in &listing.items {
         match listing.name(*item) {
             b".rgignore" => seen.rgignore = true,
@@ -412,10 +425,15 @@ fn seen(listing: &Listing) -> Seen {
     seen
 }
 
-/// Sorts what is kept and packs it.
-fn keep(listing: &Listing, drafts: &mut [Draft], with_meta: bool, found: &mut Found) {
+/// Sorts and packs the kept entries.
+fn keep(
+    listing: &Listing,
+    drafts: &mut [CollectedEntry],
+    with_meta: bool,
+    found: &mut DirectoryResult,
+) {
     drafts.sort_unstable_by(|a, b| {
-        let key = |draft: &Draft| {
+        let key = |draft: &CollectedEntry| {
             let is_inside = draft.child.as_ref().is_some_and(|child| child.is_dir);
             (draft.item, is_inside)
         };
@@ -433,9 +451,9 @@ fn keep(listing: &Listing, drafts: &mut [Draft], with_meta: bool, found: &mut Fo
         names.extend_from_slice(name);
         if let Some(child) = draft.child.take() {
             let entry = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-            found.children.push(Child { entry, ..child });
+            found.children.push(Subdirectory { entry, ..child });
         }
-        entries.push(Entry { start, len, is: draft.is });
+        entries.push(WalkEntry { start, len, is: draft.is });
         if with_meta {
             metas.push(draft.meta);
         }

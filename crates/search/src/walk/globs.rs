@@ -1,7 +1,7 @@
-//! Globs: a list of them compiled, and how each is read. Called by `select` and by `find`.
+//! Compiles and matches lists of globs. Called by `filter` and by `find`.
 //!
-//! `*` and `?` do not cross a slash, `**` does, `{a,b}` nests, a backslash escapes. A name that is spelled
-//! exactly like the glob matches too, whatever its characters would mean.
+//! `*` and `?` do not match a slash, `**` does. `{a,b}` nests, and a backslash escapes. A name that is spelled
+//! exactly like the glob matches too, regardless of special characters.
 
 use crate::error::SearchError;
 use crate::scope::GlobRule;
@@ -10,26 +10,26 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Globs in one request, all lists together.
+/// Maximum number of globs in one request, in all lists.
 const MAX_GLOBS: usize = 1000;
 
-/// Longest glob in bytes: the longest path of the kernel (`PATH_MAX`).
+/// Maximum length of a glob in bytes: the longest path of the kernel (`PATH_MAX`).
 const MAX_GLOB_BYTES: usize = 4096;
 
-/// Compiled size of one glob in bytes.
+/// Maximum compiled size of one glob in bytes.
 const MAX_COMPILED_BYTES: usize = 2 * 1024 * 1024;
 
-/// How globs of one list are read.
+/// Interpretation of the globs of one list.
 #[derive(Clone, Copy)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct GlobOptions<'a> {
     pub(crate) root: &'a Path,
-    /// Globs with a slash count from here too.
+    /// Globs with a slash are also compared with paths relative to these start paths.
     pub(crate) starts: &'a [PathBuf],
     pub(crate) rule: GlobRule,
     pub(crate) ignore_case: bool,
-    /// A glob of directories also matches what is beneath them.
+    /// A glob that matches a directory also matches its contents.
     pub(crate) beneath: bool,
-    /// Says whether an entry with this relative path exists.
+    /// Returns whether an entry with this relative path exists.
     pub(crate) exists: &'a dyn Fn(&Path) -> bool,
 }
 
@@ -38,34 +38,34 @@ pub(crate) struct Reading<'a> {
 pub(crate) struct Globs {
     by_name: GlobSet,
     by_path: GlobSet,
-    /// As by path, from the root only: an absolute glob or one with a slash at its beginning.
+    /// Compared with paths from the root only: absolute globs and globs with a leading slash.
     from_root: GlobSet,
-    /// As the two, for directories only.
+    /// Like `by_name`, for directories only.
     dirs_by_name: GlobSet,
     dirs_by_path: GlobSet,
-    /// Spelled out, sorted: base names, and paths.
+    /// Globs as literal names, sorted: base names, and paths.
     literal_names: Vec<Vec<u8>>,
     literal_paths: Vec<Vec<u8>>,
     starts: Vec<Vec<u8>>,
     ignore_case: bool,
     beneath: bool,
-    /// Those that could be tried at any depth instead.
+    /// Globs that can be retried at any depth.
     pub(crate) anchored: Vec<String>,
 }
 
-/// An entry that is compared.
+/// Entry to compare.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Named<'a> {
-    /// Relative to the root.
+    /// Path relative to the root.
     pub(crate) path: &'a [u8],
-    /// Its last component.
+    /// Last component of the path.
     pub(crate) name: &'a [u8],
     pub(crate) is_dir: bool,
 }
 
 impl Globs {
     /// Compiles a list.
-    pub(crate) fn new(globs: &[String], reading: Reading<'_>) -> Result<Self, SearchError> {
+    pub(crate) fn new(globs: &[String], reading: GlobOptions<'_>) -> Result<Self, SearchError> {
         if MAX_GLOBS < globs.len() {
             let reason = format!("more than {MAX_GLOBS} globs");
             return Err(SearchError::BadGlob { glob: String::new(), reason });
@@ -75,24 +75,27 @@ impl Globs {
         let mut anchored = Vec::new();
         for glob in globs {
             let read = Self::read(glob, reading)?;
-            let literals =
-                if read.place == Place::Name { &mut literal_names } else { &mut literal_paths };
+            let literals = if read.place == GlobAnchor::Name {
+                &mut literal_names
+            } else {
+                &mut literal_paths
+            };
             literals.push(read.text.as_bytes().to_vec());
             let compiled = match compile(&read.text, reading.ignore_case) {
                 Ok(compiled) => compiled,
-                // What is not a glob may still be a name.
+                // A text that is not a valid glob may still be a name.
                 Err(_) if Self::is_a_name(&read.text, reading) => continue,
                 Err(reason) => return Err(SearchError::BadGlob { glob: glob.clone(), reason }),
             };
-            if read.place == Place::Anywhere && !read.text.starts_with("**/") {
+            if read.place == GlobAnchor::Anywhere && !read.text.starts_with("**/") {
                 anchored.push(read.text);
             }
             let set = match (read.place, read.only_dirs) {
-                (Place::Name, false) => 0,
-                (Place::Anywhere, false) => 1,
-                (Place::Root, _) => 2,
-                (Place::Name, true) => 3,
-                (Place::Anywhere, true) => 4,
+                (GlobAnchor::Name, false) => 0,
+                (GlobAnchor::Anywhere, false) => 1,
+                (GlobAnchor::Root, _) => 2,
+                (GlobAnchor::Name, true) => 3,
+                (GlobAnchor::Anywhere, true) => 4,
             };
             if let Some(set) = sets.get_mut(set) {
                 set.add(compiled);
@@ -122,12 +125,12 @@ impl Globs {
         })
     }
 
-    fn is_a_name(text: &str, reading: Reading<'_>) -> bool {
+    fn is_a_name(text: &str, reading: GlobOptions<'_>) -> bool {
         let beneath = reading.starts.iter().map(|start| start.join(text));
         std::iter::once(PathBuf::from(text)).chain(beneath).any(|path| (reading.exists)(&path))
     }
 
-    fn read(glob: &str, reading: Reading<'_>) -> Result<Read, SearchError> {
+    fn read(glob: &str, reading: GlobOptions<'_>) -> Result<Read, SearchError> {
         if MAX_GLOB_BYTES < glob.len() {
             let reason = format!("longer than {MAX_GLOB_BYTES} bytes");
             return Err(SearchError::BadGlob { glob: glob.chars().take(80).collect(), reason });
@@ -142,18 +145,18 @@ impl Globs {
                 is_here.then(|| absolute.to_owned())
             });
             let text = text.ok_or_else(|| SearchError::GlobOutside { glob: glob.to_owned() })?;
-            return Ok(Read { text, place: Place::Root, only_dirs });
+            return Ok(Read { text, place: GlobAnchor::Root, only_dirs });
         }
         let mut bare = text;
         while let Some(rest) = bare.strip_prefix("./") {
             bare = rest.trim_start_matches('/');
         }
         let is_name = !text.contains('/') && reading.rule == GlobRule::Names;
-        let place = if is_name { Place::Name } else { Place::Anywhere };
+        let place = if is_name { GlobAnchor::Name } else { GlobAnchor::Anywhere };
         Ok(Read { text: bare.to_owned(), place, only_dirs })
     }
 
-    /// Says whether one of them matches.
+    /// Whether one of the globs matches.
     pub(crate) fn is_match(&self, entry: Named<'_>) -> bool {
         let name = Path::new(OsStr::from_bytes(entry.name));
         if self.by_name.is_match(name) || (entry.is_dir && self.dirs_by_name.is_match(name)) {
@@ -172,7 +175,7 @@ impl Globs {
             && self.lies_beneath(entry.path)
     }
 
-    /// Whether one of the directories around matches as a directory.
+    /// Whether a glob matches one of the parent directories.
     fn lies_beneath(&self, path: &[u8]) -> bool {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         slashes.filter_map(|(at, _)| path.get(..at)).any(|path| {
@@ -207,15 +210,15 @@ impl Globs {
     }
 }
 
-/// One glob as it is read.
+/// A parsed glob.
 struct Read {
     text: String,
-    place: Place,
+    place: GlobAnchor,
     only_dirs: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum GlobAnchor {
     /// Compared with base names.
     Name,
     /// Compared with paths from the root and from the starts.
@@ -224,8 +227,8 @@ enum Place {
     Root,
 }
 
-/// What follows the path of the root in an absolute glob.
-fn beneath_root(glob: &str, reading: Reading<'_>) -> Option<String> {
+/// Returns the part of an absolute glob after the root's path.
+fn beneath_root(glob: &str, reading: GlobOptions<'_>) -> Option<String> {
     let rest = glob.strip_prefix(reading.root.to_str()?)?;
     let rest = if rest.is_empty() { "/**" } else { rest };
     rest.strip_prefix('/').map(str::to_owned)
@@ -236,14 +239,14 @@ fn below<'p>(path: &'p [u8], directory: &[u8]) -> Option<&'p [u8]> {
 }
 
 fn compile(glob: &str, ignore_case: bool) -> Result<globset::Glob, String> {
-    // A `*` must not cross a slash, or `src/*.rs` would match at every depth.
+    // A `*` must not match a slash, or `src/*.rs` would match at every depth.
     let compiled = GlobBuilder::new(glob)
         .literal_separator(true)
         .backslash_escape(true)
         .case_insensitive(ignore_case)
         .build()
         .map_err(|error| error.kind().to_string())?;
-    // Braces multiply; what they stand for must stay small.
+    // Braces multiply, so the size of the expansion is limited.
     if MAX_COMPILED_BYTES < compiled.regex().len() {
         return Err("stands for too many patterns".to_owned());
     }

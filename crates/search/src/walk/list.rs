@@ -1,4 +1,4 @@
-//! Reading one directory. Called by `visit`.
+//! Lists one directory. Called by `walker`.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 use std::ffi::{CStr, OsStr};
@@ -8,47 +8,47 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// What an entry of a listing is.
+/// Type of a listed entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EntryType {
     File,
     Directory,
     Symlink,
-    /// FIFO, socket, device, or what could not be told.
+    /// FIFO, socket, device, or unknown type.
     Other,
 }
 
-/// One name of a listing, in the bytes of [`Listing::names`].
+/// One name of a listing, as a range of [`Listing::names`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Item {
+pub(crate) struct ListedName {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryType,
 }
 
-impl Item {
-    /// Bytes of the name.
+impl ListedName {
+    /// Returns the length of the name in bytes.
     pub(crate) fn len(self) -> usize {
         self.end - self.start
     }
 }
 
-/// The entries of one directory; kept from one to the next for its memory.
+/// Entries of one directory. Reused for the next directory to save allocations.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) names: Vec<u8>,
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<ListedName>,
     #[cfg(target_os = "linux")]
     buffer: Vec<u8>,
 }
 
 impl Listing {
-    pub(crate) fn name(&self, item: Item) -> &[u8] {
+    pub(crate) fn name(&self, item: ListedName) -> &[u8] {
         self.names.get(item.start..item.end).unwrap_or_default()
     }
 
-    /// Reads the entries of `directory`, until `is_enough` says so of their number. What was read before
-    /// an error is kept.
+    /// Reads the entries of `directory`, until `is_enough` returns true for their number. Entries read before
+    /// an error are kept.
     pub(crate) fn read(
         &mut self,
         directory: &File,
@@ -64,7 +64,7 @@ impl Listing {
             }
             let start = names.len();
             names.extend_from_slice(name);
-            items.push(Item {
+            items.push(ListedName {
                 start,
                 end: names.len(),
                 kind: kind_of(directory.as_fd(), name, kind),
@@ -93,34 +93,35 @@ impl Listing {
     }
 }
 
-/// Room for some 500 entries a system call.
+/// Buffer size in bytes: space for about 500 entries per system call.
 #[cfg(target_os = "linux")]
 const BUFFER_BYTES: usize = 32 * 1024;
 
-fn kind_of(directory: BorrowedFd<'_>, name: &[u8], listed: FileType) -> Kind {
+fn kind_of(directory: BorrowedFd<'_>, name: &[u8], listed: FileType) -> EntryType {
     let kind = match listed {
-        // Some file systems do not say it in the listing.
+        // Some file systems do not report the type in the listing.
         FileType::Unknown => statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
             .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),
         kind => kind,
     };
     match kind {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        _ => Kind::Other,
+        FileType::RegularFile => EntryType::File,
+        FileType::Directory => EntryType::Directory,
+        FileType::Symlink => EntryType::Symlink,
+        _ => EntryType::Other,
     }
 }
 
-/// What is known of an entry without opening it; nothing if it vanished.
+/// Returns the metadata of an entry without opening it. `None` if the entry vanished.
 pub(crate) fn stat(directory: &File, name: &[u8]) -> Option<Stat> {
     statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()
 }
 
-/// Longest path that is opened at once: below `PATH_MAX`, with room for the root.
+/// Maximum length in bytes of a path that is opened in one call: below `PATH_MAX`, with space for the root.
 const MAX_OPEN_BYTES: usize = 2048;
 
-/// Opens a directory however long its path is, piece by piece if the system would refuse it.
+/// Opens a directory with a path of any length. A path that is too long for the kernel is opened piece by
+/// piece.
 pub(crate) fn open_directory(tree: &dyn crate::tree::Tree, relative: &[u8]) -> io::Result<File> {
     let path = |bytes| Path::new(OsStr::from_bytes(bytes));
     if relative.len() <= MAX_OPEN_BYTES {
@@ -136,7 +137,7 @@ pub(crate) fn open_directory(tree: &dyn crate::tree::Tree, relative: &[u8]) -> i
     Ok(directory)
 }
 
-/// The first components, as many as can be opened at once, and the others.
+/// Splits a path into the leading components that can be opened in one call, and the rest.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     if path.len() <= MAX_OPEN_BYTES {
         return (path, b"");

@@ -1,37 +1,40 @@
-//! Which files a scope means, in the one order that results have. Called by search, find and replace.
+//! Lists the files of a scope in result order. Called by search, find and replace.
 //!
-//! Directories are read by several threads if there are many, each by a handle of its own. What is kept of
-//! a directory is one block: names, sorted so that walking the blocks gives byte order of whole paths.
+//! Several threads read the directories of a large tree, each by a separate handle. The kept entries of a
+//! directory are one block of names, sorted so that walking the blocks gives the byte order of whole paths.
 
 mod directory;
+mod entries;
+mod filter;
 mod globs;
 mod list;
-mod order;
 mod rules;
-mod select;
 mod start;
-mod visit;
+mod walker;
 
-pub(crate) use globs::{Globs, Named, Reading};
-pub(crate) use list::Kind;
-pub(crate) use order::{Meta, Place, Walked};
-pub(crate) use visit::{Offer, Wanted, add, walk, words};
+pub(crate) use entries::{EntryIndex, Meta, WalkResult};
+pub(crate) use globs::{GlobOptions, Globs, Named};
+pub(crate) use list::EntryType;
+pub(crate) use walker::{EntryFilter, WalkOptions, add, walk, words};
 
 use crate::error::SearchError;
 use crate::scope::{Scope, Sort};
 use crate::tree::{Stop, Tree};
 
-/// Entries that one walk keeps or has still to look at. One takes some 30 to 100 bytes, so this bounds
-/// the memory of a walk to about 100 MB.
+/// Maximum number of entries that one walk keeps or has queued. One entry takes about 30 to 100 bytes, so a
+/// walk takes at most about 100 MB.
 pub(crate) const MAX_ENTRIES: usize = 1_000_000;
 
-/// Lists the regular files of a scope in its order. Ends early when `stop` says so, with what was found so
-/// far.
+/// Lists the regular files of a scope in its order. If `stop` is reached, returns the files found so far.
 ///
 /// # Errors
 /// [`SearchError`] for a glob, a type or a start that cannot be used.
-pub(crate) fn files(scope: &Scope, tree: &dyn Tree, stop: &Stop) -> Result<Walked, SearchError> {
-    let wanted = Wanted {
+pub(crate) fn files(
+    scope: &Scope,
+    tree: &dyn Tree,
+    stop: &Stop,
+) -> Result<WalkResult, SearchError> {
+    let wanted = WalkOptions {
         files: true,
         dirs: false,
         symlinks: false,

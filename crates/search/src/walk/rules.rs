@@ -1,9 +1,8 @@
-//! What ignore files say: read once per directory, asked for each entry.
+//! Ignore rules. Reads ignore files once per directory, and checks them for each entry.
 //!
-//! The meaning is ripgrep's. The nearest file that says something of a name decides, each kind of file
-//! for itself: `.rgignore` before `.ignore` before `.gitignore` before git's `info/exclude` before the
-//! file of `core.excludesFile`. A repository inside another one does not hear the outer one's git rules.
-//! Called by `visit`.
+//! The rules are the same as ripgrep's. The nearest file with a matching rule decides, separately for each kind
+//! of file: `.rgignore` before `.ignore` before `.gitignore` before git's `info/exclude` before the file of
+//! `core.excludesFile`. The git rules of an outer repository do not apply in an inner one. Called by `walker`.
 
 use crate::scope::Ignore;
 use ignore::Match;
@@ -17,22 +16,22 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes read of one ignore file. Rules take some hundred times their size in memory.
+/// Maximum number of bytes read from one ignore file. Compiled rules take about 100 times their size in memory.
 const MAX_RULE_BYTES: u64 = 1024 * 1024;
 
-/// What the rules say of a name.
+/// Result of the ignore rules for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum IgnoreMatch {
     Nothing,
-    /// Leave it out.
+    /// Exclude the entry.
     Ignore,
-    /// Keep it, even if it is hidden.
+    /// Include the entry, even if it is hidden.
     Keep,
 }
 
-/// Which names of ignore files a directory has, if its listing is known.
+/// Ignore files that a listing contains.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Seen {
+pub(crate) struct IgnoreFilesPresent {
     pub(crate) rgignore: bool,
     pub(crate) ignore: bool,
     pub(crate) gitignore: bool,
@@ -40,48 +39,48 @@ pub(crate) struct Seen {
     pub(crate) jj: bool,
 }
 
-impl Seen {
-    /// Nothing is known: all have to be tried.
+impl IgnoreFilesPresent {
+    /// The listing is unknown: try every ignore file.
     const UNKNOWN: Self =
         Self { rgignore: true, ignore: true, gitignore: true, git: true, jj: true };
 
-    /// Whether there is anything to read.
+    /// Whether any ignore file may exist.
     pub(crate) fn any(self) -> bool {
         self.rgignore || self.ignore || self.gitignore || self.git || self.jj
     }
 }
 
-/// The rules that hold in one directory.
+/// Ignore rules that apply in one directory.
 #[derive(Debug)]
-pub(crate) struct Rules {
-    common: Arc<Common>,
+pub(crate) struct IgnoreRules {
+    common: Arc<WalkRules>,
     parent: Option<Arc<Self>>,
-    /// Bytes of the absolute path of the directory with its slash: what is cut off paths that are asked.
+    /// Length in bytes of the directory's absolute path with its slash: the prefix removed from queried paths.
     cut: usize,
     rgignore: Gitignore,
     ignore: Gitignore,
     gitignore: Gitignore,
     exclude: Gitignore,
     has_git: bool,
-    /// Git's rules count here: a repository is around, or none is needed.
+    /// Whether git's rules apply here: the directory is in a repository, or no repository is required.
     heeds_git: bool,
 }
 
-/// What is the same in the whole walk.
+/// Rules that apply to the whole walk.
 #[derive(Debug)]
-struct Common {
+struct WalkRules {
     mode: Ignore,
-    /// Outside of a work tree, git's files count without one.
+    /// Whether git's files apply only inside a repository. False outside of a work tree.
     require_git: bool,
     global: Gitignore,
     global_cut: usize,
 }
 
-impl Rules {
-    /// The rules that hold above `root`; nothing if none are wanted.
+impl IgnoreRules {
+    /// Returns the rules that apply above `root`, or `None` if `mode` is off.
     ///
-    /// In a work tree these are the files of all directories above, and git's rules end with a
-    /// repository. Elsewhere the root is the end of the world, and git's files count without a repository.
+    /// In a work tree, reads the files of all directories above; git's rules end at a repository's root.
+    /// Elsewhere reads no files above the root, and git's files apply without a repository.
     pub(crate) fn above(root: &Path, mode: Ignore) -> Option<Arc<Self>> {
         if mode == Ignore::None {
             return None;
@@ -89,22 +88,22 @@ impl Rules {
         let require_git = root.ancestors().any(is_repository);
         let (global, _) = GitignoreBuilder::new("").build_global();
         let global_cut = cut_after(root);
-        let common = Arc::new(Common { mode, require_git, global, global_cut });
+        let common = Arc::new(WalkRules { mode, require_git, global, global_cut });
         let mut rules = Arc::new(Self::empty(common, None, 0));
         if require_git {
             let mut above: Vec<_> = root.ancestors().skip(1).collect();
             above.reverse();
             for directory in above {
-                // What cannot be opened has nothing to say, as for ripgrep.
+                // As in ripgrep, a directory that cannot be opened has no rules.
                 if let Ok(handle) = File::open(directory) {
-                    rules = Self::enter(&rules, &handle, directory, Seen::UNKNOWN);
+                    rules = Self::enter(&rules, &handle, directory, IgnoreFilesPresent::UNKNOWN);
                 }
             }
         }
         Some(rules)
     }
 
-    fn empty(common: Arc<Common>, parent: Option<Arc<Self>>, cut: usize) -> Self {
+    fn empty(common: Arc<WalkRules>, parent: Option<Arc<Self>>, cut: usize) -> Self {
         let heeds_git = !common.require_git || parent.as_ref().is_some_and(|up| up.heeds_git);
         Self {
             common,
@@ -119,13 +118,18 @@ impl Rules {
         }
     }
 
-    /// The rules in a directory, from those around it, without knowing its listing.
+    /// Returns the rules of a directory, given its parent's rules, without knowing its listing.
     pub(crate) fn enter_unlisted(around: &Arc<Self>, handle: &File, path: &Path) -> Arc<Self> {
-        Self::enter(around, handle, path, Seen::UNKNOWN)
+        Self::enter(around, handle, path, IgnoreFilesPresent::UNKNOWN)
     }
 
-    /// The rules in a directory, from those around it. `path` is its absolute path.
-    pub(crate) fn enter(around: &Arc<Self>, handle: &File, path: &Path, seen: Seen) -> Arc<Self> {
+    /// Returns the rules of a directory, given its parent's rules. `path` is the directory's absolute path.
+    pub(crate) fn enter(
+        around: &Arc<Self>,
+        handle: &File,
+        path: &Path,
+        seen: IgnoreFilesPresent,
+    ) -> Arc<Self> {
         let all = around.common.mode == Ignore::All;
         let mut here =
             Self::empty(Arc::clone(&around.common), Some(Arc::clone(around)), cut_after(path));
@@ -154,9 +158,9 @@ impl Rules {
         if says_something { Arc::new(here) } else { Arc::clone(around) }
     }
 
-    /// What is said of the entry with this absolute path.
-    pub(crate) fn verdict(&self, path: &[u8], is_dir: bool) -> Verdict {
-        let mut said = [Verdict::Nothing; 4];
+    /// Checks the entry with this absolute path.
+    pub(crate) fn verdict(&self, path: &[u8], is_dir: bool) -> IgnoreMatch {
+        let mut said = [IgnoreMatch::Nothing; 4];
         let mut is_outside = !self.heeds_git;
         let mut next = Some(self);
         while let Some(rules) = next {
@@ -168,29 +172,29 @@ impl Rules {
                 (&rules.exclude, !is_outside),
             ];
             for (said, (rules, counts)) in said.iter_mut().zip(heard) {
-                if *said == Verdict::Nothing && counts && !rules.is_empty() {
+                if *said == IgnoreMatch::Nothing && counts && !rules.is_empty() {
                     *said = verdict(rules, below, is_dir);
                 }
             }
             is_outside |= rules.has_git;
             next = rules.parent.as_deref();
         }
-        let said = said.into_iter().find(|said| *said != Verdict::Nothing);
+        let said = said.into_iter().find(|said| *said != IgnoreMatch::Nothing);
         said.unwrap_or_else(|| {
             if self.heeds_git {
                 verdict(&self.common.global, below(path, self.common.global_cut), is_dir)
             } else {
-                Verdict::Nothing
+                IgnoreMatch::Nothing
             }
         })
     }
 }
 
-fn verdict(rules: &Gitignore, path: &Path, is_dir: bool) -> Verdict {
+fn verdict(rules: &Gitignore, path: &Path, is_dir: bool) -> IgnoreMatch {
     match rules.matched(path, is_dir) {
-        Match::None => Verdict::Nothing,
-        Match::Ignore(_) => Verdict::Ignore,
-        Match::Whitelist(_) => Verdict::Keep,
+        Match::None => IgnoreMatch::Nothing,
+        Match::Ignore(_) => IgnoreMatch::Ignore,
+        Match::Whitelist(_) => IgnoreMatch::Keep,
     }
 }
 
@@ -207,7 +211,7 @@ fn is_repository(directory: &Path) -> bool {
     directory.join(".git").exists() || directory.join(".jj").exists()
 }
 
-/// The rules of a file in an open directory. A link, FIFO or the like has none.
+/// Reads an ignore file in an open directory. A link, FIFO or other special file has no rules.
 fn read_in(directory: impl AsFd, name: &str) -> Gitignore {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(directory, name, flags, Mode::empty()) {
@@ -227,12 +231,12 @@ fn open_regular(path: &Path) -> io::Result<File> {
 
 fn read_some(file: File) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // A directory or a file that cannot be read has no rules; what was read before an error counts.
+    // A directory or an unreadable file has no rules. Rules read before an error apply.
     let _n_or_error = file.take(MAX_RULE_BYTES).read_to_end(&mut bytes);
     bytes
 }
 
-/// Rules up to the first line that is not UTF-8. A rule that cannot be read is left out.
+/// Parses rules up to the first line that is not UTF-8. Invalid rules are skipped.
 fn parse(file: File) -> Gitignore {
     let bytes = read_some(file);
     let mut builder = GitignoreBuilder::new("");
@@ -244,7 +248,7 @@ fn parse(file: File) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// Where the repository of a directory keeps what all its work trees share (gitrepository-layout(5)).
+/// Returns the directory that all work trees of the repository share (gitrepository-layout(5)).
 fn common_git_directory(directory: &Path) -> Option<PathBuf> {
     let git = directory.join(".git");
     if !git.metadata().ok()?.is_file() {

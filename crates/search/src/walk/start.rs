@@ -1,7 +1,8 @@
-//! Where a walk begins: what each start is, and what the directories around it say of it. Called by `visit`.
+//! Examines the start paths of a walk: their types, and the rules of their parent directories. Called by
+//! `walker`.
 
 use super::list::open_directory;
-use super::rules::{Rules, Verdict};
+use super::rules::{IgnoreMatch, IgnoreRules};
 use crate::error::SearchError;
 use crate::tree::Tree;
 use std::ffi::OsStr;
@@ -11,16 +12,16 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One start.
+/// A start path.
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) path: PathBuf,
     pub(super) is: StartKind,
-    /// The rules around it; none if it is ignored itself.
-    pub(super) rules: Option<Arc<Rules>>,
-    /// The rules leave it out.
+    /// Ignore rules around the start path. `None` if it is ignored itself.
+    pub(super) rules: Option<Arc<IgnoreRules>>,
+    /// Whether the ignore rules exclude the start path.
     pub(super) is_ignored: bool,
-    /// It lies in, or is, a directory with a dot.
+    /// Whether the start path is in a hidden directory or is one.
     pub(super) is_hidden: bool,
 }
 
@@ -31,10 +32,10 @@ pub(super) enum StartKind {
     Unreadable(io::Error),
 }
 
-/// Looks at a start.
+/// Examines a start path.
 pub(super) fn look(
     path: &Path,
-    above: Option<&Arc<Rules>>,
+    above: Option<&Arc<IgnoreRules>>,
     tree: &dyn Tree,
 ) -> Result<Start, SearchError> {
     let opened = open_directory(tree, path.as_os_str().as_bytes()).and_then(|handle| {
@@ -72,7 +73,7 @@ pub(super) fn look(
     Ok(start)
 }
 
-/// Reads the rules of the directories from the root down to the start.
+/// Reads the rules of the directories from the root down to the start path.
 fn descend(start: &mut Start, tree: &dyn Tree) {
     let mut here = PathBuf::new();
     for name in &start.path {
@@ -80,12 +81,12 @@ fn descend(start: &mut Start, tree: &dyn Tree) {
         let handle: io::Result<File> = tree.open_directory(&here);
         let absolute = tree.path().join(&here);
         let rules = match handle {
-            Ok(handle) => Rules::enter_unlisted(&rules, &handle, &absolute),
+            Ok(handle) => IgnoreRules::enter_unlisted(&rules, &handle, &absolute),
             Err(_) => rules,
         };
         here.push(OsStr::from_bytes(name.as_bytes()));
         let verdict = rules.verdict(tree.path().join(&here).as_os_str().as_bytes(), true);
-        if verdict == Verdict::Ignore {
+        if verdict == IgnoreMatch::Ignore {
             start.is_ignored = true;
             return;
         }

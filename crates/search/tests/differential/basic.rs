@@ -1,4 +1,4 @@
-//! Basic regular expressions: against GNU grep without `-E`.
+//! Compares basic regular expressions with GNU grep without `-E`.
 
 use crate::content::{Kinds, files};
 use crate::lines::against_grep;
@@ -6,8 +6,8 @@ use crate::query::{Boundary, Case, Mode, Query};
 use crate::random::{Random, cases};
 use crate::run::Run;
 
-/// A basic expression. Left out is what POSIX leaves open and no two programs read alike: operators
-/// with nothing before them, other than a star; back-references; letters behind a backslash.
+/// Generates a basic expression. Excludes constructs that POSIX leaves open and programs interpret differently:
+/// operators with nothing before them, other than a star; back-references; letters after a backslash.
 fn pattern(random: &mut Random) -> String {
     let mut pattern = alternatives(random, 2);
     if random.chance(12) {
@@ -33,7 +33,7 @@ fn sequence(random: &mut Random, depth: usize) -> String {
     for _ in 0..1 + random.below(4) {
         let atom = atom(random, depth);
         sequence.push_str(&atom);
-        // What repeating nothing means is open too.
+        // The meaning of repeating an empty match is open too.
         let ends_in_assertion = ["^", "$", "\\>", "\\B"].iter().any(|end| atom.ends_with(end));
         if !ends_in_assertion && random.chance(22) {
             let repeat =
@@ -84,8 +84,8 @@ fn basic_expressions_find_what_they_find_for_grep() {
         for _ in 0..5 {
             let mut pattern = pattern(&mut random);
             if kinds == Kinds::Bytes {
-                // Whether a word ends at a byte outside UTF-8 is open: it does for the regex crate, and
-                // for grep it is neither so nor the opposite.
+                // It is open whether a word ends at a byte outside UTF-8. The regex crate accepts a word end
+                // there; grep accepts neither a word end nor its opposite.
                 for assertion in ["\\b", "\\B", "\\<", "\\>"] {
                     pattern = pattern.replace(assertion, "");
                 }

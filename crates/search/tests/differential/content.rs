@@ -1,4 +1,4 @@
-//! Random contents of files and random patterns that may occur in them.
+//! Generates random file contents, and random patterns that may occur in them.
 
 use crate::random::Random;
 use crate::tree::Files;
@@ -9,7 +9,7 @@ const WORDS: &[&str] = &[
     "foo_bar", "ß",
 ];
 
-/// What a file may hold besides lines of text.
+/// Content that a file may contain in addition to lines of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kinds {
     /// Valid UTF-8; CRLF and missing final newlines too.
@@ -69,7 +69,7 @@ fn utf16(text: &[u8], is_big_endian: bool) -> Vec<u8> {
     units.flat_map(bytes).collect()
 }
 
-/// Some files with such contents.
+/// Generates some files with such contents.
 pub(crate) fn files(random: &mut Random, kinds: Kinds) -> Files {
     let mut files = Files::default();
     for _ in 0..2 + random.below(7) {

@@ -1,11 +1,11 @@
-//! Globs of search and find: against `rg --files -uuu -g`.
+//! Compares globs of search and find with `rg --files -uuu -g`.
 //!
-//! ripgrep takes a glob as a rule that outranks ignore files, the library as one more condition; with
-//! no ignore files in force both say the same.
+//! ripgrep treats a glob as a rule that outranks ignore files, the library as one more condition. Without
+//! ignore files, both are equivalent.
 
-use crate::answer::{names, shown};
-use crate::known::Known;
-use crate::ours;
+use crate::engine_under_test;
+use crate::known_differences::Known;
+use crate::normalized_output::{names, shown};
 use crate::programs::{Program, command_line, rg, run};
 use crate::query::{shorter_text, words};
 use crate::random::{Random, cases};
@@ -16,7 +16,7 @@ use quackd_search::Scope;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Globs that must match and such that must not.
+/// Globs that must match, and globs that must not match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Globs {
     include: Vec<String>,
@@ -51,7 +51,7 @@ impl Smaller for Globs {
 }
 
 impl Globs {
-    /// ripgrep 13 does not know braces in braces; what is meant by them can be written in one pair.
+    /// ripgrep 13 does not support nested braces. An equivalent glob has one pair.
     fn for_rg(&self, rg: &Program) -> Vec<OsString> {
         if rg.version < (14, 0) {
             let flat = |globs: &[String]| {
@@ -77,9 +77,9 @@ fn compare(dir: &Path, _: &Files, query: &Globs) -> Verdict {
     let scope = Scope {
         include: query.include.clone(),
         exclude: query.exclude.clone(),
-        ..ours::everything()
+        ..engine_under_test::everything()
     };
-    let ours = ours::names(dir, &scope);
+    let ours = engine_under_test::names(dir, &scope);
     let ask = |query: &Globs| {
         let said = run(rg, dir, &query.for_rg(rg));
         if said.code == Some(2) { Err(said.stderr) } else { Ok(names(&said.stdout)) }
@@ -94,11 +94,11 @@ fn compare(dir: &Path, _: &Files, query: &Globs) -> Verdict {
     if ours == theirs {
         return Verdict::Same;
     }
-    // Globs that found nothing at the root are read once more, at any depth.
+    // Globs that found nothing at the root are retried at any depth.
     let deep = |glob: &String| if glob.contains('/') { format!("**/{glob}") } else { glob.clone() };
     let deeper = Globs { include: query.include.iter().map(deep).collect(), ..query.clone() };
     if theirs.is_empty()
-        && ours::says_glob_retried(dir, &scope)
+        && engine_under_test::says_glob_retried(dir, &scope)
         && ask(&deeper).as_ref() == Ok(ours)
     {
         return Verdict::Known(Known::GlobReadAtAnyDepth);

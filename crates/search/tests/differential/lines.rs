@@ -1,9 +1,9 @@
-//! Matching lines: against ripgrep and GNU grep, with and without byte order marks.
+//! Compares matching lines with ripgrep and GNU grep, with and without byte order marks.
 
-use crate::answer::{Answer, Cell, difference, read};
 use crate::content::{Kinds, files, pattern};
-use crate::known::Known;
-use crate::ours;
+use crate::engine_under_test;
+use crate::known_differences::Known;
+use crate::normalized_output::{Answer, Cell, difference, read};
 use crate::programs::{Program, command_line, grep, rg, run};
 use crate::query::{Case, Encoding, Mode, Multiline, Query};
 use crate::random::cases;
@@ -12,10 +12,10 @@ use crate::tree::Files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The library and ripgrep on the same query.
+/// Compares the library and ripgrep on the same query.
 pub(crate) fn against_rg(dir: &Path, files: &Files, query: &Query) -> Verdict {
     let Some(rg) = rg() else { return Verdict::Same };
-    let ours = ours::answer(dir, query);
+    let ours = engine_under_test::answer(dir, query);
     let theirs = by_rg(rg, dir, query);
     let verdict = verdict(&ours, &theirs, || command_line(rg, &query.for_rg()));
     if !matches!(verdict, Verdict::Differs(Kind::Answer, _)) {
@@ -67,7 +67,7 @@ pub(crate) fn against_rg(dir: &Path, files: &Files, query: &Query) -> Verdict {
 /// Line numbers of each file.
 type Numbers = BTreeMap<Vec<u8>, BTreeSet<u64>>;
 
-/// The first lines of each file that ripgrep finds without a limit, and the lines around them.
+/// Returns the first lines of each file that ripgrep finds without a limit, and their context.
 fn limited(rg: &Program, dir: &Path, query: &Query) -> Option<Numbers> {
     let all = by_rg(rg, dir, &Query { encoding: query.encoding, ..Query::of("^") }).ok()?;
     let unlimited = Query { max_per_file: None, before: 0, after: 0, ..query.clone() };
@@ -82,12 +82,12 @@ fn limited(rg: &Program, dir: &Path, query: &Query) -> Option<Numbers> {
     Some(by_rg(rg, dir, &unlimited).ok()?.into_iter().map(of).collect())
 }
 
-/// What ripgrep answers, in our units where its own are others.
+/// Returns ripgrep's answer, converted to the library's units.
 fn by_rg(rg: &Program, dir: &Path, query: &Query) -> Result<Answer, String> {
     let is_multiline = query.multiline != Multiline::Off;
     let ask = |query: &Query| read(&run(rg, dir, &query.for_rg()), query, query.has_columns());
     if is_multiline && query.mode == Mode::CountLines {
-        // Across lines ripgrep counts matches in place of lines.
+        // If matches cross lines, ripgrep counts matches instead of lines.
         let mut answer = ask(&Query { mode: Mode::Lines, before: 0, after: 0, ..query.clone() })?;
         for cells in answer.values_mut() {
             *cells = vec![Cell::count(cells.len().to_string().as_bytes())];
@@ -104,7 +104,7 @@ fn by_rg(rg: &Program, dir: &Path, query: &Query) -> Result<Answer, String> {
     Ok(answer)
 }
 
-/// The files with a line feed at the end of each.
+/// Returns the files with a line feed at the end of each.
 fn with_ends(files: &Files, query: &Query) -> Files {
     let mut ended = files.clone();
     for (_, content) in &mut ended.0 {
@@ -123,18 +123,18 @@ fn with_ends(files: &Files, query: &Query) -> Files {
     ended
 }
 
-/// ripgrep 13 misses some matches of whole words and some empty ones; which lines have a match it knows.
+/// ripgrep 13 misses some matches of whole words and some empty ones, but finds the correct lines.
 fn places_of_old_rg(dir: &Path, files: &Files, query: &Query) -> Option<Verdict> {
     let lines = Query { mode: Mode::CountLines, before: 0, after: 0, ..query.clone() };
     let is_same = matches!(against_rg(dir, files, &lines), Verdict::Same);
     is_same.then_some(Verdict::Known(Known::PlacesOfMatchesInOldRg))
 }
 
-/// The library and grep on the same query; columns are not among what grep says.
+/// Compares the library and grep on the same query. grep reports no columns.
 pub(crate) fn against_grep(dir: &Path, _: &Files, query: &Query) -> Verdict {
     let Some(grep) = grep() else { return Verdict::Same };
     let ask = |query: &Query| without_zeros(read(&run(grep, dir, &query.for_grep()), query, false));
-    let ours = ours::answer(dir, query).map(without_columns);
+    let ours = engine_under_test::answer(dir, query).map(without_columns);
     let verdict = verdict(&ours, &ask(query), || command_line(grep, &query.for_grep()));
     if matches!(verdict, Verdict::Differs(Kind::Answer, _)) {
         let in_ascii = |pattern: &String| pattern.replace("[:alpha:]", "A-Za-z");
@@ -152,7 +152,7 @@ pub(crate) fn verdict(
     command: impl Fn() -> String,
 ) -> Verdict {
     match (ours, theirs) {
-        // Both refuse the pattern.
+        // Both reject the pattern.
         (Err(error), Err(_)) if !error.contains("contradicts") => Verdict::Same,
         (Ok(ours), Ok(theirs)) if ours == theirs => Verdict::Same,
         _ => {
@@ -167,7 +167,7 @@ fn without_columns(mut answer: Answer) -> Answer {
     answer
 }
 
-/// grep also says of files that they have no line.
+/// Removes files with a count of zero, which grep also lists.
 fn without_zeros(answer: Result<Answer, String>) -> Result<Answer, String> {
     let mut answer = answer?;
     answer.retain(|_, cells| cells.iter().all(|cell| cell.line != 0 || cell.text != b"0"));

@@ -1,16 +1,17 @@
-//! Differential tests: random trees and requests are given to the library and to ripgrep, GNU grep, git and
-//! perl, and the answers must be the same.
+//! Differential tests: the library, ripgrep, GNU grep, git and perl process the same random trees and requests,
+//! and their answers must be equal.
 //!
-//! A run is repeatable: `QUACKD_DIFF_SEED` (a number, or `new` for one of the clock) chooses the cases,
-//! `QUACKD_DIFF_CASES` how many there are in percent of the usual number. `QUACKD_DIFF_RG` names another
-//! ripgrep than the first on PATH. A program that is missing skips its part and says so, or fails it if
+//! A run is repeatable. `QUACKD_DIFF_SEED` (a number, or `new` for one from the clock) selects the cases, and
+//! `QUACKD_DIFF_CASES` their number in percent of the default. `QUACKD_DIFF_RG` names another ripgrep than the
+//! first on PATH. If a program is missing, its part is skipped with a message, or fails if
 //! `QUACKD_REQUIRE` is `all`.
 //!
-//! A difference is shrunk to the smallest tree and request that still show it. What is meant to be
-//! different stands in [`known`], one by one, each matched exactly.
+//! A difference is shrunk to the smallest tree and request that still show it. [`known_differences`] lists the
+//! intended differences, each matched exactly.
 //!
-//! Reading order: [`random`], [`tree`] and [`content`] make cases; [`programs`] asks the others, [`ours`]
-//! asks the library; [`answer`] is the form in which they are compared; [`run`] counts and [`shrink`]s.
+//! Reading order: [`random`], [`tree`] and [`content`] make cases; [`programs`] runs the other programs,
+//! [`engine_under_test`] the library; [`normalized_output`] is the form in which they are compared; [`run`]
+//! counts and [`shrink`]s.
 
 #![allow(
     clippy::expect_used,
@@ -30,10 +31,10 @@ mod programs;
 
 mod query;
 
-mod answer;
-mod ours;
+mod engine_under_test;
+mod normalized_output;
 
-mod known;
+mod known_differences;
 mod run;
 mod shrink;
 

@@ -1,10 +1,10 @@
-//! Counts, files, matches, context, limits, case, words, lines, inversion and matches across lines:
-//! against ripgrep.
+//! Compares counts, files, matches, context, limits, case, words, lines, inversion and matches across lines
+//! with ripgrep.
 
 use crate::content::{Kinds, files, literal, pattern};
-use crate::known::Known;
+use crate::engine_under_test;
+use crate::known_differences::Known;
 use crate::lines::{against_rg, verdict};
-use crate::ours;
 use crate::query::{Boundary, Case, Encoding, Mode, Multiline, Query};
 use crate::random::{Random, cases};
 use crate::run::{Run, Verdict};
@@ -77,7 +77,7 @@ fn modes_and_switches_are_those_of_rg() {
     run.end();
 }
 
-/// A pattern that may cross lines.
+/// Generates a pattern that may cross lines.
 fn crossing(random: &mut Random) -> String {
     let (a, b) = (pattern(random), pattern(random));
     match random.below(6) {
@@ -116,13 +116,14 @@ fn matches_across_lines_are_those_of_rg() {
     run.end();
 }
 
-/// Files with a NUL byte are left out as a whole, where ripgrep may give the lines before it: the answer
-/// is that of a tree without them.
+/// The library skips files with a NUL byte completely, while ripgrep may return the lines before it. The
+/// expected answer is that of a tree without such files.
 fn without_binary(dir: &Path, files: &Files, query: &Query) -> Verdict {
     let mut text = files.clone();
     text.0.retain(|(_, content)| !content.contains(&0));
     let text_dir = text.lay();
-    let (ours, of_text) = (ours::answer(dir, query), ours::answer(text_dir.path(), query));
+    let (ours, of_text) =
+        (engine_under_test::answer(dir, query), engine_under_test::answer(text_dir.path(), query));
     match verdict(&ours, &of_text, || {
         "the library without the files that have a NUL byte".to_owned()
     }) {

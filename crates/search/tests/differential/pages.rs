@@ -1,8 +1,8 @@
-//! Pages: by offset or by cursor, they are the whole answer cut in pieces. The oracle is the library
+//! Tests that pages, by offset or by cursor, are the complete answer in pieces. The oracle is the library
 //! itself without a limit, which the other tests compare with ripgrep.
 
 use crate::content::{Kinds, files, pattern};
-use crate::ours::{self, Plain};
+use crate::engine_under_test::{self, Plain};
 use crate::query::{Boundary, Case, Encoding, Mode, Query};
 use crate::random::{Random, cases};
 use crate::run::{Kind, Run, Verdict};
@@ -30,11 +30,11 @@ impl Smaller for Paged {
     }
 }
 
-/// The rows of files, or the files, that pages have put together.
+/// Rows of files, or files, joined from all pages.
 type Pieces = Vec<(Vec<u8>, Option<Row>)>;
 
 fn pieces(files: &[FileHits], mode: Mode) -> Pieces {
-    let name = |file: &FileHits| ours::name(&file.path);
+    let name = |file: &FileHits| engine_under_test::name(&file.path);
     if matches!(mode, Mode::Lines | Mode::OnlyMatching) {
         let rows = |file: &FileHits| {
             let name = name(file);
@@ -52,10 +52,10 @@ fn page(dir: &Path, request: &Search) -> Result<SearchOutcome, String> {
     search(request, &Plain::new(dir)).map_err(|error| error.to_string())
 }
 
-/// All pages, each checked against what is told of the whole.
+/// Returns all pages, and checks each against the totals of the complete answer.
 fn all_pages(dir: &Path, paged: &Paged, n_whole: usize) -> Result<Pieces, String> {
     let Paged { query, limit, by_cursor } = paged;
-    let mut request = Search { limit: *limit, ..ours::request(query) };
+    let mut request = Search { limit: *limit, ..engine_under_test::request(query) };
     let mut all = Pieces::new();
     loop {
         let outcome = page(dir, &request)?;
@@ -87,7 +87,9 @@ fn all_pages(dir: &Path, paged: &Paged, n_whole: usize) -> Result<Pieces, String
 }
 
 fn compare(dir: &Path, _: &Files, paged: &Paged) -> Verdict {
-    let Ok(whole) = page(dir, &ours::request(&paged.query)) else { return Verdict::Same };
+    let Ok(whole) = page(dir, &engine_under_test::request(&paged.query)) else {
+        return Verdict::Same;
+    };
     let whole = pieces(&whole.files, paged.query.mode);
     match all_pages(dir, paged, whole.len()) {
         Ok(pages) if pages == whole => Verdict::Same,

@@ -1,4 +1,4 @@
-//! The other programs: where they are, how they are started, what they say.
+//! The other programs: finds them, starts them and captures their output.
 
 use crate::random::say;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// A program that is there.
+/// An installed program.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
@@ -15,7 +15,7 @@ pub(crate) struct Program {
     pub(crate) version: (u32, u32),
 }
 
-/// What a program answered.
+/// Exit code and output of a program.
 #[derive(Debug, Clone)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -23,13 +23,13 @@ pub(crate) struct Said {
     pub(crate) stderr: Vec<u8>,
 }
 
-/// ripgrep, if there is one.
+/// ripgrep, if it is installed.
 pub(crate) fn rg() -> Option<&'static Program> {
     static PROGRAM: OnceLock<Option<Program>> = OnceLock::new();
     PROGRAM.get_or_init(|| find("rg", std::env::var_os("QUACKD_DIFF_RG"))).as_ref()
 }
 
-/// GNU grep; another grep is no oracle.
+/// GNU grep. Other greps are not used as oracles.
 pub(crate) fn grep() -> Option<&'static Program> {
     static PROGRAM: OnceLock<Option<Program>> = OnceLock::new();
     PROGRAM.get_or_init(|| find("grep", None)).as_ref()
@@ -76,8 +76,8 @@ fn identify(path: PathBuf) -> Option<Program> {
     Some(Program { version, ..program })
 }
 
-/// Runs a program in `dir` to its end. What the user of this machine has set for it is left out.
-#[expect(clippy::disallowed_methods, reason = "a test of the library, beside which nothing runs")]
+/// Runs a program in `dir` to its end, without the user's settings for it.
+#[expect(clippy::disallowed_methods, reason = "a test of the library; nothing runs concurrently")]
 pub(crate) fn run(program: &Program, dir: &Path, args: &[OsString]) -> Said {
     let output = Command::new(&program.path)
         .args(args)
@@ -98,7 +98,7 @@ pub(crate) fn run(program: &Program, dir: &Path, args: &[OsString]) -> Said {
     Said { code: output.status.code(), stdout: output.stdout, stderr: output.stderr }
 }
 
-/// The command as it would be typed.
+/// Formats the command as typed in a shell.
 pub(crate) fn command_line(program: &Program, args: &[OsString]) -> String {
     let mut line = program.path.display().to_string();
     for arg in args {

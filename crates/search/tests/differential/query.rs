@@ -1,4 +1,4 @@
-//! What is asked of the library and of the programs, and how the programs are asked it.
+//! Queries for the library and the programs, and their conversion to arguments.
 
 use crate::shrink::Smaller;
 use std::ffi::OsString;
@@ -85,14 +85,14 @@ impl Query {
         }
     }
 
-    /// Columns are compared where both have them: for the lines that are found one by one.
+    /// Whether both answers have columns: only for lines that are found one by one.
     pub(crate) fn has_columns(&self) -> bool {
         matches!(self.mode, Mode::Lines | Mode::OnlyMatching)
             && !self.invert
             && self.multiline == Multiline::Off
     }
 
-    /// The arguments of ripgrep. Everything is searched, nothing is guessed.
+    /// Arguments for ripgrep. Searches everything, without automatic detection.
     pub(crate) fn for_rg(&self) -> Vec<OsString> {
         let mut args = words("--no-config --color=never --sort=path -uuu -a --no-mmap -0 -H");
         let mode = match self.mode {
@@ -147,7 +147,7 @@ impl Query {
         args
     }
 
-    /// The arguments of GNU grep, for lines and for counts of lines.
+    /// Arguments for GNU grep, for lines and for counts of lines.
     pub(crate) fn for_grep(&self) -> Vec<OsString> {
         let mut args = words("-r -a -Z -H --color=never --binary-files=text");
         let mode = match self.mode {
@@ -216,7 +216,8 @@ impl Smaller for Query {
     }
 }
 
-/// A text without one or two of its characters; what is escaped is one with its backslash.
+/// Returns variants of a text without one or two of its characters. An escaped character and its backslash
+/// count as one.
 pub(crate) fn shorter_text(text: &str) -> Vec<String> {
     let mut units: Vec<String> = Vec::new();
     let mut chars = text.chars();

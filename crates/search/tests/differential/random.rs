@@ -1,13 +1,13 @@
-//! Random numbers that a seed repeats. Called by everything that makes cases.
+//! Repeatable random numbers. Called by everything that makes cases.
 
 use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The seed if none is given. It is fixed, so that a run fails for a change and not by chance.
+/// The default seed. It is fixed, so that a run fails because of a change and not by chance.
 const USUAL_SEED: u64 = 20_251_115;
 
-/// The seed of this run; said once, whether or not a test fails.
+/// Returns the seed of this run. Prints it once, whether or not a test fails.
 pub(crate) fn seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| {
@@ -21,7 +21,7 @@ pub(crate) fn seed() -> u64 {
     })
 }
 
-/// How many cases to make where `usual` is the number without `QUACKD_DIFF_CASES`.
+/// Returns the number of cases, where `usual` is the number without `QUACKD_DIFF_CASES`.
 pub(crate) fn cases(usual: usize) -> usize {
     let percent = std::env::var("QUACKD_DIFF_CASES").ok().map_or(100, |text| {
         text.parse::<usize>().expect("QUACKD_DIFF_CASES is a number, in percent")
@@ -29,7 +29,7 @@ pub(crate) fn cases(usual: usize) -> usize {
     (usual * percent / 100).max(1)
 }
 
-/// Written to the descriptor itself, so that it is seen although the test passes.
+/// Writes to the file descriptor directly, so that the line appears even if the test passes.
 pub(crate) fn say(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("write to stderr");
 }
@@ -39,7 +39,8 @@ pub(crate) fn say(line: &str) {
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The numbers of one test: the seed of the run, and the name of the test so that tests differ.
+    /// Creates the generator of one test from the seed of the run and the name of the test, so that tests
+    /// differ.
     pub(crate) fn of(test: &str) -> Self {
         let name = test.bytes().fold(0u64, |hash, byte| {
             hash.rotate_left(7).wrapping_mul(31).wrapping_add(u64::from(byte))
@@ -55,7 +56,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not zero.
+    /// Returns a number below `n`. `n` must not be zero.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         let n = u64::try_from(n).expect("a small number");
         usize::try_from(self.next() % n).expect("a small number")

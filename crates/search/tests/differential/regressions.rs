@@ -1,7 +1,7 @@
-//! Differences that random cases have found, shrunk and stored: those that were mended must stay gone, and
-//! those that are meant must stay as they are meant.
+//! Differences found by random cases, shrunk and stored. Fixed differences must not return, and intended
+//! differences must not change.
 
-use crate::known::Known;
+use crate::known_differences::Known;
 use crate::query::{Encoding, Mode, Multiline};
 use crate::run::Run;
 use crate::selection::Selection;

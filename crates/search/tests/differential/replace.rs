@@ -1,9 +1,9 @@
-//! What replacing makes of a file: within lines against `rg --passthru -r` and perl, across lines against
-//! perl alone, since ripgrep ends every line that it prints.
+//! Compares replacements: within lines with `rg --passthru -r` and perl, across lines with perl alone, because
+//! ripgrep ends every line that it prints.
 
 use crate::content::{Kinds, file, literal, pattern};
-use crate::known::Known;
-use crate::ours;
+use crate::engine_under_test;
+use crate::known_differences::Known;
 use crate::programs::{Program, command_line, perl, rg, run};
 use crate::query::{Case, Multiline, Query, shorter_text, words};
 use crate::random::{Random, cases};
@@ -17,7 +17,7 @@ use std::path::Path;
 /// The only file of a case.
 pub(crate) const FILE: &str = "file";
 
-/// A pattern and what takes the place of its matches.
+/// A pattern and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) query: Query,
@@ -34,8 +34,9 @@ impl Smaller for Change {
     }
 }
 
-/// What ripgrep makes of a file. A carriage return before a line feed belongs to the line's end for the
-/// library and to its text for ripgrep, so ripgrep is given the lines without, and they are put back.
+/// Returns ripgrep's result for a file. For the library, a carriage return before a line feed belongs to the
+/// line end; for ripgrep it belongs to the text. So ripgrep gets the lines without carriage returns, and they
+/// are restored afterwards.
 fn by_rg(rg: &Program, change: &Change, old: &[u8]) -> Result<Vec<u8>, String> {
     let lines: Vec<&[u8]> = old.split_inclusive(|byte| *byte == b'\n').collect();
     let is_crlf: Vec<bool> = lines.iter().map(|line| line.ends_with(b"\r\n")).collect();
@@ -48,7 +49,7 @@ fn by_rg(rg: &Program, change: &Change, old: &[u8]) -> Result<Vec<u8>, String> {
     if said.code == Some(2) {
         return Err(String::from_utf8_lossy(&said.stderr).into_owned());
     }
-    // ripgrep ends the last line in any case.
+    // ripgrep always ends the last line.
     let mut new = said.stdout;
     if !plain.ends_with(b"\n") && new.ends_with(b"\n") {
         new.pop();
@@ -79,7 +80,7 @@ fn for_rg(change: &Change) -> Vec<OsString> {
 pub(crate) fn against_rg(dir: &Path, _: &Files, change: &Change) -> Verdict {
     let Some(rg) = rg() else { return Verdict::Same };
     let Ok(old) = fs::read(dir.join(FILE)) else { return Verdict::Same };
-    let ours = ours::replaced(dir, change, &old);
+    let ours = engine_under_test::replaced(dir, change, &old);
     let theirs = by_rg(rg, change, &old);
     let verdict = verdict(&ours, &theirs, || command_line(rg, &for_rg(change)));
     if !matches!(verdict, Verdict::Differs(Kind::Answer, _)) {
@@ -109,7 +110,7 @@ pub(crate) fn against_rg(dir: &Path, _: &Files, change: &Change) -> Verdict {
     }
 }
 
-/// The letters of more than one byte that cases are made of, as control characters of one byte, or back.
+/// Converts the multi-byte letters of the cases to one-byte control characters, or back.
 fn with_plain_letters(text: &[u8], is_back: bool) -> Vec<u8> {
     let pairs = [("é", "\u{1}"), ("ü", "\u{2}"), ("ß", "\u{3}")];
     let mut changed = Vec::new();
@@ -148,9 +149,8 @@ fn verdict(
     Verdict::Differs(kind, format!("  {line}\n  ours:   {ours}\n  theirs: {theirs}\n"))
 }
 
-/// Replaces in each line what stands before its end, `\r\n` or `\n`, or in the whole text. A pattern that
-/// matches nothing at all is left to the others: after a match perl finds an empty one at its end, and
-/// the regex crate not.
+/// Replaces matches in each line before its end, `\r\n` or `\n`, or in the whole text. Skips patterns that
+/// match the empty text: after a match, perl finds an empty match at its end, and the regex crate does not.
 const PERL: &str = r#"
 use strict; use warnings;
 my ($pattern, $template, $whole, $file) = @ARGV;
@@ -189,7 +189,7 @@ pub(crate) fn against_perl(dir: &Path, _: &Files, change: &Change) -> Verdict {
         return Verdict::Same;
     }
     let whole = if change.query.multiline == Multiline::Off { "" } else { "whole" };
-    // Behind the last line feed perl sees no beginning of a line, the regex crate does.
+    // After the last line feed, the regex crate sees the start of a line and perl does not.
     if !whole.is_empty() && pattern.replace("[^", "").replace("\\^", "").contains('^') {
         return Verdict::Same;
     }
@@ -198,15 +198,15 @@ pub(crate) fn against_perl(dir: &Path, _: &Files, change: &Change) -> Verdict {
     let said = run(perl, dir, &args);
     let theirs = match said.code {
         Some(0) => Ok(said.stdout),
-        // It cannot say.
+        // perl cannot decide this case.
         Some(3) => return Verdict::Same,
         _ => Err(String::from_utf8_lossy(&said.stderr).into_owned()),
     };
-    let ours = ours::replaced(dir, change, &old);
+    let ours = engine_under_test::replaced(dir, change, &old);
     verdict(&ours, &theirs, || "perl".to_owned())
 }
 
-/// A template that refers only to groups that are there.
+/// Generates a template that refers only to existing groups.
 fn template(random: &mut Random, query: &Query) -> String {
     let pattern = &query.patterns[0];
     let groups = pattern.matches('(').count() - pattern.matches("\\(").count();

@@ -1,4 +1,4 @@
-//! A real repository: this one. Its commonest words, against ripgrep.
+//! Compares searches for the most frequent words of this repository with ripgrep.
 
 use crate::lines::against_rg;
 use crate::programs::{rg, run};
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Words that occur more often have more rows than an answer has.
+/// Maximum number of occurrences of a word. More frequent words have more rows than an answer can contain.
 const MAX_OCCURRENCES: usize = 9_000;
 
-/// A copy of the files that ripgrep lists here: nobody changes it meanwhile.
+/// Copies the files that ripgrep lists here, so that they cannot change during the test.
 fn repository() -> Option<Files> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let said = run(rg()?, &root, &words("--no-config --files --hidden -0 -g !.git ."));
     let mut files = Files::default();
-    for name in crate::answer::names(&said.stdout) {
+    for name in crate::normalized_output::names(&said.stdout) {
         let name = String::from_utf8(name).expect("our names are text");
         let Ok(content) = fs::read(root.join(&name)) else { continue };
         files.0.push((name, content));
@@ -48,7 +48,7 @@ fn the_commonest_words_of_this_repository_are_found_where_rg_finds_them() {
     for (i, word) in commonest(&files, cases(100)).iter().enumerate() {
         let mut query = Query::of(word);
         query.mode = [Mode::Lines, Mode::CountLines, Mode::CountMatches, Mode::Files][i % 4];
-        // Rows may be more than there are words, when it is a part of other words.
+        // A word that is a part of other words may have more rows than occurrences.
         query.boundary = Boundary::Word;
         query.before = usize::from(i % 8 == 0);
         if !run.case(dir.path(), &files, &query, &against_rg) {

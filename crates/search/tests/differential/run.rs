@@ -1,6 +1,6 @@
-//! One test's run: counting cases, taking differences, and saying at the end what there was.
+//! Run of one test: counts cases, collects differences, and reports the totals at the end.
 
-use crate::known::Known;
+use crate::known_differences::Known;
 use crate::random::{Random, say, seed};
 use crate::shrink::{Smaller, shrink};
 use crate::tree::Files;
@@ -8,24 +8,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-/// Differences that are shrunk and shown before a run gives up.
+/// Maximum number of differences that are shrunk and printed before a run stops.
 const MAX_DIFFERENCES: usize = 5;
 
-/// What one comparison has shown.
+/// Result of one comparison.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Same,
-    /// Different as it is meant to be.
+    /// An intended difference.
     Known(Known),
     /// The commands and both answers.
     Differs(Kind, String),
 }
 
-/// What kind of difference it is. Shrinking keeps it, so that an answer that differs does not become a
-/// pattern that only one of the two can read.
+/// Kind of a difference. Shrinking preserves it, so that a differing answer does not turn into a pattern that
+/// only one of the two accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Both answer, and not the same.
+    /// Both answer, and the answers differ.
     Answer,
     /// Only one of them answers, or an answer contradicts itself.
     Refusal,
@@ -55,13 +55,13 @@ impl Run {
         (run, Random::of(name))
     }
 
-    /// Differences that should occur: it is told if one of them does not, since an exception that is not
-    /// needed any more hides what it was made for.
+    /// Declares differences that should occur. The run reports a declared difference that does not occur,
+    /// because an unneeded exception can hide a bug.
     pub(crate) fn expects(&mut self, expected: &'static [Known]) {
         self.expected = expected;
     }
 
-    /// Compares one case that is laid out in `dir`. False when enough differences were found.
+    /// Compares one case in `dir`. Returns false after enough differences.
     pub(crate) fn case<Q: Smaller + std::fmt::Debug>(
         &mut self,
         dir: &Path,
@@ -89,7 +89,7 @@ impl Run {
         self.differences.len() < MAX_DIFFERENCES
     }
 
-    /// Compares one case that is small already, and goes on whatever comes.
+    /// Compares one case that is already small, and continues after a difference.
     pub(crate) fn named<Q: std::fmt::Debug>(
         &mut self,
         name: &str,
@@ -109,7 +109,7 @@ impl Run {
         }
     }
 
-    /// Says how many cases there were; fails if one of them differed.
+    /// Prints the number of cases. Fails if one of them differed.
     #[track_caller]
     pub(crate) fn end(self) {
         let Self { name, n_cases, known, expected, differences, started } = self;

@@ -1,8 +1,8 @@
-//! Which files are looked at: against `rg --files` and `git ls-files`.
+//! Compares the selection of files with `rg --files` and `git ls-files`.
 
-use crate::answer::{names, shown};
-use crate::known::Known;
-use crate::ours;
+use crate::engine_under_test;
+use crate::known_differences::Known;
+use crate::normalized_output::{names, shown};
 use crate::programs::{Program, command_line, git, rg, run};
 use crate::query::words;
 use crate::random::{Random, cases};
@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 /// A request for files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Selection {
-    /// Ignore files of ripgrep too, not only git's.
+    /// Use ripgrep's ignore files in addition to git's.
     pub(crate) dot_ignore: bool,
-    /// Names with a dot too.
+    /// Include names with a leading dot.
     pub(crate) hidden: bool,
     /// A directory of the tree, or empty.
     pub(crate) start: String,
@@ -81,10 +81,10 @@ fn is_repository(files: &Files) -> bool {
     files.0.iter().any(|(path, _)| path == ".git/HEAD")
 }
 
-/// What find lists; search and replace must look at the same files.
+/// Lists files with find. Search and replace must read the same files.
 fn listed(dir: &Path, scope: &Scope) -> Result<Vec<Vec<u8>>, String> {
-    let listed = ours::names(dir, scope)?;
-    let searched = ours::searched(dir, scope)?;
+    let listed = engine_under_test::names(dir, scope)?;
+    let searched = engine_under_test::searched(dir, scope)?;
     if listed != searched {
         let (listed, searched) = (shown(&listed), shown(&searched));
         return Err(format!("find and search differ:\n  find:\n{listed}  search:\n{searched}"));
@@ -94,7 +94,7 @@ fn listed(dir: &Path, scope: &Scope) -> Result<Vec<Vec<u8>>, String> {
         content.is_ok_and(|content| content.contains(&b'x'))
     };
     let with_x: Vec<Vec<u8>> = listed.iter().filter(has_x).cloned().collect();
-    let planned = ours::planned(dir, scope)?;
+    let planned = engine_under_test::planned(dir, scope)?;
     if with_x != planned {
         let (with_x, planned) = (shown(&with_x), shown(&planned));
         return Err(format!("find and replace differ:\n  find:\n{with_x}  replace:\n{planned}"));
@@ -152,7 +152,7 @@ pub(crate) fn against_rg(dir: &Path, files: &Files, query: &Selection) -> Verdic
     verdict
 }
 
-/// The tree without what ripgrep 13 does otherwise in ignore files.
+/// Returns the tree without the parts of ignore files that ripgrep 13 interprets differently.
 fn for_old_rg(files: &Files, query: &Selection) -> Files {
     let mut rewritten = files.clone();
     for (path, rules) in &mut rewritten.0 {
@@ -165,7 +165,7 @@ fn for_old_rg(files: &Files, query: &Selection) -> Files {
     rewritten
 }
 
-/// A start is searched as a part of the root, or without rules if it is ignored as a whole.
+/// A start path is searched as a part of the root, or without rules if it is ignored as a whole.
 fn below_start(
     rg: &Program,
     dir: &Path,
@@ -189,7 +189,7 @@ fn below_start(
     let mut args = query.for_rg(is_repository(files));
     args.insert(0, "--no-ignore".into());
     let unruled = names(&run(rg, dir, &args).stdout);
-    let is_said = ours::says_ignored_start(dir, &query.scope());
+    let is_said = engine_under_test::says_ignored_start(dir, &query.scope());
     (is_said && whole.is_empty() && *ours == unruled)
         .then_some(Verdict::Known(Known::IgnoredStartIsSearched))
 }
@@ -209,12 +209,12 @@ fn against_git(dir: &Path, files: &Files, query: &Selection) -> Verdict {
     if said.code != Some(0) {
         return Verdict::Differs(Kind::Refusal, String::from_utf8_lossy(&said.stderr).into_owned());
     }
-    // A directory that git does not enter is no file.
+    // git lists a directory that it does not enter. Remove it.
     theirs.retain(|name| !name.ends_with(b"/"));
     differs(git, &args, &listed(dir, &query.scope()), &theirs)
 }
 
-/// git's answer is ours once the tree's rules are written so that git reads them as we do.
+/// Compares with git after rewriting the tree's rules so that git interprets them as the library does.
 pub(crate) fn against_git_rewritten(dir: &Path, files: &Files, query: &Selection) -> Verdict {
     let verdict = against_git(dir, files, query);
     if !matches!(verdict, Verdict::Differs(Kind::Answer, _)) {
@@ -247,7 +247,7 @@ pub(crate) fn against_git_rewritten(dir: &Path, files: &Files, query: &Selection
     verdict
 }
 
-/// What makes of a rule, with its line feed, one that git reads as we do.
+/// Rewrites a rule with its line feed, so that git interprets it as the library does.
 type Rewrite = (Known, fn(&str) -> String);
 
 const REWRITES: &[Rewrite] = &[
@@ -267,7 +267,7 @@ const REWRITES: &[Rewrite] = &[
     }),
 ];
 
-/// A rule with two stars, with each letter before them as a class.
+/// Rewrites a rule with two stars: each letter before them becomes a class.
 fn with_wild_beginning(line: &str) -> String {
     let Some((head, rest)) = line.split_once("**") else { return line.to_owned() };
     let class = |c: char| if c.is_ascii_alphanumeric() { format!("[{c}]") } else { c.to_string() };
@@ -276,7 +276,7 @@ fn with_wild_beginning(line: &str) -> String {
     format!("{head}**{rest}")
 }
 
-/// A rule with one pair of braces as a rule for each alternative.
+/// Rewrites a rule with one pair of braces as one rule per alternative.
 fn without_braces(line: &str) -> String {
     let parts = line.split_once('{').and_then(|(head, rest)| {
         let (alternatives, tail) = rest.split_once('}')?;

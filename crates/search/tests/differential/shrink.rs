@@ -1,18 +1,18 @@
-//! From a case that shows a difference to the smallest one that still does: files go, then lines, then
-//! pieces of the request, until nothing more can go.
+//! Shrinks a case to the smallest one that still shows the difference: removes files, then lines, then pieces
+//! of the request.
 
 use crate::tree::Files;
 
-/// Comparisons that one shrinking may cost.
+/// Maximum number of comparisons for shrinking one case.
 const MAX_TRIALS: usize = 600;
 
-/// A request of which simpler ones can be made.
+/// A request that can be simplified.
 pub(crate) trait Smaller: Clone + PartialEq {
-    /// Requests that are simpler by one piece.
+    /// Returns the requests that are simpler by one piece.
     fn smaller(&self) -> Vec<Self>;
 }
 
-/// The smallest case that is found, and what it shows.
+/// Returns the smallest case found, and its difference.
 pub(crate) fn shrink<Q: Smaller>(
     files: &Files,
     query: &Q,
@@ -60,7 +60,7 @@ fn candidates<Q: Smaller>(files: &Files, query: &Q) -> Vec<(Files, Q)> {
         candidates.push((fewer, query.clone()));
     }
     candidates.extend(query.smaller().into_iter().map(|smaller| (files.clone(), smaller)));
-    // What makes a repository is whole or is none.
+    // Files in `.git` stay complete, or the directory is not a repository.
     for i in (0..n).filter(|i| !files.0[*i].0.contains(".git/")) {
         for content in shorter(&files.0[i].1) {
             let mut fewer = files.clone();
@@ -71,7 +71,7 @@ fn candidates<Q: Smaller>(files: &Files, query: &Q) -> Vec<(Files, Q)> {
     candidates
 }
 
-/// A text without one of its lines; when it has only a few bytes, without one of these.
+/// Returns variants of a text without one of its lines, or without one byte if it has only a few.
 fn shorter(text: &[u8]) -> Vec<Vec<u8>> {
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
     let mut shorter = Vec::new();

@@ -1,7 +1,7 @@
-//! Situations that once were bugs or surprises in searching programs, as a table: each is asked of the
-//! library and of ripgrep (and of git, where it has an opinion).
+//! A table of situations that once were bugs or surprises in search programs. Each is given to the library and
+//! to ripgrep (and to git, if it applies).
 
-use crate::known::Known;
+use crate::known_differences::Known;
 use crate::lines;
 use crate::programs;
 use crate::query::{Boundary, Case, Encoding, Mode, Multiline, Query};
@@ -11,23 +11,23 @@ use crate::selection::{self, Selection};
 use crate::tree::Files;
 use std::path::Path;
 
-/// What is asked in a situation.
+/// Query of a situation.
 pub(crate) enum Ask {
     Files(Selection),
     Lines(Query),
-    /// A basic expression, of grep in place of ripgrep.
+    /// A basic expression, compared with grep instead of ripgrep.
     Basic(Query),
     Change(Change),
 }
 
-/// A tree and a question, named by the sentence that it shows.
+/// A tree and a query, named by the behavior that it shows.
 pub(crate) struct Situation {
     name: &'static str,
     files: Files,
     ask: Ask,
 }
 
-/// What ripgrep 13 answered otherwise than later ones.
+/// Situations in which ripgrep 13 differs from later versions.
 const MENDED_AFTER_OLD_RG: &[&str] = &[
     "an escaped slash at the end",
     "a class that does not end is no rule, and not an error",
@@ -37,7 +37,7 @@ const MENDED_AFTER_OLD_RG: &[&str] = &[
 
 type Tree<'a> = &'a [(&'a str, &'a [u8])];
 
-/// Which files, in a repository, hidden ones too.
+/// Creates a query for the files of a repository, including hidden files.
 pub(crate) fn files(name: &'static str, tree: Tree<'_>) -> Situation {
     files_as(name, tree, Selection { hidden: true, ..Selection::default() })
 }
@@ -48,7 +48,7 @@ pub(crate) fn files_as(name: &'static str, tree: Tree<'_>, selection: Selection)
     Situation { name, files, ask: Ask::Files(selection) }
 }
 
-/// The same without a repository, and with ripgrep's own ignore files.
+/// Like [`files`], without a repository and with ripgrep's own ignore files.
 pub(crate) fn plain_files(name: &'static str, tree: Tree<'_>, selection: Selection) -> Situation {
     let selection = Selection { dot_ignore: true, ..selection };
     Situation { name, files: Files::of(tree), ask: Ask::Files(selection) }
@@ -245,7 +245,7 @@ fn rules() -> Vec<Situation> {
     ]
 }
 
-/// Dot names, starts, ignore files of ripgrep, limits.
+/// Names with a dot, start paths, ignore files of ripgrep, limits.
 fn places() -> Vec<Situation> {
     let shown = Selection { hidden: true, ..Selection::default() };
     let hidden = Selection::default();
@@ -427,7 +427,7 @@ fn bytes() -> Vec<Situation> {
     ]
 }
 
-/// What patterns mean.
+/// Meaning of patterns.
 fn patterns() -> Vec<Situation> {
     let word = |q: &mut Query| q.boundary = Boundary::Word;
     let only_words = |q: &mut Query| (q.boundary, q.mode) = (Boundary::Word, Mode::OnlyMatching);
@@ -484,7 +484,7 @@ fn patterns() -> Vec<Situation> {
     ]
 }
 
-/// What else patterns mean.
+/// Meaning of further patterns.
 fn more_patterns() -> Vec<Situation> {
     let line = |q: &mut Query| q.boundary = Boundary::Line;
     let both = |q: &mut Query| q.patterns.push("b".to_owned());

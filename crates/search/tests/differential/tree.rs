@@ -1,4 +1,4 @@
-//! Trees of files: what a case is laid out from, and random ones with ignore files.
+//! Trees of files for the cases, including random trees with ignore files.
 
 use crate::random::Random;
 use std::fs;
@@ -13,7 +13,7 @@ impl Files {
         Self(files.iter().map(|(path, text)| ((*path).to_owned(), text.to_vec())).collect())
     }
 
-    /// Adds a file, unless the name is taken, or is beneath or above one that is.
+    /// Adds a file, unless the path exists, is inside a file or is a parent of one.
     pub(crate) fn add(&mut self, path: &str, content: Vec<u8>) {
         let is_beneath = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|r| r.starts_with('/'));
         let is_taken = self
@@ -49,7 +49,7 @@ impl Files {
         self.0.push((format!("{at}.git/refs/heads/"), Vec::new()));
     }
 
-    /// As commands of a shell, for the report of a difference.
+    /// Formats the tree as shell commands, for the report of a difference.
     pub(crate) fn shown(&self) -> String {
         let mut shown = String::new();
         for (path, content) in &self.0 {
@@ -78,7 +78,7 @@ fn random_path(random: &mut Random) -> String {
     path + random.pick(NAMES)
 }
 
-/// Names and ignore files, without contents that matter.
+/// Generates names and ignore files. The other contents do not matter.
 pub(crate) fn with_ignore_files(random: &mut Random, ignore_names: &[&str]) -> Files {
     let mut files = Files::default();
     for _ in 0..4 + random.below(16) {
@@ -116,7 +116,7 @@ fn ignore_file(random: &mut Random) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// One rule of an ignore file. Braces are not among them: git and ripgrep read them differently.
+/// Generates one rule of an ignore file, without braces: git and ripgrep interpret them differently.
 pub(crate) fn rule(random: &mut Random) -> String {
     if random.chance(6) {
         return random

@@ -1,4 +1,4 @@
-//! The text of every kind of ending, without running anything.
+//! Tests the text of every kind of exit, without running a command.
 
 use super::*;
 use quackd_process::Usage;
@@ -35,7 +35,7 @@ fn finished(stdout: &[u8], stderr: &[u8]) -> Finished {
 }
 
 fn answer(finished: Finished) -> Output {
-    compose(Ending {
+    compose(CommandSummary {
         finished,
         limit: Duration::from_secs(30),
         processes: 512,
@@ -132,7 +132,7 @@ fn output_of_exactly_the_limit_is_whole_and_one_byte_more_is_cut() {
     assert!(cut.report.truncated);
 }
 
-/// The streams as one, cut the simple way.
+/// Joins and cuts the streams in a simple way.
 fn expected_text(stdout: &[u8], stderr: &[u8]) -> String {
     let whole = [stdout, b"\n", stderr].concat();
     let (head, tail) = (&whole[..51_200], &whole[whole.len() - 51_200..]);
@@ -287,7 +287,8 @@ fn what_is_short_without_its_colours_is_whole_and_counts_are_of_what_was_printed
     let output = answer(finished(longer.as_bytes(), b""));
     let (front, back) = output.text.split_once("\n[... ").unwrap();
     let (omitted, _) = back.split_once(" bytes").unwrap();
-    // All but what was not kept, and what is before the tail to tell where a sequence ends.
+    // All bytes except the missing ones, and except the lead of the tail, which only locates the end of a
+    // sequence.
     let kept = 64 * KIB + 60 * KIB;
     let omitted: usize = omitted.parse().unwrap();
     assert!((longer.len() - kept..longer.len() - kept + 20).contains(&omitted), "{omitted}");

@@ -1,8 +1,8 @@
-//! One background job: started, watched while it runs, remembered when it has ended.
+//! One background job: starts the command, collects its output, and keeps its result.
 
-use super::log::{Recent, Stretch, count};
+use super::log::{OutputRange, RecentOutput, count};
 use super::{FILE_PREFIX, FILE_SUFFIX};
-use crate::denied::{Finder, Found};
+use crate::denials::{DenialDetector, Found};
 use quackd_process::{Captured, Command, Finished, LaunchError, Live, SpillTarget, Spilled};
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::{
@@ -20,67 +20,67 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes that are kept until they are taken, which is after every read: what a pipe holds.
+/// Size of the buffer between reads, in bytes: the size of a pipe. It is emptied after every read.
 const LIVE_ROOM: usize = 64 * 1024;
 
 /// A background job.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct BackgroundJob {
     pub(crate) id: String,
-    /// The first line of its command.
+    /// First line of the command.
     pub(crate) command: String,
     pub(crate) started: Instant,
-    /// Its running time, at most.
+    /// Maximum run time.
     pub(crate) limit: Duration,
-    /// Its processes at the same time, at most.
+    /// Maximum number of concurrent processes.
     pub(crate) processes: u32,
-    /// Where its whole output goes.
+    /// File with the complete output.
     pub(crate) file: PathBuf,
     live: Live,
     cancel: CancellationToken,
-    state: watch::Sender<State>,
+    state: watch::Sender<JobState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    recent: Recent,
-    end: Option<Ended>,
+struct JobState {
+    recent: RecentOutput,
+    end: Option<JobEnd>,
 }
 
 /// The end of a job.
 #[derive(Debug, Clone)]
-pub(crate) struct Ended {
+pub(crate) struct JobEnd {
     pub(crate) at: Instant,
-    /// How it ended, without its output; `None` if nobody knows.
+    /// Result of the command, without its output. `None` if it is unknown.
     pub(crate) finished: Option<Finished>,
-    /// What is likely to have been denied to it, until that was told.
+    /// Likely denials, until they are reported.
     denials: Vec<Denial>,
-    /// The line about that.
+    /// Explanation of the denials for the answer text.
     pub(crate) denied: Option<String>,
-    /// What it made of the watched files, until that was told.
+    /// Changes to watched files, until they are reported.
     audit: Vec<String>,
 }
 
-/// A job as it is at one moment.
+/// Snapshot of a job.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
-    /// Where the wanted part of the output begins.
+pub(crate) struct JobSnapshot {
+    /// Position at which the requested part of the output begins.
     pub(crate) position: u64,
-    /// What memory has of the output from there on.
-    pub(crate) in_memory: Stretch,
+    /// Output in memory from that position on.
+    pub(crate) in_memory: OutputRange,
     pub(crate) total: u64,
-    pub(crate) end: Option<Ended>,
+    pub(crate) end: Option<JobEnd>,
 }
 
-/// A job's command while it runs.
+/// Future of a running command.
 pub(super) type Running =
     Pin<Box<dyn Future<Output = Result<Finished, LaunchError>> + Send + 'static>>;
 
-impl Job {
+impl BackgroundJob {
     /// Starts the job's command.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The command cannot be started.
     pub(super) fn launch(
         number: u64,
         line: &str,
@@ -97,27 +97,27 @@ impl Job {
             file: run_dir.join(&name),
             live: Live::with_room(LIVE_ROOM),
             cancel: command.cancel.clone(),
-            state: watch::Sender::new(State::default()),
+            state: watch::Sender::new(JobState::default()),
         };
         let spill = SpillTarget {
             dir: run_dir.to_owned(),
             name,
             max_bytes: MAX_SPILL_BYTES,
-            // Which of them go is decided by the table, which knows who still runs.
+            // The table deletes old files: it contains the running jobs.
             max_files: usize::MAX,
             min_free: command.limits.min_free,
             threshold: 0,
             at_once: true,
         };
         let mut running: Running = Box::pin(quackd_process::run(Command {
-            // Whoever ends a job gives it the time that a deadline gives.
+            // A killed job gets the same grace period as a job that reaches its deadline.
             abort_grace: DEADLINE_GRACE,
             spill: Some(spill),
             live: Some(job.live.clone()),
             ..command
         }));
-        // A command is launched when it is polled first, before it waits for anything: a failure is told to
-        // whoever starts the job.
+        // The first poll launches the command, before it waits for anything, so a failure is returned to the
+        // caller.
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         match running.as_mut().poll(&mut context) {
             Poll::Pending => Ok((job, running)),
@@ -126,8 +126,8 @@ impl Job {
         }
     }
 
-    /// Stays with the job until it has ended and takes what it prints.
-    pub(super) async fn attend(&self, mut running: Running, finder: &Finder) {
+    /// Collects the output of the job until it ends.
+    pub(super) async fn attend(&self, mut running: Running, finder: &DenialDetector) {
         let finished = tokio::select! {
             biased;
             finished = &mut running => finished,
@@ -147,10 +147,10 @@ impl Job {
         });
         let spilled = finished.as_ref().and_then(|finished| finished.spill.clone());
         self.state.send_modify(|state| {
-            state.end(Ended { audit: told.list, ..Ended::now(finished, denials, denied) });
+            state.end(JobEnd { audit: told.list, ..JobEnd::now(finished, denials, denied) });
         });
-        // Not before: whoever reads the output of a running job takes all of the file for output. Not waited
-        // for: a disk that hangs must not keep the end from being told.
+        // Only after the end, because readers of a running job treat the whole file as output. Not awaited: a
+        // hung disk must not delay the report of the end.
         if let Some(spilled) = spilled {
             let total = self.state.borrow().recent.total;
             drop(tokio::task::spawn_blocking(move || note_gap_blocking(&spilled, total)));
@@ -175,51 +175,51 @@ impl Job {
         self.state.borrow().end.is_none()
     }
 
-    /// The job as it is now, with up to `max` bytes of what memory has from `position` on. Without a position
-    /// it is where the last `max` bytes begin.
-    pub(crate) fn look(&self, position: Option<u64>, max: usize) -> Seen {
+    /// Returns a snapshot with up to `max` bytes of the output in memory from `position` on. Without a
+    /// position, it contains the last `max` bytes.
+    pub(crate) fn look(&self, position: Option<u64>, max: usize) -> JobSnapshot {
         let state = self.state.borrow();
         let total = state.recent.total;
         let position = position.unwrap_or_else(|| total.saturating_sub(count(max)));
         let in_memory = state.recent.read(position, max);
-        Seen { position, in_memory, total, end: state.end.clone() }
+        JobSnapshot { position, in_memory, total, end: state.end.clone() }
     }
 
-    /// How much it has printed, and its end.
-    pub(crate) fn glance(&self) -> (u64, Option<Ended>) {
+    /// Returns the size of the output in bytes, and the end of the job.
+    pub(crate) fn glance(&self) -> (u64, Option<JobEnd>) {
         let state = self.state.borrow();
         (state.recent.total, state.end.clone())
     }
 
     /// Waits until more than `total` bytes were printed, or the job has ended.
     pub(crate) async fn more_than(&self, total: u64) {
-        let is_news = |state: &State| total < state.recent.total || state.end.is_some();
+        let is_news = |state: &JobState| total < state.recent.total || state.end.is_some();
         // Cannot fail: the sender is `self`.
         drop(self.state.subscribe().wait_for(is_news).await);
     }
 
-    /// Waits until the job has ended, and nothing of it is left.
+    /// Waits until the job has ended and its processes are gone.
     pub(crate) async fn ended(&self) {
         drop(self.state.subscribe().wait_for(|state| state.end.is_some()).await);
     }
 
-    /// Ends the job: TERM, and KILL after the grace.
+    /// Stops the job with TERM, and with KILL after the grace period.
     pub(crate) fn kill(&self) {
         self.cancel.cancel();
     }
 
-    /// What the supervisor is told.
+    /// Returns the report for the supervisor.
     pub(super) fn info(&self) -> JobInfo {
         JobInfo { id: self.id.clone(), command: self.command.clone() }
     }
 
-    /// Bytes of its file, if it has ended and still has one.
+    /// Returns the size of the output file in bytes, or 0 if the job is running or has no file.
     pub(super) fn file_bytes(&self) -> u64 {
         let state = self.state.borrow();
-        state.end.as_ref().and_then(Ended::spilled).map_or(0, |spilled| spilled.bytes)
+        state.end.as_ref().and_then(JobEnd::spilled).map_or(0, |spilled| spilled.bytes)
     }
 
-    /// What is likely to have been denied to it, once: the supervisor counts what it is told.
+    /// Returns the likely denials once, because the supervisor counts each report.
     pub(super) fn take_denials(&self) -> Vec<Denial> {
         let mut denials = Vec::new();
         self.state.send_if_modified(|state| {
@@ -230,7 +230,7 @@ impl Job {
         denials
     }
 
-    /// What became of the watched files at its end, once.
+    /// Returns the changes to the watched files at the end, once.
     pub(super) fn take_audit(&self) -> Vec<String> {
         let mut audit = Vec::new();
         self.state.send_if_modified(|state| {
@@ -241,7 +241,7 @@ impl Job {
         audit
     }
 
-    /// Gives the file away; the job has none from now on.
+    /// Removes the file from the job and returns its path.
     pub(super) fn forget_file(&self) -> Option<PathBuf> {
         let mut file = None;
         self.state.send_if_modified(|state| {
@@ -253,42 +253,42 @@ impl Job {
     }
 }
 
-impl State {
-    fn end(&mut self, end: Ended) {
+impl JobState {
+    fn end(&mut self, end: JobEnd) {
         let is_in_file = end.spilled().is_some_and(|spilled| spilled.complete);
         self.recent.shrink_to(if is_in_file { 0 } else { ENDED_JOB_MEMORY_BYTES });
         self.end = Some(end);
     }
 }
 
-impl Ended {
+impl JobEnd {
     fn now(finished: Option<Finished>, denials: Vec<Denial>, denied: Option<String>) -> Self {
         Self { at: Instant::now(), finished, denials, denied, audit: Vec::new() }
     }
 
-    /// Its file, if there was anything to write and it could be written.
+    /// Returns the output file, if output was written.
     pub(crate) fn spilled(&self) -> Option<&Spilled> {
         self.finished.as_ref()?.spill.as_ref()
     }
 }
 
-/// Says at the end of a file what is not in it.
+/// Appends a note about the missing output to the file.
 fn note_gap_blocking(spilled: &Spilled, total: u64) {
     let missing = total.saturating_sub(spilled.bytes);
     if missing == 0 {
         return;
     }
-    // A command may have put something else in its place.
+    // A command may have replaced the file.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
     let file = OpenOptions::new().append(true).custom_flags(flags).open(&spilled.path);
-    // On a full disk the answers of job_output say so all the same.
+    // If the disk is full, the answers of job_output report the gap anyway.
     drop(file.and_then(|mut file| {
         writeln!(file, "\n[... {missing} more bytes of output were not written]")
     }));
 }
 
-/// What a command is called in lists.
+/// Returns the first line of a command, for lists.
 fn first_line(line: &str) -> String {
     let first = line.trim_start().lines().next().unwrap_or_default();
     let cut = first.floor_char_boundary(MAX_JOB_COMMAND_BYTES);
@@ -300,8 +300,8 @@ mod tests {
     use super::*;
     use quackd_process::{EndedBy, Exit, Usage};
 
-    impl Job {
-        /// A job that has ended and has a file of so many bytes.
+    impl BackgroundJob {
+        /// Creates an ended job with a file of `bytes` bytes.
         pub(in super::super) fn ended_with(number: u64, bytes: u64) -> Self {
             let path = PathBuf::from(format!("{FILE_PREFIX}{number}{FILE_SUFFIX}"));
             let job = Self {
@@ -313,7 +313,7 @@ mod tests {
                 file: path.clone(),
                 live: Live::default(),
                 cancel: CancellationToken::new(),
-                state: watch::Sender::new(State::default()),
+                state: watch::Sender::new(JobState::default()),
             };
             let finished = Finished {
                 exit: Exit::Code(0),
@@ -330,7 +330,7 @@ mod tests {
                 duration: Duration::ZERO,
                 spill: Some(Spilled { path, bytes, complete: true, disk_is_low: false }),
             };
-            let end = Ended::now(Some(finished), Vec::new(), None);
+            let end = JobEnd::now(Some(finished), Vec::new(), None);
             job.state.send_modify(|state| state.end(end));
             job
         }

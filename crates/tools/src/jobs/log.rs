@@ -1,9 +1,7 @@
-//! What a job has printed: its newest bytes in memory, all of it in a file, and how a reader with a cursor
-//! gets a stretch of it from the two.
+//! Output of a job: the newest bytes in memory, all of it in a file, and reads from both at a cursor.
 //!
-//! The file is written by `quackd-process` and holds a beginning of the output without holes, up to its
-//! limit. Both streams are in it in the order in which they were read, as in memory, so that positions in
-//! the two are the same.
+//! `quackd-process` writes the file, which contains the start of the output without gaps, up to its limit. Both
+//! streams are in it in the order in which they were read, as in memory, so that positions are equal in both.
 
 use quackd_process::Piece;
 use quackd_protocol::limits::{JOB_MEMORY_BYTES, MAX_SPILL_BYTES};
@@ -12,23 +10,23 @@ use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// The newest bytes of an output, without holes.
+/// Newest bytes of an output, without gaps.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub(crate) struct RecentOutput {
     bytes: VecDeque<u8>,
-    /// Bytes that the output had until now: the position after the last byte.
+    /// Size of the output so far in bytes: the position after the last byte.
     pub(crate) total: u64,
 }
 
-/// Some bytes of an output, and where they are in it.
+/// Some bytes of an output and their position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct OutputRange {
     /// Position of the first byte.
     pub(crate) at: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Recent {
+impl RecentOutput {
     pub(crate) fn push(&mut self, piece: &Piece) {
         if piece.omitted != 0 {
             self.bytes.clear();
@@ -46,28 +44,28 @@ impl Recent {
         }
     }
 
-    /// Up to `max` bytes from `position` on, or from the oldest byte after it that is here.
-    pub(crate) fn read(&self, position: u64, max: usize) -> Stretch {
+    /// Returns up to `max` bytes from `position` on, or from the oldest available byte after it.
+    pub(crate) fn read(&self, position: u64, max: usize) -> OutputRange {
         let oldest = self.total.saturating_sub(count(self.bytes.len()));
         let at = position.clamp(oldest, self.total);
         let skipped = usize::try_from(at - oldest).unwrap_or(usize::MAX);
-        Stretch { at, bytes: self.bytes.iter().skip(skipped).take(max).copied().collect() }
+        OutputRange { at, bytes: self.bytes.iter().skip(skipped).take(max).copied().collect() }
     }
 }
 
-/// A stretch from `position` on, of up to `max` bytes: from the file what memory does not have any more.
-/// It begins later if neither has what is at `position`.
+/// Reads up to `max` bytes from `position` on. The file provides the bytes that are no longer in memory. The
+/// range begins later if neither has the byte at `position`.
 ///
-/// `in_memory` is what memory has from there on; `in_file` bounds what is looked for in the file, which
-/// need not exist.
+/// `in_memory` is the output in memory from `position` on. `in_file` bounds the read from the file, which need
+/// not exist.
 pub(crate) fn read_blocking(
     run_dir: &Path,
     name: &str,
     in_file: u64,
     position: u64,
     max: usize,
-    in_memory: Stretch,
-) -> Stretch {
+    in_memory: OutputRange,
+) -> OutputRange {
     if in_memory.at <= position {
         return in_memory;
     }
@@ -84,11 +82,11 @@ pub(crate) fn read_blocking(
         let room = max - bytes.len();
         bytes.extend(in_memory.bytes.iter().skip(skipped).take(room));
     }
-    Stretch { at: position, bytes }
+    OutputRange { at: position, bytes }
 }
 
-/// Reads a part of a file in the run directory, less at the file's end. Commands may write there too: what
-/// is no regular file, or leads elsewhere, is not opened.
+/// Reads a part of a file in the run directory, or less at the file's end. Commands may write there too, so a
+/// special file or a link is not opened.
 fn read_file_blocking(run_dir: &Path, name: &str, position: u64, wanted: usize) -> Option<Vec<u8>> {
     let file = Root::open(run_dir).ok()?.open_file(name).ok()?.file;
     let mut bytes = vec![0; wanted];
@@ -115,13 +113,13 @@ mod tests {
         Piece { bytes: bytes.into(), omitted, total }
     }
 
-    fn stretch(at: u64, bytes: &[u8]) -> Stretch {
-        Stretch { at, bytes: bytes.into() }
+    fn stretch(at: u64, bytes: &[u8]) -> OutputRange {
+        OutputRange { at, bytes: bytes.into() }
     }
 
     #[test]
     fn memory_holds_the_newest_bytes_without_holes() {
-        let mut recent = Recent::default();
+        let mut recent = RecentOutput::default();
         assert_eq!(recent.read(0, 10), stretch(0, b""));
         recent.push(&piece(b"one ", 0, 4));
         recent.push(&piece(b"two", 0, 7));
@@ -145,7 +143,7 @@ mod tests {
         std::fs::write(dir.path().join("job-1.log"), "0123456789").unwrap();
         let read = |in_file, position, max, memory: (u64, &[u8])| {
             let memory = stretch(memory.0, memory.1);
-            let at_most = |mut read: Stretch| {
+            let at_most = |mut read: OutputRange| {
                 read.bytes.truncate(max);
                 read
             };
@@ -157,10 +155,10 @@ mod tests {
         assert_eq!(read(u64::MAX, 2, 99, (8, b"89ab")), stretch(2, b"23456789ab"));
         assert_eq!(read(u64::MAX, 2, 99, (10, b"ab")), stretch(2, b"23456789ab"));
         assert_eq!(read(u64::MAX, 2, 3, (8, b"89ab")), stretch(2, b"234"));
-        // What is in neither is left out when it is its turn, and not before.
+        // A gap is skipped when the read reaches it, and not before.
         assert_eq!(read(u64::MAX, 2, 99, (20, b"xy")), stretch(2, b"23456789"));
         assert_eq!(read(u64::MAX, 10, 99, (20, b"xy")), stretch(20, b"xy"));
-        // Bytes of the file that are no output.
+        // Bytes of the file that are not output.
         assert_eq!(read(4, 2, 99, (20, b"xy")), stretch(2, b"23"));
         assert_eq!(read(4, 4, 99, (20, b"xy")), stretch(20, b"xy"));
         let missing = read_blocking(dir.path(), "job-2.log", 9, 0, 9, stretch(5, b"z"));

@@ -1,11 +1,11 @@
-//! Background jobs: commands that go on after the call that started them.
+//! Background jobs: commands that continue after the call that started them.
 //!
-//! Owns: the table of a session's jobs, how many there may be, and what is forgotten when. A job ends by
-//! itself, at its time limit, by `job_kill`, or with its worker: nothing of it outlives the process.
-//! Called by: [`crate::bash`] to start one, [`crate::execute`] for the three tools; the worker tells its
-//! supervisor which jobs run ([`JobReports`]).
+//! Owns the table of a session's jobs, with its limits and retention. A job ends by itself, at its time limit,
+//! by `job_kill`, or with its worker: it never outlives the process. [`crate::bash`] starts jobs,
+//! [`crate::execute`] runs the three tools, and the worker reports the running jobs to its supervisor
+//! ([`JobReports`]).
 //!
-//! In reading order: [`job`] is one job, [`log`] what it has printed, [`tools`] and [`text`] the answers.
+//! In reading order: [`job`] is one job, [`log`] its output, [`tools`] and [`text`] the answers.
 
 mod job;
 mod log;
@@ -14,9 +14,9 @@ mod tools;
 
 pub(crate) use tools::{job_kill, job_output, jobs, start};
 
-use crate::bounds::{Bounds, Cutoff};
-use crate::denied::Finder;
-use job::Job;
+use crate::call_limits::{CallLimits, StopCause};
+use crate::denials::DenialDetector;
+use job::BackgroundJob;
 use quackd_process::Command;
 use quackd_protocol::limits::{MAX_ENDED_JOBS, MAX_ENDED_JOBS_BYTES, MAX_JOBS_PER_SESSION};
 use quackd_protocol::worker::JobInfo;
@@ -26,30 +26,30 @@ use std::sync::Arc;
 use tokio::sync::{OnceCell, watch};
 use tokio::task::spawn_blocking;
 
-/// What the files of jobs are called before and after the number.
+/// Prefix and suffix of the job number in file names.
 const FILE_PREFIX: &str = "job-";
 const FILE_SUFFIX: &str = ".log";
 
-/// Directory entries looked at when the files of an earlier worker are deleted.
+/// Maximum number of directory entries read when the files of an earlier worker are deleted.
 const MAX_ENTRIES: usize = 4096;
 
-/// A session's background jobs. Clones are the same jobs.
+/// Background jobs of a session. Clones share the jobs.
 #[derive(Debug, Clone)]
 pub struct Jobs {
     run_dir: PathBuf,
-    /// Set once the files of an earlier worker, whose jobs had the same numbers, are gone.
+    /// Set once the files of an earlier worker are deleted. Its jobs had the same numbers.
     cleared: Arc<OnceCell<()>>,
     table: watch::Sender<Table>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    /// The number of the last job that was started.
+    /// Number of the last started job.
     last: u64,
-    jobs: BTreeMap<u64, Arc<Job>>,
+    jobs: BTreeMap<u64, Arc<BackgroundJob>>,
 }
 
-/// Why there is no such job.
+/// Reason why a job was not found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FindError {
     #[error("Background job '{0}' ended too long ago; the last {MAX_ENDED_JOBS} are remembered")]
@@ -59,34 +59,34 @@ pub(crate) enum FindError {
 }
 
 impl Jobs {
-    /// No jobs yet. The output of those to come is kept in `run_dir`.
+    /// Creates an empty table. The output of jobs is stored in `run_dir`.
     pub(crate) fn kept_at(run_dir: &Path) -> Self {
         let (run_dir, cleared) = (run_dir.to_owned(), Arc::default());
         Self { run_dir, cleared, table: watch::Sender::new(Table::default()) }
     }
 
-    /// For whoever tells others which jobs run.
+    /// Returns a receiver for reports of the running jobs.
     #[must_use]
     pub fn reports(&self) -> JobReports {
         JobReports(self.table.subscribe())
     }
 
-    /// Whether as many jobs run as may.
+    /// Whether the limit of running jobs is reached.
     pub(crate) fn is_full(&self) -> bool {
         MAX_JOBS_PER_SESSION <= self.table.borrow().running().count()
     }
 
-    /// Deletes what an earlier worker left, once: its jobs had the same names.
+    /// Deletes the files of an earlier worker once, because its jobs had the same names.
     ///
     /// # Errors
-    /// The disk does not answer in time, or the call was cancelled.
-    pub(crate) async fn clear(&self, bounds: &Bounds) -> Result<(), Cutoff> {
+    /// The disk does not answer in time, or the call was canceled.
+    pub(crate) async fn clear(&self, bounds: &CallLimits) -> Result<(), StopCause> {
         let run_dir = self.run_dir.clone();
         let clear = || bounds.run_blocking(move || clear_blocking(&run_dir));
         self.cleared.get_or_try_init(clear).await.copied()
     }
 
-    /// Starts a job and gives its number. Between [`Jobs::is_full`] and this nothing may be awaited.
+    /// Starts a job. The caller must not await anything between [`Jobs::is_full`] and this call.
     ///
     /// # Errors
     /// The command cannot be started.
@@ -94,17 +94,17 @@ impl Jobs {
         &self,
         line: &str,
         command: Command,
-        finder: Finder,
-    ) -> Result<Arc<Job>, quackd_process::LaunchError> {
+        finder: DenialDetector,
+    ) -> Result<Arc<BackgroundJob>, quackd_process::LaunchError> {
         let number = self.table.borrow().last + 1;
-        let (job, running) = Job::launch(number, line, &self.run_dir, command)?;
+        let (job, running) = BackgroundJob::launch(number, line, &self.run_dir, command)?;
         let job = Arc::new(job);
         self.table.send_modify(|table| {
             table.last = number;
             table.jobs.insert(number, Arc::clone(&job));
         });
         let (jobs, attended) = (self.clone(), Arc::clone(&job));
-        // Dropped with the runtime when the worker ends, and the command is killed then.
+        // The task is dropped with the runtime when the worker exits, which kills the command.
         tokio::spawn(async move {
             attended.attend(running, &finder).await;
             jobs.forget_oldest();
@@ -112,13 +112,13 @@ impl Jobs {
         Ok(job)
     }
 
-    /// Every job that is known, oldest first.
-    pub(crate) fn all(&self) -> Vec<Arc<Job>> {
+    /// Returns all jobs, oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<BackgroundJob>> {
         self.table.borrow().jobs.values().cloned().collect()
     }
 
-    /// The job that a caller means by `job-3`, or by `3`.
-    pub(crate) fn find(&self, reference: &str) -> Result<Arc<Job>, FindError> {
+    /// Finds a job by `job-3` or `3`.
+    pub(crate) fn find(&self, reference: &str) -> Result<Arc<BackgroundJob>, FindError> {
         let digits = reference.strip_prefix(FILE_PREFIX).unwrap_or(reference);
         let number: Option<u64> = digits.parse().ok();
         let table = self.table.borrow();
@@ -132,7 +132,7 @@ impl Jobs {
         }
     }
 
-    /// Takes note of a job's end: others are told, and what is too old or too long is forgotten.
+    /// Handles the end of a job: notifies receivers, and removes jobs and files beyond the limits.
     fn forget_oldest(&self) {
         let mut files = Vec::new();
         self.table.send_modify(|table| files = table.forget_oldest());
@@ -144,14 +144,14 @@ impl Jobs {
 }
 
 impl Table {
-    fn running(&self) -> impl Iterator<Item = &Arc<Job>> {
+    fn running(&self) -> impl Iterator<Item = &Arc<BackgroundJob>> {
         self.jobs.values().filter(|job| job.is_running())
     }
 
-    /// Forgets the oldest ended jobs beyond the limits, and gives the files that are not wanted any more.
+    /// Removes the oldest ended jobs beyond the limits, and returns the files to delete.
     fn forget_oldest(&mut self) -> Vec<PathBuf> {
         let mut files = Vec::new();
-        // The newest first: they are kept.
+        // Newest first, because the newest jobs are kept.
         let ended: Vec<u64> =
             self.jobs.iter().rev().filter(|(_, job)| !job.is_running()).map(|(n, _)| *n).collect();
         let mut bytes = 0;
@@ -169,12 +169,12 @@ impl Table {
     }
 }
 
-/// Which jobs run, for whoever tells others.
+/// Receiver for reports of the running jobs.
 #[derive(Debug, Clone)]
 pub struct JobReports(watch::Receiver<Table>);
 
 impl JobReports {
-    /// Waits until there is something to tell. Never returns once the jobs are gone.
+    /// Waits until a report is due. Never returns after the jobs are dropped.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -187,7 +187,7 @@ impl JobReports {
         self.0.has_changed().unwrap_or(false)
     }
 
-    /// The jobs that run now, oldest first. Nothing if the last report said so already.
+    /// Returns the running jobs, oldest first. `None` if nothing changed since the last report.
     pub fn take(&mut self) -> Option<Vec<JobInfo>> {
         let is_due = self.is_due();
         let table = self.0.borrow_and_update();
@@ -195,7 +195,7 @@ impl JobReports {
     }
 }
 
-/// A file that cannot be deleted costs the job of its name its own; there is nobody to tell.
+/// A file that cannot be deleted blocks the output file of the job with the same name. The error is ignored.
 fn clear_blocking(run_dir: &Path) {
     let Ok(entries) = run_dir.read_dir() else { return };
     for entry in entries.take(MAX_ENTRIES).flatten() {
@@ -216,7 +216,9 @@ mod tests {
 
     fn forgotten(ended: &[u64]) -> (Vec<u64>, Vec<String>) {
         let numbered = (1..).zip(ended);
-        let jobs = numbered.map(|(n, bytes)| (n, Arc::new(Job::ended_with(n, *bytes)))).collect();
+        let jobs = numbered
+            .map(|(n, bytes)| (n, Arc::new(BackgroundJob::ended_with(n, *bytes))))
+            .collect();
         let mut table = Table { last: 0, jobs };
         let files = table.forget_oldest();
         let files = files.iter().map(|file| file.display().to_string()).collect();
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(forgotten(&[MAX_SPILL_BYTES; 8]), ((1..=8).collect(), Vec::new()));
         let files = ["job-2.log", "job-1.log"].map(str::to_owned).to_vec();
         assert_eq!(forgotten(&[MAX_SPILL_BYTES; 10]), ((1..=10).collect(), files));
-        // What is as long as all may be is kept as long as it is the newest.
+        // A file that alone exceeds the total limit is kept while it is the newest.
         let one = [1, MAX_ENDED_JOBS_BYTES + 1];
         assert_eq!(forgotten(&one), (vec![1, 2], vec!["job-1.log".to_owned()]));
     }

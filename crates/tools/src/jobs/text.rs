@@ -1,7 +1,8 @@
-//! The answers about jobs. Voice models see the text only, so that it has all they need to go on.
+//! Answer texts of the job tools. Voice models see only the text, so it contains everything they need to
+//! continue.
 
-use super::job::{Ended, Job};
-use super::tools::Page;
+use super::job::{BackgroundJob, JobEnd};
+use super::tools::OutputPage;
 use crate::Output;
 use crate::bash_text::{closing_lines, place};
 use quackd_process::{EndedBy, Exit};
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) fn started(job: &Job) -> Output {
+pub(super) fn started(job: &BackgroundJob) -> Output {
     let id = &job.id;
     let text = format!(
         "Started background job {id}\n[Its output: job_output {id}. To end it: job_kill {id}]"
@@ -18,7 +19,7 @@ pub(super) fn started(job: &Job) -> Output {
     Output { data: Some(json!({ "jobId": id })), ..Output::success(text) }
 }
 
-pub(super) fn list(jobs: &[Arc<Job>]) -> Output {
+pub(super) fn list(jobs: &[Arc<BackgroundJob>]) -> Output {
     let mut rows = Vec::new();
     let mut data = Vec::new();
     for job in jobs {
@@ -37,9 +38,9 @@ pub(super) fn list(jobs: &[Arc<Job>]) -> Output {
     Output { data: Some(json!({ "jobs": data })), ..Output::success(text) }
 }
 
-pub(super) fn output(job: &Job, page: &Page) -> Output {
-    let Page { before, missing, next, total, end, .. } = page;
-    let spilled = end.as_ref().and_then(Ended::spilled);
+pub(super) fn output(job: &BackgroundJob, page: &OutputPage) -> Output {
+    let OutputPage { before, missing, next, total, end, .. } = page;
+    let spilled = end.as_ref().and_then(JobEnd::spilled);
     let place = || match end {
         Some(_) => place(spilled),
         None => format!("; output so far: {}", job.file.display()),
@@ -75,7 +76,7 @@ pub(super) fn output(job: &Job, page: &Page) -> Output {
     Output { data: Some(data.into()), report, ..Output::success(text) }
 }
 
-pub(super) fn killed(job: &Job, was_running: bool) -> Output {
+pub(super) fn killed(job: &BackgroundJob, was_running: bool) -> Output {
     let (total, end) = job.glance();
     let id = &job.id;
     let mut text = match was_running {
@@ -92,27 +93,28 @@ pub(super) fn killed(job: &Job, was_running: bool) -> Output {
     Output { data: Some(data.into()), report, ..Output::success(text) }
 }
 
-/// How many processes a job that was killed had, and whether they are gone.
-fn ended_with_it(end: Option<&Ended>) -> String {
+/// Reports the number of processes of a killed job, and whether they are gone.
+fn ended_with_it(end: Option<&JobEnd>) -> String {
     let Some(finished) = end.and_then(|end| end.finished.as_ref()) else { return String::new() };
     let counted = match finished.stopped {
         0 => String::new(),
         1 => ": 1 process".to_owned(),
         n => format!(": {n} processes"),
     };
-    // They hang in the kernel, have other rights, or the system does not tell.
+    // They hang in the kernel, run as another user, or cannot be checked.
     let doubt = if finished.is_gone { "" } else { "\n[Some of its processes may still be there]" };
     format!("{counted}{doubt}")
 }
 
-/// The lines that say how a job is, each after a line end: of one that has ended, those of `bash`.
-fn push_closing(text: &mut String, job: &Job, end: Option<&Ended>) {
+/// Appends the lines about the state of a job, each after a line end. An ended job has the closing lines of
+/// `bash`.
+fn push_closing(text: &mut String, job: &BackgroundJob, end: Option<&JobEnd>) {
     let lines = match end {
         None => vec!["[Job running]".to_owned()],
-        Some(Ended { finished: Some(finished), denied, .. }) => {
+        Some(JobEnd { finished: Some(finished), denied, .. }) => {
             closing_lines(finished, job.limit, job.processes, denied.clone())
         }
-        Some(Ended { finished: None, .. }) => vec!["[Exit code: unknown]".to_owned()],
+        Some(JobEnd { finished: None, .. }) => vec!["[Exit code: unknown]".to_owned()],
     };
     for line in lines {
         text.push('\n');
@@ -120,8 +122,8 @@ fn push_closing(text: &mut String, job: &Job, end: Option<&Ended>) {
     }
 }
 
-/// What every answer tells of a job besides its text.
-fn facts(job: &Job, end: Option<&Ended>, total: u64) -> Map<String, Value> {
+/// Returns the data that every answer contains about a job.
+fn facts(job: &BackgroundJob, end: Option<&JobEnd>, total: u64) -> Map<String, Value> {
     let mut facts = Map::new();
     facts.insert("jobId".into(), job.id.clone().into());
     facts.insert("running".into(), end.is_none().into());
@@ -134,8 +136,8 @@ fn facts(job: &Job, end: Option<&Ended>, total: u64) -> Map<String, Value> {
     facts
 }
 
-/// How a job ended, in a list.
-fn outcome(end: &Ended) -> String {
+/// Describes the end of a job in a list.
+fn outcome(end: &JobEnd) -> String {
     let Some(finished) = &end.finished else { return "exit code unknown".to_owned() };
     match finished.ended_by {
         EndedBy::Itself => finished.exit.to_string(),
@@ -145,7 +147,7 @@ fn outcome(end: &Ended) -> String {
     }
 }
 
-/// `5s`, `2m 5s`, `3h 12m`.
+/// Formats a time as `5s`, `2m 5s` or `3h 12m`.
 fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

@@ -1,7 +1,7 @@
-//! search_content, replace_content and search_glob_files: the names, parameters and texts of Nixcode.
+//! search_content, replace_content and search_glob_files, with the names, parameters and texts of Nixcode.
 //!
-//! The texts are those that its documentation promises; its failures have no `Error: ` before them. Totals are true
-//! totals, and files keep every byte that is not replaced.
+//! The texts are those of Nixcode's documentation. Failures have no `Error: ` prefix. Totals are exact, and
+//! files keep every byte that is not replaced.
 
 pub(crate) mod replace_content;
 pub(crate) mod search_content;
@@ -9,7 +9,7 @@ pub(crate) mod search_glob_files;
 
 use crate::Output;
 use crate::parameters::{BadParameter, Parameters};
-use crate::searching::RootTree;
+use crate::search_common::RootTree;
 use quackd_protocol::worker::ToolReport;
 use quackd_sandbox::Root;
 use quackd_search::{
@@ -17,10 +17,10 @@ use quackd_search::{
 };
 use std::time::Instant;
 
-/// Results in one answer.
+/// Number of results in one answer.
 const PAGE: usize = 100;
 
-/// Why nothing was done.
+/// Error answer of the tools.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum Failure {
     #[error("Search pattern is empty")]
@@ -53,28 +53,28 @@ impl From<SearchError> for Failure {
 }
 
 impl Failure {
-    /// The failure as the whole answer.
+    /// Returns the failure as the complete answer.
     fn output(&self) -> Output {
         let report = ToolReport { is_error: true, ..ToolReport::default() };
         Output { report, ..Output::success(self.to_string()) }
     }
 }
 
-/// A required text, which may be empty: that has a text of its own.
+/// Reads a required text. An empty text is reported separately.
 fn required(parameters: &Parameters<'_>, name: &'static str) -> Result<String, BadParameter> {
     parameters.any_text(name)?.ok_or(BadParameter::Missing(name))
 }
 
-/// The files that a glob and two switches stand for.
+/// Files selected by a glob and two switches.
 #[derive(Debug)]
-struct Files {
-    /// As it was given.
+struct FileSelection {
+    /// As written in the request.
     glob: String,
     is_with_ignored: bool,
     is_with_hidden: Option<bool>,
 }
 
-impl Files {
+impl FileSelection {
     fn read(parameters: &Parameters<'_>, name: &'static str) -> Result<Self, BadParameter> {
         Ok(Self {
             glob: required(parameters, name)?,
@@ -83,7 +83,7 @@ impl Files {
         })
     }
 
-    /// The glob from the root, and everything else of a scope.
+    /// Returns the glob relative to the root, and the rest of the scope.
     fn scope(&self) -> Result<(String, Scope), Failure> {
         if self.glob.is_empty() {
             return Err(Failure::EmptyGlob);
@@ -92,7 +92,7 @@ impl Files {
             return Err(Failure::AbsoluteGlob);
         }
         let glob = normalised(&self.glob).ok_or(Failure::Outside)?;
-        // git's own directory only for those who ask for it twice.
+        // `.git` is searched only if the glob names it and the switch is set.
         let names_git = glob.split('/').any(|component| component == ".git");
         let is_of_git = self.is_with_ignored && names_git;
         let scope = Scope {
@@ -110,7 +110,7 @@ impl Files {
     }
 }
 
-/// The glob without `.` and `..`; `None` if it leads out of the workspace.
+/// Returns the glob without `.` and `..`. `None` if it leads out of the workspace.
 fn normalised(glob: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     for part in glob.split('/') {
@@ -120,23 +120,23 @@ fn normalised(glob: &str) -> Option<String> {
             part => parts.push(part),
         }
     }
-    // What is left of `a/..` is the root, which is no file.
+    // `a/..` is the root, which is not a file.
     (!parts.is_empty()).then(|| parts.join("/"))
 }
 
-/// What is looked for: the syntax of the regex crate, and `\n` for who wants to cross lines.
+/// Parses the pattern in the syntax of the regex crate. A `\n` in it lets matches cross lines.
 fn read_pattern(pattern: &str) -> Pattern {
     Pattern { multiline: Multiline::Auto, ..Pattern::new(pattern) }
 }
 
-/// Refuses a pattern that cannot be read, before anything else is looked at.
+/// Rejects an invalid pattern before any other check.
 fn check_pattern(pattern: &Pattern, root: &Root) -> Result<(), Failure> {
     let mut request = Search::new(pattern.clone(), Stop::at(Instant::now()));
     request.scope.max_depth = Some(0);
     quackd_search::search(&request, &RootTree(root)).map(|_| ()).map_err(Failure::from)
 }
 
-/// The line after the last row that says how many more there are, if so.
+/// Returns the line after the last row with the number of remaining results, if there are any.
 fn trailer(n_more: u64, is_exact: bool, what: &str, offset: u64) -> Option<String> {
     if n_more == 0 && is_exact {
         return None;
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn gits_own_directory_is_for_those_who_ask_for_it_twice() {
         let scope = |glob: &str, is_with_ignored, is_with_hidden| {
-            let files = Files { glob: glob.to_owned(), is_with_ignored, is_with_hidden };
+            let files = FileSelection { glob: glob.to_owned(), is_with_ignored, is_with_hidden };
             let (_, scope) = files.scope().unwrap();
             (scope.vcs_dirs, scope.hidden, scope.ignore)
         };

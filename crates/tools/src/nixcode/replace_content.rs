@@ -1,14 +1,15 @@
-//! replace_content: replaces line by line in the files that a glob names.
+//! replace_content: replaces text line by line in the files that match a glob.
 
-use super::{Failure, Files, check_pattern, read_pattern, required};
+use super::{Failure, FileSelection, check_pattern, read_pattern, required};
 use crate::arguments::Arguments;
-use crate::bounds::{Bounds, Cutoff};
+use crate::call_limits::{CallLimits, StopCause};
 use crate::parameters::Parameters;
 use crate::replace::{
-    Done, Job, Refused, Wanted, bounded, data, expect, of_pattern, planning, refuse, run,
+    PlanSource, ReplaceOutput, ReplaceParams, ReplaceToolError, bounded, data, expect, of_pattern,
+    planning, refuse, run,
 };
-use crate::replacing::{Applied, Backup, Left, Outcome};
-use crate::searching::text::shown;
+use crate::replace_journal::{Applied, Backup, LeftReason, WriteOutcome};
+use crate::search_common::text::shown;
 use crate::{Call, Output, Toolbox};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_sandbox::Root;
@@ -20,12 +21,12 @@ pub(crate) async fn replace_content(
     call: &Call,
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
     if let Some(refused) = refuse(toolbox, call, "replace_content") {
         return refused;
     }
-    let asked = match Asked::read(arguments) {
+    let asked = match ReplaceContentParams::read(arguments) {
         Ok(asked) => asked,
         Err(failure) => return failure.output(),
     };
@@ -34,47 +35,49 @@ pub(crate) async fn replace_content(
     }
     match asked.run(toolbox, root, arguments, bounds).await {
         Ok(done) => bounded(asked.output(&done, toolbox)),
-        Err(Ended::Because(failure)) => failure.output(),
-        Err(Ended::CutOff(cutoff)) => Output::cut_off("replace_content", bounds, cutoff),
+        Err(ReplaceContentError::Because(failure)) => failure.output(),
+        Err(ReplaceContentError::CutOff(cutoff)) => {
+            Output::cut_off("replace_content", bounds, cutoff)
+        }
     }
 }
 
-/// What a call asks.
-struct Asked {
+/// Parsed arguments.
+struct ReplaceContentParams {
     pattern: String,
     replacement: String,
-    files: Files,
+    files: FileSelection,
 }
 
-/// Why there is no result.
-enum Ended {
+/// Error answer of the tool.
+enum ReplaceContentError {
     Because(Failure),
-    CutOff(Cutoff),
+    CutOff(StopCause),
 }
 
-impl From<Failure> for Ended {
+impl From<Failure> for ReplaceContentError {
     fn from(failure: Failure) -> Self {
         Self::Because(failure)
     }
 }
 
-impl From<Refused> for Ended {
-    fn from(refused: Refused) -> Self {
+impl From<ReplaceToolError> for ReplaceContentError {
+    fn from(refused: ReplaceToolError) -> Self {
         match refused {
-            Refused::CutOff(cutoff) => Self::CutOff(cutoff),
-            Refused::Request(ReplaceError::Search(error)) => Self::Because(error.into()),
-            Refused::Parameter(error) => Self::Because(error.into()),
+            ReplaceToolError::CutOff(cutoff) => Self::CutOff(cutoff),
+            ReplaceToolError::Request(ReplaceError::Search(error)) => Self::Because(error.into()),
+            ReplaceToolError::Parameter(error) => Self::Because(error.into()),
             other => Self::Because(Failure::Other(other.to_string())),
         }
     }
 }
 
-impl Asked {
+impl ReplaceContentParams {
     fn read(arguments: &Arguments) -> Result<Self, Failure> {
         let parameters = Parameters::named("replace_content", arguments)?;
         let pattern = required(&parameters, "pattern")?;
         let replacement = required(&parameters, "replacement")?;
-        let files = Files::read(&parameters, "glob_pattern")?;
+        let files = FileSelection::read(&parameters, "glob_pattern")?;
         if pattern.is_empty() {
             return Err(Failure::EmptyPattern);
         }
@@ -86,12 +89,12 @@ impl Asked {
         toolbox: &Toolbox,
         root: Arc<Root>,
         arguments: &Arguments,
-        bounds: &Bounds,
-    ) -> Result<Done, Ended> {
+        bounds: &CallLimits,
+    ) -> Result<ReplaceOutput, ReplaceContentError> {
         let pattern = read_pattern(&self.pattern);
         let (checked, at) = (pattern.clone(), Arc::clone(&root));
         let check = bounds.run_blocking(move || check_pattern(&checked, &at));
-        check.await.map_err(Ended::CutOff)??;
+        check.await.map_err(ReplaceContentError::CutOff)??;
         let (glob, mut scope) = self.files.scope()?;
         scope.include = vec![glob];
         let parameters = Parameters::named("replace_content", arguments).map_err(Failure::from)?;
@@ -101,8 +104,8 @@ impl Asked {
             max_files: parameters.size("max_files").map_err(Failure::from)?.unwrap_or_default(),
             ..of_pattern(pattern, self.replacement.clone(), budget)
         };
-        let wanted = Wanted {
-            job: Job::New(Box::new(request)),
+        let wanted = ReplaceParams {
+            job: PlanSource::New(Box::new(request)),
             paths: vec![".".to_owned()],
             is_dry_run: parameters.is_set("dry_run").map_err(Failure::from)?,
             expect: expect(&parameters).map_err(Failure::from)?,
@@ -112,14 +115,14 @@ impl Asked {
             max_bytes: MAX_OUTPUT_BYTES,
         };
         let done = run(toolbox, root, bounds, wanted).await?;
-        // A part of the files would be taken for all of them.
+        // A partial list of files would be taken for a complete one.
         if done.plan.timed_out {
-            return Err(Ended::CutOff(Cutoff::TimedOut));
+            return Err(ReplaceContentError::CutOff(StopCause::TimedOut));
         }
         Ok(done)
     }
 
-    fn output(&self, done: &Done, toolbox: &Toolbox) -> Output {
+    fn output(&self, done: &ReplaceOutput, toolbox: &Toolbox) -> Output {
         let written = done.written();
         let n_skipped = n_skipped(done);
         let mut text = if written.is_empty() {
@@ -140,7 +143,7 @@ impl Asked {
             }
             text
         };
-        // What only could not be read is no reason to say more than that nothing was found.
+        // If files were only unreadable, the answer is that nothing was found.
         let has_failed = done.applied.as_ref().is_some_and(|applied| n_failed(applied) != 0);
         if n_skipped != 0 && (!written.is_empty() || has_failed) {
             text.push_str(&format!(
@@ -159,18 +162,18 @@ impl Asked {
     }
 }
 
-/// Files that were left as they are although they may have matches. Binary ones are none that anybody meant.
-fn n_skipped(done: &Done) -> u64 {
+/// Number of skipped files that may have matches. Binary files do not count.
+fn n_skipped(done: &ReplaceOutput) -> u64 {
     let skipped = &done.plan.skipped;
     let n_binary = skipped.iter().filter(|file| file.reason == SkipReason::Binary).count();
     let n_listed = skipped.len() - n_binary;
-    // Binary files are listed last, so what is not listed is binary, or there are very many.
+    // Binary files are listed last, so the unlisted files are binary, or the list is very long.
     let n_failed = done.applied.as_ref().map_or(0, n_failed);
     (n_listed as u64).saturating_add(n_failed).saturating_add(done.plan.counts.unreadable)
 }
 
-/// Planned files that were not written.
+/// Number of planned files that were not written.
 fn n_failed(applied: &Applied) -> u64 {
-    let is_failed = |outcome: &Outcome| matches!(outcome, Outcome::Left(left) if !matches!(left, Left::Already));
+    let is_failed = |outcome: &WriteOutcome| matches!(outcome, WriteOutcome::Left(left) if !matches!(left, LeftReason::Already));
     applied.files.iter().filter(|file| is_failed(&file.outcome)).count() as u64
 }

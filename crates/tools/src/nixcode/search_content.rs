@@ -1,12 +1,12 @@
-//! search_content: matching lines of the files that a glob names, a hundred at a time.
+//! search_content: returns matching lines of the files that match a glob, 100 at a time.
 
-use super::{Failure, Files, PAGE, check_pattern, read_pattern, required, trailer};
+use super::{Failure, FileSelection, PAGE, check_pattern, read_pattern, required, trailer};
 use crate::Output;
 use crate::arguments::Arguments;
-use crate::bounds::Bounds;
+use crate::call_limits::CallLimits;
 use crate::parameters::Parameters;
-use crate::searching::text::{self, Closing, Style};
-use crate::searching::{Budget, Refusal, RootTree, data, run};
+use crate::search_common::text::{self, ResultNotes, Style};
+use crate::search_common::{Budget, RootTree, SearchToolError, data, run};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_sandbox::Root;
 use quackd_search::{OutputMode, Search, SearchOutcome, Stop};
@@ -16,9 +16,9 @@ use std::time::Duration;
 pub(crate) async fn search_content(
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
-    let wanted = match Wanted::read(arguments) {
+    let wanted = match SearchContentParams::read(arguments) {
         Ok(wanted) => wanted,
         Err(failure) => return failure.output(),
     };
@@ -28,23 +28,23 @@ pub(crate) async fn search_content(
     });
     match found.await {
         Ok(output) => output,
-        Err(Refusal::Because(failure)) => failure.output(),
+        Err(SearchToolError::Because(failure)) => failure.output(),
         Err(refusal) => refusal.output(bounds),
     }
 }
 
-/// What a call asks.
-struct Wanted {
+/// Parsed arguments.
+struct SearchContentParams {
     pattern: String,
-    files: Files,
+    files: FileSelection,
     offset: u64,
 }
 
-impl Wanted {
+impl SearchContentParams {
     fn read(arguments: &Arguments) -> Result<Self, Failure> {
         let parameters = Parameters::named("search_content", arguments)?;
         let pattern = required(&parameters, "pattern")?;
-        let files = Files::read(&parameters, "glob_pattern")?;
+        let files = FileSelection::read(&parameters, "glob_pattern")?;
         let offset = parameters.whole("offset")?.unwrap_or_default();
         if pattern.is_empty() {
             return Err(Failure::EmptyPattern);
@@ -88,8 +88,9 @@ impl Wanted {
                 }
             }
         }
-        // What a reader must know of a result that is not whole; nothing else follows the rows.
-        let closing = Closing { truncated: false, notes: &[], ..Closing::of_search(outcome) };
+        // Notes about an incomplete result. No other notes follow the rows.
+        let closing =
+            ResultNotes { truncated: false, notes: &[], ..ResultNotes::of_search(outcome) };
         let notes = closing.lines(limit).iter().map(|line| format!("\n{line}")).collect::<String>();
         if rows.is_empty() {
             return format!("No matches found{notes}");

@@ -1,12 +1,12 @@
-//! search_glob_files: files and directories that a glob names, a hundred at a time.
+//! search_glob_files: returns the files and directories that match a glob, 100 at a time.
 
-use super::{Failure, Files, PAGE, trailer};
+use super::{Failure, FileSelection, PAGE, trailer};
 use crate::Output;
 use crate::arguments::Arguments;
-use crate::bounds::Bounds;
+use crate::call_limits::CallLimits;
 use crate::parameters::Parameters;
-use crate::searching::text::{Closing, shown};
-use crate::searching::{Budget, Refusal, RootTree, data, run};
+use crate::search_common::text::{ResultNotes, shown};
+use crate::search_common::{Budget, RootTree, SearchToolError, data, run};
 use quackd_sandbox::Root;
 use quackd_search::{Find, FindOutcome, Kinds, NameRule, Stop};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) async fn search_glob_files(
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
     let (files, offset) = match read(arguments) {
         Ok(wanted) => wanted,
@@ -26,20 +26,20 @@ pub(crate) async fn search_glob_files(
     });
     match found.await {
         Ok(outcome) => answer(&outcome, offset, bounds.limit),
-        Err(Refusal::Because(failure)) => reworded(&failure).output(),
+        Err(SearchToolError::Because(failure)) => reworded(&failure).output(),
         Err(refusal) => refusal.output(bounds),
     }
 }
 
-fn read(arguments: &Arguments) -> Result<(Files, u64), Failure> {
+fn read(arguments: &Arguments) -> Result<(FileSelection, u64), Failure> {
     let parameters = Parameters::named("search_glob_files", arguments)?;
-    let files = Files::read(&parameters, "pattern")?;
+    let files = FileSelection::read(&parameters, "pattern")?;
     Ok((files, parameters.whole("offset")?.unwrap_or_default()))
 }
 
-/// This tool has other words for the same than its two siblings.
+/// Errors with this tool's wording, which differs from the other two tools.
 #[derive(Debug, thiserror::Error)]
-enum Reworded<'a> {
+enum GlobFilesError<'a> {
     #[error("Pattern is empty")]
     Empty,
     #[error("Pattern must be relative path")]
@@ -50,16 +50,16 @@ enum Reworded<'a> {
     Same(&'a Failure),
 }
 
-fn reworded(failure: &Failure) -> Reworded<'_> {
+fn reworded(failure: &Failure) -> GlobFilesError<'_> {
     match failure {
-        Failure::EmptyGlob => Reworded::Empty,
-        Failure::AbsoluteGlob => Reworded::Absolute,
-        Failure::BadGlob(reason) => Reworded::Syntax(reason),
-        other => Reworded::Same(other),
+        Failure::EmptyGlob => GlobFilesError::Empty,
+        Failure::AbsoluteGlob => GlobFilesError::Absolute,
+        Failure::BadGlob(reason) => GlobFilesError::Syntax(reason),
+        other => GlobFilesError::Same(other),
     }
 }
 
-impl Reworded<'_> {
+impl GlobFilesError<'_> {
     fn output(&self) -> Output {
         let mut output = Output::success(self.to_string());
         output.report.is_error = true;
@@ -68,7 +68,7 @@ impl Reworded<'_> {
 }
 
 fn find_blocking(
-    files: &Files,
+    files: &FileSelection,
     offset: u64,
     root: &Root,
     stop: Stop,
@@ -86,7 +86,7 @@ fn find_blocking(
 }
 
 fn answer(outcome: &FindOutcome, offset: u64, limit: Duration) -> Output {
-    let closing = Closing { truncated: false, notes: &[], ..Closing::of_find(outcome) };
+    let closing = ResultNotes { truncated: false, notes: &[], ..ResultNotes::of_find(outcome) };
     let notes = closing.lines(limit);
     let mut text = String::new();
     if outcome.entries.is_empty() {

@@ -1,17 +1,19 @@
-//! What a replacement has done, as data for programs.
+//! Results of replacements as structured data.
 
-use super::Done;
+use super::ReplaceOutput;
 use super::text::detached;
-use crate::replacing::{Applied, FileReport, Interrupted, Listed, Outcome, Stopped, Undone};
-use crate::searching::data::{named, notes};
+use crate::replace_journal::{
+    Applied, EarlyStop, FileReport, InterruptedReplace, Listed, Undone, WriteOutcome,
+};
+use crate::search_common::data::{named, notes};
 use quackd_search::replace::{FilePlan, SkippedFile};
 use serde_json::{Map, Value, json};
 
-/// Files that are listed; of more the number is told.
+/// Maximum number of listed files. Further files are only counted.
 const MAX_FILES: usize = 5_000;
 
-/// The result of a replacement, or of a dry run.
-pub(crate) fn of_replacement(done: &Done) -> Value {
+/// Returns the result of a replacement or of a dry run.
+pub(crate) fn of_replacement(done: &ReplaceOutput) -> Value {
     let plan = &*done.plan;
     let reports = done.applied.as_ref().map(|applied| applied.files.as_slice());
     let report = |at: usize| reports.and_then(|reports| reports.get(at));
@@ -55,7 +57,7 @@ pub(crate) fn of_replacement(done: &Done) -> Value {
     data
 }
 
-/// The result of an undo.
+/// Returns the result of an undo.
 pub(crate) fn of_undo(undone: &Undone) -> Value {
     let Undone { id, applied, older } = undone;
     let files: Vec<Value> = applied
@@ -87,7 +89,7 @@ pub(crate) fn of_undo(undone: &Undone) -> Value {
     data
 }
 
-/// What can be undone, newest first.
+/// Returns the list of undoable replacements, newest first.
 pub(crate) fn of_list(entries: &[Listed]) -> Value {
     let entry = |it: &Listed| {
         json!({"undoId": it.id.to_string(), "files": it.n_files, "undoes": it.undoes,
@@ -96,7 +98,7 @@ pub(crate) fn of_list(entries: &[Listed]) -> Value {
     json!({"entries": entries.iter().map(entry).collect::<Vec<_>>()})
 }
 
-/// Takes the diffs out of a result: they are in the text.
+/// Removes the diffs from a result: they are in the text.
 pub(crate) fn without_diffs(data: &mut Value) {
     let files = data.get_mut("files").and_then(Value::as_array_mut);
     for file in files.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -131,25 +133,25 @@ fn file(planned: &FilePlan, report: Option<&FileReport>) -> Value {
 
 fn describe(object: &mut Map<String, Value>, report: &FileReport, done: &str) {
     match &report.outcome {
-        Outcome::Written { is_detached } => {
+        WriteOutcome::Written { is_detached } => {
             object.insert(done.to_owned(), true.into());
             if *is_detached {
                 object.insert("detached".to_owned(), true.into());
             }
         }
-        Outcome::Left(left) => {
+        WriteOutcome::Left(left) => {
             object.insert(done.to_owned(), false.into());
             object.insert("reason".to_owned(), left.to_string().into());
         }
     }
 }
 
-/// What is told of the end only where there is something to tell.
+/// Returns the optional fields about the end of a replacement.
 fn ending(applied: &Applied) -> Map<String, Value> {
     let mut members = Map::new();
     let stopped = match &applied.stopped {
-        Some(Stopped::Cancelled) => Some("cancelled".to_owned()),
-        Some(Stopped::Failed(why)) => Some(why.clone()),
+        Some(EarlyStop::Cancelled) => Some("cancelled".to_owned()),
+        Some(EarlyStop::Failed(why)) => Some(why.clone()),
         None => None,
     };
     members.extend(stopped.map(|why| ("stopped".to_owned(), why.into())));
@@ -164,7 +166,7 @@ fn ending(applied: &Applied) -> Map<String, Value> {
     members
 }
 
-fn interrupted(it: &Interrupted) -> Value {
+fn interrupted(it: &InterruptedReplace) -> Value {
     json!({"undoId": it.undo_id.to_string(), "newFiles": it.n_new, "oldFiles": it.n_old,
            "tornFiles": it.n_torn, "otherFiles": it.n_other})
 }

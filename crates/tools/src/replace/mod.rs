@@ -1,25 +1,26 @@
-//! replace and undo: our own tools over the plans of `crates/search` and the journal of [`crate::replacing`].
+//! replace and undo: quackd's tools over the plans of `crates/search` and the journal of
+//! [`crate::replace_journal`].
 //!
-//! Owns: when a replacement may begin, how long it may take, and what is told of it. replace_content uses the same
+//! Owns the conditions, the time limits and the answers of replacements. replace_content uses the same code
 //! with other parameters and texts.
 
 pub(crate) mod data;
 pub(crate) mod text;
 pub(crate) mod undo;
 
-use crate::bounds::{Bounds, CancelOnDrop, Cutoff};
+use crate::call_limits::{CallLimits, CancelOnDrop, StopCause};
 use crate::parameters::{BadParameter, Parameters};
-use crate::replacing::{
-    Applied, ApplyError, Backup, Expect, Journal, Plans, Session, apply_blocking,
+use crate::read_tracker::ReadTracker;
+use crate::replace_journal::{
+    Applied, ApplyError, Backup, Expect, Journal, JournalSession, Plans, apply_blocking,
 };
-use crate::searching::{
+use crate::search_common::{
     BadStart, Budget, RootTree, SearchFailure, capitalised, pattern, scope, starts_blocking,
 };
-use crate::seen::SeenFiles;
 use crate::{Call, Confinement, Output, Toolbox, arguments::Arguments};
 use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_OUTPUT_BYTES};
 use quackd_sandbox::Root;
-use quackd_search::replace::{DiffMode, Plan, Replace, ReplaceError, plan};
+use quackd_search::replace::{DiffMode, Replace, ReplaceError, ReplacePlan, plan};
 use quackd_search::{Pattern, Scope, SearchError, Stop};
 use serde_json::Value;
 use std::sync::Arc;
@@ -28,14 +29,14 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-/// How long after the deadline files are still written: what is begun should end, but the daemon ends a worker that
-/// does not answer.
+/// Extra time for writing after the deadline, so that a started replacement can finish. Limited, because the
+/// daemon kills a worker that does not answer.
 const WRITING_SLACK: Duration = Duration::from_secs(1);
 
-/// How long after that an answer is waited for.
+/// Further extra time for the answer.
 const ANSWER_SLACK: Duration = Duration::from_secs(2);
 
-/// Bytes that text and data may have together as JSON: a frame has more beside them.
+/// Maximum size of text and data together as JSON, in bytes. Leaves space for the rest of the frame.
 const MAX_ANSWER_BYTES: usize = MAX_LINE_BYTES - 1024 * 1024;
 
 pub(crate) async fn replace(
@@ -43,12 +44,12 @@ pub(crate) async fn replace(
     call: &Call,
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
     if let Some(refused) = refuse(toolbox, call, "replace") {
         return refused;
     }
-    let wanted = match Wanted::read(arguments, bounds) {
+    let wanted = match ReplaceParams::read(arguments, bounds) {
         Ok(wanted) => wanted,
         Err(error) => return Output::error(error),
     };
@@ -65,7 +66,7 @@ pub(crate) async fn replace(
     }
 }
 
-/// The answer where nothing may be changed at all, whatever the arguments are.
+/// Returns the refusal of a session that may not change files, regardless of the arguments.
 pub(crate) fn refuse(toolbox: &Toolbox, call: &Call, tool: &str) -> Option<Output> {
     if toolbox.safe_mode || call.safe_mode {
         return Some(Output::error(format_args!("{tool} is disabled in safe mode")));
@@ -73,29 +74,29 @@ pub(crate) fn refuse(toolbox: &Toolbox, call: &Call, tool: &str) -> Option<Outpu
     toolbox.confinement.refuse_unconfined(tool)
 }
 
-/// What a call asks.
-pub(crate) struct Wanted {
-    pub(crate) job: Job,
+/// Parsed arguments.
+pub(crate) struct ReplaceParams {
+    pub(crate) job: PlanSource,
     pub(crate) paths: Vec<String>,
     pub(crate) is_dry_run: bool,
     pub(crate) expect: Expect,
     pub(crate) backup: Backup,
-    /// For looking; writing takes what is left.
+    /// Time for planning. Writing gets the remaining time.
     pub(crate) budget: Budget,
     pub(crate) show: DiffMode,
     pub(crate) max_bytes: usize,
 }
 
-/// Where the plan comes from.
-pub(crate) enum Job {
-    /// It is made now.
+/// Source of the plan.
+pub(crate) enum PlanSource {
+    /// A new plan.
     New(Box<Replace>),
-    /// It was shown before.
+    /// A stored plan from a dry run.
     Planned(String),
 }
 
-impl Wanted {
-    fn read(arguments: &Arguments, bounds: &Bounds) -> Result<Self, BadParameter> {
+impl ReplaceParams {
+    fn read(arguments: &Arguments, bounds: &CallLimits) -> Result<Self, BadParameter> {
         let parameters = Parameters::named("replace", arguments)?;
         let is_dry_run = parameters.is_set("dry_run")?;
         let show = match parameters.choice("diff", &[])? {
@@ -114,13 +115,13 @@ impl Wanted {
                 return Err(BadParameter::Other(why.to_owned()));
             }
             Some(id) => {
-                // Exactly what was shown, or nothing.
+                // Apply exactly the previewed plan, or nothing.
                 expect.unchanged = true;
-                (Job::Planned(id.trim().to_owned()), Vec::new())
+                (PlanSource::Planned(id.trim().to_owned()), Vec::new())
             }
             None => {
                 let (request, paths) = request(&parameters, show, max_bytes, budget)?;
-                (Job::New(Box::new(request)), paths)
+                (PlanSource::New(Box::new(request)), paths)
             }
         };
         let backup = match parameters.choice("backup", &[])? {
@@ -131,8 +132,8 @@ impl Wanted {
     }
 }
 
-/// The time to look in: at most half of what there is, because writing is not cut short.
-pub(crate) fn planning(bounds: &Bounds, timeout_ms: Option<u64>) -> Budget {
+/// Returns the time for planning: at most half of the remaining time, because writing is not interrupted.
+pub(crate) fn planning(bounds: &CallLimits, timeout_ms: Option<u64>) -> Budget {
     let left = bounds.deadline.saturating_duration_since(Instant::now()) / 2;
     let half = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     Budget::at_most(bounds, Some(timeout_ms.map_or(half, |asked| asked.min(half))))
@@ -173,15 +174,15 @@ fn request(
     Ok((request, paths))
 }
 
-/// A request with a pattern, and everything else as usual.
+/// Creates a request with a pattern and the defaults.
 pub(crate) fn of_pattern(pattern: Pattern, replacement: String, budget: Budget) -> Replace {
     let usual = Replace::new("", replacement, Stop::at(budget.deadline));
     Replace { pattern, scope: Scope::default(), ..usual }
 }
 
-/// Why nothing was replaced.
+/// Reason why nothing was replaced.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum ReplaceToolError {
     #[error(transparent)]
     Parameter(#[from] BadParameter),
     #[error(transparent)]
@@ -195,15 +196,15 @@ pub(crate) enum Refused {
     )]
     NoPlan(String),
     #[error("replace is not complete")]
-    CutOff(Cutoff),
+    CutOff(StopCause),
 }
 
-impl Refused {
-    pub(crate) fn output(&self, tool: &str, bounds: &Bounds) -> Output {
+impl ReplaceToolError {
+    pub(crate) fn output(&self, tool: &str, bounds: &CallLimits) -> Output {
         match self {
             Self::CutOff(cutoff) => Output::cut_off(tool, bounds, *cutoff),
             Self::Request(ReplaceError::Search(SearchError::Cancelled)) => {
-                Output::cut_off(tool, bounds, Cutoff::Aborted)
+                Output::cut_off(tool, bounds, StopCause::Aborted)
             }
             other => Output::error(other),
         }
@@ -229,28 +230,28 @@ fn told_apply(error: &ApplyError) -> String {
     }
 }
 
-/// What there is to tell of a call.
+/// Facts for the answer.
 #[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) plan: Arc<Plan>,
-    /// `None` if it was a dry run, or could not be made whole.
+pub(crate) struct ReplaceOutput {
+    pub(crate) plan: Arc<ReplacePlan>,
+    /// `None` for a dry run, or if the plan is incomplete.
     pub(crate) applied: Option<Applied>,
-    /// By which a dry run can be made true.
+    /// Id with which a dry run can be applied.
     pub(crate) plan_id: Option<String>,
     pub(crate) is_dry_run: bool,
 }
 
-/// What the threads of a call need of the session.
+/// Session state for the threads of a call.
 #[derive(Clone)]
-pub(crate) struct Hold {
+pub(crate) struct CallContext {
     root: Arc<Root>,
     confinement: Arc<Confinement>,
-    seen: Arc<SeenFiles>,
+    seen: Arc<ReadTracker>,
     journal: Arc<Journal>,
     plans: Arc<Plans>,
 }
 
-impl Hold {
+impl CallContext {
     pub(crate) fn of(toolbox: &Toolbox, root: Arc<Root>) -> Self {
         Self {
             root,
@@ -261,8 +262,8 @@ impl Hold {
         }
     }
 
-    pub(crate) fn session(&self) -> Session<'_> {
-        Session {
+    pub(crate) fn session(&self) -> JournalSession<'_> {
+        JournalSession {
             root: &self.root,
             confinement: &self.confinement,
             seen: &self.seen,
@@ -271,70 +272,70 @@ impl Hold {
     }
 }
 
-/// Plans, and applies the plan unless it is a dry run.
+/// Plans a replacement, and applies it unless it is a dry run.
 ///
-/// Looking can be given up at any moment. Writing ends by itself: a person's abort, or a deadline that is long over,
-/// stops it between two files, and what was written then is told and can be undone.
+/// Planning can be canceled at any time. Writing runs to its end: only an abort by the user, or an exceeded
+/// deadline, stops it between two files. The answer then lists the written files, which can be undone.
 pub(crate) async fn run(
     toolbox: &Toolbox,
     root: Arc<Root>,
-    bounds: &Bounds,
-    wanted: Wanted,
-) -> Result<Done, Refused> {
-    let hold = Hold::of(toolbox, root);
-    let Wanted { job, paths, is_dry_run, expect, backup, budget, .. } = wanted;
+    bounds: &CallLimits,
+    wanted: ReplaceParams,
+) -> Result<ReplaceOutput, ReplaceToolError> {
+    let hold = CallContext::of(toolbox, root);
+    let ReplaceParams { job, paths, is_dry_run, expect, backup, budget, .. } = wanted;
     let planning = hold.clone();
     let cancel = CancelOnDrop::default();
     let stop = Stop { deadline: budget.deadline, cancelled: cancel.flag() };
     let found = bounds
         .run_blocking(move || plan_blocking(&planning, job, &paths, stop, is_dry_run))
         .await
-        .map_err(Refused::CutOff)??;
+        .map_err(ReplaceToolError::CutOff)??;
     drop(cancel);
     let (plan, plan_id) = found;
     if is_dry_run || plan.timed_out {
-        return Ok(Done { plan, applied: None, plan_id, is_dry_run });
+        return Ok(ReplaceOutput { plan, applied: None, plan_id, is_dry_run });
     }
     let writing = Arc::clone(&plan);
     let applied = write(bounds, move |cancelled| {
         apply_blocking(hold.session(), &writing, &expect, backup, cancelled)
     });
-    Ok(Done { applied: Some(applied.await?), plan, plan_id: None, is_dry_run })
+    Ok(ReplaceOutput { applied: Some(applied.await?), plan, plan_id: None, is_dry_run })
 }
 
 fn plan_blocking(
-    hold: &Hold,
-    job: Job,
+    hold: &CallContext,
+    job: PlanSource,
     paths: &[String],
     stop: Stop,
     is_kept: bool,
-) -> Result<(Arc<Plan>, Option<String>), Refused> {
+) -> Result<(Arc<ReplacePlan>, Option<String>), ReplaceToolError> {
     let mut request = match job {
-        Job::Planned(id) => {
-            let plan = hold.plans.get_blocking(&id).ok_or(Refused::NoPlan(id))?;
+        PlanSource::Planned(id) => {
+            let plan = hold.plans.get_blocking(&id).ok_or(ReplaceToolError::NoPlan(id))?;
             return Ok((plan, None));
         }
-        Job::New(request) => request,
+        PlanSource::New(request) => request,
     };
     request.stop = stop;
     request.scope.starts = starts_blocking(&hold.root, paths)?;
     let mut plan = plan(&request, &RootTree(&hold.root))?;
-    // A kept plan must not have what belongs to this call.
+    // A stored plan must not contain the cancellation flag of this call.
     plan.request.stop.cancelled = Arc::new(AtomicBool::new(false));
     let is_kept = is_kept && plan.is_complete() && !plan.files.is_empty();
-    // Without an id the dry run is still worth showing.
+    // Without an id, the dry run is still useful.
     let plan_id = if is_kept { hold.plans.keep_blocking(plan.clone()).ok() } else { None };
     Ok((Arc::new(plan), plan_id))
 }
 
-/// Runs what writes files. It is asked to stop between files by an abort, and when the call is long overdue; it goes on
-/// if only this future is dropped.
+/// Runs work that writes files. The work stops between files after an abort, or when the call is far past its
+/// deadline. It continues if only this future is dropped.
 pub(crate) async fn write<T: Send + 'static, E: Send + 'static>(
-    bounds: &Bounds,
+    bounds: &CallLimits,
     work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, E> + Send + 'static,
-) -> Result<T, Refused>
+) -> Result<T, ReplaceToolError>
 where
-    Refused: From<E>,
+    ReplaceToolError: From<E>,
 {
     let (cancel, deadline): (CancellationToken, Instant) = (bounds.cancel.clone(), bounds.deadline);
     let work = spawn_blocking(move || {
@@ -343,12 +344,12 @@ where
     let patience = tokio::time::Instant::from_std(deadline + WRITING_SLACK + ANSWER_SLACK);
     match tokio::time::timeout_at(patience, work).await {
         Ok(Ok(done)) => Ok(done?),
-        Ok(Err(_)) => Err(Refused::CutOff(Cutoff::Broken)),
-        Err(_) => Err(Refused::CutOff(Cutoff::TimedOut)),
+        Ok(Err(_)) => Err(ReplaceToolError::CutOff(StopCause::Broken)),
+        Err(_) => Err(ReplaceToolError::CutOff(StopCause::TimedOut)),
     }
 }
 
-/// The answer, small enough for a frame: first without diffs as data, then with less text.
+/// Shrinks the answer to fit into a frame: removes the diffs from the data first, then shortens the text.
 pub(crate) fn bounded(mut output: Output) -> Output {
     let len = |output: &Output| {
         let text = Value::from(output.text.as_str()).to_string().len();

@@ -1,20 +1,22 @@
-//! What a replacement has done, as text for a model.
+//! Results of replacements as text for a model.
 
-use super::{Done, data};
-use crate::bounds::seconds;
-use crate::replacing::{Applied, FileReport, Interrupted, Left, Outcome, Stopped};
-use crate::searching::Budget;
-use crate::searching::text::{shown, timed_out, unreadable};
+use super::{ReplaceOutput, data};
+use crate::call_limits::seconds;
+use crate::replace_journal::{
+    Applied, EarlyStop, FileReport, InterruptedReplace, LeftReason, WriteOutcome,
+};
+use crate::search_common::Budget;
+use crate::search_common::text::{shown, timed_out, unreadable};
 use crate::{Confinement, Output};
 use quackd_protocol::denial::{Denial, DenialKind};
 use quackd_protocol::worker::MAX_LISTED;
 use quackd_search::replace::{DiffMode, FilePlan, SkipReason, SkippedFile};
 
-/// Files that are named of those that were left out or not changed.
+/// Maximum number of skipped or unchanged files that are named.
 const MAX_NAMED: usize = 5;
 
-impl Done {
-    /// The answer of `replace`.
+impl ReplaceOutput {
+    /// Returns the answer of `replace`.
     pub(crate) fn output(
         &self,
         show: DiffMode,
@@ -55,11 +57,12 @@ impl Done {
         output
     }
 
-    /// The planned files that have their new content or, in a dry run, would have.
+    /// Returns the planned files that have their new content, or would have it after a dry run.
     pub(crate) fn written(&self) -> Vec<&FilePlan> {
         let Some(applied) = &self.applied else { return self.plan.files.iter().collect() };
-        let is_written = |report: &FileReport| matches!(report.outcome, Outcome::Written { .. });
-        // The reports are in the order of the plan.
+        let is_written =
+            |report: &FileReport| matches!(report.outcome, WriteOutcome::Written { .. });
+        // The reports have the order of the plan.
         let both = self.plan.files.iter().zip(&applied.files);
         both.filter(|(_, report)| is_written(report)).map(|(file, _)| file).collect()
     }
@@ -79,7 +82,7 @@ impl Done {
         )
     }
 
-    /// What a reader must know beside the numbers.
+    /// Returns the notes that explain the numbers.
     fn notes(&self, budget: Budget) -> Vec<String> {
         let plan = &*self.plan;
         let mut lines: Vec<String> =
@@ -114,28 +117,30 @@ impl Done {
     }
 }
 
-/// `1 file`, `2 files`.
+/// Formats a count: `1 file`, `2 files`.
 pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
-/// What was refused and why the policy did so.
+/// Returns the denials and the policy's reasons.
 pub(crate) fn denials(files: &[FileReport], confinement: &Confinement) -> Vec<Denial> {
     let of = |report: &FileReport| match &report.outcome {
-        Outcome::Left(Left::Protected(_)) => {
+        WriteOutcome::Left(LeftReason::Protected(_)) => {
             Some(Denial::new(DenialKind::Protected, Some(&shown(&report.path)), false))
         }
-        Outcome::Left(Left::Failed { denial, .. }) if confinement.is_enforced() => denial.clone(),
+        WriteOutcome::Left(LeftReason::Failed { denial, .. }) if confinement.is_enforced() => {
+            denial.clone()
+        }
         _ => None,
     };
     files.iter().filter_map(of).take(MAX_LISTED).collect()
 }
 
-/// The files that were not changed, the first few by name.
+/// Lists the unchanged files, the first few by name.
 pub(crate) fn left(files: &[FileReport], what: &str) -> Vec<String> {
     let reason = |report: &FileReport| match &report.outcome {
-        Outcome::Left(left) => Some((shown(&report.path), left.to_string())),
-        Outcome::Written { .. } => None,
+        WriteOutcome::Left(left) => Some((shown(&report.path), left.to_string())),
+        WriteOutcome::Written { .. } => None,
     };
     let (named, n_more) = named(files.iter().filter_map(reason));
     let mut lines: Vec<String> =
@@ -147,10 +152,11 @@ pub(crate) fn left(files: &[FileReport], what: &str) -> Vec<String> {
     lines
 }
 
-/// What became of the other names of files that some names were not to be written of; the first file by name.
+/// Reports files with several names, of which some were not written. Names the first file.
 pub(crate) fn detached(files: &[FileReport]) -> Option<String> {
-    let is_detached =
-        |report: &&FileReport| matches!(report.outcome, Outcome::Written { is_detached: true });
+    let is_detached = |report: &&FileReport| {
+        matches!(report.outcome, WriteOutcome::Written { is_detached: true })
+    };
     let mut all = files.iter().filter(is_detached);
     let first = shown(&all.next()?.path);
     Some(match all.count() {
@@ -162,7 +168,7 @@ pub(crate) fn detached(files: &[FileReport]) -> Option<String> {
     })
 }
 
-/// The files that were not looked into: those that can matter by name, binary ones by number.
+/// Lists the skipped files: relevant files by name, binary files by number.
 fn skipped(files: &[SkippedFile], n_skipped: u64) -> Vec<String> {
     let others = files.iter().filter(|file| file.reason != SkipReason::Binary);
     let (named, n_more) = named(others.map(|file| (shown(&file.path), file.reason.to_string())));
@@ -171,7 +177,7 @@ fn skipped(files: &[SkippedFile], n_skipped: u64) -> Vec<String> {
     if n_more != 0 {
         lines.push(format!("[Skipped: {n_more} more]"));
     }
-    // What is not listed is binary, but for what exceeds a long list.
+    // Unlisted files are binary, except those beyond the end of a long list.
     let n_binary = n_skipped.saturating_sub((named.len() + n_more) as u64);
     if n_binary != 0 {
         lines.push(format!("[Skipped: {}]", counted(n_binary, "binary file", "binary files")));
@@ -179,14 +185,14 @@ fn skipped(files: &[SkippedFile], n_skipped: u64) -> Vec<String> {
     lines
 }
 
-/// Why it stopped, and what was found of earlier deaths.
+/// Reports the reason for an early stop, and replacements interrupted by earlier crashes.
 pub(crate) fn closing(applied: &Applied) -> Vec<String> {
     let mut lines = Vec::new();
     match &applied.stopped {
-        Some(Stopped::Cancelled) => {
+        Some(EarlyStop::Cancelled) => {
             lines.push("[Stopped before the end; what was changed is whole]".to_owned());
         }
-        Some(Stopped::Failed(why)) => {
+        Some(EarlyStop::Failed(why)) => {
             lines.push(format!("[Stopped before the end: {why}; what was changed is whole]"));
         }
         None => (),
@@ -195,8 +201,8 @@ pub(crate) fn closing(applied: &Applied) -> Vec<String> {
     lines
 }
 
-/// What a death has interrupted.
-pub(crate) fn interrupted(it: &Interrupted) -> String {
+/// Reports a replacement that a crash interrupted.
+pub(crate) fn interrupted(it: &InterruptedReplace) -> String {
     let n_files = it.n_new + it.n_torn;
     format!(
         "[Note: an earlier replacement was interrupted after {}; undo with undo_id {} takes it back]",
@@ -205,14 +211,14 @@ pub(crate) fn interrupted(it: &Interrupted) -> String {
     )
 }
 
-/// The first few, and how many there are besides.
+/// Returns the first few items and the number of the others.
 fn named<T>(all: impl Iterator<Item = T>) -> (Vec<T>, usize) {
     let mut all = all.fuse();
     let named: Vec<T> = all.by_ref().take(MAX_NAMED).collect();
     (named, all.count())
 }
 
-/// Text that is cut between lines.
+/// Text that is only cut between lines.
 struct Lines {
     text: String,
     max_bytes: usize,

@@ -1,14 +1,14 @@
-//! undo: takes back a replacement of this session.
+//! undo: reverts a replacement of this session.
 
 use super::text::{closing, counted, denials, interrupted, left};
-use super::{Hold, Refused, bounded, data, refuse, write};
+use super::{CallContext, ReplaceToolError, bounded, data, refuse, write};
 use crate::arguments::Arguments;
-use crate::bounds::Bounds;
+use crate::call_limits::CallLimits;
 use crate::parameters::{BadParameter, Parameters};
-use crate::replacing::{
-    Interrupted, Listed, UndoError, Undone, Which, list_blocking, older_ones, undo_blocking,
+use crate::replace_journal::{
+    InterruptedReplace, Listed, UndoError, Undone, Which, list_blocking, older_ones, undo_blocking,
 };
-use crate::searching::capitalised;
+use crate::search_common::capitalised;
 use crate::{Call, Confinement, Output, Toolbox};
 use quackd_sandbox::Root;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ pub(crate) async fn undo(
     call: &Call,
     root: Arc<Root>,
     arguments: &Arguments,
-    bounds: &Bounds,
+    bounds: &CallLimits,
 ) -> Output {
     let wanted = read(arguments);
-    // A list changes nothing. What a refusal is about comes before what is wrong with the rest.
+    // A list changes nothing. A refusal comes before errors in the other arguments.
     let is_list = matches!(wanted, Ok((_, true)));
     if !is_list && let Some(refused) = refuse(toolbox, call, "undo") {
         return refused;
@@ -31,7 +31,7 @@ pub(crate) async fn undo(
         Err(error) => return Output::error(error),
     };
     if is_list {
-        let hold = Hold::of(toolbox, root);
+        let hold = CallContext::of(toolbox, root);
         let listed = bounds.run_blocking(move || list_blocking(hold.session())).await;
         return match listed {
             Ok((entries, found)) => list(&entries, &found),
@@ -41,7 +41,7 @@ pub(crate) async fn undo(
     if let Some(refused) = toolbox.confinement.refuse_read_only(".") {
         return refused;
     }
-    let hold = Hold::of(toolbox, root);
+    let hold = CallContext::of(toolbox, root);
     let undone = write(bounds, move |cancelled| {
         undo_blocking(hold.session(), &which, cancelled).map_err(Failed)
     });
@@ -51,21 +51,21 @@ pub(crate) async fn undo(
     }
 }
 
-/// What is to be undone, and whether it is only to be listed.
+/// Parses the entry to undo, and whether to only list entries.
 fn read(arguments: &Arguments) -> Result<(Which, bool), BadParameter> {
     let parameters = Parameters::named("undo", arguments)?;
     let id = parameters.any_text("undo_id")?;
     let which = match id.as_deref().map(str::trim) {
         None | Some("last") => Which::Last,
-        // Who names one must not get another: an id that was lost on the way is no wish for the last one.
+        // An empty id must not undo the last replacement: the caller may have lost the id.
         Some("") => return Err(BadParameter::Other("Parameter 'undo_id' is empty".to_owned())),
         Some(id) => Which::Id(id.to_owned()),
     };
     Ok((which, parameters.is_set("list")?))
 }
 
-/// A line for each, newest first.
-fn list(entries: &[Listed], found: &[Interrupted]) -> Output {
+/// Lists the entries, one per line, newest first.
+fn list(entries: &[Listed], found: &[InterruptedReplace]) -> Output {
     let line = |entry: &Listed| {
         let mut line = format!("{}  {}", entry.id, counted(entry.n_files as u64, "file", "files"));
         for (what, id) in [("undoes", &entry.undoes), ("undone by", &entry.undone_by)] {
@@ -92,11 +92,11 @@ fn list(entries: &[Listed], found: &[Interrupted]) -> Output {
     output
 }
 
-/// Why nothing was undone, as the caller is told.
+/// Error answer of the tool.
 #[derive(Debug)]
 struct Failed(UndoError);
 
-impl From<Failed> for Refused {
+impl From<Failed> for ReplaceToolError {
     fn from(Failed(error): Failed) -> Self {
         Self::Parameter(BadParameter::Other(capitalised(&error.to_string())))
     }

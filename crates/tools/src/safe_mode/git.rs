@@ -1,19 +1,20 @@
-//! Git in safe mode: which of its options and verbs are refused, and what it is told so that settings of a
-//! repository or a user make it run no program beside it.
+//! Git in safe mode: rejects options and subcommands, and adds options so that settings of a repository or a
+//! user run no other program.
 //!
-//! As the whole list it is no confinement: git has verbs that write, and filters and aliases that run programs.
+//! Like the whole list, this is not a confinement: git has subcommands that write, and filters and aliases that
+//! run programs.
 
-/// Settings of every call, which win over those of files: no pager, no monitor of files, no hooks.
+/// Settings of every call, which override those of files: no pager, no file monitor, no hooks.
 const SETTINGS: [&str; 6] =
     ["-c", "core.pager=cat", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"];
 
-/// What verbs are told that run programs of the settings to show differences.
+/// Options for subcommands that run configured programs to show differences.
 const NO_PROGRAMS: [&str; 2] = ["--no-ext-diff", "--no-textconv"];
 
-/// The verbs that take [`NO_PROGRAMS`].
+/// Subcommands that accept [`NO_PROGRAMS`].
 const SHOWING: &[&str] = &["diff", "log", "show", "whatchanged", "blame", "annotate"];
 
-/// Options that run a program or write a file, with every abbreviation that git takes for them.
+/// Options that run a program or write a file. Git also accepts their abbreviations.
 const REFUSED: &[&str] = &[
     "--config-env",
     "--exec",
@@ -27,10 +28,10 @@ const REFUSED: &[&str] = &[
     "--upload-pack",
 ];
 
-/// Options that are complete, although one that is refused begins in the same way.
+/// Complete options that are also the start of a rejected one.
 const COMPLETE: &[&str] = &["--text"];
 
-/// Verbs whose purpose is to run another program.
+/// Subcommands that run another program.
 const REFUSED_VERBS: &[&str] = &[
     "difftool",
     "filter-branch",
@@ -43,17 +44,17 @@ const REFUSED_VERBS: &[&str] = &[
     "web--browse",
 ];
 
-/// The same for a verb with the word after it.
+/// Rejected subcommands with their next word.
 const REFUSED_PAIRS: &[(&str, &str)] = &[("bisect", "run"), ("submodule", "foreach")];
 
-/// Options before the verb whose value is the next word.
+/// Options before the subcommand whose value is the next word.
 const WITH_VALUE: &[&str] =
     &["-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source"];
 
 /// Short options of `git grep` whose value is the rest of the word or the next one.
 const GREP_WITH_VALUE: &[char] = &['e', 'f', 'A', 'B', 'C', 'm'];
 
-/// Whether a command line of git is refused. The first word is `git`.
+/// Whether a git command line is rejected. The first word is `git`.
 pub(super) fn is_refused(words: &[String]) -> bool {
     if words.iter().any(|word| word == "-c" || is_refused_option(word)) {
         return true;
@@ -67,7 +68,7 @@ pub(super) fn is_refused(words: &[String]) -> bool {
         || (verb == "grep" && opens_pager(rest))
 }
 
-/// What is run instead: the same with what keeps it from running other programs.
+/// Returns the command line with the options that keep git from running other programs.
 pub(super) fn hardened(words: Vec<String>) -> Vec<String> {
     let at = verb_at(&words).and_then(|at| Some((at, words.get(at)?.as_str())));
     let options_at = match at {
@@ -95,14 +96,14 @@ pub(super) fn hardened(words: Vec<String>) -> Vec<String> {
     hardened
 }
 
-/// Git takes every beginning of a long option that is the beginning of no other one.
+/// Whether an option is rejected. Git accepts every unambiguous prefix of a long option.
 fn is_refused_option(word: &str) -> bool {
     let name = word.split_once('=').map_or(word, |(name, _)| name);
     let is_option = name.starts_with("--") && 2 < name.len() && !COMPLETE.contains(&name);
     is_option && REFUSED.iter().any(|refused| refused.starts_with(name))
 }
 
-/// Where the verb is: the first word that is neither an option nor the value of one.
+/// Returns the index of the subcommand: the first word that is not an option or the value of one.
 fn verb_at(words: &[String]) -> Option<usize> {
     let mut at = 1;
     loop {
@@ -114,7 +115,7 @@ fn verb_at(words: &[String]) -> Option<usize> {
     }
 }
 
-/// Whether `-O`, alone or among other letters, tells `git grep` to open what it finds with a program.
+/// Whether `-O`, alone or among other letters, makes `git grep` open its matches in a program.
 fn opens_pager(words: &[String]) -> bool {
     let mut words = words.iter();
     while let Some(word) = words.next() {

@@ -1,8 +1,8 @@
-//! An audit's report as text.
+//! Text of an audit report.
 
 use quackd_protocol::client::{AuditReport, AuditRepository, RepositoryKind, RepositoryState};
 
-/// The text. What needs a look comes first, and what was so before last.
+/// Returns the text: findings that need a review first, unchanged state last.
 pub(super) fn text(report: &AuditReport) -> String {
     let (known, news): (Vec<_>, Vec<_>) =
         report.repositories.iter().partition(|one| !needs_a_look(one));

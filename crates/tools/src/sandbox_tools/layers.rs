@@ -1,4 +1,4 @@
-//! What holds a session, layer by layer, in words. Pure: the tier says which layers there are.
+//! Describes the layers that confine a session. Pure: the tier determines the layers.
 
 use crate::Confinement;
 use quackd_protocol::client::{ExplainLayer, ExplainReport};
@@ -8,7 +8,7 @@ use quackd_protocol::tiers;
 /// Names of tiers, as a worker reports them.
 pub(super) const ALONE: &str = "D";
 
-/// The layers of a tier, the outermost first.
+/// Returns the layers of a tier, outermost first.
 pub(super) fn layers(confinement: &Confinement, tier: &str) -> Vec<ExplainLayer> {
     let policy = &confinement.policy;
     if !confinement.is_confined {
@@ -118,7 +118,7 @@ fn layer(name: &str, holds: &str, change: Option<&str>) -> ExplainLayer {
     ExplainLayer { name: name.to_owned(), holds: holds.to_owned(), change }
 }
 
-/// The answer as text.
+/// Returns the answer as text.
 pub(super) fn text(report: &ExplainReport) -> String {
     let mut lines = vec![head(report)];
     for ExplainLayer { name, holds, change } in &report.layers {
@@ -133,7 +133,7 @@ pub(super) fn text(report: &ExplainReport) -> String {
     lines.join("\n")
 }
 
-/// What is in force, on one line.
+/// Returns the policy in force, on one line.
 pub(super) fn head(report: &ExplainReport) -> String {
     let network = if report.network { "on" } else { "off" };
     format!("{}, network {network}, {}", report.profile, tiers::in_words(&report.tier))

@@ -1,27 +1,27 @@
-//! What is mounted at a path, as the worker sees it (proc_pid_mountinfo(5)). The table is the kernel's own word,
-//! but the names in it are anybody's. Pure but for reading it.
+//! Mounts as the worker sees them (proc_pid_mountinfo(5)). The kernel writes the table, but the names in it are
+//! untrusted. Pure except for reading the table.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Longest table that is read, in bytes.
+/// Maximum number of bytes read from the table.
 const MAX_TABLE: u64 = 8 * 1024 * 1024;
 
-/// What a mount shows.
+/// Content of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shows {
-    /// Something of the machine.
+pub(super) enum MountContent {
+    /// Files of the machine.
     Machine,
-    /// A private layer over something of the machine.
+    /// A private layer over files of the machine.
     Layer,
-    /// Something empty in its place.
+    /// An empty directory or file in place of the original.
     Empty,
-    /// A directory of the worker's own.
+    /// A private directory of the worker.
     Own,
-    /// The frame that everything is mounted in: nothing is there.
+    /// The empty root in which everything is mounted.
     Frame,
-    /// The kernel's own files.
+    /// Files of the kernel, such as `/proc`.
     Kernel,
 }
 
@@ -29,11 +29,11 @@ pub(super) enum Shows {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mount {
     pub(super) at: PathBuf,
-    pub(super) shows: Shows,
+    pub(super) shows: MountContent,
     pub(super) is_read_only: bool,
 }
 
-/// The table of this process; empty where there is none.
+/// Returns the table of this process. Empty if there is none.
 pub(super) fn table_blocking() -> Vec<Mount> {
     use std::io::Read;
     let mut text = String::new();
@@ -45,7 +45,7 @@ pub(super) fn table_blocking() -> Vec<Mount> {
     text.lines().filter_map(parse).collect()
 }
 
-/// The mount that a path is on: the deepest one, and of several at one place the last.
+/// Returns the mount that contains a path: the deepest one, and the last of several at one path.
 pub(super) fn of<'a>(table: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let above = table.iter().filter(|mount| path.starts_with(&mount.at));
     above.max_by_key(|mount| mount.at.components().count())
@@ -57,13 +57,13 @@ fn parse(line: &str) -> Option<Mount> {
     let (root, at, options) = (fields.next()?, fields.next()?, fields.next()?);
     let kind = right.split(' ').next()?;
     let shows = match (kind, root) {
-        ("proc" | "sysfs" | "devtmpfs" | "devpts", _) => Shows::Kernel,
-        ("overlay", _) => Shows::Layer,
-        ("tmpfs", "/empty.f" | "/empty.d") => Shows::Empty,
-        ("tmpfs", "/") if at == "/" => Shows::Frame,
-        // What the worker's own store has is numbered; other such file systems are the machine's.
-        ("tmpfs", root) if is_numbered(root) => Shows::Own,
-        _ => Shows::Machine,
+        ("proc" | "sysfs" | "devtmpfs" | "devpts", _) => MountContent::Kernel,
+        ("overlay", _) => MountContent::Layer,
+        ("tmpfs", "/empty.f" | "/empty.d") => MountContent::Empty,
+        ("tmpfs", "/") if at == "/" => MountContent::Frame,
+        // The worker's private directories are numbered. Other such file systems belong to the machine.
+        ("tmpfs", root) if is_numbered(root) => MountContent::Own,
+        _ => MountContent::Machine,
     };
     let is_read_only = options.split(',').any(|option| option == "ro");
     Some(Mount { at: unescape(at), shows, is_read_only })
@@ -74,7 +74,7 @@ fn is_numbered(root: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Blanks and backslashes are written as three octal digits.
+/// Decodes blanks and backslashes, which are written as three octal digits.
 fn unescape(name: &str) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = name.as_bytes();
@@ -116,14 +116,14 @@ mod tests {
         assert_eq!(table.len(), 8);
         let look = |path: &str| of(&table, Path::new(path)).map(|m| (m.shows, m.is_read_only));
         for (path, expected) in [
-            ("/usr/bin/env", (Shows::Machine, true)),
-            ("/tmp/x", (Shows::Own, false)),
-            ("/src/a b/file", (Shows::Machine, false)),
-            ("/src/a b/.git/config", (Shows::Machine, true)),
-            ("/etc/shadow", (Shows::Empty, true)),
-            ("/root/.cargo/registry/x", (Shows::Layer, false)),
-            ("/home/u/.ssh", (Shows::Frame, true)),
-            ("/proc/1", (Shows::Kernel, true)),
+            ("/usr/bin/env", (MountContent::Machine, true)),
+            ("/tmp/x", (MountContent::Own, false)),
+            ("/src/a b/file", (MountContent::Machine, false)),
+            ("/src/a b/.git/config", (MountContent::Machine, true)),
+            ("/etc/shadow", (MountContent::Empty, true)),
+            ("/root/.cargo/registry/x", (MountContent::Layer, false)),
+            ("/home/u/.ssh", (MountContent::Frame, true)),
+            ("/proc/1", (MountContent::Kernel, true)),
         ] {
             assert_eq!(look(path), Some(expected), "{path}");
         }

@@ -1,8 +1,8 @@
-//! What a session may do with one path, and why: from the policy, from what is mounted there, and, where nothing
-//! is mounted, from whether it can be opened. Nothing is written to find out.
+//! Explains the permissions for one path: by the policy, by the mounts, and, in a session without mounts, by
+//! opening the path. Writes nothing.
 
 use super::layers::{ALONE, head};
-use super::mounts::{self, Mount, Shows};
+use super::mounts::{self, Mount, MountContent};
 use crate::Confinement;
 use quackd_protocol::client::{ExplainPath, ExplainReport, PathAccess};
 use quackd_protocol::policy::Profile;
@@ -14,29 +14,29 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Longest path that is told, in characters.
+/// Maximum length of a path in the answer, in characters.
 const MAX_SHOWN: usize = 1000;
 
-/// Most components of a path: each may cost a system call.
+/// Maximum number of components of a path: each may need a system call.
 const MAX_COMPONENTS: usize = 256;
 
 const WRITABLE: &str = "quack sandbox set --writable DIR";
 
-/// What is asked.
+/// Path and context of an explanation.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct PathQuery {
     pub(super) confinement: Arc<Confinement>,
     pub(super) tier: String,
     pub(super) run_dir: PathBuf,
-    /// As the client gave it.
+    /// The path as the client sent it.
     pub(super) target: String,
 }
 
-/// What may be done, why, and how a person can allow more.
-type Verdict = (PathAccess, String, Option<String>);
+/// Access, reason, and how the user can allow more.
+type AccessVerdict = (PathAccess, String, Option<String>);
 
-impl Question {
-    /// The answer.
+impl PathQuery {
+    /// Returns the answer.
     pub(super) fn answer_blocking(&self, root: &Root) -> ExplainPath {
         let path = normalise(&root.path().join(&self.target));
         let (real, exists) = real_blocking(&path);
@@ -46,7 +46,7 @@ impl Question {
         ExplainPath { path: shown(&path), leads_to, access, why, change }
     }
 
-    fn judge_blocking(&self, root: &Root, path: &Path, real: &Path, exists: bool) -> Verdict {
+    fn judge_blocking(&self, root: &Root, path: &Path, real: &Path, exists: bool) -> AccessVerdict {
         let policy = &self.confinement.policy;
         let in_workspace = real.strip_prefix(root.path()).ok();
         if !self.confinement.is_confined {
@@ -86,7 +86,7 @@ impl Question {
         }
     }
 
-    fn in_workspace(&self, name: &Path, is_pinned: bool) -> Verdict {
+    fn in_workspace(&self, name: &Path, is_pinned: bool) -> AccessVerdict {
         if self.confinement.policy.profile == Profile::ReadOnly {
             return read_only("it is in the workspace".to_owned());
         }
@@ -129,7 +129,7 @@ impl Question {
         }
     }
 
-    fn unconfined_blocking(&self, in_workspace: bool, real: &Path, exists: bool) -> Verdict {
+    fn unconfined_blocking(&self, in_workspace: bool, real: &Path, exists: bool) -> AccessVerdict {
         if self.confinement.has_limits() {
             let why = "there is no confinement on this system: commands and writing are refused";
             let access = if in_workspace { PathAccess::ReadOnly } else { PathAccess::NotReadable };
@@ -150,15 +150,15 @@ impl Question {
     }
 }
 
-/// What is outside of everything that the policy names.
-fn elsewhere(mount: &Mount, exists: bool) -> Verdict {
+/// Explains a path outside of all paths in the policy.
+fn elsewhere(mount: &Mount, exists: bool) -> AccessVerdict {
     match (mount.shows, mount.is_read_only, exists) {
-        (Shows::Empty, ..) => told(
+        (MountContent::Empty, ..) => told(
             PathAccess::Hidden,
             "it holds secrets of the machine; something empty is in its place".to_owned(),
             Some("only quack sandbox set full-access"),
         ),
-        (Shows::Own, false, true) => told(
+        (MountContent::Own, false, true) => told(
             PathAccess::ReadWrite,
             format!(
                 "{} is the worker's own, and goes with it; nothing of the machine is there",
@@ -166,28 +166,28 @@ fn elsewhere(mount: &Mount, exists: bool) -> Verdict {
             ),
             None,
         ),
-        (Shows::Own | Shows::Frame, _, false) => told(
+        (MountContent::Own | MountContent::Frame, _, false) => told(
             PathAccess::NotShown,
             "nothing of the machine is shown there, whether it exists or not".to_owned(),
             Some(WRITABLE),
         ),
-        (Shows::Own | Shows::Frame, _, true) => told(
+        (MountContent::Own | MountContent::Frame, _, true) => told(
             PathAccess::NotShown,
             "it is only on the way to what is shown; nothing else is in it".to_owned(),
             Some(WRITABLE),
         ),
-        (Shows::Layer, ..) => told(
+        (MountContent::Layer, ..) => told(
             PathAccess::ReadWrite,
             format!("{} is a cache: changes are private and go with the worker", shown(&mount.at)),
             None,
         ),
-        (Shows::Machine | Shows::Kernel, _, false) => {
+        (MountContent::Machine | MountContent::Kernel, _, false) => {
             told(PathAccess::Missing, "it would be shown, and is not there".to_owned(), None)
         }
-        (Shows::Kernel, ..) => {
+        (MountContent::Kernel, ..) => {
             told(PathAccess::ReadOnly, "it is the kernel's own".to_owned(), None)
         }
-        (Shows::Machine, ..) => told(
+        (MountContent::Machine, ..) => told(
             PathAccess::ReadOnly,
             format!("{} is shown for programs to work, and is not written", shown(&mount.at)),
             Some(WRITABLE),
@@ -195,12 +195,13 @@ fn elsewhere(mount: &Mount, exists: bool) -> Verdict {
     }
 }
 
-/// Without namespaces all names are there; what matters is what can be opened.
-fn alone_blocking(real: &Path, exists: bool) -> Verdict {
+/// Explains a path in a session without namespaces. All names are visible there, so the explanation depends on
+/// what can be opened.
+fn alone_blocking(real: &Path, exists: bool) -> AccessVerdict {
     if !exists {
         return told(PathAccess::Missing, "it is not there".to_owned(), None);
     }
-    // Nothing else can be opened without doing something.
+    // Opening any other file type may have side effects.
     let is_plain = std::fs::metadata(real).is_ok_and(|it| it.is_file() || it.is_dir());
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
     let can_be_read =
@@ -213,12 +214,12 @@ fn alone_blocking(real: &Path, exists: bool) -> Verdict {
     told(PathAccess::NotReadable, why.to_owned(), Some(WRITABLE))
 }
 
-fn read_only(why: String) -> Verdict {
+fn read_only(why: String) -> AccessVerdict {
     let change = "quack sandbox set workspace-write, and no safe mode";
     told(PathAccess::ReadOnly, format!("{why}, and the profile is read-only"), Some(change))
 }
 
-fn told(access: PathAccess, why: String, change: Option<&str>) -> Verdict {
+fn told(access: PathAccess, why: String, change: Option<&str>) -> AccessVerdict {
     (access, why, change.map(str::to_owned))
 }
 
@@ -230,7 +231,7 @@ fn is_in_git(name: &Path) -> bool {
     name.components().any(|one| one.as_os_str() == ".git")
 }
 
-/// `path` without `.` and `..`, by its text.
+/// Removes `.` and `..` from the text of `path`.
 pub(crate) fn normalise(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components().take(MAX_COMPONENTS) {
@@ -243,19 +244,19 @@ pub(crate) fn normalise(path: &Path) -> PathBuf {
     plain
 }
 
-/// Where a path leads, and whether anything is there. Of what is not there, where it would be.
+/// Resolves a path and returns whether it exists. For a missing path, returns the path that it would have.
 fn real_blocking(path: &Path) -> (PathBuf, bool) {
     for (n, ancestor) in path.ancestors().enumerate() {
         if let Ok(found) = std::fs::canonicalize(ancestor) {
             let rest = path.strip_prefix(ancestor).unwrap_or_else(|_| Path::new(""));
-            // Joining nothing would add a slash.
+            // Joining an empty path would add a slash.
             return if n == 0 { (found, true) } else { (found.join(rest), false) };
         }
     }
     (path.to_path_buf(), false)
 }
 
-/// The answer as text.
+/// Returns the answer as text.
 pub(super) fn text(report: &ExplainReport) -> String {
     let Some(found) = &report.path else { return head(report) };
     let access = match found.access {

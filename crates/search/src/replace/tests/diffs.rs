@@ -1,4 +1,4 @@
-//! Diffs: that they are what `patch` reads, and end where they must.
+//! Tests of diffs: `patch` can apply them, and they keep to the size limit.
 
 use super::super::diff::{Diff, behind_mark, unified};
 use super::*;
@@ -91,7 +91,7 @@ fn a_diff_with_bytes_that_are_no_text_says_so() {
     for (old, is_exact) in [
         (&b"a \xe9\n"[..], false),
         (b"a\n\xe9\n", false),
-        // It is not shown.
+        // The invalid byte is not shown.
         (b"a\n-\n-\n-\n\xe9\n", true),
         ("a \u{fffd}\n".as_bytes(), true),
     ] {

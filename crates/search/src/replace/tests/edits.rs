@@ -1,4 +1,4 @@
-//! One file: what a match is, what takes its place, and what stays.
+//! Tests of editing one file: matches, replacements, and unchanged bytes.
 
 use super::*;
 use crate::request::{Boundary, Case, Dialect};
@@ -74,7 +74,7 @@ fn line_breaks_of_the_replacement_become_those_of_the_file() {
     assert_eq!(text(&asked, "-\r\n\n\n"), "x\ny\nz\r\n\n\n");
     asked.raw_newlines = true;
     assert_eq!(text(&asked, "-\r\n"), "x\ny\r\nz\r\n");
-    // What a group has matched is not the replacement's.
+    // Line breaks that a group matched are not converted.
     assert_eq!(text(&across_lines(r"a(\n)b", "$1\n"), "a\nb\r\n\r\n"), "\n\r\n\r\n\r\n");
 }
 
@@ -93,7 +93,7 @@ fn the_replacement_is_a_template_or_text() {
         "the replacement refers to group '2_', which the pattern does not have; \
          write ${2}_ for group 2 and then '_'"
     );
-    // Each alternative has groups of its own.
+    // Each alternative has its own groups.
     let mut two = request("(a)x", "<$1>");
     two.pattern.patterns.push("y(b)".into());
     assert_eq!(text(&two, "ax yb"), "<a> <b>");
@@ -187,7 +187,7 @@ fn the_kinds_of_files_are_told_and_kept() {
     let mut all = request("a", "b");
     all.skip_binary = false;
     assert_eq!(edited(&all, b"a\0a"), b"b\0b");
-    // A mark is no text: `^` is behind it.
+    // A byte order mark is not text: `^` matches after it.
     assert_eq!(edited(&request("^", "x"), b"\xef\xbb\xbf\n"), b"\xef\xbb\xbfx\n");
     let half = request(r"(?-u:\xc3)", "x");
     let utf16: Vec<u8> = "\u{feff}é".encode_utf16().flat_map(u16::to_le_bytes).collect();

@@ -1,4 +1,4 @@
-//! What planning and editing promise.
+//! Tests of planning and editing.
 
 mod diffs;
 mod edits;
@@ -24,7 +24,7 @@ fn across_lines(pattern: &str, replacement: &str) -> Replace {
     request
 }
 
-/// The content after a replacement, the same if nothing changes.
+/// Returns the content after a replacement, or `old` if nothing changes.
 fn edited(request: &Replace, old: &[u8]) -> Vec<u8> {
     let edited = Editor::new(request).unwrap().edit(old).unwrap();
     edited.map_or_else(|| old.to_vec(), |edited| edited.new)

@@ -1,4 +1,4 @@
-//! Plans of real files.
+//! Tests of plans for real files.
 
 use super::*;
 use crate::SearchError;
@@ -42,7 +42,7 @@ impl Tree for Files {
     }
 }
 
-fn names(plan: &Plan) -> Vec<&str> {
+fn names(plan: &ReplacePlan) -> Vec<&str> {
     plan.files.iter().map(|file| file.path.to_str().unwrap()).collect()
 }
 
@@ -65,7 +65,7 @@ fn a_plan_names_what_changes_and_changes_nothing() {
     assert_eq!(last.after, Digest::of(b"b\nbb\n"));
     assert_eq!((last.len_before, last.len_after, last.n_names), (5, 5, 1));
     assert_eq!(fs::read(tree.path.join("b")).unwrap(), b"a\naa\n");
-    // Applying does the same again.
+    // Applying edits the content in the same way.
     let again = Editor::new(&found.request).unwrap().edit(b"a\naa\n").unwrap().unwrap();
     assert_eq!(Digest::of(&again.new), last.after);
 }
@@ -152,7 +152,7 @@ fn diffs_share_their_limit() {
     let found = plan(&asked, &tree).unwrap();
     let diffs: Vec<_> = found.files.iter().map(|file| file.diff.clone().unwrap()).collect();
     assert_eq!(diffs[0], "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n+ü\n");
-    // Of UTF-16 the text is shown.
+    // For UTF-16, the diff shows the decoded text.
     assert_eq!(diffs[1], "--- a/b\n+++ b/b\n@@ -1 +1 @@\n-a\n+ü\n");
     assert!(!found.diffs_cut);
     asked.max_diff_bytes = diffs[0].len();

@@ -1,4 +1,4 @@
-//! Properties, against a slow and plain implementation.
+//! Property tests against a slow and simple implementation.
 
 use super::super::diff::unified;
 use super::*;
@@ -51,7 +51,7 @@ fn pick(of: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     prop::sample::select(of.to_vec())
 }
 
-/// Line by line, with the regex crate.
+/// Replaces line by line with the regex crate.
 fn plainly(pattern: &str, template: &str, old: &[u8]) -> Vec<u8> {
     let regex = regex::bytes::Regex::new(pattern).unwrap();
     let mut new = Vec::new();
@@ -110,19 +110,19 @@ proptest! {
 
     #[test]
     fn lines_are_edited_as_one_by_one(old in content(), pattern in pick(PATTERNS), template in pick(TEMPLATES)) {
-        // An empty match within a character is the one thing in which we differ.
+        // The only difference is an empty match within a character.
         prop_assume!(std::str::from_utf8(&old).is_ok_and(|text| text.is_ascii()) || !pattern.contains('*'));
         prop_assert_eq!(edited(&request(pattern, template), &old), plainly(pattern, template, &old));
     }
 
     #[test]
     fn line_endings_stay(old in content(), pattern in pick(PATTERNS), template in pick(TEMPLATES)) {
-        // A carriage return in a line could come to stand before its end.
+        // The replacement could move a carriage return within a line to its end.
         let is_lone = |at: usize| old[at] == b'\r' && old.get(at + 1) != Some(&b'\n');
         let old: Vec<u8> = (0..old.len()).filter(|at| !is_lone(*at)).map(|at| old[at]).collect();
         let new = edited(&request(pattern, template), &old);
         let (before, after) = (terminators(&old), terminators(&new));
-        // A last line without an end may become empty and is then none.
+        // A last line without a line break may become empty, and then disappears.
         let kept = before.len().min(after.len());
         prop_assert_eq!(&before[..kept], &after[..kept]);
         prop_assert!(before[kept..].iter().chain(&after[kept..]).all(|end| end.is_empty()));

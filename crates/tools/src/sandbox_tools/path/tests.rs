@@ -1,4 +1,4 @@
-//! What is told of paths in made-up sessions. What is mounted is tried with real workers elsewhere.
+//! Tests explanations of paths in fictitious sessions. Tests with real workers and mounts are elsewhere.
 
 use super::*;
 use quackd_protocol::policy::Policy;
@@ -26,7 +26,7 @@ impl World {
     }
 
     fn ask(&self, target: &str) -> ExplainPath {
-        let question = Question {
+        let question = PathQuery {
             confinement: Arc::new(Confinement {
                 policy: self.policy.clone(),
                 is_confined: self.is_confined,

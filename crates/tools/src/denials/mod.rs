@@ -1,0 +1,313 @@
+//! Detects in a command's output which operations the kernel denied.
+//!
+//! Decides which part of the output is searched, and which matches count. The result is a guess from well-known
+//! texts: every match is marked as likely. Attempts to use the network are certain if the worker recorded them
+//! ([`crate::attempts`]). Called by `bash` and by jobs, for commands in a confined worker. [`phrases`] contains
+//! the texts, [`names`] parses paths and hosts.
+
+mod names;
+mod phrases;
+
+use crate::Confinement;
+use crate::attempts::{Refused, Span};
+use crate::os_denial::{AccessMode, is_mounted_read_only_blocking, is_ordinary_blocking};
+use crate::sandbox_tools::normalise;
+use crate::upstreams::{self, Upstreams};
+use crate::watched_names::{ReportedChanges, WatchedFiles};
+use memchr::memmem;
+use phrases::{DenialCause, Hit};
+use quackd_process::{Captured, Exit, Finished};
+use quackd_protocol::denial::{Denial, DenialKind, MAX_NAMED_HOSTS, explain_network};
+use quackd_protocol::policy::Profile;
+use quackd_protocol::worker::MAX_LISTED;
+use quackd_sandbox::protected_name;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Number of bytes that are searched at each end of each stream.
+const MAX_END_BYTES: usize = 32 * 1024;
+
+/// Timeout for checking the permissions of files in the output. They may be on a dead file system.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Exit code of a shell that found a program but could not run it.
+const NOT_EXECUTABLE: i32 = 126;
+
+/// Detects denials for the commands of one session.
+#[derive(Debug, Clone)]
+pub(crate) struct DenialDetector {
+    confinement: Arc<Confinement>,
+    workspace: PathBuf,
+    watched: WatchedFiles,
+    upstreams: Option<Upstreams>,
+    /// Span of the command.
+    span: Option<Arc<Span>>,
+}
+
+/// Operations that the confinement probably denied to a command.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// At most [`MAX_LISTED`].
+    pub(crate) denials: Vec<Denial>,
+    /// Explanation for the answer text.
+    pub(crate) line: Option<String>,
+}
+
+impl DenialDetector {
+    pub(crate) fn new(confinement: &Arc<Confinement>, workspace: &Path) -> Self {
+        Self {
+            confinement: Arc::clone(confinement),
+            workspace: workspace.to_path_buf(),
+            watched: WatchedFiles::default(),
+            upstreams: None,
+            span: None,
+        }
+    }
+
+    /// Also stores the upstreams that git could not write.
+    pub(crate) fn keeping(self, upstreams: &Upstreams) -> Self {
+        Self { upstreams: Some(upstreams.clone()), ..self }
+    }
+
+    /// Also reports changes to the watched files.
+    pub(crate) fn watching(self, watched: &WatchedFiles) -> Self {
+        Self { watched: watched.clone(), ..self }
+    }
+
+    /// Also reports the attempts to use the network during `span`.
+    pub(crate) fn during(self, span: Span) -> Self {
+        Self { span: Some(Arc::new(span)), ..self }
+    }
+
+    /// Reports changes to files that later programs run or obey. Called when a command exits.
+    pub(crate) async fn look_at_watched(&self) -> ReportedChanges {
+        self.watched.look(&self.confinement).await
+    }
+
+    /// Finds the operations that were denied to a command. Empty if the command is not confined. After exit
+    /// code 0, only two kinds count: network attempts recorded by the worker, and refused writes to git
+    /// settings, which git itself ignores.
+    pub(crate) async fn find(&self, finished: &Finished) -> Found {
+        if !self.confinement.is_enforced() {
+            return Found::default();
+        }
+        let refused = self.span.as_ref().and_then(|span| span.refused());
+        let wants_hosts = refused.as_ref().is_some_and(|refused| refused.hosts.is_empty());
+        let found = self.find_in_output(finished, refused.is_some(), wants_hosts).await;
+        let (found, from_output) = found.unwrap_or_default();
+        match refused {
+            Some(refused) => self.add_network(found, from_output, refused),
+            None => found,
+        }
+    }
+
+    /// Adds the recorded attempts. If an attempt has no host, the command's output may name it.
+    fn add_network(
+        &self,
+        Found { mut denials, line }: Found,
+        from_output: Vec<Denial>,
+        Refused { mut hosts, is_shared }: Refused,
+    ) -> Found {
+        if hosts.is_empty() {
+            hosts = from_output.into_iter().filter_map(|denial| denial.target).collect();
+        }
+        let network = explain_network(&hosts, is_shared, &self.confinement.policy);
+        let new = |host| Denial::new(DenialKind::Network, host, is_shared);
+        if hosts.is_empty() {
+            denials.push(new(None));
+        }
+        denials.extend(hosts.iter().take(MAX_NAMED_HOSTS).map(|host| new(Some(host))));
+        denials.truncate(MAX_LISTED);
+        let line = line.into_iter().chain([network]).collect::<Vec<_>>().join("\n");
+        Found { denials, line: Some(line) }
+    }
+
+    /// Finds the likely denials in a command's output. If attempts were recorded, network denials are returned
+    /// separately. `None` on a timeout.
+    async fn find_in_output(
+        &self,
+        finished: &Finished,
+        has_attempts: bool,
+        wants_hosts: bool,
+    ) -> Option<(Found, Vec<Denial>)> {
+        let (finder, exit) = (self.clone(), finished.exit);
+        // stderr first, because programs report errors there. stdout may contain text that they read.
+        let text = [ends(&finished.stderr), ends(&finished.stdout)].join(&b'\n');
+        let has_failed = exit != Exit::Code(0);
+        if !has_failed && !wants_hosts && memmem::find(&text, phrases::SETTINGS).is_none() {
+            return None;
+        }
+        let finding = tokio::task::spawn_blocking(move || {
+            let text = String::from_utf8_lossy(&text);
+            let all = finder.find_blocking(&text, exit, wants_hosts);
+            let is_recorded = |denial: &Denial| has_attempts && denial.kind == DenialKind::Network;
+            let (network, denials): (Vec<_>, Vec<_>) = all.into_iter().partition(is_recorded);
+            let line = finder.explain_blocking(&denials, &text);
+            (Found { denials, line }, network)
+        });
+        tokio::time::timeout(PATIENCE, finding).await.ok()?.ok()
+    }
+
+    /// Returns the lines for an answer text: the first denial, and the stored upstreams.
+    fn explain_blocking(&self, denials: &[Denial], text: &str) -> Option<String> {
+        let line = denials.first()?.explain(&self.confinement.policy);
+        let settings = denials.iter().find(|denial| denial.is_about_git_settings());
+        let kept = settings.and_then(|denial| denial.target.as_ref()).and_then(|settings| {
+            let settings = self.workspace.join(settings);
+            Some(self.upstreams.as_ref()?.keep_blocking(text, &settings))
+        });
+        Some(match kept.as_deref().and_then(upstreams::line) {
+            Some(kept) => format!("{line}\n{kept}"),
+            None => line,
+        })
+    }
+
+    fn find_blocking(&self, text: &str, exit: Exit, wants_hosts: bool) -> Vec<Denial> {
+        let mut found: Vec<Denial> = Vec::new();
+        for hit in phrases::hits(text) {
+            let counts_anyway = || {
+                wants_hosts && hit.cause == DenialCause::Network
+                    || self.is_refused_setting_blocking(&hit)
+            };
+            if exit == Exit::Code(0) && !counts_anyway() {
+                continue;
+            }
+            let Some(denial) = self.judge_blocking(&hit, exit) else { continue };
+            // A denial without a name adds nothing to the same denial with a name, in either order.
+            let is_known = |known: &Denial| {
+                known.kind == denial.kind
+                    && (denial.target.is_none() || known.target == denial.target)
+            };
+            if found.iter().any(is_known) {
+                continue;
+            }
+            match found.iter_mut().find(|known| known.kind == denial.kind && known.target.is_none())
+            {
+                Some(known) => *known = denial,
+                None => found.push(denial),
+            }
+            if MAX_LISTED <= found.len() {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Whether git could not write a settings file that is mounted read-only.
+    fn is_refused_setting_blocking(&self, hit: &Hit<'_>) -> bool {
+        let file = names::settings_file(hit).map(|file| self.workspace.join(file));
+        file.is_some_and(|file| is_mounted_read_only_blocking(&file))
+    }
+
+    fn judge_blocking(&self, hit: &Hit<'_>, exit: Exit) -> Option<Denial> {
+        match hit.cause {
+            DenialCause::Network => self.network(hit),
+            DenialCause::NoRight if hit.is_about_login() => None,
+            DenialCause::NoRight | DenialCause::NotPermitted if hit.is_about_sockets() => {
+                self.network(hit)
+            }
+            DenialCause::NoRight => {
+                let name = self.name(hit);
+                let path = name.as_deref().map(Path::new);
+                let wanted = if hit.is_reading() { AccessMode::Read } else { AccessMode::Write };
+                if path.is_some_and(|path| self.is_ordinary_blocking(path, wanted, exit)) {
+                    return None;
+                }
+                let kind = match wanted {
+                    AccessMode::Read => DenialKind::Read,
+                    AccessMode::Write => self.writing_blocking(path),
+                };
+                Some(Denial::new(kind, name.as_deref(), true))
+            }
+            DenialCause::NotPermitted if hit.is_about_owners() => None,
+            DenialCause::NotPermitted => {
+                let name = self.name(hit).filter(|_| hit.is_writing());
+                let Some(name) = name else { return Some(denial(DenialKind::SystemCall, None)) };
+                let path = Path::new(&name);
+                if is_ordinary_blocking(&self.workspace.join(path), AccessMode::Write) {
+                    return None;
+                }
+                Some(denial(self.writing_blocking(Some(path)), Some(&name)))
+            }
+            DenialCause::ReadOnly => {
+                let name = self.name(hit);
+                Some(denial(self.writing_blocking(name.as_deref().map(Path::new)), name.as_deref()))
+            }
+            DenialCause::Busy if self.is_refused_setting_blocking(hit) => {
+                Some(denial(DenialKind::Protected, names::settings_file(hit)))
+            }
+            // Only pinned names are mounts, and only protected names are pinned.
+            DenialCause::Busy => {
+                let name = self.name(hit).filter(|name| self.is_protected(Path::new(name)))?;
+                Some(denial(DenialKind::Protected, Some(&name)))
+            }
+            DenialCause::SystemCall => Some(denial(DenialKind::SystemCall, None)),
+        }
+    }
+
+    fn network(&self, hit: &Hit<'_>) -> Option<Denial> {
+        let host = names::host(hit.line);
+        let is_near = host.is_some_and(names::is_loopback);
+        let is_denied = !self.confinement.policy.network && !is_near;
+        is_denied.then(|| denial(DenialKind::Network, host))
+    }
+
+    /// Returns the name in an error line. Prefers a protected name.
+    fn name(&self, hit: &Hit<'_>) -> Option<String> {
+        let names = names::candidates(hit);
+        let protected = names.iter().find(|name| self.is_protected(Path::new(name)));
+        protected.or_else(|| names.first()).cloned()
+    }
+
+    fn writing_blocking(&self, path: Option<&Path>) -> DenialKind {
+        let is_pinned = path.is_some_and(|path| {
+            let real = normalise(&self.workspace.join(path));
+            // Only protected names in the workspace are read-only. Git's own settings are an example.
+            (path.is_absolute() && real.starts_with(&self.workspace))
+                || self.is_protected(path)
+                || (real.starts_with(&self.workspace) && is_mounted_read_only_blocking(&real))
+        });
+        match self.confinement.policy.profile {
+            Profile::WorkspaceWrite if is_pinned => DenialKind::Protected,
+            _ => DenialKind::Write,
+        }
+    }
+
+    /// Whether the name is protected. A relative name is interpreted in the workspace, where most commands run.
+    fn is_protected(&self, path: &Path) -> bool {
+        let beneath = path.strip_prefix(&self.workspace).ok();
+        let beneath = beneath.or_else(|| path.is_relative().then_some(path));
+        beneath.is_some_and(|path| protected_name(path).is_some())
+    }
+
+    /// Whether "Permission denied" would also occur without confinement.
+    fn is_ordinary_blocking(&self, path: &Path, wanted: AccessMode, exit: Exit) -> bool {
+        let is_in_workspace = path.is_relative() || path.starts_with(&self.workspace);
+        let may_write = self.confinement.policy.may_write();
+        // The policy allows running every file in the workspace, so this file is not executable.
+        let is_no_program = exit == Exit::Code(NOT_EXECUTABLE) && is_in_workspace;
+        let is_ours = path.starts_with(&self.workspace) && may_write && !self.is_protected(path);
+        is_no_program || is_ours || is_ordinary_blocking(&self.workspace.join(path), wanted)
+    }
+}
+
+fn denial(kind: DenialKind, target: Option<&str>) -> Denial {
+    Denial::new(kind, target, true)
+}
+
+/// Returns both ends of a stream, with a line end in place of the missing middle.
+fn ends(stream: &Captured) -> Vec<u8> {
+    let gap: &[u8] = if stream.is_whole() { b"" } else { b"\n" };
+    let kept = [&*stream.head, gap, &stream.tail].concat();
+    match (kept.get(..MAX_END_BYTES), kept.len().checked_sub(2 * MAX_END_BYTES)) {
+        (Some(head), Some(skipped)) => {
+            let tail = kept.get(MAX_END_BYTES + skipped..).unwrap_or_default();
+            [head, b"\n", tail].concat()
+        }
+        _ => kept,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Parses the file selection parameters that quackd's search tools share.
+
+use crate::parameters::{BadParameter, Parameters};
+use quackd_search::{Hidden, Ignore, Scope, Sort};
+
+/// Returns the scope of a call, and its start paths, which are not resolved yet.
+pub(crate) fn scope(parameters: &Parameters<'_>) -> Result<(Scope, Vec<String>), BadParameter> {
+    let types = |name| {
+        let named = parameters.texts(name)?;
+        Ok(named.iter().map(|name| file_type(name).to_owned()).collect())
+    };
+    let paths = parameters.texts("path")?;
+    let scope = Scope {
+        starts: Vec::new(),
+        include: parameters.texts("include")?,
+        exclude: parameters.texts("exclude")?,
+        exclude_dirs: parameters.texts("exclude_dirs")?,
+        types: types("file_type")?,
+        types_not: types("file_type_not")?,
+        ignore: ignore(parameters)?,
+        hidden: match parameters.flag_or_auto("hidden")? {
+            Some(true) => Hidden::Show,
+            Some(false) => Hidden::Leave,
+            None => Hidden::Auto,
+        },
+        follow: parameters.is_set("follow")?,
+        max_depth: parameters.size("max_depth")?,
+        max_filesize: parameters.whole("max_filesize")?.filter(|size| *size != 0),
+        sort: match parameters.choice("sort", &[("modified", "mtime")])? {
+            Some("mtime") => Sort::Modified,
+            Some("none") => Sort::None,
+            _ => Sort::Path,
+        },
+        ..Scope::default()
+    };
+    Ok((scope, paths))
+}
+
+fn ignore(parameters: &Parameters<'_>) -> Result<Ignore, BadParameter> {
+    if !parameters.has("ignore") {
+        let without = parameters.flag("include_gitignored")?;
+        let with = parameters.flag("respect_git_ignore")?;
+        return Ok(match (without, with) {
+            (Some(true), _) | (None, Some(false)) => Ignore::None,
+            _ => Ignore::All,
+        });
+    }
+    Ok(match parameters.choice("ignore", &[])? {
+        Some("none") => Ignore::None,
+        Some("git") => Ignore::Git,
+        _ => Ignore::All,
+    })
+}
+
+/// Returns the engine's name of a file type that other agents call differently. Other names are not changed.
+pub(crate) fn file_type(name: &str) -> &str {
+    const NAMES: &[(&str, &str)] = &[
+        ("python", "py"),
+        ("rs", "rust"),
+        ("javascript", "js"),
+        ("typescript", "ts"),
+        ("c-header", "h"),
+        ("cpp-header", "h"),
+        ("hpp", "h"),
+        ("c++", "cpp"),
+        ("cs", "csharp"),
+        ("golang", "go"),
+        ("rb", "ruby"),
+        ("kt", "kotlin"),
+        ("bash", "sh"),
+        ("shell", "sh"),
+        ("pl", "perl"),
+        ("htm", "html"),
+        ("scss", "sass"),
+        ("yml", "yaml"),
+        ("markdown", "md"),
+        ("psql", "sql"),
+        ("postgres", "sql"),
+    ];
+    let name = name.trim();
+    let known = NAMES.iter().find(|(other, _)| name.eq_ignore_ascii_case(other));
+    known.map_or(name, |(_, ours)| ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Arguments;
+
+    fn read(json: &str) -> (Scope, Vec<String>) {
+        let arguments = Arguments::parse("search", json).unwrap();
+        scope(&Parameters::named("search", &arguments).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_parameter_about_files_reaches_the_scope() {
+        let none = Scope { starts: Vec::new(), ..Scope::default() };
+        assert_eq!(read("{}"), (none.clone(), vec![".".to_owned()]));
+        let json = r#"{"paths":["a","b"],"glob":"*.rs","exclude":["x"],"exclude_dirs":"y","type":["py","javascript"],
+            "type_not":"scss","ignore":"git","hidden":true,"follow":"true","depth":3,"max_filesize":"10",
+            "sort":"mtime"}"#;
+        let expected = Scope {
+            include: vec!["*.rs".into()],
+            exclude: vec!["x".into()],
+            exclude_dirs: vec!["y".into()],
+            types: vec!["py".into(), "js".into()],
+            types_not: vec!["sass".into()],
+            ignore: Ignore::Git,
+            hidden: Hidden::Show,
+            follow: true,
+            max_depth: Some(3),
+            max_filesize: Some(10),
+            sort: Sort::Modified,
+            ..none
+        };
+        assert_eq!(read(json), (expected, vec!["a".to_owned(), "b".to_owned()]));
+    }
+
+    #[test]
+    fn ignoring_has_several_spellings() {
+        let cases = [
+            ("{}", Ignore::All),
+            (r#"{"no_ignore":true}"#, Ignore::None),
+            (r#"{"include_gitignored":"false"}"#, Ignore::All),
+            (r#"{"respect_git_ignore":false}"#, Ignore::None),
+            (r#"{"ignore":"none"}"#, Ignore::None),
+            (r#"{"ignore":"all","no_ignore":true}"#, Ignore::All),
+            (r#"{"max_filesize":0}"#, Ignore::All),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(read(json).0.ignore, expected, "{json}");
+        }
+        assert_eq!(read(r#"{"max_filesize":0}"#).0.max_filesize, None);
+        assert_eq!(read(r#"{"hidden":false}"#).0.hidden, Hidden::Leave);
+    }
+}

@@ -1,0 +1,235 @@
+//! Detects changes to files that later programs run or obey. Takes a baseline when the workspace is first
+//! opened, and compares after every command that could write.
+//!
+//! Owns the baseline of the workspace before the first tool ran ([`Snapshot`]), the changes reported so far,
+//! and the line about them. Called by [`crate::Toolbox`], `bash`, background jobs and the audit.
+
+use crate::Confinement;
+use quackd_protocol::client::{AuditChange, AuditFile};
+use quackd_protocol::denial::one_line;
+use quackd_protocol::worker::MAX_LISTED;
+use quackd_sandbox::Root;
+use quackd_sandbox::audit::{Checked, Known, Planted, Snapshot};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Timeout of a check: the workspace may be on a dead file system.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Baseline and reports of one session's workspace. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WatchedFiles(Arc<watch::Sender<WatchedState>>);
+
+#[derive(Debug, Default)]
+struct WatchedState {
+    /// Repositories found at the start of the worker, until they are used.
+    known: Option<Known>,
+    begun: Option<Baseline>,
+}
+
+#[derive(Debug, Clone)]
+struct Baseline {
+    root: Arc<File>,
+    snapshot: Arc<Snapshot>,
+    /// The state at the last check.
+    checked: Arc<Checked>,
+    /// Path of the workspace.
+    path: PathBuf,
+    /// Reported names in git directories that were not removed.
+    swept: Vec<Planted>,
+}
+
+/// Changes by a command, as the answer reports them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ReportedChanges {
+    /// For [`quackd_protocol::worker::ToolReport::audit`].
+    pub(crate) list: Vec<String>,
+    /// Line for the answer text.
+    pub(crate) line: Option<String>,
+}
+
+impl WatchedFiles {
+    /// Sets the repositories found at the start of the worker.
+    pub(crate) fn knowing(&self, known: Option<Known>) {
+        self.0.send_if_modified(|state| {
+            state.known = known;
+            false
+        });
+    }
+
+    /// Takes the baseline once. Returns before any tool runs in the workspace.
+    pub(crate) fn begin_blocking(&self, root: &Root) {
+        if self.0.borrow().begun.is_some() {
+            return;
+        }
+        let known = self.0.borrow().known.clone();
+        // Without a baseline nothing is reported, and an audit treats every file as new.
+        let Ok(handle) = root.open_directory(Path::new("")) else { return };
+        let Ok(snapshot) = Snapshot::take_blocking(&handle, root.path(), known) else { return };
+        let checked = Arc::new(snapshot.unchecked());
+        let (path, swept) = (root.path().to_owned(), Vec::new());
+        let begun =
+            Baseline { root: Arc::new(handle), snapshot: Arc::new(snapshot), checked, path, swept };
+        self.0.send_if_modified(|state| {
+            // A concurrent call may have taken a baseline too. The first one is kept.
+            state.begun.get_or_insert(begun);
+            state.known = None;
+            false
+        });
+    }
+
+    /// Returns the baseline of the workspace, if it was taken.
+    pub(crate) fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.0.borrow().begun.as_ref().map(|begun| Arc::clone(&begun.snapshot))
+    }
+
+    /// Returns the changes since the last check, each once. Empty on a timeout, or if the session cannot write.
+    pub(crate) async fn look(&self, confinement: &Confinement) -> ReportedChanges {
+        if !confinement.policy.may_write() {
+            return ReportedChanges::default();
+        }
+        let this = self.clone();
+        // With full access the links are only reported.
+        let removes = confinement.has_limits();
+        let look = move || this.look_blocking(removes);
+        match tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await {
+            Ok(Ok((changes, planted))) => ReportedChanges::of(&changes).with(&planted),
+            _ => ReportedChanges::default(),
+        }
+    }
+
+    /// Checks the workspace. Removes names in git directories by which git would write to another file, if `removes`
+    /// is set. Each change and each name is reported once.
+    fn look_blocking(&self, removes: bool) -> (Vec<AuditFile>, Vec<Planted>) {
+        let Some(begun) = self.0.borrow().begun.clone() else { return Default::default() };
+        // Without the lock, because the check may hang.
+        let Baseline { root, snapshot, checked, path, .. } = begun;
+        let check = snapshot.check_blocking(&checked, &root, &path, removes);
+        let Ok(Some((checked, mut planted))) = check else { return Default::default() };
+        let mut changes = Vec::new();
+        self.0.send_if_modified(|state| {
+            if let Some(begun) = &mut state.begun {
+                // Compared with the last check of all calls, so that each change is reported once.
+                changes = begun.checked.changes(&checked);
+                begun.checked = Arc::new(checked);
+                planted.retain(|one| one.removed || !begun.swept.contains(one));
+                begun.swept.extend(planted.iter().filter(|one| !one.removed).cloned());
+                begun.swept.truncate(MAX_LISTED);
+            }
+            false
+        });
+        (changes, planted)
+    }
+}
+
+impl ReportedChanges {
+    fn of(changes: &[AuditFile]) -> Self {
+        let words = |one: &AuditFile| one_line(&format!("{} was {}", one.path, one.change.name()));
+        let list: Vec<String> = changes.iter().take(MAX_LISTED).map(words).collect();
+        let line = changes.first().map(|first| {
+            let more = match changes.len() {
+                1 => String::new(),
+                n => format!(", and {} more", n - 1),
+            };
+            let what = match first.change {
+                AuditChange::Removed => "programs of yours obeyed what stood there",
+                AuditChange::Made | AuditChange::Changed => {
+                    "programs of yours may run what stands there"
+                }
+            };
+            let first = words(first);
+            format!("[Sandbox: {first}{more}; {what}. quack sandbox audit shows it]")
+        });
+        Self { list, line }
+    }
+
+    /// Adds names in git directories by which git would write to another file.
+    fn with(mut self, planted: &[Planted]) -> Self {
+        let words = |one: &Planted| {
+            let end = if one.removed { "was removed" } else { "was made" };
+            one_line(&format!("{}, {}, {end}", one.path, one.kind.name()))
+        };
+        self.list.extend(planted.iter().map(words));
+        self.list.truncate(MAX_LISTED);
+        let Some(first) = planted.first() else { return self };
+        let more = match planted.len() {
+            1 => String::new(),
+            n => format!(", and {} more", n - 1),
+        };
+        let first = words(first);
+        let line = format!(
+            "[Sandbox: {first}{more}; git would write to another file by it. quack sandbox audit looks at all]"
+        );
+        self.line = Some(match self.line {
+            Some(before) => format!("{before}\n{line}"),
+            None => line,
+        });
+        self
+    }
+
+    /// Returns the line about denials, if there is one, followed by this line.
+    pub(crate) fn after(&self, denied: Option<String>) -> Option<String> {
+        match (denied, &self.line) {
+            (Some(denied), Some(line)) => Some(format!("{denied}\n{line}")),
+            (denied, line) => denied.or_else(|| line.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn begun(at: &Path) -> WatchedFiles {
+        let watched = WatchedFiles::default();
+        watched.begin_blocking(&Root::open(at).unwrap());
+        watched
+    }
+
+    #[tokio::test]
+    async fn each_change_is_told_once_and_the_first_memory_stays() {
+        let tree = tempfile::tempdir().unwrap();
+        let watched = begun(tree.path());
+        let all = Confinement::default();
+        assert_eq!(watched.look(&all).await, ReportedChanges::default());
+        fs::write(tree.path().join(".envrc"), "x").unwrap();
+        let told = watched.look(&all).await;
+        assert_eq!(told.list, [".envrc was made"]);
+        assert_eq!(
+            told.after(Some("[a]".into())).unwrap(),
+            "[a]\n[Sandbox: .envrc was made; programs of yours may run what stands there. \
+             quack sandbox audit shows it]"
+        );
+        assert_eq!(watched.look(&all).await, ReportedChanges::default());
+        // The baseline survives this, and a second call.
+        watched.begin_blocking(&Root::open(tree.path()).unwrap());
+        let root = fs::File::open(tree.path()).unwrap();
+        assert_eq!(watched.snapshot().unwrap().changes_blocking(&root).unwrap().len(), 1);
+        fs::remove_file(tree.path().join(".envrc")).unwrap();
+        fs::write(tree.path().join(".npmrc"), "x").unwrap();
+        assert_eq!(
+            watched.look(&all).await.line.unwrap(),
+            "[Sandbox: .envrc was removed, and 1 more; programs of yours obeyed what stood there. \
+             quack sandbox audit shows it]"
+        );
+    }
+
+    #[tokio::test]
+    async fn nothing_is_looked_at_where_nothing_may_be_written_and_nothing_without_a_memory() {
+        let tree = tempfile::tempdir().unwrap();
+        let watched = begun(tree.path());
+        fs::write(tree.path().join(".envrc"), "x").unwrap();
+        let mut read_only = Confinement::default();
+        read_only.policy.profile = quackd_protocol::policy::Profile::ReadOnly;
+        assert_eq!(watched.look(&read_only).await, ReportedChanges::default());
+        assert_eq!(
+            WatchedFiles::default().look(&Confinement::default()).await,
+            ReportedChanges::default()
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! Errors of write_file and edit_file.
+
+use crate::call_limits::{CallLimits, StopCause};
+use crate::node_errors::{hint, system_words};
+use crate::os_denial::{AccessMode, denial_blocking};
+use crate::{Confinement, Output};
+use quackd_protocol::denial::{Denial, DenialKind};
+use quackd_sandbox::{PathError, Root, Rule, WriteError};
+use rustix::io::Errno;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Maximum size of an edited file in bytes. It is in memory twice.
+pub(crate) const MAX_EDITED_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Reason why a file was not written. The verb is `write` or `edit`.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteFailure {
+    #[error("Path escapes workspace root")]
+    Escapes,
+    #[error("File changed since it was last read: '{0}'. Read it again before writing.")]
+    Stale(String),
+    #[error("File exceeds 16MB limit ({0} bytes)")]
+    TooLarge(u64),
+    #[error("old_text not found in file")]
+    NoOccurrence,
+    #[error("old_text found {0} times (ambiguous edit)")]
+    Ambiguous(usize),
+    #[error("'{}' is protected: it {}", name.display(), rule.reason())]
+    Protected {
+        /// Resolved path relative to the workspace.
+        name: PathBuf,
+        rule: Rule,
+    },
+    #[error("Failed to {verb} file: {reason}")]
+    Failed { verb: &'static str, reason: String, denial: Option<Denial>, hint: Option<String> },
+    #[error("the call was canceled")]
+    GivenUp,
+}
+
+impl WriteFailure {
+    /// Converts an error of writing or editing `path`.
+    pub(crate) fn of(error: WriteError, verb: &'static str, root: &Root, path: &str) -> Self {
+        let words = |source: &io::Error, call: &str, denial: Option<Denial>| {
+            let absolute = root.path().join(path);
+            let call = match call {
+                "open" => format!("open '{}'", absolute.display()),
+                call => call.to_owned(),
+            };
+            let reason = format!("Error: {}", system_words(source, &call));
+            Self::Failed { verb, reason, denial, hint: hint(source, path) }
+        };
+        let failed = |source: &io::Error, call: &str| {
+            let name = root.real_name(path).unwrap_or_else(|_| PathBuf::from(path));
+            words(source, call, denial_blocking(source, root.path(), &name, AccessMode::Write))
+        };
+        match error {
+            WriteError::Path(PathError::Escapes) => Self::Escapes,
+            WriteError::Path(PathError::NotFound) => failed(&Errno::NOENT.into(), "open"),
+            // An edit reads the file first.
+            WriteError::Path(PathError::IsDirectory) if verb == "edit" => {
+                failed(&Errno::ISDIR.into(), "read")
+            }
+            WriteError::Path(PathError::IsDirectory) => failed(&Errno::ISDIR.into(), "open"),
+            WriteError::Path(PathError::Io(source)) => failed(&source, "open"),
+            WriteError::Changed => Self::Stale(path.to_owned()),
+            WriteError::TooLarge { len } => Self::TooLarge(len),
+            // The policy did not cause this error.
+            WriteError::Locked => words(&Errno::BUSY.into(), "open", None),
+            WriteError::GivenUp => Self::GivenUp,
+            WriteError::Io { call, source } => failed(&source, call),
+            other => Self::Failed { verb, reason: other.to_string(), denial: None, hint: None },
+        }
+    }
+
+    /// Rejects names by which a later program would run code. `name` is relative to the workspace, with every
+    /// link resolved.
+    pub(crate) fn check(name: &Path, confinement: &Confinement) -> Result<(), Self> {
+        match confinement.protects(name) {
+            Some(rule) => Err(Self::Protected { name: name.to_path_buf(), rule }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the answer.
+    pub(crate) fn output(
+        &self,
+        tool: &str,
+        bounds: &CallLimits,
+        confinement: &Confinement,
+    ) -> Output {
+        match self {
+            Self::GivenUp => Output::cut_off(tool, bounds, StopCause::TimedOut),
+            Self::Protected { name, .. } => {
+                let name = name.to_string_lossy();
+                confinement.output(self, Denial::new(DenialKind::Protected, Some(&name), false))
+            }
+            Self::Failed { denial, hint, .. } => {
+                confinement.failure(self, denial.clone()).with_hint(hint.clone())
+            }
+            failure => Output::error(failure),
+        }
+    }
+}
