@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds every fuzz target and runs each for some seconds (10 if not told): `bash fuzz/run.sh [SECONDS [TARGET…]]`.
-# Needs a C++ compiler. Runs with the compiler of the product: coverage is a pass of LLVM, not a nightly feature.
-# What is found lies in `artifacts` beside the build; give it to the program that found it to see it again.
+# Builds all fuzz targets and runs each for SECONDS (default: 10): `bash fuzz/run.sh [SECONDS [TARGET…]]`.
+# Requires a C++ compiler. Uses the stable Rust compiler: coverage is an LLVM pass, not a nightly feature.
+# Findings are in `artifacts` in the build directory. To reproduce one, pass it to the target that found it.
 set -euo pipefail
 fuzz="$(cd "$(dirname "$0")" && pwd)"
 work="$(realpath -m "${CARGO_TARGET_DIR:-$fuzz/../target}")/fuzz"
@@ -29,11 +29,11 @@ coverage=(
 rustc "${coverage[@]}" --emit=obj -o "$scratch/probe.o" - <<<'fn main() {}' 2>/dev/null \
   || skip "this compiler has no coverage for a fuzzer"
 
-# With a target named, the flags are for the programs and not for what builds them. Not `--locked`: this lock file
-# follows what the crates of the product need.
+# With `--target`, the flags apply to the targets and not to build scripts. Not `--locked`: this lock file
+# follows the dependencies of the product.
 RUSTFLAGS="${coverage[*]}" cargo build --release --target "$host" --target-dir "$work" --bins
 
-# Inputs that are worth keeping are kept from run to run, beside the build; the seeds are only read.
+# The corpus is kept in the build directory between runs. The seeds are read-only.
 one() {
   target="$1"
   mkdir -p "$work/corpus/$target" "$work/artifacts/$target"

@@ -7,8 +7,8 @@ As a program:
     quack_client.py [--dir DIR] [--session REF] tool NAME [ARGUMENTS]
     quack_client.py [--dir DIR] [--session REF] say MESSAGE...
 
-As a module: `Client` is a connection, `request` asks, `events` gives what happens.
-docs/protocol.md describes the messages, `quack schema` has them as JSON Schema.
+As a module: `Client` is a connection, `request` sends a request, `events` yields events.
+docs/protocol.md describes the messages, and `quack schema` prints them as JSON Schema.
 
 Exit codes: 0 done, 1 refused or failed, 2 usage, 3 no daemon, 130 interrupted.
 """
@@ -23,20 +23,20 @@ import socket
 import sys
 
 PROTOCOL = 1
-# A line of the daemon has at most 8 MiB; docs/protocol.md, "Lines".
+# Maximum length of a line of the daemon, 8 MiB and a line end; docs/protocol.md, "Lines".
 MAX_LINE = 8 * 1024 * 1024 + 2
 
 
 class DaemonError(Exception):
-    """There is no daemon, or it is gone, or it is another program."""
+    """The daemon is not running, has closed the connection, or uses another protocol."""
 
 
 class Refused(Exception):
-    """The daemon has answered a request with `ok: false`. The text is for people."""
+    """The daemon replied with `ok: false`. The text is for display only."""
 
 
 def state_directory(env=os.environ):
-    """The state directory as `quack` finds it; its text is what the fallback of the socket hashes."""
+    """Returns the state directory by the rule of `quack`. The fallback path of the socket hashes this text."""
     given = env.get("RUBBER_DUCK_APP_SUPPORT", "").strip()
     if given:
         return given
@@ -59,7 +59,7 @@ def state_directory(env=os.environ):
 
 
 def socket_path(env=os.environ):
-    """The socket in the state directory, or a short name in ~/.quackd if that is too long."""
+    """Returns the socket in the state directory, or a short path in ~/.quackd if that is too long."""
     state = state_directory(env)
     preferred = re.sub("/+", "/", state + "/daemon.sock")
     units = len(preferred.encode("utf-16-le", "surrogatepass")) // 2
@@ -71,7 +71,7 @@ def socket_path(env=os.environ):
 
 
 class Client:
-    """One connection. Not for several threads at once."""
+    """One connection. Not thread-safe."""
 
     def __init__(self, path=None, connect_timeout=5.0):
         self._path = path or socket_path()
@@ -84,7 +84,7 @@ class Client:
             raise DaemonError(
                 "no daemon listens on %s (%s); `quack` starts one" % (self._path, error)
             ) from error
-        # A command may be silent for as long as it likes: nothing here has a time limit of its own.
+        # No timeout: a command may print nothing for any time.
         self._socket.settimeout(None)
         self._lines = self._socket.makefile("rb")
         self._events = collections.deque()
@@ -105,9 +105,9 @@ class Client:
         self.close()
 
     def request(self, method, **params):
-        """Asks, and gives the `data` of the answer (an empty dict if there is none).
+        """Sends a request and returns the `data` of the reply (an empty dict without data).
 
-        Events that come meanwhile are kept for `events`."""
+        Events that arrive before the reply are queued for `events`."""
         self._last_id += 1
         wanted = "%d" % self._last_id
         line = json.dumps({"id": wanted, "method": method, "params": params})
@@ -124,11 +124,11 @@ class Client:
                     raise Refused(message.get("error", "no reason was given"))
                 return message.get("data") or {}
             elif message.get("id") == "unknown":
-                # What is said to a client that cannot be served: too many connections, a line too long.
+                # The daemon rejects this client: too many connections, or a line is too long.
                 raise DaemonError(message.get("error", "the daemon refuses this client"))
 
     def events(self):
-        """What happens in the session that is followed, as it comes. Ends when the daemon closes."""
+        """Yields the events of the followed session. Ends when the daemon closes the connection."""
         while True:
             if self._events:
                 yield self._events.popleft()
@@ -151,7 +151,7 @@ class Client:
 
 
 def print_event(event):
-    """One event for a person. An unknown one is not an error: newer daemons know more."""
+    """Prints one event. Ignores unknown ones, which newer daemons may send."""
     data, name = event["data"], event["event"]
     if name == "message_update":
         delta = data["assistantMessageEvent"]
@@ -176,7 +176,7 @@ def print_event(event):
 
 
 def answer(question):
-    """Asks a person, who types one line, what Pi asks. The end of the input cancels."""
+    """Prints a question of Pi and reads the answer, one line of stdin. The end of stdin cancels."""
     kind, words = question["method"], [question.get("title"), question.get("message")]
     text = " ".join(word for word in words if word)
     if kind == "confirm":
@@ -199,10 +199,10 @@ def answer(question):
 
 
 def say(client, session, message):
-    """Says something to the session's Pi and shows the turn to its end. False if it has failed.
+    """Sends a prompt to the session's Pi and prints the turn. Returns False if it failed.
 
-    For one speaker at a time. Where several speak to one session, `seq` of the answer and the words of the
-    `message_start` that follows tell whose turn it is."""
+    Assumes that no other client sends prompts to the session. Otherwise, `seq` of the reply and the text of
+    the next `message_start` identify the turn."""
     client.request("say", sessionId=session, message=message, preferPi=True)
     went_well = True
     for event in client.events():
@@ -212,10 +212,10 @@ def say(client, session, message):
             try:
                 client.request("extension_ui_response", sessionId=session, id=data["id"], **answer(data))
             except Refused as refused:
-                # Somebody else was faster, or the time was up: no reason to end.
+                # Another client has answered, or the question timed out. Continue.
                 print("[question] %s" % refused, flush=True)
         elif name == "prompt_error":
-            # If Pi is gone an `agent_end` follows, but a prompt that was refused late has none.
+            # After a crash of Pi an `agent_end` follows, but not after a refused prompt.
             return False
         elif name == "message_end" and data["message"].get("stopReason") == "error":
             went_well = False
@@ -226,11 +226,11 @@ def say(client, session, message):
 
 
 def run_tool(client, session, name, arguments):
-    """Runs a tool and prints what it says. False if it has failed."""
+    """Runs a tool and prints its result. Returns False if it failed."""
     try:
         arguments = json.loads(arguments)
     except ValueError:
-        pass  # A bare text stands for the tool's main parameter.
+        pass  # Not JSON: the text is the tool's main parameter.
     result = client.request("quack.tool", sessionId=session, tool=name, arguments=arguments)
     print(result["text"], flush=True)
     return not result["isError"]
@@ -238,14 +238,14 @@ def run_tool(client, session, name, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description="A small client of quackd.")
-    parser.add_argument("--dir", default=".", help="directory whose session is used; made if there is none")
-    parser.add_argument("--session", help="a session's id or name instead")
+    parser.add_argument("--dir", default=".", help="directory of the session, which is created if it does not exist")
+    parser.add_argument("--session", help="id or name of a session, instead of --dir")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("follow", help="print what happens, until Ctrl-C")
+    verbs.add_parser("follow", help="print events until Ctrl-C")
     tool = verbs.add_parser("tool", help="run a tool")
     tool.add_argument("name")
     tool.add_argument("arguments", nargs="?", default="{}", help="JSON, or the text of the main parameter")
-    said = verbs.add_parser("say", help="say something to Pi and show the answer")
+    said = verbs.add_parser("say", help="send a prompt to Pi and print the reply")
     said.add_argument("message", nargs="+")
     asked = parser.parse_args()
     with Client() as client:

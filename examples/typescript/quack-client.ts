@@ -1,13 +1,13 @@
 #!/usr/bin/env node
 /**
- * A client of quackd in one file: TypeScript that Node runs as it is (22.18 or newer; with
- * `--experimental-strip-types` from 22.6 on). Only Node's own modules.
+ * A client of quackd in one file without dependencies. Node 22.18 or newer runs it directly; 22.6 or newer
+ * requires `--experimental-strip-types`.
  *
  *     node quack-client.ts [--dir DIR] [--session REF] follow
  *     node quack-client.ts [--dir DIR] [--session REF] tool NAME [ARGUMENTS]
  *     node quack-client.ts [--dir DIR] [--session REF] say MESSAGE...
  *
- * The types come from `quack schema --typescript > quackd.d.ts`; running it does not need that file.
+ * `quack schema --typescript > quackd.d.ts` creates the types. Running the client does not need them.
  * Exit codes: 0 done, 1 refused or failed, 2 usage, 3 no daemon, 130 interrupted.
  */
 import { createHash } from "node:crypto";
@@ -21,10 +21,10 @@ import type { Event, ExtensionUiRequestEvent, KnownEvent, Methods, Reply } from 
 
 const PROTOCOL = 1;
 
-/** There is no daemon, or it is gone, or it is another program. */
+/** The daemon is not running, has closed the connection, or uses another protocol. */
 class DaemonError extends Error {}
 
-/** The daemon has answered a request with `ok: false`. The text is for people. */
+/** The daemon replied with `ok: false`. The text is for display only. */
 class Refused extends Error {}
 
 type Env = Record<string, string | undefined>;
@@ -32,7 +32,7 @@ type Socket = ReturnType<typeof createConnection>;
 type Params<M extends keyof Methods> = Methods[M]["params"];
 type Data<M extends keyof Methods> = Methods[M]["data"];
 
-/** The state directory as `quack` finds it; its text is what the fallback of the socket hashes. */
+/** Returns the state directory by the rule of `quack`. The fallback path of the socket hashes this text. */
 export function stateDirectory(env: Env = process.env): string {
   const text = (name: string) => (env[name] ?? "").trim();
   const given = text("RUBBER_DUCK_APP_SUPPORT");
@@ -54,7 +54,7 @@ export function stateDirectory(env: Env = process.env): string {
   return !inUse && existsSync(shared) ? shared : ours;
 }
 
-/** The socket in the state directory, or a short name in ~/.quackd if that is too long. */
+/** Returns the socket in the state directory, or a short path in ~/.quackd if that is too long. */
 export function socketPath(env: Env = process.env): string {
   const state = stateDirectory(env);
   const preferred = `${state}/daemon.sock`.replace(/\/+/g, "/");
@@ -66,7 +66,7 @@ export function socketPath(env: Env = process.env): string {
 
 type Waiting = { resolve: (data: unknown) => void; reject: (error: Error) => void };
 
-/** One connection: `request` asks, `events` gives what happens. */
+/** One connection: `request` sends a request, `events` yields events. */
 export class Client {
   private readonly socket: Socket;
   private readonly waiting = new Map<string, Waiting>();
@@ -83,7 +83,7 @@ export class Client {
       this.waiting.clear();
       this.wake();
     };
-    // Split at LF only, and bytes before texts: a character may come in two pieces.
+    // Split the bytes at LF before decoding: a character may arrive in two chunks.
     let rest = Buffer.alloc(0);
     socket.on("data", (bytes: Uint8Array) => {
       rest = Buffer.concat([rest, bytes]);
@@ -118,7 +118,7 @@ export class Client {
     this.socket.destroy();
   }
 
-  /** Asks, and gives the `data` of the answer. */
+  /** Sends a request and returns the `data` of the reply. */
   request<M extends keyof Methods>(method: M, params: Params<M>): Promise<Data<M>> {
     if (this.gone) return Promise.reject(this.gone);
     const id = String(++this.lastId);
@@ -128,11 +128,11 @@ export class Client {
     });
   }
 
-  /** What happens in the session that is followed, as it comes. Ends when the daemon closes. */
+  /** Yields the events of the followed session. Ends when the daemon closes the connection. */
   async *events(): AsyncGenerator<KnownEvent> {
     for (;;) {
       const event = this.kept.shift();
-      // Events that are not known have a name of their own, and fall through every `switch`.
+      // Unknown events have other names, so every `switch` ignores them.
       if (event) yield event as KnownEvent;
       else if (this.gone) return;
       else await new Promise<void>((done) => (this.wake = done));
@@ -151,7 +151,7 @@ export class Client {
       if (message.ok) waiting.resolve(message.data);
       else waiting.reject(new Refused(message.error));
     } else if (message.id === "unknown" && !message.ok) {
-      // What is said to a client that cannot be served: too many connections, a line too long.
+      // The daemon rejects this client: too many connections, or a line is too long.
       lost(message.error);
     }
   }
@@ -159,7 +159,7 @@ export class Client {
 
 const print = (line: string) => process.stdout.write(`${line}\n`);
 
-/** One event for a person. An unknown one is not an error: newer daemons know more. */
+/** Prints one event. Ignores unknown ones, which newer daemons may send. */
 export function printEvent(event: KnownEvent): void {
   switch (event.event) {
     case "message_update": {
@@ -195,7 +195,7 @@ export function printEvent(event: KnownEvent): void {
 type Question = ExtensionUiRequestEvent["data"];
 type Answer = { value?: string; confirmed?: boolean; cancelled?: boolean };
 
-/** Asks a person, who types one line, what Pi asks. The end of the input cancels. */
+/** Prints a question of Pi and reads the answer, one line of stdin. The end of stdin cancels. */
 async function answer(question: Question, typed: AsyncIterator<string>): Promise<Answer> {
   let text = [question.title, question.message].filter(Boolean).join(" ");
   const options = (question.options ?? []).map(String);
@@ -212,10 +212,10 @@ async function answer(question: Question, typed: AsyncIterator<string>): Promise
 }
 
 /**
- * Says something to the session's Pi and shows the turn to its end. False if it has failed.
+ * Sends a prompt to the session's Pi and prints the turn. Returns false if it failed.
  *
- * For one speaker at a time. Where several speak to one session, `seq` of the answer and the words of the
- * `message_start` that follows tell whose turn it is.
+ * Assumes that no other client sends prompts to the session. Otherwise, `seq` of the reply and the text of
+ * the next `message_start` identify the turn.
  */
 async function say(client: Client, sessionId: string, message: string): Promise<boolean> {
   const input = createInterface({ input: process.stdin });
@@ -232,12 +232,12 @@ async function say(client: Client, sessionId: string, message: string): Promise<
           const said = await answer(event.data, typed);
           await client.request("extension_ui_response", { sessionId, id, ...said });
         } catch (error) {
-          // Somebody else was faster, or the time was up: no reason to end.
+          // Another client has answered, or the question timed out. Continue.
           if (!(error instanceof Refused)) throw error;
           print(`[question] ${error.message}`);
         }
       } else if (event.event === "prompt_error") {
-        // If Pi is gone an `agent_end` follows, but a prompt that was refused late has none.
+        // After a crash of Pi an `agent_end` follows, but not after a refused prompt.
         return false;
       } else if (event.event === "message_end" && event.data.message.stopReason === "error") {
         wentWell = false;
@@ -252,13 +252,13 @@ async function say(client: Client, sessionId: string, message: string): Promise<
   throw new DaemonError("the daemon has closed the connection");
 }
 
-/** Runs a tool and prints what it says. False if it has failed. */
+/** Runs a tool and prints its result. Returns false if it failed. */
 async function runTool(client: Client, sessionId: string, tool: string, given: string): Promise<boolean> {
   let args: unknown = given;
   try {
     args = JSON.parse(given);
   } catch {
-    // A bare text stands for the tool's main parameter.
+    // Not JSON: the text is the tool's main parameter.
   }
   const result = await client.request("quack.tool", { sessionId, tool, arguments: args });
   print(result.text);

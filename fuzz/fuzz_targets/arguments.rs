@@ -1,5 +1,5 @@
-//! Arguments of a tool call: a shorthand is the object that it stands for, what is read is read again as the
-//! same, and a parameter is a value that was given, as it was given.
+//! Arguments of a tool call. A shorthand equals the object that it abbreviates, parsing is idempotent, and
+//! each parameter keeps its given value.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((flags, text)) = flags_and_text(data) else { return };
     let tool = TOOLS.get(usize::from(flags) % (TOOLS.len() + 1)).copied().unwrap_or("unknown");
 
-    // Whatever a text is: as a string it is the main parameter.
+    // As a JSON string, every text is the main parameter.
     let shorthand = json!(text).to_string();
     match main_parameter(tool) {
         Some(name) => {
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
         None => assert!(arguments(tool, &shorthand).is_err()),
     }
 
-    // And as JSON, if it is some.
+    // Also as JSON text, if it is valid.
     match (arguments(tool, text), serde_json::from_str::<Value>(text)) {
         (Ok(read), json) => {
             assert_eq!(arguments(tool, &read), Ok(read.clone()));

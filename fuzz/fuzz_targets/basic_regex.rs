@@ -1,5 +1,5 @@
-//! Basic regular expressions in Rust's syntax: none makes the translation fail, and those that have only `.`, `*`
-//! and anchors match what a simple matcher says.
+//! Translation of basic regular expressions into Rust's syntax. It never fails, and patterns of `.`, `*` and
+//! anchors match like a simple matcher.
 
 #![no_main]
 
@@ -8,17 +8,17 @@ use quackd_fuzz::flags_and_texts;
 use quackd_search::fuzzing::translate_basic;
 use regex::Regex;
 
-/// What a regular expression without operators but these is made of.
+/// A regular expression with no other operators.
 struct Simple {
     is_from_start: bool,
-    /// A character, `None` for any; and whether it may come any number of times.
+    /// A character, or `None` for any; and whether it may repeat.
     atoms: Vec<(Option<char>, bool)>,
     is_to_end: bool,
 }
 
 impl Simple {
-    /// As POSIX says: `^` is an anchor at the beginning only, `$` at the end only, and a `*` that nothing is
-    /// before is a character.
+    /// Parses by POSIX: `^` is an anchor only at the start, `$` only at the end, and a leading `*` is a
+    /// character.
     fn parse(pattern: &str) -> Option<Self> {
         if pattern.contains(['\\', '[']) {
             return None;
@@ -40,7 +40,7 @@ impl Simple {
 
     fn is_match(&self, text: &str) -> bool {
         let text: Vec<char> = text.chars().collect();
-        // Where a match of the atoms so far may end.
+        // Positions at which a match of the atoms so far may end.
         let mut ends: Vec<bool> =
             (0..=text.len()).map(|at| at == 0 || !self.is_from_start).collect();
         for (wanted, is_many) in &self.atoms {

@@ -1,5 +1,5 @@
-//! The configuration file and its variables with anything in them: what is taken can be written as a file that
-//! says the same, and what is not is told in one line that names a line of the file.
+//! Configuration file and variables with random content. An accepted configuration can be written as an equal
+//! file. An error is one line and names a line of the file.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use quackd_config::{Config, ConfigError, Entry, keys, load_blocking};
 use quackd_fuzz::scratch;
 use std::fs;
 
-/// The configuration, from a file and from a value for every variable.
+/// Loads the configuration from a file and one value for all variables.
 fn load(text: &[u8], variables: Option<&str>) -> Result<Config, ConfigError> {
     let path = scratch().join("quackd.toml");
     fs::write(&path, text).expect("write the file");
@@ -16,7 +16,7 @@ fn load(text: &[u8], variables: Option<&str>) -> Result<Config, ConfigError> {
     load_blocking(&path, true, &|name| variables.filter(|_| is_ours(name)).map(str::to_owned))
 }
 
-/// Keys and values, without where they are from.
+/// Returns keys and values without their sources.
 fn values(config: &Config) -> Vec<(&'static str, String)> {
     config.entries().iter().map(|entry| (entry.key, entry.value.to_string())).collect()
 }

@@ -1,5 +1,5 @@
-//! Frames of a worker and of a supervisor: what is understood is written as it was meant, and a stream of them is
-//! the same in whatever pieces it comes.
+//! Frames between worker and supervisor. A parsed frame is written back unchanged, and a stream yields the
+//! same frames for every chunk size.
 
 #![no_main]
 
@@ -24,7 +24,7 @@ fn body<T: Serialize + DeserializeOwned>(bytes: &[u8], tags: &[&str]) {
     }
 }
 
-/// The frames of a stream that comes in pieces of this size, and whether it ended in an error.
+/// Returns the frames of a stream with chunks of this size, and whether it ended with an error.
 fn frames(data: &[u8], size: usize) -> (Vec<Bytes>, bool) {
     let (mut codec, mut buffer, mut frames) = (codec(), BytesMut::new(), Vec::new());
     for piece in data.chunks(size.max(1)) {

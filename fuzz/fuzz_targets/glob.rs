@@ -1,5 +1,5 @@
-//! Patterns of find: no pattern takes long, spellings of one pattern match alike, and simple ones match what a
-//! simple matcher says.
+//! Patterns of find. No pattern is slow, equivalent patterns match alike, and simple ones match like a simple
+//! matcher.
 
 #![no_main]
 
@@ -7,12 +7,12 @@ use libfuzzer_sys::fuzz_target;
 use quackd_fuzz::flags_and_texts;
 use quackd_search::fuzzing::glob_matches;
 
-/// Whether names match a pattern of plain letters, `?`, `*` and `**`; `None` if either is something else.
+/// Matches a pattern of plain letters, `?`, `*` and `**`; `None` if the input has other characters.
 fn simple_match(pattern: &str, path: &str, with_dot: bool) -> Option<bool> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-*?".contains(c);
     let is_usual = |name: &&str| !["", ".", ".."].contains(name) && name.chars().all(is_plain);
     let mut parts: Vec<&str> = pattern.split('/').collect();
-    // Before it is decided whether the pattern is one for base names.
+    // Before the check for base-name patterns.
     parts.dedup_by(|a, b| *a == "**" && *b == "**");
     let names: Vec<&str> = path.split('/').collect();
     if !parts.iter().all(|part| is_usual(&part)) || !names.iter().all(|name| is_usual(&name)) {
@@ -44,7 +44,7 @@ fn path_matches(parts: &[&str], names: &[&str], with_dot: bool) -> bool {
     }
 }
 
-/// `hides_dot` says that the name begins with a dot that only a dot may match.
+/// `hides_dot`: the name starts with a dot, which only a dot in the pattern may match.
 fn name_matches(part: &[u8], name: &[u8], hides_dot: bool) -> bool {
     match (part, name) {
         ([], name) => name.is_empty(),
@@ -74,7 +74,7 @@ fuzz_target!(|data: &[u8]| {
         let expected = found.map(|found| !found);
         assert!(negated == expected || pattern.len() > 4000, "an exclamation mark negates");
     }
-    // The simple matcher looks back, so it may not have much to look at.
+    // Limit the length, because the simple matcher backtracks.
     if pattern.len() <= 24
         && path.len() <= 40
         && let Some(expected) = simple_match(pattern, path, with_dot)

@@ -1,5 +1,5 @@
-//! Lines of a client: whatever comes in whatever pieces is what a simple reader of the whole input would say, and
-//! a read that is given up loses nothing.
+//! Lines of a client. Input in random chunks yields the same lines as a simple reader of the whole input, and
+//! a canceled read loses nothing.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Gives its input in pieces of 1 to 16 bytes, and now and then nothing yet.
+/// Yields its input in chunks of 1 to 16 bytes, and sometimes `Pending`.
 struct Pieces<'a> {
     rest: &'a [u8],
     state: u32,
@@ -38,7 +38,7 @@ fn read(input: &[u8], max_bytes: usize, state: u32) -> Vec<Line> {
     let mut reader = LineReader::new(Pieces { rest: input, state }, max_bytes);
     let mut lines = Vec::new();
     loop {
-        // A future that has to wait is dropped here, and another one goes on.
+        // Drop a pending future and continue with another one.
         match pin!(reader.next()).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => {}
             Poll::Ready(Ok(Some(line))) => lines.push(line),
@@ -48,7 +48,7 @@ fn read(input: &[u8], max_bytes: usize, state: u32) -> Vec<Line> {
     }
 }
 
-/// What the lines are, for somebody who has all of the input.
+/// Returns the lines of the complete input.
 fn expected(input: &[u8], max_bytes: usize) -> Vec<Line> {
     let mut rest: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
     let last = rest.pop().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The merge of what two programs have made of the metadata, whatever either has written: nothing of either is lost,
-//! nothing is there that neither has, and the result can be read, and changes no more.
+//! Merge of metadata by two programs. The result contains all entries of both and no others. It can be
+//! parsed, and merging again changes nothing.
 
 #![no_main]
 
@@ -33,10 +33,10 @@ fn check(merger: &mut Merger, base: &Metadata, ours: &Metadata, theirs: &Metadat
     assert!(
         paths(&metadata).iter().all(|it| paths(ours).contains(it) || paths(theirs).contains(it))
     );
-    // What we write can be read, and is that.
+    // The written file parses to the same metadata.
     let written = serde_json::to_vec_pretty(&rest).expect("it is JSON");
     assert_eq!(parsed(&written).as_ref(), Some(&rest));
-    // Nobody has changed anything since: nor does the merge.
+    // Without further changes, merging again changes nothing.
     let mut later = Merger::default();
     let again = later.merge(&rest, &rest, &rest);
     assert_eq!(again.metadata, rest);
@@ -49,7 +49,7 @@ fn check(merger: &mut Merger, base: &Metadata, ours: &Metadata, theirs: &Metadat
     rest
 }
 
-/// Three files as they are.
+/// Splits the input into three files.
 fn files(data: &[u8]) {
     let mut texts = data.split(|byte| *byte == 0);
     let mut next = || texts.next().and_then(parsed);
@@ -67,7 +67,7 @@ fn workspace(id: u8, path: u8) -> Workspace {
     serde_json::from_value(value).expect("a workspace")
 }
 
-/// One change that a program may make: a kind, of which entry, to which value.
+/// Makes one change of a program: a kind, an entry and a value.
 fn change(metadata: &mut Metadata, [kind, which, to]: [u8; 3]) {
     let (which, to) = (which % 6, to % 6);
     let known = metadata.sessions.iter_mut().find(|it| it.id.as_str() == format!("s{which}"));
@@ -89,7 +89,7 @@ fn change(metadata: &mut Metadata, [kind, which, to]: [u8; 3]) {
     }
 }
 
-/// Two programs that change one file in turn, and a clock.
+/// Two programs change one file in turn, with a clock.
 fn writers(data: &[u8]) {
     let mut merger = Merger::default();
     let mut held = Metadata::default();
@@ -103,7 +103,7 @@ fn writers(data: &[u8]) {
                 merger.wait(Duration::from_millis(u64::from(a) * 64));
                 let merged = check(&mut merger, &held, &ours, &theirs);
                 merger.note(&theirs, &merged);
-                // The other program reads it, or goes on with what it had.
+                // The other program reads the file, or continues with its old copy.
                 if b % 2 == 0 {
                     theirs = merged.clone();
                 }

@@ -1,5 +1,5 @@
-//! The port of remote control with anything on it: every connection ends, what is answered is HTTP, and nothing gets
-//! through to the daemon without the token.
+//! Random bytes on the port of remote control. Every connection ends, every reply is HTTP, and no request
+//! without the token reaches the daemon.
 
 #![no_main]
 
@@ -13,16 +13,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
-/// The token. Long enough that wrong ones do not shut out who has it.
+/// Valid token. Longer than the minimum of 16 bytes.
 const TOKEN: &str = "token-of-the-fuzzer";
 
-/// What a connection may take; one that hangs is what is looked for.
+/// Timeout of a connection. A longer one counts as hung.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// What came through.
+/// Number of requests that reached the daemon.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
-/// The port, opened once.
+/// Opens the port once.
 fn port() -> u16 {
     static PORT: OnceLock<u16> = OnceLock::new();
     *PORT.get_or_init(|| {
@@ -47,7 +47,7 @@ async fn serve(opened: &std::sync::mpsc::Sender<u16>) {
         token_updated_at: None,
         histories: quackd_fuzz::scratch().clone(),
     };
-    opened.send(remote.apply(settings).await.expect("a port")).expect("somebody waits");
+    opened.send(remote.apply(settings).await.expect("a port")).expect("a receiver");
     while let Some(ask) = asked.recv().await {
         ASKED.fetch_add(1, Ordering::SeqCst);
         match ask {
@@ -62,7 +62,7 @@ async fn serve(opened: &std::sync::mpsc::Sender<u16>) {
 fuzz_target!(|data: &[u8]| {
     let mut stream = TcpStream::connect(("127.0.0.1", port())).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    // It may have ended the connection before all of it was sent.
+    // The server may close the connection before all bytes are sent.
     let _sent = stream.write_all(data).and_then(|()| stream.shutdown(Shutdown::Write));
     let mut answer = Vec::new();
     if let Err(error) = stream.read_to_end(&mut answer) {
@@ -74,8 +74,8 @@ fuzz_target!(|data: &[u8]| {
         "{:?}",
         answer.escape_ascii().to_string()
     );
-    // Every request has a line of its own, and one that gets through has the token. It may be on its way still
-    // when the next input comes.
+    // Every request needs its own line with the token. A request may still be in flight when the next input
+    // starts.
     static MAY_COME: AtomicU64 = AtomicU64::new(0);
     if data.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes()) {
         let requests = data.windows(5).filter(|part| *part == b"HTTP/").count();

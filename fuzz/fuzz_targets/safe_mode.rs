@@ -1,4 +1,4 @@
-//! Command lines of safe mode: words survive being quoted, and what is allowed is a plain name on the list.
+//! Command lines of safe mode. Words survive quoting, and an allowed program is a plain name from the list.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ const PROGRAMS: &[&str] = &[
     "pytest",
 ];
 
-/// Whether all of `words` are in `more`, in their order.
+/// Returns true if `more` contains all of `words` in order.
 fn is_within(words: &[String], more: &[String]) -> bool {
     let mut more = more.iter();
     words.iter().all(|word| more.any(|other| other == word))
@@ -39,7 +39,7 @@ fuzz_target!(|line: &str| {
     let quotes: [fn(&str) -> String; 3] = [
         |word| format!("'{}'", word.replace('\'', "'\\''")),
         |word| format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")),
-        // An empty word has to be quoted.
+        // An empty word must be quoted.
         |word| match word {
             "" => "''".to_owned(),
             word => word.chars().flat_map(|c| ['\\', c]).collect(),
@@ -50,7 +50,7 @@ fuzz_target!(|line: &str| {
     }
     let has_pipe = found.iter().any(|word| word == "|");
     match allowed(line) {
-        // A shell connects the commands and gets every word quoted.
+        // A shell runs the pipeline and gets every word quoted.
         Ok((program, arguments)) if has_pipe && program == "sh" => {
             assert!(matches!(&*arguments, [option, _] if option == "-c"), "{arguments:?}");
         }
@@ -58,13 +58,13 @@ fuzz_target!(|line: &str| {
             assert!(PROGRAMS.contains(&program.as_str()), "{program:?}");
             let said = [&[program], &*arguments].concat();
             if found.first().is_some_and(|word| word == "git") {
-                // What is said beside it makes git run nothing; nothing is left out or put in another order.
+                // The added options prevent git from running programs. No word is removed or moved.
                 assert!(is_within(&found, &said), "{found:?} {said:?}");
             } else {
                 assert_eq!(said, found);
             }
         }
-        // A pipe without a command on both sides.
+        // A pipe without a command on one side.
         Err(told) if has_pipe && told == "Invalid command syntax in safe mode" => {}
         Err(told) => assert_eq!(told, "Command not allowed in safe mode"),
     }

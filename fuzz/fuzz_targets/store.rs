@@ -1,5 +1,5 @@
-//! The daemon's two files with anything in them: what is read says the same when it is written and read again,
-//! and what cannot be read is set aside as it was.
+//! The daemon's two files with random content. A valid file is equal after it is written and read again. An
+//! invalid file is quarantined unchanged.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::Path;
 
-/// What is loaded, where it is from, and what was left out.
+/// Loaded document, its source and its duplicates.
 type Loading<D> = Result<(D, Origin, Vec<Duplicate>), StoreError>;
 
 fn check<D: Serialize + Default + PartialEq + Debug>(

@@ -1,19 +1,19 @@
-//! What the targets share: text out of bytes, and a place for files.
+//! Helpers of the targets: text from bytes, and a scratch directory.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Names the directory for [`scratch`].
+/// Environment variable with the parent directory of [`scratch`].
 const DIRECTORY: &str = "QUACKD_FUZZ_DIR";
 
-/// The first byte, and the rest as text.
+/// Splits the input into the first byte and the rest as text.
 #[must_use]
 pub fn flags_and_text(data: &[u8]) -> Option<(u8, &str)> {
     let (flags, rest) = data.split_first()?;
     Some((*flags, str::from_utf8(rest).ok()?))
 }
 
-/// The first byte, and the rest as two texts with a newline between them.
+/// Splits the input into the first byte and two texts, which a newline separates.
 #[must_use]
 pub fn flags_and_texts(data: &[u8]) -> Option<(u8, &str, &str)> {
     let (flags, text) = flags_and_text(data)?;
@@ -21,7 +21,7 @@ pub fn flags_and_texts(data: &[u8]) -> Option<(u8, &str, &str)> {
     Some((flags, first, second))
 }
 
-/// A directory of this process only.
+/// Returns a directory for this process only.
 #[must_use]
 pub fn scratch() -> &'static PathBuf {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();

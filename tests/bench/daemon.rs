@@ -1,4 +1,4 @@
-//! A daemon in a world of its own: state directory, home and work trees in one temporary directory.
+//! A daemon with its own state directory, home and work trees in one temporary directory.
 
 use crate::processes::{pause, tree, wait_until_gone};
 use crate::wire::{Line, Wire};
@@ -9,14 +9,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The program that is measured.
+/// The measured program.
 const QUACK: &str = env!("CARGO_BIN_EXE_quack");
 
-/// How long the daemon may take to answer for the first time, and to stop.
-const LIFE_LIMIT: Duration = Duration::from_secs(20);
+/// Timeout of the first reply and of the shutdown.
+const START_STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long what it started may outlive it.
-const REMAINS_LIMIT: Duration = Duration::from_secs(5);
+/// Timeout of child processes after the daemon's exit.
+const CHILD_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A state directory, a home, and at most one daemon.
 #[derive(Debug)]
@@ -26,30 +26,29 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// A world without a daemon.
+    /// Creates the directories without a daemon.
     pub(crate) fn absent() -> anyhow::Result<Self> {
-        // Short, so that the socket's path fits.
+        // A short prefix, so that the socket's path fits.
         let world = tempfile::Builder::new().prefix("q").tempdir()?;
         std::fs::create_dir(world.path().join("home"))?;
         Ok(Self { world, child: None })
     }
 
-    /// A daemon that answers.
+    /// Starts a daemon that replies.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let mut daemon = Self::absent()?;
         daemon.boot()?;
         Ok(daemon)
     }
 
-    /// Starts the daemon. Gives the time from before the start of the process to the first answered
-    /// `ping`.
+    /// Starts the daemon. Returns the time from the process start to the first reply to `ping`.
     pub(crate) fn boot(&mut self) -> anyhow::Result<Duration> {
         let begin = Instant::now();
         self.child = Some(self.command(QUACK).arg("daemon").spawn()?);
         let mut wire = loop {
             match Wire::connect(&self.socket()) {
                 Ok(wire) => break wire,
-                Err(error) if LIFE_LIMIT < begin.elapsed() => {
+                Err(error) if START_STOP_TIMEOUT < begin.elapsed() => {
                     return Err(error).context("the daemon does not accept");
                 }
                 Err(_not_yet) => pause(Duration::from_micros(100)),
@@ -60,8 +59,7 @@ impl Daemon {
         Ok(begin.elapsed())
     }
 
-    /// Asks the daemon to stop and makes sure that nothing is left of it. Gives the time that it took to
-    /// end.
+    /// Stops the daemon and checks that no process is left. Returns the time of the shutdown.
     pub(crate) fn stop(&mut self) -> anyhow::Result<Duration> {
         let below = tree(self.pid()?);
         let begin = Instant::now();
@@ -70,7 +68,7 @@ impl Daemon {
         let status = loop {
             match child.try_wait()? {
                 Some(status) => break status,
-                None if LIFE_LIMIT < begin.elapsed() => {
+                None if START_STOP_TIMEOUT < begin.elapsed() => {
                     self.child = Some(child);
                     bail!("the daemon does not stop");
                 }
@@ -81,7 +79,7 @@ impl Daemon {
         if !status.success() {
             bail!("the daemon ended with {status}");
         }
-        if !wait_until_gone(&below, REMAINS_LIMIT) {
+        if !wait_until_gone(&below, CHILD_EXIT_TIMEOUT) {
             bail!("processes are left of the daemon");
         }
         Ok(took)
@@ -96,7 +94,7 @@ impl Daemon {
         Wire::connect(&self.socket())
     }
 
-    /// The state directory.
+    /// Returns the state directory.
     pub(crate) fn app(&self) -> PathBuf {
         self.world.path().join("app")
     }
@@ -105,7 +103,7 @@ impl Daemon {
         self.app().join("daemon.sock")
     }
 
-    /// A directory to work in: a repository's mark, and a file of 2 KiB and one of 4 KiB.
+    /// Creates a work tree: a repository's marker, a file of 2 KiB and one of 4 KiB.
     pub(crate) fn repo(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.world.path().join(name);
         std::fs::create_dir_all(path.join(".git"))?;
@@ -114,7 +112,7 @@ impl Daemon {
         Ok(path)
     }
 
-    /// A program with this world's environment and nothing else of ours.
+    /// Prepares a command with this environment and no other variables.
     #[expect(clippy::disallowed_methods, reason = "the bench starts programs as a shell would")]
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
@@ -122,7 +120,7 @@ impl Daemon {
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.world.path().join("home"));
         command.env("RUBBER_DUCK_APP_SUPPORT", self.app());
-        // As from a shell: the first worker does not wait for a login shell.
+        // As from a shell, so that the first worker does not wait for a login shell.
         command.env("SHLVL", "1");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
@@ -130,18 +128,17 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
-    /// Only a daemon that was not stopped is still here: something has failed, and it is ended at once.
-    /// What it started ends itself.
+    /// Kills a daemon that was not stopped, which happens only after a failure. Its workers stop themselves.
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         let below = i32::try_from(child.id()).map(tree).unwrap_or_default();
         drop(child.kill());
         drop(child.wait());
-        wait_until_gone(&below, REMAINS_LIMIT);
+        wait_until_gone(&below, CHILD_EXIT_TIMEOUT);
     }
 }
 
-/// Lines of source code, `bytes` long.
+/// Returns lines of source code, `bytes` long.
 fn text(bytes: usize) -> String {
     let line = "    let answer = question.iter().map(|word| word.len()).sum::<usize>();\n";
     let mut text = line.repeat(bytes / line.len() + 1);
@@ -151,7 +148,7 @@ fn text(bytes: usize) -> String {
 
 /// Waits until `path` exists.
 pub(crate) fn wait_for_file(path: &Path) -> anyhow::Result<()> {
-    let until = Instant::now() + LIFE_LIMIT;
+    let until = Instant::now() + START_STOP_TIMEOUT;
     while !path.exists() {
         if until < Instant::now() {
             bail!("{} did not appear", path.display());

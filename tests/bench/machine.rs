@@ -1,9 +1,9 @@
-//! What the figures were measured on, in general terms: enough to compare, nothing that names a host.
+//! General description of the machine and the build. Sufficient for comparisons; contains no host name.
 
 use serde::Serialize;
 use std::num::NonZero;
 
-/// See the module's documentation. What the system does not tell is absent.
+/// Machine and build. Unknown values are absent.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cores: usize,
@@ -26,7 +26,7 @@ pub(crate) fn describe() -> Machine {
     }
 }
 
-/// The load averages of the last 1, 5 and 15 minutes.
+/// Returns the load averages of the last 1, 5 and 15 minutes.
 pub(crate) fn load_average() -> Option<String> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     let words: Vec<&str> = text.split_whitespace().take(3).collect();
@@ -40,7 +40,7 @@ fn memory_gib() -> Option<f64> {
     Some(kib / 1024.0 / 1024.0)
 }
 
-/// The system and the first two numbers of its kernel's version.
+/// Returns the operating system and the first two numbers of the kernel version.
 fn system() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version: Vec<&str> = release.trim().split('.').take(2).collect();

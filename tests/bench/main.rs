@@ -1,9 +1,8 @@
-//! The benchmark of the budgets: the real binary over the real socket, one table of figures.
+//! Benchmark of the performance budgets: the real binary over the real socket, one table of results.
 //!
-//! Run by `cargo bench -p quackd [-- WORD] [--quick] [--json]`; `docs/benchmarks.md` explains the rows.
-//! Each group of measures has a daemon, a home and a state directory of its own, and leaves nothing
-//! behind. The exit code is 1 only if something did not work, never because a figure is over its
-//! budget: a busy machine is no bug.
+//! Run by `cargo bench -p quackd [-- WORD] [--quick] [--json]`; `docs/benchmarks.md` explains the rows. Each
+//! group of measures has its own daemon, home and state directory, and removes them. The exit code is 1 only
+//! after an error, not if a result exceeds its budget: the machine may be busy.
 
 mod daemon;
 mod machine;
@@ -32,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and prints. `false` if a group failed.
+/// Measures and prints. Returns false if a group failed.
 fn run() -> anyhow::Result<bool> {
     let options = Options::read(std::env::args().skip(1))?;
     let chosen: Vec<_> = GROUPS.iter().filter(|group| options.wants(group.name)).collect();
@@ -61,8 +60,8 @@ fn run() -> anyhow::Result<bool> {
     Ok(report.failures.is_empty())
 }
 
-/// Progress and trouble go to stderr, so that `--json` stays one document.
+/// Prints progress and errors to stderr, so that `--json` prints one document.
 fn tell(text: &str) {
-    // There is nobody else to tell.
+    // A failed write to stderr cannot be reported.
     drop(writeln!(std::io::stderr(), "{text}"));
 }

@@ -1,8 +1,8 @@
-//! What the caller asked for, after cargo's `--`.
+//! Command-line options after cargo's `--`.
 
 use anyhow::bail;
 
-/// See [`Options::read`].
+/// Parsed by [`Options::read`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     words: Vec<String>,
@@ -10,7 +10,7 @@ pub(crate) struct Options {
     pub(crate) output: Output,
 }
 
-/// How the figures are printed.
+/// Output format of the results.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     Table,
@@ -18,9 +18,9 @@ pub(crate) enum Output {
 }
 
 impl Options {
-    /// Reads words (a group is measured if its name contains one of them, every group without words),
-    /// `--quick` (fewer rounds) and `--json`. `cargo bench` adds `--bench`; `cargo test --all-targets`
-    /// does not, and then only wants to see that everything still works.
+    /// Parses words, `--quick` (fewer rounds) and `--json`. A group is selected if its name contains one of
+    /// the words; without words, all groups are. `cargo bench` adds `--bench`. `cargo test --all-targets`
+    /// does not, and only checks that everything still works.
     pub(crate) fn read(args: impl Iterator<Item = String>) -> anyhow::Result<Self> {
         let mut options = Self { words: Vec::new(), quick: false, output: Output::Table };
         let mut is_bench = false;
@@ -39,7 +39,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether a group of this name is measured.
+    /// Returns true if a group with this name is selected.
     pub(crate) fn wants(&self, group: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| group.contains(word.as_str()))
     }

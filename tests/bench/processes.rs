@@ -1,10 +1,10 @@
-//! Processes as the kernel shows them: who is below whom, what they use. Linux only; elsewhere nothing
-//! is found, and the rows that need it fail and say so.
+//! Process tree and resource usage from `/proc`. Linux only: on other systems no process is found, and the
+//! rows that need one report an error.
 
 use anyhow::Context;
 use std::time::{Duration, Instant};
 
-/// One process. Its start time tells it from a later one with the same number.
+/// One process. The start time distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -16,7 +16,7 @@ pub(crate) struct Process {
 impl Process {
     fn find(pid: i32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before it may contain anything.
+        // The name before it may contain any character.
         let (_, tail) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = tail.split_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -41,7 +41,7 @@ fn all() -> Vec<Process> {
         .collect()
 }
 
-/// A process and everything below it.
+/// Returns a process and its descendants.
 pub(crate) fn tree(pid: i32) -> Vec<Process> {
     let all = all();
     let mut found: Vec<Process> = all.iter().filter(|one| one.pid == pid).copied().collect();
@@ -53,13 +53,13 @@ pub(crate) fn tree(pid: i32) -> Vec<Process> {
     found
 }
 
-/// Processor time of `processes` so far, in seconds. Threads that have ended are not counted.
+/// Returns the processor time of `processes` so far, in seconds. Does not include exited threads.
 pub(crate) fn processor_seconds(processes: &[Process]) -> anyhow::Result<f64> {
     let mut nanoseconds = 0.0;
     for process in processes {
         for task in std::fs::read_dir(format!("/proc/{}/task", process.pid))? {
-            // A thread may end between the two steps. Its clock ticks would be too coarse: most of
-            // these processes do not use one in a minute.
+            // A thread may exit between the two steps. Clock ticks are too coarse: most of these processes
+            // use less than one per minute.
             let Ok(stat) = std::fs::read_to_string(task?.path().join("schedstat")) else {
                 continue;
             };
@@ -70,7 +70,7 @@ pub(crate) fn processor_seconds(processes: &[Process]) -> anyhow::Result<f64> {
     Ok(nanoseconds / 1e9)
 }
 
-/// Waits until none of `processes` lives. `false` if some still do after `limit`.
+/// Waits until all `processes` have exited. Returns false if some still run after `limit`.
 pub(crate) fn wait_until_gone(processes: &[Process], limit: Duration) -> bool {
     let until = Instant::now() + limit;
     while processes.iter().any(|process| process.is_alive()) {
@@ -82,17 +82,17 @@ pub(crate) fn wait_until_gone(processes: &[Process], limit: Duration) -> bool {
     true
 }
 
-/// Proportional set size in bytes: shared pages count in equal parts for all who map them.
+/// Returns the proportional set size in bytes: each shared page counts in equal parts for its processes.
 pub(crate) fn pss(pid: i32) -> anyhow::Result<f64> {
     field(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
 }
 
-/// Resident set size in bytes.
+/// Returns the resident set size in bytes.
 pub(crate) fn resident(pid: i32) -> anyhow::Result<f64> {
     field(&format!("/proc/{pid}/status"), "VmRSS:")
 }
 
-/// The largest resident set size so far, in bytes.
+/// Returns the peak resident set size in bytes.
 pub(crate) fn peak_resident(pid: i32) -> anyhow::Result<f64> {
     field(&format!("/proc/{pid}/status"), "VmHWM:")
 }
@@ -104,7 +104,7 @@ fn field(path: &str, name: &str) -> anyhow::Result<f64> {
     Ok(kib * 1024.0)
 }
 
-/// Lets time pass.
+/// Sleeps.
 #[expect(clippy::disallowed_methods, reason = "a benchmark has no arbiter to stop")]
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);

@@ -1,10 +1,10 @@
-//! The figures of one run, as a table for people and as one JSON document for programs.
+//! Results of one run, as a table and as one JSON document.
 
 use crate::machine::Machine;
 use crate::samples::Samples;
 use serde::Serialize;
 
-/// What a figure is measured in. Values are seconds, per second, bytes, bytes per second, percent, or times as much.
+/// Unit of a result. Values are seconds, per second, bytes, bytes per second, percent, or a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
@@ -17,7 +17,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// Of a rate, more is better; of all else, less.
+    /// Returns true for a rate, where more is better. For other units, less is better.
     fn is_rate(self) -> bool {
         matches!(self, Self::PerSecond | Self::BytesPerSecond)
     }
@@ -36,39 +36,39 @@ impl Unit {
     }
 }
 
-/// Bytes in a MiB.
+/// Bytes per MiB.
 pub(crate) const MIB: f64 = 1024.0 * 1024.0;
 
-/// The limits of a figure. Both absent: the figure only explains others.
+/// Limits of a result. Without limits, the result is for information only.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Target {
     pub(crate) must: Option<f64>,
     pub(crate) aim: Option<f64>,
-    /// The limits are about the 99th percentile and not about the median.
+    /// True if the limits apply to the 99th percentile instead of the median.
     pub(crate) judges_p99: bool,
 }
 
 impl Target {
-    /// For information.
+    /// No limits.
     pub(crate) const NONE: Self = Self { must: None, aim: None, judges_p99: false };
 
-    /// One limit for the median.
+    /// One limit of the median.
     pub(crate) fn must(must: f64) -> Self {
         Self { must: Some(must), ..Self::NONE }
     }
 
-    /// A limit for the median, and what we would like.
+    /// A limit of the median, and a goal.
     pub(crate) fn must_aim(must: f64, aim: f64) -> Self {
         Self { aim: Some(aim), ..Self::must(must) }
     }
 
-    /// The same limits for the 99th percentile.
+    /// Applies the limits to the 99th percentile.
     pub(crate) fn of_p99(self) -> Self {
         Self { judges_p99: true, ..self }
     }
 }
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -78,10 +78,10 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A row of `values` in `unit`.
+    /// Creates a row of `values` in `unit`.
     ///
     /// # Errors
-    /// There is no value.
+    /// `values` is empty.
     pub(crate) fn new(
         name: impl Into<String>,
         unit: Unit,
@@ -94,7 +94,7 @@ impl Row {
         Ok(Self { name, unit, target, samples })
     }
 
-    /// The unfavourable end: the 99th percentile of what should be small, the lowest of the rates.
+    /// Returns the 99th percentile, or the lowest value of a rate.
     fn worst(&self) -> f64 {
         if self.unit.is_rate() { self.samples.lowest() } else { self.samples.p99() }
     }
@@ -127,14 +127,14 @@ impl Row {
     }
 }
 
-/// A group that did not work.
+/// A group that failed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Failure {
     pub(crate) group: &'static str,
     pub(crate) why: String,
 }
 
-/// One run.
+/// Results of one run.
 #[derive(Debug)]
 pub(crate) struct Report {
     machine: Machine,
@@ -149,7 +149,7 @@ impl Report {
         Self { machine, quick, rows: Vec::new(), failures: Vec::new(), load_at_end: None }
     }
 
-    /// The header, then a Markdown table.
+    /// Returns the header and a Markdown table.
     pub(crate) fn table(&self) -> String {
         let mut text = self.header();
         let heads = ["budget", "target", "median", "p99 (rates: lowest)", "n", "verdict"];
@@ -204,7 +204,7 @@ impl Report {
         text
     }
 
-    /// One document, values in base units.
+    /// Returns one JSON document with values in base units.
     pub(crate) fn json(&self) -> anyhow::Result<String> {
         #[derive(Serialize)]
         struct RowJson<'a> {

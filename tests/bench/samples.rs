@@ -1,4 +1,4 @@
-//! Measured values and what is told of them.
+//! Measured values and their statistics.
 
 use std::time::{Duration, Instant};
 
@@ -7,29 +7,29 @@ use std::time::{Duration, Instant};
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
-    /// `None` without a value.
+    /// Returns `None` if `values` is empty.
     pub(crate) fn new(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         (!values.is_empty()).then_some(Self(values))
     }
 
-    /// How many.
+    /// Returns the number of values.
     pub(crate) fn n(&self) -> usize {
         self.0.len()
     }
 
-    /// The value in the middle.
+    /// Returns the median.
     pub(crate) fn median(&self) -> f64 {
         self.at(self.n() / 2)
     }
 
-    /// The smallest value that at least 99 % of the values do not exceed; with fewer than a hundred
-    /// values, the largest.
+    /// Returns the smallest value that at least 99 % of the values do not exceed. With fewer than 100 values,
+    /// this is the maximum.
     pub(crate) fn p99(&self) -> f64 {
         self.at((self.n() * 99).div_ceil(100).saturating_sub(1))
     }
 
-    /// The smallest value.
+    /// Returns the minimum.
     pub(crate) fn lowest(&self) -> f64 {
         self.at(0)
     }
@@ -39,8 +39,8 @@ impl Samples {
     }
 }
 
-/// Times `once` after a tenth as many rounds of warm-up: `rounds` times or for `limit`, whichever ends
-/// first, and at least once. In seconds.
+/// Measures `once` after a warm-up of a tenth as many rounds. Runs at least one round, then stops after
+/// `rounds` or `limit`. Returns seconds.
 pub(crate) fn time_rounds(
     rounds: usize,
     limit: Duration,

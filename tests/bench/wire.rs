@@ -1,5 +1,5 @@
-//! A blocking client of the wire that costs as little as a client can: requests are made once and
-//! written as bytes, replies are parsed only as far as it takes to know that they are what was asked for.
+//! A blocking client with minimal overhead. Requests are serialized once, and replies are parsed only as far
+//! as needed to check them.
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -10,15 +10,15 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest wait for one line: nothing that is measured takes as long.
+/// Timeout for one line, longer than every measured time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A request as bytes, to be written any number of times.
+/// A serialized request, which can be sent any number of times.
 #[derive(Debug, Clone)]
 pub(crate) struct Line(Vec<u8>);
 
 impl Line {
-    /// Any request. `id` comes back in its reply.
+    /// Creates a request. Its reply contains `id`.
     pub(crate) fn new(id: u64, method: &str, params: &Value) -> Self {
         let mut bytes = json!({"id": id, "method": method, "params": params}).to_string();
         bytes.push('\n');
@@ -29,7 +29,7 @@ impl Line {
         Self::new(0, "ping", &json!({}))
     }
 
-    /// A tool call in a session.
+    /// Creates a tool call in a session.
     pub(crate) fn call(id: u64, session: &str, tool: &str, arguments: &Value) -> Self {
         let params = json!({"tool": tool, "arguments": arguments, "sessionId": session});
         Self::new(id, "quack.tool", &params)
@@ -43,7 +43,7 @@ impl Line {
         Self::call(0, session, "read_file", &json!({"path": path}))
     }
 
-    /// The same request many times over, for one write.
+    /// Repeats the request for a single write.
     pub(crate) fn repeated(&self, times: usize) -> Self {
         Self(self.0.repeat(times))
     }
@@ -61,7 +61,7 @@ pub(crate) struct Reply<'a> {
     pub(crate) data: Option<&'a RawValue>,
 }
 
-/// The part of a tool's result that tells whether it worked.
+/// The part of a tool's result that shows success or failure.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolResult<'a> {
@@ -72,7 +72,7 @@ pub(crate) struct ToolResult<'a> {
 }
 
 impl Reply<'_> {
-    /// The data of a request that succeeded, `null` without data.
+    /// Returns the data of a successful request, `null` without data.
     pub(crate) fn data(&self) -> anyhow::Result<&str> {
         match self.ok {
             Some(true) => Ok(self.data.map_or("null", RawValue::get)),
@@ -80,7 +80,7 @@ impl Reply<'_> {
         }
     }
 
-    /// Fails unless this answers a tool call that worked.
+    /// Fails unless this is the reply to a successful tool call.
     pub(crate) fn expect_success(&self) -> anyhow::Result<()> {
         let result: ToolResult<'_> = serde_json::from_str(self.data()?)?;
         if result.is_error {
@@ -111,7 +111,7 @@ impl Wire {
         self.writer.write_all(&line.0).context("cannot write to the daemon")
     }
 
-    /// Gives the next reply to `read`. Events are passed over.
+    /// Passes the next reply to `read`. Skips events.
     pub(crate) fn reply<T>(
         &mut self,
         read: impl Fn(&Reply<'_>) -> anyhow::Result<T>,
@@ -125,12 +125,12 @@ impl Wire {
         }
     }
 
-    /// The bare connection. Nothing but events may have come that was not read.
+    /// Returns the socket. All unread bytes must be events.
     pub(crate) fn into_stream(self) -> UnixStream {
         self.writer
     }
 
-    /// Reads lines without looking at them.
+    /// Reads lines without parsing them.
     pub(crate) fn skip_lines(&mut self, n: usize) -> anyhow::Result<()> {
         for _ in 0..n {
             self.next_line()?;
@@ -147,7 +147,7 @@ impl Wire {
         Ok(())
     }
 
-    /// One request that must succeed.
+    /// Sends one request, which must succeed.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
         self.send(&Line::new(0, method, params))?;
         self.reply(|reply| {
@@ -156,20 +156,20 @@ impl Wire {
         })
     }
 
-    /// One tool call that must succeed.
+    /// Sends one tool call, which must succeed.
     pub(crate) fn call(&mut self, line: &Line) -> anyhow::Result<()> {
         self.send(line)?;
         self.reply(|reply| reply.expect_success())
     }
 
-    /// Attaches to a directory and gives the session's id.
+    /// Attaches to a directory and returns the session's id.
     pub(crate) fn attach(&mut self, path: &Path) -> anyhow::Result<String> {
         let data = self.request("attach", &json!({"path": path}))?;
         session_id(&data)
     }
 }
 
-/// The session in the data of an `attach`.
+/// Returns the session id in the data of an `attach`.
 pub(crate) fn session_id(attached: &Value) -> anyhow::Result<String> {
     let id = attached.pointer("/session/id").and_then(Value::as_str);
     Ok(id.context("attach gave no session")?.to_owned())

@@ -267,7 +267,7 @@ mod tests {
         let missing = ClientError::NotRunning { path: "/s".into() };
         assert_eq!(
             explain(&missing.into()),
-            "the daemon is not running (nobody listens on /s); `quack` starts it"
+            "the daemon is not running (no listener on /s); `quack` starts it"
         );
         assert_eq!(explain(&ClientError::Disconnected.into()), "the daemon closed the connection");
     }

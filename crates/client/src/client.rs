@@ -1,7 +1,7 @@
-//! One connection to the daemon. Used by the verbs, one per invocation, and by the tests.
+//! One connection to the daemon. Used by the subcommands, one per invocation, and by the tests.
 
 use crate::ClientError;
-use crate::connection::{self, Answer, Call, Closed, Command};
+use crate::connection::{self, ConnectionCommand, DisconnectReason, PendingRequest, Response};
 use crate::events::{self, Events};
 use interprocess::local_socket::tokio::Stream;
 use interprocess::local_socket::tokio::prelude::*;
@@ -21,30 +21,28 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Requests that wait to be written. More callers than that wait for their turn, each within its own
-/// timeout.
+/// Requests that wait to be written. Further callers wait for a free entry, each within its own timeout.
 const OUTBOX_REQUESTS: usize = 16;
 
 /// Time between two attempts while the daemon's accept queue is full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A connection to the daemon. Dropping it ends its task and closes the socket; calls that the daemon
-/// is carrying out go on.
+/// A connection to the daemon. Dropping it stops its task and closes the socket. Running calls continue in the daemon.
 #[derive(Debug)]
 pub struct Client {
-    commands: mpsc::Sender<Command>,
-    closed: Arc<OnceLock<Closed>>,
+    commands: mpsc::Sender<ConnectionCommand>,
+    closed: Arc<OnceLock<DisconnectReason>>,
     next_id: AtomicU64,
     _connection: AbortOnDropHandle<()>,
 }
 
 impl Client {
-    /// Connects to the daemon that listens on `socket`, and makes sure that it is one of this user.
+    /// Connects to the daemon that listens on `socket`, and checks that it belongs to the same user.
     ///
     /// # Errors
-    /// [`ClientError::NotRunning`] if nobody listens, [`ClientError::ForeignServer`] if another user
-    /// does, [`ClientError::Timeout`] if the daemon's queue stays full, [`ClientError::Connect`] for
-    /// everything else.
+    /// [`ClientError::NotRunning`] without a listener, [`ClientError::ForeignServer`] if the listener belongs to
+    /// another user, [`ClientError::Timeout`] if the daemon's accept queue stays full, [`ClientError::Connect`]
+    /// otherwise.
     pub async fn connect(socket: &Path, limit: Duration) -> Result<Self, ClientError> {
         let stream = timeout(limit, dial(socket)).await.map_err(|_elapsed| {
             ClientError::Timeout { method: "connect".to_owned(), after: limit }
@@ -60,14 +58,14 @@ impl Client {
         })
     }
 
-    /// Calls `method` and reads its result as `D`. Several requests may be in flight at once; the
-    /// daemon may answer them in any order.
+    /// Calls `method` and parses its result as `D`. Several requests may be in flight at once. The daemon may answer
+    /// them in any order.
     ///
-    /// Dropping the future gives up waiting; the daemon carries the request out all the same.
+    /// Dropping the future stops waiting, but the daemon still completes the request.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] with the daemon's text, [`ClientError::Timeout`] after `limit`, and
-    /// whatever ends the connection.
+    /// [`ClientError::Refused`] with the daemon's text, [`ClientError::Timeout`] after `limit`, and any error that
+    /// closed the connection.
     pub async fn request<P: Serialize, D: DeserializeOwned>(
         &self,
         method: &str,
@@ -80,10 +78,10 @@ impl Client {
             .map_err(|e| ClientError::Unexpected { method: method.to_owned(), why: e.to_string() })
     }
 
-    /// Calls `method` and gives its result as it is; `null` if it has none.
+    /// Calls `method` and returns its result as JSON text; `null` without a result.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// Like [`Client::request`].
     pub async fn request_raw<P: Serialize>(
         &self,
         method: &str,
@@ -93,25 +91,28 @@ impl Client {
         self.request(method, params, limit).await
     }
 
-    /// Events from now on, none of them lost; an earlier receiver gets no more. Who takes them must keep
-    /// taking them: when about 1 MiB waits, the daemon is not read further, unless a request is in
-    /// flight.
+    /// Returns the receiver of all events from now on. An earlier receiver gets no more. The receiver must keep
+    /// reading: if about 1 MiB waits, the client stops reading from the daemon, unless a request is in flight.
     ///
     /// # Errors
-    /// Whatever ended the connection.
+    /// The error that closed the connection.
     pub async fn events(&self) -> Result<Events, ClientError> {
         let (feed, events) = events::channel();
-        self.commands.send(Command::Follow(feed)).await.map_err(|_feed| self.why_closed())?;
+        self.commands
+            .send(ConnectionCommand::Follow(feed))
+            .await
+            .map_err(|_feed| self.why_closed())?;
         Ok(events)
     }
 
-    /// Why the connection ended. Only meaningful once it has: [`Events::recv`] gave `None`, say.
+    /// Returns the reason for the disconnect. Only valid after the connection has closed, for example after
+    /// [`Events::recv`] returned `None`.
     #[must_use]
     pub fn why_closed(&self) -> ClientError {
         match self.closed.get() {
-            Some(Closed::Refused(text)) => ClientError::Refused(text.clone()),
-            Some(Closed::Protocol(text)) => ClientError::Protocol(text.clone()),
-            Some(Closed::Disconnected) | None => ClientError::Disconnected,
+            Some(DisconnectReason::Refused(text)) => ClientError::Refused(text.clone()),
+            Some(DisconnectReason::Protocol(text)) => ClientError::Protocol(text.clone()),
+            Some(DisconnectReason::Disconnected) | None => ClientError::Disconnected,
         }
     }
 
@@ -129,7 +130,7 @@ impl Client {
         }
         line.push(b'\n');
         let (answer, answered) = oneshot::channel();
-        let call = Call { id, line, answer };
+        let call = PendingRequest { id, line, answer };
         match timeout(limit, self.send_and_wait(call, answered)).await {
             Ok(answer) => answer?.map_err(ClientError::Refused),
             Err(_elapsed) => Err(ClientError::Timeout { method: method.to_owned(), after: limit }),
@@ -138,10 +139,13 @@ impl Client {
 
     async fn send_and_wait(
         &self,
-        call: Call,
-        answered: oneshot::Receiver<Answer>,
-    ) -> Result<Answer, ClientError> {
-        self.commands.send(Command::Call(call)).await.map_err(|_call| self.why_closed())?;
+        call: PendingRequest,
+        answered: oneshot::Receiver<Response>,
+    ) -> Result<Response, ClientError> {
+        self.commands
+            .send(ConnectionCommand::Call(call))
+            .await
+            .map_err(|_call| self.why_closed())?;
         answered.await.map_err(|_closed| self.why_closed())
     }
 }
@@ -152,8 +156,8 @@ async fn dial(socket: &Path) -> Result<Stream, ClientError> {
         let name = socket.to_fs_name::<GenericFilePath>().map_err(failed)?;
         let stream = Stream::connect(name).await.map_err(failed)?;
         let Stream::UdSocket(inner) = &stream;
-        // With a full accept queue Linux refuses a non-blocking connect with EAGAIN, which interprocess
-        // takes for EINPROGRESS: the stream it gives then is not connected (unix(7), connect(2)).
+        // With a full accept queue Linux refuses a non-blocking connect with EAGAIN. interprocess treats that as
+        // EINPROGRESS and returns a stream that is not connected (unix(7), connect(2)).
         match inner.inner().peer_addr() {
             Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::NotConnected => {
@@ -162,8 +166,7 @@ async fn dial(socket: &Path) -> Result<Stream, ClientError> {
             }
             Err(e) => return Err(failed(e)),
         }
-        // The socket may lie in a directory that others can write to; what we send is for our own
-        // daemon only.
+        // Other users may be able to write to the socket's directory. Requests must only reach our own daemon.
         let uid = inner.inner().peer_cred().map_err(failed)?.uid();
         if uid != rustix::process::geteuid().as_raw() {
             return Err(ClientError::ForeignServer { path: socket.to_owned(), uid });
@@ -175,7 +178,7 @@ async fn dial(socket: &Path) -> Result<Stream, ClientError> {
 fn failure(socket: &Path, source: io::Error) -> ClientError {
     let path = socket.to_owned();
     match source.kind() {
-        // A file where the state directory should be is for the daemon to complain about.
+        // The daemon reports a file in the place of the state directory.
         io::ErrorKind::NotFound
         | io::ErrorKind::ConnectionRefused
         | io::ErrorKind::NotADirectory => ClientError::NotRunning { path },

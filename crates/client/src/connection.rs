@@ -1,14 +1,14 @@
-//! The task behind one [`crate::Client`]: the only reader and the only writer of its socket.
+//! The task of one [`crate::Client`]: the only reader and the only writer of its socket.
 //!
-//! Owns: the stream, the line that is being written, the answers that are awaited.
-//! Receives: `Command` (the client). Gives: answers to the callers, events to the follower.
-//! Ends: when the client is dropped, the daemon hangs up or the daemon breaks the protocol.
+//! State: the stream, the line in progress, the pending replies. Receives `ConnectionCommand` from the client. Sends
+//! replies to the callers and events to the follower. Stops when the client is dropped, when the daemon disconnects, or
+//! when the daemon violates the protocol.
 //!
-//! Reading never waits for writing, so that a daemon that stops reading us until we take its replies
-//! cannot bring both sides to a halt. It waits for a follower that is behind, but not while a reply is
-//! awaited: the follower may be who awaits it.
+//! Reading never waits for writing. Otherwise both sides would block if the daemon stopped reading until the client
+//! takes its replies. Reading waits for a slow follower, except while a reply is pending: the follower may be the
+//! caller that waits for it.
 
-use crate::events::{Event, Feed};
+use crate::events::{Event, EventSender};
 use interprocess::local_socket::tokio::Stream;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::ServerLine;
@@ -23,77 +23,82 @@ use std::sync::{Arc, OnceLock};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot};
 
-/// Data of a reply, or the daemon's text if it refused.
-pub(crate) type Answer = Result<Option<Box<RawValue>>, String>;
+/// Data of a reply, or the daemon's error text.
+pub(crate) type Response = Result<Option<Box<RawValue>>, String>;
 
-/// What the client wants of its connection.
+/// Request from the client to the connection's task.
 #[derive(Debug)]
-pub(crate) enum Command {
-    /// Send this and bring the answer.
-    Call(Call),
-    /// Bring events here from now on.
-    Follow(Feed),
+pub(crate) enum ConnectionCommand {
+    /// Send this request and return the reply.
+    Call(PendingRequest),
+    /// Send events to this receiver from now on.
+    Follow(EventSender),
 }
 
-/// One request on its way.
+/// A request without a reply.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct PendingRequest {
     pub(crate) id: String,
-    /// The request with its LF.
+    /// The request as JSON, with its LF.
     pub(crate) line: Vec<u8>,
-    pub(crate) answer: oneshot::Sender<Answer>,
+    pub(crate) answer: oneshot::Sender<Response>,
 }
 
-/// Why the connection ended.
+/// Reason why the connection closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Closed {
-    /// By the daemon or the system.
+pub(crate) enum DisconnectReason {
+    /// The daemon or the system closed it.
     Disconnected,
-    /// By the daemon, with a text that is about the connection and not about one request.
+    /// The daemon closed it with an error about the connection and not about one request.
     Refused(String),
-    /// By us: this is not our protocol.
+    /// The client closed it after a protocol violation.
     Protocol(String),
 }
 
-/// Serves the connection to its end. `closed` is set before the callers in flight are let go.
+/// Serves the connection until it closes. Sets `closed` before it drops the pending callers.
 pub(crate) async fn run(
     stream: Stream,
-    mut commands: mpsc::Receiver<Command>,
-    closed: Arc<OnceLock<Closed>>,
+    mut commands: mpsc::Receiver<ConnectionCommand>,
+    closed: Arc<OnceLock<DisconnectReason>>,
 ) {
     let mut connection = Connection { waiting: HashMap::new(), feed: None, refusal: None };
-    // `commands` and `connection` outlive the reason: who finds them gone finds the reason there.
+    // `commands` and `connection` are dropped after `closed` is set, so that callers that see them closed find the
+    // reason.
     let reason = connection.serve(&stream, &mut commands).await;
-    // Set once, here; and nothing can be done about it if not.
+    // Set only here, so it cannot fail.
     let _already = closed.set(reason);
 }
 
 struct Connection {
-    waiting: HashMap<String, oneshot::Sender<Answer>>,
-    /// Without one, events are for nobody.
-    feed: Option<Feed>,
-    /// An error that names no request, such as `Too many connections`: the reason if the end follows.
+    waiting: HashMap<String, oneshot::Sender<Response>>,
+    /// Without a follower, events are discarded.
+    feed: Option<EventSender>,
+    /// An error without a request id, such as `Too many connections`. It is the reason if the daemon then disconnects.
     refusal: Option<String>,
 }
 
 impl Connection {
-    async fn serve(&mut self, stream: &Stream, commands: &mut mpsc::Receiver<Command>) -> Closed {
+    async fn serve(
+        &mut self,
+        stream: &Stream,
+        commands: &mut mpsc::Receiver<ConnectionCommand>,
+    ) -> DisconnectReason {
         let mut lines = LineReader::new(stream, MAX_LINE_BYTES);
         let mut writer = stream;
         let mut outgoing = Cursor::new(Vec::new());
         let mut idle = true;
         loop {
             let may_read = self.may_read();
-            // Each of the four is cancel-safe.
+            // All four branches are cancel-safe.
             tokio::select! {
                 command = commands.recv(), if idle => match command {
-                    Some(Command::Call(call)) => {
+                    Some(ConnectionCommand::Call(call)) => {
                         self.expect(call.id, call.answer);
                         outgoing = Cursor::new(call.line);
                         idle = false;
                     }
-                    Some(Command::Follow(feed)) => self.feed = Some(feed),
-                    None => return Closed::Disconnected,
+                    Some(ConnectionCommand::Follow(feed)) => self.feed = Some(feed),
+                    None => return DisconnectReason::Disconnected,
                 },
                 written = writer.write_buf(&mut outgoing), if !idle => match written {
                     Ok(0) | Err(_) => return self.hung_up(&mut lines).await,
@@ -115,8 +120,8 @@ impl Connection {
         self.feed.as_ref().is_none_or(|feed| feed.has_room(false) || feed.has_room(has_callers()))
     }
 
-    /// Writing failed: the daemon may have said why before it hung up.
-    async fn hung_up(&mut self, lines: &mut LineReader<&Stream>) -> Closed {
+    /// After a failed write: reads the daemon's reason, if it sent one before it disconnected.
+    async fn hung_up(&mut self, lines: &mut LineReader<&Stream>) -> DisconnectReason {
         while let Ok(Some(line)) = lines.next().await {
             if let Err(reason) = self.take(&line) {
                 return reason;
@@ -125,30 +130,32 @@ impl Connection {
         self.end()
     }
 
-    fn end(&mut self) -> Closed {
-        self.refusal.take().map_or(Closed::Disconnected, Closed::Refused)
+    fn end(&mut self) -> DisconnectReason {
+        self.refusal.take().map_or(DisconnectReason::Disconnected, DisconnectReason::Refused)
     }
 
-    fn expect(&mut self, id: String, answer: oneshot::Sender<Answer>) {
-        // Callers that gave up leave their entry behind; a daemon that never answers must not make
-        // them pile up.
+    fn expect(&mut self, id: String, answer: oneshot::Sender<Response>) {
+        // Canceled callers leave their entry behind. Remove the entries, so that they do not accumulate if the daemon
+        // never answers.
         if MAX_CLIENT_REQUESTS <= self.waiting.len() {
             self.waiting.retain(|_, answer| !answer.is_closed());
         }
         self.waiting.insert(id, answer);
     }
 
-    fn take(&mut self, line: &Line) -> Result<(), Closed> {
+    fn take(&mut self, line: &Line) -> Result<(), DisconnectReason> {
         let Line::Text(text) = line else {
-            return Err(Closed::Protocol(format!("a line is longer than {MAX_LINE_BYTES} bytes")));
+            return Err(DisconnectReason::Protocol(format!(
+                "a line is longer than {MAX_LINE_BYTES} bytes"
+            )));
         };
         let line: ServerLine = match serde_json::from_slice(text) {
             Ok(line) => line,
-            // Half a line is what a daemon leaves that died while it wrote.
+            // A daemon that crashed while writing leaves an incomplete line.
             Err(e) if e.is_eof() => return Err(self.end()),
             // Skip an unreadable event: its content may come from another program.
             Err(_) if is_event(text) => return Ok(()),
-            Err(e) => return Err(Closed::Protocol(e.to_string())),
+            Err(e) => return Err(DisconnectReason::Protocol(e.to_string())),
         };
         match (line.ok, line.event) {
             (Some(ok), _) => self.answer(ok, line.id.as_ref(), line.error, line.data),
@@ -158,7 +165,7 @@ impl Connection {
                     feed.push(Event { name, session_id, data, seq }, text.len());
                 }
             }
-            // Something newer than this client.
+            // A line of a newer protocol version.
             (None, None) => {}
         }
         Ok(())
@@ -174,7 +181,7 @@ impl Connection {
         let caller = id.and_then(Value::as_str).and_then(|id| self.waiting.remove(id));
         let answer = if ok { Ok(data) } else { Err(error.unwrap_or_default()) };
         match (caller, answer) {
-            // A caller that is gone has timed out: nothing is lost.
+            // A missing caller has timed out, so the reply can be discarded.
             (Some(caller), answer) => {
                 let _gone = caller.send(answer);
             }
@@ -184,7 +191,7 @@ impl Connection {
     }
 }
 
-/// Whether an unreadable line is an event. A caller may be waiting for any other line.
+/// Returns true if an unreadable line is an event. Any other line may be a reply that a caller waits for.
 fn is_event(line: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Line {
@@ -194,11 +201,11 @@ fn is_event(line: &[u8]) -> bool {
     serde_json::from_slice(line).is_ok_and(|line: Line| line.ok.is_none() && line.event.is_some())
 }
 
-/// Waits until the follower has taken something.
-async fn room(feed: Option<&Feed>) {
+/// Waits until the follower has taken an event.
+async fn room(feed: Option<&EventSender>) {
     match feed {
         Some(feed) => feed.changed().await,
-        // Without a follower reading never stops.
+        // Without a follower, reading never pauses.
         None => std::future::pending().await,
     }
 }

@@ -1,66 +1,65 @@
-//! Why a request did not give a result. Made by [`crate::Client`]; the command line turns each variant
-//! into an exit code.
+//! Errors of requests. Created by [`crate::Client`]. The command line maps each variant to an exit code.
 
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a request did not give a result, or why there is no connection. One variant per decision.
+/// Error of a request or of the connection. One variant per decision of the caller.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nobody listens on the socket: a daemon can be started.
-    #[error("the daemon is not running (nobody listens on {})", path.display())]
+    /// No listener on the socket: the caller can start a daemon.
+    #[error("the daemon is not running (no listener on {})", path.display())]
     NotRunning {
-        /// The socket's path.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// The socket cannot be reached for another reason.
+    /// Connecting failed for another reason.
     #[error("cannot connect to {}", path.display())]
     Connect {
-        /// The socket's path.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Another user answers on the socket. Nothing was sent.
+    /// The listener belongs to another user. Nothing was sent.
     #[error("{} is served by another user (uid {uid})", path.display())]
     ForeignServer {
-        /// The socket's path.
+        /// Path of the socket.
         path: PathBuf,
-        /// The other user.
+        /// User id of the listener's process.
         uid: u32,
     },
-    /// The daemon answered `ok:false`; the text is the daemon's.
+    /// The daemon replied with `ok:false`. The text is the daemon's.
     #[error("{0}")]
     Refused(String),
-    /// No answer came in time. The request may have been carried out.
+    /// No reply before the timeout. The request may have taken effect.
     #[error("no answer to {method} within {after:?}")]
     Timeout {
-        /// The method that was called, or `connect`.
+        /// Name of the method, or `connect`.
         method: String,
-        /// How long was waited.
+        /// The timeout.
         after: Duration,
     },
-    /// The connection ended before the answer. The request may have been carried out.
+    /// The connection closed before the reply. The request may have taken effect.
     #[error("the daemon closed the connection")]
     Disconnected,
-    /// The request is longer than the wire allows. Nothing was sent.
+    /// The request exceeds the limit of the wire. Nothing was sent.
     #[error("the request has {bytes} bytes, {MAX_LINE_BYTES} are allowed")]
     TooLong {
-        /// Length of the request's line.
+        /// Length of the request's line, in bytes.
         bytes: usize,
     },
-    /// The reply does not match the expected type. The daemon has carried out the request.
+    /// The reply does not match the expected type. The daemon has completed the request.
     #[error("unexpected answer to {method}: {why}")]
     Unexpected {
-        /// The method that was called.
+        /// Name of the method.
         method: String,
         /// The parse error.
         why: String,
     },
-    /// The other side does not speak this protocol.
+    /// The peer does not speak this protocol.
     #[error("protocol error: {0}")]
     Protocol(String),
 }

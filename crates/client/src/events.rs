@@ -1,9 +1,9 @@
-//! The way of events from a connection to its follower: lossless, bounded in bytes.
+//! The channel of events from a connection to its follower: lossless, bounded in bytes.
 //!
-//! Owns: what was read and not taken yet. The connection's task puts in, [`Events`] takes out.
+//! Contains the events that were read but not taken. The connection's task sends, [`Events`] receives.
 //!
-//! A follower that is behind stops the reading of the socket. What piles up then piles up in the
-//! daemon, which alone decides when a client is too slow.
+//! A slow follower pauses reading from the socket. Further events then accumulate in the daemon, which alone decides
+//! when a client is too slow.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,69 +11,68 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, mpsc};
 
-/// Bytes of events that wait for the follower when the connection stops reading.
+/// Bytes of waiting events at which the connection pauses reading.
 const SOFT_BYTES: usize = 1024 * 1024;
 
-/// Bytes of events that wait for the follower when the connection stops reading although a request is
-/// waiting for its reply, which may stand behind them. More than a daemon holds for one client: its
-/// outbox (16 MiB) and one session's kept events (2 MiB).
+/// Like [`SOFT_BYTES`], while a request waits for its reply, which may be behind the events. Larger than the daemon's
+/// buffers for one client: its outbox (16 MiB) and one session's kept events (2 MiB).
 const HARD_BYTES: usize = 32 * 1024 * 1024;
 
-/// Something that happened in a session, pushed by the daemon. Serializes as it came.
+/// An event of a session, sent by the daemon. Serializes unchanged.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// The event's name.
+    /// Name of the event.
     #[serde(rename = "event")]
     pub name: String,
-    /// The session that it belongs to, if to any.
+    /// The session of the event. `None` for events without a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The payload as JSON text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
-    /// Its number within the session, if the daemon counts.
+    /// Number of the event within the session, if the daemon counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
 }
 
-/// Events of one connection, in order and without gaps. Dropping it lets later ones go unread.
+/// Events of one connection, in order and without gaps. Dropping it discards later events.
 #[derive(Debug)]
 pub struct Events {
     queue: mpsc::UnboundedReceiver<(Event, usize)>,
-    level: Arc<Level>,
+    level: Arc<BufferedBytes>,
 }
 
-/// The connection's side.
+/// Sending half of the channel, owned by the connection's task.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub(crate) struct EventSender {
     /// Unbounded in number, bounded by `level` in bytes.
     queue: mpsc::UnboundedSender<(Event, usize)>,
-    level: Arc<Level>,
+    level: Arc<BufferedBytes>,
 }
 
-/// How much waits.
+/// Bytes in the channel.
 #[derive(Debug, Default)]
-struct Level {
+struct BufferedBytes {
     bytes: AtomicUsize,
     fell: Notify,
 }
 
-pub(crate) fn channel() -> (Feed, Events) {
+pub(crate) fn channel() -> (EventSender, Events) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let level = Arc::new(Level::default());
-    (Feed { queue: sender, level: Arc::clone(&level) }, Events { queue: receiver, level })
+    let level = Arc::new(BufferedBytes::default());
+    (EventSender { queue: sender, level: Arc::clone(&level) }, Events { queue: receiver, level })
 }
 
 impl Events {
-    /// The next event; `None` when the connection has ended and everything was taken, or when a later
-    /// call of [`crate::Client::events`] took over. Cancel-safe.
+    /// Returns the next event. `None` after the connection has closed and all events were taken, or after a later call
+    /// of [`crate::Client::events`]. Cancel-safe.
     pub async fn recv(&mut self) -> Option<Event> {
         let taken = self.queue.recv().await;
         taken.map(|taken| self.count(taken))
     }
 
-    /// The next event if one is there.
+    /// Returns the next event without waiting, or `None`.
     pub fn try_recv(&mut self) -> Option<Event> {
         let taken = self.queue.try_recv().ok();
         taken.map(|taken| self.count(taken))
@@ -93,21 +92,21 @@ impl Drop for Events {
     }
 }
 
-impl Feed {
-    /// Hands an event over that took `bytes` on the wire. For a follower that is gone it is dropped.
+impl EventSender {
+    /// Sends an event that has `bytes` on the wire. Discards it if the receiver was dropped.
     pub(crate) fn push(&self, event: Event, bytes: usize) {
         self.level.bytes.fetch_add(bytes, Ordering::AcqRel);
-        // Nobody follows any more: the event is for nobody.
+        // The receiver was dropped, so the event can be discarded.
         let _gone = self.queue.send((event, bytes));
     }
 
-    /// Whether another line may be read. `has_callers`: somebody waits for a reply.
+    /// Returns true if the connection may read another line. `has_callers`: a caller waits for a reply.
     pub(crate) fn has_room(&self, has_callers: bool) -> bool {
         let bytes = self.level.bytes.load(Ordering::Acquire);
         self.queue.is_closed() || bytes < if has_callers { HARD_BYTES } else { SOFT_BYTES }
     }
 
-    /// Waits until [`Feed::has_room`] may give another answer. Cancel-safe.
+    /// Waits until [`EventSender::has_room`] may return another value. Cancel-safe.
     pub(crate) async fn changed(&self) {
         self.level.fell.notified().await;
     }

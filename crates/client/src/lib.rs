@@ -1,10 +1,10 @@
-//! Async client of the daemon, used by the verbs of `quack` and by the tests.
+//! Async client of the daemon, used by the subcommands of `quack` and by the tests.
 //!
 //! - [`Client`]: one connection; any number of requests in flight, matched by id.
-//! - [`ensure_daemon`]: makes sure that a daemon serves a state directory, starting one if none does.
+//! - [`ensure_daemon`]: makes sure that a daemon serves a state directory, and starts one if necessary.
 //!
-//! Needs a tokio runtime with I/O and time. The daemon is another process of the same user, possibly of
-//! another version, possibly stopped or dead at any moment: every wait here has an end.
+//! Needs a tokio runtime with I/O and time. The daemon is another process of the same user. It may have another
+//! version, and it may be stopped or killed at any time. Therefore every wait has a timeout.
 
 mod client;
 mod connection;

@@ -1,8 +1,8 @@
-//! Makes sure that a daemon serves a state directory. Called by every verb that needs one; several may
-//! do so at the same time.
+//! Makes sure that a daemon serves a state directory. Called by every subcommand that needs one, possibly by several
+//! processes at the same time.
 //!
-//! The socket is the only truth: a daemon runs if one listens there. Which of several daemons that are
-//! started at once stays is decided by their lock, not here; the others exit 0.
+//! The socket decides: a daemon runs if there is a listener. Of several daemons that start at once, the lock selects
+//! one, and the others exit with 0.
 
 use crate::{Client, ClientError};
 use quackd_home::Home;
@@ -12,77 +12,76 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// The arguments with which `exe` becomes a daemon.
+/// Arguments that make `exe` a daemon.
 const DAEMON_ARGS: [&str; 2] = ["daemon", "--background"];
 
-/// Longest wait for a daemon to listen. It needs about 50 ms; a machine that is short of everything
-/// needs more.
+/// Timeout of a daemon's start. It takes about 50 ms, and longer on an overloaded machine.
 const START_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Longest wait for one attempt to connect.
+/// Timeout of one attempt to connect.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// First and longest time between two looks at the socket.
+/// First and longest interval between two checks of the socket.
 const POLL_INTERVALS: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_millis(100));
 
-/// Whether a daemon had to be started.
+/// Result of [`ensure_daemon`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
-    /// One was listening.
+    /// A daemon already listened.
     AlreadyRunning,
-    /// One listens now.
+    /// A new daemon listens.
     Started {
-        /// From the first look at the socket until it listened.
+        /// Time from the first check of the socket until the daemon listened.
         took: Duration,
     },
 }
 
-/// Why no daemon listens.
+/// Reason why no daemon listens.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The socket can be neither used nor replaced.
     #[error(transparent)]
     Probe(ClientError),
-    /// No process could be started.
+    /// The process could not be started.
     #[error("cannot start the daemon")]
     Spawn(#[from] SpawnError),
-    /// It would look for its state somewhere else: it does not inherit the working directory.
+    /// The daemon would use another state directory, because it does not inherit the working directory.
     #[error("RUBBER_DUCK_APP_SUPPORT must be an absolute path to start the daemon")]
     RelativeStateDirectory,
-    /// It ended before it listened.
+    /// The daemon exited before it listened.
     #[error("the daemon ended with {exit} before it listened{}{}", place(log.as_deref()), quote(stderr))]
     Exited {
-        /// How it ended.
+        /// Exit status of the daemon.
         exit: Exit,
-        /// The last lines of its stderr.
+        /// Last lines of the daemon's stderr.
         stderr: String,
-        /// Where it writes its log; `None` if it came to none.
+        /// Path of the log, or `None` if there is none.
         log: Option<PathBuf>,
     },
-    /// It runs, or another one that holds the lock does, and does not listen.
+    /// The daemon runs, or another one holds the lock, but it does not listen.
     #[error(
         "the daemon does not listen after {after:?}; `quack doctor` says more{}{}",
         place(log.as_deref()),
         quote(stderr)
     )]
     Silent {
-        /// How long was waited.
+        /// The timeout.
         after: Duration,
-        /// The last lines of its stderr.
+        /// Last lines of the daemon's stderr.
         stderr: String,
-        /// Where it writes its log; `None` if it came to none.
+        /// Path of the log, or `None` if there is none.
         log: Option<PathBuf>,
     },
 }
 
-/// Starts a daemon for `home` from `exe` unless one listens, and waits until one does.
+/// Starts a daemon for `home` from `exe` unless one listens, and waits until it listens.
 ///
-/// Starting a process takes about a millisecond and happens on the calling thread.
+/// Starting a process takes about a millisecond and blocks the calling thread.
 ///
 /// # Errors
-/// See [`StartError`]. A daemon that was started and is slow is left running.
+/// See [`StartError`]. A slow daemon keeps running after the timeout.
 pub async fn ensure_daemon(home: &Home, exe: &SelfExe) -> Result<Started, StartError> {
     let socket = home.socket().path;
     if listens(&socket).await? {
@@ -98,13 +97,13 @@ pub async fn ensure_daemon(home: &Home, exe: &SelfExe) -> Result<Started, StartE
     loop {
         sleep(pause).await;
         pause = (pause * 2).min(longest_pause);
-        // The order matters: a daemon seen dead here may have left the socket to the one that serves.
+        // Check the exit before the socket: a daemon that has exited may have left the socket to another one.
         let ended = exit_of(&mut daemon);
         if listens(&socket).await? {
             return Ok(Started::Started { took: begun.elapsed() });
         }
         match ended {
-            // Another one holds the lock: it starts and will listen, or it drains and will let go.
+            // Another daemon holds the lock. It starts and will listen, or it drains and will release the lock.
             Some(Exit::Code(0)) => {
                 deadline = START_DEADLINE + SHUTDOWN_GRACE;
                 daemon = spawn_detached_blocking(exe, &DAEMON_ARGS)?;
@@ -122,26 +121,26 @@ pub async fn ensure_daemon(home: &Home, exe: &SelfExe) -> Result<Started, StartE
     }
 }
 
-/// A child whose fate the system does not tell is one that may still listen.
+/// Returns the exit status. Treats a child whose status is not available as running.
 fn exit_of(daemon: &mut DetachedChild) -> Option<Exit> {
     daemon.try_wait().unwrap_or_default()
 }
 
 async fn listens(socket: &Path) -> Result<bool, StartError> {
     match Client::connect(socket, PROBE_TIMEOUT).await {
-        // A full queue is the queue of somebody who listens.
+        // A full queue implies a listener.
         Ok(_) | Err(ClientError::Timeout { .. }) => Ok(true),
         Err(ClientError::NotRunning { .. }) => Ok(false),
         Err(error) => Err(StartError::Probe(error)),
     }
 }
 
-/// The log, if there is one: a daemon that cannot write its state directory has none.
+/// Returns the path of the log if it exists. A daemon that cannot write its state directory has none.
 fn log_of(home: &Home) -> Option<PathBuf> {
     Some(home.log_file()).filter(|path| path.is_file())
 }
 
-/// Where the log is, as a part of an error text.
+/// Returns the path of the log as a part of an error text.
 fn place(log: Option<&Path>) -> String {
     log.map_or_else(String::new, |path| format!("; log: {}", path.display()))
 }
@@ -151,7 +150,7 @@ fn is_relative(dir: &std::ffi::OsStr) -> bool {
     !dir.trim().is_empty() && Path::new(dir.trim()).is_relative()
 }
 
-/// The last lines of a daemon's stderr, as the tail of an error text; nothing if it said nothing.
+/// Returns the last lines of a daemon's stderr as the end of an error text. Empty if there are none.
 fn quote(stderr: &str) -> String {
     const MAX_LINES: usize = 10;
     let lines: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();

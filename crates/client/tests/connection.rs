@@ -1,4 +1,4 @@
-//! The client against daemons that behave in every way a daemon can, over real sockets.
+//! Tests the client against well-behaved and misbehaving daemons, over real sockets.
 
 #[cfg(test)]
 mod tests {
@@ -11,10 +11,10 @@ mod tests {
     use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
     use tokio::net::{UnixListener, UnixStream};
 
-    /// Longest wait for something that must happen.
+    /// Timeout of each expected event.
     const SOON: Duration = Duration::from_secs(10);
 
-    /// One daemon on a socket of its own, which plays `script` to its first client.
+    /// A daemon on a separate socket, which plays `script` to its first client.
     struct Daemon {
         _dir: TempDir,
         socket: PathBuf,
@@ -133,7 +133,7 @@ mod tests {
         let daemon = Daemon::playing(|mut peer| async move {
             peer.request().await;
             peer.request().await;
-            // The beginning of a reply, as a killed daemon may leave it.
+            // An incomplete reply, as a killed daemon may leave it.
             peer.0.write_all(br#"{"id":"1","ok":tr"#).await.unwrap();
         });
         let client = daemon.connect().await;
@@ -200,7 +200,7 @@ mod tests {
     async fn neither_side_waits_for_the_other_to_read_first() {
         const BIG: usize = 4 * 1024 * 1024;
         let daemon = Daemon::playing(|mut peer| async move {
-            // Writes more than a socket buffer before it reads the request, which is as big.
+            // Writes more than a socket buffer before it reads the request, which is equally large.
             let event = json!({"event": "big", "sessionId": "s", "data": "x".repeat(BIG)});
             peer.say(&event.to_string()).await;
             let request = peer.request().await;
@@ -253,9 +253,10 @@ mod tests {
         let client = daemon.connect().await;
         let mut events = client.events().await.unwrap();
         assert_eq!(events.recv().await.unwrap().seq, Some(1));
-        // Much less than fills the queue and the socket.
+        // Much less than the queue and the socket can hold.
         is_said.wait_for(|said| 500 <= *said).await.unwrap();
-        // All of this is on one thread: in each round whoever can go on does, the daemon by an event at least.
+        // Everything runs on one thread. In each round every task that can continue does, and the daemon sends at least
+        // one event.
         for _ in 0..EVENTS {
             tokio::task::yield_now().await;
         }

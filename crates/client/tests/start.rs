@@ -1,5 +1,5 @@
-//! Starting a daemon, with real processes: this program is the test, and when it is started with the
-//! daemon's arguments it is a small daemon that behaves as `BEHAVIOUR` says.
+//! Tests the start of a daemon with real processes. This program is the test. With the daemon's arguments it is a small
+//! daemon whose behavior `BEHAVIOUR` selects.
 
 fn main() -> std::process::ExitCode {
     #[cfg(test)]
@@ -20,7 +20,7 @@ mod tests {
     use std::process::{Command, ExitCode, Output};
     use std::time::Duration;
 
-    /// How long a daemon of this test lives at most, should its test be killed.
+    /// Longest lifetime of a daemon of this test, if its test is killed.
     const LIFE: Duration = Duration::from_secs(20);
 
     const SCENARIOS: [(&str, &str); 5] = [
@@ -36,7 +36,7 @@ mod tests {
         match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             ["daemon", "--background"] => return daemon(),
             ["scenario", name] => play(name),
-            // What a test runner asks a test program.
+            // Arguments that a test runner passes to a test program.
             ["--list", .., "--ignored"] => {}
             ["--list", ..] => {
                 for (name, _) in SCENARIOS {
@@ -44,7 +44,7 @@ mod tests {
                 }
             }
             ref words => {
-                // As of any test program: names choose, options are not for us.
+                // As in any test program, names select tests and options are ignored.
                 let chosen: Vec<&&str> = words.iter().filter(|w| !w.starts_with('-')).collect();
                 let is_chosen = |name: &str| {
                     chosen.is_empty() || chosen.iter().any(|word| name.contains(**word))
@@ -60,7 +60,7 @@ mod tests {
         assert!(output.status.success(), "{name}\n{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Each scenario is a process, because the environment of what it starts is its own.
+    /// Each scenario is a separate process, because the environment is inherited by the daemons that it starts.
     #[expect(clippy::disallowed_methods, reason = "the test starts itself")]
     fn scenario(name: &str, behaviour: &str) -> Output {
         let dir = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ mod tests {
                 let draining = File::create(home.lock_file()).unwrap();
                 draining.lock().unwrap();
                 let drained = async {
-                    // The first daemon that was started has found the lock taken.
+                    // The first daemon has found the lock held.
                     while starts(&home) == 0 {
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
@@ -140,7 +140,7 @@ mod tests {
         results
     }
 
-    /// How many daemons were started, losers included.
+    /// Returns the number of started daemons, including those that did not get the lock.
     fn starts(home: &Home) -> usize {
         fs::read_to_string(home.log_file()).unwrap_or_default().lines().count()
     }
@@ -158,7 +158,7 @@ mod tests {
             return ExitCode::SUCCESS;
         }
         let _listener = UnixListener::bind(home.socket().path).unwrap();
-        // Ends with its test: the scenario says that it is over, or its directory is gone.
+        // Exits with its test: the scenario is over, or its directory was deleted.
         let begun = std::time::Instant::now();
         while begun.elapsed() < LIFE && home.dir().exists() && !home.dir().join("over").exists() {
             std::thread::park_timeout(Duration::from_millis(20));

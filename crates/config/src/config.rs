@@ -1,5 +1,5 @@
-//! The configuration as types, and how it comes together: defaults, then the file, then the environment.
-//! Read once by the supervisor at its start, and by `quack config`.
+//! The configuration as types. Combines the defaults, the file and the environment, in this order. Read once by the
+//! supervisor at its start, and by `quack config`.
 
 use crate::{ConfigError, Entry, Origin, Setting, document, file, keys};
 use quackd_protocol::limits::{
@@ -11,7 +11,7 @@ use quackd_protocol::policy::{PolicyPatch, Profile, WebSearchRule};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Every setting, checked. A verb that has a flag for one sets the flag's value afterwards.
+/// Every setting, validated. A subcommand with a flag for a setting applies the flag afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `[worker]`
@@ -36,49 +36,49 @@ pub struct Config {
     pub web_search: WebSearchSettings,
 }
 
-/// How workers are started and ended.
+/// Start and eviction of workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSettings {
-    /// An idle worker is ended after this long, 1 minute to 24 hours.
+    /// Idle time before a worker is evicted, 1 minute to 24 hours.
     pub idle: Setting<Duration>,
-    /// Workers that may live at the same time, 1 to [`MAX_WORKERS`].
+    /// Most live workers, 1 to [`MAX_WORKERS`].
     pub max_live: Setting<usize>,
-    /// MiB of available memory below which workers that nobody uses are ended; 0 for never.
+    /// Available memory in MiB below which idle workers are evicted; 0 for never.
     pub evict_below_mb: Setting<usize>,
-    /// What stands before the command line of a worker. Empty for nothing, else the first word is not.
+    /// Words before the command line of a worker. Empty by default. The first word must not be empty.
     pub launcher: Setting<Vec<String>>,
 }
 
-/// What tool calls get that say nothing themselves.
+/// Defaults of tool calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSettings {
-    /// The deadline of a call that names none, 1 to 600 s.
+    /// Deadline of a call that sets none, 1 to 600 s.
     pub default_timeout: Setting<Duration>,
-    /// Whether `grep_search` leaves out what ignore files name.
+    /// Whether `grep_search` skips files that match ignore files.
     pub respect_ignore_files: Setting<bool>,
-    /// Names of variables that commands get besides those that all get.
+    /// Names of variables that commands get in addition to the usual ones.
     pub env: Setting<Vec<String>>,
 }
 
-/// What workers may do, unless their workspace or session says otherwise.
+/// Default permissions of workers. A workspace or session may override them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxSettings {
     /// The name of a [`Profile`].
     pub profile: Setting<String>,
-    /// Whether the machine's network may be used.
+    /// Whether workers may use the machine's network.
     pub network: Setting<bool>,
     /// The name of a [`WebSearchRule`].
     pub web_search: Setting<String>,
-    /// Directories that may be written beside the workspace.
+    /// Writable directories in addition to the workspace.
     pub writable: Setting<Vec<String>>,
-    /// Files and directories that are not shown.
+    /// Hidden files and directories.
     pub hidden: Setting<Vec<String>>,
     /// The highest tier that is tried, or `auto`.
     pub tier: Setting<String>,
 }
 
 impl SandboxSettings {
-    /// What is set here, as the lowest layer of every session's policy.
+    /// Returns these settings as the lowest layer of every session's policy.
     #[must_use]
     pub fn patch(&self) -> PolicyPatch {
         let paths = |setting: &Setting<Vec<String>>| {
@@ -86,7 +86,7 @@ impl SandboxSettings {
             (!paths.is_empty()).then_some(paths)
         };
         PolicyPatch {
-            // Checked when it was read.
+            // Validated when it was read.
             profile: self.profile.value.parse().ok(),
             network: Some(self.network.value),
             // Absent by default, so that safe mode can tell whether the user has set it.
@@ -99,7 +99,7 @@ impl SandboxSettings {
     }
 }
 
-/// What all sessions together, and the commands of one, may use.
+/// Resource limits of all sessions together, and of the commands of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitSettings {
     /// Commands that run at the same time, over all sessions.
@@ -116,48 +116,48 @@ pub struct LimitSettings {
     pub cpu: Setting<Duration>,
     /// Largest file that a command may write, in MiB; 0 for no limit.
     pub file_mb: Setting<usize>,
-    /// What the files with long outputs of all sessions may have together, in MiB.
+    /// Total size of the spill files of all sessions, in MiB.
     pub spill_mb: Setting<usize>,
 }
 
-/// What is kept, and for how long.
+/// Retention of files, and their total size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeepSettings {
-    /// How long files with long outputs are kept.
+    /// Retention of spill files.
     pub outputs: Setting<Duration>,
-    /// How long originals of replaced files are.
+    /// Retention of the originals of replaced files.
     pub undo: Setting<Duration>,
-    /// What the originals of all sessions may have together, in MiB.
+    /// Total size of the originals of all sessions, in MiB.
     pub undo_mb: Setting<usize>,
-    /// What has to be free on the disk of the state directory, in MiB; 0 for nothing.
+    /// Free space required on the disk of the state directory, in MiB; 0 for none.
     pub min_free_mb: Setting<usize>,
 }
 
-/// Where the commands' environment comes from.
+/// Source of the commands' environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnvironmentSettings {
-    /// Whether the user's login shell is asked for it.
+    /// Whether to capture the environment of the user's login shell.
     pub login_shell: Setting<bool>,
 }
 
-/// The user's own agent.
+/// The user's agent, Pi.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PiSettings {
-    /// Its executable, or a name to look for; empty for `pi`.
+    /// Path of the executable, or a name in `PATH`; empty for `pi`.
     pub binary: Setting<String>,
     /// The model; empty for none.
     pub model: Setting<String>,
     /// The provider; empty for none.
     pub provider: Setting<String>,
-    /// How much the model thinks.
+    /// Thinking level of the model.
     pub thinking: Setting<String>,
     /// `attach` or `say`.
     pub start: Setting<String>,
-    /// Pis that may live at the same time.
+    /// Most live Pi processes.
     pub max_live: Setting<usize>,
     /// Whether a Pi before 0.79 may be started.
     pub allow_old: Setting<bool>,
-    /// Names of variables of the login shell that it gets besides.
+    /// Names of further variables of the login shell that Pi gets.
     pub env: Setting<Vec<String>>,
 }
 
@@ -168,14 +168,14 @@ pub struct LogSettings {
     pub level: Setting<String>,
 }
 
-/// The daemon's numbers over HTTP.
+/// Metrics of the daemon over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsSettings {
-    /// A loopback address and a port, 0 for one that is free, as `SocketAddr` reads it; empty for none.
+    /// A loopback address and a port in the syntax of `SocketAddr`. Port 0 means any free port. Empty for none.
     pub listen: Setting<String>,
 }
 
-/// The search of the web.
+/// Web searches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebSearchSettings {
     /// An https address, or an http one on this machine.
@@ -245,7 +245,7 @@ fn mebibytes(bytes: u64) -> usize {
 }
 
 impl Config {
-    /// Every key with its value and origin, in the order of [`keys`].
+    /// Returns every key with its value and origin, in the order of [`keys`].
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let entry = |key: &crate::Key| {
@@ -256,13 +256,13 @@ impl Config {
     }
 }
 
-/// Reads the configuration from the file at `path` and from the variables that `env` looks up, which win.
-/// A missing file means the defaults, unless `explicit` says that somebody named it. Blocks on the disk;
-/// opens nothing but a regular file, by a link too. A blank variable counts as unset.
+/// Reads the configuration from the file at `path` and from the variables that `env` looks up. Variables override
+/// the file. A missing file means the defaults, unless `explicit` is true. Blocks on the disk. Opens only a regular
+/// file, also through a symbolic link. A blank variable counts as unset.
 ///
 /// # Errors
-/// [`ConfigError`] for the first thing in the file, then in the environment, that cannot be used. What
-/// the file says is checked also where a variable wins over it.
+/// [`ConfigError`] for the first invalid value in the file, then in the environment. The file's values are checked
+/// even if a variable overrides them.
 pub fn load_blocking(
     path: &Path,
     explicit: bool,

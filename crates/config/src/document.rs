@@ -1,22 +1,22 @@
-//! The file's text: from TOML to the keys it sets, each with its line. Used by [`crate::load_blocking`].
+//! Parses the text of the file: from TOML to keys, each with its line. Used by [`crate::load_blocking`].
 
 use crate::error::{excerpt, one_line};
-use crate::nearest::nearest;
+use crate::suggest::nearest;
 use crate::{Config, ConfigError, Origin, keys};
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What the file sets under one name, and where the name stands.
-struct Leaf<'a> {
-    /// From the root, a part in quotes if it needs them: such a name is no key of ours.
+/// A value in the file and the position of its name.
+struct FileValue<'a> {
+    /// Name from the root. Parts that need quotes are quoted; such a name is never a known key.
     name: String,
-    /// In bytes from the beginning.
+    /// Position in bytes from the start.
     at: usize,
     value: &'a Spanned<DeValue<'a>>,
 }
 
-/// Sets in `config` what the text says. The first error from the top is the one that is told.
+/// Applies the settings of the text to `config`. Returns the first error from the top.
 pub(crate) fn apply(config: &mut Config, path: &Path, text: &str) -> Result<(), ConfigError> {
     let document = DeTable::parse(text).map_err(|error| {
         let (line, column) = position(text, error.span().map_or(0, |span| span.start));
@@ -26,7 +26,7 @@ pub(crate) fn apply(config: &mut Config, path: &Path, text: &str) -> Result<(), 
     let mut leaves = leaves(document.get_ref());
     leaves.sort_by_key(|leaf| leaf.at);
     let line_of = |at| position(text, at).0;
-    for Leaf { name, at, value } in leaves {
+    for FileValue { name, at, value } in leaves {
         let refused = |at, message| ConfigError::Value {
             path: path.to_owned(),
             line: line_of(at),
@@ -39,7 +39,7 @@ pub(crate) fn apply(config: &mut Config, path: &Path, text: &str) -> Result<(), 
         } else if is_table_of_ours(&name) {
             return Err(refused(
                 at,
-                format!("must be a table: write `[{name}]` on a line of its own"),
+                format!("must be a table: write `[{name}]` on a separate line"),
             ));
         } else {
             return Err(ConfigError::UnknownKey {
@@ -57,24 +57,24 @@ fn is_table_of_ours(name: &str) -> bool {
     keys().iter().any(|key| key.path().0 == name)
 }
 
-/// What stands in our tables, and whatever else stands in the root. Goes no deeper, whatever is there.
-fn leaves<'a>(root: &'a DeTable<'a>) -> Vec<Leaf<'a>> {
+/// Returns the values of our tables and all other entries of the root. Descends no deeper than one level.
+fn leaves<'a>(root: &'a DeTable<'a>) -> Vec<FileValue<'a>> {
     let mut leaves = Vec::new();
     for (name, value) in root {
         let table = quoted(name.get_ref());
         match value.get_ref().as_table().filter(|_| is_table_of_ours(&table)) {
-            Some(inner) => leaves.extend(inner.iter().map(|(name, value)| Leaf {
+            Some(inner) => leaves.extend(inner.iter().map(|(name, value)| FileValue {
                 name: format!("{table}.{}", quoted(name.get_ref())),
                 at: name.span().start,
                 value,
             })),
-            None => leaves.push(Leaf { name: table, at: name.span().start, value }),
+            None => leaves.push(FileValue { name: table, at: name.span().start, value }),
         }
     }
     leaves
 }
 
-/// One part of a name as it has to be written, and not a long one.
+/// Returns one part of a name, quoted if necessary and cut if long.
 fn quoted(part: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !part.is_empty() && part.chars().all(is_bare) {
@@ -84,7 +84,7 @@ fn quoted(part: &str) -> String {
     }
 }
 
-/// Line and column, from 1, of what begins `at` so many bytes.
+/// Returns the line and column, from 1, of the byte offset `at`.
 pub(crate) fn position(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..text.floor_char_boundary(at)).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);

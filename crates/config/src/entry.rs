@@ -1,28 +1,28 @@
-//! A key with its value and origin as it is shown: by `quack config show`, and by the daemon.
+//! A key with its value and origin, as shown by `quack config show` and by the daemon.
 
 use serde_json::Value as Json;
 
 /// A key with its value and origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name from the file's root.
+    /// Name of the key, from the root of the file.
     pub key: &'static str,
-    /// As the file would have it.
+    /// The value in the notation of the file.
     pub value: Json,
     /// `default`, `/path:line`, or the name of a variable or flag.
     pub origin: String,
 }
 
 impl Entry {
-    /// The entry as one line of the file, without its end: all entries together are a file that says
-    /// the same again.
+    /// Returns the entry as one line of the file, without a line end. All entries together form a file with the same
+    /// settings.
     #[must_use]
     pub fn to_toml(&self) -> String {
         format!("{} = {}", self.key, to_toml(&self.value))
     }
 }
 
-/// A value as TOML. Texts have no control characters, and what JSON escapes besides, TOML escapes alike.
+/// Formats a value as TOML. Texts contain no control characters, and JSON and TOML escape the rest alike.
 pub(crate) fn to_toml(value: &Json) -> String {
     match value {
         Json::Array(words) => {

@@ -1,72 +1,72 @@
-//! Why there is no configuration. Shown by the command line, the daemon and `doctor`, each as one line.
+//! Errors of reading the configuration. The command line, the daemon and `doctor` show each as one line.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Longest piece of the file that an error repeats, in characters.
+/// Longest excerpt of the file in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 100;
 
-/// Why there is no configuration. Each is one line that names the place and what to do there.
+/// Error of reading the configuration. Each text is one line that names the position and the fix.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The file cannot be read: it is missing although it was named, not a regular file, or refused.
-    // The reason is part of the text and not a source: there is one line, whoever prints it.
+    /// The file cannot be read: it was requested but does not exist, it is not a regular file, or access was denied.
+    // The reason is part of the text and not a source, so that every caller prints one line.
     #[error("cannot read {}: {reason}", shown(path))]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         reason: io::Error,
     },
     /// The file is larger than [`crate::MAX_CONFIG_BYTES`].
     #[error("{} is larger than {} MiB", shown(path), crate::MAX_CONFIG_BYTES / (1024 * 1024))]
     TooBig {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The file is not TOML.
     #[error("{}:{line}:{column}: {message}", shown(path))]
     Syntax {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
         /// In characters, from 1.
         column: usize,
-        /// What is wrong there.
+        /// The syntax error.
         message: String,
     },
-    /// The file has a key that means nothing.
+    /// The file has an unknown key.
     #[error("{}:{line}: unknown key `{key}`; {}", shown(path), way_out(nearest.as_deref()))]
     UnknownKey {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// As it stands there, from the root.
+        /// The key as written in the file, from the root.
         key: String,
-        /// The key that was probably meant.
+        /// The nearest known key.
         nearest: Option<String>,
     },
-    /// A key of the file has a value that it cannot have.
+    /// A key of the file has an invalid value.
     #[error("{}:{line}: `{key}` {message}", shown(path))]
     Value {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1, of the value.
+        /// Line of the value, from 1.
         line: usize,
-        /// From the root.
+        /// The key, from the root.
         key: String,
-        /// What it must be and what it is, a verb phrase.
+        /// The requirement and the actual value, as a verb phrase.
         message: String,
     },
-    /// An environment variable has a value that it cannot have.
+    /// An environment variable has an invalid value.
     #[error("{variable} {message}")]
     Environment {
-        /// The variable's name.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it must be and what it is, a verb phrase.
+        /// The requirement and the actual value, as a verb phrase.
         message: String,
     },
 }
@@ -82,12 +82,12 @@ fn way_out(nearest: Option<&str>) -> String {
     )
 }
 
-/// `text` without line ends and whatever else steers a terminal.
+/// Returns `text` without line ends and other control characters.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// A piece of somebody's file as an error repeats it: one line, and not a long one.
+/// Returns a piece of the file for an error: one line of limited length.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut chars = text.chars();
     let mut excerpt: String = chars.by_ref().take(MAX_SHOWN_CHARS).collect();
@@ -140,7 +140,7 @@ mod tests {
             ),
         ] {
             assert_eq!(error.to_string(), line);
-            // Who prints an error with its causes prints nothing twice.
+            // Printing an error with its causes must not repeat a text.
             assert!(std::error::Error::source(&error).is_none(), "{line}");
         }
     }

@@ -1,4 +1,4 @@
-//! The one file: which it is, and its text. Used by [`crate::load_blocking`] and by who shows the path.
+//! Finds and reads the configuration file. Used by [`crate::load_blocking`] and by callers that show its path.
 
 use crate::ConfigError;
 use crate::document::position;
@@ -8,15 +8,15 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Largest configuration file that is read, in bytes. The longest sensible one has a few hundred.
+/// Largest configuration file that is read, in bytes. A typical file has a few hundred.
 pub const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 
-/// The file that is read: the one that `QUACKD_CONFIG` names, else `default`. The second value says
-/// whether it was named; then it must exist. A blank variable counts as unset.
+/// Returns the path of the configuration file: the value of `QUACKD_CONFIG`, or else `default`. The second value is
+/// true if the variable named the file; then it must exist. A blank variable counts as unset.
 ///
 /// # Errors
-/// [`ConfigError::Environment`] if the path is relative: the daemon works in another directory than the
-/// verb that starts it, and each would find another file.
+/// [`ConfigError::Environment`] if the path is relative: the daemon's working directory differs from the client's, so
+/// each would find another file.
 pub fn locate(
     default: PathBuf,
     env: &dyn Fn(&str) -> Option<String>,
@@ -34,12 +34,12 @@ pub fn locate(
     Ok((named.into(), true))
 }
 
-/// The file's text, `None` if there is none and `explicit` does not say that there must be one.
+/// Returns the text of the file. `None` if the file does not exist and `explicit` is false.
 pub(crate) fn read_blocking(path: &Path, explicit: bool) -> Result<Option<String>, ConfigError> {
     let refused = |reason| ConfigError::Read { path: path.to_owned(), reason };
     let file = match open_blocking(path) {
         Ok(file) => file,
-        // A link that leads nowhere was meant to lead to a file.
+        // A broken link is an error: the user meant it to lead to a file.
         Err(error) if !explicit && is_missing(&error) && path.symlink_metadata().is_err() => {
             return Ok(None);
         }
@@ -58,14 +58,14 @@ pub(crate) fn read_blocking(path: &Path, explicit: bool) -> Result<Option<String
         let text = String::from_utf8_lossy(error.as_bytes());
         not_text(&text, error.utf8_error().valid_up_to(), "this is not UTF-8 text")
     })?;
-    // The parser takes it for the beginning of a key and complains about what follows.
+    // The parser would treat a NUL as the start of a key and report a misleading error.
     match text.find('\0') {
         Some(at) => Err(not_text(&text, at, "this is a NUL character and not text")),
         None => Ok(Some(text)),
     }
 }
 
-/// Opens without waiting: a FIFO has no writer, and a device may never answer.
+/// Opens without blocking: a FIFO may have no writer, and a device may never answer.
 fn open_blocking(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -77,7 +77,7 @@ fn open_blocking(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A path below a file cannot exist either; who needs that directory says more about it.
+/// Includes paths inside a file, which cannot exist. Another check reports the unusable directory.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

@@ -1,24 +1,24 @@
-//! The configuration: one file, a few environment variables, and where each value comes from.
+//! The configuration: one file, a few environment variables, and the origin of each value.
 //!
-//! Called by the supervisor at its start and by `quack config`; a worker reads none, it is told. The
-//! environment is passed in as a function, so that nothing here depends on the process it runs in.
+//! Read by the supervisor at its start and by `quack config`. Workers read no configuration: the supervisor sends them
+//! their settings. The environment is passed in as a function, so that the crate does not depend on its process.
 //!
 //! - [`Config`] is the typed result, each value a [`Setting`] with its [`Origin`].
-//! - [`keys`] is the one table: reading, `quack config show` and docs/configuration.md come from it.
+//! - [`keys`] is the table of all keys: reading, `quack config show` and docs/configuration.md use it.
 //! - [`load_blocking`] reads at most one regular file of at most [`MAX_CONFIG_BYTES`].
 //!
-//! A value that cannot be used is an error and never replaced by the default: who wrote it meant it.
+//! An invalid value is an error and is never replaced by the default, because the user set it on purpose.
 
-mod check;
 mod config;
 mod document;
 mod entry;
 mod error;
 mod file;
 mod key;
-mod kind;
-mod nearest;
 mod setting;
+mod suggest;
+mod validate;
+mod value_kind;
 
 pub use config::{
     Config, EnvironmentSettings, KeepSettings, LimitSettings, LogSettings, MetricsSettings,

@@ -1,35 +1,35 @@
-//! One value and where it comes from. [`crate::Config`] is made of these.
+//! One value and its origin. [`crate::Config`] consists of these.
 
 use crate::error::one_line;
 use std::fmt;
 use std::path::PathBuf;
 
-/// One value and where it comes from.
+/// One value and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting<T> {
-    /// The value, checked.
+    /// The validated value.
     pub value: T,
-    /// Where it comes from.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
 impl<T> Setting<T> {
-    /// The value that holds when nobody says otherwise.
+    /// Creates a setting with the built-in default.
     pub(crate) fn default_of(value: T) -> Self {
         Self { value, origin: Origin::Default }
     }
 }
 
-/// Where a value comes from, the weakest first. Shown as `default`, `/path:7`, `QUACKD_LOG` or `--flag`.
+/// Origin of a value, the weakest first. Shown as `default`, `/path:7`, `QUACKD_LOG` or `--flag`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody says otherwise.
+    /// Built-in default.
     Default,
     /// The configuration file.
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its line, from 1.
+        /// Line of the value, from 1.
         line: usize,
     },
     /// The environment.
@@ -37,7 +37,7 @@ pub enum Origin {
         /// The variable's name.
         variable: &'static str,
     },
-    /// The command line. Set by the verb that has the flag.
+    /// The command line. Set by the subcommand that has the flag.
     Flag {
         /// The flag with its dashes.
         flag: &'static str,

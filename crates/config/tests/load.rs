@@ -1,5 +1,5 @@
-//! The configuration as it comes from real files and from variables: precedence, ranges, errors with their
-//! places, and files that no sane person writes.
+//! Loads the configuration from real files and variables: precedence, ranges, errors with their positions, and unusual
+//! files.
 
 #[cfg(test)]
 mod tests {
@@ -9,7 +9,7 @@ mod tests {
     use std::time::Duration;
     use tempfile::TempDir;
 
-    /// Longest time for anything here; a file that is waited for would take for ever.
+    /// Timeout of each test step. A blocking read of a file would never return.
     const SOON: Duration = Duration::from_secs(20);
 
     struct World(TempDir);
@@ -30,13 +30,13 @@ mod tests {
         }
     }
 
-    /// Loads on a thread with the stack that a thread has by default, and fails if it does not end.
+    /// Loads on a thread with the default stack size, and fails if it does not return.
     fn load_within(path: &Path, explicit: bool) -> Result<Config, ConfigError> {
         let (done, result) = mpsc::channel();
         let path = path.to_owned();
         std::thread::spawn(move || {
             let loaded = load_blocking(&path, explicit, &|_| None);
-            // Who has stopped waiting has failed already.
+            // If the receiver is gone, the test has already failed.
             drop(done.send(loaded));
         });
         result.recv_timeout(SOON).expect("loading ends")
@@ -46,7 +46,7 @@ mod tests {
         World::new(content).load()
     }
 
-    /// The error as it is shown, without the directory.
+    /// Returns the error text without the directory.
     #[track_caller]
     fn error(content: impl AsRef<[u8]>) -> String {
         let world = World::new(content);
@@ -194,9 +194,9 @@ mod tests {
             }
         );
         assert_eq!(log(config), ("debug".into(), "QUACKD_LOG".into()));
-        // A blank variable is none.
+        // A blank variable counts as unset.
         assert_eq!(log(with(file, &[("QUACKD_LOG", " ")]).unwrap()).0, "warn");
-        // What the file says must hold all the same.
+        // The file's values must be valid even if a variable overrides them.
         assert!(with("log.level = \"loud\"", &variables).is_err());
         let error = with("", &[("QUACKD_LOG", "loud\u{1b}")]).unwrap_err();
         assert!(matches!(error, ConfigError::Environment { variable: "QUACKD_LOG", .. }));
@@ -270,8 +270,8 @@ mod tests {
                 "web_search.endpoint = 'exa'",
                 "`web_search.endpoint` must be an address such as https://host:port/path",
             ),
-            ("worker = 3", "`worker` must be a table: write `[worker]` on a line of its own"),
-            ("[[worker]]", "`worker` must be a table: write `[worker]` on a line of its own"),
+            ("worker = 3", "`worker` must be a table: write `[worker]` on a separate line"),
+            ("[[worker]]", "`worker` must be a table: write `[worker]` on a separate line"),
         ] {
             assert_eq!(error(format!("# one\n\n{line}\n")), format!("quackd.toml:3: {message}"));
         }
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn what_nests_as_deep_as_it_can_is_read_without_exhausting_the_stack() {
-        // Each limit of the parser by itself is kept: together they allow some six thousand levels.
+        // Each limit of the parser is respected; together they would allow about six thousand levels.
         let deep = format!("{}b", "b.".repeat(78));
         let value = (0..78).fold("1".to_owned(), |value, _| format!("{{{deep} = {value}}}"));
         let shown = error(format!("[{deep}]\n{deep} = {value}\n"));
@@ -396,7 +396,7 @@ mod tests {
         std::os::unix::fs::symlink(at("nowhere"), at("dangling")).unwrap();
         std::os::unix::fs::symlink(at("loop"), at("loop")).unwrap();
         let mut paths = vec![at("dangling"), at("loop"), at("."), "/dev/null".into()];
-        // rustix makes no FIFO on macOS.
+        // rustix cannot create a FIFO on macOS.
         #[cfg(target_os = "linux")]
         {
             let kind = rustix::fs::FileType::Fifo;

@@ -1,16 +1,16 @@
-//! What is posted, and what is refused before that: the worker that asked is not believed.
+//! Creates the body of the request, and rejects invalid queries: the worker is not trusted.
 
 use quackd_protocol::limits::{MAX_WEB_DOMAIN_BYTES, MAX_WEB_DOMAINS, MAX_WEB_QUERY_BYTES};
 use quackd_protocol::worker::WebSearch;
 use serde::Serialize;
 use std::ops::RangeInclusive;
 
-/// Results that may be asked for: each one costs the owner of the key.
+/// Permitted number of results. The owner of the key pays for each one.
 const NUM_RESULTS: RangeInclusive<u32> = 1..=10;
 
-/// Why a search is not made. A worker that keeps the rules never sees these.
+/// Reason for rejecting a query. A correct worker never gets these errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum QueryError {
     #[error("the query is empty or too long")]
     Query,
     #[error("the number of results is not between 1 and 10")]
@@ -21,7 +21,7 @@ pub(crate) enum Refusal {
     Unwritable,
 }
 
-/// The provider's request, in the order of its documentation.
+/// The provider's request, with the fields in the order of its documentation.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
@@ -36,19 +36,19 @@ struct Body<'a> {
     exclude_domains: &'a [String],
 }
 
-/// Checks a search and writes its body.
-pub(crate) fn of(search: &WebSearch) -> Result<Vec<u8>, Refusal> {
+/// Checks a search and returns its body.
+pub(crate) fn of(search: &WebSearch) -> Result<Vec<u8>, QueryError> {
     if !is_text(&search.query, MAX_WEB_QUERY_BYTES) {
-        return Err(Refusal::Query);
+        return Err(QueryError::Query);
     }
     if !NUM_RESULTS.contains(&search.num_results) {
-        return Err(Refusal::NumResults);
+        return Err(QueryError::NumResults);
     }
     for domains in [&search.include_domains, &search.exclude_domains] {
         let is_sound = domains.len() <= MAX_WEB_DOMAINS
             && domains.iter().all(|domain| is_text(domain, MAX_WEB_DOMAIN_BYTES));
         if !is_sound {
-            return Err(Refusal::Domains);
+            return Err(QueryError::Domains);
         }
     }
     let body = Body {
@@ -59,7 +59,7 @@ pub(crate) fn of(search: &WebSearch) -> Result<Vec<u8>, Refusal> {
         include_domains: &search.include_domains,
         exclude_domains: &search.exclude_domains,
     };
-    serde_json::to_vec(&body).map_err(|_| Refusal::Unwritable)
+    serde_json::to_vec(&body).map_err(|_| QueryError::Unwritable)
 }
 
 fn is_text(text: &str, max_bytes: usize) -> bool {
@@ -80,7 +80,7 @@ mod tests {
         }
     }
 
-    fn text(search: &WebSearch) -> Result<String, Refusal> {
+    fn text(search: &WebSearch) -> Result<String, QueryError> {
         of(search).map(|body| String::from_utf8(body).unwrap())
     }
 
@@ -104,15 +104,15 @@ mod tests {
         let long = |n: usize| "x".repeat(n);
         let domains = |n: usize| vec!["d".to_owned(); n];
         let cases = [
-            (WebSearch { query: String::new(), ..search() }, Refusal::Query),
-            (WebSearch { query: long(MAX_WEB_QUERY_BYTES + 1), ..search() }, Refusal::Query),
-            (WebSearch { num_results: 0, ..search() }, Refusal::NumResults),
-            (WebSearch { num_results: 11, ..search() }, Refusal::NumResults),
-            (WebSearch { num_results: u32::MAX, ..search() }, Refusal::NumResults),
-            (WebSearch { include_domains: domains(65), ..search() }, Refusal::Domains),
-            (WebSearch { exclude_domains: domains(65), ..search() }, Refusal::Domains),
-            (WebSearch { include_domains: vec![String::new()], ..search() }, Refusal::Domains),
-            (WebSearch { exclude_domains: vec![long(254)], ..search() }, Refusal::Domains),
+            (WebSearch { query: String::new(), ..search() }, QueryError::Query),
+            (WebSearch { query: long(MAX_WEB_QUERY_BYTES + 1), ..search() }, QueryError::Query),
+            (WebSearch { num_results: 0, ..search() }, QueryError::NumResults),
+            (WebSearch { num_results: 11, ..search() }, QueryError::NumResults),
+            (WebSearch { num_results: u32::MAX, ..search() }, QueryError::NumResults),
+            (WebSearch { include_domains: domains(65), ..search() }, QueryError::Domains),
+            (WebSearch { exclude_domains: domains(65), ..search() }, QueryError::Domains),
+            (WebSearch { include_domains: vec![String::new()], ..search() }, QueryError::Domains),
+            (WebSearch { exclude_domains: vec![long(254)], ..search() }, QueryError::Domains),
         ];
         for (search, refusal) in cases {
             assert_eq!(of(&search), Err(refusal), "{search:?}");

@@ -1,17 +1,17 @@
-//! The one address that searches go to, and whether a key may be sent there.
+//! The address of the search provider, and the check that a key may be sent there.
 
 use crate::EgressError;
 use std::fmt;
 use url::{Host, Url};
 
-/// A checked endpoint.
+/// A validated endpoint.
 pub(crate) struct Endpoint {
     url: Url,
     is_local: bool,
 }
 
 impl Endpoint {
-    /// Accepts `https` to anywhere, and `http` to this machine itself only.
+    /// Parses an endpoint. Accepts `https` to any host, and `http` only to this machine.
     pub(crate) fn parse(text: &str) -> Result<Self, EgressError> {
         let url = Url::parse(text.trim()).map_err(EgressError::NotAUrl)?;
         let is_local = match url.host() {
@@ -35,18 +35,18 @@ impl Endpoint {
         &self.url
     }
 
-    /// Whether it is on this machine: no proxy can reach it.
+    /// Returns true if the endpoint is on this machine: no proxy can reach it.
     pub(crate) fn is_local(&self) -> bool {
         self.is_local
     }
 
-    /// Whether certificates matter.
+    /// Returns true if the connection uses TLS.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.url.scheme() == "https"
     }
 }
 
-/// The rest of a URL may hold secrets.
+/// Shows only the host: the rest of the URL may contain secrets.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Endpoint").field(&self.url.host_str()).finish()

@@ -1,23 +1,23 @@
-//! The provider's key: found, kept and shown to nobody.
+//! The provider's key: read from the environment, stored, and never shown.
 
 use crate::EgressError;
 use reqwest::header::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 use std::ffi::OsString;
 
-/// The variables that may hold the key. The first one with something in it counts.
+/// Variables that may contain the key. The first one that is not blank applies.
 const VARIABLES: [&str; 2] = ["RUBBER_DUCK_EXA_API_KEY", "EXA_API_KEY"];
 
-/// A key that can be sent. Its `Debug` shows nothing, and its memory is wiped when it is dropped.
+/// A key that can be sent. The `Debug` output is empty, and the memory is wiped on drop.
 #[derive(Debug, Clone)]
 pub struct Key(SecretString);
 
 impl Key {
-    /// Takes the key from the daemon's variables: `RUBBER_DUCK_EXA_API_KEY`, or `EXA_API_KEY` if that is
-    /// not set or blank. `None` if both are.
+    /// Reads the key from the daemon's variables: `RUBBER_DUCK_EXA_API_KEY`, or `EXA_API_KEY` if the first is unset or
+    /// blank. `None` if both are.
     ///
     /// # Errors
-    /// The one that counts cannot be sent.
+    /// The key that applies cannot be sent.
     pub fn from_variables(
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Option<Self>, EgressError> {
@@ -30,11 +30,10 @@ impl Key {
         Ok(None)
     }
 
-    /// Checks a key. White space around it does not count, since keys come from files; `None` if nothing
-    /// else is there.
+    /// Checks a key. Removes surrounding white space, since keys come from files. `None` if nothing else is left.
     ///
     /// # Errors
-    /// The key holds what no HTTP header can carry.
+    /// An HTTP header cannot carry the key.
     pub fn parse(text: &str) -> Result<Option<Self>, EgressError> {
         let text = text.trim();
         if text.is_empty() {
@@ -47,7 +46,7 @@ impl Key {
         Ok(Some(Self(SecretString::from(text))))
     }
 
-    /// The key as a header, for one request. This copy is not wiped; it lives as long as the request.
+    /// Returns the key as a header for one request. This copy is not wiped, and is dropped with the request.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let mut header = HeaderValue::from_str(self.0.expose_secret()).ok()?;
         header.set_sensitive(true);

@@ -1,75 +1,74 @@
-//! The only way from here to the internet: web searches, posted to one configured endpoint.
+//! The only connection to the internet: web searches, posted to one configured endpoint.
 //!
-//! Owns: the endpoint, the key, the number of searches at the same time, and the thread that talks.
-//! Called by: the supervisor, for a worker that asked. A worker sees neither the key nor the endpoint, and is
-//! not believed: what it asks is checked again here.
+//! Contains the endpoint, the key, the limit of concurrent searches, and the thread with the connections. The
+//! supervisor calls it for a worker. A worker sees neither the key nor the endpoint. Workers are not trusted, so this
+//! crate checks each query again.
 //!
-//! Nothing of this exists before the first search, so that a daemon that never searches pays nothing.
+//! The thread and the client start with the first search, so that a daemon that never searches pays nothing.
 
 mod endpoint;
 mod key;
 
 mod body;
-mod exchange;
-mod reason;
+mod error_text;
+mod http;
 mod thread;
 
 pub use key::Key;
 
 use crate::endpoint::Endpoint;
-use crate::thread::Job;
+use crate::thread::SearchTask;
 use quackd_protocol::limits::{MAX_WEB_SEARCHES, WEB_SEARCH_TIMEOUT};
 use quackd_protocol::worker::{WebOutcome, WebSearch};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore, mpsc, oneshot};
 
-/// The endpoint that is used if no other is configured.
+/// Default endpoint.
 pub const DEFAULT_ENDPOINT: &str = "https://api.exa.ai/search";
 
-/// Where searches go, and with what.
+/// Configuration of web searches.
 #[derive(Debug)]
 pub struct EgressConfig {
     /// The provider's URL: `https`, or `http` to this machine itself.
     pub endpoint: String,
-    /// The key; without one every search is answered with [`WebOutcome::NoKey`].
+    /// The key. Without one, every search returns [`WebOutcome::NoKey`].
     pub key: Option<Key>,
-    /// How long a search may take in all.
+    /// Timeout of a whole search.
     pub timeout: Duration,
 }
 
 impl EgressConfig {
-    /// A configuration with the usual time limit, [`WEB_SEARCH_TIMEOUT`].
+    /// Creates a configuration with the default timeout, [`WEB_SEARCH_TIMEOUT`].
     #[must_use]
     pub fn new(endpoint: impl Into<String>, key: Option<Key>) -> Self {
         Self { endpoint: endpoint.into(), key, timeout: WEB_SEARCH_TIMEOUT }
     }
 }
 
-/// Why a configuration was refused. No text holds the key, or more of the endpoint than its host.
+/// Error of the configuration. No text contains the key, or more of the endpoint than its host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
-    /// The endpoint cannot be read.
+    /// The endpoint is not a URL.
     #[error("the endpoint of web_search is not a URL: {0}")]
     NotAUrl(url::ParseError),
     /// The endpoint has another scheme than http and https.
     #[error("the endpoint of web_search must be an https URL, not {0}")]
     NotHttps(String),
-    /// Everybody on the way would read the key.
+    /// The connection would not be encrypted, so that the network could read the key.
     #[error(
-        "the endpoint of web_search must be https: plain http would send the key to {host} for everybody \
-         to read"
+        "the endpoint of web_search must be https: plain http would send the key to {host} unencrypted"
     )]
     InTheClear {
-        /// The host of the endpoint.
+        /// Host of the endpoint.
         host: String,
     },
-    /// The key cannot be sent.
+    /// An HTTP header cannot carry the key.
     #[error("the key of web_search holds characters that no HTTP header can carry")]
     UnusableKey,
 }
 
-/// What the thread needs to know.
+/// Settings of the thread.
 #[derive(Debug)]
 struct Settings {
     endpoint: Endpoint,
@@ -77,22 +76,22 @@ struct Settings {
     timeout: Duration,
 }
 
-/// The way to the internet. One for the whole daemon.
+/// Runs web searches. One instance for the whole daemon.
 ///
-/// Dropping it ends its thread, and with it what still runs.
+/// Dropping it stops its thread and cancels the running searches.
 #[derive(Debug)]
 pub struct Egress {
     settings: Option<Arc<Settings>>,
-    /// One permit for each search, from its admission until nothing of it runs any more.
+    /// One permit per search, held from its admission until all of its resources are released.
     slots: Arc<Semaphore>,
-    thread: OnceCell<mpsc::Sender<Job>>,
+    thread: OnceCell<mpsc::Sender<SearchTask>>,
 }
 
 impl Egress {
     /// Checks the configuration. Opens nothing and starts nothing.
     ///
     /// # Errors
-    /// An endpoint that is no URL, or one to which a key must not be sent; also without a key.
+    /// The endpoint is not a URL, or must not receive a key. Checked even without a key.
     pub fn start(config: EgressConfig) -> Result<Self, EgressError> {
         let endpoint = Endpoint::parse(&config.endpoint)?;
         let timeout = config.timeout;
@@ -101,7 +100,7 @@ impl Egress {
         Ok(Self { settings, slots, thread: OnceCell::new() })
     }
 
-    /// Whether its thread runs: it begins with the first search.
+    /// Returns true if the thread runs. It starts with the first search.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.thread.initialized()
@@ -109,8 +108,8 @@ impl Egress {
 
     /// Searches the web. May be called from any runtime.
     ///
-    /// Answers within the time limit. Dropping the future ends the search and its connection; its place
-    /// is free again a moment later.
+    /// Returns within the timeout. Dropping the future cancels the search and closes its connection. The slot is
+    /// released soon after.
     pub async fn web_search(&self, search: WebSearch) -> WebOutcome {
         let Some(settings) = &self.settings else { return WebOutcome::NoKey };
         let body = match body::of(&search) {
@@ -124,15 +123,15 @@ impl Egress {
             Err(error) => return failed(format_args!("no thread for it: {error}")),
         };
         let (answer, answered) = oneshot::channel();
-        // There is room for as many jobs as there are slots.
-        if jobs.try_send(Job { body, answer, slot }).is_err() {
+        // The channel has as many entries as there are slots.
+        if jobs.try_send(SearchTask { body, answer, slot }).is_err() {
             return WebOutcome::Busy;
         }
-        answered.await.unwrap_or_else(|_| failed("the daemon is going down"))
+        answered.await.unwrap_or_else(|_| failed("the daemon is shutting down"))
     }
 }
 
-/// No answer came.
+/// Creates the outcome of a failed search.
 fn failed(reason: impl ToString) -> WebOutcome {
     WebOutcome::Failed { reason: reason.to_string() }
 }

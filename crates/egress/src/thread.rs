@@ -1,10 +1,10 @@
-//! The thread `egress`: one small runtime that holds every connection to the internet, away from the actors.
+//! The thread `egress`: a small runtime with all connections to the internet, separate from the actors.
 //!
-//! Started by [`crate::Egress`] at the first search. Ends when the last sender of jobs is gone.
+//! Started by [`crate::Egress`] at the first search. Exits when the last sender of tasks is dropped.
 
 use crate::Settings;
-use crate::exchange::{self, exchange};
-use crate::reason::reason;
+use crate::error_text::reason;
+use crate::http::{self, exchange};
 use quackd_protocol::limits::MAX_WEB_SEARCHES;
 use quackd_protocol::worker::WebOutcome;
 use reqwest::Client;
@@ -16,25 +16,25 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// After this long without a search the client is dropped: its certificates and its open connections. The
-/// next search makes another, from certificates as they are then.
+/// Idle time after which the client is dropped, with its certificates and its open connections. The next search creates
+/// another client and reads the current certificates.
 const CLIENT_IDLE: Duration = Duration::from_secs(60);
 
-/// One search under way.
+/// One search in flight.
 #[derive(Debug)]
-pub(crate) struct Job {
-    /// What is posted.
+pub(crate) struct SearchTask {
+    /// Body of the request.
     pub(crate) body: Vec<u8>,
-    /// Closed by who waits when the answer is not wanted any more.
+    /// Closed by the caller when it no longer needs the result.
     pub(crate) answer: oneshot::Sender<WebOutcome>,
-    /// Held until nothing of the search runs any more.
+    /// Held until all resources of the search are released.
     pub(crate) slot: OwnedSemaphorePermit,
 }
 
-/// Starts the thread. There is room for as many jobs as may run.
-pub(crate) fn start(settings: Arc<Settings>) -> io::Result<mpsc::Sender<Job>> {
+/// Starts the thread. The channel has room for as many tasks as may run.
+pub(crate) fn start(settings: Arc<Settings>) -> io::Result<mpsc::Sender<SearchTask>> {
     let (sender, jobs) = mpsc::channel(MAX_WEB_SEARCHES);
-    // Looking up a name blocks, and cannot be ended: more of them than searches is never needed.
+    // Name lookups block and cannot be canceled. There is never a need for more of them than searches.
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -48,14 +48,14 @@ pub(crate) fn start(settings: Arc<Settings>) -> io::Result<mpsc::Sender<Job>> {
     Ok(sender)
 }
 
-async fn serve(settings: Arc<Settings>, mut jobs: mpsc::Receiver<Job>) {
+async fn serve(settings: Arc<Settings>, mut jobs: mpsc::Receiver<SearchTask>) {
     let mut client = None;
     let mut running = JoinSet::new();
     loop {
         tokio::select! {
             job = jobs.recv() => {
                 let Some(job) = job else { return };
-                match client.take().map_or_else(|| exchange::client(&settings.endpoint), Ok) {
+                match client.take().map_or_else(|| http::client(&settings.endpoint), Ok) {
                     Ok(ready) => {
                         client = Some(ready.clone());
                         running.spawn(run(ready, Arc::clone(&settings), job));
@@ -71,9 +71,9 @@ async fn serve(settings: Arc<Settings>, mut jobs: mpsc::Receiver<Job>) {
     }
 }
 
-/// Searches, as long as somebody waits for the answer and the time is not over.
-async fn run(client: Client, settings: Arc<Settings>, job: Job) {
-    let Job { body, mut answer, slot } = job;
+/// Runs a search until the result, the timeout, or the cancellation by the caller.
+async fn run(client: Client, settings: Arc<Settings>, job: SearchTask) {
+    let SearchTask { body, mut answer, slot } = job;
     let limit = settings.timeout;
     let search = async {
         let after_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
@@ -84,10 +84,11 @@ async fn run(client: Client, settings: Arc<Settings>, job: Job) {
         outcome = search => Some(outcome),
         () = answer.closed() => None,
     };
-    // The connection is gone or back in the pool. Who gets an answer may search again at once.
+    // The connection is closed or back in the pool. Release the slot first, because a caller with a result may search
+    // again at once.
     drop(slot);
     if let Some(outcome) = outcome {
-        // Who hung up in this moment wanted no answer.
+        // A caller that disconnected at this point no longer needs the result.
         let _gone = answer.send(outcome);
     }
 }

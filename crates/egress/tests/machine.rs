@@ -1,5 +1,5 @@
-//! What egress takes from the machine: trusted certificates and proxies. Both are found by variables of the
-//! process, so each search is made by this program run once more.
+//! Tests the settings that egress takes from the machine: trusted certificates and proxies. Environment variables
+//! select both, so a separate run of this program makes each search.
 
 #[cfg(test)]
 #[path = "../../../tests/black_box/harness/fake_exa.rs"]
@@ -36,7 +36,7 @@ mod tests {
         }
     }
 
-    /// The other half of [`outcome`]: one search, in a process with the variables that it was given.
+    /// The other half of [`outcome`]: one search, in a process with the given variables.
     #[tokio::test]
     #[ignore = "run by the other tests of this file"]
     #[expect(clippy::print_stdout, reason = "its answer to the test that runs it")]
@@ -47,7 +47,7 @@ mod tests {
         println!("outcome={}", serde_json::to_string(&outcome).unwrap());
     }
 
-    /// What comes of a search in a process with these variables.
+    /// Returns the result of a search in a process with these variables.
     #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
     fn outcome(endpoint: &str, variables: &[(&str, &str)]) -> WebOutcome {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -59,7 +59,7 @@ mod tests {
         serde_json::from_str(outcome.unwrap_or_else(|| panic!("no outcome: {text}"))).unwrap()
     }
 
-    /// One that signs certificates.
+    /// Returns a certificate authority.
     fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -67,7 +67,7 @@ mod tests {
         CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
     }
 
-    /// A provider with a certificate for `params`. Tells the head of each request that it could read.
+    /// Starts a provider with a certificate for `params`. Sends the head of each readable request to the channel.
     fn serve(
         issuer: &CertifiedIssuer<'static, KeyPair>,
         params: CertificateParams,
@@ -114,7 +114,7 @@ mod tests {
         CertificateParams::new(vec![name.to_owned()]).unwrap()
     }
 
-    /// A file as a machine has it.
+    /// Writes a file.
     fn file(dir: &TempDir, name: &str, text: &str) -> String {
         let path = dir.path().join(name);
         fs::write(&path, text).unwrap();

@@ -1,4 +1,4 @@
-//! Searches over real sockets, to a provider that is good or bad on purpose.
+//! Searches over real sockets, to a provider that behaves well or badly on purpose.
 
 #[cfg(test)]
 #[path = "../../../tests/black_box/harness/fake_exa.rs"]
@@ -48,7 +48,7 @@ mod tests {
         WebOutcome::Failed { reason: reason.to_owned() }
     }
 
-    /// What comes of one search if the provider does this.
+    /// Returns the result of one search if the provider sends this answer.
     async fn outcome(answer: Answer) -> WebOutcome {
         egress_to(&FakeExa::start(&[answer]).endpoint()).web_search(search()).await
     }

@@ -1,40 +1,40 @@
-//! How much room the disk of the state directory has. Asked by the supervisor from time to time.
+//! Free space on the disk of the state directory. Polled by the supervisor.
 
 use std::io;
 use std::path::Path;
 
-/// Of a small disk at most one part in so many has to be free.
+/// On a small disk, at most one tenth of the disk must be free.
 const MAX_PART: u64 = 10;
 
-/// Room on a disk, in bytes.
+/// Space on a disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskRoom {
-    /// What an ordinary user may still write.
+    /// Space available to unprivileged users.
     pub free: u64,
-    /// The whole disk.
+    /// Size of the file system.
     pub total: u64,
 }
 
 impl DiskRoom {
-    /// Asks the system. Blocks on the disk: on a network's disk for ever, if that is gone.
+    /// Inspects the file system of `dir`. Blocks on the disk; on an unreachable network file system, forever.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of statvfs(3).
     pub fn of_blocking(dir: &Path) -> io::Result<Self> {
         let stat = rustix::fs::statvfs(dir)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Self { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) })
     }
 
-    /// What has to be free if `wanted` bytes are asked for: less on a disk that is so small that it would never
-    /// have enough.
+    /// Returns the space that must be free, at most `wanted` bytes. Less on a small disk, which could never
+    /// have `wanted` bytes free.
     #[must_use]
     pub fn needed(&self, wanted: u64) -> u64 {
         wanted.min(self.total / MAX_PART)
     }
 
-    /// Whether there is too little, if that was so at the last look: it ends only with half as much again, so that
-    /// it does not come and go.
+    /// Returns true if too little space is free. If it was low at the last check, it stays low until 1.5
+    /// times the needed space is free. This hysteresis avoids flapping.
     #[must_use]
     pub fn is_low(&self, wanted: u64, was_low: bool) -> bool {
         let needed = self.needed(wanted);

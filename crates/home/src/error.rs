@@ -1,85 +1,85 @@
-//! Why the state directory cannot be used. Shown by the command line and by `doctor`.
+//! Errors of the state directory. Shown by the command line and by `doctor`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why the state directory, or something in it, cannot be used.
+/// The state directory, or an entry of it, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HomeError {
-    /// Nothing says where the state directory is.
+    /// No environment variable leads to a state directory.
     #[error("HOME is not set to an absolute path; set it, or RUBBER_DUCK_APP_SUPPORT")]
     NoHome,
-    /// A path in the environment is not text. Paths of ours travel in JSON.
+    /// A path is not UTF-8. Paths are sent in JSON.
     #[error("{variable} is not valid UTF-8")]
     NotUtf8 {
-        /// The environment variable, or what stands for it.
+        /// Name of the environment variable, or a description of the path.
         variable: &'static str,
     },
-    /// Something else stands where the directory should be.
+    /// The path exists and is not a directory.
     #[error("{path} is not a directory")]
     NotADirectory {
-        /// The path in question.
+        /// Path of the entry.
         path: PathBuf,
     },
-    /// The directory belongs to somebody else, who could read and change everything in it.
+    /// Another user owns the directory, and could read and change everything in it.
     #[error("{path} belongs to user {owner}, not to you (user {us})")]
     NotOurs {
-        /// The path in question.
+        /// Path of the directory.
         path: PathBuf,
-        /// Its owner's user id.
+        /// User id of the owner.
         owner: u32,
-        /// Our effective user id.
+        /// Effective user id of this process.
         us: u32,
     },
-    /// A directory that is never the state directory, whatever is in it.
+    /// A directory that is never accepted, regardless of its content.
     #[error(
         "{path} is {what} and cannot be the state directory, which the daemon closes to others and clears in \
          part; nothing was changed. Name another one in RUBBER_DUCK_APP_SUPPORT"
     )]
     Reserved {
-        /// The path in question.
+        /// Path of the directory.
         path: PathBuf,
-        /// What it is, for people.
+        /// Description of the directory. For display only.
         what: &'static str,
     },
-    /// A directory that is full of somebody's things.
+    /// A directory with files of other programs.
     #[error(
         "{path} is no state directory of quackd: it holds {found}, and nothing that quackd or Rubber Duck have \
          left; nothing was changed. Name an empty or a new directory in RUBBER_DUCK_APP_SUPPORT; if it is the \
-         right one all the same, put an empty file `quackd.lock` into it"
+         right one, put an empty file `quackd.lock` into it"
     )]
     Foreign {
-        /// The path in question.
+        /// Path of the directory.
         path: PathBuf,
-        /// The first of the names in it.
+        /// First unknown names in the directory.
         found: String,
     },
-    /// A `run` in the state directory that we did not make.
+    /// A `run` in the state directory that quackd did not create.
     #[error(
         "{path} was not made by quackd, which deletes its own at each start: it holds {found}; nothing was \
          changed. Move it away, or name another state directory in RUBBER_DUCK_APP_SUPPORT"
     )]
     ForeignRun {
-        /// The path in question.
+        /// Path of `run`.
         path: PathBuf,
-        /// The first of the names in it.
+        /// First unknown names in it.
         found: String,
     },
-    /// A session id that cannot be a file name.
+    /// A session id that is not a valid file name.
     #[error("not a session id: {id:.80?}")]
     InvalidSessionId {
-        /// The id as it was given.
+        /// The rejected id.
         id: String,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action} {path}")]
     Io {
-        /// What was tried, an English verb phrase.
+        /// Verb phrase for the failed action, such as `inspect`.
         action: &'static str,
-        /// On which path.
+        /// Path of the action.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system call.
         source: io::Error,
     },
 }

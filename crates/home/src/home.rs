@@ -1,12 +1,12 @@
-//! The state directory and the paths of everything in it.
+//! The state directory and the paths in it.
 //!
-//! Owns no descriptor and no lock: a `Home` is a handful of strings that the supervisor and every
-//! client compute alike from the environment.
+//! A [`Home`] holds only strings, no descriptor and no lock. The supervisor and every client compute the same
+//! paths from the environment.
 
 use crate::HomeError;
-use crate::claim::{Claim, RUN_FLAGS, check_run, is_retired_run, mark_run};
 use crate::keep;
 use crate::locate::{Platform, locate_blocking};
+use crate::ownership::{OwnershipCheck, RETIRED, RUN_FLAGS, check_run, is_retired_run, mark_run};
 use crate::private_dir::{FinalLink, own_dir_blocking, private_dir_blocking, restrict_blocking};
 use crate::socket::{Around, SocketPath, temp_dir};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -15,17 +15,14 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Longest session id that is used as a file name, in bytes. Ours have 22, upstream's 36; 255 is
-/// what file systems take, and file names built from ids carry a suffix.
+/// Maximum length of a session id as a file name, in bytes. Our ids have 22 and upstream's 36. File systems
+/// allow 255, and file names add a suffix to the id.
 const MAX_ID_BYTES: usize = 200;
 
-/// How the names of run directories begin that nobody uses any more.
-const RETIRED: &str = "run.old-";
-
-/// Names that are tried for one.
+/// Maximum number of names to try for a retired run directory.
 const MAX_RETIRED: u32 = 100;
 
-/// The state directory and the paths of everything in it.
+/// Paths of the state directory and its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
     /// Absolute, no trailing slash. UTF-8, as are all paths below.
@@ -38,12 +35,12 @@ pub struct Home {
     rival: Option<PathBuf>,
     /// The user's home directory, which is never the state directory.
     user_home: Option<PathBuf>,
-    /// Whether the platform's rule names the directory, and not a variable.
+    /// True if the platform's rule chose the directory, false if an environment variable did.
     is_by_rule: bool,
 }
 
 impl Home {
-    /// Finds the state directory for this process. It need not exist.
+    /// Finds the state directory from the environment of this process. The directory may be missing.
     ///
     /// # Errors
     /// As [`Home::resolve_blocking`].
@@ -51,8 +48,8 @@ impl Home {
         Self::resolve_blocking(&|name| std::env::var_os(name))
     }
 
-    /// Finds the state directory from the environment that `var` looks up: the value of
-    /// `RUBBER_DUCK_APP_SUPPORT` if it is not blank, else the platform's rule. It need not exist.
+    /// Finds the state directory from the environment variables that `var` returns: `RUBBER_DUCK_APP_SUPPORT`
+    /// if it is not blank, else the platform's rule. The directory may be missing.
     ///
     /// # Errors
     /// [`HomeError::NoHome`] if `HOME` is needed and not usable, [`HomeError::NotUtf8`], or
@@ -61,8 +58,8 @@ impl Home {
         Self::resolve_for_blocking(Platform::CURRENT, var)
     }
 
-    /// Where the Rubber Duck programs look for their daemon in this process's environment: they know one rule
-    /// for all systems.
+    /// Finds the directory that Rubber Duck's programs use in this environment. They apply the macOS rule on
+    /// all systems.
     ///
     /// # Errors
     /// As [`Home::resolve_blocking`].
@@ -80,7 +77,7 @@ impl Home {
             return Err(HomeError::NotUtf8 { variable: "the working directory" });
         }
         let temp_dir = absolute_blocking(&temp_dir(var))?;
-        // Without the variable it is still the home: the system knows.
+        // Without `HOME`, use the home directory from the user database.
         let user_home = var("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let user_home = user_home.or_else(std::env::home_dir);
         let runtime_dir = var("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -97,17 +94,17 @@ impl Home {
         })
     }
 
-    /// Makes the directory and `run/` in it if they are missing, and private (0700) if others may
-    /// enter them. What is there and is not ours is refused before anything is changed.
+    /// Creates the directory and `run/` in it if they are missing, and removes access for other users (0700).
+    /// Before any change, refuses existing entries that are not quackd's.
     ///
     /// # Errors
     /// [`HomeError::Reserved`], [`HomeError::Foreign`], [`HomeError::ForeignRun`],
     /// [`HomeError::NotADirectory`], [`HomeError::NotOurs`], or [`HomeError::Io`].
     pub fn prepare_blocking(&self) -> Result<(), HomeError> {
-        // A person may well keep the state directory elsewhere and link to it; nobody but a worker
-        // that went astray would replace `run`.
+        // The user may link the state directory to another place. Only a faulty worker would replace `run`
+        // with a link.
         let dir = own_dir_blocking(&self.dir, FinalLink::Follow)?;
-        self.claim().check_blocking(&dir)?;
+        self.ownership().check_blocking(&dir)?;
         restrict_blocking(&dir, &self.dir)?;
         let path = self.run_dir();
         let run = own_dir_blocking(&path, FinalLink::Refuse)?;
@@ -128,21 +125,21 @@ impl Home {
         }
     }
 
-    /// Whether [`Home::prepare_blocking`] would use what is there. Changes nothing.
+    /// Returns an error if [`Home::prepare_blocking`] would refuse the directory. Changes nothing.
     ///
     /// # Errors
-    /// As [`Home::prepare_blocking`]. A directory that does not exist is no error.
+    /// As [`Home::prepare_blocking`]. A missing directory is fine.
     pub fn check_blocking(&self) -> Result<(), HomeError> {
         match self.open_dir_blocking()? {
-            Some(dir) => self.claim().check_blocking(&dir),
+            Some(dir) => self.ownership().check_blocking(&dir),
             None => Ok(()),
         }
     }
 
-    /// Whether there is a `run`. Changes nothing.
+    /// Returns true if `run` exists. Changes nothing.
     ///
     /// # Errors
-    /// [`HomeError::ForeignRun`]: it is not one of ours; or [`HomeError::Io`].
+    /// [`HomeError::ForeignRun`] if quackd did not create it, or [`HomeError::Io`].
     pub fn check_run_blocking(&self) -> Result<bool, HomeError> {
         let path = self.run_dir();
         let Some(dir) = self.open_dir_blocking()? else { return Ok(false) };
@@ -153,7 +150,7 @@ impl Home {
         }
     }
 
-    /// The directory itself; `None` if it does not exist. What is no directory is not waited for.
+    /// Opens the directory; `None` if it does not exist. Does not block on a FIFO.
     fn open_dir_blocking(&self) -> Result<Option<File>, HomeError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(CWD, &self.dir, flags, Mode::empty()) {
@@ -164,124 +161,125 @@ impl Home {
         }
     }
 
-    fn claim(&self) -> Claim<'_> {
+    fn ownership(&self) -> OwnershipCheck<'_> {
         let user_home = self.user_home.as_deref();
-        Claim { path: &self.dir, user_home, is_by_rule: self.is_by_rule }
+        OwnershipCheck { path: &self.dir, user_home, is_by_rule: self.is_by_rule }
     }
 
-    /// Makes the session's run directory, private, and gives its path.
+    /// Creates the session's private run directory and returns its path.
     ///
     /// # Errors
-    /// As [`Home::session_run_dir`] and [`Home::prepare_blocking`], which must have been called.
+    /// As [`Home::session_run_dir`] and [`Home::prepare_blocking`]. Call the latter first.
     pub fn prepare_session_run_dir_blocking(&self, id: &str) -> Result<PathBuf, HomeError> {
         let dir = self.session_run_dir(id)?;
         private_dir_blocking(&dir, FinalLink::Refuse)?;
         Ok(dir)
     }
 
-    /// Where Pi keeps its conversations: made if it is missing, private. Upstream's place.
+    /// Creates Pi's conversation directory if it is missing, private. Upstream uses the same path.
     ///
     /// # Errors
-    /// As [`Home::prepare_blocking`], which must have been called.
+    /// As [`Home::prepare_blocking`]. Call it first.
     pub fn prepare_pi_sessions_blocking(&self) -> Result<PathBuf, HomeError> {
         let dir = self.dir.join("pi-sessions");
         private_dir_blocking(&dir, FinalLink::Follow)?;
         Ok(dir)
     }
 
-    /// The state directory. Absolute, UTF-8.
+    /// Path of the state directory. Absolute, UTF-8.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Another directory that holds metadata of the same kind and is **not** used: worth a warning.
+    /// Path of a second directory with metadata that is **not** used. The daemon warns about it.
     #[must_use]
     pub fn rival(&self) -> Option<&Path> {
         self.rival.as_deref()
     }
 
-    /// Workspaces and sessions, shared with the macOS app.
+    /// Path of the workspaces and sessions, shared with the macOS app.
     #[must_use]
     pub fn metadata(&self) -> PathBuf {
         self.dir.join("metadata.json")
     }
 
-    /// What is ours about the sessions; the metadata's other writer drops what it does not know.
+    /// Path of quackd's own session state. It is a separate file because the macOS app drops unknown keys of
+    /// the metadata.
     #[must_use]
     pub fn state_file(&self) -> PathBuf {
         self.dir.join("quackd-state.json")
     }
 
-    /// What the user's login shell said last; the next daemon begins with it.
+    /// Path of the last login environment, which the next daemon starts with.
     #[must_use]
     pub fn login_environment(&self) -> PathBuf {
         self.dir.join("login-environment.json")
     }
 
-    /// What the last stop of the daemon cut short.
+    /// Path of the list of calls that the last shutdown interrupted.
     #[must_use]
     pub fn interrupted_file(&self) -> PathBuf {
         self.dir.join("interrupted.json")
     }
 
-    /// The file whose lock decides which daemon is the one; see [`crate::lock_blocking`].
+    /// Path of the file whose lock selects the running daemon; see [`crate::lock_blocking`].
     #[must_use]
     pub fn lock_file(&self) -> PathBuf {
         self.dir.join("quackd.lock")
     }
 
-    /// The daemon's process id, for people and for upstream's programs.
+    /// Path of the file with the daemon's process id, for the user and for upstream's programs.
     #[must_use]
     pub fn pid_file(&self) -> PathBuf {
         self.dir.join("duck-daemon.pid")
     }
 
-    /// The current log file.
+    /// Path of the current log file.
     #[must_use]
     pub fn log_file(&self) -> PathBuf {
         self.dir.join("duck-daemon.log")
     }
 
-    /// The configuration file that is read if `QUACKD_CONFIG` names no other.
+    /// Path of the configuration file if `QUACKD_CONFIG` is not set.
     #[must_use]
     pub fn config(&self) -> PathBuf {
         self.dir.join("quackd.toml")
     }
 
-    /// What upstream's daemon keeps of itself: remote control, above all.
+    /// Path of upstream's configuration file, mainly for remote control.
     #[must_use]
     pub fn daemon_config(&self) -> PathBuf {
         self.dir.join("config.json")
     }
 
-    /// The token of remote control in the clear, for who pairs a phone.
+    /// Path of the plain-text token of remote control, which the user needs to pair a phone.
     #[must_use]
     pub fn remote_token(&self) -> PathBuf {
         self.dir.join("remote-auth-token")
     }
 
-    /// Where the macOS app keeps a history file for each session.
+    /// Directory of the macOS app's history files, one per session.
     #[must_use]
     pub fn app_histories(&self) -> PathBuf {
         self.dir.join("sessions")
     }
 
-    /// Where the sessions' run directories are.
+    /// Directory of the sessions' run directories.
     #[must_use]
     pub fn run_dir(&self) -> PathBuf {
         self.dir.join("run")
     }
 
-    /// The private run directory of one session, for spills and journals.
+    /// Private run directory of one session, for spill files and journals.
     ///
     /// # Errors
-    /// [`HomeError::InvalidSessionId`]: ids come from a file that other programs write too.
+    /// [`HomeError::InvalidSessionId`]. Other programs write the file that ids come from.
     pub fn session_run_dir(&self, id: &str) -> Result<PathBuf, HomeError> {
         Ok(self.run_dir().join(file_name(id)?))
     }
 
-    /// Deletes the session's run directory with everything in it. One that does not exist is deleted.
+    /// Deletes the session's run directory recursively. A missing directory counts as deleted.
     ///
     /// # Errors
     /// As [`Home::session_run_dir`], or [`HomeError::Io`].
@@ -290,8 +288,8 @@ impl Home {
         keep::remove_tree(&dir).map_err(|e| HomeError::io("delete", &dir, e))
     }
 
-    /// Deletes what [`Home::retire_run_dir_blocking`] has put aside, by this daemon and by earlier ones. The first
-    /// failure is the one that is told; the others are gone all the same.
+    /// Deletes all run directories that [`Home::retire_run_dir_blocking`] has moved aside, including those of
+    /// earlier daemons. After a failure it continues with the others and returns the first error.
     ///
     /// # Errors
     /// [`HomeError::Io`].
@@ -302,29 +300,28 @@ impl Home {
         let retired = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
         let failed =
             |path: PathBuf| keep::remove_tree(&path).map_err(|e| HomeError::io("delete", &path, e));
-        // All of them are tried.
+        // Collect first, so that all directories are tried.
         let ends: Vec<_> = retired.map(|entry| failed(entry.path())).collect();
         ends.into_iter().collect()
     }
 
-    /// Whether an entry of the directory is a run directory that a daemon of ours has put aside.
+    /// Returns true if an entry of the directory is a retired run directory of quackd.
     #[must_use]
     pub fn is_retired_blocking(&self, name: &str) -> bool {
         self.open_dir_blocking().is_ok_and(|dir| dir.is_some_and(|dir| is_retired_run(&dir, name)))
     }
 
-    /// Puts the run directories of all sessions aside, so that there are none. [`Home::prepare_blocking`] must have
-    /// been called.
+    /// Moves the run directories of all sessions aside. Call [`Home::prepare_blocking`] first.
     ///
     /// # Errors
-    /// [`HomeError::ForeignRun`] or [`HomeError::Io`]: they are where they were.
+    /// [`HomeError::ForeignRun`] or [`HomeError::Io`]: `run` was not moved.
     pub fn retire_run_dir_blocking(&self) -> Result<(), HomeError> {
         let (run, pid) = (self.run_dir(), std::process::id());
         if !self.check_run_blocking()? {
             return Ok(());
         }
         let mut retired = self.dir.join(format!("{RETIRED}{pid}"));
-        // Left by a process with the same number.
+        // The name is taken if an earlier process had the same pid.
         let mut n = 1;
         while retired.symlink_metadata().is_ok() && n < MAX_RETIRED {
             n += 1;
@@ -334,7 +331,7 @@ impl Home {
         std::fs::rename(&run, retired).map_err(|e| HomeError::io("put aside", &run, e))
     }
 
-    /// The history file that the macOS app keeps for a session.
+    /// Path of the macOS app's history file for a session.
     ///
     /// # Errors
     /// [`HomeError::InvalidSessionId`], as [`Home::session_run_dir`].
@@ -342,7 +339,7 @@ impl Home {
         Ok(self.app_histories().join(format!("{}.jsonl", file_name(id)?)))
     }
 
-    /// Where clients find the daemon.
+    /// Path of the socket.
     #[must_use]
     pub fn socket(&self) -> SocketPath {
         let around = Around {
@@ -354,23 +351,14 @@ impl Home {
     }
 }
 
-/// Without trailing slash, repeated slashes and `.`; `..` and links are left alone.
+/// Removes trailing slashes, repeated slashes and `.`. Keeps `..` and links.
 fn absolute_blocking(path: &Path) -> Result<PathBuf, HomeError> {
     let absolute = std::path::absolute(path);
     let absolute = absolute.map_err(|e| HomeError::io("find the absolute path of", path, e))?;
     Ok(absolute.components().collect())
 }
 
-/// Whether a name in the state directory is that of a run directory that was put aside.
-pub(crate) fn is_retired(name: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    name.strip_prefix(RETIRED).is_some_and(|rest| {
-        let (pid, n) = rest.split_once('-').unwrap_or((rest, "1"));
-        is_number(pid) && is_number(n)
-    })
-}
-
-/// The id, if it names one entry of a directory and not a hidden one (so neither `.` nor `..`).
+/// Returns the id if it is a valid name of a visible directory entry (neither `.` nor `..`).
 fn file_name(id: &str) -> Result<&str, HomeError> {
     let plain = !id.contains(|c: char| c == '/' || c.is_control()) && !id.contains("..");
     if plain && !id.is_empty() && !id.starts_with('.') && id.len() <= MAX_ID_BYTES {
@@ -485,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_directory_of_another_user_is_refused() {
-        // As root nothing is somebody else's before the test gives it away.
+        // For root, every file counts as its own until the test changes the owner.
         let dir = tempfile::tempdir().unwrap();
         let (path, somebody) = if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(dir.path(), Some(12_345), None).unwrap();

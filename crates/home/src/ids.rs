@@ -1,4 +1,4 @@
-//! Ids: how ours are made. Ids that are read from elsewhere are opaque.
+//! Creates ids. Ids from other programs are opaque.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,25 +6,25 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::io;
 
-/// A new session id: 22 base64url characters from 128 random bits of the system. The first is a letter or a
-/// digit, so that no command line takes the id for an option.
+/// Creates a session id: 22 base64url characters from 128 random bits. The first character is a letter or a
+/// digit, so no command line parses the id as an option.
 ///
 /// # Errors
-/// If the system has no randomness to give. There is no second source: an id that can be guessed or
-/// repeated is worse than a refused request.
+/// The system's random source failed. There is no fallback: a predictable or repeated id is worse than a
+/// failed request.
 pub fn new_id() -> io::Result<String> {
     loop {
         let mut bytes = [0_u8; 16];
         getrandom::fill(&mut bytes)?;
         let id = URL_SAFE_NO_PAD.encode(bytes);
-        // Ends soon: one in 32 begins with `-` or `_`.
+        // One id in 32 starts with `-` or `_`, so the loop is short.
         if id.starts_with(|first: char| first.is_ascii_alphanumeric()) {
             return Ok(id);
         }
     }
 }
 
-/// The id of a new workspace: the first 16 hex digits of the SHA-256 of its path.
+/// Returns the id of a new workspace: the first 16 hex digits of the SHA-256 of its path.
 #[must_use]
 pub fn workspace_id(path: &str) -> String {
     let mut id = String::with_capacity(16);

@@ -1,9 +1,10 @@
-//! Where things live: state directory, socket path, instance lock, ids, workspace resolution, and what of it can go.
+//! The state directory: its paths, ownership, instance lock and garbage collection. Also creates ids and
+//! resolves workspaces.
 //!
-//! Called by the supervisor at start and at `attach`, and by the command line before it connects.
-//! Functions that touch the disk end in `_blocking`; the rest only compute.
+//! Called by the supervisor at start and at `attach`, and by the command line before it connects. Functions
+//! that access the disk end in `_blocking`; all others only compute.
 
-mod claim;
+mod dir_identity;
 mod disk;
 mod error;
 mod foreign;
@@ -13,13 +14,14 @@ pub mod keep;
 mod locate;
 mod lock;
 pub mod own_file;
+mod ownership;
 mod pid_file;
 mod private_dir;
 mod socket;
-mod spills;
-mod tenure;
+mod spill_quota;
 mod workspace;
 
+pub use dir_identity::Tenure;
 pub use disk::DiskRoom;
 pub use error::HomeError;
 pub use foreign::Foreign;
@@ -28,8 +30,7 @@ pub use ids::{new_id, workspace_id};
 pub use lock::{InstanceLock, lock_blocking};
 pub use pid_file::{remove_pid_file_blocking, write_pid_file_blocking};
 pub use socket::SocketPath;
-pub use spills::{Trimmed, trim_spills_blocking};
-pub use tenure::Tenure;
+pub use spill_quota::{TrimStats, trim_spills_blocking};
 pub use workspace::{
     Workspace, WorkspaceError, is_risky_workspace, look_up_workspace_blocking,
     resolve_workspace_blocking,

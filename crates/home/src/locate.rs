@@ -1,13 +1,13 @@
-//! Which directory is the state directory: the rule of each platform as one function of the
-//! environment and of what exists. Used by [`crate::Home`] only.
+//! Chooses the state directory by the rule of each platform, from the environment and the existing
+//! directories. Used by [`crate::Home`] only.
 //!
-//! Both platforms' rules are compiled and tested everywhere. On macOS itself they have not been run.
+//! Both rules are compiled and tested on every platform. The macOS rule has not been tested on macOS.
 
 use crate::HomeError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Whose rule holds.
+/// Platform whose rule applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Platform {
     Linux,
@@ -19,18 +19,18 @@ impl Platform {
         if cfg!(target_os = "macos") { Self::MacOs } else { Self::Linux };
 }
 
-/// What the rule decided.
+/// Result of the rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Located {
-    /// The directory exactly as the environment gives it: clients hash this text, see `socket.rs`.
+    /// The directory exactly as in the environment. Clients hash this text; see `socket.rs`.
     pub(crate) given: String,
-    /// Another directory that could have been meant and holds metadata too.
+    /// Another candidate that also contains metadata.
     pub(crate) rival: Option<PathBuf>,
-    /// Whether the rule names the directory, and not a variable: then nobody else uses that name.
+    /// True if the platform's rule chose the directory. Other programs do not use that name.
     pub(crate) is_by_rule: bool,
 }
 
-/// Applies the rule. Looks at the disk only to see which candidate exists.
+/// Applies the rule. Accesses the disk only to check which candidates exist.
 pub(crate) fn locate_blocking(
     platform: Platform,
     var: &dyn Fn(&str) -> Option<OsString>,
@@ -38,7 +38,7 @@ pub(crate) fn locate_blocking(
     if let Some(given) = text(var, "RUBBER_DUCK_APP_SUPPORT")? {
         return Ok(Located { given, rival: None, is_by_rule: false });
     }
-    // A relative HOME would make the state directory depend on where a client was started.
+    // A relative HOME would make the result depend on the client's working directory.
     let home = text(var, "HOME")?.map(PathBuf::from);
     let home = home.filter(|path| path.is_absolute()).ok_or(HomeError::NoHome)?;
     let (chosen, other) = match platform {
@@ -51,33 +51,33 @@ pub(crate) fn locate_blocking(
     Ok(Located { given, rival, is_by_rule: true })
 }
 
-/// The Mac app's own directory, else the one of its sandbox container.
+/// Prefers the app's own directory, then the directory of its sandbox container.
 fn macos(home: &Path) -> (PathBuf, PathBuf) {
     let plain = home.join(APP_SUPPORT);
     let container = home.join("Library/Containers/co.blode.rubber-duck/Data").join(APP_SUPPORT);
     if !plain.exists() && container.exists() { (container, plain) } else { (plain, container) }
 }
 
-/// The directory that is already ours wins, so that the arrival of the other one (upstream's
-/// program was installed, say) never switches state in silence.
+/// Prefers the directory that quackd already uses. Otherwise, installing upstream's program would silently
+/// switch the state directory.
 fn linux(home: &Path, xdg_state_home: Option<String>) -> (PathBuf, PathBuf) {
     // The XDG base directory specification says to ignore a relative path.
     let state = xdg_state_home.map(PathBuf::from).filter(|path| path.is_absolute());
     let ours = state.unwrap_or_else(|| home.join(".local/state")).join("quackd");
     let shared = home.join(APP_SUPPORT);
-    // A daemon that has not kept anything yet has at least made its lock file.
+    // A daemon without saved state has at least created its lock file.
     let in_use = holds_metadata(&ours) || ours.join("quackd.lock").exists();
     if !in_use && shared.is_dir() { (shared, ours) } else { (ours, shared) }
 }
 
 const APP_SUPPORT: &str = "Library/Application Support/RubberDuck";
 
-/// True also for a metadata file that is damaged or cannot be read, and when only its backup is left.
+/// Also true if the metadata is damaged or unreadable, or if only its backup exists.
 fn holds_metadata(dir: &Path) -> bool {
     ["metadata.json", "metadata.json.bak"].iter().any(|f| dir.join(f).symlink_metadata().is_ok())
 }
 
-/// A variable that is set to more than white space, trimmed.
+/// Returns the trimmed value of a variable that is not blank.
 fn text(
     var: &dyn Fn(&str) -> Option<OsString>,
     variable: &'static str,
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A home directory with the given files, and what the rule says of it.
+    /// Creates a home directory with the given files and applies the rule.
     fn located(platform: Platform, files: &[&str], xdg: Option<&str>) -> (String, Option<String>) {
         let home = tempfile::tempdir().unwrap();
         for file in files {

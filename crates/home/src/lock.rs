@@ -1,28 +1,27 @@
-//! The instance lock: which of several daemons on one state directory is the one.
+//! The instance lock: ensures that only one daemon uses a state directory.
 //!
-//! The kernel's lock is the authority, never a pid: it goes with its holder, whatever ended that, and
-//! cannot be left behind or be inherited by a stranger with the same number. The file itself stays
-//! for ever; deleting it would let two daemons lock two files of the same name.
+//! It is a kernel lock and not a pid check. The kernel releases it when its owner exits for any reason, and a
+//! reused pid cannot inherit it. The file is never deleted: otherwise two daemons could lock two files of the
+//! same name.
 
 use crate::{Home, HomeError};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{File, TryLockError};
 
-/// Held by the one daemon of a state directory. Dropping it, or dying, lets go.
+/// Lock of the running daemon. Dropping it, or exiting, releases the lock.
 #[derive(Debug)]
 pub struct InstanceLock {
-    /// Close-on-exec: a child that kept it would keep the lock.
+    /// Close-on-exec: a child with this descriptor would keep the lock.
     _file: File,
 }
 
-/// Takes the lock without waiting. `Ok(None)`: another daemon holds it. [`Home::prepare_blocking`]
-/// must have been called.
+/// Takes the lock without waiting. `Ok(None)`: another daemon has it. Call [`Home::prepare_blocking`] first.
 ///
 /// # Errors
 /// [`HomeError::Io`] if the file cannot be opened or the file system has no locks.
 pub fn lock_blocking(home: &Home) -> Result<Option<InstanceLock>, HomeError> {
     let path = home.lock_file();
-    // O_NONBLOCK so that a FIFO of that name is not waited for; flock(2) works on it all the same.
+    // O_NONBLOCK: opening a FIFO of that name must not block. flock(2) works with the flag.
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
@@ -75,7 +74,7 @@ mod tests {
                     })
                 })
                 .collect();
-            // The handles are kept until all have tried.
+            // Keep the locks until all threads have tried.
             let locks: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
             assert_eq!(locks.iter().flatten().count(), 1, "round {round}");
         }

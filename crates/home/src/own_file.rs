@@ -1,7 +1,8 @@
-//! Files of ours by a name that everybody knows: opened only if they are plain files of this user. A link that
-//! somebody has put in the place of one is never followed, and nothing that is no file is waited for.
+//! Opens files with well-known names safely. Accepts only regular files of this user. Never follows a link,
+//! and never blocks on a FIFO.
 //!
-//! Used by [`crate::Home`]'s callers for everything in the state directory that is read or appended to by its name.
+//! Used by callers of [`crate::Home`] for every file in the state directory that is read or appended to by
+//! its name.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -10,41 +11,41 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Why what has the name of a file of ours is not used.
+/// Reason for refusing a file with a well-known name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotOurFile {
-    /// What it points to may be anything.
+    /// A symbolic link; its target may be any file.
     #[error("it is a symbolic link, which is not followed")]
     Link,
     /// A directory, a FIFO, a socket or a device.
     #[error("it is not a regular file")]
     NotRegular,
-    /// Somebody else could change what is in it.
+    /// Another user owns the file and could change it.
     #[error("it belongs to user {owner}, not to you (user {us})")]
     Owner {
-        /// Its owner's user id.
+        /// User id of the owner.
         owner: u32,
-        /// Our effective user id.
+        /// Effective user id of this process.
         us: u32,
     },
 }
 
-/// Opens the file for appending, and makes it if it is missing: mode 0600.
+/// Opens the file for appending. Creates it with mode 0600 if it is missing.
 ///
 /// # Errors
-/// The system's; or what stands there is no file of ours: [`NotOurFile::of`] says so.
+/// The error of the system call, or a refusal: see [`NotOurFile::of`].
 pub fn append_blocking(path: &Path) -> io::Result<File> {
     open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)
 }
 
-/// Reads the file as a whole.
+/// Reads the whole file.
 ///
 /// # Errors
-/// As [`append_blocking`]; or it has more than `max_bytes`.
+/// As [`append_blocking`], or the file has more than `max_bytes`.
 pub fn read_blocking(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = open(path, OFlags::RDONLY)?;
     let mut bytes = Vec::new();
-    // It may grow while it is read.
+    // The file may grow while it is read.
     file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     if max_bytes < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
         return Err(io::ErrorKind::FileTooLarge.into());
@@ -53,7 +54,7 @@ pub fn read_blocking(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 }
 
 impl NotOurFile {
-    /// The reason, if that is why one of the functions here has failed, and not what the system said.
+    /// Returns the refusal if `error` is one, and `None` for an error of a system call.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
@@ -61,17 +62,17 @@ impl NotOurFile {
 }
 
 fn open(path: &Path, how: OFlags) -> io::Result<File> {
-    // O_NONBLOCK: the open of a FIFO would wait for its other end. It changes nothing about a file.
+    // O_NONBLOCK: opening a FIFO would wait for its other end. The flag has no effect on regular files.
     let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => File::from(file),
-        // A link further up that has no end is told in the same way; nobody has seen one.
+        // A loop of links in a parent directory gives the same error.
         Err(Errno::LOOP) => return Err(io::Error::other(NotOurFile::Link)),
-        // A directory that was to be written; a FIFO or a socket without its other end.
+        // A directory opened for writing, or a FIFO or socket without its other end.
         Err(Errno::ISDIR | Errno::NXIO) => return Err(io::Error::other(NotOurFile::NotRegular)),
         Err(errno) => return Err(errno.into()),
     };
-    // Of what was opened, so that nobody can put something else there in between.
+    // Check the opened descriptor, so that the file cannot be replaced in between.
     let found = file.metadata()?;
     let us = rustix::process::geteuid().as_raw();
     if !found.is_file() {
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_file_of_somebody_else_is_refused() {
-        // As root nothing is somebody else's before the test gives it away.
+        // For root, every file counts as its own until the test changes the owner.
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let (path, owner) = if rustix::process::geteuid().is_root() {

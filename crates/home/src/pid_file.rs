@@ -1,5 +1,5 @@
-//! `duck-daemon.pid`: who is running, for people and for upstream's programs, which take a live
-//! process of that number for a running daemon. Nothing of ours decides by it.
+//! `duck-daemon.pid`: process id of the daemon, for the user and for upstream's programs. Those consider the
+//! daemon running if a process with this id exists. Quackd does not use the file.
 
 use crate::own_file::read_blocking;
 use crate::{Home, HomeError};
@@ -7,14 +7,14 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Writes our process id, in decimal without a newline. To be called by the holder of the instance
-/// lock only, so a file that is there is a leftover.
+/// Writes the process id in decimal, without a newline. Call this only with the instance lock held, so that
+/// an existing file must be stale.
 ///
 /// # Errors
-/// [`HomeError::Io`]. A daemon without this file still works.
+/// [`HomeError::Io`]. The daemon works without this file.
 pub fn write_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
     let path = home.pid_file();
-    // A new file each time: an old one may be a link or anything else by now.
+    // Always create a new file: the old one may be a link.
     match fs::remove_file(&path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             return Err(HomeError::io("replace", &path, e));
@@ -30,10 +30,10 @@ pub fn write_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
         .map_err(|e| HomeError::io("write", &path, e))
 }
 
-/// Removes the file if it still holds our process id.
+/// Removes the file if it still contains our process id.
 ///
 /// # Errors
-/// [`HomeError::Io`]. A file that is missing or not ours is no error.
+/// [`HomeError::Io`]. A missing file, or one with another id, is fine.
 pub fn remove_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
     let path = home.pid_file();
     let text = read_blocking(&path, 32).ok().and_then(|bytes| String::from_utf8(bytes).ok());

@@ -1,4 +1,4 @@
-//! One directory that is there, is ours, and is closed to others. Used by [`crate::Home`] only.
+//! Creates a directory that this user owns and other users cannot access. Used by [`crate::Home`] only.
 
 use crate::HomeError;
 use rustix::fs::{Mode, OFlags};
@@ -7,35 +7,34 @@ use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// What to do when the last component of the path is a symbolic link.
+/// Handling of a symbolic link as the last component of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FinalLink {
     Follow,
     Refuse,
 }
 
-/// Makes the directory with its parents (0700) if it is missing, refuses it if it is not ours, and
-/// takes the rights of group and others away. Bits of the owner stay: 0500 may be meant.
+/// Creates the directory and its parents (0700) if it is missing, and removes the permissions of group and
+/// others. Refuses a directory of another user. Keeps the owner's bits, because 0500 may be intended.
 pub(crate) fn private_dir_blocking(path: &Path, link: FinalLink) -> Result<(), HomeError> {
     restrict_blocking(&own_dir_blocking(path, link)?, path)
 }
 
-/// Makes the directory with its parents (0700) if it is missing, refuses it if it is not ours, and gives its
-/// handle. One that was there is as it was.
+/// Like [`private_dir_blocking`], but does not change an existing directory. Returns its handle.
 pub(crate) fn own_dir_blocking(path: &Path, link: FinalLink) -> Result<File, HomeError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if link == FinalLink::Refuse {
         flags |= OFlags::NOFOLLOW;
     }
-    // Everything below asks the descriptor, so that nobody can swap the directory in between.
-    // O_DIRECTORY also means that a FIFO is refused instead of waited for.
+    // All checks use the descriptor, so that the directory cannot be replaced in between. O_DIRECTORY refuses
+    // a FIFO instead of blocking on it.
     let dir = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(dir) => File::from(dir),
         Err(Errno::NOTDIR | Errno::LOOP) => {
             return Err(HomeError::NotADirectory { path: path.to_owned() });
         }
-        // If it could not be made, that is the more telling error.
+        // If creating it failed, that error is more useful.
         Err(errno) => {
             let (action, source) = match made {
                 Err(error) => ("create", error),
@@ -52,7 +51,7 @@ pub(crate) fn own_dir_blocking(path: &Path, link: FinalLink) -> Result<File, Hom
     Ok(dir)
 }
 
-/// Takes the rights of group and others away.
+/// Removes the permissions of group and others.
 pub(crate) fn restrict_blocking(dir: &File, path: &Path) -> Result<(), HomeError> {
     let status = dir.metadata().map_err(|e| HomeError::io("inspect", path, e))?;
     if status.mode() & 0o077 == 0 {

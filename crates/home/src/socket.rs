@@ -1,5 +1,5 @@
-//! Chooses the path of the daemon's socket: in the state directory, or, if that path does not fit into a socket
-//! address, under a short name in a private directory of the user.
+//! Chooses the path of the daemon's socket. It is in the state directory if that path fits into a socket
+//! address. Otherwise it is a short name in a private directory of the user.
 //!
 //! Upstream's clients compute a path in the temporary directory, where another user can create a file first.
 //! The daemon therefore only creates a link there for them; quackd's own clients do not use it. The link follows
@@ -26,7 +26,7 @@ const IN_RUNTIME_DIR: &str = "quackd";
 pub struct SocketPath {
     /// Absolute path.
     pub path: PathBuf,
-    /// True if it does not lie in the state directory, whose path is too long.
+    /// True if it is not in the state directory, whose path is too long.
     pub fallback: bool,
     /// Path at which upstream's clients expect the socket in that case.
     pub alias: Option<PathBuf>,

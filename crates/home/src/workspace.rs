@@ -1,32 +1,32 @@
-//! From what a client calls a directory to the one path that names its workspace.
+//! Resolves a directory to the path of its workspace.
 //!
-//! Canonical, so that two spellings of a directory are one workspace, and raised to the root of the
-//! repository that the directory lies in, if that belongs to the user.
+//! The path is canonical, so that two spellings of a directory are one workspace. Inside a git repository of
+//! the user, it is the repository's root.
 
 use crate::foreign::{Foreign, User};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a path names no workspace.
+/// Reason why a path has no workspace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkspaceError {
-    /// It does not exist, or is something else.
+    /// The path does not exist, or is not a directory.
     #[error("not a directory: {0}")]
     NotADirectory(PathBuf),
-    /// Its canonical path is not text, and the wire is.
+    /// The canonical path is not UTF-8, which the protocol requires.
     #[error("path is not valid UTF-8: {0}")]
     NotUtf8(PathBuf),
-    /// `~` was used and `HOME` does not say what it means.
+    /// The path starts with `~` and `HOME` is not usable.
     #[error("cannot expand ~: HOME is not set to an absolute path")]
     NoHome,
-    /// It may be a directory, but the system does not let us see.
+    /// The path cannot be inspected, so it may be a directory.
     #[error("cannot access {path}")]
     Inaccessible {
-        /// The absolute path.
+        /// Absolute path.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system call.
         source: io::Error,
     },
 }
@@ -38,7 +38,7 @@ pub struct Workspace {
     pub path: String,
     /// Repository of another user that contains the directory. It is not the workspace.
     pub foreign: Option<Foreign>,
-    /// Whether `path` is the root of a repository.
+    /// True if `path` is the root of a repository.
     pub is_repository: bool,
 }
 
@@ -56,13 +56,13 @@ pub fn look_up_workspace_blocking(path: &Path) -> Result<Workspace, WorkspaceErr
 /// Returns the path of [`look_up_workspace_blocking`].
 ///
 /// # Errors
-/// As there.
+/// As [`look_up_workspace_blocking`].
 pub fn resolve_workspace_blocking(path: &Path) -> Result<String, WorkspaceError> {
     look_up_workspace_blocking(path).map(|workspace| workspace.path)
 }
 
-/// True for the workspaces that a person must ask for twice: `/` and `$HOME`, where a tool that goes
-/// wrong reaches everything. `path` is one that [`resolve_workspace_blocking`] gave.
+/// Returns true for `/` and `$HOME`, which the user must confirm: a faulty tool could reach everything there.
+/// `path` must come from [`resolve_workspace_blocking`].
 #[must_use]
 pub fn is_risky_workspace(path: &str) -> bool {
     is_risky(Path::new(path), std::env::var_os("HOME").as_deref())
@@ -71,7 +71,7 @@ pub fn is_risky_workspace(path: &str) -> bool {
 fn resolve(path: &Path, home: Option<&OsStr>, us: User) -> Result<Workspace, WorkspaceError> {
     let absolute = match path.strip_prefix("~") {
         Ok(rest) => home_dir(home).ok_or(WorkspaceError::NoHome)?.join(rest),
-        // Fails for an empty path, which is no directory either.
+        // Fails only for an empty path, which is not a directory either.
         Err(_) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
     };
     let canonical = match absolute.canonicalize() {
@@ -82,7 +82,8 @@ fn resolve(path: &Path, home: Option<&OsStr>, us: User) -> Result<Workspace, Wor
         _ => return Err(WorkspaceError::NotADirectory(absolute)),
     };
     let is_root = |dir: &&Path| dir.parent().is_some() && dir.join(".git").exists();
-    // A repository of the home itself holds settings, and the home cannot be a workspace.
+    // A repository at the home directory or above contains settings, and the home directory must not become a
+    // workspace.
     let home = home_dir(home).and_then(|home| home.canonicalize().ok());
     let is_above_home = |dir: &&Path| home.as_ref().is_some_and(|home| home.starts_with(dir));
     let repository = canonical.ancestors().find(is_root).filter(|dir| !is_above_home(dir));
@@ -97,7 +98,7 @@ fn resolve(path: &Path, home: Option<&OsStr>, us: User) -> Result<Workspace, Wor
 
 fn is_risky(path: &Path, home: Option<&OsStr>) -> bool {
     let is_home = |home: &Path| {
-        // The workspace is canonical; HOME need not be.
+        // The workspace is canonical, but HOME may not be.
         path == home || home.canonicalize().is_ok_and(|canonical| path == canonical)
     };
     path == Path::new("/") || home_dir(home).is_some_and(is_home)
@@ -122,7 +123,7 @@ mod tests {
         super::resolve(path, home, User::effective()).map(|workspace| workspace.path)
     }
 
-    /// A canonical directory that is gone with the guard.
+    /// Creates a canonical directory that the guard deletes.
     fn scratch() -> (tempfile::TempDir, PathBuf) {
         let guard = tempfile::tempdir().unwrap();
         let path = guard.path().canonicalize().unwrap();
@@ -141,7 +142,7 @@ mod tests {
         let outer = text(&dir.join("outer"));
         assert_eq!(resolve(&dir.join("outer"), None).unwrap(), outer);
         assert_eq!(resolve(&dir.join("outer/inner/deep"), None).unwrap(), outer);
-        // Work trees and submodules have a file of that name.
+        // Work trees and submodules have a `.git` file.
         fs::write(dir.join("outer/inner/.git"), "gitdir: x").unwrap();
         let inner = text(&dir.join("outer/inner"));
         assert_eq!(resolve(&dir.join("outer/inner/deep"), None).unwrap(), inner);

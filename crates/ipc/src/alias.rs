@@ -16,17 +16,17 @@ pub struct Alias {
 }
 
 impl Alias {
-    /// A link at `at` to the socket `to`. Makes nothing yet.
+    /// Describes a link at `at` to the socket `to`. Creates nothing.
     #[must_use]
     pub fn new(at: PathBuf, to: PathBuf) -> Self {
         Self { at, to }
     }
 
-    /// Makes the link, in place of what a daemon of this user has left there.
+    /// Creates the link, and replaces the one that an earlier daemon of this user left.
     ///
     /// # Errors
-    /// [`BindError::InUse`]: a daemon that knows nothing of our lock listens there. Otherwise something else is in
-    /// the way, and clients of other makers do not find us.
+    /// [`BindError::InUse`] if a daemon listens there that does not use our lock. Otherwise another file has this path,
+    /// and clients of other makers cannot find the daemon.
     pub fn make_blocking(&self) -> Result<(), BindError> {
         let bind = |source| BindError::Bind { path: self.at.clone(), source };
         match std::fs::symlink_metadata(&self.at) {
@@ -48,7 +48,7 @@ impl Alias {
         }
     }
 
-    /// Removes the link if it is ours.
+    /// Removes the link if it still points to our socket.
     pub fn remove_blocking(&self) {
         let is_ours = std::fs::symlink_metadata(&self.at).is_ok_and(|found| is_own_link(&found));
         if is_ours && std::fs::read_link(&self.at).is_ok_and(|to| to == self.to) {

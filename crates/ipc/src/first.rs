@@ -1,4 +1,4 @@
-//! The first frame of a control channel, read before there is a runtime: a worker's stage 0 has one thread.
+//! Reads the first frame of a control channel before a runtime exists: a worker's stage 0 has one thread.
 
 use bytes::BytesMut;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -6,14 +6,14 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// The supervisor writes the first frame before it spawns; a worker that has to wait this long is not
-/// anybody's worker.
+/// Timeout of the first frame. The supervisor writes it before it spawns the worker, so a longer wait means that no
+/// supervisor is connected.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Reads the body of the first frame from `control`, at most `max_bytes` of it.
 ///
 /// # Errors
-/// The channel was closed, nothing came for ten seconds, or the frame is longer.
+/// The channel was closed, the timeout of 10 s expired, or the frame is longer.
 pub fn read_first_blocking(control: BorrowedFd<'_>, max_bytes: usize) -> io::Result<BytesMut> {
     let until = Instant::now() + DEADLINE;
     let mut length = [0_u8; 4];
@@ -27,10 +27,10 @@ pub fn read_first_blocking(control: BorrowedFd<'_>, max_bytes: usize) -> io::Res
     Ok(body)
 }
 
-/// Writes one frame to a channel that nothing was written to yet: it fits into the socket.
+/// Writes one frame to a channel that is still empty, so that the frame fits into the socket's buffer.
 ///
 /// # Errors
-/// The channel is gone, or the body too long for that.
+/// The channel is closed, or the body is too long for the buffer.
 pub fn write_first_blocking(control: BorrowedFd<'_>, body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len()).map_err(io::Error::other)?.to_be_bytes();
     let frame = [length.as_slice(), body].concat();
@@ -40,7 +40,7 @@ pub fn write_first_blocking(control: BorrowedFd<'_>, body: &[u8]) -> io::Result<
     }
 }
 
-/// The channel is non-blocking, and there is no runtime yet.
+/// Polls, because the channel is non-blocking and there is no runtime yet.
 fn read_exact(from: BorrowedFd<'_>, mut into: &mut [u8], until: Instant) -> io::Result<()> {
     while !into.is_empty() {
         match rustix::io::read(from, &mut *into) {

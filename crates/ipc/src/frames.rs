@@ -1,7 +1,7 @@
 //! Frames on the control channel: a big-endian `u32` length, then one JSON value.
 //!
-//! Used by the supervisor's worker link and by the worker. A frame longer than the limit and a body
-//! that is not JSON end the link; a variant that this version does not know is skipped by the reader.
+//! Used by the supervisor and by the workers. A frame longer than the limit, or a body that is not JSON, closes the
+//! channel. The reader skips a variant that this version does not know.
 
 use bytes::{Bytes, BytesMut};
 use quackd_protocol::limits::MAX_LINE_BYTES;
@@ -10,16 +10,16 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use std::collections::BTreeMap;
 use tokio_util::codec::{LengthDelimitedCodec, length_delimited};
 
-/// The length prefix and its bound, for [`tokio_util::codec::FramedRead`] and `FramedWrite`.
+/// Returns the codec of the length prefix with its limit, for [`tokio_util::codec::FramedRead`] and `FramedWrite`.
 #[must_use]
 pub fn codec() -> LengthDelimitedCodec {
     length_delimited::Builder::new().max_frame_length(MAX_LINE_BYTES).new_codec()
 }
 
-/// Why a frame cannot be used.
+/// Error of encoding or decoding a frame.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The value does not fit into a frame.
+    /// The value exceeds the limit of a frame.
     #[error("a message of {0} bytes does not fit into a frame")]
     TooLong(usize),
     /// The value cannot be written as JSON.
@@ -30,16 +30,16 @@ pub enum FrameError {
     Decode(#[source] serde_json::Error),
 }
 
-/// A frame's meaning.
+/// Result of decoding a frame.
 #[derive(Debug)]
 pub enum Decoded<T> {
-    /// A message of this version.
+    /// A message that this version knows.
     Known(T),
-    /// A message of another version; its tag.
+    /// Tag of an unknown message, from another version.
     Unknown(String),
 }
 
-/// The body of a frame that holds `message`.
+/// Returns the body of a frame with `message`.
 pub fn encode<T: Serialize>(message: &T) -> Result<Bytes, FrameError> {
     let body = serde_json::to_vec(message).map_err(FrameError::Encode)?;
     if MAX_LINE_BYTES < body.len() {
@@ -48,8 +48,8 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Bytes, FrameError> {
     Ok(body.into())
 }
 
-/// Reads the body of a frame. `tags` are the variants that `T` knows: only a tag outside of them is
-/// [`Decoded::Unknown`], so that a known message of a wrong shape stays an error.
+/// Parses the body of a frame. `tags` are the variants of `T`. Only a tag outside of them is [`Decoded::Unknown`], so
+/// that a known message with a wrong shape stays an error.
 pub fn decode<T: DeserializeOwned>(
     body: &BytesMut,
     tags: &[&str],
@@ -75,7 +75,7 @@ mod tests {
         FROM_WORKER_TAGS, FromWorker, TO_WORKER_TAGS, ToWorker, ToolCall,
     };
 
-    /// The shape is a promise to workers of other versions: it changes only with `FRAME_PROTOCOL`.
+    /// Workers of other versions rely on this shape: it changes only with `FRAME_PROTOCOL`.
     #[test]
     fn a_tool_call_has_this_exact_shape() {
         let frame = ToWorker::ToolCall(ToolCall {

@@ -1,12 +1,12 @@
-//! The two byte streams of the product.
+//! The two byte streams of quackd.
 //!
 //! - [`listener`], [`alias`] and [`lines`]: the client socket, newline-delimited JSON. Used by the supervisor and by
 //!   `quackd-client`.
 //! - [`link`], [`first`] and [`frames`]: the control channel between the supervisor and one worker, length-delimited
 //!   JSON over a socketpair. Used by the supervisor and by `quackd-session-worker`.
 //!
-//! Both directions of both are bounded by [`quackd_protocol::limits::MAX_LINE_BYTES`]. Nothing here knows
-//! what a message means.
+//! Both streams are bounded by [`quackd_protocol::limits::MAX_LINE_BYTES`] in both directions. The crate does not
+//! interpret messages.
 
 pub mod alias;
 pub mod first;

@@ -1,8 +1,8 @@
 //! Newline-delimited input from a peer that may be hostile: bounded in size and in time.
 //!
-//! Used by the supervisor for requests and by the client for replies. A codec of `tokio-util` would
-//! serve but for two rules of the wire: a line that is too long is one answered error and not the end
-//! of the stream, and invalid UTF-8 is not an error at all.
+//! Used by the supervisor for requests and by the client for replies. A codec of `tokio-util` does not fit, because of
+//! two rules of the wire. A line that is too long gets one error reply and does not close the stream. Invalid UTF-8 is
+//! not an error.
 
 use bytes::{Bytes, BytesMut};
 use std::io;
@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout_at};
 /// Smallest free space offered to a read.
 const READ_BYTES: usize = 4096;
 
-/// An empty buffer larger than this is given back after its line, so that one long line does not cost
-/// memory for the rest of the connection.
+/// An empty buffer larger than this is freed after its line. Otherwise one long line would cost memory for the lifetime
+/// of the connection.
 const KEEP_BYTES: usize = 64 * 1024;
 
 /// One line of input.
@@ -26,10 +26,10 @@ pub enum Line {
     TooLong,
 }
 
-/// Why no more lines will come.
+/// Reason why the stream has no more lines.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// The peer began a line and did not finish it in time.
+    /// The peer sent the start of a line and did not complete it in time.
     #[error("a line was not finished within {0:?}")]
     Unfinished(Duration),
     /// The connection failed.
@@ -42,12 +42,11 @@ pub enum LineError {
 pub struct LineReader<R> {
     reader: R,
     buffer: BytesMut,
-    /// Bytes of `buffer` that are known to hold no LF.
+    /// Bytes of `buffer` that are known to contain no LF.
     scanned: usize,
-    /// True while the rest of a line that was too long is thrown away.
+    /// True while the reader skips the rest of a line that was too long.
     skipping: bool,
-    /// How long the rest of the line that was begun has been waited for. Time in which the caller did
-    /// not read is not the peer's.
+    /// Time spent waiting for the rest of an incomplete line. Excludes the time in which the caller did not read.
     waited: Duration,
     max_bytes: usize,
     patience: Option<Duration>,
@@ -55,7 +54,7 @@ pub struct LineReader<R> {
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    /// A reader without a time limit for unfinished lines.
+    /// Creates a reader without a timeout for incomplete lines.
     pub fn new(reader: R, max_bytes: usize) -> Self {
         Self {
             reader,
@@ -69,14 +68,14 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Ends the stream with [`LineError::Unfinished`] when a begun line takes longer than `patience`.
+    /// Ends the stream with [`LineError::Unfinished`] if a line is incomplete for longer than `patience`.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// The next line; `None` at the end of the stream. A last line without LF counts.
+    /// Returns the next line, or `None` at the end of the stream. A last line without LF counts.
     ///
     /// Cancel-safe: bytes that were read stay in the buffer.
     pub async fn next(&mut self) -> Result<Option<Line>, LineError> {
@@ -161,7 +160,7 @@ mod tests {
     use std::task::{Context, Poll};
     use tokio::io::ReadBuf;
 
-    /// Gives its input in pieces of a fixed size.
+    /// Returns its input in pieces of a fixed size.
     struct Pieces {
         bytes: Vec<u8>,
         at: usize,

@@ -1,7 +1,7 @@
 //! The control channel of one worker: a socketpair whose far end becomes the worker's stdin.
 //!
-//! The supervisor makes a pair per worker; the worker takes its end off descriptor 0 in stage 0, so
-//! that nothing it starts can inherit it.
+//! The supervisor creates a pair per worker. The worker moves its end off descriptor 0 in stage 0, so that no child
+//! process can inherit it.
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use tokio::net::UnixStream;
 
-/// Makes a pair: the supervisor's end, registered with the current runtime, and the worker's end.
-/// Both are non-blocking and close-on-exec.
+/// Creates a pair: the supervisor's end, registered with the current runtime, and the worker's end. Both are
+/// non-blocking and close-on-exec.
 pub fn pair() -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = nonblocking_pair()?;
     Ok((UnixStream::from_std(StdStream::from(ours))?, theirs))
@@ -22,7 +22,7 @@ fn nonblocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// macOS cannot set the flags in the call (not run there).
+/// macOS cannot set the flags in the call (not tested there).
 #[cfg(not(target_os = "linux"))]
 fn nonblocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
@@ -33,7 +33,7 @@ fn nonblocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pair)
 }
 
-/// Takes the control channel off descriptor 0, which becomes `/dev/null`. For the worker.
+/// Moves the control channel off descriptor 0, which becomes `/dev/null`. Called by the worker.
 pub fn take_control_channel() -> io::Result<OwnedFd> {
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let null = std::fs::File::open("/dev/null")?;

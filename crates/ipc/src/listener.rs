@@ -1,8 +1,7 @@
-//! The client socket: bound privately, answered only to its owner.
+//! The client socket: private to its owner.
 //!
-//! The supervisor binds it under the instance lock; `quackd-client` connects. The name is never
-//! reclaimed by the library: the supervisor unlinks it itself, after it has checked that the file is
-//! still its own.
+//! The supervisor binds it while it holds the instance lock, and `quackd-client` connects. The library never removes
+//! the file. The supervisor removes it, after checking that the file is still its own.
 
 use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::tokio::{Listener as _, Stream as _};
@@ -16,38 +15,39 @@ use std::path::{Path, PathBuf};
 
 pub use interprocess::local_socket::tokio::Stream as ClientStream;
 
-/// Why the socket cannot be bound.
+/// Error of binding the socket.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Something else is at the path: not a socket, or a socket of another user.
-    #[error("{path} is in the way: {why}")]
+    /// Another file has this path: not a socket, or a socket of another user.
+    #[error("{path} exists and cannot be replaced: {why}")]
     Occupied {
-        /// The socket's path.
+        /// Path of the socket.
         path: PathBuf,
-        /// What is there.
+        /// Description of the existing file.
         why: &'static str,
     },
-    /// A daemon that does not hold our lock answers there.
+    /// A daemon that does not hold our lock listens there.
     #[error("Daemon socket already in use: {0}")]
     InUse(PathBuf),
-    /// The system refused.
+    /// The system call failed.
     #[error("cannot listen at {path} ({} bytes; the system's limit is 107 on Linux and 103 on macOS): {source}", path.as_os_str().len())]
     Bind {
-        /// The socket's path.
+        /// Path of the socket.
         path: PathBuf,
-        /// The refusal.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// The bound socket. Dropping it leaves the file; see [`SocketFile::unlink_blocking`].
+/// The bound socket. Dropping it keeps the file; see [`SocketFile::unlink_blocking`].
 #[derive(Debug)]
 pub struct BoundSocket {
     listener: Listener,
     file: SocketFile,
 }
 
-/// The file of a bound socket, told apart from a successor's at the same path.
+/// The file of a bound socket, identified by device and inode, so that a successor at the same path is not confused
+/// with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketFile {
     path: PathBuf,
@@ -55,8 +55,8 @@ pub struct SocketFile {
     inode: u64,
 }
 
-/// Removes what a daemon that ended badly left at `path`. The caller holds the instance lock, so a
-/// socket that still answers belongs to a daemon that knows nothing of the lock.
+/// Removes the socket that a crashed daemon left at `path`. The caller holds the instance lock, so a socket with a
+/// listener belongs to a daemon that does not use the lock.
 pub fn clear_stale_blocking(path: &Path) -> Result<(), BindError> {
     use std::os::unix::fs::FileTypeExt;
     let bind = |source| BindError::Bind { path: path.to_owned(), source };
@@ -78,8 +78,8 @@ pub fn clear_stale_blocking(path: &Path) -> Result<(), BindError> {
     std::fs::remove_file(path).map_err(bind)
 }
 
-/// Whether somebody listens at `path`. Never waits: a listener whose queue is full, for example that
-/// of a stopped process, is a listener too.
+/// Returns true if `path` has a listener. Never blocks. A listener with a full queue, for example of a stopped process,
+/// counts.
 fn answers(path: &Path) -> io::Result<bool> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     let probe = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
@@ -91,8 +91,8 @@ fn answers(path: &Path) -> io::Result<bool> {
 }
 
 impl BoundSocket {
-    /// Binds at `path` with mode 0600 and registers with the current runtime. On macOS the mode cannot
-    /// be set before the bind, so the private directory above is what protects the socket there.
+    /// Binds at `path` with mode 0600 and registers with the current runtime. macOS cannot set the mode before the
+    /// bind. There the private parent directory protects the socket.
     pub fn bind(path: &Path) -> Result<Self, BindError> {
         let bind = |source| BindError::Bind { path: path.to_owned(), source };
         let name = path.to_fs_name::<GenericFilePath>().map_err(bind)?;
@@ -106,8 +106,7 @@ impl BoundSocket {
         Ok(Self { listener, file })
     }
 
-    /// Takes over a socket that listens at `path` already, made by the service manager, and registers it
-    /// with the current runtime.
+    /// Adopts a listening socket at `path` from the service manager, and registers it with the current runtime.
     pub fn adopt(listener: UnixListener, path: &Path) -> Result<Self, BindError> {
         let bind = |source| BindError::Bind { path: path.to_owned(), source };
         let listener = uds_local_socket::tokio::Listener::try_from(OwnedFd::from(listener));
@@ -116,32 +115,32 @@ impl BoundSocket {
         Ok(Self { listener: listener.map_err(bind)?.into(), file })
     }
 
-    /// The file, for [`SocketFile::unlink_blocking`] after the listener is gone.
+    /// Returns the file, for [`SocketFile::unlink_blocking`] after the listener was dropped.
     #[must_use]
     pub fn file(&self) -> SocketFile {
         self.file.clone()
     }
 
-    /// The next client. Errors are the system's (descriptors used up, connection aborted): the caller
-    /// backs off and goes on.
+    /// Accepts the next client. After an error of the system (out of descriptors, connection aborted) the caller should
+    /// wait and retry.
     pub async fn accept(&self) -> io::Result<Stream> {
         self.listener.accept().await
     }
 }
 
-/// What stands where a socket was bound.
+/// State of the file at the path of a bound socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// The socket.
+    /// The bound socket.
     Ours,
-    /// Nothing: somebody deleted it, and no client finds it any more.
+    /// The file was deleted, so clients cannot find the daemon.
     Gone,
-    /// Something else, or nobody can tell.
+    /// Another file, or the check failed.
     Another,
 }
 
 impl SocketFile {
-    /// Looks whether the file is still there.
+    /// Checks whether the file still exists.
     #[must_use]
     pub fn look_blocking(&self) -> Standing {
         match std::fs::symlink_metadata(&self.path) {
@@ -154,13 +153,13 @@ impl SocketFile {
     /// Removes the file if it is still the one that was bound.
     pub fn unlink_blocking(&self) {
         if self.look_blocking() == Standing::Ours {
-            // Somebody else may remove it at the same moment; then there is nothing to do.
+            // Another process may remove it at the same time. Then there is nothing to do.
             drop(std::fs::remove_file(&self.path));
         }
     }
 }
 
-/// True if the process at the other end runs as our effective user.
+/// Returns true if the peer process runs as our effective user.
 pub fn peer_is_owner(stream: &Stream) -> io::Result<bool> {
     use interprocess::local_socket::traits::StreamCommon as _;
     let creds = stream.peer_creds()?;

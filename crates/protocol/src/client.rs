@@ -1,19 +1,19 @@
-//! The client wire: one JSON object per line, both ways.
+//! The client wire: one JSON object per line, in both directions.
 //!
-//! A request is `{"id","method","params"}`; `id` is echoed whatever its type. A reply is
-//! `{"id","ok":true,"data"?}` or `{"id","ok":false,"error"}`. Parameter types here are lenient where
-//! upstream's daemon is: a missing `params` is an empty object, unknown keys are ignored.
+//! A request is `{"id","method","params"}`. The reply echoes `id`, regardless of its type. A reply is
+//! `{"id","ok":true,"data"?}` or `{"id","ok":false,"error"}`. Parameter types are lenient where upstream's daemon is: a
+//! missing `params` is an empty object, and unknown keys are ignored.
 
 mod audit;
 mod daemon;
 mod doctor;
 mod events;
 mod gc;
-mod life;
-mod manage;
+mod lifecycle;
 mod pi;
 mod ps;
 mod remote;
+mod session_admin;
 mod voice;
 
 pub use audit::{
@@ -31,21 +31,21 @@ pub use events::{
     ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, UpdateDetails,
 };
 pub use gc::{DiskInfo, GcData, GcItem, GcKind, GcParams, PrunedSession};
-pub use life::{
+pub use lifecycle::{
     DeathInfo, ErrandInfo, HeartbeatInfo, KillData, LifeInfo, LoopLag, PauseInfo, PinData,
     PinParams, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData, TreeWorker,
-};
-pub use manage::{
-    ActivateData, ActivatedSession, DenialsData, FindBy, FindData, FindParams, FoundInfo,
-    PolicyLayers, PolicyScope, SandboxData, SandboxParams, SessionDeleteData, SessionDeleteParams,
-    SessionNewParams, StateData, StateDataOf, TimedDenial, WorkerState, WorkspaceInfo,
-    WorkspaceSession, WorkspacesData,
 };
 pub use pi::{PiInfo, SayData, SayParams, UiResponseData, UiResponseParams};
 pub use ps::{
     CallInfo, MetricsData, PlacesInfo, PsData, RunningJob, SupervisorInfo, UsageInfo, WorkerInfo,
 };
 pub use remote::{RemoteConfigureParams, RemoteData, RemoteStatus, RemoteStatusParams};
+pub use session_admin::{
+    ActivateData, ActivatedSession, DenialsData, FindBy, FindData, FindParams, FoundInfo,
+    PolicyLayers, PolicyScope, SandboxData, SandboxParams, SessionDeleteData, SessionDeleteParams,
+    SessionNewParams, StateData, StateDataOf, TimedDenial, WorkerState, WorkspaceInfo,
+    WorkspaceSession, WorkspacesData,
+};
 pub use voice::{
     LOCAL_APP, SaidMessage, SaidMessageStart, VoiceConnectData, VoiceConnectParams, VoiceSayEvent,
     VoiceSessionChanged, VoiceStartData, VoiceStartEvent, VoiceStartParams, VoiceState,
@@ -60,10 +60,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Version of the additive part of this wire, told by `ping`.
+/// Version of the additive part of this wire, reported by `ping`.
 pub const CLIENT_PROTOCOL: u32 = 1;
 
-/// A request as a client of ours writes it.
+/// A request as our client writes it.
 #[derive(Debug, Serialize)]
 pub struct Request<'a, P> {
     /// Echoed in the reply.
@@ -80,9 +80,9 @@ pub struct Reply<'a, D> {
     /// The request's id; absent if the request had none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<&'a Value>,
-    /// Whether the request succeeded. A tool that fails is still a request that succeeded.
+    /// Whether the request succeeded. A request whose tool fails still succeeds.
     pub ok: bool,
-    /// Why it did not succeed.
+    /// Error text of a failed request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
     /// The method's result.
@@ -90,7 +90,7 @@ pub struct Reply<'a, D> {
     pub data: Option<D>,
 }
 
-/// A line from the supervisor as a client of ours reads it: a reply (`ok` is present) or an event.
+/// A line from the supervisor as our client reads it: a reply (`ok` is present) or an event.
 #[derive(Debug, Deserialize)]
 pub struct ServerLine {
     /// The request's id, in a reply.
@@ -141,14 +141,14 @@ pub struct PingData {
 #[serde(rename_all = "camelCase", default)]
 pub struct AttachParams {
     /// Directory; the daemon's own working directory if absent.
-    // Any JSON value is read, so that a wrong type gets a text of its own.
+    // Accepts any JSON value, so that a wrong type gets its own error text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub path: Option<Value>,
-    /// False: find or make the session without making it the active one.
+    /// False: find or create the session without making it the active one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activate: Option<bool>,
-    /// True: the session only allows what does not change anything.
+    /// True: the session may only use tools that change nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_mode: Option<bool>,
 }
@@ -223,7 +223,7 @@ pub struct SessionInfo {
     pub is_running: bool,
     /// ISO 8601 UTC.
     pub last_active_at: String,
-    /// What it is doing.
+    /// Status of the session.
     #[serde(flatten)]
     pub status: StatusInfo,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
@@ -255,7 +255,7 @@ pub struct VoiceToolCallParams {
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<String>")]
     pub workspace_path: Value,
-    /// True: this call only allows what does not change anything.
+    /// True: the call may only use tools that change nothing.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<bool>")]
     pub safe_mode: Value,
@@ -273,13 +273,13 @@ pub struct ToolParams {
     /// Session reference; wins over `path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Directory whose session is used, made if there is none. Never moves the active session.
+    /// Directory whose session is used, or created if it has none. Never changes the active session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// True: this call only allows what does not change anything.
+    /// True: the call may only use tools that change nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_mode: Option<bool>,
-    /// Deadline in milliseconds; without one that of the configuration, or 30 s.
+    /// Deadline in milliseconds. If absent, the configured deadline, or 30 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Deadline in milliseconds if neither `timeoutMs` nor the configuration has one.
@@ -288,7 +288,7 @@ pub struct ToolParams {
     /// The client's own id of the call, for `quack.cancel` and events: 1 to 200 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
-    /// True: `tool_output` events with what the command prints. The call ends when its client leaves.
+    /// True: send `tool_output` events with the command's output. The call is cancelled when its client disconnects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
 }
@@ -297,9 +297,9 @@ pub struct ToolParams {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolData<'a> {
-    /// Byte-identical to the string that `voice_tool_call` gives.
+    /// Byte-identical to the string in the reply of `voice_tool_call`.
     pub text: &'a RawValue,
-    /// Everything besides the text.
+    /// Facts in addition to the text.
     #[serde(flatten)]
     pub info: ToolInfo,
     /// Structured result of tools that have one.
@@ -314,73 +314,73 @@ pub struct ToolData<'a> {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResult {
-    /// The answer for a model.
+    /// The result as text for a model.
     pub text: String,
-    /// Everything besides the text.
+    /// Facts in addition to the text.
     #[serde(flatten)]
     pub info: ToolInfo,
     /// Structured result of tools that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
-    /// Of a call with `stream` whose command ran: the end of the text, which is not in its `tool_output` events.
+    /// For a call with `stream` whose command ran: the end of the text, which is not in its `tool_output` events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closing: Option<String>,
 }
 
-/// What `quack.tool` tells besides the text.
+/// Facts in a reply of `quack.tool` in addition to the text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolInfo {
-    /// The session that ran it.
+    /// The session that ran the call.
     pub session_id: String,
-    /// The tool failed.
+    /// Whether the tool failed.
     pub is_error: bool,
     /// Exit code of a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Signal that ended a command.
+    /// Signal that killed a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// The deadline ended the call.
+    /// Whether the deadline stopped the call.
     pub timed_out: bool,
-    /// A client ended the call.
+    /// Whether a client cancelled the call.
     pub aborted: bool,
-    /// The worker died during the call: it may have run, and was not retried.
+    /// Whether the worker died during the call. The call may have taken effect and was not retried.
     pub worker_died: bool,
-    /// The call was refused because the session had no room for it or was not ready in time.
+    /// Whether the call was refused because the session was at its limit or was not ready in time.
     pub busy: bool,
-    /// The text does not hold the whole output.
+    /// Whether the text lacks a part of the output.
     pub truncated: bool,
-    /// Where the whole output was written.
+    /// Path of the file with the whole output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_output_path: Option<String>,
-    /// Processes that were ended with the call.
+    /// Processes that were killed at the end of the call.
     pub background_ended: u32,
-    /// The command's output was still held open when its shell had ended by itself.
+    /// Whether other processes still had the command's output open when its shell exited.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub output_open: bool,
-    /// Processes that held it.
+    /// Processes that had the output open.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub background_pids: Vec<u32>,
-    /// Processes of the command that could not be ended.
+    /// Processes of the command that could not be killed.
     #[serde(skip_serializing_if = "is_zero")]
     pub survivors: u32,
     /// Reason and advice in plain words, for a failure whose text is fixed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What the confinement refused, as far as it was noticed.
+    /// Noticed denials of the confinement.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
-    /// Files that later programs run or obey, and that are not as they were, each as one line.
+    /// Changed files that other programs run or obey, each as one line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub audit: Vec<String>,
-    /// Processor time of a command in its own code, in milliseconds, with what it waited for.
+    /// User processor time of a command and of its waited-for children, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_ms: Option<u64>,
-    /// Processor time in the kernel for it, in milliseconds.
+    /// System processor time of the command and those children, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_ms: Option<u64>,
-    /// The most memory that one of its processes had, in KiB.
+    /// Largest resident memory of one of its processes, in KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rss_kb: Option<u64>,
     /// Milliseconds from the call's arrival in the supervisor to its end.
@@ -388,7 +388,7 @@ pub struct ToolInfo {
 }
 
 impl ToolInfo {
-    /// The client's view of a worker's report.
+    /// Builds the client's view of a worker's report.
     #[must_use]
     pub fn from_report(session_id: &SessionId, report: &ToolReport, duration_ms: u64) -> Self {
         Self {
@@ -433,8 +433,8 @@ pub struct SessionParams {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AbortData {
-    /// The session whose calls were ended.
+    /// The session whose calls were cancelled.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
 }

@@ -1,60 +1,60 @@
-//! What a worker's confinement refused, as far as it was noticed, and how that is told.
+//! Denials of a worker's confinement, as far as they were noticed, and their text.
 //!
-//! Owns: the type, its bounds and its one line. Made by `crates/tools`, counted and listed by the
-//! supervisor, which believes none of it: a worker says what it wants. It is information for people.
+//! Contains the type, its bounds and its one line. `crates/tools` creates denials, and the supervisor counts and lists
+//! them. They come from an untrusted worker and are for display only.
 
 use crate::policy::{Policy, Profile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Longest name of what was denied, in bytes.
+/// Longest target of a denial, in bytes.
 pub const MAX_TARGET_BYTES: usize = 256;
 
 /// Most hosts that the line of a refused command names.
 pub const MAX_NAMED_HOSTS: usize = 5;
 
-/// What was tried.
+/// Kind of a denied operation.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum DenialKind {
-    /// Writing outside of what may be written.
+    /// Writing outside of the writable directories.
     Write,
-    /// Writing a name by which a later program would run code.
+    /// Writing a name through which another program would run code.
     Protected,
-    /// Reading what is not shown.
+    /// Reading a hidden path.
     Read,
     /// Using the network.
     Network,
     /// A system call that no tool needs.
     SystemCall,
-    /// Running commands or writing at all: there is no confinement on this system.
+    /// Running commands or writing at all, on a system without confinement.
     Unconfined,
 }
 
-/// Something that was refused.
+/// A denied operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Denial {
-    /// What was tried.
+    /// Kind of the operation.
     pub kind: DenialKind,
-    /// The path or address, if it is known; at most [`MAX_TARGET_BYTES`].
+    /// The path or address, if it is known. At most [`MAX_TARGET_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// True if this was concluded from what a program printed, and may be wrong.
+    /// True if this was inferred from a program's output and may be wrong.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub likely: bool,
 }
 
 impl Denial {
-    /// A denial with its target cut to what may be told: one line of at most [`MAX_TARGET_BYTES`].
+    /// Creates a denial. Cuts the target to one line of at most [`MAX_TARGET_BYTES`].
     #[must_use]
     pub fn new(kind: DenialKind, target: Option<&str>, likely: bool) -> Self {
         Self { kind, target: target.map(one_line), likely }
     }
 
-    /// One line: what was denied under `policy`, and how a person can allow it.
+    /// Returns one line: the operation denied under `policy`, and how the user can allow it.
     #[must_use]
     pub fn explain(&self, policy: &Policy) -> String {
         let was = if self.likely { "was probably" } else { "was" };
@@ -71,7 +71,8 @@ impl Denial {
 }
 
 impl Denial {
-    /// Whether a settings file of a git repository was protected: `.git/config`, of submodules and worktrees too.
+    /// Returns true if the target is a settings file of a git repository: `.git/config`, also of submodules and
+    /// worktrees.
     #[must_use]
     pub fn is_about_git_settings(&self) -> bool {
         let Some((above, name)) = self.target.as_deref().and_then(|path| path.rsplit_once('/'))
@@ -84,8 +85,8 @@ impl Denial {
     }
 }
 
-/// One line for a command that tried to use the network: the first hosts, and how to allow it. `is_shared` if other
-/// commands of the session ran at the same time.
+/// Returns one line for a command that tried to use the network: the first hosts, and how to allow it. `is_shared`
+/// means that other commands of the session ran at the same time.
 #[must_use]
 pub fn explain_network(hosts: &[String], is_shared: bool, policy: &Policy) -> String {
     let named =
@@ -103,7 +104,7 @@ pub fn explain_network(hosts: &[String], is_shared: bool, policy: &Policy) -> St
     )
 }
 
-/// `text` without control characters, cut to [`MAX_TARGET_BYTES`] at a character.
+/// Returns `text` without control characters, cut to [`MAX_TARGET_BYTES`] at a character.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let mut plain = String::new();
@@ -135,7 +136,7 @@ impl fmt::Display for Denial {
 }
 
 impl DenialKind {
-    /// How a person can allow it, as a sentence.
+    /// Returns a sentence on how the user can allow the operation.
     fn allowed_by(self, profile: Profile) -> &'static str {
         match (self, profile) {
             (Self::Write, Profile::ReadOnly) => {

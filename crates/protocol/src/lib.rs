@@ -1,13 +1,12 @@
-//! The wire as types. No behaviour lives here: what a byte sequence means is decided by its readers.
+//! The wires as types, without behavior: the readers interpret the messages.
 //!
 //! Two wires:
-//! - [`client`]: newline-delimited JSON between a client and the supervisor, the Rubber Duck daemon
-//!   protocol plus our additive `quack.*` methods.
-//! - [`worker`]: length-delimited JSON frames between the supervisor and one session worker;
-//!   [`environment`] has those of the process that captures the login environment, [`pi`] those of the
-//!   process that runs a session's Pi.
+//! - [`client`]: newline-delimited JSON between a client and the supervisor. The Rubber Duck daemon protocol plus our
+//!   additive `quack.*` methods.
+//! - [`worker`]: length-delimited JSON frames between the supervisor and one session worker. [`environment`] has the
+//!   frames of the process that captures the login environment, [`pi`] those of the process that runs a session's Pi.
 //!
-//! Every bound that either side keeps stands in [`limits`], with its reason.
+//! Every bound of both sides is in [`limits`], with its reason.
 
 pub mod client;
 pub mod denial;
@@ -28,5 +27,5 @@ pub mod worker;
 
 pub use ids::{CallId, SessionId, WorkspaceId};
 
-/// The program's version, as `quack version`, `ping` and the worker's `hello` report it.
+/// Version of the program, as reported by `quack version`, `ping` and the worker's `hello`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,13 +1,13 @@
-//! The shape of `metadata.json`, shared with the macOS app, which rewrites the same file.
+//! The shape of `metadata.json`. The macOS app rewrites the same file.
 //!
-//! Key order is upstream's emission order. Times are whole-second ISO 8601 in UTC, the one form that
-//! every client parses. Keys that we do not know are kept.
+//! The order of keys is upstream's. Times are whole-second ISO 8601 in UTC, the one form that every client parses.
+//! Unknown keys are kept.
 
 use crate::{SessionId, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The version that we write. A file with a higher number was written by a newer program.
+/// Version that quackd writes. A file with a higher number was written by a newer program.
 pub const METADATA_VERSION: u64 = 1;
 
 /// The whole file.
@@ -18,9 +18,9 @@ pub struct Metadata {
     pub version: u64,
     /// Workspaces in the order in which they were first attached.
     pub workspaces: Vec<Workspace>,
-    /// Sessions in the order in which they were made.
+    /// Sessions in the order in which they were created.
     pub sessions: Vec<Session>,
-    /// The session that speaks for "the active one". It may name a session that is gone.
+    /// The active session. May refer to a session that no longer exists.
     #[serde(default)]
     pub active_voice_session_id: Option<SessionId>,
     /// Keys of other writers.
@@ -46,7 +46,7 @@ impl Default for Metadata {
 pub struct Workspace {
     /// Opaque id.
     pub id: WorkspaceId,
-    /// Absolute path; workspaces are matched by it.
+    /// Absolute path. Identifies the workspace.
     pub path: String,
     /// When it was first attached.
     #[serde(default)]
@@ -67,19 +67,19 @@ pub struct Session {
     pub id: SessionId,
     /// The workspace that it belongs to.
     pub workspace_id: WorkspaceId,
-    /// Display name, not unique over workspaces.
+    /// Display name. Not unique across workspaces.
     #[serde(default)]
     pub name: String,
     /// The Pi session file, empty if there is none.
     #[serde(default)]
     pub pi_session_file: String,
-    /// When it was made.
+    /// Creation time.
     #[serde(default)]
     pub created_at: String,
-    /// When it last did something.
+    /// Time of the last activity.
     #[serde(default)]
     pub last_active_at: String,
-    /// Written by the macOS app, never read by us.
+    /// Written by the macOS app, never read by quackd.
     #[serde(default)]
     pub is_voice_active: bool,
     /// Keys of other writers.

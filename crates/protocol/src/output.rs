@@ -1,5 +1,5 @@
-//! The output of a running command as it is streamed: from the worker to the supervisor, and from there to the one
-//! client that asked for it with `stream` of `quack.tool`.
+//! The streamed output of a running command: from the worker to the supervisor, and then to the one client that
+//! requested it with `stream` of `quack.tool`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct OutputPiece {
 }
 
 impl OutputPiece {
-    /// Whether it can be passed on: it is base64, and not too long.
+    /// Returns true if the piece may be passed on: it is base64 and not too long.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
@@ -69,7 +69,7 @@ pub struct CancelParams {
 /// `quack.cancel` data.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CancelData {
-    /// Whether there was such a call. It still gets its own answer.
+    /// Whether the call was found. It still gets its own reply.
     pub found: bool,
 }
 

@@ -1,10 +1,10 @@
 //! Frames between the supervisor and one session's Pi worker, with lengths as in [`crate::worker`].
 //!
-//! The Pi worker runs the user's Pi and speaks its line protocol, in whichever of its dialects. What crosses
-//! this wire is one dialect: the event names and shapes that clients know, without repeats of whole messages.
+//! The Pi worker runs the user's Pi and speaks its line protocol, in any of its dialects. This wire has one dialect:
+//! the event names and shapes that clients know, without repeated whole messages.
 //!
-//! Order: the supervisor writes [`ToPiWorker::Start`] first; the worker starts Pi and answers
-//! [`FromPiWorker::Hello`] before anything else.
+//! Order: the supervisor writes [`ToPiWorker::Start`] first. The worker starts Pi and answers [`FromPiWorker::Hello`]
+//! before anything else.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,34 +34,33 @@ pub const FROM_PI_WORKER_TAGS: &[&str] = &[
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToPiWorker {
-    /// All that the worker is told. First frame; answered by [`FromPiWorker::Hello`] or
-    /// [`FromPiWorker::CannotStart`].
+    /// Settings for the worker. First frame; answered by [`FromPiWorker::Hello`] or [`FromPiWorker::CannotStart`].
     Start(Box<PiStart>),
-    /// A command for Pi. Answered by [`FromPiWorker::Answer`] with the same number when Pi answers; a second
-    /// answer may follow, and there is none from a Pi that says nothing.
+    /// A command for Pi. When Pi answers, the worker sends [`FromPiWorker::Answer`] with the same number. A second
+    /// answer may follow. There is none if Pi does not answer.
     Command {
         /// Counts up from 1 for each worker.
         number: u64,
-        /// What Pi is to do.
+        /// The command for Pi.
         command: PiCommand,
     },
-    /// What a person said to a [`FromPiWorker::Dialog`]. Pi does not answer it.
+    /// The user's answer to a [`FromPiWorker::Dialog`]. Pi does not answer it.
     UiAnswer(UiAnswer),
     /// Liveness probe of the worker, not of Pi. Answered by [`FromPiWorker::Pong`].
     Ping {
         /// Counts up from 1 for each worker.
         seq: u64,
     },
-    /// Have Pi end as it does when nobody needs it any more, and exit.
+    /// Close the stdin of Pi, so that Pi exits, then exit. A Pi that keeps running is terminated, then killed.
     Shutdown {},
 }
 
-/// The first frame. It is the one frame that holds keys of the user's: Pi asks model providers itself.
+/// The first frame. The only frame that contains the user's keys: Pi itself sends requests to model providers.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PiStart {
     /// [`PI_FRAME_PROTOCOL`] of the supervisor.
     pub proto: u32,
-    /// The session, to mark its processes with.
+    /// The session. Its processes are marked with it.
     pub session: String,
     /// Absolute path of the workspace.
     pub workspace: String,
@@ -72,26 +71,26 @@ pub struct PiStart {
     /// Version of Pi according to its package; `None` if the worker must ask the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Whether a Pi that cannot ignore the files of a workspace may be started.
+    /// Whether to start a Pi that cannot ignore the files of a workspace.
     #[serde(default)]
     pub allow_old: bool,
-    /// Start nothing: ask the program for its version, and whether it could be started. Answered by
+    /// Start nothing. Ask the program for its version, and check whether it could be started. Answered by
     /// [`FromPiWorker::Version`] or [`FromPiWorker::CannotStart`].
     #[serde(default)]
     pub only_version: bool,
-    /// The `.pi` that such a Pi would load, if there is one.
+    /// The `.pi` directory that such a Pi would load, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_settings: Option<String>,
-    /// Its whole environment.
+    /// The whole environment of Pi.
     pub env: Vec<(String, String)>,
-    /// The control group for Pi and all that it starts, as `quackd-process` describes it.
+    /// The control group for Pi and its descendants, as `quackd-process` describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Value>,
-    /// Processes that it may have.
+    /// Largest number of processes.
     pub processes: u32,
 }
 
-/// Without the values of variables: they hold keys.
+/// Shows no values of variables: they contain keys.
 impl std::fmt::Debug for PiStart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PiStart")
@@ -105,25 +104,25 @@ impl std::fmt::Debug for PiStart {
     }
 }
 
-/// The commands of Pi's that are used.
+/// Commands that are sent to Pi.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PiCommand {
-    /// Tell your state.
+    /// Report the state.
     GetState,
-    /// Do what a person says.
+    /// Start a turn with a prompt.
     Prompt {
-        /// What they say.
+        /// The prompt.
         message: String,
     },
-    /// End the turn.
+    /// Stop the turn.
     Abort,
-    /// End the user's own shell command.
+    /// Stop the user's own shell command.
     AbortBash,
 }
 
 impl PiCommand {
-    /// The name in Pi's protocol.
+    /// Returns the name in Pi's protocol.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -140,13 +139,13 @@ impl PiCommand {
 pub struct UiAnswer {
     /// The dialog.
     pub id: String,
-    /// What was chosen or typed.
+    /// The selected or typed answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// Yes or no.
+    /// Answer to a yes-or-no question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed: Option<Value>,
-    /// Neither.
+    /// Set if the dialog was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled: Option<Value>,
 }
@@ -159,9 +158,9 @@ pub enum FromPiWorker {
     Hello {
         /// [`PI_FRAME_PROTOCOL`] of the worker.
         proto: u32,
-        /// Process id of the worker. For people.
+        /// Process id of the worker. For display only.
         pid: u32,
-        /// Process id of Pi. For people.
+        /// Process id of Pi. For display only.
         pi_pid: u32,
     },
     /// Answer to a [`PiStart`] with `only_version`. Last frame.
@@ -169,57 +168,57 @@ pub enum FromPiWorker {
         /// The version that the program reports.
         version: String,
     },
-    /// Pi cannot be started, and trying again cannot help.
+    /// Pi cannot be started, and another attempt cannot help.
     CannotStart {
-        /// Why.
+        /// Reason, one line.
         reason: String,
     },
     /// Pi answered a command.
     Answer(PiAnswer),
-    /// Something happened in Pi.
+    /// An event of Pi.
     Event {
-        /// Its `type`, as clients know it.
+        /// The event's `type`, as clients know it.
         name: String,
         /// The whole object, on one line, at most [`crate::limits::MAX_PI_EVENT_BYTES`].
         data: Box<RawValue>,
     },
-    /// Pi asks a person something and waits.
+    /// Pi waits for the user's answer to a question.
     Dialog {
         /// Pi's id of the question.
         id: String,
-        /// When Pi stops waiting, in milliseconds from now.
+        /// Timeout of the question, in milliseconds from now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
         /// The whole `extension_ui_request`, as in [`FromPiWorker::Event`].
         data: Box<RawValue>,
     },
-    /// Pi takes no more commands, though it lives.
+    /// Pi accepts no more commands, but still runs.
     StdinFailed {
-        /// Why.
+        /// Reason, one line.
         reason: String,
     },
-    /// Pi has ended; the worker ends too. Last frame.
+    /// Pi has exited, and the worker exits too. Last frame.
     Ended(PiEnd),
     /// Answer to [`ToPiWorker::Ping`].
     Pong {
-        /// The probe's number.
+        /// Number of the probe.
         seq: u64,
     },
-    /// Worth a line in the log.
+    /// A warning for the log.
     Warning {
-        /// The line.
+        /// Text of the warning.
         text: String,
     },
 }
 
-/// What Pi answered.
+/// Pi's reply to a command.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PiAnswer {
-    /// The command's number.
+    /// Number of the command.
     pub number: u64,
-    /// Whether Pi says that it succeeded.
+    /// Whether Pi reports success.
     pub success: bool,
-    /// Why not.
+    /// Error text of a failed command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The result, on one line, at most [`crate::limits::MAX_PI_STATE_BYTES`].
@@ -227,24 +226,24 @@ pub struct PiAnswer {
     pub data: Option<Box<RawValue>>,
 }
 
-/// How Pi ended.
+/// Exit of Pi.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PiEnd {
-    /// Its exit code, if it ended itself.
+    /// Exit code, if Pi exited.
     pub code: Option<i32>,
-    /// The signal, if one ended it.
+    /// Signal, if one killed Pi.
     pub signal: Option<i32>,
-    /// Its last words.
+    /// End of Pi's stderr.
     pub stderr_tail: String,
 }
 
-/// What of Pi's state the daemon itself uses.
+/// The part of Pi's state that the daemon uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PiState {
-    /// The file that Pi keeps the conversation in.
+    /// File in which Pi stores the conversation.
     pub session_file: Option<String>,
-    /// The name that a person gave the conversation in Pi.
+    /// Name of the conversation that the user set in Pi.
     pub session_name: Option<String>,
 }
 

@@ -1,9 +1,9 @@
 //! Error texts without the numbers of the system. Used wherever a text reaches a user or a client.
 
-/// The beginning of what the standard library adds to the words of a system error.
+/// Start of the error number that the standard library appends to the text of a system error.
 const NUMBER: &str = " (os error ";
 
-/// The text without every ` (os error N)`.
+/// Returns the text without every ` (os error N)`.
 #[must_use]
 pub fn without_numbers(text: &str) -> String {
     let mut pieces = text.split(NUMBER);

@@ -1,8 +1,8 @@
-//! What a session's worker may do, as data: profile, network, extra roots.
+//! Permissions of a session's worker as data: profile, network, extra roots.
 //!
-//! Owns: the type, how layers of settings become one policy, and which values are refused. Nothing
-//! here touches the system. Called by the configuration and the supervisor (resolving and showing it) and by
-//! the worker's stage 0 (`quackd-sandbox`, which turns it into what the kernel enforces).
+//! Defines the type, merges layers of settings into one policy, and rejects invalid values. Makes no system calls. The
+//! configuration and the supervisor resolve and show policies. The worker's stage 0 (`quackd-sandbox`) translates them
+//! into kernel rules.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,16 +16,16 @@ pub const MAX_ROOTS: usize = 64;
 /// Longest path in a policy, in bytes: the kernel's limit for one.
 pub const MAX_PATH_BYTES: usize = 4096;
 
-/// What a worker and its commands may do to files.
+/// File access of a worker and its commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
-    /// Read the workspace; write nothing but private temporary files.
+    /// Read the workspace. Write only private temporary files.
     ReadOnly,
-    /// Write the workspace and the extra roots, but for the names that make later programs run code.
+    /// Write the workspace and the extra roots, except names through which other programs would run code.
     #[default]
     WorkspaceWrite,
-    /// Whatever the user may: no confinement at all.
+    /// Everything that the user may do: no confinement.
     FullAccess,
 }
 
@@ -33,7 +33,7 @@ impl Profile {
     /// Every profile, from the narrowest to the widest.
     pub const ALL: [Self; 3] = [Self::ReadOnly, Self::WorkspaceWrite, Self::FullAccess];
 
-    /// The name in settings and reports.
+    /// Returns the name in settings and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,12 +59,12 @@ impl FromStr for Profile {
     }
 }
 
-/// Whether a session may have the web searched: the query leaves the machine, also while its network is off. Kept by
-/// the supervisor, which sends it.
+/// Whether a session may search the web. The query leaves the machine, even if the session's network is off. The
+/// supervisor sends the query and enforces the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WebSearchRule {
-    /// Without asking.
+    /// Without approval.
     #[default]
     On,
     /// Only after the user has approved the search. quackd cannot ask for approval yet, so it refuses the search.
@@ -77,7 +77,7 @@ impl WebSearchRule {
     /// Every rule.
     pub const ALL: [Self; 3] = [Self::On, Self::Ask, Self::Off];
 
-    /// The name in settings and reports.
+    /// Returns the name in settings and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -103,46 +103,47 @@ impl FromStr for WebSearchRule {
     }
 }
 
-/// What a session's worker may do. It holds for the whole life of a worker.
+/// Permissions of a session's worker. A running worker keeps its policy until it exits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Policy {
-    /// What may be done to files.
+    /// File access.
     pub profile: Profile,
-    /// True if the machine's network may be used. Without, there is only a loopback of the worker's own.
+    /// True if the worker may use the machine's network. Otherwise it has only its own loopback interface.
     pub network: bool,
-    /// Whether the web may be searched, through the supervisor. In force at once, also for a worker that runs.
+    /// Whether the session may search the web through the supervisor. A change takes effect at once, even for a running
+    /// worker.
     pub web_search: WebSearchRule,
-    /// Directories that may be written beside the workspace: absolute, normalised, existing.
+    /// Writable directories in addition to the workspace: absolute, normalized, existing.
     pub writable_roots: Vec<PathBuf>,
-    /// Files and directories that are empty inside, wherever they would be visible.
+    /// Files and directories that appear empty in the worker, wherever they would be visible.
     pub hidden: Vec<PathBuf>,
 }
 
-/// One layer of settings: what is `None` is left as the layers below have it.
+/// One layer of settings. `None` keeps the value of the layers below.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyPatch {
-    /// What may be done to files.
+    /// File access.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// Whether the machine's network may be used.
+    /// Whether the worker may use the machine's network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
-    /// Whether the web may be searched.
+    /// Whether the session may search the web.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub web_search: Option<WebSearchRule>,
-    /// Directories that may be written beside the workspace, in place of those of weaker layers.
+    /// Writable directories in addition to the workspace. Replaces those of weaker layers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writable_roots: Option<Vec<PathBuf>>,
-    /// Files and directories that are not shown, beside those of weaker layers: a narrower layer cannot show
-    /// what a wider one hides.
+    /// Hidden files and directories. Adds to those of weaker layers: a narrower layer cannot show a path that a wider
+    /// one hides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden: Option<Vec<PathBuf>>,
 }
 
 impl PolicyPatch {
-    /// This layer with `above` on top of it, as one layer.
+    /// Returns this layer with `above` on top of it, as one layer.
     #[must_use]
     pub fn merge(self, above: Self) -> Self {
         let hidden = match (self.hidden, above.hidden) {
@@ -161,7 +162,7 @@ impl PolicyPatch {
         }
     }
 
-    /// Whether nothing is set.
+    /// Returns true if nothing is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -176,14 +177,14 @@ fn add_new(to: &mut Vec<PathBuf>, from: Vec<PathBuf>) {
     }
 }
 
-/// Why a policy is refused. Each text is one line for a person.
+/// Reason for rejecting a policy. Each text is one line for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// No profile has this name.
     #[error("{given:?} is no profile: read-only, workspace-write or full-access")]
     Profile {
-        /// What was given, cut to 64 characters.
+        /// The given name, cut to 64 characters.
         given: String,
     },
     /// No rule has this name.
@@ -197,7 +198,7 @@ pub enum PolicyError {
     TooMany {
         /// `writable` or `hidden`.
         list: &'static str,
-        /// How many there are.
+        /// Number of paths in the list.
         count: usize,
     },
     /// A path cannot be used.
@@ -205,15 +206,15 @@ pub enum PolicyError {
     Path {
         /// `writable` or `hidden`.
         list: &'static str,
-        /// The path, lossily.
+        /// The path. Invalid UTF-8 is replaced.
         path: String,
-        /// What is wrong, to be read after the path.
+        /// The problem, to read after the path.
         reason: &'static str,
     },
 }
 
 impl Policy {
-    /// What the layers give, the narrowest last: defaults, then each patch on top of those before it.
+    /// Applies the layers to the defaults, the narrowest layer last.
     #[must_use]
     pub fn resolve(layers: impl IntoIterator<Item = PolicyPatch>) -> Self {
         let patch = layers.into_iter().fold(PolicyPatch::default(), PolicyPatch::merge);
@@ -226,11 +227,12 @@ impl Policy {
         }
     }
 
-    /// Refuses what must not be in force. `home` is the user's home, `state_dir` the daemon's: a
-    /// writable root may not be `/`, home or above it, nor hold or lie in the state directory.
+    /// Rejects invalid values. `home` is the user's home directory, `state_dir` the daemon's state directory. A
+    /// writable root must not be `/`, the home directory or one of its parents. It must not contain the state directory
+    /// or be inside it.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first problem.
     pub fn validate(&self, home: &Path, state_dir: &Path) -> Result<(), PolicyError> {
         check_list("writable", &self.writable_roots)?;
         check_list("hidden", &self.hidden)?;
@@ -246,14 +248,14 @@ impl Policy {
         Ok(())
     }
 
-    /// Whether a worker with this policy may stay when `other` replaces it. Ignores the fields that the supervisor
-    /// enforces itself.
+    /// Returns true if a worker with this policy may keep running when `other` replaces it. Ignores the fields that the
+    /// supervisor enforces itself.
     #[must_use]
     pub fn confines_like(&self, other: &Self) -> bool {
         Self { web_search: other.web_search, ..self.clone() } == *other
     }
 
-    /// True if a worker with this policy may read everything that `other` allows to read.
+    /// Returns true if a worker with this policy may read everything that `other` allows it to read.
     #[must_use]
     pub fn reads_all_of(&self, other: &Self) -> bool {
         let hides = |path: &PathBuf| other.hidden.iter().any(|hidden| path.starts_with(hidden));
@@ -265,14 +267,14 @@ impl Policy {
                 && other.writable_roots.iter().all(shows)
     }
 
-    /// The policy as it is enforced: `FullAccess` leaves the network on.
+    /// Returns the policy as it is enforced: `FullAccess` leaves the network on.
     #[must_use]
     pub fn in_force(mut self) -> Self {
         self.network |= self.profile == Profile::FullAccess;
         self
     }
 
-    /// True if a worker may change the workspace.
+    /// Returns true if a worker may change the workspace.
     #[must_use]
     pub fn may_write(&self) -> bool {
         self.profile != Profile::ReadOnly
@@ -280,7 +282,7 @@ impl Policy {
 }
 
 impl fmt::Display for Policy {
-    /// One line: `workspace-write, network off, 1 extra root`.
+    /// Writes one line: `workspace-write, network off, 1 extra root`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let network = if self.network { "on" } else { "off" };
         write!(f, "{}, network {network}", self.profile)?;
@@ -316,7 +318,7 @@ fn path_error(list: &'static str, path: &Path, reason: &'static str) -> PolicyEr
     PolicyError::Path { list, path, reason }
 }
 
-/// What makes a path unfit for a policy or a plan, if anything.
+/// Returns the reason why a path is not valid in a policy or a plan, or `None` if it is valid.
 #[must_use]
 pub fn path_problem(path: &Path) -> Option<&'static str> {
     let bytes = path.as_os_str().as_encoded_bytes();
@@ -332,7 +334,7 @@ pub fn path_problem(path: &Path) -> Option<&'static str> {
     if path.parent().is_none() {
         return Some("is the root of the file system");
     }
-    // `components` drops `.` and double slashes by itself.
+    // `components` already drops `.` and double slashes.
     if path.components().any(|one| matches!(one, Component::ParentDir)) {
         return Some("has a `..`");
     }

@@ -1,5 +1,5 @@
-//! The shape of `quackd-state.json`: what is ours about a session. The metadata's other writer drops
-//! keys that it does not know, so nothing of ours lives only there.
+//! The shape of `quackd-state.json`: quackd's own data about sessions. The metadata's external writer drops keys that
+//! it does not know, so quackd's data cannot be only there.
 
 use crate::policy::{PolicyPatch, Profile, WebSearchRule};
 use crate::{SessionId, WorkspaceId};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// The version that we write. A file with a higher number was written by a newer program.
+/// Version that quackd writes. A file with a higher number was written by a newer program.
 pub const STATE_VERSION: u64 = 1;
 
 /// The whole file.
@@ -15,15 +15,14 @@ pub const STATE_VERSION: u64 = 1;
 pub struct DaemonState {
     /// File format; see [`STATE_VERSION`].
     pub version: u64,
-    /// By session id. A session without an entry has the defaults; an entry without a session is dropped at the
-    /// next start, but for what it limits ([`SessionState::limits`]): the metadata's other writer may bring the
-    /// session back.
+    /// Data by session id. A session without an entry has the defaults. The next start drops an entry without a
+    /// session, except for its restrictions ([`SessionState::limits`]): the external writer may restore the session.
     #[serde(default)]
     pub sessions: BTreeMap<SessionId, SessionState>,
-    /// By workspace id, as the sessions ([`WorkspaceState::limits`]).
+    /// Data by workspace id, treated like the sessions ([`WorkspaceState::limits`]).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workspaces: BTreeMap<WorkspaceId, WorkspaceState>,
-    /// Keys of a program that knows more.
+    /// Keys of a newer program.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -39,21 +38,21 @@ impl Default for DaemonState {
     }
 }
 
-/// What is ours about one workspace.
+/// quackd's data about one workspace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkspaceState {
-    /// What the sandbox policy of its sessions has that the configuration has not.
+    /// Settings of the workspace's sandbox policy that differ from the configuration.
     #[serde(skip_serializing_if = "PolicyPatch::is_empty", with = "policy_text")]
     pub policy: PolicyPatch,
-    /// Keys of a program that knows more.
+    /// Keys of a newer program.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
 
 impl WorkspaceState {
-    /// What keeps its sessions from doing something: its policy without what allows more. `None` if there is
-    /// nothing of that kind. Who makes the workspace anew, which has the same id then, asks for the rest anew.
+    /// Returns the restrictions of the workspace: its policy without the settings that allow more. `None` if it has
+    /// none. A workspace that is created again has the same id. The user must then allow the rest again.
     #[must_use]
     pub fn limits(&self) -> Option<Self> {
         let PolicyPatch { profile, network, web_search, writable_roots, hidden } =
@@ -63,48 +62,48 @@ impl WorkspaceState {
             network: network.filter(|is_allowed| !is_allowed),
             web_search: web_search.filter(|rule| *rule != WebSearchRule::On),
             writable_roots: writable_roots.filter(Vec::is_empty),
-            // These are added to what else is hidden.
+            // These paths are added to the other hidden paths.
             hidden,
         };
         (!policy.is_empty()).then(|| Self { policy, ..Self::default() })
     }
 }
 
-/// What is ours about one session.
+/// quackd's data about one session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionState {
-    /// Only what changes nothing is allowed.
+    /// Whether the session may only use tools that change nothing.
     #[serde(skip_serializing_if = "is_false")]
     pub safe_mode: bool,
-    /// What its sandbox policy has that its workspace's has not.
+    /// Settings of the session's sandbox policy that differ from its workspace's.
     #[serde(skip_serializing_if = "PolicyPatch::is_empty", with = "policy_text")]
     pub policy: PolicyPatch,
-    /// Who runs the session's turns, if it is not the default.
+    /// Engine of the session's turns, if it is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
     /// The model of the session's turns, if it is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Workers of the session that died, over all runs of the daemon.
+    /// Workers of the session that crashed, over all runs of the daemon.
     #[serde(skip_serializing_if = "is_zero")]
     pub restarts: u64,
-    /// Its processes stay however long nobody uses them.
+    /// Exempts the session's processes from eviction.
     #[serde(skip_serializing_if = "is_false")]
     pub pinned: bool,
-    /// Keys of a program that knows more.
+    /// Keys of a newer program.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
 
 impl SessionState {
-    /// Whether nothing differs from a session that has no entry.
+    /// Returns true if the session has only defaults and needs no entry.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What keeps a session from doing something: its safe mode and its policy. `None` if it has neither.
+    /// Returns the restrictions of a session: its safe mode and its policy. `None` if it has neither.
     #[must_use]
     pub fn limits(&self) -> Option<Self> {
         let limits =
@@ -113,7 +112,7 @@ impl SessionState {
     }
 }
 
-/// A policy in the file: the name of a profile if that is all it says, else an object.
+/// Serializes a policy in the file: as the name of a profile if it sets nothing else, otherwise as an object.
 mod policy_text {
     use crate::policy::{PolicyPatch, Profile};
     use serde::de::Error;
@@ -131,7 +130,7 @@ mod policy_text {
         match Value::deserialize(from)? {
             Value::String(name) => name.parse().map(only).map_err(Error::custom),
             object @ Value::Object(_) => PolicyPatch::deserialize(object).map_err(Error::custom),
-            // A list would pass for a policy without anything in it.
+            // Serde would accept a list as an empty policy.
             other => Err(Error::custom(format!("a policy is a name or an object, not {other}"))),
         }
     }

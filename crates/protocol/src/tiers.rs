@@ -1,13 +1,13 @@
-//! Tiers of confinement in words, for display. Programs read the letter.
+//! Names of the confinement tiers for display. Programs use the letter.
 
 use crate::worker::UNCONFINED;
 
-/// Returns the words for a tier.
+/// Returns the display text of a tier.
 #[must_use]
 pub fn in_words(tier: &str) -> &str {
     match tier {
         "A" | "B" => "confined",
-        // Landlock alone, and the profile of macOS, which has never run.
+        // Landlock alone, and the profile of macOS, which is not tested.
         "D" | "M" => "partly confined",
         UNCONFINED => "not confined",
         other => other,

@@ -1,7 +1,7 @@
-//! What both sides know of the tools by name. The supervisor never runs one; it only forwards calls and
-//! shows them to followers.
+//! Names of the tools, shared by the supervisor and the workers. The supervisor never runs a tool. It only forwards
+//! calls and sends them to followers.
 
-/// The tools that a session answers, in the order of the documentation. [`crate::schema`] has more of them.
+/// Tools of a session, in the order of the documentation. [`crate::schema`] has their parameters.
 pub const TOOLS: &[&str] = &[
     "read_file",
     "write_file",
@@ -23,19 +23,19 @@ pub const TOOLS: &[&str] = &[
     "web_search",
 ];
 
-/// What only the supervisor itself asks of a worker, for `quack.sandbox`: no client can call it as a tool.
+/// Internal tool that the supervisor calls for `quack.sandbox`. Clients cannot call it.
 pub const AUDIT: &str = "quack_audit";
 
-/// See [`AUDIT`]. Its parameter is `path`.
+/// Internal tool like [`AUDIT`]. Its parameter is `path`.
 pub const EXPLAIN: &str = "quack_explain";
 
-/// True for what looks like a tool to a worker and is none to a client.
+/// Returns true for an internal tool, which only the supervisor can call.
 #[must_use]
 pub fn is_internal(tool: &str) -> bool {
     tool == AUDIT || tool == EXPLAIN
 }
 
-/// The parameter that a bare string stands for; `None` for tools that take an object only.
+/// Returns the parameter that receives a bare string, or `None` for tools that take only an object.
 #[must_use]
 pub fn main_parameter(tool: &str) -> Option<&'static str> {
     crate::schema::find(tool)?.main
@@ -61,7 +61,7 @@ pub const SAFE_COMMANDS: &[&[&str]] = &[
 /// Text for a command that safe mode does not run. Upstream's wire fixes it.
 pub const NOT_SAFE: &str = "Command not allowed in safe mode";
 
-/// The rule of safe mode and its list. The tool's text is upstream's and has no room for them.
+/// Returns the rule of safe mode with its list. The error text of the tool is upstream's and cannot include them.
 #[must_use]
 pub fn safe_mode_rule() -> String {
     let listed: Vec<String> = SAFE_COMMANDS.iter().map(|words| words.join(" ")).collect();
@@ -72,8 +72,8 @@ pub fn safe_mode_rule() -> String {
     )
 }
 
-/// Whether a bare text was meant as JSON arguments, so that broken JSON is never run as a command. A glob such as
-/// `{a,b}` and a shell group such as `{ echo hi; }` are texts.
+/// Returns true if a bare text was meant as JSON arguments, so that broken JSON is never run as a command. A glob such
+/// as `{a,b}` and a shell group such as `{ echo hi; }` are not JSON.
 #[must_use]
 pub fn is_meant_as_json(tool: &str, text: &str) -> bool {
     let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
@@ -84,12 +84,12 @@ pub fn is_meant_as_json(tool: &str, text: &str) -> bool {
     let key = inside.trim_start();
     let is_group = is_bash && key.len() < inside.len();
     match key.strip_prefix(['"', '\'', '\u{201c}', '\u{201d}']) {
-        // A group may begin with a quoted program; a key has a colon behind it.
+        // A group may start with a quoted program, but a key is followed by a colon.
         Some(rest) if is_group => rest
             .split_once(['"', '\'', '\u{201c}', '\u{201d}'])
             .is_none_or(|(_, behind)| behind.trim_start().starts_with(':')),
         Some(_) => true,
-        // The shell takes a brace for a group only with a space behind it.
+        // The shell treats a brace as a group only if a space follows.
         None => is_bash && !is_group,
     }
 }
@@ -97,6 +97,22 @@ pub fn is_meant_as_json(tool: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema;
+
+    #[test]
+    fn every_tool_is_in_the_table_in_the_same_order() {
+        let names: Vec<&str> = schema::ALL.iter().map(|tool| tool.name).collect();
+        assert_eq!(names, TOOLS);
+        assert!(!names.iter().any(|name| is_internal(name)));
+        let mains: Vec<_> = TOOLS.iter().filter_map(|tool| main_parameter(tool)).collect();
+        assert_eq!(
+            mains,
+            [
+                "path", "command", "job", "job", "pattern", "pattern", "undo_id", "pattern",
+                "pattern", "pattern", "query"
+            ]
+        );
+    }
 
     #[test]
     fn broken_json_is_told_from_globs_patterns_and_shell_groups() {

@@ -1,12 +1,11 @@
 //! Frames between the supervisor and one session worker.
 //!
-//! A frame is a big-endian `u32` length and a JSON body of at most [`crate::limits::MAX_LINE_BYTES`].
-//! Enums are externally tagged, so that a raw JSON value can ride inside without being parsed. A
-//! variant that the reader does not know is skipped with a warning: a worker may one day be remote
-//! and a version away.
+//! A frame is a big-endian `u32` length and a JSON body of at most [`crate::limits::MAX_LINE_BYTES`]. Enums are
+//! externally tagged, so that a raw JSON value can be embedded without being parsed. A reader skips an unknown variant
+//! with a warning, because a worker could run another version.
 //!
-//! Order: the supervisor writes [`ToWorker::Start`] first; the worker reads it in stage 0, confines
-//! itself and answers [`FromWorker::Hello`] before anything else.
+//! Order: the supervisor writes [`ToWorker::Start`] first. The worker reads it in stage 0, confines itself and answers
+//! [`FromWorker::Hello`] before anything else.
 
 use crate::denial::Denial;
 use crate::output::OutputPiece;
@@ -19,10 +18,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::marker::PhantomData;
 
-/// Version of these frames. The supervisor refuses a worker with another number, naming both.
+/// Version of these frames. The supervisor refuses a worker with another number, and its error names both numbers.
 pub const FRAME_PROTOCOL: u32 = 1;
 
-/// Exit code by which a worker says that starting it again cannot help.
+/// Exit code of a worker that another start cannot help.
 pub const EXIT_TERMINAL: u8 = 100;
 
 /// Tags of [`ToWorker`], so that a reader can tell an unknown variant from a malformed one.
@@ -46,12 +45,11 @@ pub const FROM_WORKER_TAGS: &[&str] = &[
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToWorker {
-    /// All that the worker is told about its session. First frame; answered by [`FromWorker::Hello`].
+    /// Settings of the session. First frame; answered by [`FromWorker::Hello`].
     Start(Box<Start>),
     /// Run one tool. Answered by exactly one [`FromWorker::ToolFinished`] with the same id.
     ToolCall(ToolCall),
-    /// Stop one call. It still ends with its [`FromWorker::ToolFinished`]; a call that already
-    /// finished makes this a no-op.
+    /// Stop one call. It still ends with its [`FromWorker::ToolFinished`]. Has no effect on a finished call.
     Cancel {
         /// The call to stop.
         call_id: CallId,
@@ -61,28 +59,28 @@ pub enum ToWorker {
         /// Counts up from 1 for each worker.
         seq: u64,
     },
-    /// End every call and exit 0.
+    /// Stop every call and exit with 0.
     Shutdown {},
-    /// So many more [`FromWorker::ToolUpdate`] may be sent.
+    /// The worker may send `n` more [`FromWorker::ToolUpdate`] frames.
     Credit {
-        /// How many.
+        /// Number of returned credits.
         n: u32,
     },
-    /// One [`FromWorker::ToolOutput`] of this call was passed on: one more may be sent.
+    /// The supervisor has passed on one [`FromWorker::ToolOutput`] of this call. The worker may send one more.
     OutputTaken {
         /// The call.
         call_id: CallId,
     },
-    /// The end of a [`FromWorker::WebSearch`].
+    /// Result of a [`FromWorker::WebSearch`].
     WebDone {
-        /// The call that asked.
+        /// The call that requested the search.
         call_id: CallId,
-        /// What came of it.
+        /// Result of the search.
         outcome: WebOutcome,
     },
 }
 
-/// The first frame: the worker reads no configuration and no environment of its own.
+/// The first frame. The worker reads no configuration and no environment itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// [`FRAME_PROTOCOL`] of the supervisor.
@@ -91,54 +89,54 @@ pub struct Start {
     pub session_id: SessionId,
     /// Absolute path of the workspace.
     pub workspace: String,
-    /// Absolute path of the session's private run directory, for spills; it exists already.
+    /// Absolute path of the session's private run directory, for spill files. It already exists.
     pub run_dir: String,
     /// The whole environment of the commands that tools start.
     pub env: Vec<(String, String)>,
-    /// True if the session only allows what does not change anything.
+    /// True if the session may only use tools that change nothing.
     pub safe_mode: bool,
-    /// True if `grep_search` leaves out what ignore files name.
+    /// True if `grep_search` skips files that match ignore files.
     #[serde(default)]
     pub respect_ignore_files: bool,
-    /// What each command may use.
+    /// Resource limits of each command.
     #[serde(default)]
     pub limits: CommandLimits,
-    /// What the worker confines itself to.
+    /// Settings of the confinement.
     pub sandbox: SandboxStart,
 }
 
-/// What a worker needs to know in order to confine itself.
+/// Settings that a worker needs to confine itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxStart {
-    /// What it may do.
+    /// Permissions of the worker.
     pub policy: Policy,
-    /// The tier that a person asked for; the best that the system has if absent.
+    /// The tier that the user configured. If absent, the best tier of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// Result of `quack probe`, which the supervisor ran. Without it the worker probes for itself.
+    /// Result of `quack probe`, which the supervisor ran. Without it the worker runs the probe itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
-    /// The user's home directory. Most of it is not shown.
+    /// The user's home directory. Most of it is hidden.
     pub home: String,
-    /// The daemon's state directory, of which nothing but the run directory is shown.
+    /// The daemon's state directory. Only the run directory in it is visible.
     pub state_dir: String,
-    /// The control group that was made for the session's commands, as `quackd-process` describes it.
+    /// The control group for the session's commands, as `quackd-process` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Value>,
 }
 
-/// Layers of confinement that work on this system for this user, found by trying.
+/// Layers of confinement that work on this system for this user, found by attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Probe {
-    /// `None` if namespaces of all needed kinds can be made and a fresh `/proc` mounted in them; else the step that
-    /// failed and why.
+    /// `None` if all needed kinds of namespaces can be created and a new `/proc` can be mounted in them. Otherwise the
+    /// failed step and its reason.
     pub namespaces_fail: Option<String>,
     /// Version of Landlock, 0 without.
     pub landlock_abi: i32,
-    /// True if system calls can be filtered.
+    /// True if seccomp can filter system calls.
     pub seccomp: bool,
-    /// True if package caches can be written to a private layer.
+    /// True if package caches can be writable through a private layer.
     pub overlay: bool,
     /// True for user 0.
     pub is_root: bool,
@@ -146,20 +144,20 @@ pub struct Probe {
     pub seatbelt: bool,
 }
 
-/// What the commands of one session may use. Nothing is limited that is not named.
+/// Resource limits of one session's commands. An absent limit is not enforced.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandLimits {
-    /// Processes at the same time.
+    /// Most processes at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
-    /// Largest file that is written, in bytes.
+    /// Largest file that a command may write, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
     /// Processor time of each process, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<u64>,
-    /// What has to be free on the disk for long outputs to be written to files, in bytes.
+    /// Free disk space required to write spill files, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_free_bytes: Option<u64>,
 }
@@ -173,11 +171,11 @@ pub struct ToolCall {
     pub tool: String,
     /// Arguments as JSON text, as the client sent them.
     pub arguments: String,
-    /// Time that the call may take, in milliseconds from its arrival.
+    /// Timeout of the call, in milliseconds from its arrival.
     pub deadline_ms: u64,
-    /// True if this call only allows what does not change anything.
+    /// True if the call may only use tools that change nothing.
     pub safe_mode: bool,
-    /// True if the command's whole output is wanted while it runs.
+    /// True if the client requested the command's whole output while it runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream: bool,
 }
@@ -187,14 +185,14 @@ pub struct ToolCall {
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "the largest variant is the most frequent one")]
 pub enum FromWorker {
-    /// In the place of [`FromWorker::Hello`]: it ends, and starting it again cannot help.
+    /// Sent instead of [`FromWorker::Hello`]: the worker exits, and another start cannot help.
     CannotStart {
-        /// Why, one line for a person.
+        /// Reason, one line for the user.
         reason: String,
     },
     /// The worker is confined and ready. First frame.
     Hello(Hello),
-    /// A call has ended. Sent exactly once for each [`ToWorker::ToolCall`].
+    /// A call has finished. Sent exactly once for each [`ToWorker::ToolCall`].
     ToolFinished(ToolFinished),
     /// Answer to [`ToWorker::Ping`].
     Pong {
@@ -206,34 +204,34 @@ pub enum FromWorker {
         /// One line.
         text: String,
     },
-    /// What a running call has printed since the last update. Costs one credit: a worker starts with
+    /// Output of a running call since the last update. Costs one credit. A worker starts with
     /// [`crate::limits::UPDATE_CREDITS`] and gets each back by [`ToWorker::Credit`].
     ToolUpdate(ToolUpdate),
-    /// The next bytes that a streamed call has printed. Costs one of the call's
-    /// [`crate::output::PIECE_CREDITS`] and gets it back by [`ToWorker::OutputTaken`].
+    /// The next output bytes of a streamed call. Costs one of the call's [`crate::output::PIECE_CREDITS`] and gets it
+    /// back by [`ToWorker::OutputTaken`].
     ToolOutput {
         /// The call.
         call_id: CallId,
         /// The bytes.
         piece: OutputPiece,
     },
-    /// Search the web for a `web_search` call in flight: a worker has no network and no key. Answered by
-    /// [`ToWorker::WebDone`]; at most one per call.
+    /// Request to search the web for a `web_search` call in flight: a worker has no network and no key. Answered by
+    /// [`ToWorker::WebDone`]. At most one per call.
     WebSearch {
         /// The call.
         call_id: CallId,
-        /// What to search.
+        /// The search.
         search: WebSearch,
     },
-    /// The background jobs that run now. Sent when one has begun, before the answer of the call that
-    /// began it, and when one has ended: at most [`crate::limits::JOB_REPORTS_PER_CALL`] for each call.
+    /// The running background jobs. Sent after a job has started, before the reply of the call that started it, and
+    /// after a job has exited. At most [`crate::limits::JOB_REPORTS_PER_CALL`] for each call.
     Jobs {
-        /// All of them, at most [`crate::limits::MAX_JOBS_PER_SESSION`], oldest first.
+        /// All running jobs, at most [`crate::limits::MAX_JOBS_PER_SESSION`], oldest first.
         running: Vec<JobInfo>,
     },
 }
 
-/// A background job that runs.
+/// A running background job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobInfo {
     /// Unique within the worker, at most [`crate::limits::MAX_JOB_ID_BYTES`].
@@ -242,39 +240,39 @@ pub struct JobInfo {
     pub command: String,
 }
 
-/// The worker's introduction.
+/// First report of the worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`FRAME_PROTOCOL`] of the worker.
     pub proto: u32,
     /// Program version of the worker.
     pub version: String,
-    /// Process id of the worker. Information for people: the supervisor never signals it.
+    /// Process id of the worker. For display only: the supervisor never signals it.
     pub pid: u32,
-    /// What confinement is in force.
+    /// The confinement in force.
     pub sandbox: SandboxReport,
 }
 
 /// The tier of a worker that is not confined.
 pub const UNCONFINED: &str = "unconfined";
 
-/// What confinement is in force, as `ps` and `doctor` show it.
+/// The confinement in force, as `ps` and `doctor` show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxReport {
     /// The tier. `unconfined` until the worker confines itself.
     pub tier: String,
     /// The profile's name.
     pub policy: String,
-    /// Whether the machine's network may be used.
+    /// Whether the worker may use the machine's network.
     #[serde(default)]
     pub network: bool,
-    /// What could not be confined as it should, each a sentence for a person.
+    /// Parts that could not be confined as intended, each a sentence for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub notes: Vec<String>,
 }
 
 impl SandboxReport {
-    /// The report of a worker that nothing confines.
+    /// Returns the report of a worker without confinement.
     #[must_use]
     pub fn unconfined() -> Self {
         Self {
@@ -286,27 +284,27 @@ impl SandboxReport {
     }
 }
 
-/// The end of one call.
+/// Result of one call.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ToolFinished {
     /// The call.
     pub call_id: CallId,
-    /// The answer, a JSON string that the supervisor forwards without parsing it.
+    /// The reply, a JSON string that the supervisor forwards without parsing it.
     pub text: Box<RawValue>,
-    /// What followers are shown instead of a long text, a JSON string of at most
-    /// [`crate::limits::MAX_SHOWN_BYTES`]; absent if the text itself is that short.
+    /// Text for followers instead of a long reply. A JSON string of at most [`crate::limits::MAX_SHOWN_BYTES`]. Absent
+    /// if the reply itself is that short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Box<RawValue>>,
-    /// What the call printed after its last [`FromWorker::ToolUpdate`]; costs no credit.
+    /// Output of the call after its last [`FromWorker::ToolUpdate`]. Costs no credit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<ToolUpdate>,
-    /// Output of a streamed call after its last [`FromWorker::ToolOutput`]; costs no credit.
+    /// Output of a streamed call after its last [`FromWorker::ToolOutput`]. Costs no credit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<OutputPiece>,
-    /// End of the text of a streamed call, after the command's output: how the command ended. A JSON string.
+    /// End of the text of a streamed call, after the command's output: the exit of the command. A JSON string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closing: Option<Box<RawValue>>,
-    /// What is known besides the text.
+    /// Facts in addition to the text.
     #[serde(default)]
     pub report: ToolReport,
     /// Structured result of tools that have one, forwarded without parsing.
@@ -314,39 +312,40 @@ pub struct ToolFinished {
     pub data: Option<Box<RawValue>>,
 }
 
-/// What is known of a finished call besides its text.
+/// Facts about a finished call in addition to its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolReport {
-    /// The tool failed, or its command ended with another code than 0.
+    /// Whether the tool failed, or its command exited with another code than 0.
     pub is_error: bool,
     /// Exit code of a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Signal that ended a command.
+    /// Signal that killed a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// The deadline ended the call.
+    /// Whether the deadline stopped the call.
     pub timed_out: bool,
-    /// A client ended the call.
+    /// Whether a client cancelled the call.
     pub aborted: bool,
-    /// The text does not hold the whole output.
+    /// Whether the text lacks a part of the output.
     pub truncated: bool,
-    /// Where the whole output was written.
+    /// Path of the file with the whole output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_output_path: Option<String>,
-    /// Processes that were still running when the command ended, and were ended with it.
+    /// Processes that were still running when the command exited, and were killed.
     pub background_ended: u32,
-    /// The command's output was still held open when its shell had ended by itself: what came later is lost.
+    /// Whether other processes still had the command's output open when its shell exited. Later output is lost.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub output_open: bool,
-    /// Processes that held it, at most [`MAX_LISTED`]; more are not read. They have ended.
+    /// Processes that had the output open, at most [`MAX_LISTED`]. Further ones are not read. They have exited.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub background_pids: Vec<u32>,
-    /// Processes of the command that could not be ended.
+    /// Processes of the command that could not be killed.
     #[serde(skip_serializing_if = "is_zero")]
     pub survivors: u32,
-    /// The workspace that the worker holds was deleted: another worker would see what is there now.
+    /// Whether the worker's workspace directory was deleted. A new worker would open the current directory at the same
+    /// path.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub workspace_gone: bool,
     /// The call was refused before its tool started. With `workspace_gone` the supervisor may send it to the next
@@ -356,30 +355,30 @@ pub struct ToolReport {
     /// Reason and advice in plain words, for a failure whose text is fixed; at most [`MAX_HINT_BYTES`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What the confinement refused, as far as it was noticed, at most [`MAX_LISTED`].
+    /// Noticed denials of the confinement, at most [`MAX_LISTED`].
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub denials: Vec<Denial>,
-    /// Files that later programs run or obey, and that are not as they were when they were last looked at, at
-    /// most [`MAX_LISTED`], each a line of at most [`crate::denial::MAX_TARGET_BYTES`].
+    /// Files that other programs run or obey and that changed since the last check. At most [`MAX_LISTED`], each a line
+    /// of at most [`crate::denial::MAX_TARGET_BYTES`].
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub audit: Vec<String>,
-    /// Processor time of a command in its own code, in milliseconds, with what it waited for.
+    /// User processor time of a command and of its waited-for children, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_ms: Option<u64>,
-    /// Processor time in the kernel for it, in milliseconds.
+    /// System processor time of the command and those children, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_ms: Option<u64>,
-    /// The most memory that one of its processes had, in KiB.
+    /// Largest resident memory of one of its processes, in KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rss_kb: Option<u64>,
-    /// Time from arrival to end inside the worker, in milliseconds.
+    /// Time from the arrival to the end of the call inside the worker, in milliseconds.
     pub duration_ms: u64,
 }
 
-/// Most processes, and most denials, that a [`ToolReport`] names.
+/// Most processes, and most denials, in a [`ToolReport`].
 pub const MAX_LISTED: usize = 8;
 
-/// Longest hint of a [`ToolReport`], in bytes; the supervisor cuts what is longer.
+/// Longest hint of a [`ToolReport`], in bytes. The supervisor cuts a longer hint.
 pub const MAX_HINT_BYTES: usize = 1024;
 
 fn is_zero(n: &u32) -> bool {
@@ -413,73 +412,72 @@ fn first_few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer.deserialize_seq(First(PhantomData))
 }
 
-/// What a running call has printed.
+/// Output of a running call.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ToolUpdate {
     /// The call.
     pub call_id: CallId,
-    /// What came since the last update, a JSON string.
+    /// Output since the last update, a JSON string.
     pub delta: Box<RawValue>,
-    /// The beginning of the whole output, a JSON string that only grows. Absent once it is full and was
-    /// said.
+    /// Start of the whole output, a JSON string that only grows. Absent after it was sent in full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<RawValue>>,
-    /// Bytes of output until now.
+    /// Bytes of output so far.
     pub total_bytes: u64,
-    /// Bytes that came since the last update and are not in `delta`.
+    /// Bytes since the last update that are not in `delta`.
     pub omitted_bytes: u64,
 }
 
-/// One web search, as the provider understands it. Bounded by the supervisor before it is sent.
+/// One web search, in the provider's terms. The supervisor checks its bounds before it sends it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebSearch {
-    /// What is searched for.
+    /// Text of the query.
     pub query: String,
-    /// Results wanted, 1 to 10.
+    /// Number of requested results, 1 to 10.
     pub num_results: u32,
-    /// Whether the pages' texts are wanted.
+    /// Whether to include the texts of the pages.
     pub include_text: bool,
-    /// Only these domains, if any are named.
+    /// Search only these domains. Empty for all domains.
     pub include_domains: Vec<String>,
-    /// Not these domains.
+    /// Exclude these domains.
     pub exclude_domains: Vec<String>,
 }
 
-/// What came of a web search. The worker words it; the supervisor reads nothing in a body.
+/// Result of a web search. The worker creates the text. The supervisor does not parse the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WebOutcome {
-    /// The provider answered, with whatever status.
+    /// The provider answered, with any status.
     Reply {
         /// HTTP status.
         status: u16,
-        /// The status in words, empty if the provider gave none.
+        /// Reason phrase of the status, empty if the provider sent none.
         status_text: String,
-        /// The body as text; bytes that are not UTF-8 are replaced.
+        /// The body as text. Invalid UTF-8 is replaced.
         body: String,
     },
-    /// The session's policy does not allow it. Nothing was sent.
+    /// The session's policy does not permit the search. Nothing was sent.
     Refused {
         /// True for [`crate::policy::WebSearchRule::Ask`], false for `Off`.
         ask: bool,
     },
-    /// There is no key.
+    /// No key is configured.
     NoKey,
     /// Too many searches are running.
     Busy,
-    /// Nothing came in time.
+    /// No reply arrived before the timeout.
     TimedOut {
-        /// The limit in milliseconds.
+        /// The timeout in milliseconds.
         after_ms: u64,
     },
-    /// The body is longer than is read.
+    /// The body is longer than the limit.
     TooLong {
         /// The limit in bytes.
         limit: u64,
     },
-    /// No answer came.
+    /// The request failed.
     Failed {
-        /// Why, without the key and without the address's secrets.
+        /// Reason, without the key and without the secrets of the address.
         reason: String,
     },
 }

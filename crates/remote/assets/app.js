@@ -1,4 +1,4 @@
-// Says on the page whether the daemon answers. Knows no token, so it can ask for nothing else.
+// Shows the state of the daemon. `/health` is the only route that needs no token.
 const state = document.getElementById("state");
 const base = globalThis.__RUBBER_DUCK_REMOTE_CONFIG__?.daemon?.httpUrl ?? "";
 fetch(`${base}/health`)

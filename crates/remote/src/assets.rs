@@ -1,10 +1,10 @@
-//! The files that a browser gets: a page that says what this is, and nothing that needs a token.
+//! Static files for browsers: an information page. They need no token.
 //!
-//! The paths, types and headers are upstream's; the content is our own. All of it is in the program, so that
-//! a request can name no file of this machine.
+//! Paths, types and headers are upstream's; the content is ours. All files are compiled in, so a request
+//! cannot read a file of this machine.
 
-use crate::advertise::{Seen, Urls};
-use crate::reply::{self, Reply};
+use crate::host_header::{DialedHost, Urls};
+use crate::reply::{self, HttpReply};
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, HeaderValue};
 use serde::Serialize;
@@ -16,13 +16,13 @@ const ICON: &str = include_str!("../assets/icon.svg");
 const WORKER: &str = include_str!("../assets/sw.js");
 const MANIFEST: &str = include_str!("../assets/app.webmanifest");
 
-/// Whether a path is answered with a file: to be asked before the token is looked at.
+/// Returns true if the path is served as a file. Checked before the token.
 pub(crate) fn is_asset(path: &str) -> bool {
     path == "/" || path.starts_with("/assets/") || (path.contains('.') && !path.starts_with("/ws"))
 }
 
-/// Answers a `GET` of such a path.
-pub(crate) fn answer(path: &str, urls: &Urls) -> Reply {
+/// Answers a `GET` of a file.
+pub(crate) fn answer(path: &str, urls: &Urls) -> HttpReply {
     let Some(path) = decoded(path) else {
         return reply::error(StatusCode::BAD_REQUEST, "Malformed request path");
     };
@@ -41,14 +41,14 @@ pub(crate) fn answer(path: &str, urls: &Urls) -> Reply {
     cached(reply::body(StatusCode::OK, kind, text), path != "/sw.js")
 }
 
-fn cached(mut reply: Reply, may_be_kept: bool) -> Reply {
+fn cached(mut reply: HttpReply, may_be_kept: bool) -> HttpReply {
     let value = if may_be_kept { "public, max-age=300" } else { "no-cache" };
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(value));
     reply
 }
 
-/// Where the page finds the daemon. The host came from the client, but was checked to hold nothing that
-/// means something in a page ([`Seen`]); `<` cannot be in it.
+/// Returns a script with the daemon's URLs for the page. The host comes from the client. [`DialedHost`] has
+/// checked that it has no special meaning in HTML, and `<` is escaped in addition.
 fn config_script(urls: &Urls) -> String {
     #[derive(Serialize)]
     struct Config<'a> {
@@ -71,15 +71,15 @@ fn config_script(urls: &Urls) -> String {
     format!("<script>globalThis.__RUBBER_DUCK_REMOTE_CONFIG__ = {json};</script>")
 }
 
-/// What the client's page should dial: what it has dialled itself, if it says that.
-pub(crate) fn urls(seen: Option<&Seen>, host: &str, port: u16, has_tls: bool) -> Urls {
+/// Returns the URLs for the client's page. Prefers the host that the client dialed.
+pub(crate) fn urls(seen: Option<&DialedHost>, host: &str, port: u16, has_tls: bool) -> Urls {
     match seen {
         Some(seen) => Urls::as_seen(seen, has_tls),
         None => Urls::of(host, port, has_tls, None),
     }
 }
 
-/// The path with its escapes read; `None` if one of them is none, or if they are not UTF-8.
+/// Decodes the percent escapes of a path; `None` if an escape is malformed or the result is not UTF-8.
 fn decoded(path: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes().iter();

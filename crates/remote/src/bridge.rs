@@ -1,8 +1,8 @@
-//! A WebSocket on one side, a stream of lines on the other: a remote client becomes one like any other.
+//! Connects a WebSocket to a stream of lines, so that a remote client looks like a local one.
 //!
-//! Two futures, one for each direction, so that a client that does not read its events can still send, and
-//! a daemon that does not read for a moment can still answer. Each direction waits for the other end to take
-//! what it has: nothing is queued here but the pipe.
+//! Each direction is a separate future. A client that does not read its events can still send, and the daemon
+//! can still reply while it does not read. Each direction waits until the other end accepts its data, so only
+//! the pipe buffers data.
 
 use crate::Ask;
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
@@ -23,31 +23,31 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
-/// What lies between the thread of remote control and the actors', in bytes and each way.
+/// Buffer between the remote thread and the actors' thread, in bytes per direction.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// How long the client has for its part of the closing handshake, and the connection for becoming one.
-const CLOSE_LIMIT: Duration = Duration::from_secs(1);
-const UPGRADE_LIMIT: Duration = Duration::from_secs(5);
+/// Timeouts of the closing handshake and of the upgrade to a WebSocket.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What ends a client from our side.
+/// Cancellation tokens that close a WebSocket.
 #[derive(Debug, Clone)]
-pub(crate) struct Ends {
-    /// The token that it came with is no longer the one.
+pub(crate) struct CloseTokens {
+    /// Cancelled when the client's token was replaced.
     pub(crate) revoked: CancellationToken,
-    /// The door is closed or moved.
+    /// Cancelled when the listener is closed or moved.
     pub(crate) epoch: CancellationToken,
 }
 
-/// Serves one client from its handshake to its end.
+/// Serves one client until it disconnects.
 pub(crate) async fn serve(
     upgrade: OnUpgrade,
     url: String,
     asks: mpsc::Sender<Ask>,
     connected: Arc<AtomicUsize>,
-    ends: Ends,
+    cancel: CloseTokens,
 ) {
-    let Ok(Ok(upgraded)) = timeout(UPGRADE_LIMIT, upgrade).await else { return };
+    let Ok(Ok(upgraded)) = timeout(UPGRADE_TIMEOUT, upgrade).await else { return };
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_LINE_BYTES))
         .max_frame_size(Some(MAX_LINE_BYTES));
@@ -58,50 +58,55 @@ pub(crate) async fn serve(
         return;
     }
     connected.fetch_add(1, Ordering::Relaxed);
-    between(socket, ours, ends).await;
+    between(socket, ours, cancel).await;
     connected.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Why the socket is closed from our side.
+/// Close code and reason that are sent to the client.
 #[derive(Debug, Clone, Copy)]
-struct Why(CloseCode, &'static str);
+struct CloseReason(CloseCode, &'static str);
 
-async fn between<S, P>(socket: WebSocketStream<S>, pipe: P, ends: Ends)
+async fn between<S, P>(socket: WebSocketStream<S>, pipe: P, cancel: CloseTokens)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     P: AsyncRead + AsyncWrite + Unpin,
 {
     let (sink, stream) = socket.split();
     let (from_daemon, to_daemon) = tokio::io::split(pipe);
-    // One `pong` for each `ping`, as upstream; a client that sends more of them than it takes waits.
+    // One `pong` per `ping`, like upstream. The channel slows down a client that sends many pings without
+    // reading.
     let (pong, pongs) = mpsc::channel(8);
     let (end, ended) = oneshot::channel();
     let incoming = incoming(stream, to_daemon, pong);
-    let outgoing = outgoing(sink, from_daemon, pongs, ended, ends);
+    let outgoing = outgoing(sink, from_daemon, pongs, ended, cancel);
     tokio::pin!(incoming, outgoing);
     let why = tokio::select! {
         why = &mut incoming => why,
         () = &mut outgoing => return,
     };
-    // Gone only if the other half has ended too.
+    // The receiver is gone if the other future has finished too.
     end.send(why).ok();
     outgoing.await;
 }
 
-/// Frames to lines, until the client closes or does something that it must not.
+/// Forwards frames as lines until the client closes or violates the protocol. Returns the reason.
 async fn incoming(
     mut stream: impl Stream<Item = Result<Message, Error>> + Unpin,
     mut to_daemon: impl AsyncWrite + Unpin,
     pong: mpsc::Sender<()>,
-) -> Why {
-    const DONE: Why = Why(CloseCode::Normal, "");
+) -> CloseReason {
+    const DONE: CloseReason = CloseReason(CloseCode::Normal, "");
     loop {
         let message = match timeout(REMOTE_SILENCE, stream.next()).await {
-            Err(_elapsed) => return Why(CloseCode::Away, "no sign of life"),
+            Err(_elapsed) => return CloseReason(CloseCode::Away, "no sign of life"),
             Ok(None) => return DONE,
-            Ok(Some(Err(Error::Capacity(_)))) => return Why(CloseCode::Size, "message too large"),
-            Ok(Some(Err(Error::Utf8(_)))) => return Why(CloseCode::Invalid, "not UTF-8"),
-            Ok(Some(Err(Error::Protocol(_)))) => return Why(CloseCode::Protocol, "bad frame"),
+            Ok(Some(Err(Error::Capacity(_)))) => {
+                return CloseReason(CloseCode::Size, "message too large");
+            }
+            Ok(Some(Err(Error::Utf8(_)))) => return CloseReason(CloseCode::Invalid, "not UTF-8"),
+            Ok(Some(Err(Error::Protocol(_)))) => {
+                return CloseReason(CloseCode::Protocol, "bad frame");
+            }
             Ok(Some(Err(_))) => return DONE,
             Ok(Some(Ok(message))) => message,
         };
@@ -109,7 +114,7 @@ async fn incoming(
             Message::Text(text) => text.into(),
             Message::Binary(bytes) => bytes,
             Message::Close(_) => return DONE,
-            // Pings are answered below us; either is a sign of life, and that is all.
+            // tungstenite answers pings. Both only show that the client is alive.
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
         };
         let text = text.trim_ascii();
@@ -124,14 +129,13 @@ async fn incoming(
         }
         let line = one_line(text);
         if to_daemon.write_all(&line).await.is_err() {
-            return Why(CloseCode::Away, "disconnected by the daemon");
+            return CloseReason(CloseCode::Away, "disconnected by the daemon");
         }
     }
 }
 
-/// A frame as one line. Where JSON may have a line end it may have a tab, and where it must not have the
-/// one, inside a string, it must not have the other: so it means the same, and two requests in one frame
-/// stay the mistake that they are.
+/// Converts a frame into one line by replacing line breaks with tabs. JSON allows both as white space and
+/// neither inside a string, so the meaning stays. Two requests in one frame remain an error.
 fn one_line(text: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(text.len() + 1);
     line.extend(text.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b'\t' } else { *byte }));
@@ -139,13 +143,13 @@ fn one_line(text: &[u8]) -> Vec<u8> {
     line
 }
 
-/// Lines to frames, and everything else that is sent, until somebody ends it.
+/// Sends lines, pongs and pings as frames until a side closes.
 async fn outgoing(
     mut sink: impl Sink<Message, Error = Error> + Unpin,
     from_daemon: impl AsyncRead + Unpin,
     mut pongs: mpsc::Receiver<()>,
-    mut ended: oneshot::Receiver<Why>,
-    ends: Ends,
+    mut ended: oneshot::Receiver<CloseReason>,
+    cancel: CloseTokens,
 ) {
     let mut reader = BufReader::with_capacity(PIPE_BYTES, from_daemon);
     let mut line = Vec::new();
@@ -154,16 +158,16 @@ async fn outgoing(
     pings.reset();
     let why = loop {
         let message = tokio::select! {
-            // What was read of a line stays in the buffer when something else comes first.
+            // If another branch is first, the partial line stays in `line`.
             read = reader.read_until(b'\n', &mut line) => match read {
                 Ok(n) if 0 < n => frame(&mut line),
-                _ => break Why(CloseCode::Away, "disconnected by the daemon"),
+                _ => break CloseReason(CloseCode::Away, "disconnected by the daemon"),
             },
             Some(()) = pongs.recv() => Message::text("pong"),
             _ = pings.tick() => Message::Ping(Bytes::new()),
-            () = ends.revoked.cancelled() => break Why(CloseCode::Policy, "the token was changed"),
-            () = ends.epoch.cancelled() => break Why(CloseCode::Away, "remote control was closed"),
-            why = &mut ended => break why.unwrap_or(Why(CloseCode::Normal, "")),
+            () = cancel.revoked.cancelled() => break CloseReason(CloseCode::Policy, "the token was changed"),
+            () = cancel.epoch.cancelled() => break CloseReason(CloseCode::Away, "remote control was closed"),
+            why = &mut ended => break why.unwrap_or(CloseReason(CloseCode::Normal, "")),
         };
         match timeout(CLIENT_WRITE_TIMEOUT, sink.send(message)).await {
             Ok(Ok(())) => {}
@@ -172,11 +176,11 @@ async fn outgoing(
     };
     let frame = CloseFrame { code: why.0, reason: Utf8Bytes::from_static(why.1) };
     let closing = async {
-        // A client that is gone needs neither.
+        // Ignore errors: the client may be gone.
         sink.send(Message::Close(Some(frame))).await.ok();
         sink.close().await.ok();
     };
-    timeout(CLOSE_LIMIT, closing).await.ok();
+    timeout(CLOSE_TIMEOUT, closing).await.ok();
 }
 
 fn frame(line: &mut Vec<u8>) -> Message {
@@ -186,7 +190,7 @@ fn frame(line: &mut Vec<u8>) -> Message {
     }
     match Utf8Bytes::try_from(Bytes::from(bytes)) {
         Ok(text) => Message::Text(text),
-        // JSON is UTF-8, always; should it not be, the client is told as much as can be told.
+        // Replies are JSON and so always UTF-8. If not, send at least an error.
         Err(_) => Message::text("{\"id\":\"unknown\",\"ok\":false,\"error\":\"unprintable\"}"),
     }
 }

@@ -1,8 +1,8 @@
-//! One connection: TLS if it is wanted, then hyper, within bounds of time and size.
+//! Serves one connection: TLS if configured, then hyper, with limits on time and size.
 
-use crate::patient::Patient;
-use crate::routes::{self, Visit};
-use crate::server::{Door, House};
+use crate::routes::{self, RouteContext};
+use crate::state::{ListenerState, ServerState};
+use crate::write_timeout::WriteTimeoutStream;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -15,29 +15,34 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// See [`REMOTE_HEAD_TIMEOUT`]; tests wait less.
+/// [`REMOTE_HEAD_TIMEOUT`], or less in tests.
 const HEAD_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(700) } else { REMOTE_HEAD_TIMEOUT };
 
-/// How long requests under way have when the door is closed or moved.
+/// Time for running requests to finish when the listener is closed or moved.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Serves one connection to its end.
-pub(crate) async fn serve(stream: TcpStream, peer: IpAddr, house: Rc<House>, door: Rc<Door>) {
-    // Answers and events are small, and each is wanted at once. Without it they are late, no more.
+/// Serves one connection until it closes.
+pub(crate) async fn serve(
+    stream: TcpStream,
+    peer: IpAddr,
+    state: Rc<ServerState>,
+    listener: Rc<ListenerState>,
+) {
+    // Replies and events are small and must not be delayed. A failure only adds latency.
     stream.set_nodelay(true).ok();
-    let stream = Patient::new(stream);
-    let visit = Visit { house, peer, epoch: door.epoch.clone() };
-    match &door.tls {
-        None => http(stream, visit).await,
+    let stream = WriteTimeoutStream::new(stream);
+    let context = RouteContext { state, peer, epoch: listener.epoch.clone() };
+    match &listener.tls {
+        None => http(stream, context).await,
         Some(acceptor) => {
             let accepting = timeout(HEAD_TIMEOUT, acceptor.accept(stream));
             let accepted = tokio::select! {
                 accepted = accepting => accepted,
-                () = door.epoch.cancelled() => return,
+                () = listener.epoch.cancelled() => return,
             };
             match accepted {
-                Ok(Ok(stream)) => http(stream, visit).await,
+                Ok(Ok(stream)) => http(stream, context).await,
                 Ok(Err(error)) => tracing::debug!(%error, "remote: no TLS"),
                 Err(_elapsed) => tracing::debug!("remote: no TLS in time"),
             }
@@ -45,15 +50,15 @@ pub(crate) async fn serve(stream: TcpStream, peer: IpAddr, house: Rc<House>, doo
     }
 }
 
-async fn http<S>(stream: S, visit: Visit)
+async fn http<S>(stream: S, context: RouteContext)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let epoch = visit.epoch.clone();
-    let visit = Rc::new(visit);
+    let epoch = context.epoch.clone();
+    let context = Rc::new(context);
     let service = service_fn(move |request| {
-        let visit = Rc::clone(&visit);
-        async move { Ok::<_, Infallible>(routes::answer(request, &visit).await) }
+        let context = Rc::clone(&context);
+        async move { Ok::<_, Infallible>(routes::answer(request, &context).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -70,7 +75,7 @@ where
         }
     };
     if let Err(error) = ended {
-        // Whatever a peer sends or leaves unsaid is its own affair; it was answered if it could be.
+        // Errors of the peer, such as a malformed or incomplete request. It got a reply if possible.
         tracing::debug!(%error, "remote: connection ended");
     }
 }

@@ -1,16 +1,16 @@
-//! The token: making one, keeping its hash, and telling the right one from a wrong one.
+//! The token of remote control: creates, hashes and verifies it.
 //!
-//! The hash is upstream's: scrypt over the salt's text, 16384 × 8 × 1, 32 bytes as hex. It takes about
-//! 60 ms and 16 MiB, on purpose, and so it is done as seldom as can be, on a thread for blocking work, one
-//! at a time. A token that was right is remembered as a digest with a key that only this process has ever
-//! had; comparing with that costs next to nothing, and tells a wrong token as surely.
+//! The hash is upstream's: scrypt over the salt's text, 16384 × 8 × 1, 32 bytes as hex. It takes about 60 ms
+//! and 16 MiB by design. So it runs rarely, on a blocking thread, one check at a time. A correct token is
+//! remembered as a digest with a random key of this process. Comparing with the digest is cheap and just as
+//! reliable.
 //!
-//! [`crate::limiter`] counts wrong tokens and blocks an address after too many. During a block the gate also refuses
-//! the right token, because a different answer would confirm a guess. Open WebSockets are not affected. A request on
-//! a connection that has sent the right token before is checked like any other, because a proxy may use one
-//! connection for several clients.
+//! [`crate::attempt_limiter`] counts wrong tokens and blocks an address after too many. During a block the
+//! correct token is refused too, because a different answer would confirm a guess. Open WebSockets are not
+//! affected. Every request is checked, even on a connection that has sent the correct token, because a proxy
+//! may use one connection for several clients.
 
-use crate::limiter::Limiter;
+use crate::attempt_limiter::AttemptLimiter;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
@@ -28,23 +28,23 @@ use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// Longest token that is looked at, in bytes. It came in a header that is bounded too.
+/// Maximum length of a token, in bytes.
 pub const MAX_TOKEN_BYTES: usize = 1024;
 
-/// Bytes of chance in a new token and in a new salt.
+/// Random bytes in a new token and in a new salt.
 const TOKEN_BYTES: usize = 24;
 const SALT_BYTES: usize = 16;
 
-/// Slow checks that may wait for their turn; one more is refused, and told to come back after this.
+/// Maximum number of waiting scrypt checks. One more is refused, with this `Retry-After` time.
 const MAX_WAITING: usize = 8;
-const WAITING_ROOM_FULL: Duration = Duration::from_secs(1);
+const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What is kept of a token. Its `Debug` shows nothing that helps to find the token.
+/// Hash and salt of a token. `Debug` prints neither.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenHash {
     /// 64 hexadecimal digits.
     pub hash: String,
-    /// The salt, as text.
+    /// Random text, used as bytes.
     pub salt: String,
 }
 
@@ -55,17 +55,17 @@ impl std::fmt::Debug for TokenHash {
 }
 
 impl TokenHash {
-    /// Hashes a token with a new salt. Takes a while; not for a thread with other work.
+    /// Hashes a token with a new salt. Takes about 60 ms, so call it on a blocking thread.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// The system's random source failed.
     pub fn new_blocking(token: &SecretString) -> io::Result<Self> {
         let salt = random::<SALT_BYTES>()?;
         let hash = derive_blocking(token.expose_secret(), &salt);
         Ok(Self { hash: hash.map(|hash| hex(&hash)).unwrap_or_default(), salt })
     }
 
-    /// Whether this is the token. Takes a while; not for a thread with other work.
+    /// Returns true if `token` is the correct one. Takes about 60 ms, so call it on a blocking thread.
     #[must_use]
     pub fn verifies_blocking(&self, token: &SecretString) -> bool {
         let token = token.expose_secret();
@@ -77,10 +77,10 @@ impl TokenHash {
     }
 }
 
-/// A new token: 24 random bytes as 32 characters that fit into a URL.
+/// Creates a token: 24 random bytes as 32 base64url characters.
 ///
 /// # Errors
-/// The system has no random numbers.
+/// The system's random source failed.
 pub fn new_token() -> io::Result<SecretString> {
     random::<TOKEN_BYTES>().map(SecretString::from)
 }
@@ -119,42 +119,42 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
     Some(out)
 }
 
-/// What the gate says to a token.
+/// Result of checking a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum TokenCheck {
     Right,
     Wrong,
-    /// Not looked at for this long: too many were wrong.
+    /// Not checked: too many wrong tokens or waiting checks. Retry after this time.
     TooMany(Duration),
 }
 
-/// One token's gate. Another token has another one.
+/// Verifies one token. A new token gets a new verifier.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct TokenVerifier {
     token: TokenHash,
     key: [u8; 32],
-    /// The right token's digest, once it is known.
+    /// Digest of the correct token; `None` until a client has sent it.
     right: Cell<Option<[u8; 32]>>,
-    /// Whether the right token is shorter than new ones may be, once it is known.
+    /// True if the correct token is known and shorter than a new one may be.
     is_short: Arc<AtomicBool>,
-    limiter: Rc<RefCell<Limiter>>,
+    limiter: Rc<RefCell<AttemptLimiter>>,
     slow: Semaphore,
     waiting: Cell<usize>,
-    /// Cancelled when the token is no longer the one.
+    /// Cancelled when the token was replaced.
     pub(crate) revoked: CancellationToken,
 }
 
-impl Gate {
-    /// A gate for this token. `plain` is the token itself if that is known: it must have been verified.
+impl TokenVerifier {
+    /// Creates a verifier of this token. `plain` is the token in plain text if it is known and verified.
     pub(crate) fn new(
         token: TokenHash,
         plain: Option<&SecretString>,
-        limiter: Rc<RefCell<Limiter>>,
+        limiter: Rc<RefCell<AttemptLimiter>>,
         is_short: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;
-        let gate = Self {
+        let verifier = Self {
             token,
             key,
             right: Cell::new(None),
@@ -164,54 +164,54 @@ impl Gate {
             waiting: Cell::new(0),
             revoked: CancellationToken::new(),
         };
-        gate.is_short.store(false, Ordering::Relaxed);
+        verifier.is_short.store(false, Ordering::Relaxed);
         if let Some(plain) = plain {
-            gate.remember(plain.expose_secret());
+            verifier.remember(plain.expose_secret());
         }
-        Ok(gate)
+        Ok(verifier)
     }
 
     pub(crate) fn is_for(&self, token: &TokenHash) -> bool {
         self.token == *token
     }
 
-    /// Looks at a token that came from this address.
-    pub(crate) async fn check(&self, peer: IpAddr, token: &str) -> Verdict {
+    /// Checks a token from this address and counts wrong ones.
+    pub(crate) async fn check(&self, peer: IpAddr, token: &str) -> TokenCheck {
         if let Some(wait) = self.blocked(peer) {
-            return Verdict::TooMany(wait);
+            return TokenCheck::TooMany(wait);
         }
         let is_right = match self.is_known_right(token) {
             Some(is_right) => is_right,
             None => match self.check_slowly(token).await {
                 Some(is_right) => is_right,
-                None => return Verdict::TooMany(WAITING_ROOM_FULL),
+                None => return TokenCheck::TooMany(BUSY_RETRY_AFTER),
             },
         };
-        // While it was checked others of the same address may have been wrong too often.
+        // Other requests from this address may have been wrong during the check.
         if let Some(wait) = self.blocked(peer) {
-            return Verdict::TooMany(wait);
+            return TokenCheck::TooMany(wait);
         }
         let mut limiter = self.limiter.borrow_mut();
         if is_right {
             limiter.succeeded(peer);
-            return Verdict::Right;
+            return TokenCheck::Right;
         }
         limiter.failed(peer, Instant::now());
-        Verdict::Wrong
+        TokenCheck::Wrong
     }
 
     fn blocked(&self, peer: IpAddr) -> Option<Duration> {
         self.limiter.borrow().blocked(peer, Instant::now())
     }
 
-    /// `None`: nobody has shown the right token yet.
+    /// Returns `None` if no client has sent the correct token yet.
     fn is_known_right(&self, token: &str) -> Option<bool> {
         let digest = self.digest(token);
         self.right.get().map(|right| right.ct_eq(&digest).into())
     }
 
     fn digest(&self, token: &str) -> [u8; 32] {
-        // Never shown to anybody, so that nobody can make use of how the key is put in front.
+        // The digest never leaves the process, so length extension of a prefixed key is not a risk.
         Sha256::new().chain_update(self.key).chain_update(token).finalize().into()
     }
 
@@ -220,14 +220,14 @@ impl Gate {
         self.right.set(Some(self.digest(token)));
     }
 
-    /// `None`: too many wait already.
+    /// Returns `None` if too many checks are waiting.
     async fn check_slowly(&self, token: &str) -> Option<bool> {
         if MAX_WAITING <= self.waiting.get() || MAX_TOKEN_BYTES < token.len() {
             return None;
         }
-        let _counted = Waiting::new(&self.waiting);
+        let _counted = WaiterGuard::new(&self.waiting);
         let _turn = self.slow.acquire().await.ok()?;
-        // Somebody before us may have been right.
+        // The previous check may have been of the correct token.
         if let Some(is_right) = self.is_known_right(token) {
             return Some(is_right);
         }
@@ -241,17 +241,17 @@ impl Gate {
     }
 }
 
-/// Counts while it lives.
-struct Waiting<'a>(&'a Cell<usize>);
+/// Increments the count, and decrements it when dropped.
+struct WaiterGuard<'a>(&'a Cell<usize>);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaiterGuard<'a> {
     fn new(count: &'a Cell<usize>) -> Self {
         count.set(count.get() + 1);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

@@ -1,8 +1,8 @@
 //! `GET /history`: the last lines of a session's history file, which the macOS app writes.
 //!
-//! Read from its end, and never more than [`MAX_HISTORY_BYTES`]: a file of any size costs the same.
+//! Reads at most [`MAX_HISTORY_BYTES`] from the end, so the cost does not depend on the file's size.
 
-use crate::reply::{self, Reply};
+use crate::reply::{self, HttpReply};
 use hyper::StatusCode;
 use quackd_protocol::limits::{DEFAULT_HISTORY_EVENTS, MAX_HISTORY_BYTES, MAX_HISTORY_EVENTS};
 use serde::Serialize;
@@ -12,13 +12,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest session id, in bytes; see `quackd_home`.
+/// Maximum length of a session id, in bytes. Same as in `quackd_home`.
 const MAX_ID_BYTES: usize = 200;
 
-/// A disk that hangs costs one request.
-const READ_LIMIT: Duration = Duration::from_secs(10);
+/// Timeout of the read, so that a hanging disk blocks only this request.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is asked for.
+/// Parameters of `GET /history`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     session: Option<String>,
@@ -26,13 +26,13 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Reads the part after the question mark, as leniently as a browser does.
+    /// Parses the query string. Ignores malformed parameters.
     pub(crate) fn parse(query: Option<&str>) -> Self {
         let mut found = Self { session: None, limit: DEFAULT_HISTORY_EVENTS };
         let (mut has_session, mut has_limit) = (false, false);
         for pair in query.unwrap_or_default().split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            // The first one counts.
+            // The first of several values counts.
             match key {
                 "sessionId" if !has_session => {
                     has_session = true;
@@ -52,21 +52,21 @@ impl Query {
     }
 }
 
-/// An id is plain ASCII, and so needs no escapes in a URL.
+/// Returns true for a valid session id: plain ASCII, so it is never escaped in a URL.
 fn is_id(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     !text.is_empty() && text.len() <= MAX_ID_BYTES && text.bytes().all(is_plain)
 }
 
 /// Answers `GET /history`.
-pub(crate) async fn answer(histories: &Path, query: Query) -> Reply {
+pub(crate) async fn answer(histories: &Path, query: Query) -> HttpReply {
     let Some(session) = query.session else {
         let text = "A valid sessionId query parameter is required";
         return reply::error(StatusCode::BAD_REQUEST, text);
     };
     let path = histories.join(format!("{session}.jsonl"));
     let reading = tokio::task::spawn_blocking(move || last_lines_blocking(path, query.limit));
-    let read = tokio::time::timeout(READ_LIMIT, reading).await;
+    let read = tokio::time::timeout(READ_TIMEOUT, reading).await;
     match read {
         Ok(Ok(Ok(events))) => {
             #[derive(Serialize)]
@@ -91,9 +91,10 @@ pub(crate) async fn answer(histories: &Path, query: Query) -> Reply {
     }
 }
 
-/// The last lines that are JSON, at most so many lines looked at. A first line that was cut is none.
+/// Returns the lines that are JSON, of the last `limit` lines. Skips a truncated first line, which is not
+/// valid JSON.
 fn last_lines_blocking(path: PathBuf, limit: usize) -> io::Result<Vec<Box<RawValue>>> {
-    // What is no file, a FIFO, say, could make us wait for ever.
+    // Reading another file type, such as a FIFO, could block forever.
     let found = path.metadata()?;
     if !found.is_file() {
         return Err(io::Error::other("not a file"));

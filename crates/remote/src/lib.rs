@@ -1,41 +1,40 @@
-//! Remote control: HTTP, WebSocket and TLS in front of the daemon, on a thread of its own.
+//! Remote control: HTTP, WebSocket and TLS for remote clients, on a separate thread.
 //!
-//! Owns: the port, the connections to it, who may come in, and everything that a peer can get wrong. Called
-//! by the supervisor, which configures it with [`Remote::apply`] and answers what comes through as [`Ask`].
-//! Nothing here knows a session or an actor: a WebSocket becomes a stream of lines, as a client of the
-//! socket is one, and `POST /rpc` one request and one reply.
+//! Owns the port, its connections and the token checks. Called by the supervisor, which configures it with
+//! [`Remote::apply`] and handles each [`Ask`]. This crate has no sessions and no actors. A WebSocket becomes
+//! a stream of lines, like a client of the socket. `POST /rpc` becomes one request and one reply.
 //!
-//! The network's bytes meet hyper, rustls and tungstenite here and nowhere else in the daemon; the actors'
-//! thread sees lines of a bounded length, as from any client. Looking at a token costs the actors nothing
-//! either: see [`gate`].
+//! Only this thread parses bytes from the network, with hyper, rustls and tungstenite. The actors' thread
+//! gets lines of a bounded length, as from local clients. Token checks do not block the actors either: see
+//! [`gate`].
 //!
-//! **Why hyper and not a framework.** There are six routes, and the order of the tests on them is
-//! upstream's (`OPTIONS`, `/health`, files, then the token, then the rest). That is one function; a router
-//! would come with a dozen crates and still need it. hyper bounds heads in size and time, hyper-util fits
-//! it to tokio, tokio-rustls and tokio-tungstenite are what their communities use. HTTP/1.1 only: no
-//! client of ours speaks HTTP/2 without TLS, and none asks for it with.
+//! **Why hyper and not a framework.** There are six routes, and their order of checks is upstream's:
+//! `OPTIONS`, `/health`, files, the token, the other routes. That is one function. A router would add a dozen
+//! crates and still need the function. hyper limits heads in size and time. HTTP/1.1 only: no supported
+//! client uses HTTP/2.
 //!
-//! Nothing of this exists before remote control is enabled for the first time.
+//! The thread starts when remote control is enabled for the first time.
 //!
-//! Beside it lives [`scrape`], which gives numbers to a Prometheus and shares nothing with it but these libraries.
+//! [`scrape`] is the separate endpoint for Prometheus. It shares only these libraries.
 
 pub mod gate;
 pub mod scrape;
 
-mod advertise;
 mod assets;
+mod attempt_limiter;
 mod bridge;
 mod connection;
 mod history;
-mod limiter;
-mod patient;
+mod host_header;
 mod reply;
 mod routes;
 mod rpc;
 mod server;
 mod settings;
+mod state;
 mod thread;
 mod tls;
+mod write_timeout;
 
 #[cfg(test)]
 mod tests;
@@ -51,26 +50,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::DuplexStream;
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
-/// Commands that wait for the thread; each is waited for by who sent it.
+/// Capacity of the command channel. Every sender waits for its result.
 const MAX_COMMANDS: usize = 8;
 
-/// What a remote client wants of the daemon.
+/// Request of a remote client to the daemon.
 #[derive(Debug)]
 pub enum Ask {
-    /// One request, and one reply.
+    /// One request of `POST /rpc` with one reply.
     Rpc {
-        /// The request's JSON.
+        /// JSON text of the request.
         body: Bytes,
-        /// In whose name, as `X-Rubber-Duck-Client-Id` says.
+        /// Value of `X-Rubber-Duck-Client-Id`.
         client: Option<String>,
-        /// Where the answer goes. Closed by a client that went away.
+        /// Channel for the reply. Closed if the client disconnected.
         answer: oneshot::Sender<RpcAnswer>,
     },
-    /// A client with a WebSocket, as one that reads and writes lines.
+    /// A new WebSocket client, as a stream of lines.
     WebSocket {
-        /// What it says and is told.
+        /// Lines from and to the client.
         lines: DuplexStream,
-        /// Where it has connected to, as it named the host.
+        /// URL that the client dialed.
         url: String,
     },
 }
@@ -84,55 +83,55 @@ pub enum RpcAnswer {
     UnknownClient,
 }
 
-/// Why settings were not taken.
+/// The settings could not be applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// The certificate or its key.
+    /// The certificate or its key is not usable.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The address cannot be listened on.
+    /// Binding the address failed.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// Host and port.
         address: String,
-        /// The system's refusal.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The thread cannot be started.
+    /// Starting the thread failed.
     #[error("cannot start the thread of remote control: {0}")]
     Thread(#[from] io::Error),
-    /// The daemon is going down.
-    #[error("the daemon is going down")]
+    /// The daemon is shutting down.
+    #[error("the daemon is shutting down")]
     Ended,
 }
 
-/// The door. One for the whole daemon. Dropping it closes everything at once.
+/// Handle of remote control. The daemon has one. Dropping it closes the port and all connections.
 #[derive(Debug)]
 pub struct Remote {
     asks: mpsc::Sender<Ask>,
     connected: Arc<AtomicUsize>,
     is_token_short: Arc<AtomicBool>,
-    commands: OnceCell<mpsc::Sender<thread::Command>>,
+    commands: OnceCell<mpsc::Sender<thread::ServerCommand>>,
 }
 
 impl Remote {
-    /// A door that is closed, and the questions that will come through it. Nothing is started.
+    /// Creates a handle without a listener, and the channel of its requests. Starts nothing.
     #[must_use]
     pub fn new() -> (Self, mpsc::Receiver<Ask>) {
-        // Each waits in a task of its own; a full queue makes them wait before it.
+        // Each sender waits in its own task while the queue is full.
         let (asks, asked) = mpsc::channel(64);
         let (connected, is_token_short) = (Arc::default(), Arc::default());
         (Self { asks, connected, is_token_short, commands: OnceCell::new() }, asked)
     }
 
-    /// Opens the door with these settings, or changes those that it has, and gives the port.
+    /// Starts listening with these settings, or applies them to the open listener. Returns the port.
     ///
-    /// Clients stay as far as that makes sense: those who came with a token that is no longer the one are
-    /// sent away, and everybody is if the address or the certificate's path has changed.
+    /// Connected clients stay if possible. A new token disconnects the clients that used the old one. A new
+    /// address or certificate path disconnects all clients.
     ///
     /// # Errors
-    /// The settings cannot be used. What was there before is there still, see [`Remote::port`].
+    /// The settings are not usable. The old listener stays open if possible; see [`Remote::port`].
     pub async fn apply(&self, settings: Settings) -> Result<u16, ApplyError> {
         let start = || async {
             let (connected, is_short) = (&self.connected, &self.is_token_short);
@@ -140,36 +139,36 @@ impl Remote {
         };
         let commands = self.commands.get_or_try_init(start).await?;
         let (answer, answered) = oneshot::channel();
-        let command = thread::Command::Apply { settings: Box::new(settings), answer };
+        let command = thread::ServerCommand::Apply { settings: Box::new(settings), answer };
         commands.send(command).await.map_err(|_gone| ApplyError::Ended)?;
         answered.await.unwrap_or(Err(ApplyError::Ended))
     }
 
-    /// The port it listens on; `None` if it does not.
+    /// Returns the listening port; `None` if closed.
     pub async fn port(&self) -> Option<u16> {
         let (answer, answered) = oneshot::channel();
-        self.commands.get()?.send(thread::Command::Port(answer)).await.ok()?;
+        self.commands.get()?.send(thread::ServerCommand::Port(answer)).await.ok()?;
         answered.await.ok()?
     }
 
-    /// Closes the door: nobody is listened to after this. Clients are told so on their way out, which is
-    /// waited for only a moment.
+    /// Stops listening and closes all connections. Waits at most 500 ms for clients to receive the close
+    /// frame.
     pub async fn close(&self) {
         let Some(commands) = self.commands.get() else { return };
         let (answer, answered) = oneshot::channel();
-        if commands.send(thread::Command::Close(answer)).await.is_ok() {
-            // No answer: the thread has ended, and everything with it.
+        if commands.send(thread::ServerCommand::Close(answer)).await.is_ok() {
+            // An error means that the thread has already stopped.
             answered.await.ok();
         }
     }
 
-    /// Clients with an open WebSocket.
+    /// Returns the number of clients with an open WebSocket.
     #[must_use]
     pub fn connected(&self) -> usize {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Whether the token has fewer characters than a new one must have. False while only its hash is known.
+    /// Returns true if the token is shorter than a new one must be. False while only its hash is known.
     #[must_use]
     pub fn is_token_short(&self) -> bool {
         self.is_token_short.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Answers and their headers: upstream's, on every answer that is ours to make.
+//! HTTP replies with upstream's headers.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -6,11 +6,11 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-/// What every route gives.
-pub(crate) type Reply = Response<Full<Bytes>>;
+/// Reply of every route.
+pub(crate) type HttpReply = Response<Full<Bytes>>;
 
-/// On every answer. Any page may read them: what it needs for an answer that is worth reading is a token
-/// in a header, which no page gets from a browser by itself.
+/// Headers of every reply. Any page may read replies, because useful ones require a token in a header, which
+/// browsers never add.
 const COMMON: [(HeaderName, &str); 6] = [
     (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
     (header::ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type, X-Rubber-Duck-Client-Id"),
@@ -20,16 +20,16 @@ const COMMON: [(HeaderName, &str); 6] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
 
-/// An answer with a body of some type.
-pub(crate) fn body(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
+/// Returns a reply with a body of type `kind`.
+pub(crate) fn body(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpReply {
     let mut reply = empty(status);
     reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     *reply.body_mut() = Full::new(body.into());
     reply
 }
 
-/// An answer without a body.
-pub(crate) fn empty(status: StatusCode) -> Reply {
+/// Returns a reply without a body.
+pub(crate) fn empty(status: StatusCode) -> HttpReply {
     let mut reply = Response::new(Full::default());
     *reply.status_mut() = status;
     for (name, value) in COMMON {
@@ -38,18 +38,18 @@ pub(crate) fn empty(status: StatusCode) -> Reply {
     reply
 }
 
-/// An answer of JSON that exists already.
-pub(crate) fn raw_json(status: StatusCode, text: impl Into<Bytes>) -> Reply {
+/// Returns a reply with JSON text.
+pub(crate) fn raw_json(status: StatusCode, text: impl Into<Bytes>) -> HttpReply {
     let mut reply = body(status, "application/json", text);
     reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply
 }
 
-/// An answer of JSON.
-pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Reply {
+/// Returns a reply with a serialized value.
+pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> HttpReply {
     match serde_json::to_vec(value) {
         Ok(text) => raw_json(status, text),
-        // These types always have a JSON form; if one ever has not, the client is told so.
+        // These types always serialize. If not, send at least an error.
         Err(_) => raw_json(
             StatusCode::INTERNAL_SERVER_ERROR,
             Bytes::from_static(b"{\"error\":\"unprintable\"}"),
@@ -57,8 +57,8 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Reply {
     }
 }
 
-/// `{"error":"…"}`.
-pub(crate) fn error(status: StatusCode, text: &str) -> Reply {
+/// Returns `{"error":"…"}`.
+pub(crate) fn error(status: StatusCode, text: &str) -> HttpReply {
     #[derive(Serialize)]
     struct Error<'a> {
         error: &'a str,
@@ -66,8 +66,8 @@ pub(crate) fn error(status: StatusCode, text: &str) -> Reply {
     json(status, &Error { error: text })
 }
 
-/// The same, and the last answer on its connection.
-pub(crate) fn last_error(status: StatusCode, text: &str) -> Reply {
+/// Like [`error`], and closes the connection.
+pub(crate) fn last_error(status: StatusCode, text: &str) -> HttpReply {
     let mut reply = error(status, text);
     reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     reply

@@ -1,13 +1,13 @@
-//! From a request to its answer, in upstream's order of tests.
+//! Answers a request, in upstream's order of checks.
 
-use crate::advertise::Seen;
 use crate::assets;
-use crate::bridge::{self, Ends};
-use crate::gate::Verdict;
+use crate::bridge::{self, CloseTokens};
+use crate::gate::TokenCheck;
 use crate::history::{self, Query};
-use crate::reply::{self, Reply};
+use crate::host_header::DialedHost;
+use crate::reply::{self, HttpReply};
 use crate::rpc;
-use crate::server::{Door, House};
+use crate::state::{ListenerState, ServerState};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
@@ -20,22 +20,22 @@ use std::sync::Arc;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 
-/// One request's surroundings.
-pub(crate) struct Visit {
-    pub(crate) house: Rc<House>,
+/// Shared state, peer and lifetime of a connection.
+pub(crate) struct RouteContext {
+    pub(crate) state: Rc<ServerState>,
     pub(crate) peer: IpAddr,
-    /// Ends with the door that this connection came through.
+    /// Cancelled with the listener that accepted this connection.
     pub(crate) epoch: CancellationToken,
 }
 
-/// Answers one request. Never fails: what is wrong with it is the answer.
-pub(crate) async fn answer(mut request: Request<Incoming>, visit: &Visit) -> Reply {
+/// Answers one request. An invalid request gets an error reply.
+pub(crate) async fn answer(mut request: Request<Incoming>, context: &RouteContext) -> HttpReply {
     let upgrade = is_websocket(request.headers()).then(|| hyper::upgrade::on(&mut request));
     let (parts, body) = request.into_parts();
-    let Some(door) = visit.house.door() else {
+    let Some(listener) = context.state.listener() else {
         return reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "Remote control was closed");
     };
-    let seen = match Seen::read(&parts.headers) {
+    let seen = match DialedHost::read(&parts.headers) {
         Ok(None) if parts.version == Version::HTTP_11 => {
             return reply::last_error(StatusCode::BAD_REQUEST, "The Host header is missing");
         }
@@ -45,18 +45,18 @@ pub(crate) async fn answer(mut request: Request<Incoming>, visit: &Visit) -> Rep
         }
     };
     if let Some(upgrade) = upgrade {
-        return websocket(&parts, upgrade, visit, &door, seen.as_ref()).await;
+        return websocket(&parts, upgrade, context, &listener, seen.as_ref()).await;
     }
     let path = parts.uri.path();
     let is_get = parts.method == Method::GET;
     let open = match path {
         _ if parts.method == Method::OPTIONS => Some(reply::empty(StatusCode::NO_CONTENT)),
         "/health" if is_get => {
-            let status = visit.status(&door, seen.as_ref());
+            let status = context.status(&listener, seen.as_ref());
             Some(reply::json(StatusCode::OK, &Health { ok: true, status }))
         }
         _ if is_get && assets::is_asset(path) => {
-            let (settings, port) = (&door.settings, door.port);
+            let (settings, port) = (&listener.settings, listener.port);
             let urls = assets::urls(seen.as_ref(), &settings.host, port, settings.tls.is_some());
             Some(assets::answer(path, &urls))
         }
@@ -64,19 +64,19 @@ pub(crate) async fn answer(mut request: Request<Incoming>, visit: &Visit) -> Rep
     };
     let refusal = match open {
         Some(open) => Some(open),
-        None => refusal(&parts.headers, visit, &door).await,
+        None => refusal(&parts.headers, context, &listener).await,
     };
     if refusal.is_none() && parts.method == Method::POST && path == "/rpc" {
-        return rpc::answer(&parts, body, &visit.house.asks).await;
+        return rpc::answer(&parts, body, &context.state.asks).await;
     }
     rpc::discard(&parts, body).await;
     match (refusal, path) {
         (Some(answer), _) => answer,
         (None, "/status") if is_get => {
-            reply::json(StatusCode::OK, &visit.status(&door, seen.as_ref()))
+            reply::json(StatusCode::OK, &context.status(&listener, seen.as_ref()))
         }
         (None, "/history") if is_get => {
-            history::answer(&door.settings.histories, Query::parse(parts.uri.query())).await
+            history::answer(&listener.settings.histories, Query::parse(parts.uri.query())).await
         }
         _ => reply::error(StatusCode::NOT_FOUND, "Not found"),
     }
@@ -88,23 +88,27 @@ struct Health {
     status: RemoteStatus,
 }
 
-impl Visit {
-    fn status(&self, door: &Door, seen: Option<&Seen>) -> RemoteStatus {
-        door.settings.status(door.port, self.house.connected(), seen)
+impl RouteContext {
+    fn status(&self, listener: &ListenerState, seen: Option<&DialedHost>) -> RemoteStatus {
+        listener.settings.status(listener.port, self.state.connected(), seen)
     }
 }
 
-/// `None` for who has the token.
-async fn refusal(headers: &HeaderMap, visit: &Visit, door: &Door) -> Option<Reply> {
+/// Returns the error reply, or `None` if the token is correct.
+async fn refusal(
+    headers: &HeaderMap,
+    context: &RouteContext,
+    listener: &ListenerState,
+) -> Option<HttpReply> {
     let verdict = match bearer(headers) {
-        Some(token) => door.gate.check(visit.peer, token).await,
-        // No token is no try.
-        None => Verdict::Wrong,
+        Some(token) => listener.verifier.check(context.peer, token).await,
+        // A missing token does not count as an attempt.
+        None => TokenCheck::Wrong,
     };
     match verdict {
-        Verdict::Right => None,
-        Verdict::Wrong => Some(reply::error(StatusCode::UNAUTHORIZED, "Unauthorized")),
-        Verdict::TooMany(wait) => {
+        TokenCheck::Right => None,
+        TokenCheck::Wrong => Some(reply::error(StatusCode::UNAUTHORIZED, "Unauthorized")),
+        TokenCheck::TooMany(wait) => {
             let seconds = wait.as_millis().div_ceil(1000);
             let text = format!("Too many wrong tokens; try again in {seconds} s");
             let mut reply = reply::last_error(StatusCode::TOO_MANY_REQUESTS, &text);
@@ -116,7 +120,7 @@ async fn refusal(headers: &HeaderMap, visit: &Visit, door: &Door) -> Option<Repl
     }
 }
 
-/// The token of the one `Authorization` header, if it is of the kind `Bearer`, spelt so.
+/// Returns the token of the only `Authorization` header, if its scheme is `Bearer`.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
@@ -130,35 +134,36 @@ fn is_websocket(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// Answers a request for a WebSocket.
+/// Answers a WebSocket handshake.
 async fn websocket(
     parts: &Parts,
     upgrade: hyper::upgrade::OnUpgrade,
-    visit: &Visit,
-    door: &Rc<Door>,
-    seen: Option<&Seen>,
-) -> Reply {
+    context: &RouteContext,
+    listener: &Rc<ListenerState>,
+    seen: Option<&DialedHost>,
+) -> HttpReply {
     if parts.uri.path() != "/ws" {
         return reply::last_error(StatusCode::NOT_FOUND, "Not found");
     }
-    if let Some(refusal) = refusal(&parts.headers, visit, door).await {
+    if let Some(refusal) = refusal(&parts.headers, context, listener).await {
         return refusal;
     }
     let key = match key(parts) {
         Ok(key) => key,
         Err(refusal) => return *refusal,
     };
-    let Ok(place) = Arc::clone(&visit.house.sockets).try_acquire_owned() else {
+    let Ok(slot) = Arc::clone(&context.state.sockets).try_acquire_owned() else {
         return reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "Too many clients");
     };
-    let settings = &door.settings;
-    let url = assets::urls(seen, &settings.host, door.port, settings.tls.is_some()).ws;
-    let ends = Ends { revoked: door.gate.revoked.clone(), epoch: visit.epoch.clone() };
-    let (asks, connected) = (visit.house.asks.clone(), Arc::clone(&visit.house.connected));
-    // In a task of its own: the connection becomes a WebSocket once this answer is written.
-    visit.house.tasks.spawn_local(async move {
-        bridge::serve(upgrade, url, asks, connected, ends).await;
-        drop(place);
+    let settings = &listener.settings;
+    let url = assets::urls(seen, &settings.host, listener.port, settings.tls.is_some()).ws;
+    let cancel =
+        CloseTokens { revoked: listener.verifier.revoked.clone(), epoch: context.epoch.clone() };
+    let (asks, connected) = (context.state.asks.clone(), Arc::clone(&context.state.connected));
+    // Separate task: the connection becomes a WebSocket after this reply is sent.
+    context.state.tasks.spawn_local(async move {
+        bridge::serve(upgrade, url, asks, connected, cancel).await;
+        drop(slot);
     });
     let mut reply = reply::empty(StatusCode::SWITCHING_PROTOCOLS);
     let headers = reply.headers_mut();
@@ -168,11 +173,11 @@ async fn websocket(
     reply
 }
 
-/// Checks the handshake (RFC 6455, 4.2.1) and gives the answer to its key.
-fn key(parts: &Parts) -> Result<HeaderValue, Box<Reply>> {
+/// Checks the handshake (RFC 6455, 4.2.1). Returns the value for `Sec-WebSocket-Accept`.
+fn key(parts: &Parts) -> Result<HeaderValue, Box<HttpReply>> {
     let bad = |text| Box::new(reply::last_error(StatusCode::BAD_REQUEST, text));
     if parts.method != Method::GET || parts.version < Version::HTTP_11 {
-        return Err(bad("A WebSocket is asked for with GET and HTTP/1.1"));
+        return Err(bad("A WebSocket requires GET and HTTP/1.1"));
     }
     let connection = parts.headers.get_all(header::CONNECTION).iter();
     let is_upgrade = connection
@@ -180,7 +185,7 @@ fn key(parts: &Parts) -> Result<HeaderValue, Box<Reply>> {
         .flat_map(|value| value.split(','))
         .any(|word| word.trim().eq_ignore_ascii_case("upgrade"));
     if !is_upgrade {
-        return Err(bad("The Connection header does not say Upgrade"));
+        return Err(bad("The Connection header must contain Upgrade"));
     }
     let only = |name| {
         let mut values = parts.headers.get_all(name).iter();
@@ -195,7 +200,7 @@ fn key(parts: &Parts) -> Result<HeaderValue, Box<Reply>> {
         refusal.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, version);
         return Err(Box::new(refusal));
     }
-    // Sixteen bytes as base64.
+    // 16 bytes in base64.
     let is_key = |key: &[u8]| {
         use base64::Engine;
         let decoded = base64::engine::general_purpose::STANDARD.decode(key);

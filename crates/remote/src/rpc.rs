@@ -1,6 +1,6 @@
-//! `POST /rpc`: one request in a body, one reply.
+//! `POST /rpc`: one request in the body, one reply.
 
-use crate::reply::{self, Reply};
+use crate::reply::{self, HttpReply};
 use crate::{Ask, RpcAnswer};
 use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
@@ -15,20 +15,20 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// What is read of a body that nobody wants, and for how long: a client that is still sending when the
-/// connection is closed would not see the answer.
+/// Limits for reading an unused body. If the connection closed while the client still sends, the client would
+/// not see the reply.
 const MAX_DISCARDED: usize = 16 * 1024 * 1024;
-const DISCARD_LIMIT: Duration = Duration::from_secs(2);
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// See [`REMOTE_BODY_TIMEOUT`]; tests wait less.
+/// [`REMOTE_BODY_TIMEOUT`], or less in tests.
 const BODY_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(700) } else { REMOTE_BODY_TIMEOUT };
 
-/// In whose name a request comes.
+/// Header with the client id of a request.
 const CLIENT_ID: &str = "x-rubber-duck-client-id";
 
 /// Answers `POST /rpc`.
-pub(crate) async fn answer(parts: &Parts, body: Incoming, asks: &mpsc::Sender<Ask>) -> Reply {
+pub(crate) async fn answer(parts: &Parts, body: Incoming, asks: &mpsc::Sender<Ask>) -> HttpReply {
     let body = match read(parts, body).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
@@ -41,7 +41,7 @@ pub(crate) async fn answer(parts: &Parts, body: Incoming, asks: &mpsc::Sender<As
     let Ok(client) = client_id(&parts.headers) else { return unknown_client() };
     let (answer, answered) = oneshot::channel();
     let body = Bytes::from(text.into_owned());
-    // Nobody who asks: the daemon is going down.
+    // A closed channel means that the daemon is shutting down.
     asks.send(Ask::Rpc { body, client, answer }).await.ok();
     match answered.await {
         Ok(RpcAnswer::Reply(line)) => {
@@ -51,16 +51,16 @@ pub(crate) async fn answer(parts: &Parts, body: Incoming, asks: &mpsc::Sender<As
         }
         Ok(RpcAnswer::UnknownClient) => unknown_client(),
         Err(_gone) => {
-            reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "The daemon is going down")
+            reply::last_error(StatusCode::SERVICE_UNAVAILABLE, "The daemon is shutting down")
         }
     }
 }
 
-fn unknown_client() -> Reply {
+fn unknown_client() -> HttpReply {
     reply::error(StatusCode::BAD_REQUEST, "Unknown client id")
 }
 
-/// `None` for nobody's; an id that is no text is no client's.
+/// Returns the client id; `None` if the header is missing or blank.
 fn client_id(headers: &HeaderMap) -> Result<Option<String>, ToStrError> {
     let Some(value) = headers.get(CLIENT_ID) else { return Ok(None) };
     let id = value.to_str()?.trim();
@@ -69,13 +69,13 @@ fn client_id(headers: &HeaderMap) -> Result<Option<String>, ToStrError> {
 
 fn is_ok(line: &[u8]) -> bool {
     #[derive(Deserialize)]
-    struct Outcome {
+    struct RpcOutcome {
         ok: bool,
     }
-    serde_json::from_slice::<Outcome>(line).is_ok_and(|outcome| outcome.ok)
+    serde_json::from_slice::<RpcOutcome>(line).is_ok_and(|outcome| outcome.ok)
 }
 
-async fn read(parts: &Parts, mut body: Incoming) -> Result<Vec<u8>, Reply> {
+async fn read(parts: &Parts, mut body: Incoming) -> Result<Vec<u8>, HttpReply> {
     let too_large = || {
         let text = format!("The request body is larger than {MAX_RPC_BODY_BYTES} bytes");
         reply::last_error(StatusCode::PAYLOAD_TOO_LARGE, &text)
@@ -112,9 +112,9 @@ async fn read(parts: &Parts, mut body: Incoming) -> Result<Vec<u8>, Reply> {
     }
 }
 
-/// Takes the rest of a body that nobody wants, within bounds, so that the client gets to its answer.
+/// Reads the rest of an unused body, within limits, so that the client reads the reply.
 pub(crate) async fn discard(parts: &Parts, mut body: Incoming) {
-    // Such a client waits to be told whether it should send the body at all.
+    // With `Expect`, the client waits for the reply before it sends the body.
     if body.is_end_stream() || parts.headers.contains_key(EXPECT) {
         return;
     }
@@ -127,6 +127,6 @@ pub(crate) async fn discard(parts: &Parts, mut body: Incoming) {
             }
         }
     };
-    // What comes after this time is the client's loss.
-    timeout(DISCARD_LIMIT, reading).await.ok();
+    // Ignore the rest of a body that takes longer.
+    timeout(DISCARD_TIMEOUT, reading).await.ok();
 }

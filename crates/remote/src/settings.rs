@@ -1,58 +1,58 @@
-//! What the supervisor configures, and the state that `GET /status` shows of it.
+//! Settings of remote control, and the status for `GET /status`.
 
-use crate::advertise;
 use crate::gate::TokenHash;
+use crate::host_header;
 use quackd_protocol::client::RemoteStatus;
 use secrecy::SecretString;
 use std::path::PathBuf;
 
-/// Where to listen, and who may come in.
+/// Address, token and certificate of remote control.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// An address or a name; `0.0.0.0` or `::` for all of this machine's.
+    /// Address or host name; `0.0.0.0` or `::` for all addresses.
     pub host: String,
-    /// The port; 0 for one that is free.
+    /// Port; 0 for any free port.
     pub port: u16,
-    /// The certificate; `None` for plain HTTP.
+    /// Paths of the certificate; `None` for plain HTTP.
     pub tls: Option<TlsPaths>,
-    /// What the token is checked against.
+    /// Hash of the token.
     pub token: TokenHash,
-    /// The token itself, if it is known and has been checked. Saves everybody the slow check.
+    /// The verified token in plain text, if known. Avoids the slow check.
     pub plain_token: Option<SecretString>,
-    /// When the token was set; for display.
+    /// Time when the token was set. For display only.
     pub token_updated_at: Option<String>,
-    /// Where the history files are.
+    /// Directory of the history files.
     pub histories: PathBuf,
 }
 
-/// Two PEM files.
+/// Paths of the two PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsPaths {
-    /// The chain, the server's own certificate first.
+    /// Certificate chain, the server's own certificate first.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Private key of the server's certificate.
     pub key: PathBuf,
 }
 
 impl Settings {
-    /// The same place, reached in the same way.
-    pub(crate) fn is_same_door(&self, other: &Self) -> bool {
+    /// Returns true if address and certificate paths are equal.
+    pub(crate) fn is_same_listener(&self, other: &Self) -> bool {
         self.is_same_address(other) && self.tls == other.tls
     }
 
-    /// The same socket address, as far as it was configured.
+    /// Returns true if the configured host and port are equal.
     pub(crate) fn is_same_address(&self, other: &Self) -> bool {
         self.host == other.host && self.port == other.port
     }
 
-    /// The state while it listens on `port`, for a client that named `host`.
+    /// Returns the status while listening on `port`, for a client that dialed `seen`.
     pub(crate) fn status(
         &self,
         port: u16,
         connected: usize,
-        seen: Option<&advertise::Seen>,
+        seen: Option<&host_header::DialedHost>,
     ) -> RemoteStatus {
-        let urls = advertise::Urls::of(&self.host, port, self.tls.is_some(), seen);
+        let urls = host_header::Urls::of(&self.host, port, self.tls.is_some(), seen);
         RemoteStatus {
             enabled: true,
             listening: true,
@@ -66,15 +66,15 @@ impl Settings {
             token_updated_at: self.token_updated_at.clone(),
             last_error: None,
             connected_clients: connected,
-            // `GET /health` needs no token, so it must not reveal a weak one.
+            // `GET /health` needs no token, so it must not reveal that the token is weak.
             token_is_short: false,
         }
     }
 }
 
-/// Where clients find a door on this host and port: the URLs of HTTP and of the WebSocket.
+/// Returns the HTTP and WebSocket URLs of a listener on this host and port.
 #[must_use]
 pub fn urls(host: &str, port: u16, has_tls: bool) -> (String, String) {
-    let urls = advertise::Urls::of(host, port, has_tls, None);
+    let urls = host_header::Urls::of(host, port, has_tls, None);
     (urls.http, urls.ws)
 }

@@ -1,7 +1,7 @@
-//! The thread `remote`: one small runtime that holds everything of remote control, away from the actors.
+//! The thread `remote`: a separate runtime for remote control.
 //!
-//! Started by [`crate::Remote`] when remote control is enabled for the first time. Ends, and everything on
-//! it, when the last sender of commands is gone.
+//! [`crate::Remote`] starts it when remote control is enabled for the first time. It stops, with all its
+//! tasks, when the last sender of commands is dropped.
 
 use crate::server::Server;
 use crate::settings::Settings;
@@ -13,13 +13,12 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
-/// Threads for what blocks: checking a token slowly, looking up the name to listen on, reading a history or
-/// a certificate.
+/// Threads for blocking work: slow token checks, name resolution, and reading histories and certificates.
 const BLOCKING_THREADS: usize = 8;
 
-/// What the supervisor wants.
+/// Command of the supervisor.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum ServerCommand {
     Apply { settings: Box<Settings>, answer: oneshot::Sender<Result<u16, ApplyError>> },
     Port(oneshot::Sender<Option<u16>>),
     Close(oneshot::Sender<()>),
@@ -30,7 +29,7 @@ pub(crate) fn start(
     asks: mpsc::Sender<Ask>,
     connected: Arc<AtomicUsize>,
     is_token_short: Arc<AtomicBool>,
-) -> io::Result<mpsc::Sender<Command>> {
+) -> io::Result<mpsc::Sender<ServerCommand>> {
     let (sender, commands) = mpsc::channel(MAX_COMMANDS);
     let runtime = Builder::new_current_thread()
         .enable_io()
@@ -46,18 +45,18 @@ pub(crate) fn start(
     Ok(sender)
 }
 
-/// Does one command after the other. Who has asked may be gone when it is done.
-async fn serve(mut server: Server, mut commands: mpsc::Receiver<Command>) {
+/// Runs one command at a time. Ignores callers that stopped waiting.
+async fn serve(mut server: Server, mut commands: mpsc::Receiver<ServerCommand>) {
     while let Some(command) = commands.recv().await {
         match command {
-            Command::Apply { settings, answer } => {
+            ServerCommand::Apply { settings, answer } => {
                 let applied = server.apply(*settings).await;
                 answer.send(applied).ok();
             }
-            Command::Port(answer) => {
+            ServerCommand::Port(answer) => {
                 answer.send(server.port()).ok();
             }
-            Command::Close(answer) => {
+            ServerCommand::Close(answer) => {
                 server.close().await;
                 answer.send(()).ok();
             }

@@ -1,4 +1,4 @@
-//! The certificate and its key, from two PEM files to what accepts connections.
+//! Loads the certificate and its key from two PEM files.
 
 use crate::settings::TlsPaths;
 use rustls::ServerConfig;
@@ -10,38 +10,38 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
-/// Largest PEM file that is read, in bytes.
+/// Maximum size of a PEM file, in bytes.
 const MAX_PEM_BYTES: u64 = 1024 * 1024;
 
-/// Why a certificate cannot be used.
+/// The certificate or its key is not usable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file cannot be read.
+    /// A file could not be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's refusal.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// A file holds no such thing.
-    #[error("{path} holds no {what} in PEM form")]
+    /// A file does not contain the expected PEM section.
+    #[error("{path} contains no {what} in PEM form")]
     NotPem {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// `certificate` or `private key`.
         what: &'static str,
     },
-    /// They do not fit together, or are of a kind that cannot be used.
+    /// Certificate and key do not match, or their type is not supported.
     #[error("the certificate and its key cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
 }
 
-/// Reads both files.
+/// Reads both files and creates the acceptor.
 ///
 /// # Errors
-/// See [`TlsError`].
+/// [`TlsError`] if a file is unreadable or invalid.
 pub(crate) fn acceptor_blocking(paths: &TlsPaths) -> Result<TlsAcceptor, TlsError> {
     let not_pem = |path: &Path, what| TlsError::NotPem { path: path.to_owned(), what };
     let pem = read_blocking(&paths.certificate)?;
@@ -53,7 +53,7 @@ pub(crate) fn acceptor_blocking(paths: &TlsPaths) -> Result<TlsAcceptor, TlsErro
     }
     let key = PrivateKeyDer::from_pem_slice(&read_blocking(&paths.key)?)
         .map_err(|_broken| not_pem(&paths.key, "private key"))?;
-    // Named, since the process has no provider of its own: nothing here depends on who sets one first.
+    // Explicit, so that no process-wide default provider is needed.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -64,7 +64,7 @@ pub(crate) fn acceptor_blocking(paths: &TlsPaths) -> Result<TlsAcceptor, TlsErro
 
 fn read_blocking(path: &Path) -> Result<Vec<u8>, TlsError> {
     let failed = |source| TlsError::Read { path: path.to_owned(), source };
-    // What is no file, a FIFO, say, could make us wait for ever.
+    // Reading another file type, such as a FIFO, could block forever.
     if !path.metadata().map_err(failed)?.is_file() {
         return Err(failed(io::Error::other("not a file")));
     }

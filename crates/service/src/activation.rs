@@ -1,5 +1,5 @@
-//! Takes the socket that the service manager has made (socket activation, sd_listen_fds(3)). Called by the
-//! supervisor before anything else opens a descriptor.
+//! Takes over the listening socket of the service manager (socket activation, sd_listen_fds(3)). The
+//! supervisor calls it before it opens any other descriptor.
 
 use crate::Variable;
 #[cfg(target_os = "linux")]
@@ -8,42 +8,42 @@ use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// What the socket is called in its unit.
+/// Name of the socket in its unit (`FileDescriptorName`).
 pub const SOCKET_NAME: &str = "quackd";
 
-/// Why a socket that the manager gave is not used.
+/// The socket of the service manager is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum ActivationError {
-    /// More than one, or one of another name.
+    /// More than one socket, or a socket with another name.
     #[error(
-        "the service manager gave {given} sockets named {names:?}; one named {SOCKET_NAME} was expected"
+        "the service manager passed {given} sockets named {names:?}, expected one named {SOCKET_NAME}"
     )]
     Unexpected {
-        /// How many.
+        /// Number of sockets, from `LISTEN_FDS`.
         given: String,
-        /// Their names.
+        /// Names of the sockets, from `LISTEN_FDNAMES`.
         names: String,
     },
-    /// It is none, or none that listens.
-    #[error("what the service manager gave is not a Unix socket that listens: {0}")]
+    /// Not a Unix stream socket, or not in the listening state.
+    #[error("the socket passed by the service manager is not a listening Unix socket: {0}")]
     NotListening(io::Error),
-    /// Clients would look for it somewhere else.
-    #[error("the service manager listens at {}, clients look for the daemon at {}", found.display(), wanted.display())]
+    /// Clients would connect to another path.
+    #[error("the service manager listens at {}, clients connect to {}", found.display(), wanted.display())]
     Elsewhere {
-        /// Where it listens.
+        /// Path of the listening socket.
         found: PathBuf,
-        /// Where clients look.
+        /// Path that clients connect to.
         wanted: PathBuf,
     },
 }
 
-/// The listening socket at `path` that this process was started with; `None` if it was started without one.
+/// Returns the listening socket at `path` from the service manager; `None` without one.
 ///
-/// To be called once, while this process has one thread and has opened nothing: the descriptor is known by
-/// its number alone. It is close-on-exec afterwards, and the variables that tell of it are gone.
+/// Call this once, while the process has one thread and no other open descriptors, because the descriptor is
+/// known only by its number. Makes the descriptor close-on-exec and removes the variables.
 ///
 /// # Errors
-/// See [`ActivationError`]. What is said for another process is not for this one and no error.
+/// [`ActivationError`]. Variables for another process (`LISTEN_PID`) are ignored.
 pub fn activated_blocking(
     path: &Path,
     variable: Variable<'_>,
@@ -51,17 +51,17 @@ pub fn activated_blocking(
     let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
     let is_for_us = text("LISTEN_PID").and_then(|pid| pid.parse().ok()) == Some(std::process::id());
     let Some(given) = text("LISTEN_FDS").filter(|_| is_for_us) else { return Ok(None) };
-    // An old manager gives no names.
+    // Old versions of systemd do not set names.
     let names = text("LISTEN_FDNAMES").unwrap_or_else(|| SOCKET_NAME.to_owned());
     if given != "1" || names != SOCKET_NAME {
         return Err(ActivationError::Unexpected { given, names });
     }
-    // It is checked to be a Unix stream socket there, and gets close-on-exec.
+    // `take_unix_listener` checks for a Unix stream socket and sets close-on-exec.
     let listener = listenfd::ListenFd::from_env().take_unix_listener(0);
     let none = || io::Error::from(io::ErrorKind::NotFound);
     let listener =
         listener.and_then(|taken| taken.ok_or_else(none)).map_err(ActivationError::NotListening)?;
-    // Only systemd hands sockets over in this way.
+    // Only systemd passes sockets in this way.
     #[cfg(target_os = "linux")]
     if !socket_acceptconn(&listener).map_err(|e| ActivationError::NotListening(e.into()))? {
         let error = io::Error::other("it does not listen");

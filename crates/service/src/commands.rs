@@ -1,21 +1,21 @@
-//! What the managers' own programs are told, as words. Run by the command line, and shown by its dry run.
+//! Commands for systemctl and launchctl. Run by the command line, and printed by its dry run.
 
 use crate::Manager;
 use crate::place::{LABEL, SOCKET_UNIT, UNIT};
 use std::path::Path;
 
-/// What shall happen to the service.
+/// Action on the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Read the files anew and start the service, now and at every login.
+    /// Reload the files, then start the service now and at every login.
     Load,
-    /// End it, and do not start it any more.
+    /// Stop the service and no longer start it at login.
     Unload,
-    /// Start it again.
+    /// Restart the service.
     Restart,
 }
 
-/// The commands of one step, in order. `file` is the service's last file.
+/// Returns the commands of one action, in order. `file` is the last of the service's files.
 #[must_use]
 pub fn commands(manager: Manager, step: Step, uid: u32, file: &Path) -> Vec<Vec<String>> {
     let words = |line: &[&str]| line.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -34,7 +34,7 @@ pub fn commands(manager: Manager, step: Step, uid: u32, file: &Path) -> Vec<Vec<
         (Manager::Systemd, Step::Restart) => {
             vec![systemctl(&["reset-failed", SOCKET_UNIT, UNIT]), systemctl(&["restart", UNIT])]
         }
-        // What was disabled once would stay so, whatever is loaded.
+        // A disabled service stays disabled after `bootstrap`, so enable it first.
         (Manager::Launchd, Step::Load) => vec![
             words(&["launchctl", "enable", &target]),
             words(&["launchctl", "bootstrap", &domain, &file]),

@@ -1,12 +1,12 @@
-//! What the service is: the one description from which the files for both managers are made. Made by the
-//! command line.
+//! Description of the service, from which the files for both managers are generated. Created by the command
+//! line.
 
 use crate::Variable;
 use quackd_protocol::limits::SHUTDOWN_GRACE;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Who starts the daemon and looks after it.
+/// Service manager that starts and monitors the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manager {
     /// `systemd --user`.
@@ -16,10 +16,10 @@ pub enum Manager {
 }
 
 impl Manager {
-    /// The one of this system.
+    /// Service manager of this system.
     pub const CURRENT: Self = if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd };
 
-    /// What it is called in arguments and on the wire.
+    /// Name in arguments and in the protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,78 +36,78 @@ impl std::str::FromStr for Manager {
         [Self::Systemd, Self::Launchd]
             .into_iter()
             .find(|manager| manager.name() == name)
-            .ok_or_else(|| "the managers are systemd and launchd".to_owned())
+            .ok_or_else(|| "expected systemd or launchd".to_owned())
     }
 }
 
-/// Time from TERM to KILL: the grace of calls, the end of workers, the last writes, and then some for a
-/// machine that is short of everything. The daemon itself needs at most about ten seconds.
+/// Time from SIGTERM to SIGKILL: the grace of calls, stopping workers, the last writes, and a reserve for an
+/// overloaded machine. The daemon needs at most about 10 s.
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(SHUTDOWN_GRACE.as_secs() + 15);
 
-/// Time until the daemon must serve. It needs some 50 ms.
+/// Time until the daemon must be ready. It needs about 50 ms.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A daemon that says nothing for so long hangs, and is killed.
+/// Timeout of the watchdog: a daemon that sends nothing for this time is killed.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// Pause before the next start.
+/// Pause before a restart.
 pub(crate) const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-/// More starts than this in [`START_WINDOW`], and the manager gives up until a person asks.
+/// Maximum number of starts in [`START_WINDOW`]. Then the manager gives up until the user starts the service.
 pub(crate) const START_BURST: u32 = 10;
 
-/// See [`START_BURST`].
+/// Window for [`START_BURST`].
 pub(crate) const START_WINDOW: Duration = Duration::from_secs(60);
 
-/// Open files: the hard limit that systemd gives as well. The daemon raises its soft limit to that.
+/// Limit of open files, equal to systemd's default hard limit. The daemon raises its soft limit to it.
 pub(crate) const OPEN_FILES: u64 = 524_288;
 
-/// Variables that decide where the daemon's files are: it must see the ones that clients see.
-const PLACES: [&str; 2] = ["RUBBER_DUCK_APP_SUPPORT", "QUACKD_CONFIG"];
+/// Variables that select the daemon's files. The daemon needs the same values as clients.
+const PATH_VARIABLES: [&str; 2] = ["RUBBER_DUCK_APP_SUPPORT", "QUACKD_CONFIG"];
 
-/// Why there can be no service.
+/// The service cannot be described.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum DescriptionError {
-    /// A path that is not absolute means something else to a manager.
+    /// A relative path, which a manager would resolve differently.
     #[error("{what} must be an absolute path, not {}", path.display())]
     Relative {
-        /// Which path.
+        /// Name of the value.
         what: String,
-        /// As it was given.
+        /// The relative path.
         path: PathBuf,
     },
-    /// Files for managers are text, line by line.
+    /// A value that does not fit on one line of a text file.
     #[error(
-        "{what} cannot be written into a service's file: it has a control character or is no UTF-8"
+        "{what} cannot be written into a service file: it contains a control character or is not UTF-8"
     )]
     NotText {
-        /// Which value.
+        /// Name of the value.
         what: String,
     },
 }
 
-/// The service.
+/// Description of the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// The executable's path, as it is to be started.
+    /// Path of the executable.
     pub(crate) program: String,
-    /// Where clients find the daemon.
+    /// Path of the socket that clients connect to.
     pub(crate) socket: String,
     /// The state directory.
     pub(crate) state_dir: String,
-    /// Variables that the daemon must have.
+    /// Environment variables of the daemon.
     pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Service {
-    /// Describes the service of a daemon whose state is in `state_dir` and that clients find at `socket`.
-    /// Of the variables those are taken along that say where its files are.
+    /// Describes the service of a daemon with its state in `state_dir` and its socket at `socket`. Copies the
+    /// variables that select the daemon's files.
     ///
-    /// `in_temporary_directory`: the socket lies there because its path would be too long. Which directory
-    /// that is depends on variables too.
+    /// `in_temporary_directory`: the socket is in the temporary directory, because its path would be too long
+    /// otherwise. Then `TMPDIR` is copied too.
     ///
     /// # Errors
-    /// A path is relative, or no text.
+    /// A path is relative, or is not valid text.
     pub fn new(
         program: &Path,
         state_dir: &Path,
@@ -116,7 +116,7 @@ impl Service {
         variable: Variable<'_>,
     ) -> Result<Self, DescriptionError> {
         let mut environment = Vec::new();
-        for name in PLACES {
+        for name in PATH_VARIABLES {
             let value = variable(name).filter(|value| !value.to_string_lossy().trim().is_empty());
             if let Some(value) = value {
                 let value = text(name, value.as_os_str())?;
@@ -124,7 +124,7 @@ impl Service {
                 environment.push((name.to_owned(), value.trim().to_owned()));
             }
         }
-        // What is relative there is ignored by the daemon as well.
+        // The daemon ignores relative values of these variables too.
         let kept = [("XDG_STATE_HOME", true), ("TMPDIR", in_temporary_directory)];
         for (name, is_wanted) in kept {
             let value = variable(name).filter(|value| is_wanted && Path::new(value).is_absolute());
@@ -143,13 +143,13 @@ impl Service {
         })
     }
 
-    /// The executable's path.
+    /// Path of the executable.
     #[must_use]
     pub fn program(&self) -> &Path {
         Path::new(&self.program)
     }
 
-    /// Why the program's path is a bad one for a service, if it is: it will not be there for long.
+    /// Returns a warning if the executable is in a directory from which it will probably be deleted.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         let path = self.program();
@@ -164,7 +164,7 @@ impl Service {
             .then(|| format!("{} lies in a temporary directory", path.display()))
     }
 
-    /// What is executed. The daemon learns from it who started it.
+    /// Returns the command line. `--service` tells the daemon which manager started it.
     pub(crate) fn arguments(&self, manager: Manager) -> [&str; 4] {
         [&self.program, "daemon", "--service", manager.name()]
     }
@@ -187,7 +187,7 @@ pub(crate) mod tests {
     use super::*;
     use std::ffi::OsString;
 
-    /// A service with a value of every kind that needs care.
+    /// A service whose values need every kind of escaping.
     pub(crate) fn service() -> Service {
         let variable = |name: &str| match name {
             "RUBBER_DUCK_APP_SUPPORT" => Some(OsString::from(" /home/u/a 100% \"state\" ")),

@@ -1,28 +1,27 @@
-//! Exit codes of a daemon that a service manager started. Used by the supervisor's caller and written into
-//! the unit.
+//! Exit codes of a daemon under a service manager. Used by the supervisor's caller, and written into the
+//! unit.
 //!
-//! A person who runs `quack daemon` sees the codes of `quack`: 0 and 3. A service manager has to know more:
-//! whether to start it again.
+//! A daemon that the user starts exits with the codes of `quack`: 0 and 3. A service manager also needs to
+//! know whether to restart it.
 
 use crate::Manager;
 
-/// It was asked to stop, and did; or another daemon serves already. Not started again.
+/// The daemon stopped on request, or another daemon is running. Not restarted.
 pub const STOPPED: u8 = 0;
 
-/// It could not start, and the next attempt may succeed: no descriptor was left, say. Started again.
+/// The start failed and the next attempt may succeed, for example if no descriptor was left. Restarted.
 pub const FAILED: u8 = 3;
 
-/// It was asked to restart: the manager starts the program that is on disk by now. `EX_TEMPFAIL`.
+/// The daemon was asked to restart. The manager starts the current program on disk. `EX_TEMPFAIL`.
 pub const RESTART: u8 = 75;
 
-/// It could not start, and no other start can until a person changes something: the configuration, whose
-/// the state directory is. Not started again. `EX_CONFIG` of sysexits(3).
+/// The start failed and will fail until the user changes something, such as the configuration. Not restarted.
+/// `EX_CONFIG` of sysexits(3).
 pub const TERMINAL: u8 = 78;
 
-/// The code with which a daemon below `manager` ends that cannot start for a reason that only a person can
-/// change.
+/// Returns the exit code under `manager` for a failure that only the user can fix.
 ///
-/// launchd cannot be told which codes not to try again: it tries every other one than 0, every ten seconds.
+/// launchd has no list of such codes: it restarts the daemon every 10 s after any code but 0.
 #[must_use]
 pub fn terminal(manager: Manager) -> u8 {
     match manager {
@@ -38,7 +37,7 @@ mod tests {
     #[test]
     fn what_only_a_person_can_change_is_not_tried_again_by_either_manager() {
         assert_eq!(terminal(Manager::Systemd), 78);
-        // `KeepAlive` has `SuccessfulExit` false: 0 is the one code that launchd leaves alone.
+        // `KeepAlive` has `SuccessfulExit` false, so launchd does not restart after code 0.
         assert_eq!(terminal(Manager::Launchd), 0);
     }
 }

@@ -1,7 +1,7 @@
-//! The files that managers read: put there as a whole, never over one that is not ours. Used by the command
-//! line.
+//! Unit files and property lists: written atomically, and never over a file that quackd did not write. Used
+//! by the command line.
 //!
-//! Whose a file is says a mark in it, so that a person who writes a unit of their own keeps it.
+//! A marker comment in the file identifies quackd's files, so that a user's own unit is kept.
 
 use quackd_protocol::VERSION;
 use std::fs::{self, File, Permissions};
@@ -9,19 +9,19 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Stands in the first lines of every file of ours.
+/// Marker in the first lines of each of quackd's files.
 pub const MARK: &str = "Written by `quack service install`";
 
-/// The file with variables for the daemon, in the state directory: made by a person, if at all.
+/// Optional file of the user in the state directory, with environment variables for the daemon.
 pub const VARIABLES: &str = "service.env";
 
-/// Longest file that is looked at, in bytes.
+/// Maximum number of bytes to inspect.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// How far down the mark may stand, in lines: above it is what a format wants to come first.
+/// Number of lines to search for the marker. The file format may require other lines first.
 const MARK_LINES: usize = 4;
 
-/// Readable by all: it says nothing that is secret.
+/// World-readable: the file contains no secrets.
 const MODE: u32 = 0o644;
 
 pub(crate) fn unit_mark() -> String {
@@ -32,28 +32,28 @@ pub(crate) fn plist_mark() -> String {
     format!("<!-- {MARK}, quackd {VERSION}. `quack service uninstall` removes it. -->")
 }
 
-/// What stands where a file shall be.
+/// Existing content at the path of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing.
+    /// No file.
     Absent,
-    /// The very file.
+    /// The expected file.
     Same,
-    /// A file of ours that says something else: of another version, or changed by hand.
+    /// One of quackd's files with other content: of another version, or edited.
     Ours,
-    /// Another one's.
+    /// A file that quackd did not write.
     Foreign,
 }
 
-/// Looks at what stands at `path`, where `text` is wanted.
+/// Compares the file at `path` with the expected `text`.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn look_blocking(path: &Path, text: &str) -> io::Result<Standing> {
     match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Standing::Absent),
         Err(error) => return Err(error),
-        // A link to `/dev/null` is how a unit is masked; whatever it is, it is not ours.
+        // A link to `/dev/null` masks a unit. quackd writes only regular files.
         Ok(found) if !found.is_file() => return Ok(Standing::Foreign),
         Ok(_) => {}
     }
@@ -69,11 +69,11 @@ pub fn look_blocking(path: &Path, text: &str) -> io::Result<Standing> {
     })
 }
 
-/// Puts `text` at `path`, as a whole and durably, and makes the directories above it. What stands there is
-/// replaced: look first.
+/// Writes `text` to `path`, atomically and durably, and creates the parent directories. Overwrites any file:
+/// call [`look_blocking`] first.
 ///
 /// # Errors
-/// The system refuses; what was there is there still.
+/// The error of the system call. The old file is intact.
 pub fn write_blocking(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     make_directory_blocking(directory)?;
@@ -85,8 +85,8 @@ pub fn write_blocking(path: &Path, text: &str) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Makes the directory and those above it. A link that leads nowhere is named: the system only says that
-/// something is there.
+/// Creates the directory and its parents. The error names a dangling link, for which the system only reports
+/// `EEXIST`.
 fn make_directory_blocking(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory).map_err(|error| {
         let leads_nowhere = |path: &&Path| path.is_symlink() && !path.exists();
@@ -95,7 +95,7 @@ fn make_directory_blocking(directory: &Path) -> io::Result<()> {
                 let target = fs::read_link(link).unwrap_or_default();
                 let (link, target) = (link.display(), target.display());
                 let text =
-                    format!("{link} is a link to {target}, which is not there: make that, or remove the link");
+                    format!("{link} is a link to {target}, which is not there: create it, or remove the link");
                 io::Error::new(error.kind(), text)
             }
             None => error,
@@ -103,10 +103,10 @@ fn make_directory_blocking(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// Removes the file if it is ours. Returns whether it was.
+/// Removes the file if quackd wrote it. Returns true if it did.
 ///
 /// # Errors
-/// The system refuses.
+/// The error of the system call.
 pub fn remove_blocking(path: &Path) -> io::Result<bool> {
     let is_ours = matches!(look_blocking(path, "")?, Standing::Ours);
     if is_ours {
@@ -115,11 +115,11 @@ pub fn remove_blocking(path: &Path) -> io::Result<bool> {
     Ok(is_ours)
 }
 
-/// Removes a link to the unit of the same name that lies in the directory above the link's, and that link's
-/// directory if nothing else is in it. Returns whether there was one.
+/// Removes a link to the unit of the same name in the parent directory, and the link's directory if it is
+/// empty then. Returns true if the link existed.
 ///
 /// # Errors
-/// The system refuses.
+/// The error of the system call.
 pub fn remove_link_blocking(link: &Path) -> io::Result<bool> {
     let Ok(target) = fs::read_link(link) else { return Ok(false) };
     if target.file_name() != link.file_name() {
@@ -127,7 +127,7 @@ pub fn remove_link_blocking(link: &Path) -> io::Result<bool> {
     }
     fs::remove_file(link)?;
     if let Some(directory) = link.parent() {
-        // Only an empty one can be removed, and that is what is wanted.
+        // Fails if the directory is not empty, which is intended.
         drop(fs::remove_dir(directory));
     }
     Ok(true)
@@ -150,7 +150,7 @@ mod tests {
         let older = text.replace("quackd ", "quackd 0.0.1 ");
         assert_eq!(look_blocking(&path, &older).unwrap(), Standing::Ours);
         assert!(remove_blocking(&path).unwrap());
-        // Nothing is left beside it either.
+        // No temporary file is left.
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
 
         let far_down = format!("{}{text}", "\n".repeat(MARK_LINES));

@@ -1,7 +1,6 @@
-//! Tells the service manager how the daemon is (sd_notify(3)). Used by the supervisor.
+//! Sends the daemon's state to the service manager (sd_notify(3)). Used by the supervisor.
 //!
-//! Plain datagrams. Never waits: a manager whose queue is full is told the next time, and one that is gone
-//! is told nothing.
+//! Sends datagrams and never blocks. A message is lost if the manager's queue is full or the manager is gone.
 
 use crate::Variable;
 use std::ffi::OsString;
@@ -10,10 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Longest status that is sent, in bytes.
+/// Maximum length of a status text, in bytes.
 const MAX_STATUS: usize = 512;
 
-/// The way to the service manager.
+/// Socket and address of the service manager.
 #[derive(Debug)]
 pub struct Notifier {
     socket: UnixDatagram,
@@ -21,10 +20,10 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// The way to the manager that started this process; `None` if none did that wants to be told.
+    /// Creates the notifier; `None` if `NOTIFY_SOCKET` is not set.
     ///
     /// # Errors
-    /// It named an address that cannot be one, or no descriptor is left.
+    /// The address is invalid, or no descriptor is left.
     pub fn from_variables(variable: Variable<'_>) -> io::Result<Option<Self>> {
         let Some(path) = variable("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
             return Ok(None);
@@ -35,22 +34,22 @@ impl Notifier {
         Ok(Some(Self { socket, address }))
     }
 
-    /// The daemon serves.
+    /// Reports that the daemon is ready.
     pub fn ready(&self) {
         self.send(&format!("READY=1\nMAINPID={}", std::process::id()));
     }
 
-    /// The daemon is alive and well.
+    /// Resets the watchdog timer.
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }
 
-    /// The daemon is on its way out.
+    /// Reports that the daemon is shutting down.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
 
-    /// What a person shall see beside the service's name.
+    /// Sets the status text, which `systemctl status` shows.
     pub fn status(&self, text: &str) {
         let text = text.replace(char::is_control, " ");
         let text = text.get(..text.floor_char_boundary(MAX_STATUS)).unwrap_or_default();
@@ -58,12 +57,12 @@ impl Notifier {
     }
 
     fn send(&self, text: &str) {
-        // Nobody can be told that nobody can be told.
+        // A failed notification cannot be reported.
         drop(self.socket.send_to_addr(text.as_bytes(), &self.address));
     }
 }
 
-/// `@` begins an abstract address, which has no file.
+/// `@` starts an abstract address, which has no file.
 fn address(path: &OsString) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = path.as_bytes().strip_prefix(b"@") {
@@ -76,7 +75,7 @@ fn address(path: &OsString) -> io::Result<SocketAddr> {
     SocketAddr::from_pathname(path)
 }
 
-/// How long this process may say nothing before it is taken for hung; `None` if nobody watches it.
+/// Returns the watchdog timeout of this process; `None` without a watchdog.
 #[must_use]
 pub fn watchdog_interval(variable: Variable<'_>) -> Option<Duration> {
     let number = |name: &str| variable(name)?.to_str()?.parse::<u64>().ok();

@@ -1,21 +1,21 @@
-//! Where a manager looks for its files. Used by the command line.
+//! Paths of the managers' files. Used by the command line.
 
 use crate::{Manager, Variable};
 use std::path::{Path, PathBuf};
 
-/// The service's name among systemd's units.
+/// Name of the service unit.
 pub const UNIT: &str = "quackd.service";
 
-/// The name of the unit that makes its socket.
+/// Name of the socket unit.
 pub const SOCKET_UNIT: &str = "quackd.socket";
 
-/// The service's name for launchd.
+/// Label of the LaunchAgent.
 pub const LABEL: &str = "dev.quackd.daemon";
 
-/// The directory of the user's services.
+/// Returns the directory of the user's services.
 ///
 /// # Errors
-/// There is no home directory: what is missing.
+/// No home directory; the text names the missing variable.
 pub fn directory(manager: Manager, variable: Variable<'_>) -> Result<PathBuf, String> {
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || absolute("HOME").ok_or_else(|| "HOME is not set to an absolute path".to_owned());
@@ -31,7 +31,7 @@ pub fn directory(manager: Manager, variable: Variable<'_>) -> Result<PathBuf, St
     }
 }
 
-/// The files of the service, and links to them that a manager makes when the service is enabled.
+/// Returns the files of the service, without links.
 #[must_use]
 pub fn files(manager: Manager, directory: &Path) -> Vec<PathBuf> {
     match manager {
@@ -40,7 +40,7 @@ pub fn files(manager: Manager, directory: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Links that make systemd start the units at login; made by `systemctl --user enable`.
+/// Returns the links that start the units at login, which `systemctl --user enable` creates.
 #[must_use]
 pub fn links(manager: Manager, directory: &Path) -> Vec<PathBuf> {
     match manager {

@@ -1,7 +1,7 @@
-//! The two files that we keep: what each may be, and from its bytes to its type. Everything else about
-//! them is the same. Used by the loader and by [`crate::Files`].
+//! The two durable files as types: version, maximum size and parser of each. Used by the loader and by
+//! [`crate::Files`].
 
-use crate::validate::{Duplicate, Duplicates};
+use crate::duplicates::{Duplicate, Duplicates};
 use quackd_protocol::limits::{MAX_METADATA_BYTES, MAX_STATE_BYTES};
 use quackd_protocol::metadata::{METADATA_VERSION, Metadata};
 use quackd_protocol::state::{DaemonState, STATE_VERSION, SessionState, WorkspaceState};
@@ -12,22 +12,22 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A file of ours.
-pub(crate) trait Document: Serialize + Default {
-    /// The newest format that we know.
+/// `metadata.json` or `quackd-state.json`.
+pub(crate) trait DurableDocument: Serialize + Default {
+    /// Newest supported format.
     const VERSION: u64;
-    /// The largest file that is read or written, in bytes.
+    /// Largest file that is read or written, in bytes.
     const MAX_BYTES: u64;
 
-    /// Reads text of a format that we know. Of two entries with one id the first is kept.
+    /// Parses text of a supported format. Keeps the first of several entries with the same id.
     fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)>;
 }
 
-impl Document for Metadata {
+impl DurableDocument for Metadata {
     const VERSION: u64 = METADATA_VERSION;
     const MAX_BYTES: u64 = MAX_METADATA_BYTES;
 
-    /// Upstream finds the first of several entries with one id, so that is the one that counts.
+    /// Keeps the first of several entries with the same id, because upstream does so.
     fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)> {
         let mut metadata: Self = serde_json::from_slice(bytes)?;
         let mut workspaces = Duplicates::new(Duplicate::Workspace);
@@ -40,7 +40,7 @@ impl Document for Metadata {
     }
 }
 
-impl Document for DaemonState {
+impl DurableDocument for DaemonState {
     const VERSION: u64 = STATE_VERSION;
     const MAX_BYTES: u64 = MAX_STATE_BYTES;
 
@@ -51,8 +51,8 @@ impl Document for DaemonState {
     }
 }
 
-/// [`DaemonState`] as a file must hold it. `sessions` is always written, so its absence is damage; taken
-/// for "none", one bad byte in its name would end the safe mode of every session.
+/// [`DaemonState`] as it must be in a file. `sessions` is always written, so a missing `sessions` means
+/// damage. With a default, one bad byte in the key would end the safe mode of every session.
 #[derive(Deserialize)]
 struct File {
     version: u64,
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for Entries {
     }
 }
 
-/// A map type of serde's would keep the last of several entries, and not tell.
+/// Reports duplicate keys. serde's map types silently keep the last one.
 struct EntriesVisitor;
 
 impl<'de> Visitor<'de> for EntriesVisitor {
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(workspaces, [("w", "/a"), ("v", "/a")]);
         let sessions: Vec<_> =
             metadata.sessions.iter().map(|s| (s.id.as_str(), &*s.name)).collect();
-        // Two equal names are nobody's mistake.
+        // Two sessions may have the same name.
         assert_eq!(sessions, [("s", "one"), ("t", "one")]);
         let told: Vec<_> = duplicates.iter().map(Duplicate::to_string).collect();
         assert_eq!(

@@ -1,71 +1,71 @@
-//! Why our files could not be read or kept: one variant per decision that the supervisor takes.
+//! Errors of reading and writing the durable files: one variant per decision of the supervisor.
 
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why a file of ours could not be read or kept. Cheap to clone: one failed save answers many requests.
+/// A durable file could not be read or written. Cheap to clone, because one failed save answers many
+/// requests.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No room, or no more of it for us: the request fails, the next one may succeed.
+    /// The disk or the quota is full. The request fails; the next one may succeed.
     #[error("disk is full: cannot write {path}")]
     Full {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system call.
         source: Arc<io::Error>,
     },
-    /// We may not write there: nothing will succeed before a person changes that.
+    /// Permission denied or read-only file system. Every save fails until the user changes that.
     #[error("no permission to write {path}")]
     ReadOnly {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system call.
         source: Arc<io::Error>,
     },
-    /// The file is there and may be good, but the system cannot read it now. It was left untouched,
-    /// so nothing may be written over it.
+    /// The file exists but cannot be read now. It may be valid, so the daemon must not overwrite it.
     #[error("cannot read {path}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system call.
         source: Arc<io::Error>,
     },
-    /// The file is a newer program's. It was left untouched, and nothing may be written over it.
+    /// A newer program wrote the file. It is unchanged, and the daemon must not overwrite it.
     #[error("{path} was written by a newer version (format {found}, this one knows {known})")]
     TooNew {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its format.
+        /// Format version in the file.
         found: u64,
-        /// The newest format that this program knows.
+        /// Newest supported format version.
         known: u64,
     },
-    /// It would become a file that we refuse to read.
+    /// The new content would be too large to be loaded again.
     #[error("{path} would grow to {bytes} bytes, more than the {limit} allowed")]
     TooLarge {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it would take.
+        /// Size of the new content, in bytes.
         bytes: usize,
-        /// What is allowed.
+        /// Maximum size, in bytes.
         limit: u64,
     },
-    /// More requests wait for the disk than may wait.
+    /// More than [`crate::SAVE_WAITERS`] requests are waiting for the disk.
     #[error("too many changes wait for the disk")]
     Busy,
-    /// The writer is gone: the daemon is about to end.
+    /// The writer thread has stopped: the daemon is shutting down.
     #[error("the writer has stopped")]
     Stopped,
-    /// The system failed in another way.
+    /// Any other error of a system call.
     #[error("cannot write {path}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system call.
         source: Arc<io::Error>,
     },
 }

@@ -1,46 +1,46 @@
-//! What the programs in `fuzz/` reach of the inside: the merge. Exists only with the feature `fuzzing`, which nothing
-//! else turns on.
+//! Access to the merge for the programs in `fuzz/`. Requires the feature `fuzzing`, which no other crate
+//! enables.
 
 use crate::Gone;
-use crate::merge::{self, Recent};
+use crate::merge::{self, RecentChanges};
 use crate::validate::parse;
 use quackd_protocol::metadata::Metadata;
 use std::time::{Duration, Instant};
 
-/// A file, if it can be used. The same entry twice is there once.
+/// Parses a metadata file; `None` if it is invalid. Drops duplicate entries.
 #[must_use]
 pub fn parsed(bytes: &[u8]) -> Option<Metadata> {
     parse(bytes).ok().map(|(metadata, _duplicates)| metadata)
 }
 
-/// The merge with its memory of what we have written lately, and a clock that only [`Merger::wait`] moves.
+/// A merge with its recent changes and a clock that only [`Merger::wait`] advances.
 #[derive(Debug)]
 pub struct Merger {
-    recent: Recent,
+    recent: RecentChanges,
     now: Instant,
 }
 
-/// What came of a merge.
+/// Result of a merge.
 #[derive(Debug)]
 pub struct Merged {
-    /// Everything of both.
+    /// Entries of both sides.
     pub metadata: Metadata,
-    /// What the other program has deleted of it.
+    /// Entries that the other program has deleted. They are still in `metadata`.
     pub gone: Gone,
-    /// The metadata without that.
+    /// `metadata` without `gone`.
     pub rest: Metadata,
-    /// How many conflicts are told.
+    /// Number of reported conflicts.
     pub n_conflicts: usize,
 }
 
 impl Default for Merger {
     fn default() -> Self {
-        Self { recent: Recent::default(), now: Instant::now() }
+        Self { recent: RecentChanges::default(), now: Instant::now() }
     }
 }
 
 impl Merger {
-    /// Merges what another program has written.
+    /// Merges the external content `theirs`.
     pub fn merge(&mut self, base: &Metadata, ours: &Metadata, theirs: &Metadata) -> Merged {
         let merged = merge::merge(base, ours, theirs, &mut self.recent, self.now);
         Merged {
@@ -51,12 +51,12 @@ impl Merger {
         }
     }
 
-    /// Notes what we have written in the place of what.
+    /// Records that quackd replaced `before` with `after`.
     pub fn note(&mut self, before: &Metadata, after: &Metadata) {
         self.recent.note(before, after, self.now);
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn wait(&mut self, time: Duration) {
         self.now += time;
     }

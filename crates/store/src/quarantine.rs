@@ -1,22 +1,21 @@
-//! Setting a bad file aside: it is moved, never written over. Of the files set aside the oldest is
-//! deleted when there would be more than five.
+//! Quarantine of bad files: moves them aside and never overwrites them. Keeps the newest five.
 
 use crate::replace::{move_aside_blocking, with_suffix};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files set aside that are kept; the oldest goes first.
+/// Maximum number of quarantined files; the oldest is deleted first.
 const MAX_QUARANTINED: usize = 5;
 
-/// Moves `bad` to `<original>.corrupt-<n>`, with an `n` above all that are there, and answers the new
-/// path. `bad` is `original` itself or its backup.
+/// Moves `bad` to `<original>.corrupt-<n>` and returns that path. `n` is larger than every existing number.
+/// `bad` is `original` or its backup.
 pub(crate) fn quarantine_blocking(bad: &Path, original: &Path) -> io::Result<PathBuf> {
     let prefix = with_suffix(original, ".corrupt-");
     let mut numbers = quarantined(&prefix)?;
     let next = numbers.iter().max().map_or(1, |n| n.saturating_add(1));
     let to = numbered(&prefix, next);
-    // Only when the numbers have run out; rename(2) would replace it.
+    // Possible only if the numbers overflow. rename(2) would replace the file.
     if fs::symlink_metadata(&to).is_ok() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
@@ -25,14 +24,14 @@ pub(crate) fn quarantine_blocking(bad: &Path, original: &Path) -> io::Result<Pat
     numbers.sort_unstable();
     let surplus = numbers.len().saturating_sub(MAX_QUARANTINED);
     for n in numbers.into_iter().take(surplus) {
-        // What cannot be removed, a directory with something in it, say, stays: it does no harm.
+        // Ignore failures, such as a directory with entries: an extra file does no harm.
         let old = numbered(&prefix, n);
         fs::remove_file(&old).or_else(|_| fs::remove_dir(&old)).ok();
     }
     Ok(to)
 }
 
-/// The numbers of the files that were set aside before.
+/// Returns the numbers of the existing quarantined files.
 fn quarantined(prefix: &Path) -> io::Result<Vec<u64>> {
     let (Some(dir), Some(prefix)) = (prefix.parent(), prefix.file_name().and_then(|n| n.to_str()))
     else {

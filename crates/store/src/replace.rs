@@ -1,29 +1,29 @@
-//! Durable replacement of a file, and every rename that the program does.
+//! Durable replacement of a file, and the only function of the program that renames.
 //!
-//! `std::fs::rename` is banned elsewhere: a rename without the fsync before it leaves a file of no
-//! bytes after a power cut (measured on XFS and ext4), and without the one after it, the old file.
+//! `std::fs::rename` is banned elsewhere. Without an fsync before the rename, a power failure leaves an empty
+//! file (measured on XFS and ext4). Without an fsync after it, the old file may come back.
 
-use crate::stamp::Stamp;
+use crate::stamp::FileStamp;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Puts `bytes` on disk beside `target`, mode 0600, and a second name for the file that is there now.
-/// Nothing is replaced yet, and what can fail for want of room is done.
+/// Writes `bytes` to a new file next to `target`, with mode 0600, and gives the current file a second name.
+/// Does not replace anything yet, but needs all the disk space of a save, so a full disk fails here.
 ///
-/// The names are `target` with `.tmp` and `.bak.tmp` added. The instance lock makes us the only one that
-/// uses them, and a crash leaves at most these two, which the next save removes.
+/// The new names are `target` with `.tmp` and `.bak.tmp` appended. No other process uses them, because of the
+/// instance lock. A crash leaves at most these two files, and the next save removes them.
 ///
 /// # Errors
-/// The system's. Neither name is left, if the system can still remove one.
+/// The error of the system call. Removes both names if possible.
 pub(crate) fn stage_blocking(target: &Path, bytes: &[u8]) -> io::Result<Staged> {
-    // Opened before there is anything to take back: descriptors may run out.
+    // Open the directory first: if the descriptors are used up, nothing has to be undone.
     let dir = directory_of(target)?;
     let target = target.to_owned();
     let mut staged = Staged { target, dir, previous: Previous::None, stamp: None };
-    // A new file each time: whatever has that name now, a link or another user's file included, is not
-    // written to.
+    // Always create a new file. The name may be a link or another user's file by now, which must not be
+    // written.
     remove_if_there(&staged.new_name())?;
     remove_if_there(&staged.held_name())?;
     staged.previous = hold_blocking(&staged.target, &staged.held_name())?;
@@ -31,18 +31,18 @@ pub(crate) fn stage_blocking(target: &Path, bytes: &[u8]) -> io::Result<Staged> 
     Ok(staged)
 }
 
-/// A file that is ready to take the place of another one. Dropped, it is gone and nothing happened.
+/// A new file that can replace the target. Dropping it removes the new file and changes nothing.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Staged {
     target: PathBuf,
     dir: File,
     previous: Previous,
-    /// Of the new file; `None` only while it is being written.
-    stamp: Option<Stamp>,
+    /// Stamp of the new file; `None` while it is written.
+    stamp: Option<FileStamp>,
 }
 
-/// What stood at the target before, and has a second name now.
+/// Whether the target existed and has a second name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Previous {
     None,
@@ -50,12 +50,12 @@ pub(crate) enum Previous {
 }
 
 impl Staged {
-    /// Replaces the file: a crash at any point leaves the old one or the new one, complete. The order of
-    /// the steps is the whole point: data on disk, then the name, then the directory that holds the name.
+    /// Replaces the file in this order: sync the data, rename, sync the directory. So a crash at any point
+    /// leaves the complete old file or the complete new one.
     ///
     /// # Errors
-    /// The system's. The old file is there then; only if the directory could not be synced, a power cut
-    /// may bring the new one.
+    /// The error of the system call. The old file is restored. If only the directory could not be synced, the
+    /// new file may come back after a power failure.
     pub(crate) fn replace_blocking(self) -> io::Result<Replaced> {
         rename(&self.new_name(), &self.target)?;
         let replaced = Replaced(self);
@@ -68,8 +68,8 @@ impl Staged {
         }
     }
 
-    /// Of the new file. It has the same one in its place.
-    pub(crate) fn stamp(&self) -> Option<Stamp> {
+    /// Returns the stamp of the new file. It stays the same when the file is moved into place.
+    pub(crate) fn stamp(&self) -> Option<FileStamp> {
         self.stamp
     }
 
@@ -81,7 +81,7 @@ impl Staged {
         &self.target
     }
 
-    /// Makes the names in the directory durable.
+    /// Syncs the directory, so that its names are durable.
     pub(crate) fn sync_blocking(&self) -> io::Result<()> {
         self.dir.sync_all()
     }
@@ -92,29 +92,29 @@ impl Staged {
 }
 
 impl Drop for Staged {
-    /// What was written of the new file is in the way on a full disk.
+    /// Removes an incomplete new file: on a full disk it would occupy space.
     fn drop(&mut self) {
         remove_if_there(&self.new_name()).ok();
         remove_if_there(&self.held_name()).ok();
     }
 }
 
-/// A file that was replaced and can be put back.
+/// A replaced file that can be restored.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Replaced(pub(crate) Staged);
 
 impl Replaced {
-    /// Makes the file that was there before the backup. Should this fail, the backup is one generation
-    /// older: not worth an error. Until now the backup that is there may have been the only good one.
+    /// Makes the old file the backup. Called only after the save succeeded: until then, the current backup
+    /// may be the only good file. A failure leaves an older backup, which is not an error.
     pub(crate) fn keep_blocking(self) {
         if self.0.previous == Previous::Held {
-            // rename(2) does nothing if both names are the same file already; the drop removes one.
+            // rename(2) does nothing if both names are the same file. Then the drop removes the second name.
             rename(&self.0.held_name(), &with_suffix(&self.0.target, ".bak")).ok();
         }
     }
 
-    /// Puts back what was there before, as well as can be had. It takes no room.
+    /// Restores the old file if possible. Needs no disk space.
     pub(crate) fn restore_blocking(self) {
         let target = &self.0.target;
         let restored = match self.0.previous {
@@ -132,30 +132,30 @@ pub(crate) fn move_aside_blocking(from: &Path, to: &Path) -> io::Result<()> {
     dir.sync_all()
 }
 
-/// Gives the file a second name, or makes a copy of that name.
+/// Creates the second name of a file as a hard link, or as a copy.
 pub(crate) fn hold_blocking(target: &Path, held: &Path) -> io::Result<Previous> {
     match fs::hard_link(target, held) {
         Ok(()) => Ok(Previous::Held),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Previous::None),
-        // No hard links on this file system, or too many of them: a copy does as well.
+        // The file system has no hard links, or the link limit is reached: a copy is sufficient.
         Err(_) => copy_synced(target, held).map(|()| Previous::Held),
     }
 }
 
-/// The path with a suffix added to its last component.
+/// Appends a suffix to the last component of the path.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut text = path.as_os_str().to_owned();
     text.push(suffix);
     text.into()
 }
 
-/// Makes the file, mode 0600, with `bytes` on disk.
-pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<Stamp> {
+/// Creates the file with mode 0600, writes `bytes` and syncs it.
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<FileStamp> {
     let mut file = create_private(path)?;
     file.write_all(bytes)?;
-    // On macOS this is F_FULLFSYNC, the only one that means it.
+    // On macOS, `sync_all` is F_FULLFSYNC; fsync(2) alone does not flush the drive's cache.
     file.sync_all()?;
-    file.metadata().map(|found| Stamp::of(&found))
+    file.metadata().map(|found| FileStamp::of(&found))
 }
 
 fn copy_synced(from: &Path, to: &Path) -> io::Result<()> {
@@ -169,7 +169,7 @@ fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that may rename")]
+#[expect(clippy::disallowed_methods, reason = "the only function that renames")]
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
@@ -195,7 +195,7 @@ mod tests {
         Ok(())
     }
 
-    /// The names in the directory with their content, in order.
+    /// Returns the names in the directory with their content, sorted.
     fn content(dir: &Path) -> Vec<(String, String)> {
         let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
         let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -251,11 +251,11 @@ mod tests {
         let target = dir.path().join("d");
         let staged = stage_blocking(&target, b"new").unwrap();
         fs::create_dir(&target).unwrap();
-        // A file cannot take the place of a directory: the rename fails.
+        // A file cannot replace a directory, so the rename fails.
         staged.replace_blocking().unwrap_err();
         assert!(target.is_dir());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        // Nor has a directory a generation before.
+        // A directory has no previous generation either.
         stage_blocking(&target, b"new").unwrap_err();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -287,12 +287,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
         fs::write(&target, "one").unwrap();
-        // A daemon was killed here: its second name for the file was not made the backup.
+        // A daemon was killed here, before the second name became the backup.
         fs::hard_link(&target, dir.path().join("f.bak.tmp")).unwrap();
         fs::write(dir.path().join("f.tmp"), "half a").unwrap();
         replace(&target, b"two").unwrap();
         assert_eq!(content(dir.path()), names([("f", "two"), ("f.bak", "one")]));
-        // Backup and file are the same inode now, which rename(2) treats specially.
+        // Backup and file are the same inode now, which is a special case of rename(2).
         fs::remove_file(&target).unwrap();
         fs::hard_link(dir.path().join("f.bak"), &target).unwrap();
         replace(&target, b"three").unwrap();

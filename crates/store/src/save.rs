@@ -1,27 +1,27 @@
-//! One save: both files, durably, each with the generation before it kept. Called by [`crate::Writer`].
+//! One durable save of both files. Keeps the previous generation of each as a backup. Called by
+//! [`crate::Writer`].
 //!
-//! Two files cannot be replaced as one. What makes a crash between them harmless is their order: first
-//! the state, then the metadata. An entry of the state whose session does not exist means nothing; a
-//! session that should be safe and has no entry would be unsafe. So entries come before their sessions
-//! and go after them.
+//! Two files cannot be replaced atomically. The order makes a crash between them harmless: first the state,
+//! then the metadata. A state entry without a session has no effect. A session without its entry would lose
+//! its safe mode. So entries are written before their sessions and removed after them.
 //!
-//! What makes a failure between them harmless is that memory and disk go back alike. Both files are
-//! staged before either is replaced, so that a full disk, a refused write or a failing fsync is met while
-//! the old files stand. Should the metadata fail when the state has been replaced already, the state is
-//! put back by a rename, which needs no room. The caller takes its memory back to the last snapshot that
-//! was kept, and that is then what both files hold. Only if the directory itself cannot be synced, a
-//! power cut may bring the refused change; that file is written again with the next save, whatever it is.
+//! A failure between the two files must leave memory and disk equal. So both files are staged before either
+//! is replaced. A full disk, a refused write or a failed fsync then happens while the old files are in place.
+//! If the metadata fails after the state was replaced, a rename restores the state, which needs no disk
+//! space. The caller then rolls its memory back to the last saved snapshot, which is also in both files. If
+//! the directory itself cannot be synced, a power failure may bring the refused change back. The next save
+//! then writes that file again in any case.
 //!
-//! The metadata has another writer. Before every save we look whether it has written, and merge first
-//! ([`crate::shared`]); what it writes between that look and our rename is swapped out, kept and merged
-//! after it ([`crate::swap`]).
+//! Another program writes the metadata too. Every save first checks for its writes and merges them
+//! ([`crate::shared_metadata`]). A write between the check and the rename is exchanged out, kept, and merged
+//! after the save ([`crate::exchange`]).
 
 use crate::StoreError;
-use crate::document::Document;
+use crate::document::DurableDocument;
+use crate::exchange::{StagedPair, stage_pair_blocking, swap_blocking};
 use crate::replace::{Replaced, Staged, stage_blocking};
-use crate::shared::{Saved, Shared};
-use crate::stamp::Stamp;
-use crate::swap::{Pair, stage_pair_blocking, swap_blocking};
+use crate::shared_metadata::{Saved, SharedMetadata};
+use crate::stamp::FileStamp;
 use quackd_protocol::metadata::Metadata;
 use quackd_protocol::state::DaemonState;
 use serde::Serialize;
@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Where the two files are. They may be in different directories; ours are not.
+/// Paths of the two files. They may be in different directories; the daemon uses one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
     /// `metadata.json`.
@@ -41,47 +41,47 @@ pub struct Paths {
     pub state: PathBuf,
 }
 
-/// All that is durable, at one moment. Cheap to clone.
+/// Everything durable at one point in time. Cheap to clone.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
     /// Workspaces and sessions.
     pub metadata: Arc<Metadata>,
-    /// What is ours about the sessions.
+    /// Session settings that only quackd has.
     pub state: Arc<DaemonState>,
 }
 
-/// The two files, and what they hold.
+/// The two files and their last saved content.
 #[derive(Debug)]
 pub struct Files {
     state_path: PathBuf,
-    shared: Shared,
-    /// What was loaded or saved last.
+    shared: SharedMetadata,
+    /// Content that was loaded or saved last.
     durable: Snapshot,
-    /// Whether each file holds just that, so that it need not be written again.
+    /// Whether each file contains exactly `durable`, so that it can be skipped.
     metadata_is_known: bool,
     state_is_known: bool,
 }
 
 impl Files {
-    /// The files at `paths`, from which `loaded` was read. The first save writes both: what was loaded
-    /// may be a backup, or lack duplicates.
+    /// Creates the writer of the files at `paths`. `loaded` is the content read from them. The first save
+    /// writes both files: `loaded` may come from a backup, or lack duplicates.
     #[must_use]
     pub fn new(paths: Paths, loaded: Snapshot) -> Self {
         Self {
             state_path: paths.state,
-            shared: Shared::new(paths.metadata, Arc::clone(&loaded.metadata)),
+            shared: SharedMetadata::new(paths.metadata, Arc::clone(&loaded.metadata)),
             durable: loaded,
             metadata_is_known: false,
             state_is_known: false,
         }
     }
 
-    /// Takes over what another program has made of the metadata, and writes those of the files that differ
-    /// from what they hold then: pretty-printed with two spaces, no newline at the end, mode 0600. A file
-    /// that is replaced stays as `<path>.bak`.
+    /// Merges external changes of the metadata, then writes each file whose content differs. The format is
+    /// JSON with an indent of two spaces, no final newline, mode 0600. The replaced file becomes
+    /// `<path>.bak`.
     ///
     /// # Errors
-    /// [`StoreError`]: neither file has changed; see the module's documentation.
+    /// [`StoreError`]: both files are unchanged. The module documentation names the one exception.
     pub fn save_blocking(&mut self, snapshot: &Snapshot) -> Result<Saved, StoreError> {
         let now = Instant::now();
         let mut written = None;
@@ -92,23 +92,23 @@ impl Files {
         result
     }
 
-    /// Whether another program has written the metadata, so that a save would take something over.
+    /// Returns true if another program has written the metadata and a save would merge it.
     #[must_use]
     pub fn has_changed_blocking(&mut self) -> bool {
         self.shared.has_changed_blocking()
     }
 
-    /// Clears away what is of use to the next start only if there is no orderly end.
+    /// Removes the recovery copy, which the next start needs only after a kill.
     pub fn finish_blocking(mut self) {
         self.shared.finish_blocking();
     }
 
-    /// `written` becomes the metadata's new file as soon as there is one.
+    /// Sets `written` to the stamp of the new metadata file once it is staged.
     fn write_blocking(
         &mut self,
         snapshot: &Snapshot,
         now: Instant,
-        written: &mut Option<Stamp>,
+        written: &mut Option<FileStamp>,
     ) -> Result<Saved, StoreError> {
         let must_write = !self.metadata_is_known;
         let ready = self.shared.merge_blocking(&snapshot.metadata, must_write, now)?;
@@ -121,7 +121,7 @@ impl Files {
         let state = state.map(|state| stage(state_path, &*state)).transpose()?;
         let metadata = ready.is_needed.then(|| stage_pair(&metadata_path, &*ready.to_write));
         let metadata = metadata.transpose()?;
-        *written = metadata.as_ref().and_then(Pair::stamp);
+        *written = metadata.as_ref().and_then(StagedPair::stamp);
 
         self.state_is_known &= state.is_none();
         self.metadata_is_known &= metadata.is_none();
@@ -146,8 +146,8 @@ impl Files {
         Ok(self.shared.done_blocking(ready, *written, is_theirs_unread, now))
     }
 
-    /// The snapshot's state, and the entries that go with their sessions: those sessions are in the
-    /// metadata until that is replaced. Such an entry goes when the state is written the next time.
+    /// Returns the snapshot's state with the entries of sessions that this save deletes, because the metadata
+    /// still contains those sessions until it is replaced. The next write of the state drops the entries.
     fn state_to_write<'a>(&self, snapshot: &'a Snapshot) -> Option<Cow<'a, DaemonState>> {
         let durable = &self.durable;
         if self.state_is_known && same(&durable.state, &snapshot.state) {
@@ -176,13 +176,13 @@ fn same<D: PartialEq>(one: &Arc<D>, other: &Arc<D>) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }
 
-fn stage<D: Document>(path: &Path, document: &D) -> Result<Staged, StoreError> {
+fn stage<D: DurableDocument>(path: &Path, document: &D) -> Result<Staged, StoreError> {
     let bytes = to_bytes(D::MAX_BYTES, path, document)?;
     stage_blocking(path, &bytes).map_err(|error| StoreError::write(path, error))
 }
 
-/// The same for a file that has another writer.
-fn stage_pair<D: Document>(path: &Path, document: &D) -> Result<Pair, StoreError> {
+/// Like [`stage`], for a file with another writer.
+fn stage_pair<D: DurableDocument>(path: &Path, document: &D) -> Result<StagedPair, StoreError> {
     let bytes = to_bytes(D::MAX_BYTES, path, document)?;
     stage_pair_blocking(path, &bytes).map_err(|error| StoreError::write(path, error))
 }
@@ -210,7 +210,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A directory of two files, and what the second of two starts finds there.
+    /// A directory with the two files, and the content that two successive starts load.
     struct World {
         dir: tempfile::TempDir,
         files: Files,
@@ -241,7 +241,8 @@ mod tests {
 
         fn on_disk(&self) -> Snapshot {
             let [metadata, state] = self.paths();
-            // The copy of our file is for a start after a kill: here the names themselves count.
+            // Remove the recovery copy, which only a start after a kill uses: this test checks the other
+            // names.
             fs::remove_file(metadata.with_extension("json.ours")).ok();
             Snapshot {
                 metadata: crate::load_blocking(&metadata).unwrap().metadata.into(),
@@ -253,7 +254,7 @@ mod tests {
             ["metadata.json", "quackd-state.json"].map(|name| self.dir.path().join(name))
         }
 
-        /// A directory where the file is to be staged.
+        /// Creates a directory at the path of the staging file.
         fn obstacle(&self, name: &str) -> PathBuf {
             self.dir.path().join(format!("{name}.tmp"))
         }
@@ -262,7 +263,7 @@ mod tests {
     const ALL_NAMES: [&str; 4] =
         ["metadata.json", "metadata.json.bak", "quackd-state.json", "quackd-state.json.bak"];
 
-    /// Sessions, and which of them are safe.
+    /// Returns a snapshot with these sessions, of which `safe` are in safe mode.
     fn snapshot(sessions: &[&str], safe: &[&str]) -> Snapshot {
         let session = |id: &&str| Session {
             id: (*id).into(),
@@ -380,9 +381,9 @@ mod tests {
             fs::remove_file(path).unwrap();
             fs::write(path, bytes).unwrap();
         }
-        // As after a replacement that failed and could not be taken back.
+        // As after a failed replacement that could not be undone.
         (world.files.state_is_known, world.files.metadata_is_known) = (false, false);
-        world.files.shared.failed_blocking(Stamp::at_blocking(&metadata));
+        world.files.shared.failed_blocking(FileStamp::at_blocking(&metadata));
         world.files.save_blocking(&kept).unwrap();
         assert_eq!(world.on_disk(), kept);
     }
@@ -394,13 +395,13 @@ mod tests {
         let entries = |world: &World| -> Vec<String> {
             world.on_disk().state.sessions.keys().map(ToString::to_string).collect()
         };
-        // A crash between the two files would leave the session without it.
+        // Dropping the entry here would leave the session without it after a crash between the two files.
         world.files.save_blocking(&snapshot(&["t"], &["t"])).unwrap();
         assert_eq!(entries(&world), ["s", "t"]);
-        // With another one that comes, both are there.
+        // The next session's entry is added, and the old one is dropped.
         world.files.save_blocking(&snapshot(&["u"], &["u"])).unwrap();
         assert_eq!(entries(&world), ["t", "u"]);
-        // A session that stays and is not safe any more loses its entry at once.
+        // A session that stays and leaves safe mode loses its entry at once.
         world.files.save_blocking(&snapshot(&["u"], &[])).unwrap();
         assert_eq!(entries(&world), [""; 0]);
     }

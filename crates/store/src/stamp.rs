@@ -1,21 +1,21 @@
-//! Which file it is, and of when: whether somebody has put another one in its place, without reading it.
-//! Used by [`crate::Files`] and by the replacement.
+//! Identity and time of a file, to detect a replacement without reading it. Used by [`crate::Files`] and the
+//! exchange.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Two files with one stamp are the same file with the same content. It says nothing of a name: renaming a
-/// file leaves its stamp.
+/// Equal stamps mean the same file with the same content. The stamp does not depend on the name, so a rename
+/// keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     pub(crate) fn of(file: &fs::Metadata) -> Self {
         Self {
             device: file.dev(),
@@ -25,7 +25,7 @@ impl Stamp {
         }
     }
 
-    /// Of what stands at the path; `None` if there is nothing to be had.
+    /// Returns the stamp of the file at the path; `None` if it cannot be inspected.
     pub(crate) fn at_blocking(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|found| Self::of(&found))
     }

@@ -1,72 +1,20 @@
-//! From bytes to a document, or the reason why not. Pure; the loader decides what follows.
+//! Parses bytes into a document, or returns why they are invalid. Pure; the loader decides what to do.
 
-use crate::document::Document;
+use crate::document::DurableDocument;
+use crate::duplicates::Duplicate;
 use serde::Deserialize;
-use std::collections::HashSet;
-use std::fmt;
 
-/// Entries that are told by name. A damaged file may hold millions, and each becomes a line of the log.
-const MAX_TOLD: usize = 100;
-
-/// An entry that was left out because an earlier one has the same id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Duplicate {
-    /// Of a workspace with this id.
-    Workspace(String),
-    /// Of a session with this id.
-    Session(String),
-    /// Of the state of the session with this id.
-    State(String),
-}
-
-impl fmt::Display for Duplicate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Workspace(id) => write!(f, "second workspace with the id {id:.80?} left out"),
-            Self::Session(id) => write!(f, "second session with the id {id:.80?} left out"),
-            Self::State(id) => write!(f, "second state of the session {id:.80?} left out"),
-        }
-    }
-}
-
-/// Finds entries with an id that was seen before.
-pub(crate) struct Duplicates {
-    seen: HashSet<String>,
-    kind: fn(String) -> Duplicate,
-    found: Vec<Duplicate>,
-}
-
-impl Duplicates {
-    pub(crate) fn new(kind: fn(String) -> Duplicate) -> Self {
-        Self { seen: HashSet::new(), kind, found: Vec::new() }
-    }
-
-    /// Whether the id is a new one; notes it if not.
-    pub(crate) fn is_first(&mut self, id: &str) -> bool {
-        let first = self.seen.insert(id.to_owned());
-        if !first && self.found.len() < MAX_TOLD {
-            self.found.push((self.kind)(id.to_owned()));
-        }
-        first
-    }
-
-    /// The first of those that were not.
-    pub(crate) fn found(self) -> Vec<Duplicate> {
-        self.found
-    }
-}
-
-/// Why bytes are not a document that we can use.
+/// Reason why bytes are not a usable document.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invalid {
-    /// They are of a format that a newer program writes.
+    /// Written by a newer program.
     TooNew { found: u64 },
-    /// They are damaged, or something else.
+    /// Damaged, or not a document of this type.
     Damaged { reason: String },
 }
 
-pub(crate) fn parse<D: Document>(bytes: &[u8]) -> Result<(D, Vec<Duplicate>), Invalid> {
-    // The version first: a newer format may have any other shape.
+pub(crate) fn parse<D: DurableDocument>(bytes: &[u8]) -> Result<(D, Vec<Duplicate>), Invalid> {
+    // Check the version first: a newer format may have any other structure.
     let damaged = |error: serde_json::Error| Invalid::Damaged { reason: error.to_string() };
     let Version { version } = serde_json::from_slice(bytes).map_err(damaged)?;
     if D::VERSION < version {
@@ -83,15 +31,17 @@ struct Version {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::duplicates::MAX_REPORTED;
     use proptest::prelude::*;
     use quackd_protocol::metadata::Metadata;
     use quackd_protocol::state::DaemonState;
+    use std::fmt;
 
-    /// A file with this text in the place of `"x":X` is otherwise good.
+    /// A valid file except for the text that replaces `"x":X`.
     const METADATA: &str = r#"{"version":1,"workspaces":[],"sessions":[],"x":X}"#;
     const STATE: &str = r#"{"version":1,"sessions":{"s":{"x":X}}}"#;
 
-    fn assert_damaged<D: Document + fmt::Debug>(text: &[u8]) {
+    fn assert_damaged<D: DurableDocument + fmt::Debug>(text: &[u8]) {
         let parsed = parse::<D>(text);
         let shown = String::from_utf8_lossy(text);
         assert!(matches!(parsed, Err(Invalid::Damaged { .. })), "{shown:.60}: {parsed:?}");
@@ -162,10 +112,10 @@ mod tests {
         let entries = r#""s":{},"#.repeat(10_000);
         let text = format!(r#"{{"version":1,"sessions":{{{entries}"t":{{}}}}}}"#);
         let (state, duplicates) = parse::<DaemonState>(text.as_bytes()).unwrap();
-        assert_eq!((state.sessions.len(), duplicates.len()), (2, MAX_TOLD));
+        assert_eq!((state.sessions.len(), duplicates.len()), (2, MAX_REPORTED));
     }
 
-    /// Bytes that come nearer to a file than noise does.
+    /// Bytes that resemble a file more than random bytes do.
     fn near_a_file() -> impl Strategy<Value = Vec<u8>> {
         let part = prop_oneof![
             "[\\[\\]{},:\"\\\\0-9ntfue.+ -]{0,8}".prop_map(String::into_bytes),

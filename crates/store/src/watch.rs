@@ -1,10 +1,10 @@
-//! Noticing that another program has replaced `metadata.json`.
+//! Detects that another program has replaced `metadata.json`.
 //!
-//! The directory is watched, because every replacement is another file; what comes is only a hint to look.
-//! Where there is no watch to be had, and beside it in longer steps, we look without a hint, so that a watch
-//! that is lost costs time and nothing else.
+//! Watches the directory, because every replacement is a new inode. An event is only a hint to check the
+//! file. The thread also polls: every 10 s with a watch, and every 1 s without one. So a lost watch only
+//! delays the detection.
 //!
-//! Owns: the thread `metadata-watch`, and the one of the watcher. Ends: when the [`Watch`] is dropped.
+//! Owns the thread `metadata-watch` and the watcher's thread. Both stop when the [`FileWatcher`] is dropped.
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
@@ -18,69 +18,69 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Between two looks without a hint: with a watch, and without one. A change is to be seen within two seconds.
-const PAUSE_WATCHED: Duration = Duration::from_secs(10);
-const PAUSE_POLLING: Duration = Duration::from_secs(1);
+/// Poll intervals with a watch and without one. A change must be detected within 2 s.
+const WATCHED_POLL_INTERVAL: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// After a hint it has to be quiet for this long, or hints have to have come for that long.
-const QUIET: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_millis(250);
+/// Debounce: time without events before a check, and the maximum delay of a check.
+const QUIET_TIME: Duration = Duration::from_millis(50);
+const MAX_DELAY: Duration = Duration::from_millis(250);
 
-/// Between two tries to have a watch.
-const RETRY: Duration = Duration::from_secs(60);
+/// Interval between attempts to create a watch.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How changes of another program are noticed.
+/// Detection of external changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watching {
-    /// It was not tried yet.
+    /// No watch was attempted yet.
     Starting,
-    /// The system tells.
+    /// By events of the operating system.
     Told,
-    /// We look every second.
+    /// By polling every second.
     Polling {
-        /// Why the system does not tell.
+        /// Reason why events are not available.
         why: String,
     },
 }
 
-/// A watch on one file. Dropped, it ends.
+/// Watches one file. Dropping it stops the threads.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    ends: Arc<AtomicBool>,
+pub(crate) struct FileWatcher {
+    is_closed: Arc<AtomicBool>,
     wake: SyncSender<()>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
-    /// Calls `look` on a thread of its own whenever the file at `path` may be another one, until it answers
-    /// that nobody is interested any more.
+impl FileWatcher {
+    /// Calls `look` on a separate thread whenever the file at `path` may have been replaced. Stops when
+    /// `look` returns false.
     pub(crate) fn start(
         path: &Path,
         look: impl FnMut() -> bool + Send + 'static,
     ) -> std::io::Result<(Self, watch::Receiver<Watching>)> {
         let (wake, wakes) = sync_channel(1);
-        let ends = Arc::<AtomicBool>::default();
-        let (telling, told) = watch::channel(Watching::Starting);
+        let is_closed = Arc::<AtomicBool>::default();
+        let (mode, mode_changes) = watch::channel(Watching::Starting);
         let directory = path.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
-        let looker = Looker {
+        let poller = PollThread {
             directory,
             name: path.file_name().unwrap_or_default().to_owned(),
             wake: wake.clone(),
             is_lost: Arc::default(),
-            ends: Arc::clone(&ends),
-            telling,
+            is_closed: Arc::clone(&is_closed),
+            mode,
             watched: None,
         };
         let thread = std::thread::Builder::new().name("metadata-watch".to_owned());
-        let thread = Some(thread.spawn(move || looker.run_blocking(&wakes, look))?);
-        Ok((Self { ends, wake, thread }, told))
+        let thread = Some(thread.spawn(move || poller.run_blocking(&wakes, look))?);
+        Ok((Self { is_closed, wake, thread }, mode_changes))
     }
 }
 
-impl Drop for Watch {
+impl Drop for FileWatcher {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Release);
-        // A wake that is there already does as well.
+        self.is_closed.store(true, Ordering::Release);
+        // A pending wake-up is sufficient.
         self.wake.try_send(()).ok();
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
@@ -88,38 +88,38 @@ impl Drop for Watch {
     }
 }
 
-struct Looker {
+struct PollThread {
     directory: PathBuf,
     name: OsString,
     wake: SyncSender<()>,
-    /// The watcher has said that it missed something, or that its directory is gone.
+    /// True if the watcher lost events or its directory is gone.
     is_lost: Arc<AtomicBool>,
-    ends: Arc<AtomicBool>,
-    telling: watch::Sender<Watching>,
-    watched: Option<Watched>,
+    is_closed: Arc<AtomicBool>,
+    mode: watch::Sender<Watching>,
+    watched: Option<WatchedDir>,
 }
 
-/// A watch, and the directory that it is on: a name can become another directory.
-struct Watched {
+/// A watch and the identity of its directory: the path may become another directory.
+struct WatchedDir {
     directory: (u64, u64),
-    /// Dropped, it ends.
+    /// Dropping it ends the watch.
     _watcher: RecommendedWatcher,
 }
 
-impl Looker {
+impl PollThread {
     fn run_blocking(mut self, wakes: &Receiver<()>, mut look: impl FnMut() -> bool) {
         let mut next_try = Instant::now();
         loop {
             self.drop_lost();
             if self.watched.is_none() && next_try <= Instant::now() {
-                next_try = Instant::now() + RETRY;
+                next_try = Instant::now() + RETRY_INTERVAL;
                 self.try_to_watch();
             }
-            // Also what has happened before there was a watch.
-            if self.ends.load(Ordering::Acquire) || !look() {
+            // Also detects changes from before the watch.
+            if self.is_closed.load(Ordering::Acquire) || !look() {
                 return;
             }
-            let pause = if self.watched.is_some() { PAUSE_WATCHED } else { PAUSE_POLLING };
+            let pause = if self.watched.is_some() { WATCHED_POLL_INTERVAL } else { POLL_INTERVAL };
             match wakes.recv_timeout(pause) {
                 Ok(()) => self.wait_for_quiet(wakes),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -128,12 +128,12 @@ impl Looker {
         }
     }
 
-    /// The other program may be in the middle of something, and more may come.
+    /// Waits until events stop: the other program may be in the middle of several writes.
     fn wait_for_quiet(&self, wakes: &Receiver<()>) {
-        let until = Instant::now() + LONGEST_WAIT;
-        while !self.ends.load(Ordering::Acquire) {
+        let until = Instant::now() + MAX_DELAY;
+        while !self.is_closed.load(Ordering::Acquire) {
             let rest = until.saturating_duration_since(Instant::now());
-            if rest.is_zero() || wakes.recv_timeout(rest.min(QUIET)).is_err() {
+            if rest.is_zero() || wakes.recv_timeout(rest.min(QUIET_TIME)).is_err() {
                 return;
             }
         }
@@ -145,33 +145,33 @@ impl Looker {
         if was_lost || identity(&self.directory) != Some(watched.directory) {
             self.watched = None;
             let why = "the watch was lost".to_owned();
-            self.telling.send_replace(Watching::Polling { why });
+            self.mode.send_replace(Watching::Polling { why });
         }
     }
 
     fn try_to_watch(&mut self) {
-        let told = match self.watch() {
+        let mode = match self.watch() {
             Ok(watched) => {
                 self.watched = Some(watched);
                 Watching::Told
             }
             Err(why) => Watching::Polling { why },
         };
-        self.telling.send_replace(told);
+        self.mode.send_replace(mode);
     }
 
-    fn watch(&self) -> Result<Watched, String> {
+    fn watch(&self) -> Result<WatchedDir, String> {
         let directory = identity(&self.directory)
-            .ok_or_else(|| format!("{} cannot be looked at", self.directory.display()))?;
+            .ok_or_else(|| format!("{} cannot be inspected", self.directory.display()))?;
         let (wake, is_lost) = (self.wake.clone(), Arc::clone(&self.is_lost));
         let (name, parent) = (self.name.clone(), self.directory.clone());
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            let heard = hear(event.as_ref().ok(), &name, &parent);
-            if heard == Heard::Lost {
+            let signal = classify(event.as_ref().ok(), &name, &parent);
+            if signal == WatchSignal::Lost {
                 is_lost.store(true, Ordering::Release);
             }
-            if heard != Heard::Nothing {
-                // One wake that waits is enough for all.
+            if signal != WatchSignal::Nothing {
+                // One pending wake-up is sufficient for all events.
                 wake.try_send(()).ok();
             }
         })
@@ -179,22 +179,22 @@ impl Looker {
         watcher
             .watch(&self.directory, RecursiveMode::NonRecursive)
             .map_err(|error| error.to_string())?;
-        Ok(Watched { directory, _watcher: watcher })
+        Ok(WatchedDir { directory, _watcher: watcher })
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum WatchSignal {
     Nothing,
     Hint,
     Lost,
 }
 
-/// What an event means; `None` is an error of the watcher.
-fn hear(event: Option<&Event>, name: &OsStr, directory: &Path) -> Heard {
-    let Some(event) = event else { return Heard::Lost };
+/// Classifies an event; `None` is an error of the watcher.
+fn classify(event: Option<&Event>, name: &OsStr, directory: &Path) -> WatchSignal {
+    let Some(event) = event else { return WatchSignal::Lost };
     if event.need_rescan() {
-        return Heard::Hint;
+        return WatchSignal::Hint;
     }
     let is_read = match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
@@ -203,14 +203,14 @@ fn hear(event: Option<&Event>, name: &OsStr, directory: &Path) -> Heard {
     };
     let is_named = event.paths.iter().any(|path| path.file_name() == Some(name));
     if is_named && !is_read {
-        return Heard::Hint;
+        return WatchSignal::Hint;
     }
     let is_end = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(_));
     if is_end && event.paths.iter().any(|path| path == directory) {
-        // The next round finds out whether it is still the same directory.
-        return Heard::Hint;
+        // The next round checks whether it is still the same directory.
+        return WatchSignal::Hint;
     }
-    Heard::Nothing
+    WatchSignal::Nothing
 }
 
 fn identity(directory: &Path) -> Option<(u64, u64)> {
@@ -223,10 +223,10 @@ mod tests {
     use std::fs;
     use std::sync::mpsc::{Sender, channel};
 
-    /// Longer than anything here takes.
+    /// Longer than every expected delay in these tests.
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// What stands at the path at each look.
+    /// Records the content of the file at each check.
     fn looking(path: &Path) -> (impl FnMut() -> bool + Send + 'static, Receiver<Option<String>>) {
         let (seen, looks): (Sender<Option<String>>, _) = channel();
         let path = path.to_owned();
@@ -246,10 +246,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn wait_until(told: &mut watch::Receiver<Watching>, is_wanted: impl Fn(&Watching) -> bool) {
+    fn wait_until(
+        mode_changes: &mut watch::Receiver<Watching>,
+        is_wanted: impl Fn(&Watching) -> bool,
+    ) {
         let begin = Instant::now();
-        while !is_wanted(&told.borrow_and_update()) {
-            assert!(begin.elapsed() < PATIENCE, "{told:?}");
+        while !is_wanted(&mode_changes.borrow_and_update()) {
+            assert!(begin.elapsed() < PATIENCE, "{mode_changes:?}");
             std::thread::yield_now();
         }
     }
@@ -259,15 +262,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let (look, looks) = looking(&path);
-        let (_watch, mut told) = Watch::start(&path, look).unwrap();
-        wait_until(&mut told, |told| *told == Watching::Told);
+        let (_watch, mut mode_changes) = FileWatcher::start(&path, look).unwrap();
+        wait_until(&mut mode_changes, |mode| *mode == Watching::Told);
         fs::write(&path, "one").unwrap();
         let in_place = wait_for(&looks, "one");
         fs::write(dir.path().join("new"), "two").unwrap();
         crate::replace::rename(&dir.path().join("new"), &path).unwrap();
         let replaced = wait_for(&looks, "two");
-        // Much sooner than the next look without a hint.
-        assert!(in_place.max(replaced) < PAUSE_WATCHED / 2, "{in_place:?} {replaced:?}");
+        // Much sooner than the next poll without a hint.
+        assert!(in_place.max(replaced) < WATCHED_POLL_INTERVAL / 2, "{in_place:?} {replaced:?}");
     }
 
     #[test]
@@ -275,14 +278,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d/f");
         let (look, looks) = looking(&path);
-        let (_watch, mut told) = Watch::start(&path, look).unwrap();
+        let (_watch, mut mode_changes) = FileWatcher::start(&path, look).unwrap();
         wait_until(
-            &mut told,
+            &mut mode_changes,
             |it| matches!(it, Watching::Polling { why } if why.contains("cannot")),
         );
         fs::create_dir(dir.path().join("d")).unwrap();
         fs::write(&path, "one").unwrap();
-        assert!(wait_for(&looks, "one") < 2 * PAUSE_POLLING + PAUSE_POLLING / 2);
+        assert!(wait_for(&looks, "one") < 2 * POLL_INTERVAL + POLL_INTERVAL / 2);
     }
 
     #[test]
@@ -291,29 +294,32 @@ mod tests {
         fs::create_dir(dir.path().join("d")).unwrap();
         let path = dir.path().join("d/f");
         let (look, looks) = looking(&path);
-        let (_watch, mut told) = Watch::start(&path, look).unwrap();
-        wait_until(&mut told, |told| *told == Watching::Told);
+        let (_watch, mut mode_changes) = FileWatcher::start(&path, look).unwrap();
+        wait_until(&mut mode_changes, |mode| *mode == Watching::Told);
         crate::replace::rename(&dir.path().join("d"), &dir.path().join("old")).unwrap();
         fs::create_dir(dir.path().join("d")).unwrap();
         fs::write(&path, "one").unwrap();
         wait_for(&looks, "one");
-        wait_until(&mut told, |it| matches!(it, Watching::Polling { why } if why.contains("lost")));
+        wait_until(
+            &mut mode_changes,
+            |it| matches!(it, Watching::Polling { why } if why.contains("lost")),
+        );
     }
 
     #[test]
     fn reading_is_no_hint_and_an_error_loses_the_watch() {
         let (name, directory) = (OsStr::new("f"), Path::new("/d"));
         let event = |kind, path: &str| Event::new(kind).add_path(PathBuf::from(path));
-        let heard = |event: &Event| hear(Some(event), name, directory);
+        let signal = |event: &Event| classify(Some(event), name, directory);
         let opened = EventKind::Access(AccessKind::Open(AccessMode::Any));
         let written = EventKind::Access(AccessKind::Close(AccessMode::Write));
         let removed = EventKind::Remove(notify::event::RemoveKind::Any);
-        assert_eq!(heard(&event(opened, "/d/f")), Heard::Nothing);
-        assert_eq!(heard(&event(written, "/d/f")), Heard::Hint);
-        assert_eq!(heard(&event(written, "/d/log")), Heard::Nothing);
-        assert_eq!(heard(&event(removed, "/d")), Heard::Hint);
+        assert_eq!(signal(&event(opened, "/d/f")), WatchSignal::Nothing);
+        assert_eq!(signal(&event(written, "/d/f")), WatchSignal::Hint);
+        assert_eq!(signal(&event(written, "/d/log")), WatchSignal::Nothing);
+        assert_eq!(signal(&event(removed, "/d")), WatchSignal::Hint);
         let rescan = Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
-        assert_eq!(heard(&rescan), Heard::Hint);
-        assert_eq!(hear(None, name, directory), Heard::Lost);
+        assert_eq!(signal(&rescan), WatchSignal::Hint);
+        assert_eq!(classify(None, name, directory), WatchSignal::Lost);
     }
 }

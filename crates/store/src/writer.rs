@@ -1,61 +1,61 @@
-//! The writer thread: no fsync ever runs on the supervisor's own thread.
+//! The writer thread: keeps fsyncs off the supervisor's own thread.
 //!
-//! Group commit: while one save is in flight, later snapshots replace each other, and all who wait
-//! are answered by the first save that contains theirs. Memory is therefore bounded by two snapshots
-//! and [`SAVE_WAITERS`] answers, however slow the disk is.
+//! Group commit: while a save runs, a newer snapshot replaces the waiting one. The first save that contains a
+//! caller's snapshot answers that caller. So memory is bounded by two snapshots and [`SAVE_WAITERS`] callers,
+//! regardless of the disk's speed.
 //!
-//! Between saves it looks whether another program has written the metadata, when there is a hint, and tells.
-//! What was written there is read and merged by the save that whoever was told asks for.
+//! Between saves, a hint from the watch makes the thread check for external writes and notify
+//! [`Writer::changed`]. The save that the notified task then requests reads and merges them.
 //!
-//! Owns: the thread `store`, and those of the watch. Ends: when the [`Writer`] is dropped, after what was
-//! handed over is saved.
+//! Owns the thread `store` and the threads of the watch. They stop when the [`Writer`] is dropped, after the
+//! last snapshot is saved.
 
-use crate::watch::Watch;
+use crate::watch::FileWatcher;
 use crate::{Files, Paths, Saved, Snapshot, StoreError, Watching};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-/// Requests that may wait for the disk; one more is answered with [`StoreError::Busy`]. Far above what
-/// a group of clients does at once, and a waiting request is a few hundred bytes.
+/// Maximum number of waiting requests. One more fails with [`StoreError::Busy`]. Far above the number of
+/// simultaneous requests in practice; each takes a few hundred bytes.
 pub const SAVE_WAITERS: usize = 4096;
 
-type Answer = oneshot::Sender<Result<Saved, StoreError>>;
+type SaveResult = oneshot::Sender<Result<Saved, StoreError>>;
 
-/// What the thread is asked for.
+/// Request to the writer thread.
 #[derive(Debug)]
-enum Request {
-    /// To save the newest snapshot.
-    Save(Answer),
-    /// To look whether another program has written.
+enum WriterRequest {
+    /// Save the newest snapshot.
+    Save(SaveResult),
+    /// Check whether another program has written the file.
     Look,
 }
 
-/// The one writer of the two files.
+/// The only writer of the two files.
 #[derive(Debug)]
 pub struct Writer {
     /// `None` only while the writer is being dropped.
     channel: Option<Channel>,
     thread: Option<JoinHandle<()>>,
     changed: Arc<Notify>,
-    /// `None` if the system has no thread for it: other programs are heard at our next save.
-    watch: Option<Watch>,
+    /// `None` if no thread could be started. Then external changes are merged only at the next save.
+    watch: Option<FileWatcher>,
     watching: watch::Receiver<Watching>,
 }
 
 #[derive(Debug)]
 struct Channel {
     newest: watch::Sender<Snapshot>,
-    waiters: mpsc::Sender<Request>,
+    waiters: mpsc::Sender<WriterRequest>,
 }
 
 impl Writer {
-    /// Starts the thread. Nothing is written before the first [`Writer::save`]. `loaded` is what was read
-    /// from the files: the writer knows from it which entries go with their sessions.
+    /// Starts the thread. Writes nothing before the first [`Writer::save`]. `loaded` is the content read from
+    /// the files, which shows which sessions a save deletes.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if the system has no thread to give.
+    /// [`StoreError::Io`] if a thread cannot be started.
     pub fn start(paths: Paths, loaded: Snapshot) -> Result<Self, StoreError> {
         let (newest, snapshots) = watch::channel(loaded.clone());
         let (waiters, waiting) = mpsc::channel(SAVE_WAITERS);
@@ -63,21 +63,21 @@ impl Writer {
         let no_thread = |source: io::Error| StoreError::write(&metadata_path, source);
         let files = Files::new(paths, loaded);
         let changed = Arc::<Notify>::default();
-        let telling = Arc::clone(&changed);
+        let notifier = Arc::clone(&changed);
         let thread = std::thread::Builder::new().name("store".to_owned());
-        let thread = thread.spawn(move || run_blocking(files, snapshots, waiting, &telling));
+        let thread = thread.spawn(move || run_blocking(files, snapshots, waiting, &notifier));
         let thread = Some(thread.map_err(no_thread)?);
-        // Weak: the thread ends when the writer's own one is gone.
+        // A weak sender, so that dropping the writer's sender stops the thread.
         let requests = waiters.downgrade();
         let look = move || match requests.upgrade() {
-            // Full: those who wait have their saves, and each looks.
+            // A full queue contains saves, and each save checks the file.
             Some(requests) => !matches!(
-                requests.try_send(Request::Look),
+                requests.try_send(WriterRequest::Look),
                 Err(mpsc::error::TrySendError::Closed(_))
             ),
             None => false,
         };
-        let (watch, watching) = match Watch::start(&metadata_path, look) {
+        let (watch, watching) = match FileWatcher::start(&metadata_path, look) {
             Ok((watch, watching)) => (Some(watch), watching),
             Err(error) => (None, watch::channel(Watching::Polling { why: error.to_string() }).1),
         };
@@ -85,32 +85,32 @@ impl Writer {
         Ok(Self { channel, thread, changed, watch, watching })
     }
 
-    /// Somebody who waits on this is told, once for all there was before, that another program has written
-    /// the metadata. A [`Writer::save`] of what is in memory takes it over.
+    /// Notifier that fires when another program has written the metadata. Several writes may cause one
+    /// notification. A [`Writer::save`] of the content in memory merges them.
     #[must_use]
     pub fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
     }
 
-    /// How that is noticed, now and later.
+    /// Returns how external changes are detected, with updates.
     #[must_use]
     pub fn watching(&self) -> watch::Receiver<Watching> {
         self.watching.clone()
     }
 
-    /// Hands over a snapshot. The answer says whether this snapshot **or a later one** is on disk; it
-    /// comes whether or not it is waited for.
+    /// Hands over a snapshot. The result shows whether this snapshot **or a later one** is on disk. The save
+    /// runs even if the future is dropped.
     ///
-    /// What another program has changed meanwhile is merged into it, and comes with the answer: memory must
-    /// have it before the next snapshot is made of it, so there should be one save under way at a time.
+    /// The result contains external changes that were merged. The caller must apply them to its memory before
+    /// it takes the next snapshot, so only one save should be in flight.
     ///
-    /// Each snapshot must contain what the ones before it do. Answers come in the order of the saves,
-    /// so the last one decides: once none is outstanding, the disk holds the last snapshot that was
-    /// answered `Ok`, and memory must be rolled back to it if a later one failed.
+    /// Each snapshot must include the changes of the previous ones. Results arrive in the order of the saves.
+    /// When none is outstanding, the disk contains the last snapshot with an `Ok` result. If a later save
+    /// failed, the caller must roll its memory back to that snapshot.
     ///
     /// # Errors
-    /// The answer is that of [`Files::save_blocking`], or [`StoreError::Busy`] (nothing was handed over), or
-    /// [`StoreError::Stopped`].
+    /// Errors of [`Files::save_blocking`]. [`StoreError::Busy`]: the snapshot was not handed over.
+    /// [`StoreError::Stopped`]: the thread has stopped.
     pub fn save(
         &self,
         snapshot: Snapshot,
@@ -119,7 +119,7 @@ impl Writer {
         async move { answered?.await.unwrap_or(Err(StoreError::Stopped)) }
     }
 
-    /// Saves what was handed over and ends the thread; as dropping does.
+    /// Saves the last snapshot and stops the thread, like dropping.
     pub fn shutdown_blocking(self) {
         drop(self);
     }
@@ -134,9 +134,9 @@ impl Writer {
             mpsc::error::TrySendError::Closed(()) => StoreError::Stopped,
         })?;
         let (answer, answered) = oneshot::channel();
-        // The snapshot first: who is seen waiting has his snapshot there.
+        // Send the snapshot first: the thread must find it when it sees the request.
         channel.newest.send_replace(snapshot);
-        place.send(Request::Save(answer));
+        place.send(WriterRequest::Save(answer));
         Ok(answered)
     }
 }
@@ -144,10 +144,10 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         drop(self.watch.take());
-        // The thread saves what is there and ends when nobody can send any more.
+        // Without senders, the thread saves the last snapshot and stops.
         drop(self.channel.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there has aborted the process already.
+            // A panic in the thread has already aborted the process.
             thread.join().ok();
         }
     }
@@ -156,7 +156,7 @@ impl Drop for Writer {
 fn run_blocking(
     mut files: Files,
     mut snapshots: watch::Receiver<Snapshot>,
-    mut waiting: mpsc::Receiver<Request>,
+    mut waiting: mpsc::Receiver<WriterRequest>,
     changed: &Notify,
 ) {
     let mut last = Ok(Saved::default());
@@ -164,7 +164,7 @@ fn run_blocking(
         let mut group = Vec::new();
         let mut next = Some(first);
         while let Some(request) = next {
-            if let Request::Save(answer) = request {
+            if let WriterRequest::Save(answer) = request {
                 group.push(answer);
             }
             next = waiting.try_recv().ok();
@@ -175,14 +175,14 @@ fn run_blocking(
             }
             continue;
         }
-        // Unchanged: the save before took this group's snapshot already, between its arrival and its
-        // turn. A closed channel is asked like a changed one.
+        // If unchanged, the previous save already took this group's snapshot, after it arrived and before its
+        // turn. An error means a closed channel, which still holds the last snapshot.
         if snapshots.has_changed().unwrap_or(true) || last.is_err() {
             let snapshot = snapshots.borrow_and_update().clone();
             last = files.save_blocking(&snapshot);
         }
         for answer in group {
-            // Who does not wait any more does not need the answer.
+            // Ignore callers that stopped waiting.
             answer.send(last.clone()).ok();
         }
     }
@@ -198,7 +198,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// A snapshot that is told from others by one key in each file.
+    /// Returns a snapshot that differs from others by one key in each file.
     fn snapshot(n: u64) -> Snapshot {
         let mut metadata = Metadata::default();
         metadata.other.insert("n".to_owned(), n.into());
@@ -223,8 +223,9 @@ mod tests {
         }
     }
 
-    /// A writer whose thread the test plays.
-    fn writer_without_thread() -> (Writer, watch::Receiver<Snapshot>, mpsc::Receiver<Request>) {
+    /// Returns a writer without its thread; the test takes the requests.
+    fn writer_without_thread() -> (Writer, watch::Receiver<Snapshot>, mpsc::Receiver<WriterRequest>)
+    {
         let (newest, snapshots) = watch::channel(Snapshot::default());
         let (waiters, waiting) = mpsc::channel(SAVE_WAITERS);
         let channel = Some(Channel { newest, waiters });
@@ -257,7 +258,7 @@ mod tests {
             answer.await.unwrap();
         }
         assert_eq!(on_disk(dir.path()), snapshot(99));
-        // A second save would have kept the first one's file.
+        // A second save would have made the first one's file the backup.
         assert!(!dir.path().join("metadata.json.bak").exists());
     }
 
@@ -267,7 +268,7 @@ mod tests {
         let writer = start(dir.path());
         writer.save(snapshot(1)).await.unwrap();
         let (answer, answered) = oneshot::channel();
-        writer.channel.as_ref().unwrap().waiters.try_send(Request::Save(answer)).unwrap();
+        writer.channel.as_ref().unwrap().waiters.try_send(WriterRequest::Save(answer)).unwrap();
         answered.await.unwrap().unwrap();
         assert!(!dir.path().join("metadata.json.bak").exists());
     }
@@ -292,7 +293,7 @@ mod tests {
         writer.save(snapshot(1)).await.unwrap_err();
         fs::create_dir(&later).unwrap();
         let (answer, answered) = oneshot::channel();
-        writer.channel.as_ref().unwrap().waiters.try_send(Request::Save(answer)).unwrap();
+        writer.channel.as_ref().unwrap().waiters.try_send(WriterRequest::Save(answer)).unwrap();
         answered.await.unwrap().unwrap();
         assert_eq!(on_disk(&later), snapshot(1));
     }
@@ -304,7 +305,7 @@ mod tests {
         let answers: Vec<_> = (0..limit).map(|n| writer.save(snapshot(n))).collect();
         assert!(matches!(writer.save(snapshot(limit)).await, Err(StoreError::Busy)));
         assert_eq!(*snapshots.borrow(), snapshot(limit - 1));
-        // The thread ends without an answer: everybody is told.
+        // Without the thread, every caller gets an error.
         drop(waiting);
         for answer in answers {
             assert!(matches!(answer.await, Err(StoreError::Stopped)));

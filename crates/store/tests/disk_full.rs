@@ -1,7 +1,7 @@
-//! P-06: a disk that takes no more costs the request that needed it, and nothing else.
+//! P-06: a full disk fails the request that needs space, and nothing else.
 //!
-//! A file-size limit stands in for the full disk: it needs no rights and takes the same way (EFBIG
-//! instead of ENOSPC). The limit is a process's, so the test runs itself again under it.
+//! A file-size limit replaces the full disk. It needs no privileges and takes the same code path, with EFBIG
+//! instead of ENOSPC. The limit applies to a process, so the test runs itself again under it.
 
 #[cfg(test)]
 mod tests {
@@ -14,7 +14,7 @@ mod tests {
     const DIRECTORY: &str = "QUACKD_TEST_DIRECTORY";
     const BIG: usize = 100_000;
 
-    /// A snapshot whose files are this much longer than empty ones.
+    /// Returns a snapshot whose files exceed empty ones by these sizes.
     fn snapshot(metadata_bytes: usize, state_bytes: usize) -> Snapshot {
         let other = |n: usize| Map::from_iter([("name".to_owned(), "x".repeat(n).into())]);
         let mut snapshot = Snapshot::default();
@@ -40,7 +40,7 @@ mod tests {
         let mut files = Files::new(paths(dir.path()), Snapshot::default());
         files.save_blocking(&snapshot(1, 1)).unwrap();
         files.save_blocking(&snapshot(2, 2)).unwrap();
-        // As the daemon does, the child ignores SIGXFSZ; bash counts in units of 1,024 bytes.
+        // The child ignores SIGXFSZ, like the daemon. bash counts the limit in units of 1,024 bytes.
         let script = r#"trap '' XFSZ; ulimit -f 1; exec "$0" --exact tests::under_the_limit"#;
         #[expect(clippy::disallowed_methods, reason = "the limit holds for a whole process")]
         let child = std::process::Command::new("bash")
@@ -51,7 +51,7 @@ mod tests {
             .unwrap();
         let text = String::from_utf8_lossy(&child.stdout);
         assert!(child.status.success() && text.contains("1 passed"), "{child:?}");
-        // The disk has room again, and the child's last save is there.
+        // The disk has space again, and the child's last save is intact.
         assert_eq!(on_disk(dir.path()).0, snapshot(3, 3));
     }
 
@@ -66,8 +66,7 @@ mod tests {
             for backup in ["metadata.json.bak", "quackd-state.json.bak"] {
                 assert!(fs::read_to_string(dir.join(backup)).unwrap().contains("\"x\""));
             }
-            // What was written of the new files is not in the way of the next ones.
-            // The fifth is the second name of the metadata that we wrote last.
+            // The incomplete new files were removed. The fifth file is the recovery copy of the metadata.
             assert_eq!(fs::read_dir(&dir).unwrap().count(), 5);
         }
         files.save_blocking(&snapshot(3, 3)).unwrap();

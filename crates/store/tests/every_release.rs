@@ -1,9 +1,8 @@
-//! P-24: the files of every program that ever wrote them are loaded for ever, and no key of theirs is
-//! lost by our next save.
+//! P-24: files of every program that ever wrote them still load, and our next save keeps all their keys.
 //!
-//! The fixtures of other programs were composed after their sources: upstream's daemon (times with
-//! milliseconds, absent things as null) and the macOS app (sorted keys, escaped slashes, absent things
-//! left out). One is added with every release of ours and none is ever changed.
+//! The fixtures of other programs follow their sources. Upstream's daemon writes milliseconds, and null for
+//! absent values. The macOS app writes sorted keys and escaped slashes, and leaves absent values out. Every
+//! release of quackd adds a fixture; existing fixtures never change.
 
 #[cfg(test)]
 mod tests {
@@ -17,7 +16,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/metadata")
     }
 
-    /// Fixture, sessions that it has.
+    /// Fixture and its number of sessions.
     const METADATA: &[(&str, usize)] = &[
         ("macos-app.metadata.json", 3),
         ("quackd-0.1.0.metadata.json", 1),
@@ -26,8 +25,8 @@ mod tests {
     ];
     const STATE: &[(&str, usize)] = &[("quackd-0.1.0.quackd-state.json", 2)];
 
-    /// Whether `all` has whatever `part` has. It may have more: what was left out is written as null, or
-    /// as empty text.
+    /// Returns true if `all` contains everything in `part`. It may contain more: absent values are written as
+    /// null or as an empty string.
     fn contains(all: &Value, part: &Value) -> bool {
         match (all, part) {
             (Value::Object(all), Value::Object(part)) => part
@@ -40,7 +39,7 @@ mod tests {
         }
     }
 
-    /// A state directory with this file in it.
+    /// Creates a state directory with this fixture.
     fn world(fixture: &str, name: &str) -> (tempfile::TempDir, Paths, Value) {
         let dir = tempfile::tempdir().unwrap();
         let text = fs::read(fixtures().join(fixture)).unwrap();

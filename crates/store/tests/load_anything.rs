@@ -1,5 +1,5 @@
-//! P-11: whatever stands where one of the two files should be, the loader answers, sets it aside and
-//! gives what can be recovered. Every test is run for both files.
+//! P-11: the loader handles any content in place of one of the two files. It quarantines the content and
+//! recovers as much as possible. Every test runs for both files.
 
 #[cfg(test)]
 mod tests {
@@ -19,7 +19,7 @@ mod tests {
         empty: fn() -> Value,
     }
 
-    /// What was loaded, without its type.
+    /// Result of loading either file, independent of its type.
     #[derive(Debug, PartialEq)]
     struct Loaded {
         document: Value,
@@ -91,7 +91,7 @@ mod tests {
     }
 
     fn state(kind: &'static Kind) -> State {
-        // Thousands of fsyncs: in memory where there is such a place.
+        // In memory if possible: these tests run thousands of fsyncs.
         let in_memory = tempfile::tempdir_in("/dev/shm");
         let guard = in_memory.or_else(|_| tempfile::tempdir()).unwrap();
         let at = |kind: &Kind| guard.path().join(kind.name);
@@ -101,7 +101,7 @@ mod tests {
         files.save_blocking(&snapshot("current")).unwrap();
         let path = at(kind);
         let backup = guard.path().join(format!("{}.bak", kind.name));
-        // Of one file only, so that the tests see what happens to it.
+        // Only this file, so that the tests see every change of its names.
         for entry in fs::read_dir(guard.path()).unwrap() {
             let entry = entry.unwrap().path();
             if entry != path && entry != backup {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     impl State {
-        /// Back to the beginning, with `bytes` as the file. Cheaper than two more durable saves.
+        /// Restores the initial state, with `bytes` as the file. Cheaper than two more durable saves.
         fn reset(&self, bytes: &[u8]) {
             fs::remove_file(self.aside(1)).ok();
             fs::write(&self.path, bytes).unwrap();
@@ -136,7 +136,7 @@ mod tests {
             fs::read_dir(self.path.parent().unwrap()).unwrap().count()
         }
 
-        /// The file is bad: it must be set aside, and the generation before it must be given.
+        /// Checks a bad file: it must be quarantined, and the previous generation loaded.
         fn assert_recovers(&self, what: &str) {
             let what = format!("{what} as {}", self.kind.name);
             let previous = Self::document(&self.previous);
@@ -149,7 +149,7 @@ mod tests {
             assert!(!reason.is_empty() && saved_at.is_some(), "{what}");
             assert!(fs::symlink_metadata(&self.path).is_err(), "{what} is still there");
             assert_eq!(fs::read(&self.backup).unwrap(), self.previous, "{what}");
-            // Crashing now loses nothing: the next start finds the same.
+            // A crash now loses nothing: the next start loads the same.
             assert_eq!(self.load().unwrap().document, previous, "{what}");
         }
 
@@ -185,8 +185,8 @@ mod tests {
         }
     }
 
-    /// Whether `loaded` holds all that stands in the file: keys that we do not know, and what is at the
-    /// end of every known one. What a flip took from a known key has its default, and is more.
+    /// Returns true if `loaded` contains everything in the file: unknown keys, and the values of the known
+    /// keys. A known key that a bit flip renamed has its default value in addition.
     fn holds(loaded: &Value, file: &Value) -> bool {
         match (loaded, file) {
             (Value::Object(loaded), Value::Object(file)) => {
@@ -224,7 +224,7 @@ mod tests {
                         assert_eq!(fs::read(state.aside(1)).unwrap(), bytes, "{what}");
                         recovered += 1;
                     }
-                    // The version's digit became a larger one: nothing is touched.
+                    // The flip increased the version's digit: the files are unchanged.
                     Err(StoreError::TooNew { .. }) => {
                         assert_eq!(fs::read(&state.path).unwrap(), bytes, "{what}");
                         refused += 1;
@@ -232,7 +232,7 @@ mod tests {
                     other => panic!("{what}: {other:?}"),
                 }
             }
-            // From 1, one bit away are 3, 5 and 9.
+            // The digits 3, 5 and 9 differ from 1 by one bit.
             assert_eq!(refused, 3);
             assert!(100 < as_it_stands && 1000 < recovered, "{as_it_stands}, {recovered}");
         }
@@ -291,7 +291,7 @@ mod tests {
     fn a_file_that_is_too_large_is_set_aside_unread() {
         for state in KINDS.iter().map(state) {
             let length = state.kind.max_bytes + 1;
-            // Sparse: it takes no room.
+            // A sparse file needs no disk space.
             File::create(&state.path).unwrap().set_len(length).unwrap();
             state.assert_recovers("too large");
             assert_eq!(fs::metadata(state.aside(1)).unwrap().len(), length);
@@ -376,7 +376,7 @@ mod tests {
             Files::new(paths, snapshot("current")).save_blocking(&snapshot("next")).unwrap();
             assert!(fs::read_to_string(&state.path).unwrap().contains("\"next\""));
             assert_eq!(fs::read(&state.backup).unwrap(), state.current);
-            // The other file has no generation before, and the metadata's new one has a second name.
+            // The other file has no previous generation, and the metadata has a recovery copy.
             assert_eq!(state.names(), 4);
         }
     }

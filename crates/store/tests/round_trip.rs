@@ -1,4 +1,4 @@
-//! Whatever the files hold, unknown keys included, comes back from disk as it was.
+//! A save and a load return the same content, including unknown keys.
 
 #[cfg(test)]
 mod tests {
@@ -26,7 +26,7 @@ mod tests {
         })
     }
 
-    /// Keys that nobody knows.
+    /// Unknown keys.
     fn other() -> impl Strategy<Value = Map<String, Value>> {
         prop::collection::btree_map("x[a-z]{0,4}", value(), 0..3)
             .prop_map(|map| map.into_iter().collect())

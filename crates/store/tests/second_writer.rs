@@ -1,5 +1,5 @@
-//! P-12: a program that reads the metadata, changes its copy and puts it back, as the macOS app does, while we
-//! save. Real files; the merge itself is tested where it is.
+//! P-12: another program reads the metadata, changes its copy and writes it back while quackd saves, like the
+//! macOS app. Uses real files; unit tests cover the merge itself.
 
 #[cfg(test)]
 mod tests {
@@ -45,7 +45,7 @@ mod tests {
         ids(&metadata).into_iter().map(str::to_owned).collect()
     }
 
-    /// As the app does: another file, renamed into place.
+    /// Writes like the app: a new file, renamed into place.
     #[expect(clippy::disallowed_methods, reason = "it is the other program that renames here")]
     fn app_writes(dir: &Path, metadata: &Metadata) {
         let new = dir.join("app.tmp");
@@ -53,7 +53,7 @@ mod tests {
         fs::rename(new, dir.join("metadata.json")).unwrap();
     }
 
-    /// A directory with these sessions in its file, and who has written them.
+    /// Creates a directory whose file has these sessions, and its writer.
     fn world(sessions: &[&str]) -> (tempfile::TempDir, Files) {
         let dir = tempfile::tempdir().unwrap();
         app_writes(dir.path(), &metadata(sessions));
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(ids(&saved.metadata), ["s", "ours", "app"]);
         assert_eq!(on_disk(dir.path()), ["s", "ours", "app"]);
         assert!(!saved.is_behind && !files.has_changed_blocking());
-        // Nothing to merge and nothing to write.
+        // There is nothing to merge and nothing to write.
         let inode = fs::metadata(dir.path().join("metadata.json")).unwrap().modified().unwrap();
         let again =
             files.save_blocking(&Snapshot { metadata: saved.metadata.clone(), ..snapshot(&[]) });
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(ids(&saved.metadata), ["s", "t", "new"]);
         assert_eq!(saved.gone.sessions, ["t".into()]);
         assert_eq!(on_disk(dir.path()), ["s", "new"]);
-        // Something runs in it: it is kept.
+        // A process of this session runs, so the caller keeps it.
         let kept = Snapshot { metadata: saved.metadata, ..Snapshot::default() };
         let saved = files.save_blocking(&kept).unwrap();
         assert_eq!(saved.gone, Gone::default());
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(aside.path, dir.path().join("metadata.json.corrupt-1"));
             assert!(aside.path.exists() && !aside.reason.is_empty());
             assert_eq!(on_disk(dir.path()), ["s", "t"]);
-            // Who has lost the file has lost ours with it: nothing that is missing then was deleted.
+            // A program that lost the file also lost our sessions: a missing session was not deleted then.
             app_writes(dir.path(), &metadata(&["s"]));
             let saved = files.save_blocking(&snapshot(&["s", "t"])).unwrap();
             assert_eq!((saved.gone, saved.set_aside), (Gone::default(), None));
@@ -163,7 +163,7 @@ mod tests {
     fn after_a_kill_nothing_is_missing_that_was_acknowledged_before_or_after() {
         let (dir, mut files) = world(&["s"]);
         files.save_blocking(&snapshot(&["s", "ours"])).unwrap();
-        // The app puts its old copy back, and the daemon is killed before it has seen it.
+        // The app writes its old copy back, and the daemon is killed before it reads that.
         app_writes(dir.path(), &metadata(&["s", "app"]));
         drop(files);
         let loaded = load_blocking(&dir.path().join("metadata.json")).unwrap();
@@ -180,7 +180,7 @@ mod tests {
         fs::write(dir.path().join("metadata.json.theirs"), theirs).unwrap();
         let loaded = load_blocking(&dir.path().join("metadata.json")).unwrap();
         assert_eq!(ids(&loaded.metadata), ["s", "ours", "app"]);
-        // The next save has it, and clears away.
+        // The next save contains it and removes the leftovers.
         let loaded = Snapshot { metadata: loaded.metadata.into(), ..Snapshot::default() };
         let mut files = Files::new(paths(dir.path()), loaded.clone());
         files.save_blocking(&loaded).unwrap();
@@ -206,14 +206,14 @@ mod tests {
         let (dir, mut files) = world(&["s"]);
         files.save_blocking(&snapshot(&["s", "kept"])).unwrap();
         let path = dir.path().join("metadata.json");
-        // Into the file that is there, and not to another one that takes its name.
+        // Write into the existing file, without a rename.
         let torn = r#"{"version":1,"workspaces":[{"id":"w","pa"#;
         fs::write(&path, torn).unwrap();
         drop(files);
         let loaded = load_blocking(&path).unwrap();
         assert_eq!(ids(&loaded.metadata), ["s", "kept"]);
         assert_eq!(fs::read_to_string(dir.path().join("metadata.json.corrupt-1")).unwrap(), torn);
-        // The same while we run.
+        // Like above, while the daemon runs.
         let loaded = Snapshot { metadata: loaded.metadata.into(), ..Snapshot::default() };
         let mut files = Files::new(paths(dir.path()), loaded.clone());
         files.save_blocking(&loaded).unwrap();
@@ -233,7 +233,7 @@ mod tests {
         for n in 1..=2 {
             fs::remove_file(&path).unwrap();
             std::os::unix::fs::symlink(&other, &path).unwrap();
-            // At a save, and then at a start.
+            // First at a save, then at a start.
             let found = match n {
                 1 => files.save_blocking(&snapshot(&["s"])).unwrap().metadata,
                 _ => load_blocking(&path).unwrap().metadata.into(),
@@ -258,7 +258,7 @@ mod tests {
         assert!(ours.exists(), "who has read the file before may still write it");
     }
 
-    /// A writer of files that does not stop, as fast as it can, and a daemon's store.
+    /// The app writes as fast as possible while the daemon saves.
     #[tokio::test]
     async fn a_program_that_writes_without_end_loses_nothing_and_nothing_is_lost_to_it() {
         let dir = tempfile::tempdir().unwrap();
@@ -269,11 +269,11 @@ mod tests {
             let path = directory.join("metadata.json");
             let mut made = Vec::new();
             for n in 0..200 {
-                // Read, change, put back: ours may come in between at any moment.
+                // Read, change, write back: a save of the daemon may come in between.
                 let Ok(text) = fs::read(&path) else { continue };
                 let mut copy: Metadata = serde_json::from_slice(&text).unwrap();
                 copy.sessions.push(session(&format!("app-{n}")));
-                // Wait until what it wrote last was seen: its own writes over each other are its own affair.
+                // Wait until the daemon has read the last write: the app may overwrite its own files.
                 app_writes(&directory, &copy);
                 made.push(format!("app-{n}"));
                 for _ in 0..10_000 {
@@ -323,7 +323,7 @@ mod tests {
         let writer = Writer::start(paths(dir.path()), snapshot(&["s"])).unwrap();
         writer.save(snapshot(&["s"])).await.unwrap();
         let changed = writer.changed();
-        // What there was before the first save may have been told.
+        // Changes before the first save may already have been notified.
         drop(tokio::time::timeout(Duration::from_millis(600), changed.notified()).await);
         app_writes(dir.path(), &metadata(&["s", "app"]));
         let told = tokio::time::timeout(Duration::from_secs(2), changed.notified()).await;

@@ -1,31 +1,30 @@
-//! How long a restart waits: the longer, the more restarts there were of late.
+//! Delay of a restart. Grows with the number of recent restarts.
 
 use std::time::Duration;
 
-/// A delay that grows by a factor, with jitter, so that children that died together do not come back
-/// together.
+/// Exponential delay with jitter, so that children that crashed together do not restart together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     /// Delay of the first restart.
     pub min: Duration,
-    /// No delay is longer, jitter included.
+    /// Maximum delay, including jitter.
     pub max: Duration,
     /// Growth from one restart to the next.
     pub factor: u32,
-    /// Largest deviation to either side, in percent; more than 100 counts as 100.
+    /// Maximum deviation in both directions, in percent. More than 100 counts as 100.
     pub jitter_percent: u32,
 }
 
 impl Backoff {
-    /// The delay before the next restart, after `recent` restarts that are not forgiven yet.
-    /// `random` is any number that differs from child to child.
+    /// Returns the delay of the next restart after `recent` restarts in the window. `random` is any number
+    /// that differs between children.
     #[must_use]
     pub fn delay(&self, recent: u32, random: u64) -> Duration {
         let growth = self.factor.saturating_pow(recent);
         let delay = self.min.saturating_mul(growth).min(self.max);
         let jitter = self.jitter_percent.min(100);
         let step = u32::try_from(random % u64::from(2 * jitter + 1)).unwrap_or(jitter);
-        // Hundredths first: the product must not overflow before the division.
+        // Divide by 100 first, so that the product cannot overflow.
         (delay / 100).saturating_mul(100 - jitter + step).min(self.max)
     }
 }

@@ -1,74 +1,72 @@
-//! Why a worker ended or did not start, in the words that clients, logs and `ps` use.
+//! Reasons why a worker stopped or did not start, with the texts for clients, logs and `ps`.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The exit code by which a worker says that starting it again cannot help: its workspace is gone, or
-/// its policy cannot be enforced.
+/// Exit code of a worker that a restart cannot help: the workspace is gone, or the policy cannot be enforced.
 pub const EXIT_TERMINAL: i32 = 100;
 
-/// How a process ended.
+/// Exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// It exited by itself.
+    /// The process exited with this code.
     Code(i32),
-    /// A signal ended it.
+    /// This signal killed the process.
     Signal(i32),
-    /// The kernel ended it for want of memory.
+    /// The OOM killer killed the process.
     OutOfMemory,
 }
 
-/// Why a worker ended or did not start. `Display` is the text that stands in client texts.
+/// Reason why a worker stopped or did not start. Error texts for clients contain its `Display` text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// A signal ended it.
+    /// This signal killed the process.
     Signal(i32),
-    /// It exited by itself.
+    /// The process exited with this code.
     ExitCode(i32),
-    /// The kernel ended it for want of memory.
+    /// The OOM killer killed the process.
     OutOfMemory,
-    /// Its session had more memory than it may, and was ended by the supervisor.
+    /// The supervisor killed the session for exceeding its memory limit.
     MemoryLimit {
-        /// What it had, in MiB …
+        /// Memory usage in MiB.
         mb: u64,
-        /// … and what it may have.
+        /// Memory limit in MiB.
         limit_mb: u64,
     },
-    /// It left heartbeats unanswered and was killed.
+    /// The worker did not answer heartbeats and was killed.
     NotResponding,
-    /// It was not ready after this time and was killed.
+    /// The worker was not ready within this time and was killed.
     StartTimeout(Duration),
-    /// A person had it killed.
+    /// The user killed the worker.
     KilledByPerson,
-    /// It broke the frame protocol and was killed. One short line; more than 200 characters are
-    /// not shown.
+    /// The worker violated the frame protocol and was killed. One line; at most 200 characters are shown.
     Protocol(String),
-    /// There was no room for another process or descriptor: worth another attempt soon.
+    /// The process limit or the descriptor limit was reached. A retry may succeed soon.
     CannotStart(String),
-    /// Its executable cannot be run, which another attempt would not change.
+    /// The executable cannot be run. A retry fails too.
     CannotExec(String),
-    /// It said that it cannot do what its session needs, which another attempt would not change. One short
-    /// line; more than 300 characters are not shown.
+    /// The worker reported that it cannot serve the session. A retry fails too. One line; at most 300
+    /// characters are shown.
     Refused(String),
-    /// It speaks another version of the frame protocol.
+    /// The worker uses another version of the frame protocol.
     VersionMismatch {
         /// The supervisor's version.
         ours: u32,
         /// The worker's version.
         theirs: u32,
     },
-    /// It crashed once more after all the restarts that it is allowed.
+    /// The worker crashed again after the maximum number of restarts.
     TooManyRestarts {
-        /// The restarts allowed …
+        /// Maximum number of restarts in `period`.
         intensity: u32,
-        /// … in any stretch of this length.
+        /// Length of the restart window.
         period: Duration,
         /// The last crash.
         last: Box<Self>,
     },
 }
 
-/// Kinds of causes: what a [`crate::ChildSpec`] lists as terminal.
+/// Kind of a [`Cause`]. A [`crate::ChildSpec`] lists its terminal kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseKind {
     /// [`Cause::Signal`].
@@ -100,7 +98,7 @@ pub enum CauseKind {
 }
 
 impl CauseKind {
-    /// The word for it, on the wire and in `doctor`.
+    /// Name in the protocol and in `doctor`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -122,7 +120,7 @@ impl CauseKind {
 }
 
 impl Cause {
-    /// Which kind it is: a child's specification says which kinds are terminal.
+    /// Returns the kind, which a child's specification may list as terminal.
     #[must_use]
     pub const fn kind(&self) -> CauseKind {
         match self {

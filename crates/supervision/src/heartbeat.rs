@@ -1,15 +1,15 @@
-//! When to ask a worker whether it is alive, and what its silence means (P-14).
+//! Heartbeat of a worker: when to send a ping, and when a worker counts as hung (P-14).
 //!
-//! One ping is outstanding at a time: the link keeps order and loses nothing, so a second ping would
-//! tell no more than the first, and a stopped worker's socket does not fill up. "Three missed" is
-//! therefore the time of three busy intervals.
+//! At most one ping is outstanding. The channel is ordered and reliable, so a second ping adds no
+//! information, and a stopped worker's socket does not fill up. So three missed heartbeats mean three busy
+//! intervals without an answer.
 //!
-//! Every call answers with the point in time at which [`Heartbeat::poll`] wants to be called next;
-//! the latest answer holds. A healthy worker costs one wakeup per interval.
+//! Every call returns the time of the next [`Heartbeat::poll`], which replaces earlier ones. A healthy worker
+//! costs one wakeup per interval.
 
 use std::time::{Duration, Instant};
 
-/// The intervals and limits.
+/// Intervals and limits of a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeartbeatSpec {
     /// Interval while a call is in flight.
@@ -18,49 +18,49 @@ pub struct HeartbeatSpec {
     pub idle: Duration,
     /// Busy intervals without an answer after which new calls are refused.
     pub missed: u32,
-    /// Time without an answer after which the worker is killed. More than `missed` busy intervals.
+    /// Time without an answer after which the worker is killed. Must exceed `missed` busy intervals.
     pub kill: Duration,
 }
 
-/// What to do now.
+/// Action for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Action {
-    /// Nothing.
+    /// No action.
     Nothing,
     /// Send a ping with this number.
     Ping(u64),
-    /// The worker stopped answering: refuse new calls. Said once; a pong takes it back.
+    /// The worker stopped answering: refuse new calls. Returned once; a pong ends this state.
     Unresponsive,
-    /// The worker has had its time: kill it.
+    /// The limit has passed: kill the worker.
     Kill,
 }
 
-/// The heartbeat of one worker, from its hello to its end.
+/// Heartbeat of one worker, from its hello to its exit.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
     spec: HeartbeatSpec,
-    /// When the worker became busy, if it is.
+    /// Time when the worker became busy; `None` while idle.
     busy_since: Option<Instant>,
-    /// When the last ping was sent, or the worker became ready.
+    /// Time of the last ping, or of becoming ready.
     last_sent: Instant,
     last_seq: u64,
     outstanding: Option<Outstanding>,
-    /// When it last answered, or became ready.
+    /// Time of the last answer, or of becoming ready.
     heard: Instant,
-    /// What the caller was told last.
+    /// Time of the next poll, as last returned to the caller.
     due: Instant,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Outstanding {
-    /// When its grace began.
+    /// Start of the grace period.
     since: Instant,
     unresponsive: bool,
 }
 
 impl Heartbeat {
-    /// The heartbeat of an idle worker that became ready at `now`.
+    /// Creates the heartbeat of an idle worker that became ready at `now`.
     #[must_use]
     pub fn new(spec: HeartbeatSpec, now: Instant) -> Self {
         Self {
@@ -74,19 +74,19 @@ impl Heartbeat {
         }
     }
 
-    /// True from [`Action::Unresponsive`] to the next pong.
+    /// Returns true from [`Action::Unresponsive`] to the next pong.
     #[must_use]
     pub fn is_unresponsive(&self) -> bool {
         self.outstanding.is_some_and(|ping| ping.unresponsive)
     }
 
-    /// How long ago it last answered, or became ready.
+    /// Returns the time since the last answer, or since becoming ready.
     #[must_use]
     pub fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.heard)
     }
 
-    /// The machine slept, or this process was stopped: the worker has its grace anew.
+    /// Restarts the grace period after a suspend or a stop of this process.
     #[must_use = "the next wakeup"]
     pub fn renew(&mut self, now: Instant) -> Instant {
         if let Some(ping) = &mut self.outstanding {
@@ -96,14 +96,13 @@ impl Heartbeat {
         self.reschedule(now)
     }
 
-    /// When [`Heartbeat::poll`] wants to be called, at the latest.
+    /// Returns the latest time for the next [`Heartbeat::poll`].
     #[must_use]
     pub fn next_wakeup(&self) -> Instant {
         self.due
     }
 
-    /// The first call is in flight. A call that ends within a busy interval is proof enough of life
-    /// and causes no ping.
+    /// Records the first call in flight. A call that finishes within a busy interval causes no ping.
     #[must_use = "the next wakeup"]
     pub fn on_busy(&mut self, now: Instant) -> Instant {
         self.renew_if_late(now);
@@ -111,7 +110,7 @@ impl Heartbeat {
         self.reschedule(now)
     }
 
-    /// The last call has ended.
+    /// Records the end of the last call.
     #[must_use = "the next wakeup"]
     pub fn on_idle(&mut self, now: Instant) -> Instant {
         self.renew_if_late(now);
@@ -119,7 +118,7 @@ impl Heartbeat {
         self.reschedule(now)
     }
 
-    /// The worker answered. A number other than the outstanding one proves nothing and is ignored.
+    /// Records an answer. Ignores a number other than that of the last ping.
     #[must_use = "the next wakeup"]
     pub fn on_pong(&mut self, seq: u64, now: Instant) -> Instant {
         self.renew_if_late(now);
@@ -130,7 +129,7 @@ impl Heartbeat {
         self.reschedule(now)
     }
 
-    /// What to do now, and when to ask again. Too early is harmless.
+    /// Returns the action and the time of the next poll. Polling too early is harmless.
     pub fn poll(&mut self, now: Instant) -> (Action, Instant) {
         self.renew_if_late(now);
         let action = self.act(now);
@@ -151,8 +150,8 @@ impl Heartbeat {
         if ping.unresponsive {
             return if self.spec.kill <= silent { Action::Kill } else { Action::Nothing };
         }
-        // Never killed without having been unresponsive for a while: if the supervisor was stopped,
-        // the answer is already there and read before the next poll.
+        // Never kill without a preceding unresponsive state. If the supervisor was stopped, the answer is
+        // already in the socket and is read before the next poll.
         if self.spec.busy.saturating_mul(self.spec.missed) <= silent {
             ping.unresponsive = true;
             return Action::Unresponsive;
@@ -171,8 +170,8 @@ impl Heartbeat {
             Some(Outstanding { since, unresponsive: false }) => {
                 since + self.spec.busy.saturating_mul(self.spec.missed)
             }
-            // In steps of a busy interval, so that a supervisor that is stopped now is noticed. A
-            // kill that was not carried out yet is repeated at the same pace.
+            // Poll in busy intervals, so that a stop of the supervisor is noticed. An unexecuted kill is
+            // repeated at the same rate.
             Some(Outstanding { since, unresponsive: true }) => {
                 let step = if now < self.due { self.due } else { now + self.spec.busy };
                 let kill_at = since + self.spec.kill;
@@ -182,8 +181,8 @@ impl Heartbeat {
         self.due
     }
 
-    /// A supervisor that comes back more than a busy interval after its time was stopped, or the
-    /// machine was. What the worker did meanwhile is not known, so its grace begins anew (P-13, P-15).
+    /// A poll more than one busy interval late means that the supervisor or the machine was stopped. The
+    /// worker may have answered since, so its grace period restarts (P-13, P-15).
     fn renew_if_late(&mut self, now: Instant) {
         if self.spec.busy < now.saturating_duration_since(self.due)
             && let Some(ping) = &mut self.outstanding

@@ -1,8 +1,9 @@
-//! Child specifications, restart window, backoff, heartbeat and the worker state machine as pure data.
+//! Supervision as pure data: child specifications, restart window, backoff, heartbeat and the worker state
+//! machine.
 //!
-//! Called by the supervisor's worker handles: events go in, decisions come out, and the caller does
-//! what they say. Time is always an argument and always an `Instant`, so a jump of the wall clock
-//! cannot matter and a test covers a minute in no time.
+//! Called by the supervisor's worker handles, which pass in events and execute the returned decisions. Time
+//! is always an argument and always an `Instant`. So steps of the wall clock have no effect, and a test of
+//! one minute needs no real time.
 
 mod backoff;
 mod cause;

@@ -1,54 +1,54 @@
-//! What each kind of child is promised: the supervision tree as one table of data.
+//! The supervision tree as a table: start, monitoring, restart and shutdown of each kind of child.
 //!
-//! [`crate::Worker`] interprets the rows of workers, `supervisor/src/child` does what it says, and
-//! `quack doctor --tree` prints all of [`TREE`]. A number of supervision that stands anywhere else is a mistake.
+//! [`crate::Worker`] interprets the rows of workers, `supervisor/src/children` executes its decisions, and
+//! `quack doctor --tree` prints [`TREE`]. All timeouts and limits of supervision must be in this table.
 
 use crate::{Backoff, CauseKind, HeartbeatSpec};
 use std::time::Duration;
 
-/// How one kind of child is started, watched, restarted and ended.
+/// Start, monitoring, restart and shutdown of one kind of child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChildSpec {
-    /// For logs, `doctor` and the wire.
+    /// Name in logs, `doctor` and the protocol.
     pub name: &'static str,
-    /// What it is there for, in a few words.
+    /// Purpose of the child, in a few words.
     pub about: &'static str,
-    /// What kind of thing it is.
+    /// Process, one-shot process or thread.
     pub form: Form,
-    /// Which ends are followed by another start.
+    /// Exits that cause a restart.
     pub restart: Restart,
-    /// Restarts allowed …
+    /// Maximum number of restarts in `period`.
     pub intensity: u32,
-    /// … in any stretch of this length. One more crash and the child has failed.
+    /// Length of the restart window. The child fails at the next crash above `intensity`.
     pub period: Duration,
-    /// How long a failed child stays failed, whoever calls: then all is forgiven.
+    /// Time in the failed state before a call may start the child again.
     pub forgiveness: Duration,
-    /// How long a restart waits.
+    /// Delays of restarts.
     pub backoff: Backoff,
-    /// Time from spawn to being ready, after which a starting child is killed. Of a child that runs once: the
-    /// time for all that it does.
+    /// Timeout from spawn to ready, after which the child is killed. For a one-shot process, the timeout of
+    /// the whole run.
     pub start: Duration,
-    /// How it is asked whether it is alive; `None` if it is not.
+    /// Heartbeat; `None` without one.
     pub heartbeat: Option<HeartbeatSpec>,
-    /// Time between being asked to end and being killed, and between attempts to kill.
+    /// Time from the shutdown request to the kill, and between repeated kills.
     pub shutdown: Duration,
-    /// Causes after which another start cannot help: the child fails at once.
+    /// Causes that a restart cannot fix: the child fails at once.
     pub terminal: &'static [CauseKind],
 }
 
-/// What a child is.
+/// Form of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// A process below a monitor of its own, one for each session that needs one.
+    /// A long-running process under its own monitor, one per session that needs it.
     Process,
-    /// A process below a monitor of its own that does one thing and ends.
+    /// A process under its own monitor that does one task and exits.
     Errand,
     /// A thread of the supervisor.
     Thread,
 }
 
 impl Form {
-    /// The word for it.
+    /// Name in the protocol and in `doctor`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,22 +59,22 @@ impl Form {
     }
 }
 
-/// Which ends count as crashes, in OTP's words. In any case a child that nobody waits for is not started
-/// before the next demand.
+/// Exits that count as crashes, with OTP's names. A child without waiting callers is started only at the next
+/// demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
-    /// Every end that was not asked for.
+    /// Every exit that was not requested.
     Permanent,
-    /// Every end but exit code 0 with no work in hand.
+    /// Every exit except code 0 without calls in flight.
     Transient,
-    /// None: it is not started again for those who waited; who comes next has another one started.
+    /// No exit: waiting callers get an error, and the next demand starts the child again.
     Temporary,
-    /// None: its end is the end of the supervisor, which whoever started that starts again.
+    /// No exit: the supervisor exits with the child and is restarted by the service manager or the user.
     Escalate,
 }
 
 impl Restart {
-    /// The word for it.
+    /// Name in the protocol and in `doctor`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl Restart {
 const NO_DELAY: Backoff =
     Backoff { min: Duration::ZERO, max: Duration::ZERO, factor: 1, jitter_percent: 0 };
 
-/// How workers that live on are asked whether they are alive.
+/// Heartbeat of long-running workers.
 pub const WORKER_HEARTBEAT: HeartbeatSpec = HeartbeatSpec {
     busy: Duration::from_secs(2),
     idle: Duration::from_secs(30),
@@ -97,7 +97,7 @@ pub const WORKER_HEARTBEAT: HeartbeatSpec = HeartbeatSpec {
     kill: Duration::from_secs(15),
 };
 
-/// The one process that serves one session.
+/// The process that serves one session.
 pub const SESSION_WORKER: ChildSpec = ChildSpec {
     name: "session-worker",
     about: "runs the tools of one session",
@@ -124,12 +124,12 @@ pub const SESSION_WORKER: ChildSpec = ChildSpec {
     ],
 };
 
-/// The one process that talks to one session's Pi, on the same terms.
+/// The process that runs one session's Pi, with the same limits.
 pub const PI_WORKER: ChildSpec =
     ChildSpec { name: "pi-worker", about: "runs Pi for one session", ..SESSION_WORKER };
 
-/// What runs once and is not tried again by itself.
-const ERRAND: ChildSpec = ChildSpec {
+/// Common values of one-shot processes, which are not restarted automatically.
+const ONE_SHOT: ChildSpec = ChildSpec {
     name: "",
     about: "",
     form: Form::Errand,
@@ -142,34 +142,34 @@ const ERRAND: ChildSpec = ChildSpec {
     ..SESSION_WORKER
 };
 
-/// The process that asks the user's login shell for its environment. Its time is the shell's 10 s, and some
-/// to end the shell.
+/// The process that reads the environment of the user's login shell. Its timeout is the shell's 10 s plus
+/// time to kill the shell.
 pub const ENVIRONMENT_WORKER: ChildSpec = ChildSpec {
     name: "login-environment",
     about: "asks the login shell for its environment",
     start: Duration::from_secs(12),
-    ..ERRAND
+    ..ONE_SHOT
 };
 
-/// The process that removes from repositories what a killed monitor could not. Repositories may be many and
-/// disks slow; what it leaves is removed by the next one.
+/// The process that removes files from repositories if a killed monitor could not. There may be many
+/// repositories on slow disks. The next run removes the rest.
 pub const REPOSITORY_CLEANER: ChildSpec = ChildSpec {
     name: "clean-repositories",
     about: "removes what workers made in repositories",
     start: Duration::from_secs(120),
-    ..ERRAND
+    ..ONE_SHOT
 };
 
-/// The process that finds out which layers of confinement work here. It takes some milliseconds.
+/// The process that probes the available sandbox layers. It takes a few milliseconds.
 pub const SYSTEM_PROBE: ChildSpec = ChildSpec {
     name: "probe",
-    about: "finds out what confines here",
+    about: "probes the available sandbox layers",
     start: Duration::from_secs(4),
     shutdown: Duration::from_secs(1),
-    ..ERRAND
+    ..ONE_SHOT
 };
 
-/// A thread of the supervisor: a panic on one of them aborts the process.
+/// A thread of the supervisor. A panic on a thread aborts the process.
 const THREAD: ChildSpec = ChildSpec {
     name: "",
     about: "",
@@ -177,10 +177,10 @@ const THREAD: ChildSpec = ChildSpec {
     restart: Restart::Escalate,
     start: Duration::ZERO,
     shutdown: Duration::from_millis(500),
-    ..ERRAND
+    ..ONE_SHOT
 };
 
-/// The thread of the actors: listener, connections, registry and one handle for each worker.
+/// The thread of the actors: listener, connections, registry and worker handles.
 pub const ACTORS_THREAD: ChildSpec = ChildSpec {
     name: "actors",
     about: "serves clients and decides about workers",
@@ -200,11 +200,11 @@ pub const EGRESS_THREAD: ChildSpec =
 pub const REMOTE_THREAD: ChildSpec =
     ChildSpec { name: "remote", about: "serves clients of other machines", ..THREAD };
 
-/// The thread of the endpoint that a Prometheus asks; only if one is configured.
+/// The thread of the Prometheus endpoint. Exists only if configured.
 pub const METRICS_THREAD: ChildSpec =
-    ChildSpec { name: "metrics", about: "gives numbers to Prometheus", ..THREAD };
+    ChildSpec { name: "metrics", about: "serves metrics to Prometheus", ..THREAD };
 
-/// Every kind of child of the supervisor, in the order of its start; the stop is the other way round.
+/// All kinds of children, in start order. They stop in reverse order.
 pub const TREE: [&ChildSpec; 10] = [
     &STORE_THREAD,
     &EGRESS_THREAD,
@@ -232,7 +232,11 @@ mod tests {
             assert!(!spec.shutdown.is_zero(), "{}: what ends is given time", spec.name);
             assert!(spec.backoff.min <= spec.backoff.max, "{}", spec.name);
             if let Some(beat) = spec.heartbeat {
-                assert!(beat.busy * beat.missed < beat.kill, "{}: told before it dies", spec.name);
+                assert!(
+                    beat.busy * beat.missed < beat.kill,
+                    "{}: unresponsive before the kill",
+                    spec.name
+                );
                 assert!(beat.busy <= beat.idle, "{}", spec.name);
             }
             let restarts = matches!(spec.restart, Restart::Permanent | Restart::Transient);

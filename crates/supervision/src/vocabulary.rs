@@ -1,51 +1,50 @@
-//! The words of the worker's state machine: states, what happens, what to do. [`crate::Worker`] is the
-//! grammar.
+//! States, events and decisions of the worker state machine, [`crate::Worker`].
 
 use crate::Cause;
 use std::time::Instant;
 
-/// Where a worker is in its life.
+/// State of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// No process, and nothing against starting one.
+    /// No process; one may be started at any time.
     Absent,
-    /// A process is being started or has not said hello.
+    /// A process is being spawned or has not sent its hello.
     Starting {
-        /// When the process was spawned, or the decision was taken.
+        /// Time of the spawn, or of the decision to spawn.
         since: Instant,
     },
-    /// The process takes calls.
+    /// The process accepts calls.
     Ready {
-        /// When it said hello.
+        /// Time of the hello.
         since: Instant,
     },
-    /// The process takes no more calls and must end.
+    /// The process accepts no new calls and must exit.
     Draining {
-        /// When it was asked to.
+        /// Time of the shutdown request.
         since: Instant,
-        /// When it is killed, for the first time or again.
+        /// Time of the next kill.
         kill_at: Instant,
-        /// Why it was killed; `None` if it was asked politely.
+        /// Reason for killing it; `None` after a normal shutdown request.
         cause: Option<Cause>,
     },
-    /// No process; one may be started from a point in time on.
+    /// No process. One may be started after a delay.
     Backoff {
-        /// That point in time.
+        /// End of the delay.
         until: Instant,
-        /// Why the last process ended or did not start.
+        /// Reason why the last process stopped or did not start.
         cause: Cause,
     },
-    /// No process, and none is started before somebody asks again.
+    /// No process. Calls fail until an attach, or until the `forgiveness` time has passed.
     Failed {
-        /// The answer until then.
+        /// Error for calls until then.
         cause: Cause,
-        /// Since when.
+        /// Time of the failure.
         at: Instant,
     },
 }
 
 impl State {
-    /// The word for it in `ps`.
+    /// Name in `ps`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -59,73 +58,73 @@ impl State {
     }
 }
 
-/// Who wants a worker.
+/// Source of a demand for a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demander {
     /// A tool call.
     Call,
-    /// A client that attaches: asking again, after a failure.
+    /// A client attaches. Allows another start after a failure.
     Attach,
 }
 
-/// What to do with a demand.
+/// Decision about a demand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Demand {
-    /// The worker is there.
+    /// The worker is ready.
     Use,
-    /// Wait: for `hello`, or for the exit of a worker that is on its way out.
+    /// Wait for the hello, or for the exit of a draining worker.
     WaitForReady,
-    /// Start a process now, then report [`on_spawned`](crate::Worker::on_spawned) or
+    /// Start a process now, then call [`on_spawned`](crate::Worker::on_spawned) or
     /// [`on_spawn_failed`](crate::Worker::on_spawn_failed).
     Start,
-    /// Wait until then, and ask again.
+    /// Wait until then, and demand again.
     WaitUntil(Instant),
-    /// Answer with this cause at once.
+    /// Fail the call with this cause at once.
     Refuse(Cause),
 }
 
-/// What to do with the process.
+/// Command for the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Order {
-    /// Nothing.
+    /// No action.
     Nothing,
-    /// Ask it to end.
+    /// Request a shutdown.
     Shutdown,
-    /// Kill it with everything below it.
+    /// Kill the process and its descendants.
     Kill,
 }
 
-/// What a `hello` means.
+/// Decision about a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Hello {
     /// The worker is ready.
     Ready,
-    /// It came too late: the worker is on its way out.
+    /// Too late: the worker is already draining.
     Late,
-    /// It was not due. If the worker sent it, that is a [`Cause::Protocol`].
+    /// Not expected. If the worker sent it, this is a [`Cause::Protocol`].
     Unexpected,
 }
 
-/// What depends on a worker when its process ends.
+/// Calls that depend on a worker when its process exits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Calls had been given to the process.
+    /// True if calls were sent to the process.
     pub in_flight: bool,
-    /// Somebody waits for the next one: queued calls, followers.
+    /// True if queued calls or followers wait for the next process.
     pub waiting: bool,
 }
 
-/// What to do after a process has ended or could not be started.
+/// Decision after a process exited or could not be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum AfterExit {
-    /// Nothing before the next demand.
+    /// Nothing until the next demand.
     Stay,
-    /// At this point in time, make a demand in the name of those who wait.
+    /// Demand a worker at this time, for the waiting callers.
     RestartAt(Instant),
-    /// The worker has failed: answer those who wait with the state's cause.
+    /// The worker has failed: fail the waiting calls with the state's cause.
     GaveUp,
 }

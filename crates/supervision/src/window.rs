@@ -1,9 +1,9 @@
-//! The restart window: how many restarts there were in the last `period`.
+//! The restart window: number of restarts in the last `period`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Times of recent restarts. A restart that is a whole period old is forgotten.
+/// Times of recent restarts. A restart expires after one period.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestartWindow {
     /// Oldest first.
@@ -11,7 +11,7 @@ pub struct RestartWindow {
 }
 
 impl RestartWindow {
-    /// Restarts that are younger than `period` at `now`.
+    /// Drops expired restarts and returns the number of the others.
     #[must_use]
     pub fn recent(&mut self, period: Duration, now: Instant) -> u32 {
         while self.restarts.front().is_some_and(|t| period <= now.saturating_duration_since(*t)) {
@@ -20,20 +20,20 @@ impl RestartWindow {
         u32::try_from(self.restarts.len()).unwrap_or(u32::MAX)
     }
 
-    /// The same without forgetting anything: for who only looks.
+    /// Like [`RestartWindow::recent`], without dropping expired restarts.
     #[must_use]
     pub fn count(&self, period: Duration, now: Instant) -> u32 {
         let is_young = |at: &&Instant| now.saturating_duration_since(**at) < period;
         u32::try_from(self.restarts.iter().filter(is_young).count()).unwrap_or(u32::MAX)
     }
 
-    /// Records a restart. The caller asks [`RestartWindow::recent`] first and never records more
-    /// than the intensity, which is what bounds this window.
+    /// Records a restart. The caller checks [`RestartWindow::recent`] first and never exceeds the intensity,
+    /// which bounds the size.
     pub fn record(&mut self, now: Instant) {
         self.restarts.push_back(now);
     }
 
-    /// Forgives everything.
+    /// Drops all restarts.
     pub fn clear(&mut self) {
         self.restarts.clear();
     }

@@ -1,16 +1,16 @@
-//! The life of one worker as data: events in, decisions out.
+//! The state machine of one worker: events in, decisions out.
 //!
 //! ```text
 //! Absent ──demand──▶ Starting ──hello──▶ Ready ──drain──▶ Draining ──exit──▶ Absent
-//!    ▲                  │ crash, timeout   │ crash            │ exit, condemned
+//!    ▲                  │ crash, timeout   │ crash            │ exit, killed
 //!    └──demand── Failed ◀──too many── Backoff ◀───────────────┘
 //! ```
 //!
-//! Owns no process and no timer. The supervisor's worker handle feeds it one event at a time and does
-//! what it answers; "busy" is `Ready` with calls in flight, which only the handle can count.
+//! Owns no process and no timer. The supervisor's worker handle passes in one event at a time and executes
+//! the decision. "Busy" is `Ready` with calls in flight, which only the handle can count.
 //!
-//! Invariants: at most one process at a time, so `Start` is answered in `Absent`, `Backoff` and
-//! `Failed` only; at most `intensity` restarts in any `period`.
+//! Invariants: at most one process, so `Start` is returned only in `Absent`, `Backoff` and `Failed`. At most
+//! `intensity` restarts in any `period`.
 
 use crate::{
     AfterExit, Cause, ChildSpec, Demand, Demander, Exit, Hello, Load, Order, Restart,
@@ -18,26 +18,26 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// A timer that fires this much after its time tells of a supervisor that was stopped, not of a
-/// worker that was slow, and the worker's time begins anew.
-const LATE: Duration = Duration::from_secs(2);
+/// A timer that fires later than this means that the supervisor was suspended, not that the worker was slow.
+/// The worker's deadline then restarts.
+const SUSPEND_THRESHOLD: Duration = Duration::from_secs(2);
 
-/// One worker of one session.
+/// State machine of one worker.
 #[derive(Debug, Clone)]
 pub struct Worker {
     spec: ChildSpec,
     state: State,
-    /// When it came into this state; `None` if it was never in another one.
+    /// Time of the last state change; `None` if the state never changed.
     changed: Option<Instant>,
     window: RestartWindow,
-    /// The last process crashed, so the next one is a restart.
+    /// True after a crash: the next process is a restart.
     owes_restart: bool,
     crashes: u32,
     last_crash: Option<Cause>,
 }
 
 impl Worker {
-    /// A worker without a process.
+    /// Creates a worker without a process.
     #[must_use]
     pub fn new(spec: ChildSpec) -> Self {
         Self {
@@ -51,31 +51,31 @@ impl Worker {
         }
     }
 
-    /// Where it is in its life.
+    /// Returns the current state.
     #[must_use]
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// What it is promised.
+    /// Returns the specification of the child.
     #[must_use]
     pub const fn spec(&self) -> &ChildSpec {
         &self.spec
     }
 
-    /// How long it has been in its state; `None` if it was never in another one.
+    /// Returns the time in the current state; `None` if the state never changed.
     #[must_use]
     pub fn in_state_for(&self, now: Instant) -> Option<Duration> {
         self.changed.map(|changed| now.saturating_duration_since(changed))
     }
 
-    /// Restarts that are not forgiven yet: at most the intensity.
+    /// Returns the number of restarts in the current window, at most the intensity.
     #[must_use]
     pub fn recent_restarts(&self, now: Instant) -> u32 {
         self.window.count(self.spec.period, now)
     }
 
-    /// The machine slept, or this process was stopped: who is starting or ending has its time anew.
+    /// Restarts the deadlines of a starting or draining process after a suspend.
     pub fn renew(&mut self, now: Instant) {
         match &mut self.state {
             State::Starting { since } => *since = now,
@@ -89,19 +89,19 @@ impl Worker {
         self.changed = Some(now);
     }
 
-    /// Crashes since it was made.
+    /// Returns the number of crashes since creation.
     #[must_use]
     pub const fn crashes(&self) -> u32 {
         self.crashes
     }
 
-    /// The last crash, if there was one.
+    /// Returns the cause of the last crash.
     #[must_use]
     pub const fn last_crash(&self) -> Option<&Cause> {
         self.last_crash.as_ref()
     }
 
-    /// When [`Worker::on_timer`] wants to be called, at the latest.
+    /// Returns the latest time for the next [`Worker::on_timer`].
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self.state {
@@ -111,7 +111,7 @@ impl Worker {
         }
     }
 
-    /// Somebody wants the worker. On `Start` it counts as starting from here on.
+    /// Handles a demand for the worker. After `Start` the worker counts as starting.
     pub fn on_demand(&mut self, now: Instant, demander: Demander) -> Demand {
         match &self.state {
             State::Ready { .. } => return Demand::Use,
@@ -132,7 +132,7 @@ impl Worker {
         Demand::Start
     }
 
-    /// The process that [`Demand::Start`] asked for exists. `Kill`: it is not wanted any more.
+    /// Handles the spawn of the process. `Kill`: it is no longer needed.
     pub fn on_spawned(&mut self, now: Instant) -> Order {
         if std::mem::take(&mut self.owes_restart) {
             self.window.record(now);
@@ -142,14 +142,14 @@ impl Worker {
                 *since = now;
                 Order::Nothing
             }
-            // Its hello was faster than the report that it exists.
+            // The hello arrived before the report of the spawn.
             State::Ready { .. } => Order::Nothing,
             _ => Order::Kill,
         }
     }
 
-    /// The process that [`Demand::Start`] asked for could not be made: [`Cause::CannotStart`], which
-    /// is tried again after the shortest delay and counts as no crash, or [`Cause::CannotExec`].
+    /// Handles a failed spawn. [`Cause::CannotStart`] is retried after the shortest delay and is not a crash.
+    /// [`Cause::CannotExec`] is terminal.
     pub fn on_spawn_failed(
         &mut self,
         now: Instant,
@@ -159,7 +159,7 @@ impl Worker {
     ) -> AfterExit {
         match self.state {
             State::Starting { .. } => {}
-            // It was to end before it began. No exit will come.
+            // A shutdown was requested before the spawn. No exit will follow.
             State::Draining { .. } => return self.rest(now, waiting),
             _ => return AfterExit::Stay,
         }
@@ -169,8 +169,7 @@ impl Worker {
         self.back_off(now, self.spec.backoff.delay(0, random), cause, waiting)
     }
 
-    /// What it was started for cannot be had, and nobody waits for it any more: there is no process, no crash
-    /// and no delay.
+    /// Handles a start that was abandoned and has no waiting callers. Causes no crash and no delay.
     pub fn on_not_started(&mut self, now: Instant) -> AfterExit {
         match self.state {
             State::Starting { .. } | State::Draining { .. } => self.rest(now, false),
@@ -178,7 +177,7 @@ impl Worker {
         }
     }
 
-    /// The worker said hello, in our version of the protocol.
+    /// Handles a hello with the correct protocol version.
     pub fn on_hello(&mut self, now: Instant) -> Hello {
         match self.state {
             State::Starting { .. } => {
@@ -190,17 +189,17 @@ impl Worker {
         }
     }
 
-    /// Time has passed; see [`Worker::next_wakeup`]. Too early is harmless.
+    /// Handles a timer; see [`Worker::next_wakeup`]. Calling too early is harmless.
     pub fn on_timer(&mut self, now: Instant) -> Order {
         let Some(due) = self.next_wakeup().filter(|due| *due <= now) else { return Order::Nothing };
-        let late = LATE < now.saturating_duration_since(due);
+        let late = SUSPEND_THRESHOLD < now.saturating_duration_since(due);
         match &mut self.state {
             State::Starting { since } if late => {
                 *since = now;
                 Order::Nothing
             }
             State::Starting { .. } => self.condemn(now, Cause::StartTimeout(self.spec.start)),
-            // Again and again: a process in an uninterruptible wait dies when it comes out of it.
+            // Repeat the kill: a process in uninterruptible sleep dies only when it wakes up.
             State::Draining { kill_at, .. } => {
                 *kill_at = now + self.spec.shutdown;
                 Order::Kill
@@ -209,8 +208,8 @@ impl Worker {
         }
     }
 
-    /// The process must go, for a reason of the supervisor's: it does not respond, or broke the
-    /// protocol. The first reason is the one that is told.
+    /// Kills the process for a cause, such as a missing heartbeat or a protocol violation. Its exit counts as
+    /// a crash. The first cause wins.
     pub fn condemn(&mut self, now: Instant, cause: Cause) -> Order {
         let kill_at = now + self.spec.shutdown;
         match &mut self.state {
@@ -218,7 +217,7 @@ impl Worker {
                 self.enter(now, State::Draining { since: now, kill_at, cause: Some(cause) });
                 Order::Kill
             }
-            // It was asked to end, and now it is made to; its end stays a normal one.
+            // A shutdown was requested before, so the exit still counts as normal.
             State::Draining { kill_at: when, cause: None, .. } => {
                 *when = kill_at;
                 Order::Kill
@@ -227,8 +226,8 @@ impl Worker {
         }
     }
 
-    /// The worker is not wanted any more: idle for long, session ended, daemon stops. A process that
-    /// has not said hello has nothing to finish and is killed.
+    /// Stops the worker: it is idle, its session ended, or the daemon shuts down. A process without a hello
+    /// has no work and is killed.
     pub fn drain(&mut self, now: Instant) -> Order {
         let order = match self.state {
             State::Ready { .. } => Order::Shutdown,
@@ -244,15 +243,14 @@ impl Worker {
         order
     }
 
-    /// The process has ended and was reaped. `random` is any number that differs from worker to
-    /// worker.
+    /// Handles the exit of the process. `random` is any number that differs between workers.
     pub fn on_exit(&mut self, now: Instant, exit: Exit, load: Load, random: u64) -> AfterExit {
         let idle_exit = exit == Exit::Code(0) && !load.in_flight;
         let crash = match &mut self.state {
             State::Draining { cause, .. } => cause.take(),
             State::Ready { .. } if idle_exit && self.spec.restart == Restart::Transient => None,
             State::Ready { .. } | State::Starting { .. } => Some(Cause::from(exit)),
-            // Not our process: there is none.
+            // There is no process, so the report is of another one.
             State::Absent | State::Backoff { .. } | State::Failed { .. } => return AfterExit::Stay,
         };
         let Some(cause) = crash else {
@@ -267,8 +265,8 @@ impl Worker {
         if matches!(self.spec.restart, Restart::Temporary | Restart::Escalate) {
             return self.rest(now, false);
         }
-        // Counted when the restart happens, not here: the promise is about restarts. No restart
-        // comes in between, so what is allowed here is still allowed then.
+        // The restart is counted when it happens, because the limit applies to restarts. No other restart can
+        // happen in between, so one that is allowed here is still allowed then.
         let recent = self.window.recent(self.spec.period, now);
         if self.spec.intensity <= recent {
             let ChildSpec { intensity, period, .. } = self.spec;

@@ -1,4 +1,4 @@
-//! The life of a worker, event by event: what each event decides in each state.
+//! The decision for each event in each state.
 
 #[cfg(test)]
 mod tests {
@@ -13,7 +13,7 @@ mod tests {
     const IN_FLIGHT: Load = Load { in_flight: true, waiting: false };
     const BOTH: Load = Load { in_flight: true, waiting: true };
 
-    /// The random number that makes the jitter nil.
+    /// Random number that results in no jitter.
     const NO_JITTER: u64 = 10;
 
     fn ms(milliseconds: u64) -> Duration {
@@ -63,10 +63,10 @@ mod tests {
         worker
     }
 
-    /// What an exit leads to, in short.
+    /// Summary of the effect of an exit.
     #[derive(Debug, PartialEq, Eq)]
     enum Outcome {
-        /// The exit of a process that is not ours.
+        /// The exit of an unknown process.
         Ignored,
         Normal,
         Crash(Cause),
@@ -162,7 +162,7 @@ mod tests {
         for (mut worker, wanted) in table {
             let before = worker.state().name();
             assert_eq!(worker.on_demand(now, Demander::Call), wanted, "{before}");
-            // The first demand starts a process; the second does not start another.
+            // The first demand starts a process; the second does not start another one.
             if wanted == Demand::Start {
                 assert_eq!(worker.on_demand(now, Demander::Attach), Demand::WaitForReady);
             }
@@ -182,7 +182,7 @@ mod tests {
         );
     }
 
-    /// Crashes the worker as often as it comes back; answers the delays and the time of the end.
+    /// Crashes the worker until it fails. Returns the delays and the time of the failure.
     fn crash_until_failed(worker: &mut Worker, mut now: Instant) -> (Vec<u128>, Instant) {
         let mut delays = Vec::new();
         loop {
@@ -195,7 +195,7 @@ mod tests {
                     assert_eq!(worker.on_demand(now, Demander::Call), Demand::Start);
                 }
                 AfterExit::GaveUp => return (delays, now),
-                AfterExit::Stay => panic!("somebody waits"),
+                AfterExit::Stay => panic!("a caller waits"),
             }
         }
     }
@@ -204,7 +204,7 @@ mod tests {
     fn a_worker_that_always_crashes_is_restarted_five_times_with_growing_delays_and_then_fails() {
         let mut now = Instant::now();
         let mut worker = starting(now);
-        // Asking again begins the same story: by attach at once, by a call after a minute.
+        // A new demand starts again: by attach at once, by a call after 60 s.
         for (demander, pause) in [(Demander::Attach, 0), (Demander::Call, 60_000)] {
             let (delays, end) = crash_until_failed(&mut worker, now);
             assert_eq!(delays, [200, 400, 800, 1600, 3200]);
@@ -262,7 +262,7 @@ mod tests {
             assert_eq!(after, AfterExit::RestartAt(now));
         }
         assert_eq!((worker.crashes(), worker.last_crash()), (0, None));
-        // A report without a start is nobody's.
+        // A report without a start is ignored.
         let mut worker = ready(now);
         assert_eq!(worker.on_spawn_failed(now, full, true, 0), AfterExit::Stay);
         assert_eq!(worker.state(), &State::Ready { since: now });
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(worker.on_timer(due - ms(1)), Order::Nothing);
         assert_eq!(worker.on_timer(due), Order::Kill);
         assert_eq!(worker.on_hello(due), Hello::Late);
-        // The kill is repeated until the exit is seen.
+        // The kill is repeated until the exit is reported.
         assert_eq!(worker.next_wakeup(), Some(due + ms(5_000)));
         assert_eq!(worker.on_timer(due + ms(5_000)), Order::Kill);
         let cause = Cause::StartTimeout(ms(10_000));
@@ -334,11 +334,11 @@ mod tests {
         assert_eq!(worker.condemn(now, Cause::Protocol("x".to_owned())), Order::Nothing);
         let got = outcome(&worker, now, Exit::Signal(9), QUIET);
         assert_eq!(got, Outcome::Crash(Cause::NotResponding));
-        // A worker that was asked to end and then misbehaves is killed, and that is no crash.
+        // A draining worker that violates the protocol is killed, and that is not a crash.
         let mut worker = draining(now);
         assert_eq!(worker.condemn(now, Cause::NotResponding), Order::Kill);
         assert_eq!(outcome(&worker, now, Exit::Signal(9), QUIET), Outcome::Normal);
-        // There is nothing to kill.
+        // No process exists, so nothing is killed.
         for mut worker in [absent(), backoff(now), failed(now)] {
             assert_eq!(worker.condemn(now, Cause::NotResponding), Order::Nothing);
         }

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: the promises that hold over every history of a worker.
+//! Properties that every sequence of events must satisfy.
 
 #[cfg(test)]
 mod tests {
@@ -20,7 +20,7 @@ mod tests {
         Timer,
         Condemn,
         Drain,
-        /// Follows the machine's own advice: waits until it may restart, and demands.
+        /// Follows the machine's decision: waits until a restart is allowed, then demands.
         Obey,
     }
 
@@ -45,13 +45,13 @@ mod tests {
         ]
     }
 
-    /// What the outside world knows: is there a process, and when was each one spawned after a crash.
+    /// State outside of the machine: whether a process exists, and the times of restarts.
     struct World {
         worker: Worker,
         now: Instant,
         start_ordered: bool,
         alive: bool,
-        /// The last process crashed and the machine has neither failed nor seen a normal exit since.
+        /// The last process crashed, and since then there was no failure and no normal exit.
         crashed: bool,
         restarts: Vec<Instant>,
     }
@@ -88,7 +88,7 @@ mod tests {
             }
         }
 
-        /// A kill of a process that is still being made is carried out when it is there.
+        /// A kill during the spawn is executed when the process exists.
         fn obey(&mut self, order: Order, random: u64) {
             if order == Order::Kill {
                 self.exit(Exit::Signal(9), Load::default(), random);

@@ -1,4 +1,4 @@
-//! A worker that is killed in the middle of a call: how soon the caller is told.
+//! A worker is killed during a call: time until the caller gets the error.
 
 use super::Effort;
 use crate::daemon::{Daemon, wait_for_file};
@@ -15,7 +15,7 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut wire = daemon.wire()?;
     let mut times = Vec::new();
     for round in 0..effort.rounds(20) {
-        // A session of its own each time: one that dies often is made to wait.
+        // A new session each time, because restarts of a crashing one are delayed.
         let repo = daemon.repo(&format!("r{round}"))?;
         let session = wire.attach(&repo)?;
         wire.send(&Line::bash(&session, "touch started; sleep 60"))?;

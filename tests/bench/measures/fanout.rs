@@ -1,5 +1,5 @@
-//! Many clients that follow one session: how fast its events reach all of them, what the supervisor needs
-//! meanwhile, and that one of them that does not read costs nobody else anything.
+//! Many clients follow one session: latency of its events, and resources of the supervisor. One client does
+//! not read and must not slow down the others.
 
 use super::Effort;
 use crate::daemon::Daemon;
@@ -15,21 +15,21 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Clients that follow, one of them without reading.
+/// Number of followers, one of which does not read.
 const FOLLOWERS: usize = 100;
 
-/// Events in a second, and for how long.
+/// Events per second.
 const RATE: u32 = 2000;
 const TIME: Duration = Duration::from_secs(30);
 
-/// Each call is two events, and so many calls go out together.
+/// Calls per batch. Each call causes two events.
 const BATCH: u32 = 10;
 
-/// Calls of the measure that goes as fast as it can.
+/// Calls of the measure without a rate limit.
 const FAST_CALLS: u32 = 10_000;
 
-/// How long the last follower may be behind.
-const CATCH_UP: Duration = Duration::from_secs(20);
+/// Maximum delay of the last follower.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let time = if effort.quick { TIME / 10 } else { TIME };
@@ -85,17 +85,17 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// What one run came to.
+/// Result of one run.
 struct Run {
     /// Events times followers.
     delivered: f64,
     time: Duration,
-    /// From the last answer to the last event of the last follower.
+    /// Time from the last reply to the last event of the last follower.
     behind: Duration,
 }
 
-/// Follows with `n` clients, calls `work`, which makes `events` events, and waits until every client has
-/// every one of them in order.
+/// Follows with `n` clients and calls `work`, which causes `events` events. Waits until every client has
+/// received all of them in order.
 fn run(
     daemon: &Daemon,
     session: &str,
@@ -111,7 +111,7 @@ fn run(
         work()?;
         let answered = Instant::now();
         while !reading.is_finished() {
-            if CATCH_UP < answered.elapsed() {
+            if CATCH_UP_TIMEOUT < answered.elapsed() {
                 bail!("{} of {n} followers have everything", done.load(Ordering::Relaxed));
             }
             pause(Duration::from_millis(1));
@@ -124,7 +124,7 @@ fn run(
     })
 }
 
-/// A client that follows, and the number of the next event.
+/// A following client, and the number of its next event.
 struct Follower {
     stream: UnixStream,
     next: u64,
@@ -139,7 +139,7 @@ fn follow(daemon: &Daemon, session: &str) -> anyhow::Result<(UnixStream, u64)> {
     Ok((wire.into_stream(), seq))
 }
 
-/// One thread for all, so that the clients cost as little as they can.
+/// Reads on one thread for all clients, to minimize their cost.
 fn read_all(streams: Vec<(UnixStream, u64)>, events: u64, done: &AtomicU64) -> anyhow::Result<()> {
     let mut followers = Vec::new();
     for (stream, seq) in streams {

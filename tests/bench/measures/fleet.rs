@@ -1,4 +1,4 @@
-//! Many sessions with a worker each: how soon they are up, what they weigh, what they cost idle.
+//! Many sessions with one worker each: startup time, memory, and idle processor time.
 
 use super::Effort;
 use crate::daemon::Daemon;
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// After this long without work a worker's helper threads have ended: then it is idle.
-const SETTLE: Duration = Duration::from_secs(11);
+/// Time after which an idle worker's helper threads have exited.
+const SETTLE_TIME: Duration = Duration::from_secs(11);
 
-/// How long idle processor time is measured: with what came before, long enough for the heartbeat that
-/// an idle worker gets every 30 seconds.
+/// Duration of the idle measurement. Together with [`SETTLE_TIME`] it contains one idle heartbeat, which is sent
+/// every 30 s.
 const IDLE: Duration = Duration::from_secs(24);
 
-/// Two hundred sessions, looked at closely.
+/// Two hundred sessions with detailed measures.
 pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     const SESSIONS: usize = 200;
     let mut daemon = Daemon::start()?;
@@ -26,7 +26,7 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let up = raise(&daemon, &mut wire, SESSIONS)?;
     let after_calls = memory(&mut wire, SESSIONS)?;
     if !effort.quick {
-        pause(SETTLE);
+        pause(SETTLE_TIME);
     }
     let idle = memory(&mut wire, SESSIONS)?;
     let supervisor = (resident(daemon.pid()?)?, pss(daemon.pid()?)?);
@@ -51,7 +51,7 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// A thousand sessions: whether it is possible, and what it takes.
+/// A thousand sessions: whether they start, and their cost.
 pub(super) fn measure_thousand(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let sessions = effort.rounds(1000);
     let mut daemon = Daemon::start()?;
@@ -74,8 +74,8 @@ pub(super) fn measure_thousand(effort: Effort) -> anyhow::Result<Vec<Row>> {
 
 const WORKER_PSS: Target = Target { must: Some(MIB), aim: Some(0.5 * MIB), judges_p99: false };
 
-/// Attaches to `sessions` directories at once and calls a tool in each session as soon as it is there.
-/// Gives the seconds until every call is answered.
+/// Attaches to `sessions` directories concurrently and calls a tool in each session when it is ready. Returns
+/// the seconds until every call has its reply.
 fn raise(daemon: &Daemon, wire: &mut Wire, sessions: usize) -> anyhow::Result<f64> {
     let repos: Vec<PathBuf> =
         (0..sessions).map(|n| daemon.repo(&format!("r{n}"))).collect::<anyhow::Result<_>>()?;
@@ -99,7 +99,7 @@ fn raise(daemon: &Daemon, wire: &mut Wire, sessions: usize) -> anyhow::Result<f6
     Ok(begin.elapsed().as_secs_f64())
 }
 
-/// Proportional set sizes, one value for each worker.
+/// Proportional set sizes, one value per worker.
 struct Memory {
     workers: Vec<f64>,
     monitors: Vec<f64>,
@@ -124,8 +124,7 @@ fn memory(wire: &mut Wire, sessions: usize) -> anyhow::Result<Memory> {
     Ok(memory)
 }
 
-/// Processor time of the supervisor and all below it while nobody asks for anything, in percent of a
-/// core.
+/// Returns the processor time of the supervisor and its descendants without requests, in percent of a core.
 fn idle_load(pid: i32, time: Duration) -> anyhow::Result<f64> {
     let processes = tree(pid);
     let begin = Instant::now();

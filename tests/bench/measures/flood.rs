@@ -1,5 +1,4 @@
-//! Commands that print without end: how fast their output is taken off them, what a worker needs
-//! meanwhile, and whether others still get answers.
+//! Commands with endless output: throughput, resources of the worker, and latency for other clients.
 
 use super::Effort;
 use crate::daemon::Daemon;
@@ -10,10 +9,10 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Sessions that flood while another client pings.
+/// Sessions that produce output while another client sends pings.
 const FLOODING: usize = 8;
 
-/// How long they flood, and between two pings.
+/// Duration of the output, and the interval of the pings.
 const FLOOD: Duration = Duration::from_secs(4);
 const PING_PAUSE: Duration = Duration::from_millis(2);
 
@@ -23,7 +22,7 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let session = wire.attach(&daemon.repo("a")?)?;
     let mib = if effort.quick { 64 } else { 1024 };
     let flood = Line::bash(&session, &format!("head -c {mib}M /dev/zero"));
-    // The command that prints nothing is the warm-up.
+    // Warm up with a command without output.
     wire.call(&Line::bash(&session, "true"))?;
     let mut rates = Vec::new();
     for _ in 0..3 {
@@ -70,7 +69,7 @@ fn pings_among_floods(daemon: &Daemon, effort: Effort) -> anyhow::Result<Vec<f64
     let mut wire = daemon.wire()?;
     let ping = Line::ping();
     let mut times = Vec::new();
-    // The last tenth is left out: some floods may have ended by then.
+    // Ignore the last tenth, in which some commands may have finished.
     while begin.elapsed() < flood * 9 / 10 {
         let begin = Instant::now();
         wire.send(&ping)?;

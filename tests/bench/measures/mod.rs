@@ -1,4 +1,4 @@
-//! The measures, in groups. Each group starts its own daemon and stops it.
+//! The measures, in groups. Each group starts and stops its own daemon.
 
 mod death;
 mod fanout;
@@ -13,15 +13,15 @@ mod tools;
 
 use crate::report::Row;
 
-/// How much is measured.
+/// Number of measurements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// A tenth of the rounds, to see that everything works.
+    /// Runs a tenth of the rounds, to check that everything works.
     pub(crate) quick: bool,
 }
 
 impl Effort {
-    /// Rounds for a measure that needs `full` of them for a stable median.
+    /// Returns the rounds for a measure that needs `full` of them for a stable median.
     fn rounds(self, full: usize) -> usize {
         if self.quick { full.div_ceil(10).max(2) } else { full }
     }
@@ -29,12 +29,12 @@ impl Effort {
 
 /// Measures that share a daemon.
 pub(crate) struct Group {
-    /// What the command line's words are looked for in.
+    /// Name, which the words of the command line select.
     pub(crate) name: &'static str,
     pub(crate) measure: fn(Effort) -> anyhow::Result<Vec<Row>>,
 }
 
-/// All of them, in the table's order.
+/// All groups, in the order of the table.
 pub(crate) const GROUPS: &[Group] = &[
     Group { name: "start", measure: start::measure },
     Group { name: "spawn", measure: spawn::measure },

@@ -1,4 +1,4 @@
-//! The wire alone: `ping`, which the supervisor answers by itself.
+//! Cost of the protocol: `ping`, which the supervisor answers itself.
 
 use super::Effort;
 use crate::daemon::Daemon;
@@ -7,11 +7,11 @@ use crate::samples::time_rounds;
 use crate::wire::{Line, Wire};
 use std::time::{Duration, Instant};
 
-/// Requests that are under way at the same time in the pipelined measure: their replies fit into the
-/// socket's buffer, so that neither side ever waits for room.
+/// Requests in flight in the pipelined measure. Their replies fit into the socket's buffer, so neither side
+/// blocks on a write.
 const PIPELINED: usize = 50;
 
-/// Upstream's daemon, pipelined, on a machine of this size.
+/// Rate of upstream's daemon, pipelined, on a machine of this size.
 const UPSTREAM_RATE: f64 = 57_000.0;
 
 pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -37,7 +37,7 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Rates of five windows.
+/// Returns the rates of five windows.
 fn pipelined(wire: &mut Wire, ping: &Line, effort: Effort) -> anyhow::Result<Vec<f64>> {
     let batch = ping.repeated(PIPELINED);
     let batches = effort.rounds(1000);
@@ -51,7 +51,7 @@ fn pipelined(wire: &mut Wire, ping: &Line, effort: Effort) -> anyhow::Result<Vec
     };
     window(wire)?;
     let rates = (0..5).map(|_| window(wire)).collect();
-    // The windows only count lines: once, they are looked at.
+    // The windows only count lines, so check the replies once.
     wire.send(&batch)?;
     for _ in 0..PIPELINED {
         wire.reply(|reply| reply.data().map(drop))?;

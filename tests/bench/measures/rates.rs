@@ -1,4 +1,4 @@
-//! Eight sessions at work at the same time, each with a client that has one call under way.
+//! Eight busy sessions, each with a client that has one call in flight.
 
 use super::Effort;
 use crate::daemon::Daemon;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const SESSIONS: usize = 8;
 
-/// Windows of which the median is told.
+/// Number of windows, of which the median is reported.
 const WINDOWS: usize = 5;
 
 pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -26,7 +26,7 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Calls per second over all sessions, one value for each window.
+/// Returns the calls per second over all sessions, one value per window.
 fn rate(
     daemon: &Daemon,
     window: Duration,

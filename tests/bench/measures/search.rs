@@ -1,8 +1,8 @@
-//! Searching and finding over a large tree and one large file, beside the programs that people use for it.
+//! Searches over a large tree and one large file, compared with other programs.
 //!
-//! Each round runs all of them in turn, so that a busy machine slows all alike; what is compared are the
-//! medians of one run. The programs are those on PATH, or what `QUACKD_BENCH_RG` and `QUACKD_BENCH_FD` name; one
-//! that is missing has no row. They write into a pipe that is read, as a shell would read them.
+//! Each round runs all programs in turn, so that a busy machine slows all alike. The medians of one run are
+//! compared. The programs are found in PATH, or set by `QUACKD_BENCH_RG` and `QUACKD_BENCH_FD`; a missing one
+//! has no row. Their output goes to a pipe that is read.
 
 use super::Effort;
 use crate::daemon::Daemon;
@@ -19,16 +19,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Files of the large tree, in directories of fifty.
+/// Files of the large tree, in directories of 50.
 const FILES: usize = 26_000;
 
 /// Bytes of the large file.
 const LARGE: u64 = 1 << 30;
 
-/// No comparison may take longer than this.
+/// Timeout of a comparison.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is looked for: a name, the tool's arguments, and those of rg and grep.
+/// One search: a name, and the arguments of the tool, rg and grep.
 struct Query {
     name: &'static str,
     arguments: Value,
@@ -123,14 +123,14 @@ fn measure_large_file(
     Ok(rows)
 }
 
-/// Where is looked.
+/// Directory or file to search.
 struct Place<'a> {
     root: &'a Path,
     session: &'a str,
     file: Option<&'a str>,
 }
 
-/// The same search by all.
+/// Runs the same search with all programs.
 fn compare(
     rounds: usize,
     label: &str,
@@ -172,7 +172,7 @@ fn compare(
     in_turn(rounds, label, lanes)
 }
 
-/// All names of a tree by all.
+/// Lists all names of a tree with all programs.
 fn compare_find(
     rounds: usize,
     n: usize,
@@ -181,7 +181,7 @@ fn compare_find(
     programs: &Programs,
     wire: &mut Wire,
 ) -> anyhow::Result<Vec<Row>> {
-    // A name that nothing has: who looks for it walks all there is.
+    // A name that does not exist requires a walk of the whole tree.
     let line = Line::call(
         0,
         session,
@@ -217,7 +217,7 @@ fn compare_find(
     in_turn(rounds, &format!("find a name, {n} files"), lanes)
 }
 
-/// One of those that are compared.
+/// One of the compared programs.
 struct Lane<'a> {
     name: &'static str,
     once: Box<dyn FnMut() -> anyhow::Result<()> + 'a>,
@@ -230,7 +230,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Runs all of them in turn, and makes rows of what they took and how we compare.
+/// Runs all programs in turn. Returns rows of the times and the ratios.
 fn in_turn(rounds: usize, label: &str, mut lanes: Vec<Lane<'_>>) -> anyhow::Result<Vec<Row>> {
     let until = Instant::now() + LIMIT;
     for round in 0..=rounds {
@@ -276,7 +276,7 @@ fn in_turn(rounds: usize, label: &str, mut lanes: Vec<Lane<'_>>) -> anyhow::Resu
     Ok(rows)
 }
 
-/// What is compared with.
+/// Paths of the other programs.
 struct Programs {
     rg: Option<PathBuf>,
     fd: Option<PathBuf>,
@@ -306,7 +306,7 @@ fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     Command::new(name)
 }
 
-/// Runs a program to its end and reads what it prints. Finding nothing is no failure.
+/// Runs a program and reads its output. An empty result is not a failure.
 fn read_all(mut command: Command) -> anyhow::Result<()> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let mut printed = child.stdout.take().context("no pipe")?;
@@ -317,7 +317,7 @@ fn read_all(mut command: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Files as they are, without a sandbox.
+/// File access without a sandbox.
 struct Plain<'a>(&'a Path);
 
 impl Tree for Plain<'_> {
@@ -336,12 +336,12 @@ impl Tree for Plain<'_> {
     }
 }
 
-/// A number that is the same in every run.
+/// A pseudorandom generator with a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, n: u64) -> u64 {
-        // Xorshift: enough to spread words.
+        // Xorshift is sufficient to vary words.
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -356,7 +356,7 @@ const WORDS: &[&str] = &[
     "process", "open", "close",
 ];
 
-/// A line of something like code.
+/// Writes a line that resembles code.
 fn write_line(to: &mut impl Write, numbers: &mut Numbers) -> io::Result<()> {
     let indent = usize::try_from(numbers.below(4)).unwrap_or(0) * 4;
     write!(to, "{:indent$}", "")?;
@@ -367,7 +367,7 @@ fn write_line(to: &mut impl Write, numbers: &mut Numbers) -> io::Result<()> {
     writeln!(to, ";")
 }
 
-/// Files as a large repository has them: most of them short, fifty in a directory, three levels deep.
+/// Creates files like those of a large repository: mostly short, 50 per directory, three levels deep.
 fn plant(root: &Path, n_files: usize) -> anyhow::Result<()> {
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     for n in 0..n_files {

@@ -1,5 +1,4 @@
-//! The first call of a session: how long its worker takes to come up, and what part of an `attach` is
-//! the disk.
+//! The first call of a session: startup time of its worker, and the disk's part of an `attach`.
 
 use super::Effort;
 use crate::daemon::Daemon;
@@ -15,7 +14,7 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut daemon = Daemon::start()?;
     let Attached { sessions, to_reply, to_answer } = attach(&daemon, rounds)?;
     let syncs = durable_replace(&daemon.app(), rounds)?;
-    // The sessions stay, their workers go.
+    // Stops the workers; the sessions remain.
     daemon.stop()?;
     daemon.boot()?;
     let (cold, warm) = first_calls(&mut daemon.wire()?, &sessions)?;
@@ -42,7 +41,7 @@ struct Attached {
     to_answer: Vec<f64>,
 }
 
-/// Attaches to fresh directories, and calls a tool at once.
+/// Attaches to new directories, and immediately calls a tool.
 fn attach(daemon: &Daemon, rounds: usize) -> anyhow::Result<Attached> {
     let mut wire = daemon.wire()?;
     let mut attached =
@@ -59,8 +58,8 @@ fn attach(daemon: &Daemon, rounds: usize) -> anyhow::Result<Attached> {
     Ok(attached)
 }
 
-/// The first call of each session, which starts its worker, and the second. No disk is involved: the
-/// sessions are known already.
+/// Measures the first call of each session, which starts its worker, and the second. No disk write is
+/// involved, because the sessions exist already.
 fn first_calls(wire: &mut Wire, sessions: &[String]) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let (mut cold, mut warm) = (Vec::new(), Vec::new());
     for session in sessions {
@@ -74,7 +73,7 @@ fn first_calls(wire: &mut Wire, sessions: &[String]) -> anyhow::Result<(Vec<f64>
     Ok((cold, warm))
 }
 
-/// What the disk alone takes for a save of the metadata's size, in the directory where it lies.
+/// Measures a durable write of the metadata's size in the same directory.
 fn durable_replace(dir: &Path, rounds: usize) -> anyhow::Result<Vec<f64>> {
     let content = std::fs::read(dir.join("metadata.json"))?;
     let (new, name) = (dir.join("bench.new"), dir.join("bench.json"));

@@ -1,4 +1,4 @@
-//! Starting the daemon: from the start of the process to its first answer, and what it weighs then.
+//! Start of the daemon: time from the process start to the first reply, and memory afterwards.
 
 use super::Effort;
 use crate::daemon::Daemon;
@@ -6,7 +6,7 @@ use crate::processes::resident;
 use crate::report::{MIB, Row, Target, Unit};
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
 
-/// Sessions in the metadata of the larger measures.
+/// Number of sessions in the metadata of the larger measures.
 const MANY: usize = 1000;
 const SOME: usize = 100;
 
@@ -26,10 +26,10 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Times of `rounds` starts and stops, and the resident memory in between.
+/// Returns the times of `rounds` starts and stops, and the resident memory in between.
 fn starts(sessions: usize, rounds: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>, Vec<f64>)> {
     let mut daemon = Daemon::absent()?;
-    // The first start makes the directory.
+    // The first start creates the directory.
     daemon.boot()?;
     daemon.stop()?;
     if sessions != 0 {
@@ -45,7 +45,7 @@ fn starts(sessions: usize, rounds: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>,
     Ok((starts, stops, memory))
 }
 
-/// One session in each of `n` workspaces.
+/// Returns metadata with one session in each of `n` workspaces.
 fn metadata(n: usize) -> Metadata {
     const TIME: &str = "2026-01-02T03:04:05Z";
     let mut metadata = Metadata::default();

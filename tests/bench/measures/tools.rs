@@ -1,4 +1,4 @@
-//! One call at a time, from a client through the supervisor and a warm worker and back.
+//! One call at a time: from a client through the supervisor to a running worker and back.
 
 use super::Effort;
 use crate::daemon::Daemon;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(6);
 
-/// Files of the tree that is searched.
+/// Number of files in the searched tree.
 const FILES: usize = 100;
 
 pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -39,7 +39,7 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     daemon.stop()?;
     let seconds = Unit::Seconds;
     let read = Row::new("read_file of 2 KiB", seconds, Target::must(0.25e-3), read)?;
-    // A millisecond for the search, and the way there and back, which is what `read_file` costs.
+    // 1 ms for the search, plus the round trip, which equals the time of `read_file`.
     let grep_target = Target::must(1e-3 + read.samples.median());
     Ok(vec![
         read,

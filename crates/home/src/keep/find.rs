@@ -1,33 +1,32 @@
-//! Looking for what may go. Called by [`super`]'s callers; deletes nothing.
+//! Finds garbage. Deletes nothing. Called by the users of [`super`].
 
 use super::removal::{open_dir, open_state};
 use super::{Found, Item, Kind, Known, Rules, histories};
 use crate::Home;
-use crate::claim::is_retired_run;
+use crate::ownership::is_retired_run;
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime};
 
-/// Entries that are looked at in one go.
+/// Maximum number of entries to inspect in one scan.
 const MAX_ENTRIES: usize = 200_000;
 
-/// Things that are given in one go.
+/// Maximum number of items to return from one scan.
 const MAX_ITEMS: usize = 20_000;
 
-/// How deep the size of a tree is looked at.
+/// Maximum depth for computing the size of a tree.
 const MAX_DEPTH: usize = 16;
 
-/// What was changed a moment ago is somebody's.
-const MOMENT: Duration = Duration::from_secs(60);
+/// Minimum age of deletable files. A younger file may be in use.
+const MIN_AGE: Duration = Duration::from_secs(60);
 
-/// What belongs to a session that does not exist may belong to one that is just being made, or whose deletion is
-/// taken back.
-const HOUR: Duration = Duration::from_secs(60 * 60);
+/// Minimum age of files of an unknown session. The session may be in creation, or its deletion may be undone.
+const ORPHAN_MIN_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// Files that are replaced as a whole; what a save leaves of them that is cut short ends with one of
-/// [`UNFINISHED`], and what is set aside with `.corrupt-<n>`.
+/// Files that are replaced atomically. An interrupted save leaves their name with a suffix of [`UNFINISHED`],
+/// and the quarantine appends `.corrupt-<n>`.
 const REPLACED: [&str; 7] = [
     "metadata.json",
     "metadata.json.ours",
@@ -39,50 +38,50 @@ const REPLACED: [&str; 7] = [
 ];
 const UNFINISHED: [&str; 2] = [".tmp", ".bak.tmp"];
 
-/// Looks for what may go. `known` is what exists: if it is `None` nothing goes that could belong to a session.
-/// Blocks on the disk.
+/// Finds garbage. `known` is the set of live sessions; if it is `None`, files that may belong to a session
+/// are kept. Blocks on the disk.
 ///
 /// # Errors
-/// The state directory cannot be read. A directory in it that cannot be read is as if it were empty.
+/// The state directory cannot be read. An unreadable directory inside it counts as empty.
 pub fn find_blocking(home: &Home, rules: &Rules, known: Option<&Known>) -> io::Result<Found> {
     let state = open_state(home.dir())?;
-    let mut look = Look {
+    let mut scan = GarbageScan {
         rules,
         now: SystemTime::now(),
         left: MAX_ENTRIES,
         items: Vec::new(),
         undo: Vec::new(),
     };
-    look.top(&state);
-    look.runs(&state, known);
+    scan.top(&state);
+    scan.runs(&state, known);
     if let Some((known, older)) = known.zip(rules.histories) {
-        look.histories(&state, known, older);
+        scan.histories(&state, known, older);
     }
-    look.surplus_of_undo();
-    let Look { mut items, left, .. } = look;
+    scan.surplus_of_undo();
+    let GarbageScan { mut items, left, .. } = scan;
     items.sort_by_key(|item| (item.kind, std::cmp::Reverse(item.age)));
     let is_cut = left == 0 || MAX_ITEMS < items.len();
     items.truncate(MAX_ITEMS);
     Ok(Found { items, is_cut })
 }
 
-struct Look<'a> {
+struct GarbageScan<'a> {
     rules: &'a Rules,
     now: SystemTime,
-    /// Entries that may be looked at still.
+    /// Number of entries that may still be inspected.
     left: usize,
     items: Vec<Item>,
-    /// Originals that are young enough to stay.
+    /// Originals that are younger than the maximum age.
     undo: Vec<Item>,
 }
 
-/// One name in a directory.
-struct Entry {
+/// Name and stat of a directory entry.
+struct DirEntry {
     name: CString,
     stat: Stat,
 }
 
-impl Entry {
+impl DirEntry {
     fn text(&self) -> &str {
         self.name.to_str().unwrap_or_default()
     }
@@ -92,14 +91,14 @@ impl Entry {
     }
 }
 
-impl Look<'_> {
-    /// What stands in the state directory itself.
+impl GarbageScan<'_> {
+    /// Scans the state directory itself.
     fn top(&mut self, state: &OwnedFd) {
         for entry in self.entries(state) {
             let name = entry.text();
             let age = self.age(&entry);
             if is_retired_run(state, name) {
-                // One that is being deleted now is no harm.
+                // Another thread may be deleting it at the same time, which does no harm.
                 self.tree(Kind::Leftovers, state, &[], &entry, age);
             }
             let unfinished = REPLACED
@@ -127,24 +126,24 @@ impl Look<'_> {
             match known {
                 Some(known) if !known.sessions.contains(id) => {
                     let age = self.age(&session);
-                    if HOUR <= age {
+                    if ORPHAN_MIN_AGE <= age {
                         self.tree(Kind::Runs, &run, &at[..1], &session, age);
                     }
                 }
                 Some(known) if !known.busy.contains(id) => {
                     self.run(&dir, &at, !known.live.contains(id));
                 }
-                // Something runs in it, or nobody knows.
+                // The session is busy, or the live set is unknown.
                 Some(_) | None => {}
             }
         }
     }
 
-    /// The run directory of a session in which nothing runs.
+    /// Scans the run directory of an idle session.
     fn run(&mut self, dir: &OwnedFd, at: &[CString; 2], has_no_process: bool) {
         for entry in self.entries(dir) {
             let age = self.age(&entry);
-            let is_old = self.rules.outputs.max(MOMENT) <= age;
+            let is_old = self.rules.outputs.max(MIN_AGE) <= age;
             match entry.text() {
                 "journal" => self.journal(dir, at),
                 "tmp" if has_no_process => self.temporary(dir, at),
@@ -169,7 +168,7 @@ impl Look<'_> {
             let age = ages.chain([self.age(&entry)]).min().unwrap_or_default();
             let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(bytes(&file.stat)));
             let item = item(Kind::Undo, &at, &entry.name, bytes, age);
-            match self.rules.undo.max(MOMENT) <= age {
+            match self.rules.undo.max(MIN_AGE) <= age {
                 true => self.items.push(item),
                 false => self.undo.push(item),
             }
@@ -181,13 +180,13 @@ impl Look<'_> {
         let at = [at[0].clone(), at[1].clone(), c"tmp".to_owned()];
         for entry in self.entries(&tmp) {
             let age = self.age(&entry);
-            if HOUR <= age {
+            if ORPHAN_MIN_AGE <= age {
                 self.tree(Kind::Temporary, &tmp, &at, &entry, age);
             }
         }
     }
 
-    /// The oldest originals go until the others have few enough bytes.
+    /// Deletes the oldest originals until the total size is below the limit.
     fn surplus_of_undo(&mut self) {
         let mut undo = std::mem::take(&mut self.undo);
         undo.sort_by_key(|item| std::cmp::Reverse(item.age));
@@ -196,22 +195,22 @@ impl Look<'_> {
             if sum <= self.rules.undo_max_bytes {
                 break;
             }
-            if MOMENT <= item.age {
+            if MIN_AGE <= item.age {
                 sum = sum.saturating_sub(item.bytes);
                 self.items.push(item);
             }
         }
     }
 
-    /// What the app and Pi wrote about sessions that do not exist.
+    /// Scans the app's and Pi's histories for sessions that do not exist.
     fn histories(&mut self, state: &OwnedFd, known: &Known, older: Duration) {
         let is_history =
-            |entry: &Entry| entry.text().ends_with(".jsonl") && entry.is(FileType::RegularFile);
+            |entry: &DirEntry| entry.text().ends_with(".jsonl") && entry.is(FileType::RegularFile);
         if let Ok(dir) = open_dir(state, c"sessions", true) {
             for entry in self.entries(&dir).into_iter().filter(is_history) {
                 let age = self.age(&entry);
                 let id = entry.text().trim_end_matches(".jsonl");
-                if older.max(HOUR) <= age && !known.sessions.contains(id) {
+                if older.max(ORPHAN_MIN_AGE) <= age && !known.sessions.contains(id) {
                     self.file(Kind::Histories, &[c"sessions".to_owned()], &entry, age);
                 }
             }
@@ -219,29 +218,29 @@ impl Look<'_> {
         let Ok(dir) = open_dir(state, c"pi-sessions", true) else { return };
         for entry in self.entries(&dir).into_iter().filter(is_history) {
             let age = self.age(&entry);
-            if age < older.max(HOUR) || known.pi_files.contains(entry.text()) {
+            if age < older.max(ORPHAN_MIN_AGE) || known.pi_files.contains(entry.text()) {
                 continue;
             }
-            // An earlier conversation of a session that exists is not named anywhere.
-            let is_of_nobody = histories::workspace(&dir, &entry.name)
+            // The metadata names only the current conversation of a session, not earlier ones.
+            let is_orphaned = histories::workspace(&dir, &entry.name)
                 .is_some_and(|workspace| !known.workspaces.contains(&workspace));
-            if is_of_nobody {
+            if is_orphaned {
                 self.file(Kind::Histories, &[c"pi-sessions".to_owned()], &entry, age);
             }
         }
     }
 
-    fn file(&mut self, kind: Kind, at: &[CString], entry: &Entry, age: Duration) {
+    fn file(&mut self, kind: Kind, at: &[CString], entry: &DirEntry, age: Duration) {
         self.items.push(item(kind, at, &entry.name, bytes(&entry.stat), age));
     }
 
-    fn tree(&mut self, kind: Kind, dir: &OwnedFd, at: &[CString], entry: &Entry, age: Duration) {
+    fn tree(&mut self, kind: Kind, dir: &OwnedFd, at: &[CString], entry: &DirEntry, age: Duration) {
         let bytes = self.size(dir.as_fd(), entry, MAX_DEPTH);
         self.items.push(item(kind, at, &entry.name, bytes, age));
     }
 
-    /// What an entry takes of the disk with everything in it, as far as it is looked at.
-    fn size(&mut self, at: rustix::fd::BorrowedFd<'_>, entry: &Entry, depth: usize) -> u64 {
+    /// Returns the disk usage of an entry, recursively up to `depth` levels.
+    fn size(&mut self, at: rustix::fd::BorrowedFd<'_>, entry: &DirEntry, depth: usize) -> u64 {
         let own = bytes(&entry.stat);
         let deeper = depth.checked_sub(1).filter(|_| entry.is(FileType::Directory));
         let (Some(deeper), Ok(dir)) = (deeper, open_dir(at, &entry.name, false)) else {
@@ -253,7 +252,7 @@ impl Look<'_> {
             .fold(own, |sum, child| sum.saturating_add(self.size(dir.as_fd(), child, deeper)))
     }
 
-    fn entries(&mut self, dir: &OwnedFd) -> Vec<Entry> {
+    fn entries(&mut self, dir: &OwnedFd) -> Vec<DirEntry> {
         let Ok(entries) = Dir::read_from(dir) else { return Vec::new() };
         let mut found = Vec::new();
         for entry in entries.filter_map(Result::ok) {
@@ -266,17 +265,17 @@ impl Look<'_> {
             }
             self.left -= 1;
             if let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-                found.push(Entry { name: name.to_owned(), stat });
+                found.push(DirEntry { name: name.to_owned(), stat });
             }
         }
         found
     }
 
-    fn age(&self, entry: &Entry) -> Duration {
+    fn age(&self, entry: &DirEntry) -> Duration {
         #[expect(clippy::useless_conversion, reason = "the type of this field differs by system")]
         let seconds = u64::try_from(i64::from(entry.stat.st_mtime)).unwrap_or(0);
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        // What was changed in the future is young.
+        // A modification time in the future counts as new.
         self.now.duration_since(changed).unwrap_or_default()
     }
 }
@@ -287,12 +286,12 @@ fn item(kind: Kind, at: &[CString], name: &CStr, bytes: u64, age: Duration) -> I
     Item { kind, path: parts.join("/"), bytes, age, dirs: at.to_vec(), name: name.to_owned() }
 }
 
-/// What it takes of the disk: a file may have holes.
+/// Disk usage in bytes. Less than the file size if the file has holes.
 fn bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
 }
 
-/// One of our own files that was set aside because it was damaged.
+/// Returns true for the name of a quarantined file.
 fn is_set_aside(name: &str) -> bool {
     let Some((original, number)) = name.rsplit_once(".corrupt-") else { return false };
     let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());

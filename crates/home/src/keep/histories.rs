@@ -1,4 +1,4 @@
-//! Which conversation belongs to whom. Called by `find`.
+//! Finds the workspace of one of Pi's conversations. Called by `find`.
 
 use rustix::fs::{Mode, OFlags, openat};
 use std::ffi::CStr;
@@ -6,11 +6,11 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::AsFd;
 
-/// Longest first line of a history of Pi's that is read, in bytes.
+/// Maximum length of the first line of a history file, in bytes.
 const MAX_HEADER_BYTES: u64 = 16 * 1024;
 
-/// In which directory Pi was when it began this history: the first line says so. `None` if it does not; then
-/// nobody can say whose it is.
+/// Returns Pi's working directory at the start of this history, from the first line. `None` if the line does
+/// not contain it; then the workspace is unknown.
 pub(super) fn workspace(at: impl AsFd, name: &CStr) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(at, name, flags, Mode::empty()).ok()?);

@@ -1,12 +1,11 @@
-//! Keeping house: what in the state directory nobody needs any more, and deleting it.
+//! Garbage collection in the state directory: finds expired and orphaned files and deletes them.
 //!
-//! Owns: which names there are of what kind, what may go, and how it goes. Called by the supervisor for what it
-//! deletes by itself and for `quack.gc`, and by `quack gc` where no daemon runs. Who may call it holds the
-//! instance lock, or asks the daemon that does.
+//! Called by the supervisor periodically and for `quack.gc`, and by `quack gc` if no daemon runs. The caller
+//! must hold the instance lock.
 //!
-//! What is beneath `run` was written by workers, which are not trusted: everything there goes by handles of
-//! directories that were opened without following links. Age is that of the last change of a file: a clock that
-//! jumps makes something go early or late, and nothing else.
+//! Workers write the files in `run`, and workers are not trusted. So all access there uses directory handles
+//! that were opened without following links. The age of a file is the time since its last change. A clock
+//! step makes files expire early or late, and has no other effect.
 
 mod find;
 mod histories;
@@ -20,30 +19,29 @@ use std::collections::HashSet;
 use std::ffi::CString;
 use std::time::Duration;
 
-/// What something is that can go.
+/// Category of deletable files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// `run.old-*`: run directories of earlier daemons that were not deleted to the end.
+    /// `run.old-*`: run directories of earlier daemons whose deletion was interrupted.
     Leftovers,
     /// Run directories of sessions that do not exist.
     Runs,
-    /// What commands left in run directories of sessions that have no process: their temporary files, and
-    /// files that are nobody's.
+    /// Temporary files of commands and unknown files, in run directories of sessions without a process.
     Temporary,
-    /// Long outputs.
+    /// Spill files.
     Outputs,
-    /// Originals of replaced files, by which a replacement is undone.
+    /// Originals of replaced files, which undo needs.
     Undo,
-    /// What saves left that were cut short. Only while no daemon runs.
+    /// Temporary files of interrupted saves. Deleted only while no daemon runs.
     Unfinished,
-    /// Damaged files that were set aside. Only if asked for.
+    /// Quarantined files. Deleted only if configured.
     Quarantined,
-    /// Histories of sessions that do not exist. Only if asked for.
+    /// Histories of sessions that do not exist. Deleted only if configured.
     Histories,
 }
 
 impl Kind {
-    /// Every kind, in the order in which they are shown.
+    /// All kinds, in display order.
     pub const ALL: [Self; 8] = [
         Self::Leftovers,
         Self::Runs,
@@ -55,7 +53,7 @@ impl Kind {
         Self::Histories,
     ];
 
-    /// Its name on the wire.
+    /// Name in requests and replies.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,61 +69,61 @@ impl Kind {
     }
 }
 
-/// What may go.
+/// Ages and limits of garbage collection.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// A daemon uses the directory. What it may be about to write is left alone.
+    /// True if a daemon uses the directory. Files of running saves are kept then.
     pub is_served: bool,
-    /// Long outputs, and what commands left, go when they are older.
+    /// Maximum age of spill files and temporary files.
     pub outputs: Duration,
-    /// So do originals.
+    /// Maximum age of originals.
     pub undo: Duration,
-    /// All originals together may have so many bytes; beyond that the oldest go.
+    /// Maximum total size of originals, in bytes. Above it, the oldest are deleted.
     pub undo_max_bytes: u64,
-    /// Damaged files that were set aside go when they are older; `None`: they stay.
+    /// Maximum age of quarantined files; `None` keeps them.
     pub quarantined: Option<Duration>,
-    /// So do histories of sessions that do not exist.
+    /// Maximum age of histories of deleted sessions; `None` keeps them.
     pub histories: Option<Duration>,
 }
 
-/// What exists. Without it nothing goes that could belong to a session.
+/// Sessions and files that must be kept.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// Ids of the sessions.
+    /// Ids of all sessions.
     pub sessions: HashSet<String>,
-    /// Those of them that have a process.
+    /// Ids of the sessions with a process.
     pub live: HashSet<String>,
-    /// Those of them in which something runs.
+    /// Ids of the sessions that are busy.
     pub busy: HashSet<String>,
-    /// File names of the histories that their Pis write.
+    /// Names of the history files in use by Pi.
     pub pi_files: HashSet<String>,
-    /// Workspaces of the sessions.
+    /// Paths of the sessions' workspaces.
     pub workspaces: HashSet<String>,
 }
 
-/// Something that may go.
+/// One deletable file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// What it is.
+    /// Category of the item.
     pub kind: Kind,
-    /// Where it is, from the state directory; for people.
+    /// Path relative to the state directory. For display only.
     pub path: String,
-    /// What it takes of the disk, in bytes.
+    /// Disk usage in bytes.
     pub bytes: u64,
-    /// How long ago it was changed last.
+    /// Time since the last change.
     pub age: Duration,
-    /// The directories from the state directory to it.
+    /// Directories from the state directory to the item.
     dirs: Vec<CString>,
-    /// Its name in the last of them.
+    /// Name in the last directory.
     name: CString,
 }
 
-/// What was found.
+/// Result of a scan.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// What may go, in the order of [`Kind::ALL`], the oldest of each kind first.
+    /// Items in the order of [`Kind::ALL`], oldest first within a kind.
     pub items: Vec<Item>,
-    /// There is more than was looked at: look again when these are gone.
+    /// True if a limit stopped the scan. Scan again after deleting these items.
     pub is_cut: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Deleting what was found, by handles. Called by [`super`]'s callers, and by [`crate::Home`] for a session's run
-//! directory.
+//! Deletes garbage by directory handles. Called by the users of [`super`], and by [`crate::Home`] for a
+//! session's run directory.
 
 use super::trees::remove_entry;
 use super::{Item, Kind};
@@ -13,25 +13,25 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// What launchd writes.
+/// Log file that launchd writes.
 const SERVICE_LOG: &str = "launchd.log";
 
-/// Bytes that it may have.
+/// Maximum size of that log file, in bytes.
 const MAX_SERVICE_LOG_BYTES: u64 = 1024 * 1024;
 
-/// What was deleted, or would be.
+/// Statistics of a deletion, or of a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many of each kind, and what they took of the disk, in bytes.
+    /// Number and disk usage in bytes of the items of each kind.
     pub kinds: BTreeMap<Kind, (usize, u64)>,
-    /// How many could not be deleted.
+    /// Number of items that could not be deleted.
     pub failed: usize,
-    /// Why the first of those could not.
+    /// Error of the first of them.
     pub why: Option<String>,
 }
 
 impl Tally {
-    /// Of all that was found, as if it were deleted.
+    /// Returns the statistics for deleting all `items`.
     #[must_use]
     pub fn of(items: &[Item]) -> Self {
         let mut tally = Self::default();
@@ -39,7 +39,7 @@ impl Tally {
         tally
     }
 
-    /// Adds what another step has deleted.
+    /// Adds the statistics of another step.
     pub fn add(&mut self, other: Self) {
         for (kind, (items, bytes)) in other.kinds {
             let entry = self.kinds.entry(kind).or_default();
@@ -49,13 +49,13 @@ impl Tally {
         self.why = self.why.take().or(other.why);
     }
 
-    /// How many of all kinds together.
+    /// Returns the number of items of all kinds.
     #[must_use]
     pub fn items(&self) -> usize {
         self.kinds.values().map(|(items, _)| items).sum()
     }
 
-    /// What all of them took of the disk, in bytes.
+    /// Returns the disk usage of all items, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.kinds.values().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
@@ -67,8 +67,7 @@ impl Tally {
     }
 }
 
-/// Deletes what was found. What is gone already is no failure. Blocks on the disk, for as long as the trees
-/// among them are large.
+/// Deletes `items`. A missing item counts as deleted. Blocks on the disk; large trees take longer.
 #[must_use]
 pub fn remove_blocking(home: &Home, items: &[Item]) -> Tally {
     let mut tally = Tally::default();
@@ -84,11 +83,11 @@ pub fn remove_blocking(home: &Home, items: &[Item]) -> Tally {
     tally
 }
 
-/// Empties the file to which the service manager of macOS appends what the daemon says on stderr, if it has grown
-/// too long. Blocks on the disk. One that does not exist is short enough.
+/// Truncates the file to which launchd appends the daemon's stderr, if it exceeds 1 MiB. A missing file is
+/// fine. Blocks on the disk.
 ///
 /// # Errors
-/// The system's.
+/// The error of the system call.
 pub fn trim_service_log_blocking(home: &Home) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, home.dir().join(SERVICE_LOG), flags, Mode::empty()) {
@@ -110,11 +109,11 @@ fn remove(state: &Path, item: &Item) -> io::Result<()> {
     Ok(remove_entry(dir.as_fd(), &item.name)?)
 }
 
-/// Deletes the file or the directory `path` with everything in it, at any depth. A path that does not exist counts
-/// as deleted. Makes directories readable first if necessary: tools leave unreadable ones. Blocks on the disk.
+/// Deletes the file or directory `path` recursively, at any depth. A missing path counts as deleted. Makes
+/// directories readable first if necessary, because tools leave unreadable ones. Blocks on the disk.
 ///
 /// # Errors
-/// The system's error for the first entry that could not be deleted.
+/// The error for the first entry that could not be deleted.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -126,12 +125,14 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens the state directory, or the one above something of ours. A person may have put a link in its place.
+/// Opens the state directory or the parent of one of quackd's files. Follows a link, because the user may
+/// have placed one.
 pub(super) fn open_state(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Opens a directory in another one. Only `run` and its like may be links, and `run` is none: it is made so.
+/// Opens a subdirectory. Follows a link only if `may_be_link`, and never for `run`, which quackd creates as a
+/// directory.
 pub(super) fn open_dir(at: impl AsFd, name: &CStr, may_be_link: bool) -> Result<OwnedFd, Errno> {
     let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if !may_be_link || name == c"run" {

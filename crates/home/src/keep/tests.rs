@@ -1,4 +1,4 @@
-//! A state directory with everything in it, old and new, and links where they could do harm.
+//! A state directory with every kind of file, old and new, and with links where they could do harm.
 
 use super::{Kind, Known, Rules, find_blocking, remove_blocking};
 use crate::Home;
@@ -34,7 +34,7 @@ fn known(sessions: &[&str]) -> Known {
     Known { sessions: sessions.iter().map(|id| (*id).to_owned()).collect(), ..Known::default() }
 }
 
-/// A file that was changed so many days ago, and its directories.
+/// Creates a file that was changed `days` days ago, and its parent directories.
 fn file(home: &Home, path: &str, days: u64) {
     sized(home, path, days, 4096);
 }
@@ -91,7 +91,7 @@ fn what_is_old_and_nobodys_goes_and_the_rest_stays() {
         "run.old-77",
         "run/gone",
         "run/idle/bash-1.log",
-        // Of the second one the directory is young.
+        // The directory of the second one is young.
         "run/idle/journal/1-00000001",
         "run/idle/tmp/old",
         "run/idle/whose",
@@ -110,7 +110,7 @@ fn what_is_old_and_nobodys_goes_and_the_rest_stays() {
     {
         assert!(home.dir().join(stays).exists(), "{stays}");
     }
-    // What is gone already is no failure.
+    // A missing item is not a failure.
     assert_eq!(remove_blocking(&home, &found.items).failed, 0);
 }
 
@@ -156,7 +156,7 @@ fn histories_go_only_if_asked_for_and_only_those_of_nobody() {
         paths(&home, &asked, Some(&known)),
         ["pi-sessions/gone.jsonl", "sessions/gone.jsonl"]
     );
-    assert!(paths(&home, &asked, None).is_empty(), "nobody knows which sessions there are");
+    assert!(paths(&home, &asked, None).is_empty(), "the live set is unknown");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn no_link_leads_out_of_the_state_directory() {
     let all = Rules { outputs: none, undo: none, undo_max_bytes: 0, ..rules() };
     assert!(paths(&home, &all, Some(&known(&["a", "b"]))).is_empty());
 
-    // A tree with a link in it, and one whose links are put in place after it was found.
+    // One tree contains a link; in the other, links are created after the scan.
     file(&home, "run.old-2/s/x", 1);
     file(&home, "run.old-2/.quackd", 1);
     symlink(outside.path(), home.dir().join("run.old-2/link")).unwrap();
@@ -227,7 +227,7 @@ fn directories_that_may_not_be_read_or_written_go_too() {
     home.remove_session_run_dir_blocking("s").unwrap();
 }
 
-/// Makes `depth` directories, each in the one before, with another directory and a file in each of them.
+/// Creates `depth` nested directories, each with an additional directory and a file.
 fn dig(top: &Path, depth: usize) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let mut at = openat(CWD, top, flags, Mode::empty()).unwrap();
@@ -277,7 +277,7 @@ fn a_writer_does_not_hold_up_a_deletion() {
                 drop(fs::create_dir_all(path));
             }
         });
-        // Either is right: the writer decides whether a directory is empty in that moment.
+        // Success and failure are both valid: the writer may refill the directory at any time.
         drop(home.remove_session_run_dir_blocking("s"));
         is_over.store(true, Ordering::SeqCst);
     });

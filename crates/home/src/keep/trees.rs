@@ -4,7 +4,7 @@
 //! directories and lists at most [`MAX_LISTED`] names of each at a time. It moves deeper directories to the top of the
 //! tree and deletes them there. No path is longer than one name, so no limit on path lengths applies.
 
-use crate::claim::MARK;
+use crate::ownership::MARK;
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, openat, renameat_with, statat, unlinkat,
 };
@@ -36,11 +36,11 @@ pub(super) fn remove_entry(at: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno>
     Walk { at, levels: vec![top], random, moved: 0, until }.finish()
 }
 
-/// A directory that is being emptied.
+/// A directory whose entries are being deleted.
 struct Level {
     dir: OwnedFd,
     name: CString,
-    /// Names that are still to be deleted, the last one first.
+    /// Names still to be deleted, last one first.
     names: Vec<CString>,
     /// True if the directory may hold more names than were listed.
     has_more: bool,
@@ -88,7 +88,7 @@ impl Level {
 }
 
 struct Walk<'a> {
-    /// The directory that holds the tree.
+    /// The parent directory of the tree.
     at: BorrowedFd<'a>,
     /// Open directories from the top of the tree downwards.
     levels: Vec<Level>,
@@ -154,7 +154,7 @@ impl Walk<'_> {
         let at = above.as_ref().map_or(self.at, |above| above.dir.as_fd());
         let removed = match unlinkat(at, &level.name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            // The reason why it is not empty is more useful.
+            // The reason why an entry could not be deleted is more useful.
             Err(error) => Err(level.failed.or(unlistable).unwrap_or(error)),
         };
         match (above, removed) {
@@ -175,7 +175,7 @@ impl Walk<'_> {
 fn unlink_or_open(at: BorrowedFd<'_>, name: &CStr) -> Result<Option<Level>, Errno> {
     match unlinkat(at, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(None),
-        // The errors for a directory on Linux and in POSIX.
+        // Errors of unlinkat(2) for a directory: ISDIR on Linux, PERM in POSIX.
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error),
     }
@@ -204,7 +204,7 @@ fn open_readable(at: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     if let Ok(dir) = &opened {
         make_writable(dir);
     } else if matches!(opened, Err(Errno::ACCESS)) {
-        // By a handle, so that a link in its place is not followed.
+        // Use a handle, so that a link in place of the directory is not followed.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         make_writable(&openat(at, name, flags, Mode::empty())?);
         return super::removal::open_dir(at, name, false);

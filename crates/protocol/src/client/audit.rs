@@ -1,7 +1,7 @@
-//! `quack.sandbox` with `audit` and `explain`: what a session's worker says of its workspace and of itself.
+//! `quack.sandbox` with `audit` and `explain`: reports of a session's worker about its workspace and its confinement.
 //!
-//! The worker makes the reports and the supervisor forwards them unread: they are for people. Nothing is
-//! decided by them.
+//! The worker creates the reports and the supervisor forwards them unread. They are for display only: the supervisor
+//! decides nothing by them.
 
 use crate::SessionId;
 use schemars::JsonSchema;
@@ -14,13 +14,13 @@ use serde_json::value::RawValue;
 pub struct WorkerSays {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
-    /// Its workspace.
+    /// Absolute path of the session's workspace.
     pub workspace_path: String,
-    /// The answer for a person, a JSON string that the worker wrote.
+    /// The report as text for the user: a JSON string that the worker wrote.
     pub text: Box<RawValue>,
-    /// An [`AuditReport`] or an [`ExplainReport`]; null if the worker could not answer, and `text` says why.
+    /// An [`AuditReport`] or an [`ExplainReport`]. Null if the worker could not answer; then `text` has the reason.
     pub report: Option<Box<RawValue>>,
 }
 
@@ -31,29 +31,30 @@ pub struct WorkerSays {
 pub struct WorkerSaid<T> {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
-    /// Its workspace.
+    /// Absolute path of the session's workspace.
     pub workspace_path: String,
-    /// The answer for a person.
+    /// The report as text for the user.
     pub text: String,
-    /// The same as data; null if the worker could not answer.
+    /// The report as data. Null if the worker could not answer.
     pub report: Option<T>,
 }
 
-/// What an audit of a workspace has found.
+/// Findings of an audit of a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuditReport {
-    /// How many files and repositories need a look before they are trusted.
+    /// Files and repositories that the user should check before trusting them.
     pub found: usize,
     /// False if something was left out: the tree is too large, or a part of it cannot be read.
     pub complete: bool,
-    /// Entries of directories that were looked at.
+    /// Directory entries that were checked.
     pub entries: u64,
-    /// Files at the top of the workspace that later programs run or obey, and that are not as they were.
+    /// Files at the top of the workspace that other programs run or obey, and that changed.
     pub files: Vec<AuditFile>,
-    /// Names in git directories by which git would write to another file. Old names count too.
+    /// Names in git directories through which git would write to another file. Includes names that existed before the
+    /// worker started.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub planted: Vec<AuditPlanted>,
     /// Number of such names that are not listed.
@@ -61,7 +62,7 @@ pub struct AuditReport {
     pub planted_not_listed: usize,
     /// Repositories that are new, changed, or make git run something.
     pub repositories: Vec<AuditRepository>,
-    /// Repositories of that kind that are not listed.
+    /// Number of such repositories that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub not_listed: usize,
 }
@@ -72,9 +73,9 @@ pub struct AuditReport {
 pub struct AuditFile {
     /// Relative to the workspace, one line.
     pub path: String,
-    /// What became of it.
+    /// Change of the file.
     pub change: AuditChange,
-    /// What such a file does, to be read after its name.
+    /// The effect of such a file, to read after its name.
     pub why: String,
 }
 
@@ -91,7 +92,7 @@ pub struct AuditPlanted {
     pub removed: bool,
 }
 
-/// Kind of a file by which git would write to another file.
+/// Kind of a file through which git would write to another file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlantedKind {
@@ -124,20 +125,20 @@ impl PlantedKind {
     }
 }
 
-/// What became of a name.
+/// Change of a name since the worker started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditChange {
-    /// It was not there when the worker began.
+    /// Did not exist when the worker started.
     Made,
-    /// It is another one, or something else is in it.
+    /// Replaced, or has other contents.
     Changed,
-    /// It is gone.
+    /// No longer exists.
     Removed,
 }
 
 impl AuditChange {
-    /// The word for it, to be read after "was".
+    /// Returns the word for it, to read after "was".
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -154,39 +155,39 @@ impl AuditChange {
 pub struct AuditRepository {
     /// Relative to the workspace, one line; `.` is the workspace itself.
     pub path: String,
-    /// What kind it is.
+    /// Form of the repository.
     pub kind: RepositoryKind,
-    /// What became of it.
+    /// Change since the worker started.
     pub state: RepositoryState,
-    /// What git would run or read there.
+    /// Commands that git would run and files that it would read there.
     pub commands: Vec<AuditCommand>,
 }
 
-/// What git takes for a repository.
+/// Directory or file that git treats as a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RepositoryKind {
     /// A `.git` directory.
     Git,
-    /// A `.git` file, which leads to a repository elsewhere.
+    /// A `.git` file, which refers to a repository elsewhere.
     GitFile,
-    /// A `.git` that is a link or something special.
+    /// A `.git` that is a symbolic link or a special file.
     Other,
-    /// A directory that git takes for a repository by what is in it.
+    /// A directory without `.git` whose contents make git treat it as a repository.
     Bare,
 }
 
-/// What became of a repository since the worker began.
+/// Change of a repository since the worker started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RepositoryState {
-    /// It was not there.
+    /// Did not exist when the worker started.
     New,
-    /// What git runs there is not as it was.
+    /// Other commands or settings than when the worker started.
     Changed,
-    /// As it was.
+    /// Unchanged.
     Same,
-    /// What was there before is not known.
+    /// The earlier state is not known.
     Unknown,
 }
 
@@ -196,29 +197,29 @@ pub enum RepositoryState {
 pub struct AuditCommand {
     /// The file, relative to the workspace, one line.
     pub file: String,
-    /// The setting, `hook`, `exec`, or what else is the matter.
+    /// The setting, `hook`, `exec`, or another reason.
     pub key: String,
-    /// Its value, cut and on one line; empty if there is none.
+    /// Value of the setting, cut and on one line. Empty if there is none.
     pub value: String,
 }
 
-/// What a session may do, or what it may do with one path.
+/// Permissions of a session, in general or for one path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExplainReport {
     /// The profile's name.
     pub profile: String,
-    /// Whether the machine's network may be used.
+    /// Whether the session may use the machine's network.
     pub network: bool,
     /// The tier in force.
     pub tier: String,
-    /// What holds, the outermost first. Empty if a path was asked about.
+    /// Layers in force, the outermost first. Empty if the request names a path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<ExplainLayer>,
-    /// What could not be confined as it should.
+    /// Parts that could not be confined as intended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// About the path that was asked about.
+    /// Permissions for the requested path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<ExplainPath>,
 }
@@ -229,48 +230,48 @@ pub struct ExplainReport {
 pub struct ExplainLayer {
     /// A short name.
     pub name: String,
-    /// What it holds, a sentence.
+    /// The rule that the layer enforces, a sentence.
     pub holds: String,
-    /// How a person changes it, if they can.
+    /// Instruction for the user to change it; absent if the user cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
 }
 
-/// What a session may do with one path.
+/// Permissions of a session for one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainPath {
-    /// As it was asked, absolute, one line.
+    /// The requested path, absolute, one line.
     pub path: String,
-    /// Where it leads inside of the confinement, if that is another place.
+    /// The path inside of the confinement, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<String>,
-    /// What may be done.
+    /// Permitted access.
     pub access: PathAccess,
-    /// Why, a sentence.
+    /// Reason, a sentence.
     pub why: String,
-    /// How a person can allow more, a sentence.
+    /// Instruction for the user to allow more, a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
 }
 
-/// What a session may do with a path.
+/// Access of a session to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PathAccess {
-    /// Read and written.
+    /// May be read and written.
     ReadWrite,
-    /// Written, but not through the file tools: later programs obey it. Commands are audited.
+    /// May be written by commands, which are audited, but not by the file tools: other programs obey the file.
     Protected,
-    /// Read only.
+    /// May only be read.
     ReadOnly,
-    /// Something empty is in its place.
+    /// Replaced by an empty file or directory.
     Hidden,
-    /// Nothing of the machine is shown there.
+    /// Outside of the visible part of the machine's file system.
     NotShown,
-    /// It is shown, and not allowed to be read.
+    /// Visible, but reading is not permitted.
     NotReadable,
-    /// It would be shown, and is not there.
+    /// Would be visible, but does not exist.
     Missing,
 }
 

@@ -1,4 +1,4 @@
-//! The daemon as a program: `quack.daemon`, `quack.restart`, and what a stop of it cut short.
+//! The daemon as a program: `quack.daemon`, `quack.restart`, and the work that a stop interrupted.
 
 use crate::SessionId;
 use schemars::JsonSchema;
@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonData {
-    /// Its version.
+    /// Version of the program.
     pub version: String,
-    /// Its process id.
+    /// Process id of the daemon.
     pub pid: u32,
     /// When it started, ISO 8601 UTC.
     pub started_at: String,
     /// The service manager that started it, `systemd` or `launchd`; absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
-    /// Whether the service manager keeps the socket: who connects to it has the daemon started.
+    /// Whether the service manager keeps the socket open. A connection then starts the daemon.
     pub socket_activated: bool,
-    /// The file that it was started from.
+    /// The file that the daemon was started from.
     pub executable: ExecutableInfo,
-    /// What a restart would have to wait for.
+    /// Work that a restart would wait for.
     pub waits_for: Vec<UnfinishedWork>,
-    /// Sessions whose work the last stop cut short and that have done nothing since.
+    /// Sessions whose work the last stop interrupted and that have done nothing since.
     pub interrupted: Vec<InterruptedSession>,
 }
 
@@ -31,23 +31,23 @@ pub struct DaemonData {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutableInfo {
-    /// Its path.
+    /// Path of the executable.
     pub path: String,
-    /// What stands there by now.
+    /// State of the file at this path now.
     pub state: ExecutableState,
 }
 
-/// What stands at the path that the daemon was started from.
+/// State of the file at the path that the daemon was started from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ExecutableState {
-    /// The program that runs.
+    /// The running program.
     Current,
-    /// Another one: it was upgraded, or went back.
+    /// Another program: an upgrade or a downgrade.
     Replaced,
-    /// Nothing.
+    /// The file no longer exists.
     Deleted,
-    /// Nobody can tell.
+    /// The state cannot be determined.
     Unknown,
 }
 
@@ -55,7 +55,7 @@ pub enum ExecutableState {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RestartParams {
-    /// True: restart also if something is at work. Calls get the grace of a stop, then they are cut short.
+    /// True: restart even if there is work in progress. Calls get the grace of a stop, then they are interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
     /// True: the client starts the next daemon itself and has checked the configuration that it will read. Ignored
@@ -68,27 +68,28 @@ pub struct RestartParams {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartData {
-    /// Whether the daemon is on its way out. If not it is as before, and `waitsFor` says why.
+    /// Whether the daemon is shutting down. Otherwise it keeps running, and `waitsFor` lists the reasons.
     pub restarting: bool,
-    /// Who starts the next one, `systemd` or `launchd`; absent: whoever asked, or the next verb.
+    /// Service manager that starts the next daemon, `systemd` or `launchd`. If absent, the client that sent the request
+    /// or the next subcommand of `quack` starts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
-    /// What is at work.
+    /// Work in progress.
     pub waits_for: Vec<UnfinishedWork>,
 }
 
-/// Something that is at work in a session.
+/// Work in progress in a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnfinishedWork {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// What kind of work it is.
+    /// Kind of the work.
     pub kind: WorkKind,
     /// The tool of a call, the id and command of a background job, `Pi` of a turn.
     pub what: String,
@@ -109,15 +110,15 @@ pub enum WorkKind {
     Turn,
 }
 
-/// What a stop of the daemon cut short in a session.
+/// Work in a session that a stop of the daemon interrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Interruption {
-    /// When, ISO 8601 UTC.
+    /// Time of the stop, ISO 8601 UTC.
     pub at: String,
-    /// What the daemon was asked for: `restart` or `stop`.
+    /// Request that stopped the daemon: `restart` or `stop`.
     pub by: String,
-    /// What was at work: tools of calls, background jobs, a turn. It may have run; it was not retried.
+    /// The interrupted work: tools of calls, background jobs, a turn. It may have taken effect and was not retried.
     pub work: Vec<String>,
 }
 
@@ -127,12 +128,12 @@ pub struct Interruption {
 pub struct InterruptedSession {
     /// The session.
     pub session_id: SessionId,
-    /// Its name, as it was then.
+    /// Name of the session at that time.
     pub session_name: String,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// What happened.
+    /// The interrupted work and its reason.
     #[serde(flatten)]
     pub interruption: Interruption,
 }

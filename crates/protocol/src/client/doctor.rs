@@ -1,4 +1,4 @@
-//! Looking the daemon over: `doctor` and `quack.config`.
+//! Checks of the daemon and its configuration: `doctor` and `quack.config`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DoctorParams {
-    /// Ask the user's login shell for its environment again before looking.
+    /// Ask the user's login shell for its environment again before the checks.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refresh_environment: bool,
 }
@@ -20,31 +20,31 @@ pub struct DoctorData {
     pub checks: Vec<Check>,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
-    /// Its name: `daemon socket config log metadata sandbox environment providers sessions remote …`.
+    /// One of `daemon socket config log metadata sandbox environment providers sessions remote …`.
     pub name: String,
-    /// How it is.
+    /// Result of the check.
     pub status: CheckStatus,
-    /// What was found, one line.
+    /// Finding, one line.
     pub message: String,
-    /// What to do about it, one line; absent if nothing is to do.
+    /// Advice, one line; absent if there is nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// How a check ended.
+/// Result of a check.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// It works, but something is worth knowing.
+    /// Works, with something that the user should know.
     Warn,
-    /// It does not work.
+    /// Does not work.
     Fail,
 }
 
@@ -52,9 +52,9 @@ pub enum CheckStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigData {
-    /// The file that was looked for at the daemon's start.
+    /// Path of the configuration file at the daemon's start.
     pub path: String,
-    /// Whether it existed then.
+    /// Whether the file existed at that time.
     pub exists: bool,
     /// Every key.
     pub settings: Vec<ConfigSetting>,
@@ -63,10 +63,10 @@ pub struct ConfigData {
 /// One key of [`ConfigData`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigSetting {
-    /// Such as `worker.idle_minutes`.
+    /// Name of the key, such as `worker.idle_minutes`.
     pub key: String,
-    /// The value in force; null if it has none.
+    /// The value in force; null without a value.
     pub value: Value,
-    /// Where it comes from: `default`, a file with its line, or a variable.
+    /// Origin of the value: `default`, a file with its line, or a variable.
     pub origin: String,
 }

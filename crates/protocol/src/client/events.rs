@@ -1,8 +1,7 @@
-//! Following a session: the parameters and answer of `follow`, and the events that tools publish.
+//! Following a session: parameters and data of `follow`, and the events of tools.
 //!
-//! An event is `{"event","sessionId","data","seq"}`. `seq` starts at 1 in each session and counts every
-//! event of it; it starts again when the daemon does, which `epoch` tells. The names and shapes are the
-//! agent's; keys of ours come beside them.
+//! An event is `{"event","sessionId","data","seq"}`. `seq` counts every event of a session from 1. It restarts with the
+//! daemon, and `epoch` then changes. Event names and shapes are the agent's, with additional keys from quackd.
 
 use crate::SessionId;
 use crate::client::WorkerState;
@@ -19,41 +18,41 @@ pub struct FollowParams {
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<String>")]
     pub session_id: Value,
-    /// Replay what came after this number, if it is still kept.
+    /// Replay the events after this number, if they are still kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_seq: Option<u64>,
-    /// The run of the daemon that `since_seq` belongs to, as an earlier `follow` told it.
+    /// The run of the daemon that `since_seq` belongs to, from an earlier reply of `follow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
 }
 
-/// `follow` data. Pi's state is handed on as it is.
+/// `follow` data. Pi's state is forwarded unchanged.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "FollowData")]
 pub struct FollowDataOf<P> {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
-    /// Its workspace, or `unknown`.
+    /// Path of the session's workspace, or `unknown`.
     pub workspace_path: String,
     /// Whether a worker process of the session is alive.
     pub is_running: bool,
     /// Pi's own state; `null` without a Pi.
     pub session_state: Option<P>,
-    /// The history file that the macOS app keeps.
+    /// History file that the macOS app writes.
     pub app_history_file: String,
-    /// Whether it exists.
+    /// Whether the history file exists.
     pub app_history_exists: bool,
-    /// Its size.
+    /// Size of the history file, in bytes.
     pub app_history_size_bytes: u64,
-    /// Number of the last event before this answer; the first event after it has a higher one.
+    /// Number of the last event before this reply. The next event has a higher number.
     pub seq: u64,
     /// This run of the daemon.
     pub epoch: String,
-    /// True: events between `sinceSeq` and `seq` are lost; what was known of the session is out of
-    /// date, and what follows begins after `seq`.
+    /// True: the events between `sinceSeq` and `seq` are lost. The client's view of the session is out of date, and new
+    /// events start after `seq`.
     pub resync: bool,
     /// Events that are sent again before new ones.
     pub replayed: u64,
@@ -61,7 +60,7 @@ pub struct FollowDataOf<P> {
     pub worker: WorkerState,
 }
 
-/// `follow` data as a client of ours reads it.
+/// `follow` data as our client reads it.
 pub type FollowData = FollowDataOf<Value>;
 
 /// One event line as the supervisor writes it.
@@ -72,14 +71,13 @@ pub struct EventLine<'a, D> {
     pub event: &'a str,
     /// The session.
     pub session_id: &'a SessionId,
-    /// What happened.
+    /// Payload of the event.
     pub data: D,
     /// Counts the session's events.
     pub seq: u64,
 }
 
-/// One event that one client alone is told, as the supervisor writes it. It is none of the session's
-/// events and has no number.
+/// An event for a single client, as the supervisor writes it. It is not one of the session's events and has no number.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToldLine<'a, D> {
@@ -87,7 +85,7 @@ pub struct ToldLine<'a, D> {
     pub event: &'a str,
     /// The session it is about.
     pub session_id: &'a SessionId,
-    /// What is told.
+    /// Payload of the event.
     pub data: D,
 }
 
@@ -110,13 +108,13 @@ impl<'a> TextBlock<'a> {
     }
 }
 
-/// What a tool has said, with `details` of ours.
+/// Output of a tool, with quackd's `details`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Shown{T}")]
 pub struct ToolContent<'a, T> {
     /// At most one text block.
     pub content: Vec<TextBlock<'a>>,
-    /// Facts besides the text.
+    /// Facts in addition to the text.
     pub details: T,
 }
 
@@ -131,7 +129,7 @@ pub struct ToolExecutionStart<'a> {
     pub tool_call_id: &'a str,
     /// The tool.
     pub tool_name: &'a str,
-    /// The arguments; long ones are cut.
+    /// The arguments. Long arguments are cut.
     #[schemars(with = "serde_json::Map<String, Value>")]
     pub args: &'a RawValue,
 }
@@ -150,21 +148,21 @@ pub struct ToolExecutionUpdate<'a> {
     /// As in the start.
     #[schemars(with = "serde_json::Map<String, Value>")]
     pub args: &'a RawValue,
-    /// The beginning of the output: it grows with each update until it is full, and never changes
-    /// what it said; then it is left out. For clients that print what is new in it.
+    /// Start of the output. It grows with each update and never changes earlier text. Once it is full, updates leave
+    /// it out. For clients that print the difference to the previous update.
     pub partial_result: ToolContent<'a, UpdateDetails>,
-    /// What came since the last update, as a JSON string. For clients that show everything.
+    /// Output since the last update, as a JSON string. For clients that show everything.
     #[schemars(with = "String")]
     pub delta: &'a RawValue,
 }
 
-/// What is told besides the text of an update.
+/// Facts of an update in addition to the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateDetails {
-    /// Bytes of output until now, both streams together.
+    /// Bytes of output so far, both streams together.
     pub total_bytes: u64,
-    /// Bytes that came since the last update and are not in `delta`, before it.
+    /// Bytes since the last update that are missing before `delta`.
     pub omitted_bytes: u64,
 }
 
@@ -179,9 +177,9 @@ pub struct ToolExecutionEnd<'a> {
     pub tool_call_id: &'a str,
     /// The tool.
     pub tool_name: &'a str,
-    /// The answer; a long one is cut.
+    /// The result. A long result is cut.
     pub result: ToolContent<'a, &'a super::ToolInfo>,
-    /// The tool failed.
+    /// Whether the tool failed.
     pub is_error: bool,
     /// Exit code of a command.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,7 +188,7 @@ pub struct ToolExecutionEnd<'a> {
     pub duration_ms: u64,
 }
 
-/// Data of `extension_error` when a session's process has died.
+/// Data of `extension_error` after a crash of a session's process.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessDeath<'a> {
@@ -203,10 +201,10 @@ pub struct ProcessDeath<'a> {
     pub event: &'static str,
     /// A sentence.
     pub error: &'a str,
-    /// The signal that ended it, or null.
+    /// Signal that killed the process, or null.
     pub signal: Option<i32>,
-    /// Its exit code, or null.
+    /// Exit code of the process, or null.
     pub exit_code: Option<i32>,
-    /// Its last words.
+    /// End of the process's stderr.
     pub stderr_tail: &'a str,
 }

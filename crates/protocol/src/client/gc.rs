@@ -1,4 +1,4 @@
-//! `quack.gc`: what in the state directory nobody needs any more, and deleting it.
+//! `quack.gc`: lists and deletes expired and orphaned files in the state directory.
 
 use crate::SessionId;
 use schemars::JsonSchema;
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GcParams {
-    /// True: nothing is deleted, and `found` says what would be.
+    /// True: delete nothing and list the items in `found`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
-    /// How old what is kept for some time must be, in seconds. As the configuration says if absent, and 30 days for
+    /// Minimum age of files with a retention, in seconds. If absent, the configured retention applies, and 30 days for
     /// damaged files and histories.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub older_than_s: Option<u64>,
-    /// True: the histories of sessions that do not exist go too.
+    /// True: also delete the histories of sessions that do not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub histories: Option<bool>,
-    /// True: only sessions whose directory does not exist, and no files.
+    /// True: delete only sessions whose directory does not exist, and no files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_sessions: Option<bool>,
-    /// True: such sessions also if they are pinned.
+    /// True: delete such sessions even if they are pinned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
 }
@@ -30,28 +30,28 @@ pub struct GcParams {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GcData {
-    /// Whether nothing was deleted because that was asked for.
+    /// Whether this was a dry run.
     pub dry_run: bool,
-    /// Of each kind of which there is something.
+    /// One entry per kind with at least one item.
     pub kinds: Vec<GcKind>,
-    /// How many things of all kinds.
+    /// Number of items of all kinds.
     pub items: usize,
-    /// What they took of the disk, in bytes.
+    /// Disk space of the items, in bytes.
     pub bytes: u64,
-    /// How many could not be deleted.
+    /// Number of items that could not be deleted.
     pub failed: usize,
-    /// Why the first of those could not.
+    /// Reason for the first failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// There is more than was looked at: the same again finds it.
+    /// Whether items are left that this request did not check. Another request finds them.
     pub more: bool,
-    /// What would be deleted, at most 1,000 of it; only if nothing is.
+    /// Items that would be deleted, at most 1,000. Only in a dry run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<GcItem>,
-    /// Sessions whose directory does not exist: those that were forgotten, or would be.
+    /// Sessions whose directory does not exist and that were deleted, or would be in a dry run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sessions: Vec<PrunedSession>,
-    /// Such sessions that stay.
+    /// Sessions whose directory does not exist and that were kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_sessions: Vec<PrunedSession>,
 }
@@ -62,14 +62,14 @@ pub struct GcData {
 pub struct PrunedSession {
     /// The session.
     pub id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub name: String,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// The directory that does not exist.
     pub workspace_path: String,
-    /// Why it stays.
+    /// Reason for keeping the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -79,23 +79,23 @@ pub struct PrunedSession {
 pub struct GcKind {
     /// `leftovers runs temporary outputs undo unfinished quarantined histories sessions`.
     pub kind: String,
-    /// How many.
+    /// Number of items.
     pub items: usize,
-    /// What they took of the disk, in bytes.
+    /// Disk space of the items, in bytes.
     pub bytes: u64,
 }
 
-/// One thing in [`GcData`].
+/// One item in [`GcData`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GcItem {
-    /// Its kind.
+    /// Kind of the item, as in [`GcKind::kind`].
     pub kind: String,
-    /// Where it is, from the state directory.
+    /// Path, relative to the state directory.
     pub path: String,
-    /// What it takes of the disk, in bytes.
+    /// Disk space of the item, in bytes.
     pub bytes: u64,
-    /// How long ago it was changed last, in seconds.
+    /// Age since the last change, in seconds.
     pub age_s: u64,
 }
 
@@ -103,10 +103,10 @@ pub struct GcItem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskInfo {
-    /// What may still be written, in bytes.
+    /// Space that may still be written, in bytes.
     pub free_bytes: u64,
-    /// All of it, in bytes.
+    /// Size of the disk, in bytes.
     pub total_bytes: u64,
-    /// There is too little: long outputs are not kept, and the log says warnings and errors only.
+    /// Whether space is low. Then spill files are not kept, and the log contains only warnings and errors.
     pub low: bool,
 }

@@ -1,4 +1,4 @@
-//! Talking to a session's Pi: `say`, `extension_ui_response`, and what is told of it elsewhere.
+//! Prompts and answers for a session's Pi: `say`, `extension_ui_response`, and Pi's entry in `quack.ps`.
 
 use super::LifeInfo;
 use crate::SessionId;
@@ -10,7 +10,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SayParams {
-    /// What a person says.
+    /// The prompt.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "String")]
     pub message: Value,
@@ -18,7 +18,7 @@ pub struct SayParams {
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<String>")]
     pub session_id: Value,
-    /// Truthy: it is for Pi, also when a voice client owns the session.
+    /// Truthy: send the prompt to Pi, even if a voice client owns the session.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<bool>")]
     pub prefer_pi: Value,
@@ -30,10 +30,10 @@ pub struct SayParams {
 pub struct SayData {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
-    /// Number of the session's last event when Pi accepted it: the events of its turn have higher ones. Absent if it
-    /// was for a voice client, or refused.
+    /// Number of the session's last event when Pi accepted the prompt. The events of its turn have higher numbers.
+    /// Absent if the prompt went to a voice client or was refused.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seq: Option<u64>,
 }
@@ -50,15 +50,15 @@ pub struct UiResponseParams {
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<String>")]
     pub session_id: Value,
-    /// What was chosen or typed.
+    /// The selected or typed answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub value: Option<Value>,
-    /// Yes or no.
+    /// Answer to a yes-or-no question.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<bool>")]
     pub confirmed: Option<Value>,
-    /// Neither.
+    /// True: the dialog was cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<bool>")]
     pub cancelled: Option<Value>,
@@ -78,31 +78,31 @@ pub struct UiResponseData {
 pub struct PiInfo {
     /// `absent starting ready draining backoff failed`.
     pub state: String,
-    /// A turn is under way, or somebody waits.
+    /// Whether a turn is in progress or a request waits.
     pub busy: bool,
     /// Process id of Pi.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Process id of the worker that talks to it.
+    /// Process id of Pi's worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_pid: Option<u32>,
-    /// Process id of the monitor above both, the supervisor's direct child.
+    /// Process id of the monitor, the supervisor's direct child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monitor_pid: Option<u32>,
-    /// When this process was started, ISO 8601 UTC.
+    /// Start time of this process, ISO 8601 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
     /// Deaths since the daemon started.
     pub restarts: u32,
-    /// Why the last one ended, if it did not end well.
+    /// Cause of the last crash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_death: Option<String>,
-    /// Resident memory of Pi itself in KiB, where the system tells.
+    /// Resident memory of Pi's own process in KiB. Absent if the system does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_kb: Option<u64>,
-    /// Where its worker is in its life.
+    /// State of Pi's worker.
     pub life: LifeInfo,
-    /// Why it lives, or does not, in words.
+    /// Reason why Pi runs, or does not. For display only.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }

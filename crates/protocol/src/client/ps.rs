@@ -1,4 +1,4 @@
-//! `quack.ps` and `quack.metrics`: the daemon and its workers as they are now.
+//! `quack.ps` and `quack.metrics`: the current state of the daemon and its workers.
 
 use super::{
     DeathInfo, DiskInfo, InterruptedSession, LifeInfo, LoopLag, PauseInfo, PiInfo, StatusInfo,
@@ -17,7 +17,7 @@ pub struct PsData {
     /// The last deaths of children, the newest last.
     #[serde(default)]
     pub deaths: Vec<DeathInfo>,
-    /// Sessions whose work the last stop of the daemon cut short and that have done nothing since.
+    /// Sessions whose work the last stop of the daemon interrupted and that have done nothing since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupted: Vec<InterruptedSession>,
 }
@@ -42,77 +42,77 @@ pub struct SupervisorInfo {
     pub clients: usize,
     /// Sessions known.
     pub sessions: usize,
-    /// Resident memory in KiB, where the system tells.
+    /// Resident memory in KiB. Absent if the system does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_kb: Option<u64>,
-    /// Open file descriptors, where the system tells.
+    /// Open file descriptors. Absent if the system does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files: Option<usize>,
-    /// Clients disconnected because they did not read.
+    /// Clients disconnected because they read too slowly.
     pub slow_clients: u64,
-    /// Stray processes that had to be killed after a worker was gone.
+    /// Stray processes that were killed after the exit of their worker.
     pub strays_killed: u64,
-    /// Processes of commands that could not be ended.
+    /// Processes of commands that could not be killed.
     #[serde(default)]
     pub survivors: u64,
-    /// Files with long outputs that were deleted because all of them had too many bytes.
+    /// Spill files deleted because of the limit on their total size.
     #[serde(default)]
     pub spills_deleted: u64,
-    /// The disk of the state directory as it was at the last look, where the system tells.
+    /// The disk of the state directory at the last check. Absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskInfo>,
-    /// Lines that are missing in the log, because they could not be written or not in time.
+    /// Log lines that were lost, because they could not be written or the writer was too slow.
     #[serde(default)]
     pub log_lines_dropped: u64,
-    /// How late timers of the daemon were in the last minute.
+    /// Delay of the daemon's timers in the last minute.
     #[serde(default)]
     pub loop_lag: LoopLag,
     /// Deaths of children since the start.
     #[serde(default)]
     pub deaths_total: u64,
-    /// Workers that were ended because nobody used them, since the start.
+    /// Idle workers evicted since the start.
     #[serde(default)]
     pub evictions: u64,
-    /// Whether memory is short, so that workers without use are ended.
+    /// Reason for memory pressure; absent without it. Under pressure, idle workers are evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_pressure: Option<String>,
-    /// Processor time of the daemon itself in milliseconds, where the system tells.
+    /// Processor time of the daemon's process in milliseconds. Absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
-    /// Events of all sessions since the start, whether somebody followed or not.
+    /// Events of all sessions since the start, with or without a follower.
     #[serde(default)]
     pub events: u64,
-    /// Places for commands.
+    /// Command slots in use.
     #[serde(default)]
     pub places: PlacesInfo,
-    /// The last pause: the machine slept, or the daemon was stopped.
+    /// The last suspend of the machine, or stop of the daemon's process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_pause: Option<PauseInfo>,
 }
 
-/// Places for commands, which all sessions share, in [`SupervisorInfo`].
+/// Command slots, which all sessions share, in [`SupervisorInfo`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlacesInfo {
-    /// Commands that run.
+    /// Running commands.
     pub running: usize,
-    /// Calls that wait for a place.
+    /// Calls that wait for a command slot.
     pub waiting: usize,
-    /// Commands that may run.
+    /// Number of command slots.
     pub max: usize,
-    /// Background jobs that run.
+    /// Running background jobs.
     pub jobs: usize,
 }
 
-/// What the processes of a session use: its worker, its Pi, and everything below them.
+/// Resource usage of a session's processes: its worker, its Pi and their descendants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UsageInfo {
-    /// How many there are.
+    /// Number of processes.
     pub processes: u32,
-    /// Their resident memory in KiB; what they share is counted for each.
+    /// Sum of their resident memory in KiB. Shared memory is counted for each process.
     pub rss_kb: u64,
-    /// Their processor time and that of their children that have ended, in milliseconds.
+    /// Processor time of the processes and of their exited children, in milliseconds.
     pub cpu_ms: u64,
 }
 
@@ -122,22 +122,22 @@ pub struct UsageInfo {
 pub struct WorkerInfo {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// Its workspace.
+    /// Absolute path of the session's workspace.
     pub workspace_path: String,
     /// `absent starting ready busy unresponsive draining backoff failed`.
     pub state: String,
-    /// The worker's process id, once it said hello.
+    /// Process id of the worker. Absent until the worker has sent its hello.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Process id of the monitor above it, the supervisor's direct child.
+    /// Process id of the monitor, the supervisor's direct child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monitor_pid: Option<u32>,
-    /// When this process was started, ISO 8601 UTC.
+    /// Start time of this process, ISO 8601 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
     /// Crashes since the daemon started.
@@ -151,33 +151,33 @@ pub struct WorkerInfo {
     /// True if commands reach the machine's network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
-    /// Why the last worker ended, if it did not end well.
+    /// Cause of the last crash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_death: Option<String>,
     /// Calls in flight.
     pub calls: Vec<CallInfo>,
-    /// Background jobs that run; absent if there is none.
+    /// Running background jobs; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<RunningJob>,
     /// The session's Pi; absent if it never had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pi: Option<PiInfo>,
-    /// What the session is doing.
+    /// Status of the session.
     #[serde(flatten)]
     pub status: StatusInfo,
-    /// Why its worker lives, or does not, in words.
+    /// Reason why the worker runs, or does not. For display only.
     #[serde(default)]
     pub why: String,
-    /// Resident memory of the worker in KiB, where the system tells.
+    /// Resident memory of the worker in KiB. Absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_kb: Option<u64>,
-    /// What all processes of the session use, where the system tells; absent if it has none.
+    /// Resource usage of all processes of the session. Absent if it has none, or if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageInfo>,
-    /// Milliseconds without use, of a worker that could be ended for that.
+    /// Idle time of the worker in milliseconds. Absent if the worker cannot be evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ms: Option<u64>,
-    /// Where the worker is in its life.
+    /// State of the worker.
     #[serde(default)]
     pub life: LifeInfo,
 }
@@ -204,7 +204,7 @@ pub struct CallInfo {
     pub tool: String,
     /// Milliseconds since it arrived.
     pub elapsed_ms: u64,
-    /// Its deadline in milliseconds.
+    /// Deadline of the call in milliseconds.
     pub deadline_ms: u64,
 }
 
@@ -212,8 +212,8 @@ pub struct CallInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricsData {
-    /// What [`MetricsData::text`] is, as HTTP names it.
+    /// HTTP content type of [`MetricsData::text`].
     pub content_type: String,
-    /// The daemon's counters, as Prometheus reads them.
+    /// The daemon's counters, in the text format of Prometheus.
     pub text: String,
 }

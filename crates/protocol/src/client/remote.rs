@@ -1,4 +1,4 @@
-//! Remote control: `remote_status` and `remote_configure`, and what `GET /status` shows.
+//! Remote control: `remote_status`, `remote_configure` and the data of `GET /status`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteStatus {
-    /// Whether it is wanted.
+    /// Whether remote control is switched on.
     pub enabled: bool,
-    /// Whether it is there.
+    /// Whether the listener runs.
     pub listening: bool,
     /// The configured host.
     pub host: String,
@@ -19,20 +19,20 @@ pub struct RemoteStatus {
     pub protocol: String,
     /// Whether `protocol` is `https`.
     pub tls_enabled: bool,
-    /// Where clients find it; `null` while it does not listen.
+    /// URL for clients. Null while the listener does not run.
     pub http_url: Option<String>,
-    /// The same for the WebSocket.
+    /// URL of the WebSocket. Null while the listener does not run.
     pub ws_url: Option<String>,
-    /// Whether there is a token that could be right.
+    /// Whether a usable token is configured.
     pub token_configured: bool,
     /// When the token was set, ISO 8601 UTC.
     pub token_updated_at: Option<String>,
-    /// Why it does not listen although it is enabled.
+    /// Reason why the listener does not run although remote control is enabled.
     pub last_error: Option<String>,
     /// Clients with an open WebSocket.
     pub connected_clients: usize,
-    /// The token has fewer characters than a new one must have: it was set by an earlier version. Absent
-    /// otherwise, and while the daemon has seen only its hash.
+    /// Whether the token has fewer characters than a new one must have: an earlier version accepted it. Absent
+    /// otherwise, and while the daemon knows only the hash of the token.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub token_is_short: bool,
 }
@@ -41,22 +41,23 @@ pub struct RemoteStatus {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RemoteStatusParams {
-    /// Tell the token too. For clients of the socket only, and only if it is known in the clear.
+    /// Include the token in the reply. Only for clients of the socket, and only if the daemon knows the token in plain
+    /// text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub include_token: bool,
 }
 
-/// `remote_configure` parameters. What is absent stays as it is.
+/// `remote_configure` parameters. An absent parameter keeps the current setting.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RemoteConfigureParams {
-    /// Whether remote control is wanted.
+    /// Whether to switch remote control on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// The address to listen on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The port; 0 for one that is free.
+    /// The port; 0 for any free port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// A PEM file; an empty text for none.
@@ -65,24 +66,24 @@ pub struct RemoteConfigureParams {
     /// A PEM file; an empty text for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_key_path: Option<String>,
-    /// A token that was chosen by a person.
+    /// A token that the user chose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_token: Option<String>,
-    /// Make a new token.
+    /// True: generate a new token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotate_token: Option<bool>,
-    /// Tell the token in the reply.
+    /// Include the token in the reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_token: Option<bool>,
 }
 
-/// `remote_status` and `remote_configure` data. Its `Debug` shows no token.
+/// `remote_status` and `remote_configure` data. The `Debug` output contains no token.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteData {
-    /// The state, after the change.
+    /// The state after the change.
     pub status: RemoteStatus,
-    /// The token, if it was asked for and is known.
+    /// The token, if it was requested and is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_token: Option<String>,
 }

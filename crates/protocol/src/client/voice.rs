@@ -1,32 +1,33 @@
-//! Voice clients: programs that listen and speak for a session, and run tools in it. The parameters and
-//! answers of `voice_connect`, `voice_start` and `voice_state`, and what voice clients and followers are
-//! told. Those of `voice_tool_call` stand with the other tool calls.
+//! Voice clients: programs that listen and speak for a session, and run tools in it.
+//!
+//! Parameters and data of `voice_connect`, `voice_start` and `voice_state`, and the events for voice clients and
+//! followers. `voice_tool_call` is next to the other tool calls.
 
 use crate::SessionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a voice client is doing.
+/// State of a voice client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum VoiceState {
-    /// Nothing: it owns no session.
+    /// Owns no session.
     Idle,
-    /// It sets its connection up.
+    /// Opens its connection.
     Connecting,
-    /// It listens.
+    /// Listens to the user.
     Listening,
-    /// Its model thinks.
+    /// Waits for its model.
     Thinking,
-    /// It speaks.
+    /// Speaks.
     Speaking,
-    /// It runs a tool.
+    /// Runs a tool.
     ToolRunning,
 }
 
 impl VoiceState {
-    /// All of them, in the order of a conversation.
+    /// All states, in the order of a conversation.
     pub const ALL: [Self; 6] = [
         Self::Idle,
         Self::Connecting,
@@ -36,7 +37,7 @@ impl VoiceState {
         Self::ToolRunning,
     ];
 
-    /// Its name on the wire.
+    /// Returns the name on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -49,34 +50,33 @@ impl VoiceState {
         }
     }
 
-    /// The state of this name.
+    /// Returns the state with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == name)
     }
 }
 
-/// The type of a voice client that names none, which is the macOS app. It gives every request up after
-/// 10 s.
+/// Default type of a voice client: the macOS app. The app gives up every request after 10 s.
 pub const LOCAL_APP: &str = "local-app";
 
 /// `voice_connect` parameters. Every field takes any JSON value, as upstream takes it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VoiceConnectParams {
-    /// The client's own version. Nothing is done with it.
+    /// Version of the client. Ignored.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<String>")]
     pub client_version: Value,
-    /// What kind of client it is: `local-app` if absent; others are `remote-web` and `remote-ios`.
+    /// Type of the client: `local-app` if absent. Others are `remote-web` and `remote-ios`.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<String>")]
     pub client_type: Value,
-    /// Any truthy value: other clients of this type are voice clients no more.
+    /// Any truthy value: other clients of this type are no longer voice clients.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<bool>")]
     pub takeover: Value,
-    /// Nothing is done with it.
+    /// Ignored.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<String>")]
     pub workspace_path: Value,
@@ -110,12 +110,12 @@ pub struct VoiceStartParams {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceStartData {
-    /// Whether a voice client was asked to begin.
+    /// Whether a voice client was asked to start.
     pub started: bool,
-    /// Why not: `voice_already_active` or `voice_not_connected`.
+    /// Reason if not: `voice_already_active` or `voice_not_connected`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the session's owner is doing, if it has one.
+    /// State of the session's owner, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<VoiceState>,
     /// The session, if a client was asked.
@@ -127,8 +127,8 @@ pub struct VoiceStartData {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VoiceStateParams {
-    /// What the client does now.
-    // Any JSON value is read, so that a wrong one gets a text of its own.
+    /// New state of the client.
+    // Accepts any JSON value, so that a wrong value gets its own error text.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "VoiceState")]
     pub state: Value,
@@ -147,13 +147,13 @@ pub struct VoiceSessionChanged<'a> {
     pub kind: &'static str,
     /// The session.
     pub session_id: &'a SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: &'a str,
-    /// Its workspace.
+    /// Absolute path of the session's workspace.
     pub workspace_path: &'a str,
 }
 
-/// Data of `voice_start`: begin to listen.
+/// Data of `voice_start`: a request to start listening.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceStartEvent<'a> {
@@ -164,7 +164,7 @@ pub struct VoiceStartEvent<'a> {
     pub session_id: &'a SessionId,
 }
 
-/// Data of `voice_stop`: end the conversation.
+/// Data of `voice_stop`: a request to end the conversation.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceStopEvent<'a> {
@@ -177,21 +177,21 @@ pub struct VoiceStopEvent<'a> {
     pub session_id: &'a SessionId,
 }
 
-/// Data of `voice_say`: what a person wrote to the session.
+/// Data of `voice_say`: a prompt that the user sent to the session.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VoiceSayEvent<'a> {
-    /// The text.
+    /// The prompt.
     #[schemars(with = "String")]
     pub text: &'a Value,
 }
 
-/// Data of `extension_ui_request` with which followers are told what the session's voice client is doing.
+/// Data of the `extension_ui_request` that sends the state of the session's voice client to followers.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VoiceStatus {
     /// `extension_ui_request`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Not to be answered.
+    /// Clients must not answer this id.
     pub id: String,
     /// `setStatus`.
     pub method: &'static str,
@@ -199,13 +199,13 @@ pub struct VoiceStatus {
     pub message: String,
 }
 
-/// Data of `message_start` for what a person wrote to a session whose voice client will answer.
+/// Data of `message_start` for a prompt to a session whose voice client will answer.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SaidMessageStart<'a> {
     /// `message_start`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// What was written.
+    /// The prompt.
     pub message: SaidMessage<'a>,
 }
 
@@ -214,7 +214,7 @@ pub struct SaidMessageStart<'a> {
 pub struct SaidMessage<'a> {
     /// `user`.
     pub role: &'static str,
-    /// The text.
+    /// The prompt.
     #[schemars(with = "String")]
     pub content: &'a Value,
     /// ISO 8601, UTC, with milliseconds as upstream writes it here.

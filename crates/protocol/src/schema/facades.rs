@@ -1,5 +1,5 @@
-//! Tools by the names, parameters and texts of other agents: search_content, replace_content and
-//! search_glob_files of Nixcode, ripgrep_search of Radbot and RA.Aid.
+//! Tools with the names, parameters and texts of other agents: search_content, replace_content and search_glob_files of
+//! Nixcode, ripgrep_search of Radbot and RA.Aid.
 
 use super::{Kind, Parameter, Tool, flag, text, whole};
 

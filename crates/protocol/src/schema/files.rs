@@ -1,25 +1,26 @@
-//! read_file, write_file, edit_file.
+//! Parameters of read_file, write_file and edit_file.
 
 use super::{Parameter, Tool, flag, text, whole};
 
-const PATH: Parameter = text("path", "The file, relative to the workspace or absolute beneath it.")
-    .also(&["file", "filepath", "file_path", "filename"])
-    .required();
+const PATH: Parameter =
+    text("path", "The file, relative to the workspace, or an absolute path inside it.")
+        .also(&["file", "filepath", "file_path", "filename"])
+        .required();
 
 pub(super) const READ_FILE: Tool = Tool {
     name: "read_file",
-    about: "Gives the whole content of a text file of at most 1 MiB, or some lines of a file of any size.",
+    about: "Returns the whole content of a text file of at most 1 MiB, or some lines of a file of any size.",
     main: Some("path"),
     is_strict: false,
     reads_only: true,
     parameters: &[
         PATH,
-        whole("offset", 1, u64::MAX, "First line to give, from 1. Any size of file then."),
+        whole("offset", 1, u64::MAX, "First line to return, from 1. Allows files of any size."),
         whole(
             "limit",
             1,
             u64::MAX,
-            "Number of lines to give; 2,000 if only another of these is set.",
+            "Number of lines to return; 2,000 if only `offset` or `line_numbers` is set.",
         ),
         flag("line_numbers", "Put the number of each line and a tab before it."),
     ],
@@ -27,8 +28,8 @@ pub(super) const READ_FILE: Tool = Tool {
 
 pub(super) const WRITE_FILE: Tool = Tool {
     name: "write_file",
-    about: "Makes a file or replaces its whole content; missing directories are made. A file that somebody else \
-            changed since this session read it is not overwritten: read it again first.",
+    about: "Creates a file or replaces its whole content. Creates missing directories. Does not overwrite a file \
+            that another program changed since this session read it: read the file again first.",
     main: None,
     is_strict: false,
     reads_only: false,
@@ -43,10 +44,10 @@ pub(super) const EDIT_FILE: Tool = Tool {
     reads_only: false,
     parameters: &[
         PATH,
-        text("old_text", "What is replaced. Must occur exactly once; spaces and line ends count.")
+        text("old_text", "Text to replace. Must occur exactly once; spaces and line ends count.")
             .also(&["oldText", "find"])
             .required(),
-        text("new_text", "What takes its place, literally. Empty deletes.")
+        text("new_text", "Replacement, taken literally. Empty deletes the text.")
             .also(&["newText", "replace"])
             .required(),
     ],

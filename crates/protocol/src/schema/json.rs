@@ -3,16 +3,16 @@
 use super::{ALL, Kind, Parameter, Tool, find};
 use serde_json::{Map, Value, json};
 
-/// Every tool as `{"name", "description", "inputSchema", "annotations"}`, in the order of the documentation.
+/// Returns every tool as `{"name", "description", "inputSchema", "annotations"}`, in the order of the documentation.
 ///
-/// The schemas have the names of the documentation only. Other names, and numbers or booleans written as text,
-/// are accepted in calls all the same where docs/tools.md says so.
+/// The schemas contain only the documented names. Calls may also use aliases, and write numbers or booleans as text,
+/// where docs/tools.md describes it.
 #[must_use]
 pub fn tools() -> Value {
     ALL.iter().map(described).collect()
 }
 
-/// The same for one tool; `None` if there is none of that name.
+/// Returns the schema of one tool, or `None` if no tool has this name.
 #[must_use]
 pub fn tool(name: &str) -> Option<Value> {
     find(name).map(described)
@@ -48,7 +48,7 @@ fn shown(tool: &Tool) -> impl Iterator<Item = &'static Parameter> {
 fn property(parameter: &Parameter) -> Value {
     let mut schema = values(parameter.kind);
     schema.insert("description".to_owned(), parameter.about.into());
-    // What is there is checked to be JSON by a test.
+    // A test checks that the default is JSON.
     if let Some(default) =
         parameter.default.and_then(|text| serde_json::from_str::<Value>(text).ok())
     {
@@ -57,7 +57,7 @@ fn property(parameter: &Parameter) -> Value {
     schema.into()
 }
 
-/// What a value must be.
+/// Returns the schema of a value.
 fn values(kind: Kind) -> Map<String, Value> {
     let schema = match kind {
         Kind::Text => json!({"type": "string"}),

@@ -1,8 +1,8 @@
-//! What each tool takes, as data: the one place that knows the names, kinds, limits and defaults of parameters.
-//! [`wire`] has the messages between clients and the daemon.
+//! The parameters of each tool as data: names, kinds, limits and defaults are defined only here. [`wire`] has the
+//! messages between clients and the daemon.
 //!
-//! Read by `crates/tools` (which names a call may use), by `quack schema tools` (JSON Schema for models) and by
-//! the test that compares docs/tools.md with it. Nothing here runs a tool.
+//! `crates/tools` reads the permitted names, and `quack schema tools` prints JSON Schema for models. A test compares
+//! docs/tools.md with the table. Nothing here runs a tool.
 
 mod facades;
 mod files;
@@ -18,41 +18,40 @@ pub use json::{tool as tool_schema, tools};
 /// One tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tool {
-    /// The name that calls use.
+    /// Name in calls.
     pub name: &'static str,
-    /// What it does, for a model: a sentence or a few.
+    /// Description for a model: one or more sentences.
     pub about: &'static str,
-    /// The parameter that a bare string stands for.
+    /// The parameter that receives a bare string.
     pub main: Option<&'static str>,
-    /// Names that are not listed are refused. Else they are ignored, as the clients of such a tool expect.
+    /// True: unknown parameters are rejected. Otherwise they are ignored, as the clients of such a tool expect.
     pub is_strict: bool,
-    /// It changes no file: safe mode and the profile read-only allow it.
+    /// Whether the tool changes no file: safe mode and the profile read-only allow it.
     pub reads_only: bool,
-    /// In the order of the documentation.
+    /// Parameters in the order of the documentation.
     pub parameters: &'static [Parameter],
 }
 
 /// One parameter of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameter {
-    /// The name that documentation and schema use.
+    /// Name in the documentation and in the schema.
     pub name: &'static str,
-    /// Other names that mean the same, in the order in which they are tried. Not in the schema.
+    /// Aliases, in the order in which they are tried. Not in the schema.
     pub aliases: &'static [&'static str],
-    /// What values it takes.
+    /// Kind of the value.
     pub kind: Kind,
-    /// A call without it is refused.
+    /// Whether a call without it is rejected.
     pub is_required: bool,
-    /// What counts if it is absent, as JSON text, where one value says it.
+    /// Default value as JSON text. `None` if no single value describes it.
     pub default: Option<&'static str>,
-    /// A second spelling of what another parameter says: accepted, and not in the schema.
+    /// Whether this is another spelling of a second parameter: accepted, and not in the schema.
     pub is_spelling: bool,
-    /// What it means, for a model: one line.
+    /// Description for a model: one line.
     pub about: &'static str,
 }
 
-/// What values a parameter takes. Numbers and booleans are also read from text, except by tools whose clients
-/// rely on the contrary.
+/// Kind of a parameter's value. Numbers and booleans may be texts, except in tools whose clients rely on an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A text.
@@ -65,15 +64,15 @@ pub enum Kind {
     Flag,
     /// `true`, `false` or `"auto"`.
     FlagOrAuto,
-    /// A whole number between two others, both included.
+    /// A whole number within two bounds, both included.
     Whole(u64, u64),
     /// A text or a whole number.
     TextOrWhole,
-    /// One of some words.
+    /// One of the given words.
     Choice(&'static [&'static str]),
-    /// Some of some words: one, or a list.
+    /// One of the given words, or a list of them.
     Choices(&'static [&'static str]),
-    /// One of some words, or a flag that stands for two of them: the one for `true`, the one for `false`.
+    /// One of the given words, or a flag. The second word is for `true`, the third for `false`.
     ChoiceOrFlag(&'static [&'static str], &'static str, &'static str),
     /// First and last line, both included, from 1.
     Lines,
@@ -81,7 +80,7 @@ pub enum Kind {
     Counts(&'static [&'static str]),
 }
 
-/// Every tool that a session answers, in the order of the documentation.
+/// Tools of a session, in the order of the documentation.
 pub const ALL: &[Tool] = &[
     files::READ_FILE,
     files::WRITE_FILE,
@@ -103,20 +102,20 @@ pub const ALL: &[Tool] = &[
     web::WEB_SEARCH,
 ];
 
-/// The tool of a name.
+/// Returns the tool with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Tool> {
     ALL.iter().find(|tool| tool.name == name)
 }
 
 impl Tool {
-    /// The parameter of a name; `name` is not an alias.
+    /// Returns the parameter with this name. `name` must not be an alias.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
     }
 
-    /// The parameter that a call means by `name`, which may be an alias.
+    /// Returns the parameter with this name or alias.
     #[must_use]
     pub fn meant_by(&self, name: &str) -> Option<&'static Parameter> {
         self.parameters.iter().find(|parameter| parameter.names().any(|known| known == name))
@@ -124,7 +123,7 @@ impl Tool {
 }
 
 impl Parameter {
-    /// Its name, then the others that mean the same.
+    /// Returns the name, then the aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }

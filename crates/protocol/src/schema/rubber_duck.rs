@@ -1,5 +1,5 @@
-//! grep_search and find_files: the names, parameters and texts of the Rubber Duck daemon, and some parameters
-//! that other agents send by the same name.
+//! grep_search and find_files: the names, parameters and texts of the Rubber Duck daemon, and some additional
+//! parameters that other agents send.
 
 use super::{Kind, Parameter, Tool, flag, text, whole};
 use crate::limits::MAX_ROWS;

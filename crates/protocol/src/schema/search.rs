@@ -1,4 +1,4 @@
-//! Our own search tools: search, find, replace, undo.
+//! Parameters of quackd's own search tools: search, find, replace, undo.
 
 use super::{Kind, Parameter, Tool, flag, text, whole};
 use crate::limits::{MAX_OUTPUT_BYTES, MAX_ROWS, MAX_SEARCH_OUTPUT_BYTES, MIN_SEARCH_OUTPUT_BYTES};
@@ -142,9 +142,9 @@ const fn timeout(default: &'static str) -> Parameter {
 
 pub(super) const SEARCH: Tool = Tool {
     name: "search",
-    about: "Finds lines in files by a regular expression or by plain text. Rows are path:line:text, by path. Leaves \
-            out what ignore files name, hidden and binary files, and says so when it finds nothing. A long answer \
-            ends with how to go on.",
+    about: "Finds lines in files by a regular expression or by plain text. Rows are path:line:text, by path. Skips \
+            ignored, hidden and binary files, and reports skipped files if nothing matches. A long answer ends with \
+            a cursor to continue.",
     main: Some("pattern"),
     is_strict: true,
     reads_only: true,
@@ -213,8 +213,8 @@ pub(super) const SEARCH: Tool = Tool {
 
 pub(super) const FIND: Tool = Tool {
     name: "find",
-    about: "Finds files by name. One path a line, relative to the workspace, by path. Leaves out what ignore files \
-            name and hidden files, and says so when it finds nothing. A long answer ends with how to go on.",
+    about: "Finds files by name. One path a line, relative to the workspace, by path. Skips ignored and hidden files, \
+            and reports skipped files if nothing matches. A long answer ends with a cursor to continue.",
     main: Some("pattern"),
     is_strict: true,
     reads_only: true,
@@ -268,8 +268,8 @@ pub(super) const FIND: Tool = Tool {
 pub(super) const REPLACE: Tool = Tool {
     name: "replace",
     about: "Replaces text in files by a regular expression or plain text, all files or none of them unless one \
-            changes meanwhile. Bytes outside of the matches and line ends stay as they are. dry_run shows what \
-            would change and gives a plan_id; undo takes a replacement back.",
+            changes during the replacement. Bytes outside of the matches and line ends stay as they are. dry_run \
+            shows what would change and gives a plan_id; undo takes a replacement back.",
     main: None,
     is_strict: true,
     reads_only: false,
@@ -328,7 +328,7 @@ pub(super) const REPLACE: Tool = Tool {
 
 pub(super) const UNDO: Tool = Tool {
     name: "undo",
-    about: "Takes back a replacement: restores each file that nobody changed since.",
+    about: "Reverts a replacement: restores each file that has not changed since.",
     main: Some("undo_id"),
     is_strict: true,
     reads_only: false,

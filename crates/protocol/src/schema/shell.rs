@@ -1,4 +1,4 @@
-//! bash and its background jobs.
+//! Parameters of bash and of its background jobs.
 
 use super::{Kind, Parameter, Tool, flag, text, whole};
 use crate::limits::{MAX_JOB_TIME, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
@@ -10,8 +10,9 @@ const fn ms(time: Duration) -> u64 {
 
 pub(super) const BASH: Tool = Tool {
     name: "bash",
-    about: "Runs one command line in the workspace, with an empty stdin and no terminal, and gives its output and \
-            exit code. What it leaves running is ended; use `background` for servers and watchers.",
+    about: "Runs one command line in the workspace, with an empty stdin and no terminal, and returns its output \
+            and exit code. Processes that are still running afterwards are killed; use `background` for servers and \
+            watchers.",
     main: Some("command"),
     is_strict: false,
     reads_only: false,
@@ -21,9 +22,9 @@ pub(super) const BASH: Tool = Tool {
             "timeout_ms",
             ms(MIN_TOOL_DEADLINE),
             ms(MAX_JOB_TIME),
-            "Milliseconds that it may run: at most 600000, in the background 86400000.",
+            "Timeout in milliseconds: at most 600000, in the background 86400000.",
         ),
-        flag("background", "Start it as a background job and answer at once.").or("false"),
+        flag("background", "Start the command as a background job and answer at once.").or("false"),
     ],
 };
 
@@ -44,7 +45,7 @@ pub(super) const JOBS: Tool = Tool {
 
 pub(super) const JOB_OUTPUT: Tool = Tool {
     name: "job_output",
-    about: "Gives what a background job has printed, from a cursor on, and can wait for more.",
+    about: "Returns the output of a background job from a cursor on, and can wait for more.",
     main: Some("job"),
     is_strict: false,
     reads_only: true,
@@ -54,13 +55,13 @@ pub(super) const JOB_OUTPUT: Tool = Tool {
             "cursor",
             0,
             u64::MAX,
-            "Where to begin, in bytes of output: the cursor of the last answer.",
+            "Start position in bytes of output: the cursor of the last answer.",
         ),
         whole(
             "wait_ms",
             0,
             ms(MAX_TOOL_DEADLINE),
-            "How long to wait for more output, or for the end.",
+            "Longest wait for more output or for the exit of the job, in milliseconds.",
         )
         .or("0"),
     ],
@@ -68,7 +69,7 @@ pub(super) const JOB_OUTPUT: Tool = Tool {
 
 pub(super) const JOB_KILL: Tool = Tool {
     name: "job_kill",
-    about: "Ends a background job with everything that it started.",
+    about: "Kills a background job with all processes that it started.",
     main: Some("job"),
     is_strict: false,
     reads_only: true,

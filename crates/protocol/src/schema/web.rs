@@ -1,17 +1,15 @@
-//! web_search.
+//! Parameters of web_search.
 
 use super::{Kind, Parameter, Tool, flag, text, whole};
 
 pub(super) const WEB_SEARCH: Tool = Tool {
     name: "web_search",
-    about: "Asks a search engine for pages: titles, addresses and, if wanted, the beginning of their text.",
+    about: "Searches the web for pages: titles, addresses and, if requested, the start of their text.",
     main: Some("query"),
     is_strict: false,
     reads_only: true,
     parameters: &[
-        text("query", "What to look for, at most 8 KiB.")
-            .also(&["q", "search", "prompt"])
-            .required(),
+        text("query", "Search query, at most 8 KiB.").also(&["q", "search", "prompt"]).required(),
         whole("num_results", 1, 10, "How many results.").also(&["numResults"]).or("10"),
         flag("include_text", "Also the beginning of each page's text.")
             .also(&["includeText"])

@@ -1,4 +1,4 @@
-//! Frames and lines: what passes, what is a mistake, and how either side ends.
+//! Frames and lines: forwarding, protocol violations, and closing by either side.
 
 use super::*;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf};
@@ -7,7 +7,7 @@ struct Pair {
     client: WebSocketStream<DuplexStream>,
     from_client: BufReader<ReadHalf<DuplexStream>>,
     to_client: WriteHalf<DuplexStream>,
-    ends: Ends,
+    cancel: CloseTokens,
 }
 
 async fn pair() -> Pair {
@@ -18,10 +18,10 @@ async fn pair() -> Pair {
     let server = WebSocketStream::from_raw_socket(near, Role::Server, Some(config)).await;
     let client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
     let (pipe, daemon) = tokio::io::duplex(PIPE_BYTES);
-    let ends = Ends { revoked: CancellationToken::new(), epoch: CancellationToken::new() };
-    tokio::spawn(between(server, pipe, ends.clone()));
+    let cancel = CloseTokens { revoked: CancellationToken::new(), epoch: CancellationToken::new() };
+    tokio::spawn(between(server, pipe, cancel.clone()));
     let (from_client, to_client) = tokio::io::split(daemon);
-    Pair { client, from_client: BufReader::new(from_client), to_client, ends }
+    Pair { client, from_client: BufReader::new(from_client), to_client, cancel }
 }
 
 impl Pair {
@@ -77,7 +77,7 @@ async fn frames_become_lines_and_lines_become_frames() {
     for expected in ["{\"event\":\"a\"}", "{\"event\":\"b\"}"] {
         assert_eq!(pair.client.next().await.unwrap().unwrap(), Message::text(expected));
     }
-    // A client that leaves ends the stream of lines.
+    // A client that closes ends the stream of lines.
     pair.client.close(None).await.unwrap();
     assert_eq!(pair.line().await, "");
 }
@@ -88,7 +88,7 @@ async fn a_message_that_is_too_large_ends_the_connection_with_a_reason() {
     let large = Message::text("x".repeat(MAX_LINE_BYTES + 1));
     let mut client = pair.client;
     let sending = tokio::spawn(async move {
-        // The other side may well close in the middle of it.
+        // The other side may close during the write.
         client.send(large).await.ok();
         client
     });
@@ -106,7 +106,7 @@ async fn a_message_that_is_too_large_ends_the_connection_with_a_reason() {
 #[tokio::test]
 async fn a_token_that_was_changed_sends_the_client_away() {
     let mut pair = pair().await;
-    pair.ends.revoked.cancel();
+    pair.cancel.revoked.cancel();
     assert_eq!(pair.closed_with().await, CloseCode::Policy);
     assert_eq!(pair.line().await, "");
 }
@@ -114,7 +114,7 @@ async fn a_token_that_was_changed_sends_the_client_away() {
 #[tokio::test]
 async fn a_door_that_is_closed_sends_the_client_away() {
     let mut pair = pair().await;
-    pair.ends.epoch.cancel();
+    pair.cancel.epoch.cancel();
     assert_eq!(pair.closed_with().await, CloseCode::Away);
 }
 
@@ -130,14 +130,14 @@ async fn a_client_that_answers_no_ping_is_given_up_and_one_that_does_is_not() {
     assert!(alive.await.is_err(), "closed although it had answered");
     let begun = tokio::time::Instant::now();
     assert_eq!(pair.line().await, "");
-    assert!(begun.elapsed() <= REMOTE_SILENCE + CLOSE_LIMIT * 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() <= REMOTE_SILENCE + CLOSE_TIMEOUT * 2, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
 async fn a_client_that_reads_nothing_can_still_send() {
     let mut pair = pair().await;
     let flood = tokio::spawn(async move {
-        // Far more than all the buffers between; it is never taken.
+        // Far more than all buffers together; it is never read.
         let event = format!("{{\"event\":\"{}\"}}\n", "x".repeat(60_000));
         for _ in 0..200 {
             if pair.to_client.write_all(event.as_bytes()).await.is_err() {

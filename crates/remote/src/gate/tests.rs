@@ -1,4 +1,4 @@
-//! The gate: upstream's hash, what is remembered, and who is not heard.
+//! Token checks: upstream's hash, remembered tokens, and blocked addresses.
 
 use super::*;
 
@@ -9,11 +9,11 @@ fn secret(text: &str) -> SecretString {
     SecretString::from(text)
 }
 
-fn gate(token: &str, is_plain_known: bool) -> Gate {
+fn verifier(token: &str, is_plain_known: bool) -> TokenVerifier {
     let token = secret(token);
     let hash = TokenHash::new_blocking(&token).unwrap();
-    let limiter = Rc::new(RefCell::new(Limiter::new(Instant::now())));
-    Gate::new(hash, is_plain_known.then_some(&token), limiter, Arc::default()).unwrap()
+    let limiter = Rc::new(RefCell::new(AttemptLimiter::new(Instant::now())));
+    TokenVerifier::new(hash, is_plain_known.then_some(&token), limiter, Arc::default()).unwrap()
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -23,7 +23,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn the_hash_is_the_one_of_upstreams_files() {
-    // As crypto.scryptSync("duck token", "c2FsdHNhbHRzYWx0", 32) of Node, and hashlib of Python, have it.
+    // From Node's crypto.scryptSync("duck token", "c2FsdHNhbHRzYWx0", 32) and Python's hashlib.
     let kept = TokenHash {
         hash: "c235662cd6c3ff8841be0b8929a7e402fa8261c894793f3a3ad78f1a2f9dee74".into(),
         salt: "c2FsdHNhbHRzYWx0".into(),
@@ -43,22 +43,25 @@ fn new_tokens_are_long_and_different_and_shown_to_nobody() {
     assert_ne!(one.expose_secret(), two.expose_secret());
     let hash = TokenHash::new_blocking(&one).unwrap();
     assert_eq!((hash.hash.len(), hash.salt.len()), (64, 22));
-    let told = format!("{one:?} {hash:?} {:?}", gate(one.expose_secret(), true));
+    let told = format!("{one:?} {hash:?} {:?}", verifier(one.expose_secret(), true));
     assert!(!told.contains(&hash.hash) && !told.contains(one.expose_secret()), "{told}");
 }
 
 #[test]
 fn a_right_token_is_slow_once_and_then_quick() {
     block_on(async {
-        let gate = gate("a token that is long enough", false);
-        assert_eq!(gate.is_known_right("x"), None);
-        assert_eq!(gate.check(PEER, "a token that is long enougH").await, Verdict::Wrong);
-        assert_eq!(gate.is_known_right("x"), None, "a wrong one teaches nothing");
-        assert_eq!(gate.check(PEER, "a token that is long enough").await, Verdict::Right);
-        assert_eq!(gate.is_known_right("x"), Some(false));
+        let verifier = verifier("a token that is long enough", false);
+        assert_eq!(verifier.is_known_right("x"), None);
+        assert_eq!(verifier.check(PEER, "a token that is long enougH").await, TokenCheck::Wrong);
+        assert_eq!(verifier.is_known_right("x"), None, "a wrong one teaches nothing");
+        assert_eq!(verifier.check(PEER, "a token that is long enough").await, TokenCheck::Right);
+        assert_eq!(verifier.is_known_right("x"), Some(false));
         let begun = Instant::now();
         for _ in 0..1000 {
-            assert_eq!(gate.check(PEER, "a token that is long enough").await, Verdict::Right);
+            assert_eq!(
+                verifier.check(PEER, "a token that is long enough").await,
+                TokenCheck::Right
+            );
         }
         assert!(begun.elapsed() < Duration::from_secs(2), "as slow as the first one");
     });
@@ -68,17 +71,17 @@ fn a_right_token_is_slow_once_and_then_quick() {
 fn during_a_block_the_right_token_is_refused_like_every_other_and_other_addresses_are_heard() {
     block_on(async {
         for (token, is_short) in [("a token that is long enough", false), ("1234", true)] {
-            let gate = gate(token, true);
-            assert_eq!(gate.is_short.load(Ordering::Relaxed), is_short);
-            assert_eq!(gate.check(PEER, token).await, Verdict::Right);
+            let verifier = verifier(token, true);
+            assert_eq!(verifier.is_short.load(Ordering::Relaxed), is_short);
+            assert_eq!(verifier.check(PEER, token).await, TokenCheck::Right);
             let mut verdicts = Vec::new();
             for _ in 0..1000 {
-                verdicts.push(gate.check(PEER, "wrong").await);
+                verdicts.push(verifier.check(PEER, "wrong").await);
             }
-            let n_heard = verdicts.iter().filter(|it| **it == Verdict::Wrong).count();
+            let n_heard = verdicts.iter().filter(|it| **it == TokenCheck::Wrong).count();
             assert!(n_heard <= 20, "{n_heard} guesses were looked at");
-            assert!(matches!(gate.check(PEER, token).await, Verdict::TooMany(_)));
-            assert_eq!(gate.check(OTHER, token).await, Verdict::Right);
+            assert!(matches!(verifier.check(PEER, token).await, TokenCheck::TooMany(_)));
+            assert_eq!(verifier.check(OTHER, token).await, TokenCheck::Right);
         }
     });
 }
@@ -86,11 +89,11 @@ fn during_a_block_the_right_token_is_refused_like_every_other_and_other_addresse
 #[test]
 fn slow_checks_wait_in_a_line_that_has_an_end() {
     block_on(async {
-        let gate = gate("a token that is long enough", false);
-        let checks = (0..MAX_WAITING + 3).map(|_| gate.check(PEER, "wrong"));
+        let verifier = verifier("a token that is long enough", false);
+        let checks = (0..MAX_WAITING + 3).map(|_| verifier.check(PEER, "wrong"));
         let verdicts = futures_util::future::join_all(checks).await;
-        let n_refused = verdicts.iter().filter(|it| matches!(it, Verdict::TooMany(_))).count();
+        let n_refused = verdicts.iter().filter(|it| matches!(it, TokenCheck::TooMany(_))).count();
         assert_eq!(n_refused, 3, "{verdicts:?}");
-        assert_eq!(gate.waiting.get(), 0);
+        assert_eq!(verifier.waiting.get(), 0);
     });
 }

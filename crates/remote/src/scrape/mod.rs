@@ -1,24 +1,22 @@
-//! The endpoint that a Prometheus asks: `GET /metrics` over HTTP on a loopback address, on a thread of its own.
+//! Prometheus endpoint: `GET /metrics` over HTTP on a loopback address, on a separate thread.
 //!
-//! Started by the supervisor if somebody has configured it, and answered by it as [`Scrape`]; without that
-//! nothing of this exists. It has nothing to do with remote control but what they are made of, and that the
-//! network's bytes stay away from the actors' thread.
+//! Started by the supervisor if configured. The supervisor answers each [`Scrape`]. Independent of remote
+//! control. The separate thread keeps parsing of network bytes off the actors' thread.
 //!
-//! There is no token: whoever can connect may read, which is every program of this machine. So what is given is
-//! numbers, and nothing can be changed here. Browsers are sent away, since a page of anybody's may ask them to
-//! come (`answer.rs`).
+//! There is no token, so every program on this machine can read the metrics. They contain only numbers, and
+//! requests change nothing. Requests by web pages are refused (`handler.rs`).
 //!
-//! A peer can take a place for some seconds, and nothing else: connections, heads and times are bounded, one
-//! request is answered on each, and who finds no place waits in the kernel. Who says nothing has to make room for
-//! who comes.
+//! Connections, heads and times are limited, and each connection gets one reply. So a peer can occupy a slot
+//! for a few seconds at most. Further connections wait in the kernel's backlog. A connection without a
+//! complete head is closed if another one needs its slot.
 
-mod answer;
+mod handler;
 
 #[cfg(test)]
 mod tests;
 
-use answer::{Visit, answer};
 use bytes::Bytes;
+use handler::{ScrapeContext, answer};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -42,20 +40,20 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// First and longest pause before the port is tried again that cannot be listened on.
+/// First and longest pause between attempts to listen.
 const LISTEN_PAUSE: (Duration, Duration) = if cfg!(test) {
     (Duration::from_millis(10), Duration::from_millis(40))
 } else {
     (Duration::from_secs(1), Duration::from_secs(60))
 };
 
-/// The same after a failed accept, for example when descriptors are used up.
+/// First and longest pause after a failed accept, for example if no descriptors are left.
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// Connections that the kernel keeps until there is a place for them.
+/// Connections that wait in the kernel for a slot.
 const BACKLOG: u32 = 32;
 
-/// See [`METRICS_HEAD_TIMEOUT`], [`METRICS_HEAD_GRACE`] and [`METRICS_CONNECTION_TIMEOUT`]; tests wait less.
+/// [`METRICS_HEAD_TIMEOUT`], [`METRICS_HEAD_GRACE`] and [`METRICS_CONNECTION_TIMEOUT`], or less in tests.
 const HEAD_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(400) } else { METRICS_HEAD_TIMEOUT };
 const HEAD_GRACE: Duration =
@@ -63,22 +61,22 @@ const HEAD_GRACE: Duration =
 const CONNECTION_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(1500) } else { METRICS_CONNECTION_TIMEOUT };
 
-/// Somebody asks for the numbers. Dropped without an answer, there are none at the moment.
+/// Request for the metrics. Dropping it without a reply returns 503.
 #[derive(Debug)]
 pub struct Scrape(pub oneshot::Sender<Bytes>);
 
-/// How it is with the port.
+/// State of the listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listening {
-    /// It was not tried yet.
+    /// No attempt yet.
     Begun,
-    /// This is listened on, with the real port.
+    /// Listening on this address, with the actual port.
     At(SocketAddr),
-    /// It cannot be listened on, for this reason. It is tried again.
+    /// Listening failed for this reason. The thread retries.
     Refused(String),
 }
 
-/// The endpoint. Dropping it closes the port and every connection.
+/// Handle of the endpoint. Dropping it closes the port and all connections.
 #[derive(Debug)]
 pub struct Endpoint {
     listening: watch::Receiver<Listening>,
@@ -86,16 +84,16 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Starts the thread, which listens on `address` as soon as it can, and gives the questions that come. What
-    /// they are answered with is of `content_type`.
+    /// Starts the thread, which listens on `address` as soon as possible. Returns the channel of its
+    /// requests. Replies have the type `content_type`.
     ///
     /// # Errors
-    /// The system has no room for a thread.
+    /// The thread could not be started.
     pub fn open(
         address: SocketAddr,
         content_type: &'static str,
     ) -> io::Result<(Self, mpsc::Receiver<Scrape>)> {
-        // As many as can be asked at the same time: nobody waits for room.
+        // One entry per connection, so a send never waits.
         let (scrapes, asked) = mpsc::channel(MAX_METRICS_CONNECTIONS);
         let (tell, listening) = watch::channel(Listening::Begun);
         let closed = CancellationToken::new();
@@ -103,23 +101,24 @@ impl Endpoint {
         let until = closed.clone();
         std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
             let serving = async move {
-                let (listener, address) = listen_at_last(address, &tell).await;
-                serve(listener, Visit { scrapes, content_type, port: address.port() }).await;
+                let (listener, address) = listen_with_retries(address, &tell).await;
+                serve(listener, ScrapeContext { scrapes, content_type, port: address.port() })
+                    .await;
             };
             LocalSet::new().block_on(&runtime, until.run_until_cancelled(serving));
         })?;
         Ok((Self { listening, _open: closed.drop_guard() }, asked))
     }
 
-    /// How it is with the port now.
+    /// Returns the state of the listener.
     #[must_use]
     pub fn listening(&self) -> Listening {
         self.listening.borrow().clone()
     }
 }
 
-/// Tries until it succeeds.
-async fn listen_at_last(
+/// Retries until listening succeeds.
+async fn listen_with_retries(
     address: SocketAddr,
     tell: &watch::Sender<Listening>,
 ) -> (TcpListener, SocketAddr) {
@@ -127,14 +126,14 @@ async fn listen_at_last(
     loop {
         match listen(address) {
             Ok((listener, at)) => {
-                tracing::info!("metrics: served at http://{at}/metrics");
+                tracing::info!(address = %at, "metrics: listening");
                 tell.send_replace(Listening::At(at));
                 return (listener, at);
             }
             Err(error) => {
-                // Once is enough for the log; `doctor` says it as long as it is so.
+                // Log only the first failure; `doctor` reports it as long as it lasts.
                 if *tell.borrow() == Listening::Begun {
-                    tracing::warn!(%address, %error, "metrics: cannot listen; tried again now and then");
+                    tracing::warn!(%address, %error, "metrics: cannot listen, retrying");
                 }
                 tell.send_replace(Listening::Refused(error.to_string()));
             }
@@ -149,7 +148,7 @@ fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // What is left of the connections of a daemon that has just ended is not in the way.
+    // Connections of the previous daemon in TIME_WAIT must not block the port.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     let listener = socket.listen(BACKLOG)?;
@@ -157,11 +156,11 @@ fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, at))
 }
 
-/// Takes one connection after the other, as long as there is a place. Does not end.
-async fn serve(listener: TcpListener, visit: Visit) {
-    let visit = Rc::new(visit);
-    let places = Arc::new(Semaphore::new(MAX_METRICS_CONNECTIONS));
-    let mut unheard = Unheard::default();
+/// Accepts connections while slots are free. Never returns.
+async fn serve(listener: TcpListener, context: ScrapeContext) {
+    let context = Rc::new(context);
+    let slots = Arc::new(Semaphore::new(MAX_METRICS_CONNECTIONS));
+    let mut pending = PendingHeads::default();
     let mut pause = ACCEPT_PAUSE.0;
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -174,72 +173,72 @@ async fn serve(listener: TcpListener, visit: Visit) {
             }
         };
         pause = ACCEPT_PAUSE.0;
-        // A machine that routes packets of others to its loopback would let the neighbours in.
+        // If the machine routes external packets to loopback, neighbors could connect.
         if !peer.ip().to_canonical().is_loopback() {
             tracing::debug!(%peer, "metrics: not from this machine");
             continue;
         }
-        let mut free = pin!(Arc::clone(&places).acquire_owned());
-        let place = tokio::select! {
+        let mut free = pin!(Arc::clone(&slots).acquire_owned());
+        let slot = tokio::select! {
             biased;
-            place = &mut free => place,
-            () = unheard.make_room() => free.await,
+            slot = &mut free => slot,
+            () = pending.make_room() => free.await,
         };
-        // Never closed.
-        let Ok(place) = place else { return };
-        let (visit, hearing) = (Rc::clone(&visit), unheard.another());
+        // The semaphore is never closed.
+        let Ok(slot) = slot else { return };
+        let (context, head) = (Rc::clone(&context), pending.another());
         tokio::task::spawn_local(async move {
-            connection(stream, visit, hearing).await;
-            drop(place);
+            connection(stream, context, head).await;
+            drop(slot);
         });
     }
 }
 
-/// Of one connection, as long as it lasts.
+/// State of one open connection.
 #[derive(Debug)]
-struct Hearing {
+struct PendingHead {
     since: Instant,
-    /// Its head is whole.
-    is_heard: Cell<bool>,
-    /// Others need its place.
-    sent_away: CancellationToken,
+    /// True if the head is complete.
+    is_complete: Cell<bool>,
+    /// Cancelled if another connection needs the slot.
+    close: CancellationToken,
 }
 
-/// Connections of which no whole head has come yet, the oldest first; some may have ended.
+/// Connections without a complete head, oldest first. Some may be closed.
 #[derive(Debug, Default)]
-struct Unheard(VecDeque<Weak<Hearing>>);
+struct PendingHeads(VecDeque<Weak<PendingHead>>);
 
-impl Unheard {
-    fn another(&mut self) -> Rc<Hearing> {
-        let (since, sent_away) = (Instant::now(), CancellationToken::new());
-        let hearing = Rc::new(Hearing { since, is_heard: Cell::new(false), sent_away });
-        // No more than there are places.
-        self.0.retain(|other| other.upgrade().is_some_and(|other| !other.is_heard.get()));
-        self.0.push_back(Rc::downgrade(&hearing));
-        hearing
+impl PendingHeads {
+    fn another(&mut self) -> Rc<PendingHead> {
+        let (since, close) = (Instant::now(), CancellationToken::new());
+        let head = Rc::new(PendingHead { since, is_complete: Cell::new(false), close });
+        // Bounds the queue by the number of slots.
+        self.0.retain(|other| other.upgrade().is_some_and(|other| !other.is_complete.get()));
+        self.0.push_back(Rc::downgrade(&head));
+        head
     }
 
-    /// Sends the oldest away when its time has come. Does nothing if there is none.
+    /// Closes the oldest connection after its grace period. Returns without action if there is none.
     async fn make_room(&mut self) {
         while let Some(oldest) = self.0.front() {
-            match oldest.upgrade().filter(|oldest| !oldest.is_heard.get()) {
+            match oldest.upgrade().filter(|oldest| !oldest.is_complete.get()) {
                 Some(oldest) if oldest.since.elapsed() < HEAD_GRACE => {
                     sleep_until(oldest.since + HEAD_GRACE).await;
                 }
-                Some(oldest) => return oldest.sent_away.cancel(),
+                Some(oldest) => return oldest.close.cancel(),
                 None => drop(self.0.pop_front()),
             }
         }
     }
 }
 
-/// Serves one connection to its end: one request, within the bounds.
-async fn connection(stream: TcpStream, visit: Rc<Visit>, hearing: Rc<Hearing>) {
-    let sent_away = hearing.sent_away.clone();
+/// Serves one request on a connection, within the time limit.
+async fn connection(stream: TcpStream, context: Rc<ScrapeContext>, head: Rc<PendingHead>) {
+    let close = head.close.clone();
     let service = service_fn(move |request| {
-        hearing.is_heard.set(true);
-        let visit = Rc::clone(&visit);
-        async move { Ok::<_, Infallible>(answer(&request, &visit).await) }
+        head.is_complete.set(true);
+        let context = Rc::clone(&context);
+        async move { Ok::<_, Infallible>(answer(&request, &context).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -247,12 +246,12 @@ async fn connection(stream: TcpStream, visit: Rc<Visit>, hearing: Rc<Hearing>) {
         .max_buf_size(MAX_METRICS_HEAD_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    let connection = sent_away.run_until_cancelled(connection);
+    let connection = close.run_until_cancelled(connection);
     match timeout(CONNECTION_TIMEOUT, connection).await {
         Ok(Some(Ok(()))) => {}
-        Ok(None) => tracing::debug!("metrics: connection ended: others need its place"),
-        // Whatever a peer sends or leaves unsaid is its own affair; it was answered if it could be.
+        Ok(None) => tracing::debug!("metrics: connection closed to free its slot"),
+        // Errors of the peer, such as a malformed or incomplete request. It got a reply if possible.
         Ok(Some(Err(error))) => tracing::debug!(%error, "metrics: connection ended"),
-        Err(_elapsed) => tracing::debug!("metrics: connection ended: it took too long"),
+        Err(_elapsed) => tracing::debug!("metrics: connection timed out"),
     }
 }

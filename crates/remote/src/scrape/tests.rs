@@ -1,17 +1,17 @@
-//! The endpoint as its peers see it: real connections and raw bytes.
+//! Tests of the endpoint with real connections and raw bytes.
 
 use super::*;
 use std::io::{Read, Write};
 use std::net::TcpStream as Stream;
 use std::time::Instant;
 
-/// Far beyond what any answer takes.
+/// Far longer than any reply takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 const NUMBERS: &str = "# TYPE a gauge\na 1\n";
 
-/// An endpoint on a free port, and a daemon that has always the same to say.
+/// An endpoint on a free port, and a daemon that always replies with the same metrics.
 struct World {
     endpoint: Endpoint,
     at: SocketAddr,
@@ -41,7 +41,7 @@ impl World {
         stream
     }
 
-    /// Sends bytes and reads until the endpoint closes: status, head and body.
+    /// Sends bytes and reads until the endpoint closes. Returns status, head and body.
     fn raw(&self, bytes: &str) -> (u16, String, String) {
         let mut stream = self.connect();
         stream.write_all(bytes.as_bytes()).ok();
@@ -52,7 +52,7 @@ impl World {
         self.raw(&format!("{line} HTTP/1.1\r\n{headers}\r\n"))
     }
 
-    /// The status of a request for the numbers with these headers.
+    /// Returns the status of a metrics request with these headers.
     fn status(&self, headers: &str) -> u16 {
         self.ask("GET /metrics", headers).0
     }
@@ -62,7 +62,7 @@ fn rest(stream: &mut Stream) -> (u16, String, String) {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("not closed"),
-        // A connection that is reset after its answer is one that was closed.
+        // A reset after the reply also means that the connection was closed.
         _ => {}
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -109,7 +109,7 @@ fn the_numbers_are_given_with_their_type_and_to_head_without_a_body() {
     let (status, head, body) = world.ask("HEAD /metrics", "Host: 127.0.0.1\r\n");
     assert_eq!((status, body.as_str()), (200, ""));
     assert!(head.contains(&format!("content-length: {}", NUMBERS.len())), "{head}");
-    // Whatever comes on the same connection is not looked at.
+    // Further data on the same connection is ignored.
     let twice = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2);
     let (status, _, body) = world.raw(&twice);
     assert_eq!((status, body.as_str()), (200, NUMBERS));
@@ -131,7 +131,7 @@ fn nothing_else_is_served() {
     }
     let (status, ..) = world.ask("CONNECT localhost:1", "Host: localhost\r\n");
     assert_eq!(status, 403);
-    // No upgrade, and no other protocol.
+    // Upgrades and other protocols are refused.
     let upgrade = "Host: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
     assert_eq!(world.status(upgrade), 200, "an upgrade is not taken");
     for garbage in ["\r\n\r\n", "hello\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x16\x03\x01"]
@@ -219,16 +219,16 @@ fn heads_are_bounded_in_size_and_time() {
 #[test]
 fn who_says_nothing_holds_a_place_for_a_moment_only() {
     let world = World::new();
-    // More than there are places, and some that wait in the kernel.
+    // More than the slots, so that some wait in the kernel.
     let mut silent: Vec<_> = (0..4 * MAX_METRICS_CONNECTIONS).map(|_| world.connect()).collect();
     silent[0].write_all(b"GET /metrics HTTP/1.1\r\nHost: loc").unwrap();
     let begun = Instant::now();
     assert_eq!(world.status("Host: localhost\r\n"), 200);
-    // If they were waited for it would be four times this.
+    // If each silent connection used its full timeout, this would take four times as long.
     assert!(begun.elapsed() < HEAD_TIMEOUT * 2, "{:?}", begun.elapsed());
-    // Who was there first was sent away without a word.
+    // The oldest one was closed without a reply.
     assert_eq!(rest(&mut silent[0]).0, 0);
-    // One that comes after those who have hung up does not wait for them.
+    // A new connection does not wait for the closed ones.
     drop(silent);
     let begun = Instant::now();
     assert_eq!(world.status("Host: localhost\r\n"), 200);
@@ -248,7 +248,7 @@ fn who_is_being_answered_keeps_its_place() {
         stream
     };
     let mut all: Vec<_> = (0..=MAX_METRICS_CONNECTIONS).map(|_| ask()).collect();
-    // Long enough to be sent away for who had said nothing.
+    // Long enough that a connection without a head would be closed.
     all[0].set_read_timeout(Some(HEAD_GRACE * 10)).unwrap();
     let waits = all[0].read(&mut [0]).unwrap_err();
     assert_eq!(waits.kind(), io::ErrorKind::WouldBlock);
@@ -286,13 +286,13 @@ fn a_port_that_is_taken_is_told_and_had_when_it_is_free() {
     assert!(why.contains("in use"), "{why}");
     drop(taken);
     assert_eq!(listening_at(&endpoint), address);
-    // And it is free again when the endpoint is gone, with what was connected.
+    // The port is free again after the endpoint and its connections are closed.
     let mut connected = Stream::connect(address).unwrap();
     connected.set_read_timeout(Some(PATIENCE)).unwrap();
     drop(endpoint);
     assert_eq!(rest(&mut connected).0, 0);
     wait_for("the port to be free", || std::net::TcpListener::bind(address).ok());
-    assert!(asked.blocking_recv().is_none(), "nobody asks any more");
+    assert!(asked.blocking_recv().is_none(), "no more requests");
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn an_endpoint_of_ipv6_is_found_there() {
     let at = wait_for("an answer", || match endpoint.listening() {
         Listening::Begun => None,
         Listening::At(at) => Some(Some(at)),
-        // A machine without IPv6.
+        // The machine has no IPv6.
         Listening::Refused(_) => Some(None),
     });
     let Some(at) = at else { return };

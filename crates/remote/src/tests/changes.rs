@@ -1,4 +1,4 @@
-//! Changing the door while clients are there: who stays, who has to go, and what cannot be.
+//! Changing the settings while clients are connected.
 
 use super::*;
 use std::net::TcpListener;
@@ -29,7 +29,7 @@ fn nothing_that_changes_is_nothing_that_anybody_notices() {
 fn a_new_token_counts_at_once_and_sends_those_with_the_old_one_away() {
     let mut world = World::new();
     let mut socket = world.socket(TOKEN);
-    // A connection that is kept stays, and its next request needs the new token.
+    // A kept-alive connection stays open, and its next request needs the new token.
     let mut kept = world.connect();
     let port = world.port;
     world.apply(with_token(&world.settings, OTHER)).unwrap();
@@ -82,8 +82,8 @@ fn what_cannot_be_leaves_everything_as_it_was() {
         (taken, "cannot listen on 127.0.0.1:"),
         (nowhere, "cannot listen on 192.0.2.1:0: "),
         (no_file, "cannot read /nowhere/c: "),
-        (no_pem, "holds no certificate in PEM form"),
-        (empty, "holds no certificate in PEM form"),
+        (no_pem, "contains no certificate in PEM form"),
+        (empty, "contains no certificate in PEM form"),
     ] {
         let error = world.apply(settings).unwrap_err();
         assert!(error.contains(expected), "{error}");
@@ -95,7 +95,7 @@ fn what_cannot_be_leaves_everything_as_it_was() {
 #[test]
 fn the_same_port_on_another_address_moves_there_and_comes_back_if_it_cannot() {
     let mut world = World::new();
-    // Fixed now, so that moving means to let go of it first.
+    // With a fixed port, moving requires closing the old listener first.
     world.apply(Settings { port: world.port, ..world.settings.clone() }).unwrap();
     let port = world.port;
     let all = Settings { host: "0.0.0.0".into(), port, ..world.settings.clone() };

@@ -1,5 +1,5 @@
-//! Peers that send what they must not, too much of it, too slowly, or leave: each is answered or closed, and
-//! nobody else notices.
+//! Peers that send invalid data, too much data, or too slowly, or that disconnect. Each gets a reply or is
+//! closed, and other clients are not affected.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn malformed_requests_are_answered_and_nothing_else_happens() {
         // Heads.
         (b"hello\r\n\r\n".to_vec(), &[400]),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), &[400]),
-        // HTTP/2 is not spoken, and an answer in HTTP/1.1 would not be understood.
+        // HTTP/2 is not supported, and the client could not read a reply in HTTP/1.1.
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), &[0]),
         (b"GET / HTTP/9.9\r\nHost: a\r\n\r\n".to_vec(), &[400, 505]),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX\x00: a\r\n\r\n".to_vec(), &[400]),
@@ -91,7 +91,7 @@ fn slow_peers_are_closed_and_hold_up_nobody() {
     let begun = Instant::now();
     let mut slow: Vec<TcpStream> = (0..100).map(|_| world.connect()).collect();
     for (n, stream) in slow.iter_mut().enumerate() {
-        // Nothing at all, a part of a head, a head without its body.
+        // Nothing, a part of a head, or a head without its body.
         let part = match n % 3 {
             0 => String::new(),
             1 => "GET /status HT".to_owned(),
@@ -107,7 +107,7 @@ fn slow_peers_are_closed_and_hold_up_nobody() {
     statuses.sort_unstable();
     statuses.dedup();
     assert!(statuses.iter().all(|status| [0, 408].contains(status)), "{statuses:?}");
-    assert!(statuses.contains(&408), "who was slow with a body was told");
+    assert!(statuses.contains(&408), "a client with a slow body gets 408");
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
@@ -116,10 +116,10 @@ fn one_address_gets_so_many_connections_and_its_places_back() {
     let world = World::new();
     let held: Vec<TcpStream> = (0..128).map(|_| world.connect()).collect();
     let mut surplus = world.connect();
-    // Closed without a word, while the others are still waited for.
+    // Closed without a reply, while the other connections are still open.
     assert_eq!(Answer::read(&mut surplus).status, 0);
     drop(held);
-    wait_for("a place", || world.request("GET", "/health", &[], b"").status == 200);
+    wait_for("a slot", || world.request("GET", "/health", &[], b"").status == 200);
 }
 
 #[test]
@@ -131,8 +131,8 @@ fn clients_that_leave_in_the_middle_leave_nothing_behind() {
         let part = full.len() * (n % 10) / 9;
         stream.write_all(&full.as_bytes()[..part]).unwrap();
     }
-    // All places are free again.
-    wait_for("places", || {
+    // All slots are free again.
+    wait_for("free slots", || {
         let held: Vec<TcpStream> = (0..100).map(|_| world.connect()).collect();
         let is_well = world.request("GET", "/health", &[], b"").status == 200;
         drop(held);
@@ -142,7 +142,7 @@ fn clients_that_leave_in_the_middle_leave_nothing_behind() {
 
 #[test]
 fn wrong_tokens_are_counted_and_slow_down_nobody() {
-    // Nobody knows the token in the clear: each try would have to be checked slowly.
+    // The plain token is unknown, so each attempt would need a slow check.
     let world = World::with(TOKEN, false);
     let flood = std::thread::scope(|scope| {
         let flood = scope.spawn(|| {
@@ -162,8 +162,8 @@ fn wrong_tokens_are_counted_and_slow_down_nobody() {
     assert_eq!(flood.first(), Some(&401));
     assert!(flood.contains(&429), "never refused: {flood:?}");
     assert!(flood.iter().all(|status| [401, 429].contains(status)), "{flood:?}");
-    // The address is heard again after a moment.
-    wait_for("being heard again", || world.authorized("GET", "/status", b"").status == 200);
+    // The block of the address ends.
+    wait_for("the end of the block", || world.authorized("GET", "/status", b"").status == 200);
 }
 
 #[test]

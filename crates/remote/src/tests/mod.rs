@@ -1,4 +1,4 @@
-//! The door as its peers see it: real connections, raw bytes, and a daemon that only says what it was asked.
+//! Tests of remote control with real connections, raw bytes, and a daemon that echoes its requests.
 
 mod changes;
 mod hostile;
@@ -18,14 +18,14 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-/// A token that cannot be guessed, and a short one.
+/// A token that cannot be guessed.
 const TOKEN: &str = "the-right-token-0123456789";
 const SHORT: &str = "1234";
 
-/// Far beyond what any answer takes.
+/// Far longer than any reply takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A door that is open.
+/// An open listener.
 struct World {
     runtime: Runtime,
     remote: Remote,
@@ -39,7 +39,7 @@ impl World {
         Self::with(TOKEN, true)
     }
 
-    /// Open with this token, which is known in the clear or not.
+    /// Opens a listener with this token. `is_plain_known`: the settings contain it in plain text.
     fn with(token: &str, is_plain_known: bool) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -65,7 +65,7 @@ impl World {
         Self { runtime, remote, dir, port, settings }
     }
 
-    /// Applies settings, and remembers the port.
+    /// Applies settings and stores the port.
     fn apply(&mut self, settings: Settings) -> Result<(), String> {
         let applied = self.runtime.block_on(self.remote.apply(settings.clone()));
         self.port = applied.map_err(|error| error.to_string())?;
@@ -73,7 +73,7 @@ impl World {
         Ok(())
     }
 
-    /// A certificate for `localhost`, and the same as the client's trust.
+    /// Creates a certificate for `localhost`, and a client configuration that trusts it.
     fn tls(&self) -> (TlsPaths, Arc<rustls::ClientConfig>) {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let certificate = self.dir.path().join("cert.pem");
@@ -98,26 +98,26 @@ impl World {
         stream
     }
 
-    /// Sends bytes and reads what comes until the door closes.
+    /// Sends bytes and reads until the server closes.
     fn raw(&self, bytes: &[u8]) -> Answer {
         let mut stream = self.connect();
-        // The door may have answered and closed in the middle of it.
+        // The server may reply and close during the write.
         stream.write_all(bytes).ok();
         Answer::read(&mut stream)
     }
 
-    /// One request with these headers beside the ones that it needs.
+    /// Sends one request with these headers in addition to the required ones.
     fn request(&self, method: &str, target: &str, headers: &[&str], body: &[u8]) -> Answer {
         let head = head(method, target, headers, body.len());
         self.raw(&[head.as_bytes(), body].concat())
     }
 
-    /// One request with the right token.
+    /// Sends one request with the correct token.
     fn authorized(&self, method: &str, target: &str, body: &[u8]) -> Answer {
         self.request(method, target, &[&bearer(TOKEN)], body)
     }
 
-    /// Fails if the door does not answer as it should.
+    /// Fails if the server does not reply as expected.
     #[track_caller]
     fn is_well(&self) {
         let answer = self.request("GET", "/health", &[], b"");
@@ -125,7 +125,7 @@ impl World {
     }
 }
 
-/// Hashing takes its time, and one hash of the usual token is as good as another.
+/// Caches the hash of the usual token, because hashing takes time.
 fn hash_of(token: &str) -> TokenHash {
     static USUAL: OnceLock<TokenHash> = OnceLock::new();
     let new = || TokenHash::new_blocking(&SecretString::from(token)).unwrap();
@@ -144,10 +144,10 @@ fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}")
 }
 
-/// What the door has said.
+/// Reply of the server.
 #[derive(Debug)]
 struct Answer {
-    /// 0 if it said nothing.
+    /// 0 without a reply.
     status: u16,
     head: String,
     body: String,
@@ -156,7 +156,7 @@ struct Answer {
 impl Answer {
     fn read(stream: &mut impl Read) -> Self {
         let mut bytes = Vec::new();
-        // A connection that is reset after its answer is one that was closed.
+        // A reset after the reply also means that the connection was closed.
         match stream.read_to_end(&mut bytes) {
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("no answer"),
@@ -185,7 +185,7 @@ impl Answer {
     }
 }
 
-/// Answers every request with what it was, and every line with itself.
+/// Replies to every request with the request, and to every line with the line.
 async fn daemon(mut asked: mpsc::Receiver<Ask>) {
     while let Some(ask) = asked.recv().await {
         match ask {
@@ -216,7 +216,7 @@ async fn daemon(mut asked: mpsc::Receiver<Ask>) {
     }
 }
 
-/// Waits for a fact.
+/// Waits until a condition is true.
 #[track_caller]
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();

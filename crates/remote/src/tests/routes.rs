@@ -1,4 +1,4 @@
-//! Every route: its status, its headers, its body.
+//! All routes: status, headers and body.
 
 use super::*;
 
@@ -159,7 +159,7 @@ fn a_body_of_the_largest_size_passes_and_one_more_byte_is_answered_with_413() {
         assert_eq!(answer.status, 413, "{size}");
         assert_eq!(answer.error(), "The request body is larger than 1000000 bytes");
     }
-    // Without a length that tells it beforehand.
+    // Without a Content-Length header.
     let mut chunked = format!(
         "POST /rpc HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n{}\r\n\r\n",
         bearer(TOKEN)
@@ -172,7 +172,7 @@ fn a_body_of_the_largest_size_passes_and_one_more_byte_is_answered_with_413() {
     }
     chunked.extend_from_slice(b"0\r\n\r\n");
     assert_eq!(world.raw(&chunked).status, 413);
-    // A client that asks first is told before it has sent anything.
+    // A client that sends `Expect` gets the reply before it sends the body.
     let mut asking = world.connect();
     let head = head("POST", "/rpc", &[&bearer(TOKEN), "Expect: 100-continue"], 2_000_000);
     asking.write_all(head.as_bytes()).unwrap();
@@ -192,7 +192,7 @@ fn a_history_is_its_last_events() {
         let events = history["events"].as_array().unwrap().clone();
         (events.len(), events[0]["n"].as_u64().unwrap())
     };
-    // The line that is no event counts, as upstream takes the last lines first.
+    // A line that is not JSON counts too, because upstream takes the last lines first.
     assert_eq!(events(""), (199, 1301));
     assert_eq!(events("&limit=2"), (1, 1499));
     assert_eq!(events("&limit=100000"), (999, 501));
@@ -220,7 +220,7 @@ fn files_have_their_types_and_the_page_knows_its_daemon() {
     let script = "<script>globalThis.__RUBBER_DUCK_REMOTE_CONFIG__ = {\"daemon\":{\"httpUrl\":\
         \"http://duck.example:99\"},\"sideband\":{\"url\":\"ws://duck.example:99/ws\"}};</script></body>";
     assert!(page.contains(script), "{page}");
-    // Clients know the page by its name.
+    // Clients recognize the page by its title.
     assert!(page.contains("<title>Rubber Duck Remote</title>"), "{page}");
 }
 
@@ -236,6 +236,6 @@ fn tls_serves_the_same() {
     let status = Answer::read(&mut stream).json();
     assert_eq!(status["protocol"], "https");
     assert_eq!(status["wsUrl"], format!("wss://127.0.0.1:{}/ws", world.port));
-    // Who speaks plain HTTP to it learns nothing.
+    // A client that uses plain HTTP gets no reply.
     assert_eq!(world.raw(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n").status, 0);
 }

@@ -1,4 +1,4 @@
-//! WebSockets with a client that is not ours.
+//! WebSockets with an independent client implementation.
 
 use super::*;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -41,7 +41,7 @@ impl<S: Read + Write> Socket<S> {
         serde_json::from_str(&self.text()).unwrap()
     }
 
-    /// Waits for the door to close it.
+    /// Waits until the server closes the socket.
     #[track_caller]
     pub(super) fn closed(&mut self) -> Option<CloseCode> {
         loop {
@@ -54,7 +54,7 @@ impl<S: Read + Write> Socket<S> {
         }
     }
 
-    /// Whether it is still there.
+    /// Checks that the socket is still open.
     #[track_caller]
     pub(super) fn is_well(&mut self) {
         self.send("ping");
@@ -80,7 +80,7 @@ fn a_websocket_is_a_client_that_speaks_in_frames() {
     socket.is_well();
     socket.0.send(Message::binary(&b" {\"id\":2} "[..])).unwrap();
     assert_eq!(socket.text(), "{\"id\":2}");
-    // As large as a line may be.
+    // The maximum length of a line.
     let large = "x".repeat(8 * 1024 * 1024);
     socket.send(&large);
     assert!(socket.text() == large);
@@ -121,7 +121,7 @@ fn a_message_that_is_too_large_costs_its_sender_the_connection() {
     let world = World::new();
     let (mut bad, mut good) = (world.socket(TOKEN), world.socket(TOKEN));
     let large = "x".repeat(8 * 1024 * 1024 + 1);
-    // It may be closed before all of it is sent.
+    // The server may close before the whole message is sent.
     bad.0.send(Message::text(large)).ok();
     assert!(matches!(bad.closed(), None | Some(CloseCode::Size)));
     good.is_well();
@@ -143,9 +143,9 @@ fn there_is_room_for_so_many_and_a_place_is_given_back() {
     };
     let answer = world.raw(request("Upgrade").as_bytes());
     assert_eq!((answer.status, answer.error().as_str()), (503, "Too many clients"));
-    // Gone without a word.
+    // The client disconnects without a close frame.
     drop(sockets.pop());
-    wait_for("a place", || world.remote.connected() == 63);
+    wait_for("a slot", || world.remote.connected() == 63);
     world.socket(TOKEN).is_well();
 }
 

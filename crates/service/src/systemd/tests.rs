@@ -1,4 +1,4 @@
-//! What systemd makes of the units: read here as systemd.syntax(7), systemd.exec(5) and glob(7) say.
+//! Parses the units like systemd, by systemd.syntax(7), systemd.exec(5) and glob(7).
 
 use super::*;
 use crate::description::tests::service;
@@ -32,7 +32,7 @@ fn every_value_is_written_so_that_it_is_read_as_it_was() {
     assert!(!unit.contains("secret"), "{unit}");
 }
 
-/// As systemd reads a pattern: specifiers first, then glob(3).
+/// Parses a pattern like systemd: specifiers first, then glob(3).
 fn read_pattern(text: &str) -> Option<String> {
     let text = read_specifiers(text)?;
     let (mut read, mut left) = (String::new(), text.chars());
@@ -46,7 +46,7 @@ fn read_pattern(text: &str) -> Option<String> {
     Some(read)
 }
 
-/// As systemd reads a list of words: quotes and escapes of C first, then specifiers.
+/// Splits a list of words like systemd: quotes and C escapes first, then specifiers.
 fn read_words(line: &str) -> Option<Vec<String>> {
     let (mut words, mut left) = (Vec::new(), line.chars().peekable());
     loop {
@@ -64,7 +64,7 @@ fn read_words(line: &str) -> Option<Vec<String>> {
                 (Some(c), Some(open)) if c == open => quote = None,
                 (Some('\\'), _) => match left.next()? {
                     c @ ('\\' | '"' | '\'') => word.push(c),
-                    // A newline, a number, or wrong; we write none of them.
+                    // A newline, a number, or invalid. The units contain none of them.
                     _ => return None,
                 },
                 (Some(c), _) => word.push(c),
@@ -74,7 +74,7 @@ fn read_words(line: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Of specifiers we write the one that stands for `%`.
+/// The units use only the specifier `%%`.
 fn read_specifiers(text: &str) -> Option<String> {
     let (mut read, mut left) = (String::new(), text.chars());
     while let Some(c) = left.next() {
@@ -86,7 +86,7 @@ fn read_specifiers(text: &str) -> Option<String> {
     Some(read)
 }
 
-/// As systemd puts variables into a command line when it runs it.
+/// Expands variables of a command line like systemd.
 fn read_variables(word: &str) -> Option<String> {
     let (mut read, mut left) = (String::new(), word.chars());
     while let Some(c) = left.next() {
@@ -99,7 +99,7 @@ fn read_variables(word: &str) -> Option<String> {
 }
 
 proptest! {
-    /// Whatever is in a path, systemd has that path in the end, and no line more than there shall be.
+    /// systemd reads back every path, and the path adds no line to the unit.
     #[test]
     fn no_character_of_a_path_means_anything_to_systemd(
         state in r#"/([a z/"'\\%$#;*?\[\]{}~&<>!@=é🦆-]|[^\p{Cc}]){0,24}"#,
@@ -133,13 +133,13 @@ proptest! {
         let [listen] = value(&unit, "ListenStream")[..] else { panic!("{unit}") };
         let listen = read_specifiers(listen);
         prop_assert_eq!(listen.as_deref(), socket.to_str());
-        // Words that are not the first have variables, too.
+        // Words after the first one may contain variables, too.
         let read = read_words(&word(&state)).unwrap();
         prop_assert_eq!(read_variables(&read[0]), Some(state));
     }
 }
 
-/// The same without anything that needs care.
+/// Like [`service`], without values that need escaping.
 fn plain(service: &Service) -> Service {
     let environment = service.environment.iter().map(|(name, _)| (name.clone(), "/x".into()));
     Service {
@@ -175,7 +175,7 @@ fn the_unit_says_what_it_must() {
     {
         assert_eq!(value(&socket, key), [wanted], "{key}");
     }
-    // What would keep workers from confining themselves, or reach into workspaces.
+    // Settings that would prevent workers from confining themselves, or affect files in workspaces.
     for unwanted in
         ["NoNewPrivileges", "Restrict", "Protect", "PrivateUsers", "SystemCall", "UMask"]
     {

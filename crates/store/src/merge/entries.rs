@@ -1,5 +1,5 @@
-//! What a metadata file consists of for merging: sessions by their ids, workspaces by their paths, and the rest,
-//! each a set of named fields. Used by [`super::merge`] and [`super::recent`].
+//! Metadata as entries for merging: sessions by id, workspaces by path, and the top level. Each entry is a
+//! set of named fields. Used by [`super::merge`] and [`super::recent_changes`].
 
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
 use serde::Serialize;
@@ -7,27 +7,27 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The names of the fields that have rules of their own.
+/// Fields with special rules.
 pub(super) const ID: &str = "id";
 pub(super) const PATH: &str = "path";
 pub(super) const WORKSPACE_ID: &str = "workspaceId";
 pub(super) const ACTIVE: &str = "activeVoiceSessionId";
 
-/// One entry.
+/// Key of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Id {
-    /// By its id.
+    /// A session's id.
     Session(String),
-    /// By its path: two programs make different ids for one directory.
+    /// A workspace's path, because two programs create different ids for one directory.
     Workspace(String),
-    /// What is neither in a session nor in a workspace.
+    /// The fields outside of sessions and workspaces.
     Top,
 }
 
-/// The fields of an entry.
+/// Fields of an entry.
 pub(super) type Fields = Map<String, Value>;
 
-/// The entries of a file.
+/// Lookup tables over the entries of a file.
 #[derive(Debug)]
 pub(super) struct Index<'a> {
     metadata: &'a Metadata,
@@ -40,7 +40,7 @@ impl<'a> Index<'a> {
         let sessions = metadata.sessions.iter().map(|session| (session.id.as_str(), session));
         let mut workspaces = HashMap::with_capacity(metadata.workspaces.len());
         for workspace in &metadata.workspaces {
-            // As with ids, the first of several is the one that counts.
+            // The first of several workspaces with the same path counts, as with ids.
             workspaces.entry(workspace.path.as_str()).or_insert(workspace);
         }
         Self { metadata, sessions: sessions.collect(), workspaces }
@@ -50,12 +50,12 @@ impl<'a> Index<'a> {
         self.sessions.get(id).copied()
     }
 
-    /// The workspace with this path.
+    /// Returns the workspace with this path.
     pub(super) fn workspace(&self, path: &str) -> Option<&'a Workspace> {
         self.workspaces.get(path).copied()
     }
 
-    /// Whether the entry is there.
+    /// Returns true if the entry exists.
     pub(super) fn has(&self, id: &Id) -> bool {
         match id {
             Id::Session(id) => self.sessions.contains_key(id.as_str()),
@@ -64,7 +64,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// The entry's fields; none if it is not there.
+    /// Returns the fields of the entry, empty if it does not exist.
     pub(super) fn fields(&self, id: &Id) -> Fields {
         match id {
             Id::Session(id) => self.session(id).map(fields).unwrap_or_default(),
@@ -74,7 +74,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// The fields of a session or a workspace, without those that say which one it is.
+/// Returns the fields of a session or a workspace, without the fields that identify it.
 pub(super) fn fields(entry: &impl Serialize) -> Fields {
     match serde_json::to_value(entry) {
         Ok(Value::Object(mut fields)) => {
@@ -83,12 +83,12 @@ pub(super) fn fields(entry: &impl Serialize) -> Fields {
             }
             fields
         }
-        // They are objects, and have no keys that are no text.
+        // Unreachable: both types serialize to objects with text keys.
         _ => Fields::new(),
     }
 }
 
-/// The fields of the file itself.
+/// Returns the top-level fields of the file.
 pub(super) fn top_fields(metadata: &Metadata) -> Fields {
     let mut fields = metadata.other.clone();
     let active = metadata.active_voice_session_id.as_ref();
@@ -96,19 +96,19 @@ pub(super) fn top_fields(metadata: &Metadata) -> Fields {
     fields
 }
 
-/// The value of a field; what is left out is as good as null.
+/// Returns the value of a field. A missing field equals null.
 pub(super) fn value<'f>(fields: &'f Fields, name: &str) -> &'f Value {
     fields.get(name).unwrap_or(&Value::Null)
 }
 
-/// A number that stands for a value. Two values with one number would be a chance of one in 10^19.
+/// Hash of a value. Two different values collide with a probability of about 1 in 10^19.
 pub(super) fn digest(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.to_string().hash(&mut hasher);
     hasher.finish()
 }
 
-/// The names of fields that differ, each once.
+/// Returns the names of the fields that differ, without duplicates.
 pub(super) fn differing<'f>(one: &'f Fields, other: &'f Fields) -> Vec<&'f str> {
     let mut names: Vec<&str> = one.keys().chain(other.keys()).map(String::as_str).collect();
     names.sort_unstable();
@@ -117,8 +117,8 @@ pub(super) fn differing<'f>(one: &'f Fields, other: &'f Fields) -> Vec<&'f str> 
     names
 }
 
-/// Whether two files say the same, in whatever order.
-pub(crate) fn says_the_same(one: &Metadata, other: &Metadata) -> bool {
+/// Returns true if two files have the same entries, in any order.
+pub(crate) fn is_equivalent(one: &Metadata, other: &Metadata) -> bool {
     if one.sessions.len() != other.sessions.len()
         || one.workspaces.len() != other.workspaces.len()
         || one.active_voice_session_id != other.active_voice_session_id

@@ -1,27 +1,27 @@
-//! Taking over what another program has made of `metadata.json`: a merge of three, field by field.
+//! Three-way merge of `metadata.json`, field by field.
 //!
-//! `base` is what the file held when we looked last, `ours` what we hold now, `theirs` what it holds now.
-//! Pure, but for the memory of what we changed a moment ago ([`Recent`]); called by [`crate::Files`] before
-//! every save, by the loader, and through [`rebase`] by the supervisor.
+//! `base` is the content of the file at the last check. `ours` is the content in memory, and `theirs` the
+//! current content of the file. Pure, except for the recent changes ([`RecentChanges`]). Called by
+//! [`crate::Files`] before every save, by the loader, and by the supervisor through [`rebase`].
 //!
-//! The rules, each for a reason:
-//! - What one side alone has changed is taken. What both have changed is theirs, and told: a person sits
-//!   in front of the other program.
-//! - But `lastActiveAt` is the later one, `createdAt` never changes, and `piSessionFile` is ours: only we
-//!   know where our Pi writes. What is empty or left out takes nothing away: the other program leaves out
-//!   what it does not know.
-//! - A session is never deleted here. It stays, and is given back as gone ([`Gone`]) if the other program
-//!   must have known it and we have not changed it since; the supervisor decides.
-//! - Workspaces are matched by path and keep the id that we have; sessions by id.
-//! - A session that we have deleted stays deleted, and stays in its workspace as long as it lives.
+//! Rules:
+//! - A field that only one side changed gets the changed value. If both changed it, the other program wins
+//!   and the conflict is reported, because that program has the user's attention.
+//! - `lastActiveAt` is the later value, and `createdAt` never changes. `piSessionFile` stays ours, because
+//!   only quackd starts this Pi. An empty or missing value removes nothing, because the other program leaves
+//!   out unknown fields.
+//! - The merge never deletes a session. It reports a session as [`Gone`] if the other program must have known
+//!   it and quackd did not change it since. The supervisor decides.
+//! - Workspaces are matched by path and keep our id. Sessions are matched by id.
+//! - A session that quackd deleted stays deleted. An existing session stays in its workspace.
 
 mod entries;
-mod recent;
+mod recent_changes;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entries::says_the_same;
-pub(crate) use recent::Recent;
+pub(crate) use entries::is_equivalent;
+pub(crate) use recent_changes::RecentChanges;
 
 use entries::{ACTIVE, Fields, Id, Index, differing, fields, top_fields, value};
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
@@ -33,37 +33,37 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Instant;
 
-/// Conflicts that are told of one merge.
-const MAX_TOLD: usize = 20;
+/// Maximum number of reported conflicts per merge.
+const MAX_REPORTED: usize = 20;
 
-/// What came of a merge.
+/// Result of a merge.
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
-    /// Everything of both. What is [`Gone`] is still in it.
+    /// Entries of both sides, including those in `gone`.
     pub(crate) metadata: Metadata,
-    /// What the other program has deleted.
+    /// Entries that the other program has deleted.
     pub(crate) gone: Gone,
-    /// What both have changed, the first twenty.
+    /// Fields and entries that both sides changed, at most 20.
     pub(crate) conflicts: Vec<Conflict>,
 }
 
-/// What another program has deleted from the file, and is still in our memory.
+/// Entries that another program has deleted from the file and that are still in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gone {
-    /// Sessions that have not been changed by us since.
+    /// Sessions that quackd has not changed since.
     pub sessions: Vec<SessionId>,
-    /// Workspaces without a session that stays.
+    /// Workspaces without a remaining session.
     pub workspaces: Vec<WorkspaceId>,
 }
 
 impl Gone {
-    /// Whether nothing was deleted.
+    /// Returns true if nothing was deleted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty() && self.workspaces.is_empty()
     }
 
-    /// What remains of a file without it.
+    /// Returns `metadata` without the deleted entries.
     pub(crate) fn without(&self, metadata: &Metadata) -> Metadata {
         let (sessions, workspaces): (HashSet<_>, HashSet<_>) =
             (self.sessions.iter().collect(), self.workspaces.iter().collect());
@@ -74,29 +74,29 @@ impl Gone {
     }
 }
 
-/// Something that both sides have changed, and how it ended.
+/// Change by both sides, and its resolution.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Conflict {
-    /// A field: the value of one of them is kept.
+    /// A field: one of the two values is kept.
     Field {
-        /// The session's id, the workspace's path, or nothing.
+        /// The session's id, the workspace's path, or an empty string for the top level.
         of: String,
-        /// The field.
+        /// Name of the field.
         field: String,
-        /// Whether the other program's is.
+        /// True if the other program's value is kept.
         is_theirs: bool,
     },
-    /// A session that the other program has deleted and we have changed: it stays.
+    /// The other program deleted a session that quackd changed: it is kept.
     Deleted {
-        /// Its id.
+        /// Id of the session.
         session: String,
     },
-    /// A session that we have deleted and the other program still has: it stays deleted.
+    /// Quackd deleted a session that the other program still has: it stays deleted.
     Revived {
-        /// Its id.
+        /// Id of the session.
         session: String,
     },
-    /// The other program has made a file without anything of ours: nothing counts as deleted.
+    /// The file contains none of our entries: nothing counts as deleted.
     BegunAnew,
 }
 
@@ -113,17 +113,17 @@ impl fmt::Display for Conflict {
             Self::Revived { session } => {
                 write!(f, "session {session:.80?} was deleted here and is still there; left out")
             }
-            Self::BegunAnew => f.write_str("nothing of ours is there any more; kept"),
+            Self::BegunAnew => f.write_str("none of our entries are in the file; kept all"),
         }
     }
 }
 
-/// Merges what another program has written. `recent` is what we have written lately.
+/// Merges the external content `theirs`. `recent` contains the last changes by quackd.
 pub(crate) fn merge(
     base: &Metadata,
     ours: &Metadata,
     theirs: &Metadata,
-    recent: &mut Recent,
+    recent: &mut RecentChanges,
     now: Instant,
 ) -> Merged {
     let merge = Merge {
@@ -136,16 +136,16 @@ pub(crate) fn merge(
     merge.run(base, ours, theirs)
 }
 
-/// Brings what was changed in memory since `saved` into what came of saving it: nothing is lost of either.
+/// Applies the changes in memory since `saved` to `kept`, the result of saving it. Loses neither.
 #[must_use]
 pub fn rebase(saved: &Metadata, kept: &Metadata, memory: &Metadata) -> Metadata {
-    merge(saved, memory, kept, &mut Recent::default(), Instant::now()).metadata
+    merge(saved, memory, kept, &mut RecentChanges::default(), Instant::now()).metadata
 }
 
 struct Merge<'a> {
     base: Index<'a>,
     theirs: Index<'a>,
-    recent: &'a mut Recent,
+    recent: &'a mut RecentChanges,
     now: Instant,
     conflicts: Vec<Conflict>,
 }
@@ -161,8 +161,8 @@ impl Merge<'_> {
         Merged { metadata, gone, conflicts: self.conflicts }
     }
 
-    fn tell(&mut self, conflict: Conflict) {
-        if self.conflicts.len() < MAX_TOLD {
+    fn report(&mut self, conflict: Conflict) {
+        if self.conflicts.len() < MAX_REPORTED {
             self.conflicts.push(conflict);
         }
     }
@@ -181,7 +181,7 @@ impl Merge<'_> {
             if let Some(known) = places.get(&workspace.path).and_then(|at| ours.get_mut(*at)) {
                 self.entry(&id, known, &fields(workspace));
             } else if let Some(moved) = ours.iter_mut().find(|known| known.id == workspace.id) {
-                // Another path for an id that we have: a directory that was moved.
+                // A new path for a known id: the directory was moved.
                 if !was_there && !self.recent.was_deleted(&id) {
                     moved.path.clone_from(&workspace.path);
                 }
@@ -195,7 +195,7 @@ impl Merge<'_> {
     fn sessions(&mut self, ours: &mut Metadata, theirs: &Metadata) {
         let ids: HashMap<&str, &WorkspaceId> =
             ours.workspaces.iter().rev().map(|it| (it.path.as_str(), &it.id)).collect();
-        // Their id of a workspace, and ours.
+        // Maps their workspace ids to ours.
         let ours_of: HashMap<&WorkspaceId, WorkspaceId> = theirs
             .workspaces
             .iter()
@@ -212,7 +212,7 @@ impl Merge<'_> {
             if let Some(known) = places.get(&session.id).and_then(|at| ours.sessions.get_mut(*at)) {
                 self.entry(&id, known, &fields(session));
             } else if before.is_none() && self.recent.was_deleted(&id) {
-                self.tell(Conflict::Revived { session: session.id.0.clone() });
+                self.report(Conflict::Revived { session: session.id.0.clone() });
             } else if before.is_none() {
                 let mut added = session.clone();
                 if let Some(workspace) = ours_of.get(&session.workspace_id) {
@@ -223,10 +223,10 @@ impl Merge<'_> {
         }
     }
 
-    /// Takes over what they have changed in an entry that we have.
+    /// Applies their changes to an entry that both have.
     fn entry<E: Serialize + DeserializeOwned>(&mut self, id: &Id, ours: &mut E, theirs: &Fields) {
         let before = self.base.fields(id);
-        // Made by both since: what differs is changed by both.
+        // If both sides created the entry, `before` is empty and every difference is a change by both.
         let Ok(Value::Object(mut whole)) = serde_json::to_value(&*ours) else { return };
         let mut changed = false;
         for name in differing(&before, theirs) {
@@ -239,13 +239,13 @@ impl Merge<'_> {
                 changed = true;
             }
         }
-        // Each value was read into the same shape, so this does not fail.
+        // Cannot fail: each value was parsed from the same type.
         if changed && let Ok(merged) = serde_json::from_value(Value::Object(whole)) {
             *ours = merged;
         }
     }
 
-    /// What our value of a field becomes, if anything else, when theirs went `from` … `to` a value.
+    /// Returns the new value of our field after theirs changed from `from` to `to`. `None` keeps our value.
     fn decide(
         &mut self,
         id: &Id,
@@ -263,7 +263,7 @@ impl Merge<'_> {
             "lastActiveAt" => return is_later(to, ours).then(|| to.clone()),
             "piSessionFile" => false,
             ACTIVE | "lastActiveSessionId" => {
-                // One that is deleted is active nowhere.
+                // A deleted session cannot be active.
                 let is_deleted = |id: &str| self.recent.was_deleted(&Id::Session(id.to_owned()));
                 if to.as_str().is_some_and(is_deleted) {
                     return None;
@@ -278,7 +278,7 @@ impl Merge<'_> {
                 Id::Workspace(path) => path.clone(),
                 Id::Top => String::new(),
             };
-            self.tell(Conflict::Field { of, field: name.to_owned(), is_theirs });
+            self.report(Conflict::Field { of, field: name.to_owned(), is_theirs });
             return is_theirs.then(|| to.clone());
         }
         Some(to.clone())
@@ -304,7 +304,7 @@ impl Merge<'_> {
         }
     }
 
-    /// What they have deleted: nothing of it is missing because they did not know it.
+    /// Returns the entries that they deleted. An entry that they may not know is not deleted.
     fn gone(&mut self, base: &Metadata, merged: &Metadata) -> Gone {
         let mut gone = Gone::default();
         let is_known = |session: &&Session| self.theirs.session(session.id.as_str()).is_some();
@@ -313,7 +313,7 @@ impl Merge<'_> {
             && !base.workspaces.iter().any(knows_workspace);
         if is_anew {
             if !base.sessions.is_empty() {
-                self.tell(Conflict::BegunAnew);
+                self.report(Conflict::BegunAnew);
             }
             return gone;
         }
@@ -328,7 +328,7 @@ impl Merge<'_> {
             if *ours == session {
                 gone.sessions.push(session.id.clone());
             } else {
-                self.tell(Conflict::Deleted { session: session.id.0.clone() });
+                self.report(Conflict::Deleted { session: session.id.0.clone() });
             }
         }
         for workspace in &base.workspaces {
@@ -345,7 +345,7 @@ impl Merge<'_> {
     }
 }
 
-/// Times as the programs write them, whole seconds or more: the text up to the second decides.
+/// Compares timestamps up to the second. Both programs write at least whole seconds.
 fn is_later(one: &Value, other: &Value) -> bool {
     let second = |value: &Value| value.as_str().and_then(|text| text.get(..19)).map(str::to_owned);
     second(other) < second(one)

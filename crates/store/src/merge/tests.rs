@@ -1,4 +1,4 @@
-//! What the tests of the merge share: files with few words. The rules of each subject are in a file of their own.
+//! Helpers for the merge tests: compact metadata files. The tests are in the submodules, by subject.
 
 mod deleting;
 mod taking;
@@ -20,7 +20,7 @@ fn session(id: &str, workspace: &str) -> Session {
     .unwrap()
 }
 
-/// One workspace with these sessions.
+/// Returns metadata with one workspace and these sessions.
 fn file(sessions: &[&str]) -> Metadata {
     Metadata {
         workspaces: vec![workspace("w", "/w")],
@@ -36,7 +36,7 @@ fn with(file: &Metadata, change: impl FnOnce(&mut Metadata)) -> Metadata {
 }
 
 fn merged(base: &Metadata, ours: &Metadata, theirs: &Metadata) -> Merged {
-    merge(base, ours, theirs, &mut Recent::default(), Instant::now())
+    merge(base, ours, theirs, &mut RecentChanges::default(), Instant::now())
 }
 
 fn ids(metadata: &Metadata) -> Vec<&str> {

@@ -1,4 +1,4 @@
-//! The heartbeat in seconds: who is asked when, and what silence means.
+//! Heartbeat tests in seconds: times of pings, and the actions after a missing answer.
 
 use super::*;
 
@@ -9,7 +9,7 @@ const SPEC: HeartbeatSpec = HeartbeatSpec {
     kill: Duration::from_secs(15),
 };
 
-/// A heartbeat and its time in seconds since the worker became ready.
+/// A heartbeat with times in seconds since the worker became ready.
 struct Scene {
     start: Instant,
     heart: Heartbeat,
@@ -29,7 +29,7 @@ impl Scene {
         at.duration_since(self.start).as_secs_f64()
     }
 
-    /// Polls; answers the action and the next wakeup.
+    /// Polls. Returns the action and the time of the next poll.
     fn poll(&mut self, seconds: f64) -> (Action, f64) {
         let (action, due) = self.heart.poll(self.at(seconds));
         assert_eq!(due, self.heart.next_wakeup());
@@ -51,7 +51,7 @@ impl Scene {
         self.seconds(due)
     }
 
-    /// Polls exactly when told to, from the next wakeup to `until`; answers what was not `Nothing`.
+    /// Polls at the requested times until `until`. Returns all actions except `Nothing`.
     fn run(&mut self, until: f64) -> Vec<(f64, Action)> {
         let mut seen = Vec::new();
         while self.seconds(self.heart.next_wakeup()) <= until {
@@ -123,7 +123,7 @@ fn a_pong_makes_an_unresponsive_worker_responsive_again() {
     scene.busy(0.0);
     scene.run(12.0);
     assert!(scene.heart.is_unresponsive());
-    // A number that was never sent proves nothing.
+    // A number that was never sent is ignored.
     scene.pong(99, 12.0);
     scene.pong(0, 12.0);
     assert!(scene.heart.is_unresponsive());
@@ -144,7 +144,7 @@ fn a_kill_that_was_not_carried_out_is_repeated_whatever_happens_in_between() {
 
 #[test]
 fn a_supervisor_that_was_stopped_gives_every_worker_its_grace_anew() {
-    // Stopped right after the ping, for a minute, whatever wakes it first.
+    // Stopped for a minute right after the ping, regardless of the event that wakes it first.
     type First = fn(&mut Scene);
     let first: [First; 3] = [
         |scene| assert_eq!(scene.poll(90.0), (Action::Nothing, 96.0)),
@@ -165,15 +165,15 @@ fn a_stop_of_any_length_at_any_time_does_not_kill_a_worker_that_had_answered() {
     for stopped_at in (0..200).map(|n| 30.0 + f64::from(n) * 0.1) {
         for length in (0..200).map(|n| f64::from(n) * 0.1) {
             let mut scene = Scene::new();
-            // The worker answers at once, but its answer lies unread until after the stop, and
-            // the timer is served first.
+            // The worker answers at once, but the answer is not read before the stop, and the timer fires
+            // first.
             let mut seen = Vec::new();
             while scene.seconds(scene.heart.next_wakeup()) < stopped_at {
                 let due = scene.heart.next_wakeup();
                 let (action, _) = scene.heart.poll(due);
                 seen.push(action);
                 if let Action::Ping(seq) = action {
-                    // Whether this one is read depends on when the stop comes.
+                    // Whether this answer is read depends on the time of the stop.
                     if scene.seconds(due) + 0.05 < stopped_at {
                         scene.pong(seq, scene.seconds(due) + 0.05);
                     }

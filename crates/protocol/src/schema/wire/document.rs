@@ -1,6 +1,6 @@
-//! Puts the tables together: one document with everything in its `$defs`, and parts of it.
+//! Builds one document from the tables, with all definitions in its `$defs`, and parts of it.
 
-use super::events::{Door, Event, events};
+use super::events::{EventAudience, EventSchema, events};
 use super::methods::{METHODS, Method};
 use super::{object, pi};
 use crate::client::CLIENT_PROTOCOL;
@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 const DEFS: &str = "#/$defs/";
 
-/// What the daemon writes.
+/// Returns a generator for types that the daemon writes.
 pub(super) fn generator_of_data() -> SchemaGenerator {
     SchemaSettings::draft2020_12().for_serialize().into_generator()
 }
 
-/// What the daemon reads.
+/// Returns a generator for types that the daemon reads.
 fn generator_of_params() -> SchemaGenerator {
     SchemaSettings::draft2020_12().for_deserialize().into_generator()
 }
@@ -36,7 +36,7 @@ pub(super) fn whole() -> Value {
     })
 }
 
-/// One definition as a document of its own.
+/// Returns one definition as a separate document.
 pub(super) fn part(name: &str) -> Option<Value> {
     let defs = defs();
     let schema = defs.get(name)?.clone();
@@ -72,7 +72,7 @@ pub(super) fn parameters(method: &str) -> Option<Vec<String>> {
     Some(properties.into_iter().flat_map(Map::keys).cloned().collect())
 }
 
-/// A schema with the definitions that it needs, and no others.
+/// Returns a schema with the definitions that it needs, and no others.
 fn complete(title: &str, schema: Value, defs: &Map<String, Value>) -> Value {
     let mut wanted = BTreeSet::new();
     reach(&schema, defs, &mut wanted);
@@ -107,7 +107,7 @@ fn reach(schema: &Value, defs: &Map<String, Value>, found: &mut BTreeSet<String>
     }
 }
 
-/// Everything that has a name.
+/// Returns all named definitions.
 fn defs() -> Map<String, Value> {
     let (mut reading, mut writing) = (generator_of_params(), generator_of_data());
     let mut requests = Vec::new();
@@ -120,23 +120,26 @@ fn defs() -> Map<String, Value> {
     let events = events(&mut writing);
     let mut defs: Map<String, Value> = writing.take_definitions(true);
     defs.values_mut().for_each(never_null);
-    // A type that is both read and written is the same in both; a test holds that.
+    // A type that is both read and written has the same schema in both directions. A test checks that.
     for (name, schema) in reading.take_definitions(true) {
         defs.entry(name).or_insert(schema);
     }
     defs.extend(pi::shared().map(|(name, schema)| (name.to_owned(), schema)));
     defs.insert(
         "Request".to_owned(),
-        json!({"description": "What a client sends.", "anyOf": requests}),
+        json!({"description": "A line from a client.", "anyOf": requests}),
     );
-    defs.insert("Methods".to_owned(), listed("Every method: what it takes and gives.", methods));
+    defs.insert(
+        "Methods".to_owned(),
+        listed("Every method with its parameters and data.", methods),
+    );
     defs.extend(replies());
     add_events(&mut defs, events);
     defs.values_mut().for_each(tidy);
     defs
 }
 
-/// The parameters of a method; an empty object if it takes none.
+/// Returns the parameters of a method, or an empty object if it takes none.
 fn params(method: &Method, generator: &mut SchemaGenerator) -> Value {
     let Some(make) = method.params else { return json!({"type": "object"}) };
     let schema = make(generator);
@@ -147,7 +150,7 @@ fn params(method: &Method, generator: &mut SchemaGenerator) -> Value {
 }
 
 fn entry(method: &Method, params: Value, generator: &mut SchemaGenerator) -> Value {
-    // `false`: there is never any.
+    // `false`: the data is always absent.
     let data = method.data.map_or(Value::Bool(false), |make| make(generator));
     let required = if data.is_boolean() { json!(["params"]) } else { json!(["params", "data"]) };
     json!({
@@ -209,7 +212,7 @@ fn replies() -> [(String, Value); 3] {
     ]
 }
 
-fn add_events(defs: &mut Map<String, Value>, events: Vec<Event>) {
+fn add_events(defs: &mut Map<String, Value>, events: Vec<EventSchema>) {
     let names: Vec<&str> = events.iter().map(|event| event.name).collect();
     let other = json!({
         "description": "What else Pi prints: the event has the name of its `type`, and newer versions add some.",
@@ -248,7 +251,7 @@ fn add_events(defs: &mut Map<String, Value>, events: Vec<Event>) {
     );
 }
 
-fn event_line(event: Event) -> Value {
+fn event_line(event: EventSchema) -> Value {
     let mut schema = json!({
         "description": event.about,
         "type": "object",
@@ -259,17 +262,17 @@ fn event_line(event: Event) -> Value {
         },
         "required": ["event", "sessionId", "data"],
     });
-    // What one client alone is told has no number.
-    let seq = match event.door {
-        Door::Followers => {
+    // An event for a single client has no number.
+    let seq = match event.audience {
+        EventAudience::Followers => {
             json!({"type": "integer", "minimum": 1, "description": "Counts the session's events."})
         }
-        Door::One => Value::Bool(false),
+        EventAudience::One => Value::Bool(false),
     };
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("seq".to_owned(), seq);
     }
-    if event.door == Door::Followers
+    if event.audience == EventAudience::Followers
         && let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut)
     {
         required.push("seq".into());
@@ -282,7 +285,7 @@ fn listed(about: &str, properties: Map<String, Value>) -> Value {
     json!({"description": about, "type": "object", "required": names, "properties": properties})
 }
 
-/// `agent_end` as `AgentEnd`.
+/// Converts `agent_end` to `AgentEnd`.
 fn camel(name: &str) -> String {
     let words = name.split(['_', '.']);
     words
@@ -295,7 +298,7 @@ fn camel(name: &str) -> String {
         .collect()
 }
 
-/// What is written and may be absent is absent instead of null.
+/// Replaces null by absence: an optional field that the daemon writes is absent instead of null.
 pub(super) fn never_null(schema: &mut Value) {
     let required: BTreeSet<String> = schema
         .get("required")
@@ -326,8 +329,8 @@ pub(super) fn never_null(schema: &mut Value) {
     }
 }
 
-/// Takes out what says nothing to a client: Rust's names of numbers, defaults that are what absence means
-/// anyway, and links of the documentation.
+/// Removes keywords without use for a client: Rust's names of numbers, defaults that equal absence, and documentation
+/// links.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Array(all) => all.iter_mut().for_each(tidy),
@@ -340,7 +343,7 @@ fn tidy(schema: &mut Value) {
             }
             for (keyword, value) in all {
                 match value {
-                    // The keys in here are names of a client's and not keywords.
+                    // These keys are property names and not keywords.
                     Value::Object(named) if keyword == "properties" => {
                         named.values_mut().for_each(tidy);
                     }

@@ -1,5 +1,5 @@
-//! The table of the events: their names and data, the daemon's own from the types of [`crate::client`], Pi's
-//! from [`super::pi`].
+//! The table of events: names and data. The daemon's own events come from the types of [`crate::client`], Pi's from
+//! [`super::pi`].
 
 use super::document::never_null;
 use super::pi::{self, open};
@@ -11,42 +11,41 @@ use crate::output::ToolOutput;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
-/// Whom an event is for.
+/// Recipients of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Door {
-    /// Followers of a session: it has a number.
+pub(super) enum EventAudience {
+    /// Followers of a session. The event has a number.
     Followers,
-    /// One client alone: it has none.
+    /// A single client. The event has no number.
     One,
 }
 
-/// One event.
+/// Entry of the table.
 #[derive(Debug)]
-pub(super) struct Event {
-    /// Its name.
+pub(super) struct EventSchema {
+    /// Unique among the events.
     pub(super) name: &'static str,
-    /// What it tells, a sentence.
+    /// Description, one sentence.
     pub(super) about: &'static str,
-    /// Whom it is for.
-    pub(super) door: Door,
-    /// The shape of its `data`.
+    /// Recipients of the event.
+    pub(super) audience: EventAudience,
+    /// Schema of the event's `data`.
     pub(super) data: Value,
 }
 
-/// Every event that has a shape of its own. What else Pi prints comes as an event with the name of its
-/// `type`.
-pub(super) fn events(generator: &mut SchemaGenerator) -> Vec<Event> {
-    let mut all: Vec<Event> = tools(generator);
-    all.extend(pi::events().map(|(name, about, data)| Event {
+/// Returns every event with a defined shape. Any other output of Pi becomes an event with the name of its `type`.
+pub(super) fn events(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
+    let mut all: Vec<EventSchema> = tools(generator);
+    all.extend(pi::events().map(|(name, about, data)| EventSchema {
         name,
         about,
-        door: Door::Followers,
+        audience: EventAudience::Followers,
         data,
     }));
     all.extend(made_here(generator));
     all.extend(told(generator));
     for event in &mut all {
-        // Only this one has data without its name.
+        // Only `voice_say` has data without its name.
         if event.name != "voice_say" {
             named(&mut event.data, event.name);
         }
@@ -54,7 +53,7 @@ pub(super) fn events(generator: &mut SchemaGenerator) -> Vec<Event> {
     all
 }
 
-fn tools(generator: &mut SchemaGenerator) -> Vec<Event> {
+fn tools(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     let mut update = inline::<ToolExecutionUpdate<'static>>(generator);
     let mut end = inline::<ToolExecutionEnd<'static>>(generator);
     for (ours, pis) in [(&mut update, pi::tool_update()), (&mut end, pi::tool_end())] {
@@ -63,43 +62,43 @@ fn tools(generator: &mut SchemaGenerator) -> Vec<Event> {
     vec![
         followed(
             "tool_execution_start",
-            "A tool call has begun.",
+            "A tool call has started.",
             inline::<ToolExecutionStart<'static>>(generator),
         ),
-        followed("tool_execution_update", "A command has printed something.", update),
-        followed("tool_execution_end", "A tool call has ended.", end),
+        followed("tool_execution_update", "A command has printed output.", update),
+        followed("tool_execution_end", "A tool call has finished.", end),
     ]
 }
 
-fn made_here(generator: &mut SchemaGenerator) -> Vec<Event> {
+fn made_here(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     let text = |about: &str| json!({"type": "string", "description": about});
     let mut error = inline::<ProcessDeath<'static>>(generator);
-    // Pi tells errors of its extensions under this name too, without what is known of a dead process.
+    // Pi reports errors of its extensions under this name too, without the facts about a dead process.
     if let Some(error) = error.as_object_mut() {
         error.insert("required".to_owned(), json!(["type", "extensionPath", "event", "error"]));
     }
     vec![
         followed(
             "extension_ui_request",
-            "Pi asks or tells something, or (`setStatus` with a message that begins with `voice:`) what the \
-             session's voice client does.",
+            "A question or notification of Pi. `setStatus` with a message that starts with `voice:` is the state of \
+             the session's voice client.",
             open(
                 json!({
-                    "id": text("What an answer names."),
-                    "method": text("To be answered: `select`, `confirm`, `input` and `editor`. Others tell something."),
-                    "title": text("What is asked."),
-                    "message": text("More words."),
+                    "id": text("Id for the answer."),
+                    "method": text("`select`, `confirm`, `input` and `editor` need an answer. Others are notifications."),
+                    "title": text("The question."),
+                    "message": text("Further text."),
                     "options": {"type": "array", "description": "Of `select`."},
                     "placeholder": text("Of `input`."),
-                    "prefill": text("Of `editor`: what stands there already."),
-                    "timeout": {"type": "number", "description": "Milliseconds until it counts as cancelled."},
+                    "prefill": text("Of `editor`: the initial text."),
+                    "timeout": {"type": "number", "description": "Milliseconds until the question is cancelled."},
                 }),
                 &["id", "method"],
             ),
         ),
         followed(
             "extension_ui_closed",
-            "A question of Pi needs no answer any more.",
+            "A question of Pi no longer needs an answer.",
             open(
                 json!({"id": text("The question."), "reason": {"type": "string", "enum": ["answered", "timeout", "ended"]}}),
                 &["id", "reason"],
@@ -107,20 +106,24 @@ fn made_here(generator: &mut SchemaGenerator) -> Vec<Event> {
         ),
         followed(
             "extension_error",
-            "A worker or Pi has died (`event` is `process_death`), or an extension of Pi has failed.",
+            "A worker or Pi has crashed (`event` is `process_death`), or an extension of Pi has failed.",
             error,
         ),
         followed(
             "prompt_error",
             "A prompt has failed after it was accepted.",
-            open(json!({"error": text("Why.")}), &["error"]),
+            open(json!({"error": text("Reason.")}), &["error"]),
         ),
-        followed("session_deleted", "The session is gone: its last event.", open(json!({}), &[])),
+        followed(
+            "session_deleted",
+            "The session was deleted. This is its last event.",
+            open(json!({}), &[]),
+        ),
     ]
 }
 
-fn told(generator: &mut SchemaGenerator) -> Vec<Event> {
-    let one = |name, about, data| Event { name, about, door: Door::One, data };
+fn told(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
+    let one = |name, about, data| EventSchema { name, about, audience: EventAudience::One, data };
     vec![
         one(
             "voice_session_changed",
@@ -129,12 +132,20 @@ fn told(generator: &mut SchemaGenerator) -> Vec<Event> {
         ),
         one(
             ToolOutput::NAME,
-            "A command that this client started with `stream` has printed something.",
+            "A command that this client started with `stream` has printed output.",
             inline::<ToolOutput>(generator),
         ),
-        one("voice_start", "Begin to listen.", inline::<VoiceStartEvent<'static>>(generator)),
-        one("voice_say", "What a person wrote.", inline::<VoiceSayEvent<'static>>(generator)),
-        one("voice_stop", "End the conversation.", inline::<VoiceStopEvent<'static>>(generator)),
+        one(
+            "voice_start",
+            "Requests the client to start listening.",
+            inline::<VoiceStartEvent<'static>>(generator),
+        ),
+        one("voice_say", "A prompt of the user.", inline::<VoiceSayEvent<'static>>(generator)),
+        one(
+            "voice_stop",
+            "Requests the client to end the conversation.",
+            inline::<VoiceStopEvent<'static>>(generator),
+        ),
         one(
             "remote_ready",
             "A WebSocket is open; `sessionId` is `remote-control`.",
@@ -147,18 +158,18 @@ fn told(generator: &mut SchemaGenerator) -> Vec<Event> {
     ]
 }
 
-fn followed(name: &'static str, about: &'static str, data: Value) -> Event {
-    Event { name, about, door: Door::Followers, data }
+fn followed(name: &'static str, about: &'static str, data: Value) -> EventSchema {
+    EventSchema { name, about, audience: EventAudience::Followers, data }
 }
 
-/// The schema of a type itself and not a reference to it: an event's data has no name of its own.
+/// Returns the schema of a type itself and not a reference to it: the data of an event has no own name.
 fn inline<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     let mut schema = T::json_schema(generator).to_value();
     never_null(&mut schema);
     schema
 }
 
-/// Makes `type` the event's name, in each alternative.
+/// Sets `type` to the event's name, in each alternative.
 fn named(data: &mut Value, name: &str) {
     if let Some(alternatives) = data.get_mut("anyOf").and_then(Value::as_array_mut) {
         return alternatives.iter_mut().for_each(|data| named(data, name));

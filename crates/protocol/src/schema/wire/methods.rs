@@ -1,7 +1,6 @@
-//! The table of the client wire's methods: what each takes and gives, as the types of [`crate::client`].
+//! The table of the client wire's methods: parameters and data of each, as the types of [`crate::client`].
 //!
-//! Whoever adds a method adds a row here; tests compare the rows with what the daemon answers and with
-//! docs/protocol.md.
+//! Each new method needs a row here. Tests compare the rows with the daemon's replies and with docs/protocol.md.
 
 use crate::client::{
     AbortData, ActivateData, AttachData, AttachParams, AuditReport, ConfigData, DaemonData,
@@ -17,18 +16,18 @@ use crate::output::{CancelData, CancelParams};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
-/// One method.
+/// Entry of the table.
 #[derive(Debug)]
 pub(super) struct Method {
-    /// Its name on the wire.
+    /// Name on the wire.
     pub(super) name: &'static str,
-    /// What it does, one sentence.
+    /// Description, one sentence.
     pub(super) about: &'static str,
-    /// Its parameters; none if it takes none.
+    /// Schema of the parameters, or `None` without parameters.
     pub(super) params: Option<fn(&mut SchemaGenerator) -> Value>,
-    /// Parameters without which it is refused.
+    /// Required parameters.
     pub(super) required: &'static [&'static str],
-    /// What a successful reply carries; none if it carries nothing.
+    /// Schema of a successful reply's data, or `None` without data.
     pub(super) data: Option<fn(&mut SchemaGenerator) -> Value>,
 }
 
@@ -58,7 +57,7 @@ fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     generator.subschema_for::<T>().to_value()
 }
 
-/// What `voice_tool_call` gives is written by hand, because its text is forwarded unread.
+/// Returns the data of `voice_tool_call`. Written by hand, because the supervisor forwards the text unread.
 fn voice_tool_call_data(_generator: &mut SchemaGenerator) -> Value {
     json!({
         "type": "object",
@@ -82,8 +81,9 @@ fn sandbox_data(generator: &mut SchemaGenerator) -> Value {
 
 /// Every method, in the order of docs/protocol.md.
 pub(super) const METHODS: &[Method] = &[
-    Method::new("ping", "Tells which daemon this is.").gives::<PingData>(),
-    Method::new("attach", "Finds or makes the session of a directory.")
+    Method::new("ping", "Returns the version, process id and uptime of the daemon.")
+        .gives::<PingData>(),
+    Method::new("attach", "Finds or creates the session of a directory.")
         .takes::<AttachParams>()
         .gives::<AttachData>(),
     Method::new("sessions", "Lists sessions.").takes::<SessionsParams>().gives::<SessionsData>(),
@@ -95,35 +95,35 @@ pub(super) const METHODS: &[Method] = &[
     Method::new("quack.find", "Returns the session that a reference or a directory means.")
         .takes::<FindParams>()
         .gives::<FindData>(),
-    Method::new("quack.session_new", "Makes one more session for a directory.")
+    Method::new("quack.session_new", "Creates another session for a directory.")
         .takes::<SessionNewParams>()
         .gives::<AttachData>(),
-    Method::new("quack.session_delete", "Forgets a session.")
+    Method::new("quack.session_delete", "Deletes a session.")
         .takes::<SessionDeleteParams>()
         .needs(&["sessionId"])
         .gives::<SessionDeleteData>(),
-    Method::new("get_state", "Tells how a session and its processes are.")
+    Method::new("get_state", "Returns the state of a session and its processes.")
         .takes::<SessionParams>()
         .gives::<StateData>(),
-    Method::new("quack.sandbox", "Shows and sets what a session's worker may do.")
+    Method::new("quack.sandbox", "Shows and sets the permissions of a session's worker.")
         .takes::<SandboxParams>()
         .gives_one_of(sandbox_data),
-    Method::new("voice_tool_call", "Runs a tool and gives its text.")
+    Method::new("voice_tool_call", "Runs a tool and returns its text.")
         .takes::<VoiceToolCallParams>()
         .needs(&["toolName", "arguments"])
         .gives_one_of(voice_tool_call_data),
-    Method::new("quack.tool", "Runs a tool and gives its text with what else is known.")
+    Method::new("quack.tool", "Runs a tool and returns its text with additional facts.")
         .takes::<ToolParams>()
         .needs(&["tool"])
         .gives::<ToolResult>(),
-    Method::new("quack.cancel", "Ends one call of this client.")
+    Method::new("quack.cancel", "Cancels one call of this client.")
         .takes::<CancelParams>()
         .needs(&["callId"])
         .gives::<CancelData>(),
-    Method::new("abort", "Ends the calls of a session and the turn of its Pi.")
+    Method::new("abort", "Cancels the calls of a session and the turn of its Pi.")
         .takes::<SessionParams>()
         .gives::<AbortData>(),
-    Method::new("say", "Says something to a session's voice client or Pi.")
+    Method::new("say", "Sends a prompt to a session's voice client or Pi.")
         .takes::<SayParams>()
         .needs(&["message"])
         .gives::<SayData>(),
@@ -131,24 +131,29 @@ pub(super) const METHODS: &[Method] = &[
         .takes::<UiResponseParams>()
         .needs(&["id"])
         .gives::<UiResponseData>(),
-    Method::new("follow", "Has the events of a session sent to this client.")
+    Method::new("follow", "Sends the events of a session to this client.")
         .takes::<FollowParams>()
         .gives::<FollowData>(),
-    Method::new("unfollow", "Ends following, and being a voice client."),
-    Method::new("doctor", "Looks the daemon over.").takes::<DoctorParams>().gives::<DoctorData>(),
-    Method::new("quack.config", "Tells the configuration in force.").gives::<ConfigData>(),
-    Method::new("quack.ps", "Tells which processes there are.").gives::<PsData>(),
-    Method::new("quack.metrics", "Tells the daemon's counters, as Prometheus reads them.")
+    Method::new("unfollow", "Stops sending events. The client is no longer a voice client."),
+    Method::new("doctor", "Checks the daemon and its configuration.")
+        .takes::<DoctorParams>()
+        .gives::<DoctorData>(),
+    Method::new("quack.config", "Returns the configuration in force.").gives::<ConfigData>(),
+    Method::new("quack.ps", "Lists the daemon and its processes.").gives::<PsData>(),
+    Method::new("quack.metrics", "Returns the daemon's counters in the text format of Prometheus.")
         .gives::<MetricsData>(),
-    Method::new("quack.gc", "Deletes what nobody needs any more.")
+    Method::new("quack.gc", "Deletes expired and orphaned files.")
         .takes::<GcParams>()
         .gives::<GcData>(),
-    Method::new("quack.daemon", "Tells which program the daemon is, and what is at work.")
+    Method::new("quack.daemon", "Describes the daemon's program and lists the work in progress.")
         .gives::<DaemonData>(),
-    Method::new("quack.restart", "Ends the daemon for the next one, unless something is at work.")
-        .takes::<RestartParams>()
-        .gives::<RestartData>(),
-    Method::new("quack.tree", "Tells who started which process, and by which rules it lives.")
+    Method::new(
+        "quack.restart",
+        "Stops the daemon so that the next one can start, unless work is in progress.",
+    )
+    .takes::<RestartParams>()
+    .gives::<RestartData>(),
+    Method::new("quack.tree", "Returns the tree of processes and their restart rules.")
         .gives::<TreeData>(),
     Method::new(
         "quack.pin",
@@ -156,21 +161,21 @@ pub(super) const METHODS: &[Method] = &[
     )
     .takes::<PinParams>()
     .gives::<PinData>(),
-    Method::new("quack.kill", "Kills a session's worker; its calls end as when it dies.")
+    Method::new("quack.kill", "Kills a session's worker. Its calls fail as after a crash.")
         .takes::<SessionParams>()
         .needs(&["sessionId"])
         .gives::<KillData>(),
-    Method::new("quack.shutdown", "Ends the daemon."),
+    Method::new("quack.shutdown", "Stops the daemon."),
     Method::new("voice_connect", "Makes this client a voice client.")
         .takes::<VoiceConnectParams>()
         .gives::<VoiceConnectData>(),
-    Method::new("voice_start", "Asks a voice client to begin in a session.")
+    Method::new("voice_start", "Asks a voice client to start in a session.")
         .takes::<VoiceStartParams>()
         .gives::<VoiceStartData>(),
-    Method::new("voice_state", "Tells what this voice client does now.")
+    Method::new("voice_state", "Reports the state of this voice client.")
         .takes::<VoiceStateParams>()
         .needs(&["state"]),
-    Method::new("remote_status", "Tells how remote control is.")
+    Method::new("remote_status", "Returns the state of remote control.")
         .takes::<RemoteStatusParams>()
         .gives::<RemoteData>(),
     Method::new("remote_configure", "Changes remote control.")

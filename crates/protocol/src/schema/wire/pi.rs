@@ -1,11 +1,11 @@
-//! The shapes of what Pi prints and the daemon forwards, for the versions 0.55 to 1.5.
+//! Shapes of Pi's output that the daemon forwards, for the versions 0.55 to 1.5.
 //!
-//! No type stands behind them: the daemon forwards most of it unread. So they say what is always there, and
-//! let everything else be: each version of Pi adds something.
+//! There are no Rust types for them, because the daemon forwards most of it unread. The schemas list the fields that
+//! are always present and allow any others, because each version of Pi adds some.
 
 use serde_json::{Value, json};
 
-/// An open object: these properties, these of them always, and whatever else.
+/// Returns an open object: these properties, some of them required, and any others.
 pub(super) fn open(properties: Value, required: &[&str]) -> Value {
     json!({
         "type": "object",
@@ -15,7 +15,7 @@ pub(super) fn open(properties: Value, required: &[&str]) -> Value {
     })
 }
 
-/// The shapes that several events share, with their names.
+/// Returns the shapes that several events share, with their names.
 pub(super) fn shared() -> [(&'static str, Value); 4] {
     [
         ("Message", message()),
@@ -46,7 +46,7 @@ fn message() -> Value {
         }),
         &["role"],
     );
-    describe(&mut schema, "One message of a conversation, as Pi has it.");
+    describe(&mut schema, "One message of a conversation, in Pi's form.");
     schema
 }
 
@@ -78,7 +78,7 @@ fn message_delta() -> Value {
         }),
         &["type"],
     );
-    describe(&mut schema, "How an answer of the model grows.");
+    describe(&mut schema, "A change of the model's answer.");
     schema
 }
 
@@ -86,12 +86,12 @@ fn tool_result() -> Value {
     let mut schema = open(
         json!({
             "content": {"type": "array", "items": {"$ref": "#/$defs/ContentBlock"}},
-            // What this daemon's own tools tell has a type of its own, and is not to pass as Pi's.
+            // Results of quackd's own tools have a separate type and must not match Pi's.
             "details": {"type": ["object", "null"], "not": {"required": ["sessionId"]}},
         }),
         &["content"],
     );
-    describe(&mut schema, "What a tool of Pi has said.");
+    describe(&mut schema, "Result of a tool of Pi.");
     schema
 }
 
@@ -101,7 +101,7 @@ fn describe(schema: &mut Value, about: &str) {
     }
 }
 
-/// `tool_execution_update` of a tool that Pi runs itself.
+/// Returns the schema of `tool_execution_update` for a tool that Pi runs itself.
 pub(super) fn tool_update() -> Value {
     open(
         json!({
@@ -115,7 +115,7 @@ pub(super) fn tool_update() -> Value {
     )
 }
 
-/// `tool_execution_end` of a tool that Pi runs itself.
+/// Returns the schema of `tool_execution_end` for a tool that Pi runs itself.
 pub(super) fn tool_end() -> Value {
     open(
         json!({
@@ -130,7 +130,7 @@ pub(super) fn tool_end() -> Value {
     )
 }
 
-/// The events that are Pi's alone: name, what it tells, data.
+/// Returns Pi's own events: name, description, data.
 pub(super) fn events() -> impl Iterator<Item = (&'static str, &'static str, Value)> {
     conversation().into_iter().chain(upkeep())
 }
@@ -140,27 +140,27 @@ fn conversation() -> Vec<(&'static str, &'static str, Value)> {
     let messages = || json!({"type": "array", "items": {"$ref": "#/$defs/Message"}});
     let flag = || json!({"type": "boolean"});
     vec![
-        ("agent_start", "Pi begins to work on a prompt.", open(json!({}), &[])),
+        ("agent_start", "Pi has started a turn.", open(json!({}), &[])),
         (
             "agent_end",
-            "The turn is over: the last event of what `say` began.",
+            "The turn has finished. This is the last event of a `say`.",
             open(json!({"messages": messages(), "willRetry": flag()}), &["messages"]),
         ),
-        ("agent_settled", "Nothing more will come by itself.", open(json!({}), &[])),
-        ("turn_start", "The model is asked.", open(json!({}), &[])),
+        ("agent_settled", "Pi is idle until the next prompt.", open(json!({}), &[])),
+        ("turn_start", "A request to the model has started.", open(json!({}), &[])),
         (
             "turn_end",
-            "The model has answered and its tools have run.",
+            "The model has answered and its tools have finished.",
             open(json!({"message": message(), "toolResults": messages()}), &["message"]),
         ),
         (
             "message_start",
-            "A message begins; also what was written to a session whose voice client answers.",
+            "A message has started. Also sent for a prompt to a session whose voice client answers.",
             open(json!({"message": message()}), &["message"]),
         ),
         (
             "message_update",
-            "The answer grows.",
+            "The model's answer has more text.",
             open(
                 json!({
                     "message": {
@@ -187,30 +187,30 @@ fn upkeep() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         (
             "auto_compaction_start",
-            "The conversation is made shorter.",
-            open(json!({"reason": text("Why.")}), &[]),
+            "Compaction of the conversation has started.",
+            open(json!({"reason": text("Reason.")}), &[]),
         ),
         (
             "auto_compaction_end",
-            "It was made shorter, or not.",
+            "Compaction of the conversation has finished or failed.",
             open(
                 json!({"result": {"type": ["object", "null"]}, "aborted": flag(), "willRetry": flag(),
-                    "errorMessage": text("Why not.")}),
+                    "errorMessage": text("Reason for the failure.")}),
                 &["result"],
             ),
         ),
         (
             "auto_retry_start",
-            "The model's provider has failed and will be asked again.",
+            "The model's provider has failed, and Pi will retry.",
             open(
                 json!({"attempt": number(), "maxAttempts": number(), "delayMs": number(),
-                    "errorMessage": text("How it has failed.")}),
+                    "errorMessage": text("The failure.")}),
                 &["attempt"],
             ),
         ),
         (
             "auto_retry_end",
-            "Asking again has helped, or was given up.",
+            "The retry has succeeded, or Pi has given up.",
             open(
                 json!({"success": flag(), "attempt": number(), "finalError": text("The last failure.")}),
                 &["success"],
@@ -218,7 +218,7 @@ fn upkeep() -> Vec<(&'static str, &'static str, Value)> {
         ),
         (
             "queue_update",
-            "What waits to be told to the model.",
+            "Messages that wait for the model.",
             open(json!({"steering": texts(), "followUp": texts()}), &[]),
         ),
     ]

@@ -1,5 +1,5 @@
-//! The schemas are schemas, they take what the types of the wire write and nothing that is wrong, and the
-//! declarations name the same things.
+//! Checks that the schemas are valid, accept the values that the wire types write and reject wrong values. Also checks
+//! that the TypeScript declarations have the same names.
 
 use super::*;
 use crate::client::{
@@ -11,7 +11,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 
-/// What looks whether a value is as `name` of the definitions says.
+/// Returns a validator for the definition `name`.
 fn validator(name: &str) -> jsonschema::Validator {
     let mut schema = object(document());
     schema.remove("anyOf");
@@ -43,7 +43,7 @@ fn the_document_and_its_parts_are_schemas_without_loose_ends() {
         }
         let unused: Vec<_> =
             defs.keys().filter(|name| !wanted.contains(&format!("#/$defs/{name}"))).collect();
-        // These two are there to be looked up by a name.
+        // These two exist only for lookups by name.
         let is_index =
             |name: &&String| schema == document && ["Methods", "Events"].contains(&name.as_str());
         assert!(unused.iter().all(is_index), "{}: nothing uses {unused:?}", schema["title"]);
@@ -62,7 +62,7 @@ fn references(schema: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// A definition has one name and one shape, so what is read and what is written must be the same.
+/// A definition has one name and one shape, so the schemas for reading and for writing must be equal.
 #[test]
 fn types_that_are_read_and_written_have_one_shape() {
     let of = |settings: SchemaSettings| {
@@ -137,7 +137,7 @@ fn what_the_types_write_is_valid_and_nothing_else_is() {
     }
 }
 
-/// Gives `told` the value again and again, with a value of another type in the place of each of its own.
+/// Calls `told` with variants of the value, each with one inner value replaced by a value of another type.
 fn every_change(value: &Value, told: &mut dyn FnMut(&Value)) {
     let other = if value.is_array() { json!({}) } else { json!([]) };
     told(&other);

@@ -1,5 +1,5 @@
-//! TypeScript declarations from a schema document: an interface or a type for each definition, with what it
-//! means as a comment. Knows the keywords that the document uses; what else there is becomes `unknown`.
+//! Generates TypeScript declarations from a schema document: an interface or a type for each definition, with its
+//! description as a comment. Supports the keywords that the document uses. Anything else becomes `unknown`.
 
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ const HEAD: &str = "\
 // The client wire of quackd, made by `quack schema --typescript`. Do not edit.\n\
 // Objects may have more keys than are declared here: ignore those that you do not know.\n";
 
-/// The declarations of everything in the document's `$defs`, ready to be a file.
+/// Returns the declarations of all `$defs` of the document, as the text of a file.
 pub(super) fn declarations(document: &Value) -> String {
     let mut text = HEAD.to_owned();
     let defs = document.get("$defs").and_then(Value::as_object);
@@ -16,7 +16,7 @@ pub(super) fn declarations(document: &Value) -> String {
         text.push('\n');
         comment(&mut text, schema, 0);
         let is_object = schema.get("properties").is_some() && schema.get("anyOf").is_none();
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _cannot_fail = match is_object {
             true => writeln!(text, "export interface {name} {}", ts(schema, 0)),
             false => writeln!(text, "export type {name} = {};", ts(schema, 0)),
@@ -25,7 +25,7 @@ pub(super) fn declarations(document: &Value) -> String {
     text
 }
 
-/// A type for a schema, at some depth of braces.
+/// Returns the type for a schema, indented for `depth` braces.
 fn ts(schema: &Value, depth: usize) -> String {
     let Some(schema) = schema.as_object() else {
         return if schema == &Value::Bool(false) { "undefined" } else { "unknown" }.to_owned();
@@ -112,7 +112,7 @@ fn braces(schema: &Map<String, Value>, depth: usize) -> String {
     text
 }
 
-/// An object of which no property is described: any keys, or with those that must be there.
+/// Returns the type of an object without described properties: any keys, plus the required ones.
 fn bare(rest: Option<&Value>, required: &[&str], depth: usize) -> String {
     if !required.is_empty() {
         let fields: Vec<String> =
@@ -123,7 +123,7 @@ fn bare(rest: Option<&Value>, required: &[&str], depth: usize) -> String {
     format!("Record<string, {values}>")
 }
 
-/// A name as a key: with quotes unless it is an identifier.
+/// Returns a name as a key: quoted unless it is an identifier.
 fn key(name: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_identifier = !name.is_empty()

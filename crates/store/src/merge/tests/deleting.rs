@@ -1,7 +1,7 @@
-//! What counts as deleted, and when what is missing or old says nothing.
+//! Deletions, and when a missing or old entry is not one.
 
 use super::*;
-use crate::merge::recent::{ENTRY_AGE, VALUE_AGE};
+use crate::merge::recent_changes::{ENTRY_AGE, VALUE_AGE};
 use std::time::Duration;
 
 #[test]
@@ -31,14 +31,14 @@ fn a_file_without_anything_of_ours_deletes_nothing() {
         let merged = merged(&base, &base, &theirs);
         assert!(merged.gone.is_empty());
         assert_eq!(&ids(&merged.metadata)[..2], ["s", "t"]);
-        assert_eq!(told(&merged), ["nothing of ours is there any more; kept"]);
+        assert_eq!(told(&merged), ["none of our entries are in the file; kept all"]);
     }
 }
 
 #[test]
 fn an_old_copy_undoes_nothing_and_a_new_one_does() {
     let before = with(&file(&["s", "old"]), |it| it.active_voice_session_id = Some("s".into()));
-    // We rename one, make one, delete one and activate another.
+    // Rename one session, create one, delete one and activate another.
     let after = with(&before, |it| {
         it.sessions[0].name = "renamed".into();
         it.sessions.retain(|session| session.id.as_str() != "old");
@@ -46,16 +46,16 @@ fn an_old_copy_undoes_nothing_and_a_new_one_does() {
         it.active_voice_session_id = Some("new".into());
     });
     let begin = Instant::now();
-    let mut recent = Recent::default();
+    let mut recent = RecentChanges::default();
     recent.note(&before, &after, begin);
-    // The app writes what it had read before that, with a session of its own.
+    // The app writes its older copy plus one of its own sessions.
     let theirs = with(&before, |it| it.sessions.push(session("app", "w")));
     let merged = merge(&after, &after, &theirs, &mut recent, begin);
     assert_eq!(merged.metadata, with(&after, |it| it.sessions.push(session("app", "w"))));
     assert!(merged.gone.is_empty());
     assert_eq!(told(&merged), [r#"session "old" was deleted here and is still there; left out"#]);
 
-    // It has seen ours now: what it does then counts.
+    // The app has seen our changes now, so its deletion counts.
     let seen = merged.metadata;
     merge(&seen, &seen, &seen, &mut recent, begin);
     let back = with(&seen, |it| {
@@ -78,7 +78,7 @@ fn after_a_while_an_old_value_is_a_change_and_what_is_missing_was_deleted() {
     });
     let begin = Instant::now();
     let result = |age: Duration| {
-        let mut recent = Recent::default();
+        let mut recent = RecentChanges::default();
         recent.note(&before, &after, begin);
         let merged = merge(&after, &after, &before, &mut recent, begin + age);
         (merged.metadata.sessions[0].name.clone(), merged.gone.sessions.len())
@@ -93,7 +93,7 @@ fn after_a_while_an_old_value_is_a_change_and_what_is_missing_was_deleted() {
 #[test]
 fn in_doubt_nothing_counts_as_deleted() {
     let (base, now) = (file(&["s", "t"]), Instant::now());
-    let mut recent = Recent::default();
+    let mut recent = RecentChanges::default();
     recent.doubt(now);
     assert!(merge(&base, &base, &file(&["s"]), &mut recent, now).gone.is_empty());
     let later = now + ENTRY_AGE;
@@ -108,9 +108,9 @@ fn a_session_that_we_deleted_is_active_nowhere_and_stays_deleted() {
         it.active_voice_session_id = Some("s".into());
     });
     let now = Instant::now();
-    let mut recent = Recent::default();
+    let mut recent = RecentChanges::default();
     recent.note(&before, &after, now);
-    // Long after: it must be another program that keeps it in a place of its own.
+    // Long after the change, so another program must have kept its own copy.
     let merged = merge(&after, &after, &before, &mut recent, now + 10 * ENTRY_AGE);
     assert_eq!(merged.metadata, after);
 }

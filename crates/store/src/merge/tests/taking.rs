@@ -1,8 +1,8 @@
-//! What is taken of whom: fields, entries, and the active session.
+//! Changes that the merge takes: fields, entries, and the active session.
 
 use super::*;
 
-/// One field of the session `s`: before, ours, theirs, and what comes of it.
+/// One field of the session `s`: before, ours, theirs, the result, and whether it is a conflict.
 const FIELDS: &[(&str, &str, &str, &str, &str, bool)] = &[
     ("name", "a", "a", "b", "b", false),
     ("name", "a", "b", "a", "b", false),
@@ -97,7 +97,8 @@ fn what_either_has_made_is_there_and_unknown_keys_stay() {
 #[test]
 fn workspaces_are_one_by_path_and_their_sessions_come_along() {
     let base = file(&["s"]);
-    // The app makes another id for the same directory, and for one that we make meanwhile.
+    // The app creates a different id for the same directory, also for one that quackd creates at the same
+    // time.
     let ours = with(&base, |it| {
         it.workspaces.push(workspace("ours", "/new"));
         it.sessions.push(session("t", "ours"));

@@ -1,23 +1,23 @@
-//! Two writers of one file at random, and what each was told is kept.
+//! Two writers change one file at random. Every acknowledged change must survive.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a writer does next.
+/// Next action of a writer.
 #[derive(Debug, Clone)]
 enum Step {
     /// The app reads the file.
     AppReads,
-    /// It changes its copy: makes a session, renames one, makes one active, deletes one that it has made.
+    /// The app changes its copy: creates, renames, activates or deletes its own session.
     AppMakes,
     AppRenames(usize),
     AppActivates(usize),
     AppDeletes(usize),
-    /// It puts its copy in the place of the file.
+    /// The app replaces the file with its copy.
     AppWrites,
-    /// We do the same in memory, and save.
+    /// Quackd makes the same kinds of changes in memory and saves.
     Make,
     Rename(usize),
     Activate(usize),
@@ -40,21 +40,21 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Two writers of one file, and what each was told is kept.
+/// Two writers of one file, with the changes that must survive.
 struct World {
     file: Metadata,
     copy: Metadata,
     memory: Metadata,
     held: Metadata,
-    recent: Recent,
+    recent: RecentChanges,
     now: Instant,
     n_made: usize,
-    /// Sessions that exist for whoever made them.
+    /// Sessions that their creator considers saved.
     made: BTreeSet<String>,
-    /// Names that were given by one side and by nobody else.
+    /// Names that exactly one side has given.
     names: BTreeMap<String, Vec<String>>,
     deleted: BTreeSet<String>,
-    /// What the app has done in its copy, not yet written.
+    /// Changes in the app's copy that are not written yet.
     pending: Vec<(String, String)>,
 }
 
@@ -66,7 +66,7 @@ impl World {
             copy: begin.clone(),
             memory: begin.clone(),
             held: begin,
-            recent: Recent::default(),
+            recent: RecentChanges::default(),
             now: Instant::now(),
             n_made: 0,
             made: BTreeSet::from(["s0".to_owned()]),
@@ -81,9 +81,9 @@ impl World {
         session(&format!("{who}{}", self.n_made), "w")
     }
 
-    /// A save, as the store does it: look, merge, write.
+    /// Saves like the store: checks the file, merges, writes.
     fn save(&mut self) {
-        // A file that is ours says nothing about what the app has seen.
+        // Our own file does not show which changes the app has seen.
         if self.file != self.held {
             let merged = merge(&self.held, &self.memory, &self.file, &mut self.recent, self.now);
             for id in &merged.gone.sessions {
@@ -96,7 +96,7 @@ impl World {
         self.held = self.memory.clone();
     }
 
-    /// From now on what the app has changed in its copy is promised.
+    /// From here on, the app's changes must survive.
     fn app_writes(&mut self) {
         self.file = self.copy.clone();
         for (what, id) in std::mem::take(&mut self.pending) {
@@ -180,8 +180,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every file that the app writes is seen before the next one: what it writes over unseen itself nobody
-    /// else can bring back. It may have been read long before.
+    /// Quackd sees each file of the app before the app writes the next one: a file that the app itself
+    /// overwrites cannot be recovered. The app may have read its copy long before.
     #[test]
     fn two_writers_in_any_order_lose_nothing_and_end_alike(steps in prop::collection::vec(step(), 0..40)) {
         let mut world = World::new();
@@ -194,26 +194,26 @@ proptest! {
             }
         }
         world.save();
-        prop_assert!(says_the_same(&world.file, &world.memory));
+        prop_assert!(is_equivalent(&world.file, &world.memory));
         let there: BTreeSet<String> =
             world.file.sessions.iter().map(|session| session.id.0.clone()).collect();
         for id in &world.made {
             prop_assert!(there.contains(id) || world.deleted.contains(id), "{id} is lost");
         }
         for session in &world.file.sessions {
-            // The last name that anybody gave, or one of those given at the same time; never the first one.
+            // The name is the last one given, or one of several given at the same time, but never the first.
             if let Some(names) = world.names.get(session.id.as_str()) {
                 prop_assert!(names.contains(&session.name), "{} of {names:?}", session.name);
             }
             prop_assert!(world.made.contains(session.id.as_str()), "{} was never made", session.id);
         }
-        // Once more, and nothing changes.
+        // Merging again must change nothing.
         let before = world.file.clone();
         world.save();
         prop_assert_eq!(before, world.file);
     }
 
-    /// What two writers do in different places comes to the same in whichever order it is merged.
+    /// The order in which two writers' independent changes are merged does not matter.
     #[test]
     fn edits_in_different_places_are_merged_alike_from_both_sides(a in 0..4_usize, b in 0..4_usize) {
         let edit = |which: usize, id: &'static str| move |it: &mut Metadata| match which {
@@ -225,7 +225,7 @@ proptest! {
         let base = file(&["a0", "b0"]);
         let (one, other) = (with(&base, edit(a, "a")), with(&base, edit(b, "b")));
         let (first, second) = (merged(&base, &one, &other), merged(&base, &other, &one));
-        prop_assert!(says_the_same(&first.metadata, &second.metadata));
+        prop_assert!(is_equivalent(&first.metadata, &second.metadata));
         prop_assert!(first.conflicts.is_empty() && first.gone.is_empty());
     }
 }

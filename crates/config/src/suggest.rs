@@ -1,16 +1,16 @@
-//! The key that was probably meant. Used for the error about an unknown one.
+//! Suggests the nearest known key, for the error about an unknown one.
 
 use crate::keys;
 use std::collections::BTreeSet;
 
-/// Longest name that is compared, in bytes: comparing takes time and memory in proportion.
+/// Longest name that is compared, in bytes. The comparison takes time and memory in proportion to it.
 const MAX_COMPARED_BYTES: usize = 64;
 
-/// Shortest beginning of a key that is taken for it.
+/// Shortest prefix of a key that is accepted as its abbreviation.
 const MIN_BEGINNING_BYTES: usize = 3;
 
-/// The key or table that `unknown` is a slip of: at most a third of its characters differ, and at most
-/// three. A name that stands in the wrong table, or in none, finds its key too.
+/// Returns the key or table that `unknown` is a misspelling of. At most a third of the characters may differ, and at
+/// most three. Finds a key with the wrong table, or without one, too.
 pub(crate) fn nearest(unknown: &str) -> Option<&'static str> {
     if MAX_COMPARED_BYTES < unknown.len() {
         return None;
@@ -24,7 +24,7 @@ pub(crate) fn nearest(unknown: &str) -> Option<&'static str> {
             closest(last, keys().iter().map(|key| (key.path().1, key.name())))
         })
         .or_else(|| {
-            // The beginning of one key, and of no other.
+            // The prefix of exactly one key.
             let mut begins =
                 keys().iter().map(|key| key.name()).filter(|name| name.starts_with(&unknown));
             let only = begins.next().filter(|_| MIN_BEGINNING_BYTES <= unknown.len());
@@ -32,7 +32,7 @@ pub(crate) fn nearest(unknown: &str) -> Option<&'static str> {
         })
 }
 
-/// The answer beside the candidate with the smallest distance, if that is small.
+/// Returns the candidate with the smallest distance, if that is small enough.
 fn closest(
     unknown: &str,
     candidates: impl Iterator<Item = (&'static str, &'static str)>,

@@ -1,8 +1,8 @@
-//! The bound on what the run directories hold: the files that long outputs are spilled to.
-//! Called by the supervisor whenever a worker may have written one.
+//! Quota for spill files, which contain the full output of commands. The supervisor calls it whenever a
+//! worker may have written one.
 //!
-//! A run directory belongs to a worker, which is not trusted: it may have put a link in its place. So
-//! everything goes by the handle of a directory that was opened without following links.
+//! A worker owns its run directory and is not trusted: it may have replaced the directory with a link. So all
+//! access uses directory handles that were opened without following links.
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 use std::ffi::CString;
@@ -11,34 +11,32 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Files that are looked at in one go. Each session keeps some dozens at most.
+/// Maximum number of files to inspect. A session keeps at most a few dozen.
 const MAX_FILES: usize = 200_000;
 
-/// How the names of spill files end.
+/// Suffix of spill files.
 const SUFFIX: &[u8] = b".log";
 
-/// What was found, and what was deleted of it.
+/// Spill files found and deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Trimmed {
-    /// Bytes of all spill files that were found.
+pub struct TrimStats {
+    /// Disk usage of all spill files before the deletion, in bytes.
     pub found: u64,
-    /// Bytes of those that were deleted.
+    /// Disk usage of the deleted files, in bytes.
     pub deleted: u64,
-    /// How many they were.
+    /// Number of deleted files.
     pub files: usize,
 }
 
-/// Deletes the spill files beneath `run_dir` (`run_dir/SESSION/NAME.log`) that are longest unchanged,
-/// until the others have at most `max_bytes` together. What disappears meanwhile is no error.
-///
-/// Blocks on the disk.
+/// Deletes the oldest spill files (`run_dir/SESSION/NAME.log`) until the others use at most `max_bytes`.
+/// Files that disappear during the scan are ignored. Blocks on the disk.
 ///
 /// # Errors
 /// `run_dir` cannot be read.
-pub fn trim_spills_blocking(run_dir: &Path, max_bytes: u64) -> io::Result<Trimmed> {
+pub fn trim_spills_blocking(run_dir: &Path, max_bytes: u64) -> io::Result<TrimStats> {
     let mut files = spill_files(run_dir)?;
     let found = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
-    let mut trimmed = Trimmed { found, ..Trimmed::default() };
+    let mut trimmed = TrimStats { found, ..TrimStats::default() };
     if found <= max_bytes {
         return Ok(trimmed);
     }
@@ -59,7 +57,7 @@ struct SpillFile {
     dir: Rc<OwnedFd>,
     name: CString,
     bytes: u64,
-    /// Seconds and nanoseconds.
+    /// Seconds and nanoseconds of the last change.
     modified: (i64, u64),
 }
 
@@ -71,7 +69,7 @@ fn spill_files(run_dir: &Path) -> io::Result<Vec<SpillFile>> {
         if name.to_bytes().starts_with(b".") {
             continue;
         }
-        // Not a directory, or gone.
+        // Not a directory, or deleted since it was listed.
         let Ok(dir) = open_dir(&root, name) else { continue };
         let Ok(entries) = Dir::read_from(&dir) else { continue };
         let dir = Rc::new(dir);
@@ -88,7 +86,7 @@ fn spill_files(run_dir: &Path) -> io::Result<Vec<SpillFile>> {
                 files.push(SpillFile {
                     dir: Rc::clone(&dir),
                     name: name.to_owned(),
-                    // What it takes of the disk: a file may have holes.
+                    // Disk usage. Less than the file size if the file has holes.
                     bytes: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
                     modified: modified(&stat),
                 });
@@ -114,7 +112,7 @@ mod tests {
     use std::fs;
     use std::time::{Duration, SystemTime};
 
-    /// A file of `kib` KiB that was changed `age` seconds ago.
+    /// Creates a file of `kib` KiB that was changed `age` seconds ago.
     fn file(dir: &Path, name: &str, kib: usize, age: u64) {
         fs::create_dir_all(dir).unwrap();
         fs::write(dir.join(name), vec![b'x'; kib * 1024]).unwrap();
@@ -133,7 +131,7 @@ mod tests {
         file(run.path(), "stray.log", 640, 90);
 
         let all = trim_spills_blocking(run.path(), 1 << 30).unwrap();
-        assert_eq!(all, Trimmed { found: 192 * 1024, deleted: 0, files: 0 });
+        assert_eq!(all, TrimStats { found: 192 * 1024, deleted: 0, files: 0 });
         let trimmed = trim_spills_blocking(run.path(), 64 * 1024).unwrap();
         assert_eq!((trimmed.deleted, trimmed.files), (128 * 1024, 2));
         assert!(a.join("bash-2.log").exists());
@@ -150,7 +148,7 @@ mod tests {
         fs::create_dir(&inside).unwrap();
         std::os::unix::fs::symlink(outside.path().join("precious.log"), inside.join("x.log"))
             .unwrap();
-        assert_eq!(trim_spills_blocking(run.path(), 0).unwrap(), Trimmed::default());
+        assert_eq!(trim_spills_blocking(run.path(), 0).unwrap(), TrimStats::default());
         assert!(outside.path().join("precious.log").exists());
     }
 }

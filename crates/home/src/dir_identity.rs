@@ -1,5 +1,5 @@
-//! Whether the state directory is still the one in which a daemon has begun. Used by the supervisor, again and again:
-//! one whose directory is gone is found by no client and writes where nobody reads.
+//! Detects that the state directory was deleted or replaced. Polled by the supervisor: without its directory,
+//! a daemon cannot be found by clients, and its files are lost.
 
 use crate::{Home, HomeError};
 use std::fs::Metadata;
@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-/// A state directory, by what it is and not by its name.
+/// Identity of a state directory: device and inode.
 #[derive(Debug, Clone)]
 pub struct Tenure {
     path: PathBuf,
@@ -16,17 +16,17 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    /// Notes what stands there now.
+    /// Records the identity of the current directory.
     ///
     /// # Errors
-    /// [`HomeError::Io`].
+    /// [`HomeError::Io`] if the directory cannot be inspected.
     pub fn begin_blocking(home: &Home) -> Result<Self, HomeError> {
         let path = home.dir().to_owned();
         let found = path.metadata().map_err(|e| HomeError::io("inspect", &path, e))?;
         Ok(Self { device: found.dev(), inode: found.ino(), path })
     }
 
-    /// Whether the directory was deleted, moved away or replaced. One that cannot be looked at is still there.
+    /// Returns true if the directory was deleted, moved or replaced, and false if it cannot be inspected.
     #[must_use]
     pub fn is_over_blocking(&self) -> bool {
         let is_this = |found: &Metadata| (found.dev(), found.ino()) == (self.device, self.inode);

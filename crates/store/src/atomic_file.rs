@@ -1,26 +1,26 @@
-//! Small files that are replaced as a whole: the daemon's own configuration and the token of remote control.
-//! Called by the supervisor on a thread for blocking work; who calls sees to it that nobody else writes.
+//! Atomic replacement of small files: the daemon's `config.json` and the token of remote control.
+//! Called by the supervisor on a blocking thread. The caller must be the only writer of the file.
 
 use crate::quarantine::quarantine_blocking;
 use crate::replace::stage_blocking;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Puts `bytes` in the place of the file, mode 0600 and durably. The one before is not kept: it may hold a
-/// secret that shall be one no more.
+/// Replaces the file with `bytes`, durably and with mode 0600. Keeps no backup: the old file may contain a
+/// revoked secret.
 ///
 /// # Errors
-/// The system's. The file is as it was.
+/// The error of the system call. The old file is intact.
 pub fn replace_file_blocking(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // Dropped, it removes the second name of what was there.
+    // Dropping it removes the second name of the old file.
     drop(stage_blocking(path, bytes)?.replace_blocking()?);
     Ok(())
 }
 
-/// Moves a file that cannot be used to `<path>.corrupt-<n>`, and gives that path.
+/// Moves an unusable file to `<path>.corrupt-<n>` and returns the new path.
 ///
 /// # Errors
-/// The system's. The file is where it was.
+/// The error of the system call. The file was not moved.
 pub fn set_aside_blocking(path: &Path) -> io::Result<PathBuf> {
     quarantine_blocking(path, path)
 }

@@ -1,60 +1,60 @@
-//! How the children of the supervisor are: shared by `quack.ps` and `quack.tree`.
+//! State of the supervisor's children, shared by `quack.ps` and `quack.tree`.
 
 use crate::SessionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a worker is in its life.
+/// State of a worker, its crashes and its backoff.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LifeInfo {
     /// `absent starting ready unresponsive draining backoff failed`.
     pub state: String,
-    /// Milliseconds since it came into this state; absent if it was never in another one.
+    /// Milliseconds since the last change of state. Absent if the state has never changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_ms: Option<u64>,
     /// Crashes since the daemon started.
     pub crashes: u32,
-    /// Restarts that are not forgiven yet.
+    /// Restarts that count against the restart intensity.
     pub restarts_in_window: u32,
-    /// In `backoff`: milliseconds until it may be started.
+    /// In `backoff`: milliseconds until the next start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_ms: Option<u64>,
-    /// In `failed`: milliseconds until a call is reason enough to try again.
+    /// In `failed`: milliseconds until a call may start it again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forgiven_ms: Option<u64>,
-    /// Why it last crashed.
+    /// Cause of the last crash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_cause: Option<String>,
-    /// In `ready`: milliseconds since it last answered a heartbeat, or said hello.
+    /// In `ready`: milliseconds since the last heartbeat reply or hello.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_age_ms: Option<u64>,
 }
 
-/// What a session is doing.
+/// Status of a session.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum SessionStatus {
-    /// Nothing of it runs.
+    /// No process of the session runs.
     #[default]
     Stopped,
-    /// Something of it runs and has nothing to do.
+    /// A process of the session runs and has nothing to do.
     Idle,
-    /// A call, a background job or a turn is under way.
+    /// A call, a background job or a turn is in progress.
     Working,
-    /// Its agent has asked a person something.
+    /// The session's agent waits for the user's answer.
     Waiting,
-    /// Nothing is started for it before somebody asks again.
+    /// No process starts before the next request.
     Failed,
-    /// A later version knows more.
+    /// A status that a later version introduced.
     #[serde(other)]
     Unknown,
 }
 
 impl SessionStatus {
-    /// The word for it.
+    /// Returns the word for it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -68,81 +68,81 @@ impl SessionStatus {
     }
 }
 
-/// What a session is doing, since when and why.
+/// Status of a session, its start time and its reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusInfo {
-    /// What it is doing.
+    /// Status of the session.
     pub status: SessionStatus,
-    /// Since when, ISO 8601 UTC; absent if nothing has run since the daemon started.
+    /// Time of the last change, ISO 8601 UTC. Absent if nothing has run since the daemon started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_since: Option<String>,
-    /// Why, in words.
+    /// Reason, for display only.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub status_why: String,
-    /// Whether its processes stay however long nobody uses them.
+    /// Exempts the session's processes from eviction.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
 }
 
-/// How a child of the supervisor died.
+/// Death of a child of the supervisor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeathInfo {
-    /// When, ISO 8601 UTC.
+    /// Time of death, ISO 8601 UTC.
     pub at: String,
-    /// Which kind of child: a name of `quack.tree`.
+    /// Kind of the child: a name of `quack.tree`.
     pub child: String,
-    /// The session that it served.
+    /// The session that the child served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// Its name.
+    /// Name of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_name: Option<String>,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// Process id of its monitor.
+    /// Process id of the child's monitor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Why, in words.
+    /// Cause, for display only.
     pub cause: String,
-    /// Its exit code, if it exited.
+    /// Exit code, if the child exited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// Signal that killed the child, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Milliseconds that it lived.
+    /// Running time of the child in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lived_ms: Option<u64>,
-    /// The end of what it wrote to stderr.
+    /// The end of the child's stderr.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub last_words: String,
 }
 
-/// How late the timers of the actors' thread were in the last minute: the longer, the longer everybody waited.
+/// Delay of timers on the actors' thread in the last minute. All requests wait while a timer is late.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LoopLag {
-    /// The latest, in microseconds.
+    /// Longest delay, in microseconds.
     pub max_us: u64,
-    /// All but one in a hundred were not later than this, in microseconds.
+    /// 99th percentile of the delays, in microseconds.
     pub p99_us: u64,
-    /// How many were looked at.
+    /// Number of measured delays.
     pub samples: usize,
 }
 
-/// The machine slept, or the daemon was stopped.
+/// A suspend of the machine, or a stop of the daemon's process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PauseInfo {
-    /// When it was noticed, ISO 8601 UTC.
+    /// Time of detection, ISO 8601 UTC.
     pub at: String,
-    /// `suspended`: the machine slept. `stopped`: this process did not run. `clock`: nothing of both, the wall
-    /// clock was set, which changes nothing.
+    /// `suspended`: the machine was suspended. `stopped`: this process did not run. `clock`: neither; the wall clock
+    /// was set, which has no effect.
     pub kind: String,
-    /// For how long, or by how much, in milliseconds.
+    /// Duration, or step of the wall clock, in milliseconds.
     pub ms: i64,
 }
 
@@ -152,12 +152,12 @@ pub struct PauseInfo {
 pub struct TreeData {
     /// Process id of the supervisor.
     pub pid: u32,
-    /// Milliseconds since it started.
+    /// Milliseconds since the supervisor started.
     pub uptime: u64,
-    /// Resident memory in KiB, where the system tells.
+    /// Resident memory in KiB. Absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_kb: Option<u64>,
-    /// How late its timers were.
+    /// Delay of the supervisor's timers.
     pub loop_lag: LoopLag,
     /// The last pauses, the newest last.
     pub pauses: Vec<PauseInfo>,
@@ -165,58 +165,58 @@ pub struct TreeData {
     pub children: Vec<TreeChild>,
     /// Deaths since the daemon started.
     pub deaths_total: u64,
-    /// The last of them, the newest last.
+    /// The last deaths, the newest last.
     pub deaths: Vec<DeathInfo>,
 }
 
-/// One kind of child, and those that there are.
+/// One kind of child and its processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TreeChild {
-    /// What its kind is promised.
+    /// Restart rules of the kind.
     pub spec: SpecInfo,
-    /// Processes of it: one for each session that has or had one since the daemon started.
+    /// Processes of the kind: one for each session that has had one since the daemon started.
     pub workers: Vec<TreeWorker>,
-    /// Of a kind that does one thing and ends: how it went.
+    /// Only for a one-shot kind: its runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errand: Option<ErrandInfo>,
-    /// Of a thread: whether it runs.
+    /// Only for a thread: whether it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<bool>,
 }
 
-/// What a kind of child is promised. Times are milliseconds.
+/// Restart rules of a kind of child. Times are in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SpecInfo {
-    /// Its name.
+    /// Unique among the kinds.
     pub name: String,
-    /// What it is there for.
+    /// Purpose of the kind, for display.
     pub about: String,
     /// `process errand thread`.
     pub form: String,
     /// `permanent transient temporary escalate`.
     pub restart: String,
-    /// Restarts allowed …
+    /// Restarts allowed within `periodMs`.
     pub intensity: u32,
-    /// … in any stretch of this length.
+    /// Length of the period of `intensity`.
     pub period_ms: u64,
-    /// How long a failure lasts, whoever calls.
+    /// Time in `failed` before a call may start the child again.
     pub forgiveness_ms: u64,
-    /// The first delay before a restart; each is twice the one before.
+    /// First delay before a restart. Each further delay is twice the previous one.
     pub backoff_min_ms: u64,
-    /// The longest.
+    /// Longest delay before a restart.
     pub backoff_max_ms: u64,
-    /// The most that a delay is off, in percent.
+    /// Largest random change of a delay, in percent.
     pub jitter_percent: u32,
-    /// How long a start may take, or all that an errand does.
+    /// Timeout of a start, or of the whole run of a one-shot child.
     pub start_ms: u64,
-    /// Time between being asked to end and being killed.
+    /// Time between the request to stop and the kill.
     pub shutdown_ms: u64,
-    /// How it is asked whether it is alive; absent if it is not.
+    /// Intervals of the heartbeat; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<HeartbeatInfo>,
-    /// Causes after which no other start is tried.
+    /// Causes after which the child is not started again.
     pub terminal: Vec<String>,
 }
 
@@ -224,13 +224,13 @@ pub struct SpecInfo {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HeartbeatInfo {
-    /// While it has something to do.
+    /// Interval while the child is busy.
     pub busy_ms: u64,
-    /// While it has not.
+    /// Interval while the child is idle.
     pub idle_ms: u64,
-    /// Busy intervals of silence after which it gets no new work.
+    /// Missed busy intervals after which the child gets no new work.
     pub missed: u32,
-    /// Silence after which it is killed.
+    /// Time without a heartbeat after which the child is killed.
     pub kill_ms: u64,
 }
 
@@ -240,47 +240,47 @@ pub struct HeartbeatInfo {
 pub struct TreeWorker {
     /// The session.
     pub session_id: String,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// Process id of the monitor, the supervisor's own child.
+    /// Process id of the monitor, the supervisor's direct child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monitor_pid: Option<u32>,
-    /// Process id of the worker below it.
+    /// Process id of the worker, the monitor's child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// When the process was started, ISO 8601 UTC.
+    /// Start time of the process, ISO 8601 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
-    /// Resident memory of the worker, and of Pi if it has one, in KiB, where the system tells.
+    /// Resident memory of the worker, and of Pi if it has one, in KiB. Absent if the system does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_kb: Option<u64>,
-    /// Where it is in its life.
+    /// State of the worker.
     pub life: LifeInfo,
-    /// Why it lives, or does not.
+    /// Reason why the worker runs, or does not.
     pub why: String,
 }
 
-/// How a child that does one thing and ends has gone.
+/// Runs and failures of a one-shot child.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ErrandInfo {
-    /// Process id of its monitor, while it runs.
+    /// Process id of the child's monitor, while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// When the last one was started, ISO 8601 UTC.
+    /// Start time of the last run, ISO 8601 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
-    /// Milliseconds that the last one that has ended took.
+    /// Duration of the last finished run, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
-    /// How often it was started.
+    /// Number of starts.
     pub runs: u32,
-    /// How often it came to nothing.
+    /// Number of failed runs.
     pub failures: u32,
-    /// Why the last one did, if it did.
+    /// Cause of the failure of the last run, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_cause: Option<String>,
 }
@@ -292,7 +292,7 @@ pub struct PinParams {
     /// Session reference; the active session if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// False: let it go. True if absent.
+    /// False: unpin. True if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned: Option<bool>,
 }
@@ -303,12 +303,12 @@ pub struct PinParams {
 pub struct PinData {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// Whether it is pinned now.
+    /// Whether the session is pinned now.
     pub pinned: bool,
 }
 
@@ -318,7 +318,7 @@ pub struct PinData {
 pub struct KillData {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -1,7 +1,7 @@
-//! One search over HTTP: post, and read an answer of bounded length.
+//! One search over HTTP: posts the body and reads a response of bounded length.
 
 use crate::endpoint::Endpoint;
-use crate::reason::reason;
+use crate::error_text::reason;
 use crate::{Settings, failed};
 use hyper::ext::ReasonPhrase;
 use quackd_protocol::VERSION;
@@ -11,26 +11,26 @@ use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, Response, redirect};
 use std::time::Duration;
 
-/// How long a connection may take. A proxy and an encrypted greeting fit many times.
+/// Timeout of connecting. Ample for a proxy and a TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an unused connection is kept. Longer ones are often cut without a word on the way.
+/// Lifetime of an idle connection. Older ones are often dropped by the network without notice.
 const POOL_IDLE: Duration = Duration::from_secs(20);
 
-/// Unused connections that are kept: searches in a row find one.
+/// Idle connections that are kept, for consecutive searches.
 const POOL_SIZE: usize = 2;
 
-/// Longest status text that is told, in characters.
+/// Longest status text in a result, in characters.
 const MAX_STATUS_TEXT: usize = 100;
 
-/// Makes the client for an endpoint. Reads the machine's certificates, about 150 files' worth, so it takes
-/// some milliseconds.
+/// Creates the client for an endpoint. Reads the machine's certificates, about 150 files, so it takes some
+/// milliseconds.
 ///
-/// The roots are those of the machine and not built in: a company's own certificate works, a withdrawn one
-/// does not, and `SSL_CERT_FILE` counts. Proxies are those of `HTTPS_PROXY` and its like. A redirect is never
-/// followed, because the key would go along; nothing is sent twice, because each search is paid for.
+/// The roots are the machine's and not built in: a company's own certificate works, a withdrawn one does not, and
+/// `SSL_CERT_FILE` applies. Proxies come from `HTTPS_PROXY` and similar variables. Redirects are not followed, because
+/// the key would be sent along. Requests are never retried, because each search costs money.
 pub(crate) fn client(endpoint: &Endpoint) -> reqwest::Result<Client> {
-    // Only the first in a process counts, and all are the same one.
+    // Only the first call in a process has an effect, and all calls install the same provider.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(format!("quackd/{VERSION}"))
@@ -49,7 +49,7 @@ pub(crate) fn client(endpoint: &Endpoint) -> reqwest::Result<Client> {
     builder.build()
 }
 
-/// Posts a body and reads the answer, whatever its status. The caller bounds the time.
+/// Posts a body and reads the response, regardless of its status. The caller sets the timeout.
 pub(crate) async fn exchange(client: &Client, settings: &Settings, body: Vec<u8>) -> WebOutcome {
     let Some(key) = settings.key.header() else { return failed("the key cannot be sent") };
     let request = client
@@ -63,10 +63,10 @@ pub(crate) async fn exchange(client: &Client, settings: &Settings, body: Vec<u8>
     }
 }
 
-/// The body is read as it comes: no compression is offered, and what comes compressed is not unpacked.
+/// Reads the body in chunks. The request offers no compression, and a compressed body is not unpacked.
 async fn read(mut response: Response) -> WebOutcome {
     let status = response.status();
-    // A status text is kept by the library only if it is not the usual one.
+    // The library keeps a status text only if it is not the usual one.
     let status_text = match response.extensions().get::<ReasonPhrase>() {
         Some(unusual) => String::from_utf8_lossy(unusual.as_bytes()).into_owned(),
         None => status.canonical_reason().unwrap_or_default().to_owned(),

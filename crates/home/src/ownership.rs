@@ -1,15 +1,21 @@
-//! Whether a directory is a state directory of ours, before anything in it is changed: the daemon closes it to
-//! others, writes into it and clears its `run`, so a wrong word in `RUBBER_DUCK_APP_SUPPORT` must not cost anybody
-//! a file. Used by [`crate::Home`] only; changes nothing itself, but for the mark in a `run` of ours.
+//! Checks that a directory is a state directory before anything in it changes. The daemon restricts its mode,
+//! writes into it and clears its `run`. So a wrong value of `RUBBER_DUCK_APP_SUPPORT` must not destroy files
+//! of other programs. Used by [`crate::Home`] only. The only write is the marker file in quackd's own `run`.
 //!
-//! A directory is ours if the platform's rule names it, if it is empty, if it has what only our daemon or Rubber
-//! Duck's leaves, or if it has nothing but names that are known to be theirs. One that is closed to others already
-//! may have anything but those names in it: nothing that is there is changed then, and Rubber Duck's own tests keep
-//! workspaces beneath one. Three are never: the root of the file system, the user's home, and the root of a git
-//! repository in which no daemon has served.
+//! A directory is accepted in one of these cases:
+//! - The platform's rule names it.
+//! - It is empty.
+//! - It contains a file that only a daemon of quackd or Rubber Duck creates.
+//! - It contains only names that such a daemon may have created.
+//! - It contains an empty `quackd.lock`, with which the user accepts it.
+//! - It is already private and contains none of those names. The daemon then changes no existing file. Rubber
+//!   Duck's own tests keep workspaces inside such a directory.
+//!
+//! Three directories are always refused: the root of the file system, the user's home, and the root of a git
+//! repository without a daemon's files.
 
+use crate::HomeError;
 use crate::own_file::read_blocking;
-use crate::{HomeError, home};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use serde::Deserialize;
@@ -21,26 +27,29 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// What says that `run` is ours. No session has a name that begins with a dot.
+/// Marker file that identifies `run` as quackd's. No session name starts with a dot.
 pub(crate) const MARK: &CStr = c".quackd";
 
-/// For who finds it.
+/// Explains the directory to the user.
 const MARK_TEXT: &[u8] =
     b"quackd made this directory, and deletes it with everything in it at each start.\n";
 
-/// Files that only one of the two daemons leaves.
-const TELLING: [&CStr; 4] =
+/// Prefix of the names of retired run directories.
+pub(crate) const RETIRED: &str = "run.old-";
+
+/// Files that only one of the two daemons creates.
+const MARKER_FILES: [&CStr; 4] =
     [c"quackd-state.json", c"quackd-state.json.bak", c"duck-daemon.log", c"duck-daemon.pid"];
 
-/// Their metadata, if it has its shape: others have files of that name, too.
+/// Metadata files of both daemons. The content is checked, because other programs use such names too.
 const METADATA: [&str; 3] = ["metadata.json", "metadata.json.bak", "metadata.json.ours"];
 
-/// Longest metadata that is looked at, in bytes: as long as it may be.
+/// Maximum size of the checked metadata, in bytes. Equal to the store's limit.
 const MAX_METADATA_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Names that a directory may have in which no daemon has served yet, or of which all that tells is damaged. What
-/// is made of them by a suffix (`.tmp`, `.corrupt-1`) belongs to them.
-const KNOWN: [&str; 15] = [
+/// Names that a directory may contain if no daemon has used it yet, or if its marker files are damaged. Names
+/// with a suffix (`.tmp`, `.corrupt-1`) are included.
+const KNOWN_NAMES: [&str; 15] = [
     "metadata.json",
     "quackd-state.json",
     "config.json",
@@ -58,42 +67,41 @@ const KNOWN: [&str; 15] = [
     "pi-sessions",
 ];
 
-/// What systems put into any directory.
+/// Files that operating systems put into any directory.
 const ANYWHERE: [&str; 2] = [".DS_Store", "lost+found"];
 
-/// Where the app keeps its things on macOS, whoever names it.
+/// The app's directory on macOS. Accepted even if an environment variable names it.
 const APP_SUPPORT: &str = "Library/Application Support/RubberDuck";
 
-/// Strange names that are told.
-const MAX_TOLD: usize = 3;
+/// Maximum number of unknown names in an error.
+const MAX_REPORTED: usize = 3;
 
-/// Strange names that are counted.
+/// Maximum number of unknown names to count.
 const MAX_COUNTED: usize = 1000;
 
-/// Longest part of a name that is told, in characters.
+/// Maximum length of each name in an error, in characters.
 const MAX_NAME: usize = 40;
 
-/// What is known of a directory that shall be the state directory.
+/// A candidate for the state directory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Claim<'a> {
-    /// As it was named.
+pub(crate) struct OwnershipCheck<'a> {
+    /// Path as configured.
     pub(crate) path: &'a Path,
-    /// The user's home, if it is known.
+    /// The user's home directory; `None` if unknown.
     pub(crate) user_home: Option<&'a Path>,
-    /// Whether the platform's rule names it, and not a variable.
+    /// True if the platform's rule chose the directory, false if an environment variable did.
     pub(crate) is_by_rule: bool,
 }
 
-impl Claim<'_> {
-    /// Whether the directory, and a `run` that is in it, may be used.
+impl OwnershipCheck<'_> {
+    /// Checks that the directory and its `run` may be used. Changes nothing.
     ///
     /// # Errors
-    /// [`HomeError::Reserved`], [`HomeError::Foreign`], [`HomeError::ForeignRun`], or [`HomeError::Io`]. Nothing has
-    /// been changed.
+    /// [`HomeError::Reserved`], [`HomeError::Foreign`], [`HomeError::ForeignRun`], or [`HomeError::Io`].
     pub(crate) fn check_blocking(&self, dir: &File) -> Result<(), HomeError> {
         let io = |error: Errno| HomeError::io("inspect", self.path, error);
         let found = dir.metadata().map_err(|e| HomeError::io("inspect", self.path, e))?;
-        // By what it is: a path can be spelt in many ways.
+        // Compare device and inode: one directory has many paths.
         let is_here = |other: &Path| {
             other.metadata().is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
         };
@@ -113,27 +121,27 @@ impl Claim<'_> {
             let is_private = found.mode() & 0o077 == 0;
             if !is_used
                 && !is_claimed(dir)
-                && let Some(found) = strangers(dir, |name| is_known(dir, name)).map_err(io)?
-                && !(is_private && has_none_of_ours(dir).map_err(io)?)
+                && let Some(found) = unknown_names(dir, |name| is_known(dir, name)).map_err(io)?
+                && !(is_private && has_no_daemon_file(dir).map_err(io)?)
             {
                 return Err(HomeError::Foreign { path: self.path.to_owned(), found });
             }
         }
         match openat(dir, c"run", RUN_FLAGS, Mode::empty()) {
             Ok(run) => check_run(dir, &run, &self.path.join("run")),
-            // Missing; or what making it private refuses.
+            // Missing, or not a directory: making it private reports that.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             Err(errno) => Err(io(errno)),
         }
     }
 
-    /// Whether a daemon has served in the directory.
+    /// Returns true if a daemon has used the directory.
     fn is_used(&self, dir: &File) -> bool {
-        has_telling_file(dir) || METADATA.iter().any(|name| is_metadata(&self.path.join(name)))
+        has_marker_file(dir) || METADATA.iter().any(|name| is_metadata(&self.path.join(name)))
     }
 }
 
-/// What closes a directory to others.
+/// Permissions of group and others.
 const OTHERS: Mode = Mode::RWXG.union(Mode::RWXO);
 
 fn regular(dir: impl AsFd, name: &CStr) -> Option<Stat> {
@@ -141,21 +149,22 @@ fn regular(dir: impl AsFd, name: &CStr) -> Option<Stat> {
     is(&found, FileType::RegularFile).then_some(found)
 }
 
-fn has_telling_file(dir: impl AsFd) -> bool {
-    TELLING.iter().any(|name| regular(dir.as_fd(), name).is_some())
+fn has_marker_file(dir: impl AsFd) -> bool {
+    MARKER_FILES.iter().any(|name| regular(dir.as_fd(), name).is_some())
 }
 
-/// Whether a person has said that the directory is for us. Nobody writes into the lock's file.
+/// Returns true if the user has created an empty `quackd.lock` to accept the directory. Quackd never writes
+/// into the lock file.
 fn is_claimed(dir: &File) -> bool {
     regular(dir, c"quackd.lock").is_some_and(|found| found.st_size == 0)
 }
 
-/// How `run` is opened.
+/// Flags for opening `run`.
 pub(crate) const RUN_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Whether `run`, in the directory `above`, is one of ours: it has our mark, or is empty, or looks like one of a
-/// version that made none.
+/// Checks that `run` in the directory `above` is quackd's: it has the marker file, is empty, or resembles one
+/// of a version without markers.
 ///
 /// # Errors
 /// [`HomeError::ForeignRun`], or [`HomeError::Io`].
@@ -168,9 +177,9 @@ pub(crate) fn check_run(above: impl AsFd, run: impl AsFd, path: &Path) -> Result
     if is_marked() {
         return Ok(());
     }
-    let is_used = has_telling_file(above);
-    let strange = strangers(run, |name| {
-        // Another daemon has made it a moment ago.
+    let is_used = has_marker_file(above);
+    let strange = unknown_names(run, |name| {
+        // Another daemon may create the marker at the same time.
         name.as_bytes() == MARK.to_bytes()
             || statat(run, name, AtFlags::SYMLINK_NOFOLLOW)
                 .is_ok_and(|found| is_of_a_session(name, &found, is_used))
@@ -183,23 +192,32 @@ pub(crate) fn check_run(above: impl AsFd, run: impl AsFd, path: &Path) -> Result
     }
 }
 
-/// Whether an entry of the state directory is a run directory that a daemon of ours has put aside.
+/// Returns true for the name of a retired run directory.
+fn is_retired(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    name.strip_prefix(RETIRED).is_some_and(|rest| {
+        let (pid, n) = rest.split_once('-').unwrap_or((rest, "1"));
+        is_number(pid) && is_number(n)
+    })
+}
+
+/// Returns true if an entry of the state directory is a retired run directory of quackd.
 pub(crate) fn is_retired_run(state: impl AsFd, name: &str) -> bool {
-    if !home::is_retired(name) {
+    if !is_retired(name) {
         return false;
     }
     let run = openat(state.as_fd(), name, RUN_FLAGS, Mode::empty());
     run.is_ok_and(|run| check_run(state, &run, Path::new(name)).is_ok())
 }
 
-/// Puts the mark into a `run` that [`check_run`] has found to be ours.
+/// Creates the marker file in a `run` that [`check_run`] has accepted.
 ///
 /// # Errors
 /// [`HomeError::Io`].
 pub(crate) fn mark_run(run: impl AsFd, path: &Path) -> Result<(), HomeError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     match openat(run, MARK, flags, Mode::RUSR | Mode::WUSR) {
-        // That it is there is what counts; on a full disk it is empty.
+        // The existence of the file is sufficient. It is empty on a full disk.
         Ok(mark) => drop(File::from(mark).write_all(MARK_TEXT)),
         Err(Errno::EXIST) => {}
         Err(errno) => return Err(HomeError::io("mark", path, errno)),
@@ -207,51 +225,51 @@ pub(crate) fn mark_run(run: impl AsFd, path: &Path) -> Result<(), HomeError> {
     Ok(())
 }
 
-/// Whether an entry of `run` is what a daemon makes there that puts no mark beside it: the private directory of a
-/// session, or the pipe of a login shell. Other programs give sessions ids of any shape, so where a daemon has
-/// served (`is_used`) that is not asked for.
+/// Returns true if an entry of `run` is one that a daemon without markers creates: a session's private
+/// directory, or a login shell's pipe. Other programs use session ids of any form. So the form is not checked
+/// if a daemon has used the directory (`is_used`).
 fn is_of_a_session(name: &str, found: &Stat, is_used: bool) -> bool {
     if is(found, FileType::Fifo) {
         return name.starts_with("login-") && name.ends_with(".pipe");
     }
     let is_id = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
-    // Ours have 22 characters, Rubber Duck's are UUIDs.
+    // Our ids have 22 characters; Rubber Duck's are UUIDs.
     let has_shape = matches!(name.len(), 22 | 36) && name.bytes().all(is_id);
     let is_private = !Mode::from_raw_mode(found.st_mode).intersects(OTHERS);
     is(found, FileType::Directory) && (has_shape || is_used) && is_private
 }
 
-/// Whether the file is the metadata of one of the two daemons.
+/// Returns true if the file is the metadata of one of the two daemons.
 fn is_metadata(path: &Path) -> bool {
     #[derive(Deserialize)]
-    struct Shape {
+    struct DocumentShape {
         #[serde(rename = "workspaces")]
         _workspaces: Vec<IgnoredAny>,
         #[serde(rename = "sessions")]
         _sessions: Vec<IgnoredAny>,
     }
     let bytes = read_blocking(path, MAX_METADATA_BYTES);
-    bytes.is_ok_and(|bytes| serde_json::from_slice::<Shape>(&bytes).is_ok())
+    bytes.is_ok_and(|bytes| serde_json::from_slice::<DocumentShape>(&bytes).is_ok())
 }
 
 fn is_known(dir: &File, name: &str) -> bool {
     is_ours(name) || is_retired_run(dir, name) || ANYWHERE.contains(&name) || name == "run"
 }
 
-/// Whether it is the name of a file of ours, or made of one. What is in `run` is looked at by itself.
+/// Returns true for the name of a daemon's file, also with a suffix. `run` is checked separately.
 fn is_ours(name: &str) -> bool {
-    KNOWN.iter().any(|base| {
+    KNOWN_NAMES.iter().any(|base| {
         name.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     })
 }
 
-/// Whether nothing is there that a daemon would change.
-fn has_none_of_ours(dir: &File) -> Result<bool, Errno> {
-    Ok(strangers(dir, |name| !is_ours(name))?.is_none())
+/// Returns true if the directory contains no entry that a daemon would change.
+fn has_no_daemon_file(dir: &File) -> Result<bool, Errno> {
+    Ok(unknown_names(dir, |name| !is_ours(name))?.is_none())
 }
 
-/// The first names in the directory that are not known, for people; `None` if there is none.
-fn strangers(dir: impl AsFd, is_known: impl Fn(&str) -> bool) -> Result<Option<String>, Errno> {
+/// Returns the first unknown names in the directory, for an error text; `None` if all are known.
+fn unknown_names(dir: impl AsFd, is_known: impl Fn(&str) -> bool) -> Result<Option<String>, Errno> {
     let (mut told, mut n) = (Vec::new(), 0_usize);
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
@@ -260,7 +278,7 @@ fn strangers(dir: impl AsFd, is_known: impl Fn(&str) -> bool) -> Result<Option<S
             continue;
         }
         n += 1;
-        if told.len() < MAX_TOLD {
+        if told.len() < MAX_REPORTED {
             told.push(name.chars().take(MAX_NAME).flat_map(char::escape_debug).collect::<String>());
         }
         if MAX_COUNTED <= n {
@@ -289,11 +307,11 @@ mod tests {
 
     const METADATA: &str = r#"{"version":1,"workspaces":[],"sessions":[],"more":1}"#;
 
-    /// A directory that somebody names as the state directory.
+    /// A candidate for the state directory.
     struct World(tempfile::TempDir);
 
     impl World {
-        /// What ends with `/` is a directory, `run/x/` a private one; `name=text` is a file.
+        /// Creates the entries: `name/` is a directory, `run/x/` a private one, and `name=text` a file.
         fn with(entries: &[&str]) -> Self {
             let world = Self(tempfile::tempdir().unwrap());
             fs::create_dir_all(world.dir()).unwrap();
@@ -325,7 +343,7 @@ mod tests {
             Home::resolve_blocking(&var).unwrap()
         }
 
-        /// Every name below the directory, with its mode.
+        /// Returns all paths in the directory with their modes.
         fn tree(&self) -> Vec<(PathBuf, u32)> {
             let (mut found, mut left) = (Vec::new(), vec![self.dir()]);
             while let Some(path) = left.pop() {
@@ -339,7 +357,7 @@ mod tests {
             found
         }
 
-        /// It is refused, and all of it is as it was. Gives the reason.
+        /// Asserts that the directory is refused and unchanged. Returns the error.
         fn refused(&self, dir: &Path) -> HomeError {
             let before = self.tree();
             let home = self.named(dir);
@@ -408,7 +426,7 @@ mod tests {
         fs::set_permissions(world.dir(), fs::Permissions::from_mode(0o700)).unwrap();
         let error = world.refused(&world.dir());
         assert!(matches!(error, HomeError::ForeignRun { .. }), "{error}");
-        // What the daemon would read, move or write over, without a sign that it is a daemon's.
+        // Files that the daemon would read, move or overwrite, without a marker file of a daemon.
         for name in ["config.json", "metadata.json", "service.env", "metadata.json.corrupt-1"] {
             let world = World::with(&["workspace-a/", name]);
             fs::set_permissions(world.dir(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -458,7 +476,7 @@ mod tests {
             assert!(matches!(error, HomeError::Reserved { .. }), "{dir:?}: {error}");
             assert!(error.to_string().contains(told), "{dir:?}: {error}");
         }
-        // Of root's only root may be asked: everybody else is told whose it is.
+        // Only root may inspect root's directory. For other users the owner check fails first.
         if rustix::process::geteuid().is_root() {
             let error = world.named(Path::new("/")).prepare_blocking().unwrap_err();
             assert!(error.to_string().contains("the root of the file system"), "{error}");
@@ -476,7 +494,7 @@ mod tests {
             world.named(&world.dir()).retire_run_dir_blocking().unwrap_err();
             assert_eq!(world.tree(), before);
         }
-        // What a daemon of an earlier version left has no mark yet.
+        // A run directory of an earlier version has no marker file.
         let world = World::with(&["quackd.lock", of_a_session]);
         let home = world.named(&world.dir());
         home.prepare_blocking().unwrap();
@@ -500,7 +518,7 @@ mod tests {
         let var = |name: &str| (name == "HOME").then(|| user_home.clone().into());
         Home::resolve_blocking(&var).unwrap().prepare_blocking().unwrap();
         assert!(shared.join("run/.quackd").is_file());
-        // The app may name it as well.
+        // An environment variable may name the app's directory as well.
         fs::remove_dir_all(shared.join("run")).unwrap();
         world.named(&shared).prepare_blocking().unwrap();
     }

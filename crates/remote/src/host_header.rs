@@ -1,28 +1,28 @@
-//! Who the client says it talks to, and what it is told to dial: the `Host` header, checked.
+//! Validates the `Host` header and builds the URLs that are sent to clients.
 
 use hyper::HeaderMap;
 use hyper::header::HOST;
 use hyper::http::uri::Authority;
 use std::net::IpAddr;
 
-/// Longest host that is believed, in bytes: a DNS name and a port.
+/// Maximum length of the header, in bytes: a DNS name and a port.
 const MAX_HOST_BYTES: usize = 262;
 
-/// What the client has dialled, as it says itself.
+/// Host that the client dialed, from its headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// Host, and port if it was named. Safe to put into a URL, a header or a page.
+pub(crate) struct DialedHost {
+    /// Host and optional port. Safe in a URL, a header or an HTML page.
     pub(crate) authority: String,
-    /// A proxy in front of us says that it speaks TLS with the client.
+    /// True if a proxy reports that the client uses TLS.
     is_https: bool,
 }
 
-/// The header is not one host.
+/// The header is not exactly one valid host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MalformedHost;
 
-impl Seen {
-    /// Reads the headers. `Ok(None)` if there is no `Host`, which HTTP/1.0 allows.
+impl DialedHost {
+    /// Parses the headers. `Ok(None)` without `Host`, which HTTP/1.0 allows.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, MalformedHost> {
         let mut values = headers.get_all(HOST).iter();
         let Some(value) = values.next() else { return Ok(None) };
@@ -30,13 +30,13 @@ impl Seen {
             return Err(MalformedHost);
         }
         let authority = value.to_str().ok().and_then(checked).ok_or(MalformedHost)?;
-        // Only what this very client is told depends on it, so it need not be believed.
+        // It only affects the reply to this client, so it may be forged.
         let is_https = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
         Ok(Some(Self { authority, is_https }))
     }
 
-    /// Whether that is this machine, by a name that no stranger can give to another one, and `port` if one was
-    /// named.
+    /// Returns true if the client dialed a loopback address or `localhost`, with `port` or without a port. No
+    /// other machine can have these names.
     pub(crate) fn is_this_machine(&self, port: u16) -> bool {
         let host = self.host();
         let rest = self.authority.strip_prefix(host).unwrap_or_default();
@@ -59,13 +59,13 @@ fn checked(text: &str) -> Option<String> {
     }
     let authority: Authority = text.parse().ok()?;
     let host = authority.host();
-    // What follows the host is nothing, or a colon and a number.
+    // The host may be followed by a colon and a port number only.
     let port = text.strip_prefix(host)?;
     let has_good_port = match port.strip_prefix(':') {
         None => port.is_empty(),
         Some(port) => port.parse::<u16>().is_ok(),
     };
-    // An address in brackets is one of IPv6; nothing else has brackets or colons.
+    // Brackets contain an IPv6 address. Other hosts contain no brackets or colons.
     let has_good_host = match host.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']')?.parse::<std::net::Ipv6Addr>().is_ok(),
         None => !host.is_empty() && !host.contains([':', '[', ']']),
@@ -73,7 +73,7 @@ fn checked(text: &str) -> Option<String> {
     (has_good_port && has_good_host).then(|| text.to_owned())
 }
 
-/// Where a client finds us.
+/// URLs at which a client can reach the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Urls {
     pub(crate) http: String,
@@ -81,9 +81,9 @@ pub(crate) struct Urls {
 }
 
 impl Urls {
-    /// The configured host, unless nobody could dial it from where this client is: "all addresses" is
-    /// none, and this machine's own is none either if the client has come through a proxy.
-    pub(crate) fn of(host: &str, port: u16, has_tls: bool, seen: Option<&Seen>) -> Self {
+    /// Uses the configured host if the client can dial it. Otherwise uses the host that the client dialed.
+    /// "All addresses" cannot be dialed, nor can a loopback address by a client behind a proxy.
+    pub(crate) fn of(host: &str, port: u16, has_tls: bool, seen: Option<&DialedHost>) -> Self {
         let useful = seen.filter(|seen| {
             is_unspecified(host) || (is_loopback(host) && !is_loopback(seen.host()))
         });
@@ -93,8 +93,8 @@ impl Urls {
         }
     }
 
-    /// As the client itself has dialled.
-    pub(crate) fn as_seen(seen: &Seen, has_tls: bool) -> Self {
+    /// Uses the host that the client dialed.
+    pub(crate) fn as_seen(seen: &DialedHost, has_tls: bool) -> Self {
         Self::at(&seen.authority, has_tls || seen.is_https)
     }
 
@@ -104,7 +104,7 @@ impl Urls {
     }
 }
 
-/// Host and port, with brackets around what has colons.
+/// Joins host and port. Adds brackets to an IPv6 address.
 pub(crate) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') && !host.starts_with('[') {
         format!("[{host}]:{port}")
@@ -130,10 +130,10 @@ mod tests {
     use super::*;
     use hyper::header::HeaderValue;
 
-    fn seen(host: &str) -> Result<Option<Seen>, MalformedHost> {
+    fn seen(host: &str) -> Result<Option<DialedHost>, MalformedHost> {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_bytes(host.as_bytes()).unwrap());
-        Seen::read(&headers)
+        DialedHost::read(&headers)
     }
 
     #[test]
@@ -178,8 +178,8 @@ mod tests {
         let mut two = HeaderMap::new();
         two.append(HOST, HeaderValue::from_static("a"));
         two.append(HOST, HeaderValue::from_static("a"));
-        assert_eq!(Seen::read(&two), Err(MalformedHost));
-        assert_eq!(Seen::read(&HeaderMap::new()), Ok(None));
+        assert_eq!(DialedHost::read(&two), Err(MalformedHost));
+        assert_eq!(DialedHost::read(&HeaderMap::new()), Ok(None));
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
     #[track_caller]
     fn check(host: &str, has_tls: bool, named: Option<(&str, bool)>, expected: &str) {
         let seen =
-            named.map(|(authority, is_https)| Seen { authority: authority.into(), is_https });
+            named.map(|(authority, is_https)| DialedHost { authority: authority.into(), is_https });
         assert_eq!(Urls::of(host, 7, has_tls, seen.as_ref()).http, expected);
     }
 
@@ -231,7 +231,7 @@ mod tests {
         check("127.0.0.1", false, Some(("mac.tail.ts.net", true)), "https://mac.tail.ts.net");
         check("192.168.1.2", false, Some(("elsewhere", true)), "http://192.168.1.2:7");
         check("::1", false, None, "http://[::1]:7");
-        let seen = Seen { authority: "a:1".into(), is_https: false };
+        let seen = DialedHost { authority: "a:1".into(), is_https: false };
         assert_eq!(Urls::as_seen(&seen, true).ws, "wss://a:1/ws");
     }
 }

@@ -1,5 +1,5 @@
-//! A connection whose peer has to take what is written to it: hyper bounds how long it waits for a
-//! request, but not for a peer that does not read its answer.
+//! Stream with a write timeout. hyper limits the time for a request, but not for a peer that does not read
+//! its reply.
 
 use quackd_protocol::limits::CLIENT_WRITE_TIMEOUT;
 use std::io;
@@ -8,15 +8,15 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// See the module. Reading is passed through.
+/// Adds the timeout to writes; reads pass through.
 #[derive(Debug)]
-pub(crate) struct Patient<S> {
+pub(crate) struct WriteTimeoutStream<S> {
     inner: S,
-    /// Runs while a write waits; any progress ends it.
+    /// Runs while a write is pending. Any progress resets it.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
+impl<S> WriteTimeoutStream<S> {
     pub(crate) fn new(inner: S) -> Self {
         Self { inner, waiting: None }
     }
@@ -38,7 +38,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeoutStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -48,7 +48,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeoutStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -90,7 +90,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_is_given_up_and_who_is_slow_is_not() {
         let (ours, mut theirs) = tokio::io::duplex(10);
-        let mut ours = Patient::new(ours);
+        let mut ours = WriteTimeoutStream::new(ours);
         let writing = tokio::spawn(async move {
             let written = ours.write_all(&[0; 40]).await;
             (ours, written)

@@ -1,9 +1,10 @@
-//! Counts wrong tokens: how many one address may send before it is blocked for a while, and how many all
-//! addresses together may send that never had the right one.
+//! Counts wrong tokens. Limits the number per address before a temporary block, and the total for all
+//! addresses that never sent the correct one.
 //!
-//! During a block the gate refuses every token from the address, including the right one, so that a guesser learns
-//! nothing. Blocks grow up to [`LONGEST_BLOCK`]. Requests during a block do not extend it. An attacker who shares an
-//! address with the owner, for example behind the same proxy, can delay the owner but not lock them out for good.
+//! During a block, every token from the address is refused, including the correct one, so that a guesser
+//! learns nothing. Blocks grow up to [`MAX_BLOCK`]. Requests during a block do not extend it. An attacker
+//! may share an address with the owner, for example behind the same proxy. Such an attacker can delay the
+//! owner but cannot block them permanently.
 //!
 //! The table of addresses is bounded: see [`MAX_PEERS`].
 
@@ -11,23 +12,23 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-/// Maximum number of tracked addresses. A full table blocks no address: [`Limiter::failed`] drops the forgotten
-/// addresses, then the oldest. The shared budget allows fewer wrong tokens than this within [`FORGOTTEN`], so that an
+/// Maximum number of tracked addresses. A full table blocks no address: [`AttemptLimiter::failed`] drops the forgotten
+/// addresses, then the oldest. The shared budget allows fewer wrong tokens than this within [`FORGET_AFTER`], so that an
 /// attacker cannot push out an address that is blocked.
 const MAX_PEERS: usize = 1024;
 
-/// Wrong tokens that one address may send before its first block, and between two blocks.
+/// Wrong tokens of one address before its first block, and between two blocks.
 const FIRST_TRIES: u32 = 10;
 const TRIES: u32 = 5;
 
-/// The first block of an address; each further one is twice as long as the one before, up to the longest.
+/// First block of an address. Each block is twice as long as the previous one, up to the longest.
 const FIRST_BLOCK: Duration = Duration::from_secs(5);
-const LONGEST_BLOCK: Duration = Duration::from_secs(60);
+const MAX_BLOCK: Duration = Duration::from_secs(60);
 
 /// Forget an address after this long without a wrong token. This allows fewer guesses per minute than the blocks do.
-const FORGOTTEN: Duration = Duration::from_secs(600);
+const FORGET_AFTER: Duration = Duration::from_secs(600);
 
-/// Wrong tokens of all addresses together, and how long it takes until there may be one more.
+/// Budget of wrong tokens for all addresses together, and the time to regain one.
 const ALL_TRIES: u32 = 120;
 const ALL_REFILL: Duration = Duration::from_secs(1);
 
@@ -39,23 +40,23 @@ const MAX_KNOWN: usize = 64;
 struct Peer {
     /// Wrong tokens until the next block.
     tries: u32,
-    /// Blocks that it has had.
+    /// Number of blocks so far.
     blocks: u32,
     blocked_until: Instant,
     last: Instant,
 }
 
-/// See the module.
+/// Counts wrong tokens per address and in total.
 #[derive(Debug)]
-pub(crate) struct Limiter {
+pub(crate) struct AttemptLimiter {
     /// The time at which the shared budget is full again.
     full_at: Instant,
     peers: HashMap<IpAddr, Peer>,
-    /// Addresses that have had the right token, the newest last.
+    /// Addresses that have sent the correct token, newest last.
     known: VecDeque<IpAddr>,
 }
 
-impl Limiter {
+impl AttemptLimiter {
     pub(crate) fn new(now: Instant) -> Self {
         Self { full_at: now, peers: HashMap::new(), known: VecDeque::new() }
     }
@@ -70,9 +71,9 @@ impl Limiter {
         Some(until.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// A wrong token has come from this address.
+    /// Records a wrong token from this address.
     pub(crate) fn failed(&mut self, peer: IpAddr, now: Instant) {
-        // Never more than none left.
+        // The budget cannot become negative.
         let full_at = self.full_at.max(now) + ALL_REFILL;
         self.full_at = full_at.min(now + ALL_REFILL * ALL_TRIES);
         let network = network(peer);
@@ -82,7 +83,7 @@ impl Limiter {
         self.peers.entry(network).or_insert_with(|| Peer::new(now)).failed(now);
     }
 
-    /// Makes room for one address in a full table.
+    /// Removes one address from a full table.
     fn make_room(&mut self, now: Instant) {
         if self.peers.len() < MAX_PEERS {
             return;
@@ -98,7 +99,7 @@ impl Limiter {
         }
     }
 
-    /// The right token has come from this address. It does not give back any try: who guesses may share the
+    /// Records the correct token from this address. Does not reset its attempts: a guesser may share the
     /// address.
     pub(crate) fn succeeded(&mut self, peer: IpAddr) {
         let peer = network(peer);
@@ -116,7 +117,7 @@ impl Peer {
     }
 
     fn is_forgotten(&self, now: Instant) -> bool {
-        FORGOTTEN < now.saturating_duration_since(self.last)
+        FORGET_AFTER < now.saturating_duration_since(self.last)
     }
 
     fn failed(&mut self, now: Instant) {
@@ -127,7 +128,7 @@ impl Peer {
         self.tries = self.tries.saturating_sub(1);
         if self.tries == 0 {
             let block = FIRST_BLOCK.saturating_mul(2_u32.saturating_pow(self.blocks));
-            self.blocked_until = now + block.min(LONGEST_BLOCK);
+            self.blocked_until = now + block.min(MAX_BLOCK);
             self.blocks = self.blocks.saturating_add(1);
             self.tries = TRIES;
         }
@@ -152,8 +153,8 @@ mod tests {
         IpAddr::V4(n.into())
     }
 
-    /// Sends wrong tokens until the address is blocked: how many, and for how long.
-    fn guess(limiter: &mut Limiter, peer: IpAddr, now: Instant) -> (u32, Duration) {
+    /// Sends wrong tokens until the address is blocked. Returns their number and the block's duration.
+    fn guess(limiter: &mut AttemptLimiter, peer: IpAddr, now: Instant) -> (u32, Duration) {
         let mut n = 0;
         loop {
             match limiter.blocked(peer, now) {
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn blocks_grow_to_a_bound_and_the_right_token_gives_no_try_back() {
         let mut now = Instant::now();
-        let mut limiter = Limiter::new(now);
+        let mut limiter = AttemptLimiter::new(now);
         limiter.succeeded(v4(1));
         let mut seconds = Vec::new();
         for _ in 0..7 {
@@ -182,21 +183,21 @@ mod tests {
             now += block;
         }
         assert_eq!(seconds, [5, 10, 20, 40, 60, 60, 60]);
-        now += FORGOTTEN + Duration::from_secs(1);
+        now += FORGET_AFTER + Duration::from_secs(1);
         assert_eq!(guess(&mut limiter, v4(1), now), (FIRST_TRIES, FIRST_BLOCK), "forgotten");
     }
 
     #[test]
     fn all_together_are_limited_but_for_who_had_the_right_token_and_the_table_has_an_end() {
         let now = Instant::now();
-        let mut limiter = Limiter::new(now);
+        let mut limiter = AttemptLimiter::new(now);
         limiter.succeeded(v4(300_000));
         for n in 0..3_000 {
             limiter.failed(v4(n), now);
         }
         assert_eq!(limiter.peers.len(), MAX_PEERS);
         assert!(limiter.blocked(v4(200_000), now).is_some());
-        let mut limiter = Limiter::new(now);
+        let mut limiter = AttemptLimiter::new(now);
         limiter.succeeded(v4(300_000));
         for n in 0..ALL_TRIES {
             assert_eq!(limiter.blocked(v4(n), now), None);
@@ -210,7 +211,7 @@ mod tests {
     #[test]
     fn a_full_table_locks_nobody_out() {
         let mut now = Instant::now();
-        let mut limiter = Limiter::new(now);
+        let mut limiter = AttemptLimiter::new(now);
         let (owner, other) = (v4(300_000), v4(300_001));
         limiter.succeeded(owner);
         // As many attackers as the table holds, as fast as the shared budget lets them.
@@ -222,8 +223,8 @@ mod tests {
         assert_eq!(limiter.blocked(owner, now), None);
         assert_eq!(limiter.blocked(other, now), Some(ALL_REFILL));
         assert_eq!(limiter.blocked(other, now + ALL_REFILL), None);
-        // They go on for ever: the owner stays free, a wrong token of the owner is counted, and a new address waits
-        // for no more than the budget.
+        // The attackers continue: the owner stays unblocked, the owner's wrong token is counted, and a new
+        // address waits only for the budget.
         for n in 10_000..12_000 {
             now += limiter.blocked(v4(n), now).unwrap_or_default();
             limiter.failed(v4(n), now);
@@ -231,7 +232,7 @@ mod tests {
             assert!(limiter.peers.len() <= MAX_PEERS);
         }
         assert_eq!(guess(&mut limiter, owner, now), (FIRST_TRIES, FIRST_BLOCK));
-        now += FORGOTTEN + Duration::from_secs(1);
+        now += FORGET_AFTER + Duration::from_secs(1);
         assert_eq!(limiter.blocked(other, now), None);
         assert_eq!(limiter.blocked(owner, now), None);
     }

@@ -1,18 +1,18 @@
-//! Why no answer came, in words that hold neither the key nor any part of an address.
+//! Error texts of failed searches, without the key and without any part of an address.
 //!
-//! The words are chosen here by the kind of the error. What the libraries say themselves names addresses, and
-//! goes to a worker, which is to know none.
+//! This module chooses the text by the kind of the error. The libraries' own texts contain addresses, and a worker must
+//! not see them.
 
 use std::error::Error;
 use std::{io, iter};
 
-/// Words an error of a request, or of making a client.
+/// Returns the text for an error of a request or of creating a client.
 pub(crate) fn reason(error: &reqwest::Error) -> String {
     let all = || causes(error);
     if let Some(tls) = all().find_map(|cause| cause.downcast_ref::<rustls::Error>()) {
         return tls_reason(tls).to_owned();
     }
-    // These two have no type that could be asked for; the tests hold the words.
+    // These two errors have no public type. The tests check that their texts stay the same.
     if all().any(|cause| cause.to_string() == "dns error") {
         return "the provider's name was not found".to_owned();
     }
@@ -60,13 +60,13 @@ fn tls_reason(error: &rustls::Error) -> &'static str {
     }
 }
 
-/// An error and what it came from.
+/// Returns an error and its sources.
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     let first: &(dyn Error + 'static) = error;
     iter::successors(Some(first), |error| cause(*error))
 }
 
-/// What an I/O error wraps is a cause too, which `source` would pass over.
+/// Includes an error wrapped in an I/O error, which `source` would skip.
 fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         Some(wrapped) => Some(wrapped),

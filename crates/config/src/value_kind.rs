@@ -1,7 +1,7 @@
-//! What kinds of values there are: how each is read from the file and from a variable, and shown. The
-//! table of keys says which key is of which kind and where its value is kept.
+//! The kinds of values. Each kind is read from the file and from a variable, and shown. The table of keys names the
+//! kind and the field of each key.
 
-use crate::check;
+use crate::validate;
 use crate::{Config, Origin, Setting};
 use serde_json::Value as Json;
 use std::fmt;
@@ -9,68 +9,68 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// Most words of a list.
+/// Most words in a list.
 const MAX_WORDS: usize = 256;
 
-/// Where a key's value is kept.
-pub(crate) struct Field<T> {
+/// Access to the field of [`Config`] that stores a key's value.
+pub(crate) struct FieldAccessor<T> {
     pub(crate) get: fn(&Config) -> &Setting<T>,
     pub(crate) get_mut: fn(&mut Config) -> &mut Setting<T>,
 }
 
-impl<T> Field<T> {
+impl<T> FieldAccessor<T> {
     fn set(&self, config: &mut Config, value: T, origin: Origin) {
         *(self.get_mut)(config) = Setting { value, origin };
     }
 }
 
-impl<T> fmt::Debug for Field<T> {
+impl<T> fmt::Debug for FieldAccessor<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Field")
+        f.write_str("FieldAccessor")
     }
 }
 
-/// The kind of a key's value, what bounds it, and where it is kept.
+/// Kind of a key's value, with its bounds and its field.
 #[derive(Debug)]
-pub(crate) enum Kind {
-    /// A length of time, written as a number of units.
-    Time { field: Field<Duration>, unit_s: u64, min: u64, max: u64 },
-    /// A number of things.
-    Count { field: Field<usize>, min: u64, max: u64 },
+pub(crate) enum ValueKind {
+    /// A duration, written as a number of units.
+    Time { field: FieldAccessor<Duration>, unit_s: u64, min: u64, max: u64 },
+    /// A number.
+    Count { field: FieldAccessor<usize>, min: u64, max: u64 },
     /// True or false.
-    Switch { field: Field<bool> },
-    /// A text. The only kind that a variable can give.
+    Switch { field: FieldAccessor<bool> },
+    /// A text. The only kind that a variable can set.
     Text {
-        field: Field<String>,
+        field: FieldAccessor<String>,
         values: &'static str,
         variable: Option<&'static str>,
         check: fn(&str) -> Result<(), String>,
     },
-    /// Texts in their order; the check gets the index too.
+    /// Texts in order. The check also gets the index.
     Words {
-        field: Field<Vec<String>>,
+        field: FieldAccessor<Vec<String>>,
         values: &'static str,
         check: fn(usize, &str) -> Result<(), String>,
     },
 }
 
-/// Why a value of the file is not taken.
+/// An invalid value in the file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// Where it stands, in bytes from the file's beginning.
+pub(crate) struct ValueError {
+    /// Position of the value, in bytes from the start of the file.
     pub(crate) at: usize,
-    /// What it must be and what it is, a verb phrase.
+    /// The requirement and the actual value, as a verb phrase.
     pub(crate) message: String,
 }
 
-impl Kind {
-    /// Reads a value of the file and keeps it.
+impl ValueKind {
+    /// Reads a value of the file and stores it.
     pub(crate) fn read(
         &self,
         config: &mut Config,
         value: &Spanned<DeValue<'_>>,
         origin: Origin,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ValueError> {
         match self {
             Self::Time { field, unit_s, min, max } => {
                 let n = whole(value, *min, *max)?;
@@ -86,7 +86,7 @@ impl Kind {
             },
             Self::Text { field, check, .. } => {
                 let checked = text(value, "must be a string")?;
-                check(checked).map_err(|message| Refusal { at: value.span().start, message })?;
+                check(checked).map_err(|message| ValueError { at: value.span().start, message })?;
                 field.set(config, checked.to_owned(), origin);
             }
             Self::Words { field, check, .. } => field.set(config, words(value, *check)?, origin),
@@ -94,7 +94,7 @@ impl Kind {
         Ok(())
     }
 
-    /// The variable that can give the value.
+    /// Returns the variable that can set the value.
     pub(crate) fn variable(&self) -> Option<&'static str> {
         match self {
             Self::Text { variable, .. } => *variable,
@@ -102,7 +102,7 @@ impl Kind {
         }
     }
 
-    /// Takes the value from its variable, if there is one and it is set to more than white space.
+    /// Reads the value from its variable, if that is set to more than white space.
     pub(crate) fn read_variable(
         &self,
         config: &mut Config,
@@ -114,12 +114,14 @@ impl Kind {
         if given.is_empty() {
             return Ok(());
         }
-        check::plain(given).and_then(|()| check(given)).map_err(|message| (*variable, message))?;
+        validate::plain(given)
+            .and_then(|()| check(given))
+            .map_err(|message| (*variable, message))?;
         field.set(config, given.to_owned(), Origin::Environment { variable });
         Ok(())
     }
 
-    /// What the value may be, for people.
+    /// Returns the permitted values, for display.
     pub(crate) fn values(&self) -> String {
         match self {
             Self::Time { min, max, .. } | Self::Count { min, max, .. } => format!("{min} to {max}"),
@@ -128,7 +130,7 @@ impl Kind {
         }
     }
 
-    /// The value as it would be written, and where it comes from.
+    /// Returns the value in the notation of the file, and its origin.
     pub(crate) fn show<'a>(&self, config: &'a Config) -> (Json, &'a Origin) {
         match self {
             Self::Time { field, unit_s, .. } => {
@@ -148,44 +150,44 @@ fn shown<T: Clone + Into<Json>>(setting: &Setting<T>) -> (Json, &Origin) {
     (setting.value.clone().into(), &setting.origin)
 }
 
-fn whole(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<u64, Refusal> {
+fn whole(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<u64, ValueError> {
     let wanted = format!("must be a whole number from {min} to {max}");
     let Some(number) = value.get_ref().as_integer() else { return Err(refusal(value, &wanted)) };
     let read = u64::from_str_radix(number.as_str(), number.radix()).ok();
-    read.filter(|n| (min..=max).contains(n)).ok_or_else(|| Refusal {
+    read.filter(|n| (min..=max).contains(n)).ok_or_else(|| ValueError {
         at: value.span().start,
         message: format!("{wanted}, not {}", crate::error::excerpt(&number.to_string())),
     })
 }
 
-fn text<'a>(value: &'a Spanned<DeValue<'_>>, wanted: &str) -> Result<&'a str, Refusal> {
+fn text<'a>(value: &'a Spanned<DeValue<'_>>, wanted: &str) -> Result<&'a str, ValueError> {
     let text = value.get_ref().as_str().ok_or_else(|| refusal(value, wanted))?;
-    check::plain(text).map_err(|message| Refusal { at: value.span().start, message })?;
+    validate::plain(text).map_err(|message| ValueError { at: value.span().start, message })?;
     Ok(text)
 }
 
 fn words(
     value: &Spanned<DeValue<'_>>,
     check: fn(usize, &str) -> Result<(), String>,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<String>, ValueError> {
     let wanted = "must be an array of strings";
     let array = value.get_ref().as_array().ok_or_else(|| refusal(value, wanted))?;
     if MAX_WORDS < array.len() {
         let message = format!("must have at most {MAX_WORDS} strings, not {}", array.len());
-        return Err(Refusal { at: value.span().start, message });
+        return Err(ValueError { at: value.span().start, message });
     }
     let mut words = Vec::with_capacity(array.len());
     for (index, element) in array.iter().enumerate() {
         let word = text(element, "must hold strings only")?;
-        check(index, word).map_err(|message| Refusal { at: element.span().start, message })?;
+        check(index, word).map_err(|message| ValueError { at: element.span().start, message })?;
         words.push(word.to_owned());
     }
     Ok(words)
 }
 
-/// A value of another kind than the one that is wanted.
-fn refusal(value: &Spanned<DeValue<'_>>, wanted: &str) -> Refusal {
+/// Creates the error for a value of the wrong type.
+fn refusal(value: &Spanned<DeValue<'_>>, wanted: &str) -> ValueError {
     let kind = value.get_ref().type_str();
     let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
-    Refusal { at: value.span().start, message: format!("{wanted}, not {article} {kind}") }
+    ValueError { at: value.span().start, message: format!("{wanted}, not {article} {kind}") }
 }

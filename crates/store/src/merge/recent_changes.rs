@@ -1,59 +1,60 @@
-//! What we changed in the shared file a moment ago: another program may write what it read before that.
+//! Recent changes by quackd to the shared file. They detect stale writes of another program.
 //!
-//! A program that reads the file, changes its copy and puts it back does not know of what came in between.
-//! Taken at its word, it would have undone our change. So what it writes is held against what stood there a
-//! moment ago: an old value is no change of its, and what it leaves out is not deleted by it. Once it has
-//! written a file that has our change, it knows of it, and what it writes next counts.
+//! A program that reads the file, changes its copy and writes it back does not see changes in between. Taken
+//! literally, its write would undo our change. So the merge compares it with the recent changes: an old value
+//! is not a change, and a missing new entry is not a deletion. Once the other program has written a file with
+//! our change, its later writes count.
 //!
-//! Called by [`super::merge`] and by whoever writes the file.
+//! Used by [`super::merge`] and by [`crate::Files`].
 
 use super::entries::{Id, Index, differing, digest, value};
 use quackd_protocol::metadata::Metadata;
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// How long an old value may come back. The other program looks at the file every two seconds.
+/// Time during which an old value counts as stale. The other program polls the file every 2 s.
 pub(super) const VALUE_AGE: Duration = Duration::from_secs(3);
 
-/// How long an entry that we have made may be missing: the other program stops looking for five seconds
-/// after it was told of a session. Longer than for values, because a deletion is final.
+/// Time during which a new entry may be missing. The other program stops polling for 5 s after it was
+/// notified of a session. Longer than [`VALUE_AGE`], because a deletion is final.
 pub(super) const ENTRY_AGE: Duration = Duration::from_secs(10);
 
-/// Changes that are remembered; the oldest goes first. A save has two or three of them.
+/// Maximum number of remembered changes; the oldest is dropped first. A save has two or three.
 const MAX_CHANGES: usize = 4096;
 
-/// Deleted sessions that stay deleted, whoever still has them; the oldest goes first.
+/// Maximum number of remembered deleted sessions; the oldest is dropped first.
 const MAX_DELETED: usize = 1024;
 
-/// See the module's documentation.
+/// Recent changes and deletions by quackd.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
-    /// In the order in which they were made.
-    changes: VecDeque<Change>,
-    /// Sessions, in the order in which they were deleted.
+pub(crate) struct RecentChanges {
+    /// Oldest first.
+    changes: VecDeque<FieldChange>,
+    /// Session ids, oldest deletion first.
     deleted: VecDeque<String>,
-    /// Until then nothing that is missing counts as deleted: what the other program has read is unknown.
+    /// Until then, a missing entry does not count as deleted: it is unknown which file the other program
+    /// read.
     doubt_until: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Change {
+struct FieldChange {
     at: Instant,
-    key: Key,
-    /// Digests of the field before and after.
+    key: FieldKey,
+    /// Digests of the field before and after the change.
     old: u64,
     new: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct FieldKey {
     id: Id,
-    /// A field, or whether the entry is there.
+    /// Name of the field; `None` for the existence of the entry.
     field: Option<String>,
 }
 
-impl Recent {
-    /// Notes that the file held `before` and holds `after` now, by our doing.
+impl RecentChanges {
+    /// Records that quackd replaced `before` with `after` in the file.
     pub(crate) fn note(&mut self, before: &Metadata, after: &Metadata, now: Instant) {
         let (was, is) = (Index::of(before), Index::of(after));
         for session in &after.sessions {
@@ -83,18 +84,18 @@ impl Recent {
     fn note_entry(&mut self, was: &Index<'_>, is: &Index<'_>, id: Id, now: Instant) {
         let (had, has) = (was.has(&id), is.has(&id));
         if had != has {
-            let key = Key { id, field: None };
-            return self.push(Change { at: now, key, old: had.into(), new: has.into() });
+            let key = FieldKey { id, field: None };
+            return self.push(FieldChange { at: now, key, old: had.into(), new: has.into() });
         }
         let (old, new) = (was.fields(&id), is.fields(&id));
         for name in differing(&old, &new) {
-            let key = Key { id: id.clone(), field: Some(name.to_owned()) };
+            let key = FieldKey { id: id.clone(), field: Some(name.to_owned()) };
             let (old, new) = (digest(value(&old, name)), digest(value(&new, name)));
-            self.push(Change { at: now, key, old, new });
+            self.push(FieldChange { at: now, key, old, new });
         }
     }
 
-    fn push(&mut self, change: Change) {
+    fn push(&mut self, change: FieldChange) {
         if MAX_CHANGES <= self.changes.len() {
             self.changes.pop_front();
         }
@@ -109,16 +110,16 @@ impl Recent {
         self.deleted.push_back(session.to_owned());
     }
 
-    /// From now on, for a moment, nothing that is missing counts as deleted.
+    /// For the next [`ENTRY_AGE`], no missing entry counts as deleted.
     pub(crate) fn doubt(&mut self, now: Instant) {
         self.doubt_until = now.checked_add(ENTRY_AGE);
     }
 
-    /// Forgets what is too old, and what the other program has evidently seen, because its file has it.
+    /// Drops changes that are too old, and changes that the other program has seen: its file contains them.
     pub(super) fn forget_seen(&mut self, theirs: &Index<'_>, now: Instant) {
-        let mut seen: HashSet<Key> = HashSet::new();
+        let mut seen: HashSet<FieldKey> = HashSet::new();
         let mut kept = VecDeque::with_capacity(self.changes.len());
-        // The newest first: who has seen a change of a field has seen the ones before.
+        // Newest first: a program that has seen a change of a field has seen all earlier ones.
         while let Some(change) = self.changes.pop_back() {
             if change.is_old(now) || seen.contains(&change.key) {
                 continue;
@@ -132,26 +133,28 @@ impl Recent {
         self.changes = kept;
     }
 
-    /// Whether the entry was made by us so lately that who leaves it out may not know it.
+    /// Returns true if quackd created the entry so recently that the other program may not know it.
     pub(super) fn may_be_unknown(&self, id: &Id, now: Instant) -> bool {
         self.is_in_doubt(now) || self.entry_changes(id).any(|change| change.new == 1)
     }
 
-    /// Whether the entry was deleted by us, so that who still has it does not make it anew.
+    /// Returns true if quackd deleted the entry. An external file that still contains it does not create it
+    /// again.
     pub(super) fn was_deleted(&self, id: &Id) -> bool {
         let is_known = |id: &str| self.deleted.iter().any(|known| known == id);
         matches!(id, Id::Session(id) if is_known(id))
             || self.entry_changes(id).last().is_some_and(|change| change.new == 0)
     }
 
-    fn entry_changes(&self, id: &Id) -> impl Iterator<Item = &Change> {
+    fn entry_changes(&self, id: &Id) -> impl Iterator<Item = &FieldChange> {
         self.changes.iter().filter(move |it| it.key.field.is_none() && it.key.id == *id)
     }
 
-    /// Whether the field had this value a moment ago, before we changed it.
+    /// Returns true if the field recently had this value, before quackd changed it.
     pub(super) fn had(&self, id: &Id, field: &str, value: &serde_json::Value) -> bool {
-        let is_about =
-            |change: &&Change| change.key.id == *id && change.key.field.as_deref() == Some(field);
+        let is_about = |change: &&FieldChange| {
+            change.key.id == *id && change.key.field.as_deref() == Some(field)
+        };
         let mut changes = self.changes.iter().filter(is_about).peekable();
         if changes.peek().is_none() {
             return false;
@@ -160,9 +163,9 @@ impl Recent {
         changes.any(|change| change.old == value)
     }
 
-    /// Whether we have made or deleted entries that the other program may not know of.
+    /// Returns true if quackd created or deleted entries that the other program may not know yet.
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
-        let is_fresh = |change: &Change| change.key.field.is_none() && !change.is_old(now);
+        let is_fresh = |change: &FieldChange| change.key.field.is_none() && !change.is_old(now);
         self.is_in_doubt(now) || self.changes.iter().any(is_fresh)
     }
 
@@ -171,15 +174,15 @@ impl Recent {
     }
 }
 
-impl Change {
+impl FieldChange {
     fn is_old(&self, now: Instant) -> bool {
         let age = if self.key.field.is_none() { ENTRY_AGE } else { VALUE_AGE };
         age <= now.saturating_duration_since(self.at)
     }
 }
 
-impl Key {
-    /// What a file says there.
+impl FieldKey {
+    /// Returns the digest of the field's value in a file.
     fn digest_in(&self, file: &Index<'_>) -> u64 {
         match &self.field {
             None => file.has(&self.id).into(),

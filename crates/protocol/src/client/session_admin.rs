@@ -1,5 +1,5 @@
-//! Looking at and changing workspaces and sessions: `workspaces`, `activate_session`, `get_state`,
-//! `quack.session_new`, `quack.session_delete`.
+//! Showing and changing workspaces and sessions: `workspaces`, `activate_session`, `get_state`, `quack.session_new`,
+//! `quack.session_delete`.
 
 use super::{AttachedSession, AttachedWorkspace, Interruption, RunningJob, StatusInfo};
 use crate::denial::Denial;
@@ -27,9 +27,9 @@ pub struct WorkspaceInfo {
     pub path: String,
     /// The session that was last attached or activated here.
     pub last_active_session_id: Option<SessionId>,
-    /// How many sessions it has.
+    /// Number of sessions in the workspace.
     pub session_count: usize,
-    /// Its sessions, in stored order.
+    /// Sessions of the workspace, in stored order.
     pub sessions: Vec<WorkspaceSession>,
 }
 
@@ -54,7 +54,7 @@ pub struct WorkspaceSession {
 pub struct ActivateData {
     /// The session that is active now.
     pub session: ActivatedSession,
-    /// Its workspace.
+    /// The session's workspace.
     pub workspace: AttachedWorkspace,
 }
 
@@ -66,7 +66,7 @@ pub struct ActivatedSession {
     pub id: SessionId,
     /// Display name.
     pub name: String,
-    /// Its workspace.
+    /// The session's workspace.
     pub workspace_id: WorkspaceId,
 }
 
@@ -77,8 +77,8 @@ pub struct FindParams {
     /// Session reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Directory of the caller. Without `sessionId` its session is meant, and with it this directory decides between
-    /// sessions of the same name. Creates no session.
+    /// Directory of the caller. Without `sessionId` it selects the session of this directory. With `sessionId` it
+    /// decides between sessions of the same name. Creates no session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
@@ -96,25 +96,25 @@ pub struct FindData {
 pub struct FoundInfo {
     /// Opaque id.
     pub session_id: SessionId,
-    /// Its name, unique in its workspace only.
+    /// Name of the session, unique in its workspace only.
     pub session_name: String,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     pub label: String,
     /// Absolute path, or `unknown`.
     pub workspace_path: String,
-    /// What named the session.
+    /// Criterion that found the session.
     pub by: FindBy,
 }
 
-/// What named a session.
+/// Criterion that found a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindBy {
-    /// The reference.
+    /// By the reference.
     Reference,
-    /// The directory, or the nearest workspace that contains it.
+    /// By the directory, or by the nearest workspace that contains it.
     Directory,
-    /// Nothing: it is the active session.
+    /// Neither was given: this is the active session.
     Active,
 }
 
@@ -125,26 +125,26 @@ pub enum FindBy {
 pub struct StateDataOf<P> {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// Whether a process of the session is alive: its worker or its Pi.
     pub is_running: bool,
-    /// Pi's own state, as it told it last; absent without a Pi.
+    /// The state that Pi reported last. Absent without a Pi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pi_state: Option<P>,
     /// The session's worker.
     pub worker: WorkerState,
-    /// Only what changes nothing is allowed.
+    /// Whether the session may only use tools that change nothing.
     pub safe_mode: bool,
-    /// What it is doing.
+    /// Status of the session.
     #[serde(flatten)]
     pub status: StatusInfo,
-    /// What the last stop of the daemon cut short, if the session has done nothing since.
+    /// Work that the last stop of the daemon interrupted, if the session has done nothing since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interruption>,
 }
 
-/// `get_state` data as a client of ours reads it.
+/// `get_state` data as our client reads it.
 pub type StateData = StateDataOf<Value>;
 
 /// The worker in [`StateData`] and in the answer of `follow`.
@@ -154,7 +154,7 @@ pub struct WorkerState {
     pub state: String,
     /// The worker's process id; null if there is none.
     pub pid: Option<u32>,
-    /// Workers of the session that died, over all runs of the daemon.
+    /// Workers of the session that crashed, over all runs of the daemon.
     pub restarts: u64,
     /// Confinement in force; null without a worker.
     pub tier: Option<String>,
@@ -169,16 +169,16 @@ pub struct WorkerState {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionNewParams {
-    /// Directory; its workspace is found or made. The daemon's own working directory if absent.
+    /// Directory whose workspace is found or created. The daemon's own working directory if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// The new session's name, unique in its workspace; `duck-<n>` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// True: make it the active session. Not by default.
+    /// True: make it the active session. False if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activate: Option<bool>,
-    /// True: the session only allows what does not change anything.
+    /// True: the session may only use tools that change nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_mode: Option<bool>,
 }
@@ -190,25 +190,25 @@ pub struct SandboxParams {
     /// `show` (also if absent), `set`, `denials`, `audit` or `explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// Session reference; the active session if neither this nor `path` is there.
+    /// Session reference. The active session if both this and `path` are absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Directory: its session is found or made, and does not become the active one.
+    /// Directory whose session is found or created. The session does not become the active one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// `explain`: the path that is asked about, absolute or relative to the workspace.
+    /// `explain`: the path to explain, absolute or relative to the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// `set`: for whom.
+    /// `set`: whether the policy is for the session or for its workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<PolicyScope>,
-    /// `set`: forget first what was set before for the same.
+    /// `set`: true removes the earlier settings of the same scope first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset: Option<bool>,
-    /// `set`: true ends the background jobs that keep a worker with the older policy.
+    /// `set`: true stops the background jobs that keep a worker with the older policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_jobs: Option<bool>,
-    /// `set`: what is different from now on.
+    /// `set`: the changes.
     #[serde(flatten)]
     pub patch: PolicyPatch,
 }
@@ -219,14 +219,14 @@ pub struct SandboxParams {
 pub struct DenialsData {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// How many were noticed since the daemon started.
+    /// Denials since the daemon started.
     pub total: u64,
-    /// The last of them, oldest first.
+    /// The last denials, oldest first.
     pub denials: Vec<TimedDenial>,
 }
 
@@ -237,33 +237,33 @@ pub struct TimedDenial {
     pub at: String,
     /// The tool that was called.
     pub tool: String,
-    /// What was refused.
+    /// The denied operation.
     #[serde(flatten)]
     pub denial: Denial,
 }
 
-/// For whom a policy is set.
+/// Scope of a policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyScope {
     /// One session.
     #[default]
     Session,
-    /// Every session of its workspace, unless it says otherwise itself.
+    /// Every session of the workspace without its own setting.
     Workspace,
 }
 
-/// What a policy is made of, the weakest first.
+/// Layers of a policy, the weakest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyLayers {
     /// `[sandbox]` in the configuration.
     pub configuration: PolicyPatch,
-    /// What is set for the workspace.
+    /// Settings of the workspace.
     pub workspace: PolicyPatch,
-    /// What is set for the session.
+    /// Settings of the session.
     pub session: PolicyPatch,
-    /// Safe mode: the profile is `read-only` whatever the others say.
+    /// Safe mode: the profile is `read-only`, regardless of the other layers.
     pub safe_mode: bool,
 }
 
@@ -273,25 +273,25 @@ pub struct PolicyLayers {
 pub struct SandboxData {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub session_name: String,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// Its workspace.
+    /// Absolute path of the session's workspace.
     pub workspace_path: String,
-    /// What is wanted.
+    /// The policy that results from the layers.
     pub policy: Policy,
-    /// Where that comes from.
+    /// The layers of the policy.
     pub layers: PolicyLayers,
-    /// What its worker has in force; null without a worker.
+    /// Policy and confinement of the running worker. Null without a worker.
     pub in_force: Option<SandboxReport>,
-    /// True: the worker still has an older policy, until nothing runs in it.
+    /// True: the worker keeps an older policy until its calls and jobs have finished.
     pub outdated: bool,
     /// Calls that run in a worker with an older policy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub calls_running: usize,
-    /// Background jobs that do.
+    /// Background jobs that run in a worker with an older policy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jobs_running: usize,
     /// The background jobs of `jobsRunning`.
@@ -303,11 +303,11 @@ pub struct SandboxData {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionDeleteParams {
-    /// Session reference. Never the active session by default: what is deleted is named.
+    /// Session reference. Required: the active session is not the default.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "String")]
     pub session_id: Value,
-    /// True: end its running calls and background jobs. Otherwise a session that has any is not deleted.
+    /// True: stop the running calls and background jobs. Otherwise a session that has any is not deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
 }
@@ -316,14 +316,14 @@ pub struct SessionDeleteParams {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionDeleteData {
-    /// What was deleted.
+    /// The deleted session.
     pub session: AttachedSession,
     /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// Running calls that were ended with it.
+    /// Running calls that the deletion stopped.
     pub calls_ended: usize,
-    /// Background jobs that were ended with it; absent if there was none.
+    /// Background jobs that the deletion stopped; absent if there was none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jobs_ended: usize,
 }

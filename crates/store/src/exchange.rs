@@ -1,17 +1,19 @@
-//! Replacing a file that another program replaces too: what was swapped out is looked at, so that nothing of
-//! theirs is lost between our last look and our rename, and of what we wrote there is a copy of ours.
+//! Replaces a file that another program replaces too, without losing the other program's content. Called by
+//! [`crate::Files`].
 //!
-//! A name is everybody's, and so is the file that has it: another program may put another one there, or may write
-//! into it and be stopped halfway. `<path>.ours` is a file of its own with what we have acknowledged last,
-//! whatever becomes of `<path>`; `<path>.theirs` is one that our rename took out of the way before we had read it.
-//! Called by [`crate::Files`].
+//! A plain rename would destroy a file that the other program wrote after our last check. So the two files
+//! are exchanged (`RENAME_EXCHANGE`), and then the old one is inspected. A file that was not read before is
+//! kept as `<path>.theirs`.
+//!
+//! The other program may also write into the new file and crash halfway. So `<path>.ours` is a separate copy
+//! of the last acknowledged content.
 
 use crate::quarantine::quarantine_blocking;
 use crate::replace::{
     Previous, Replaced, Staged, hold_blocking, remove_if_there, rename, stage_blocking,
     with_suffix, write_synced,
 };
-use crate::stamp::Stamp;
+use crate::stamp::FileStamp;
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use serde::de::IgnoredAny;
@@ -20,31 +22,32 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Where the copy of the last file that we wrote is.
+/// Path of the recovery copy of the last file that quackd wrote.
 pub(crate) fn ours_name(target: &Path) -> PathBuf {
     with_suffix(target, ".ours")
 }
 
-/// Where a file is kept that we took out of the way unread.
+/// Path of an external file that was replaced before it was read.
 pub(crate) fn theirs_name(target: &Path) -> PathBuf {
     with_suffix(target, ".theirs")
 }
 
-/// A new file and its copy, both on disk and neither in its place. Dropped, both are gone and nothing happened.
+/// A new file and its recovery copy, both synced and not yet in place. Dropping the pair removes both.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Pair {
+pub(crate) struct StagedPair {
     staged: Staged,
-    copy: OurCopy,
+    copy: RecoveryCopy,
 }
 
-/// Puts `bytes` on disk twice, beside `target` and beside its copy. What can fail for want of room is done then.
+/// Writes `bytes` twice: next to `target`, and next to its recovery copy. Needs all the disk space of a save,
+/// so a full disk fails here.
 ///
 /// # Errors
-/// The system's. Nothing is left, if the system can still remove something.
-pub(crate) fn stage_pair_blocking(target: &Path, bytes: &[u8]) -> io::Result<Pair> {
-    let mut copy = OurCopy { ours: ours_name(target), has_held: false };
-    // Before there is a new file: one that is whole says that the new file is ([`recover_blocking`]).
+/// The error of the system call. Removes both files if possible.
+pub(crate) fn stage_pair_blocking(target: &Path, bytes: &[u8]) -> io::Result<StagedPair> {
+    let mut copy = RecoveryCopy { ours: ours_name(target), has_held: false };
+    // Remove the old copy first: a complete copy means that the new file is complete ([`recover_blocking`]).
     remove_if_there(&copy.new_name())?;
     let staged = stage_blocking(target, bytes)?;
     write_synced(&copy.new_name(), bytes)?;
@@ -52,25 +55,25 @@ pub(crate) fn stage_pair_blocking(target: &Path, bytes: &[u8]) -> io::Result<Pai
     if fs::symlink_metadata(&copy.ours).is_ok_and(|found| found.is_file()) {
         copy.has_held = hold_blocking(&copy.ours, &copy.held_name())? == Previous::Held;
     }
-    Ok(Pair { staged, copy })
+    Ok(StagedPair { staged, copy })
 }
 
-impl Pair {
-    /// Of the new file. It has the same one in its place.
-    pub(crate) fn stamp(&self) -> Option<Stamp> {
+impl StagedPair {
+    /// Returns the stamp of the new file. It stays the same when the file is moved into place.
+    pub(crate) fn stamp(&self) -> Option<FileStamp> {
         self.staged.stamp()
     }
 }
 
-/// The copy. Dropped, its names for the time of a save are gone.
+/// The recovery copy. Dropping it removes its temporary names.
 #[derive(Debug)]
-struct OurCopy {
+struct RecoveryCopy {
     ours: PathBuf,
-    /// Whether the copy before has a second name now.
+    /// True if the previous copy has a second name.
     has_held: bool,
 }
 
-impl OurCopy {
+impl RecoveryCopy {
     fn new_name(&self) -> PathBuf {
         with_suffix(&self.ours, ".tmp")
     }
@@ -79,7 +82,7 @@ impl OurCopy {
         with_suffix(&self.ours, ".bak.tmp")
     }
 
-    /// Puts back the one before, as well as can be had. It takes no room.
+    /// Restores the previous copy if possible. Needs no disk space.
     fn restore(&self) {
         let restored = match self.has_held {
             true => rename(&self.held_name(), &self.ours),
@@ -89,37 +92,39 @@ impl OurCopy {
     }
 }
 
-impl Drop for OurCopy {
+impl Drop for RecoveryCopy {
     fn drop(&mut self) {
         remove_if_there(&self.new_name()).ok();
         remove_if_there(&self.held_name()).ok();
     }
 }
 
-/// A file that is in place.
+/// A file that was moved into place.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Swapped {
+pub(crate) struct ExchangeResult {
     pub(crate) replaced: Replaced,
-    /// Whether another program's file, which nobody has read, was in that place. It is at
-    /// [`theirs_name`] now.
+    /// True if the replaced file was another program's and was not read. It is at [`theirs_name`] now.
     pub(crate) is_theirs_unread: bool,
 }
 
-/// Replaces the target, at which `known` was seen last, and the copy.
+/// Moves the new file and its copy into place. `known` is the stamp of the target that was read last.
 ///
 /// # Errors
-/// The system's. What stood at the target stands there again, and the copy is the one before.
-pub(crate) fn swap_blocking(pair: Pair, known: Option<Stamp>) -> io::Result<Swapped> {
-    let Pair { staged, copy } = pair;
+/// The error of the system call. The target and the copy are restored.
+pub(crate) fn swap_blocking(
+    pair: StagedPair,
+    known: Option<FileStamp>,
+) -> io::Result<ExchangeResult> {
+    let StagedPair { staged, copy } = pair;
     let taken_out = exchange(&staged, known)?;
-    let swapped = Swapped { replaced: Replaced(staged), is_theirs_unread: taken_out };
+    let swapped = ExchangeResult { replaced: Replaced(staged), is_theirs_unread: taken_out };
     let named = rename(&copy.new_name(), &copy.ours);
     let is_named = named.is_ok();
     let Err(error) = named.and_then(|()| swapped.replaced.0.sync_blocking()) else {
         return Ok(swapped);
     };
-    // What was refused must not come back. Before the file, whose return syncs the directory.
+    // Undo the refused change. The copy comes first, because restoring the file syncs the directory.
     if is_named {
         copy.restore();
     }
@@ -127,36 +132,37 @@ pub(crate) fn swap_blocking(pair: Pair, known: Option<Stamp>) -> io::Result<Swap
     Err(error)
 }
 
-/// After a kill between two steps of a swap: a file that was taken out and not looked at yet becomes
-/// [`theirs_name`]. Called before anything is loaded; a file has at most `max_bytes`.
+/// Recovers from a kill between two steps of an exchange: an external file that was replaced unread becomes
+/// [`theirs_name`]. Must run before the load. `max_bytes` is the maximum size of the file.
 ///
 /// # Errors
-/// [`Unrecovered::Unread`]: it is not known what happened, and everything is as it was. The next save would remove
-/// what may be another program's, so there must be none. [`Unrecovered::Unwritten`]: the next save meets it too.
-pub(crate) fn recover_blocking(target: &Path, max_bytes: u64) -> Result<(), Unrecovered> {
+/// [`RecoveryError::Unread`]: the state of the files is unknown and unchanged. The next save would delete a
+/// file that may be another program's, so the caller must not save. [`RecoveryError::Unwritten`]: the next
+/// save fails too.
+pub(crate) fn recover_blocking(target: &Path, max_bytes: u64) -> Result<(), RecoveryError> {
     let out = with_suffix(target, ".tmp");
-    let copy = OurCopy { ours: ours_name(target), has_held: false };
-    // A copy that is not whole was never followed by a swap. One that cannot be read may have been.
-    let new = read_file(&copy.new_name(), max_bytes).map_err(Unrecovered::Unread)?;
-    let is_file = is_file(&out).map_err(Unrecovered::Unread)?;
+    let copy = RecoveryCopy { ours: ours_name(target), has_held: false };
+    // An incomplete copy means that no exchange followed. An unreadable copy may be a complete one.
+    let new = read_file(&copy.new_name(), max_bytes).map_err(RecoveryError::Unread)?;
+    let is_file = is_file(&out).map_err(RecoveryError::Unread)?;
     if let Some(new) = new.filter(|new| is_file && is_whole(new)) {
-        // Unless it is our new file, not in place yet. It may well be one that we had read: then there is nothing
-        // new in it but what the save, which nobody was told of, would have deleted.
+        // Skip our own new file: it was not in place yet. Otherwise `out` is the replaced file. If it had been
+        // read before the kill, it adds only entries that the unacknowledged save would have deleted.
         if !read_file(&out, max_bytes).is_ok_and(|out| out == Some(new)) {
-            rename(&out, &theirs_name(target)).map_err(|_error| Unrecovered::Unwritten)?;
+            rename(&out, &theirs_name(target)).map_err(|_error| RecoveryError::Unwritten)?;
         }
     }
     let removed =
         remove_if_there(&copy.new_name()).and_then(|()| remove_if_there(&copy.held_name()));
-    removed.map_err(|_error| Unrecovered::Unwritten)
+    removed.map_err(|_error| RecoveryError::Unwritten)
 }
 
-/// Why what a kill left is still there.
+/// Reason why the files of an interrupted save could not be recovered.
 #[derive(Debug)]
-pub(crate) enum Unrecovered {
-    /// The system cannot read it now.
+pub(crate) enum RecoveryError {
+    /// The files cannot be read now.
     Unread(io::Error),
-    /// The system does not let us change it.
+    /// The files cannot be renamed or removed.
     Unwritten,
 }
 
@@ -168,7 +174,7 @@ fn is_file(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// What a regular file holds; `None` if there is none, or a longer one.
+/// Returns the content of a regular file. `None` if it is missing, has another type or exceeds `max_bytes`.
 fn read_file(path: &Path, max_bytes: u64) -> io::Result<Option<Vec<u8>>> {
     if !is_file(path)? {
         return Ok(None);
@@ -177,18 +183,18 @@ fn read_file(path: &Path, max_bytes: u64) -> io::Result<Option<Vec<u8>>> {
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let mut bytes = Vec::new();
-    // One byte more shows that it is longer.
+    // Read one byte more to detect a file that is too long.
     file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(u64::try_from(bytes.len()).is_ok_and(|len| len <= max_bytes).then_some(bytes))
 }
 
-/// Whether it is all of a file of ours: no part of one is.
+/// Returns true if `bytes` is a complete file. No prefix of a JSON object is valid JSON.
 fn is_whole(bytes: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
 
-impl Swapped {
-    /// Puts back what was there before, as well as can be had.
+impl ExchangeResult {
+    /// Restores the old file if possible.
     pub(crate) fn restore_blocking(self) {
         if !self.is_theirs_unread {
             return self.replaced.restore_blocking();
@@ -199,16 +205,17 @@ impl Swapped {
     }
 }
 
-/// Puts the new file in place and says whether an unknown one was taken out.
-fn exchange(staged: &Staged, known: Option<Stamp>) -> io::Result<bool> {
+/// Moves the new file into place. Returns true if it replaced an unknown file.
+fn exchange(staged: &Staged, known: Option<FileStamp>) -> io::Result<bool> {
     let (new, target) = (staged.new_name(), staged.target());
-    // Twice: the target may come or go in between, and no other way is right for both.
+    // Try twice: the target may appear or disappear between the calls. EXCHANGE needs an existing target, and
+    // NOREPLACE a missing one.
     for _ in 0..2 {
         match renameat_with(CWD, &new, CWD, target, RenameFlags::EXCHANGE) {
             Ok(()) => {
                 let kept = keep_unknown(&new, target, known);
                 if kept.is_err() {
-                    // Theirs belongs where it was; the other one is removed with the staging file.
+                    // Move the other program's file back. Dropping the staging file removes ours.
                     renameat_with(CWD, &new, CWD, target, RenameFlags::EXCHANGE).ok();
                 }
                 return kept;
@@ -224,8 +231,8 @@ fn exchange(staged: &Staged, known: Option<Stamp>) -> io::Result<bool> {
             Err(errno) => return Err(errno.into()),
         }
     }
-    // No such thing on this file system: a moment remains between the look and the rename.
-    let found = Stamp::at_blocking(target);
+    // This file system has no exchange. A write between this check and the rename is lost.
+    let found = FileStamp::at_blocking(target);
     let is_unknown = found.is_some() && found != known;
     if is_unknown {
         let theirs = theirs_name(target);
@@ -236,15 +243,15 @@ fn exchange(staged: &Staged, known: Option<Stamp>) -> io::Result<bool> {
     Ok(is_unknown)
 }
 
-/// What was taken out is at `out`. One that is known may go.
-fn keep_unknown(out: &Path, target: &Path, known: Option<Stamp>) -> io::Result<bool> {
+/// Inspects the replaced file at `out`. Keeps it if its stamp is not `known`.
+fn keep_unknown(out: &Path, target: &Path, known: Option<FileStamp>) -> io::Result<bool> {
     let found = fs::symlink_metadata(out)?;
-    let resolved = fs::metadata(out).ok().map(|found| Stamp::of(&found));
+    let resolved = fs::metadata(out).ok().map(|found| FileStamp::of(&found));
     if resolved.is_some() && resolved == known {
         return Ok(false);
     }
     if !found.is_file() {
-        // No program keeps its metadata in a directory: as with every file that cannot be used.
+        // Not a regular file, so it cannot be metadata: quarantine it like every unusable file.
         quarantine_blocking(out, target)?;
         return Ok(false);
     }
@@ -257,7 +264,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt as _;
 
-    /// More than any file here has.
+    /// Larger than every file in these tests.
     const MAX: u64 = 1000;
 
     fn names(dir: &Path) -> Vec<(String, String)> {
@@ -269,7 +276,7 @@ mod tests {
         all
     }
 
-    fn put(target: &Path, text: &str, known: Option<Stamp>) -> bool {
+    fn put(target: &Path, text: &str, known: Option<FileStamp>) -> bool {
         let swapped =
             swap_blocking(stage_pair_blocking(target, text.as_bytes()).unwrap(), known).unwrap();
         let is_theirs_unread = swapped.is_theirs_unread;
@@ -286,15 +293,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
         assert!(!put(&target, "one", None));
-        assert!(!put(&target, "two", Stamp::at_blocking(&target)));
+        assert!(!put(&target, "two", FileStamp::at_blocking(&target)));
         let wanted = [("f", "two"), ("f.bak", "one"), ("f.ours", "two")];
         assert_eq!(names(dir.path()), pairs(wanted));
         fs::write(dir.path().join("other"), "theirs").unwrap();
         rename(&dir.path().join("other"), &target).unwrap();
         let wanted = [("f", "theirs"), ("f.bak", "one"), ("f.ours", "two")];
         assert_eq!(names(dir.path()), pairs(wanted));
-        // Who writes into the file writes into no other one.
-        put(&target, "three", Stamp::at_blocking(&target));
+        // Writing into the file does not change the recovery copy.
+        put(&target, "three", FileStamp::at_blocking(&target));
         fs::write(&target, "hal").unwrap();
         let wanted = [("f", "hal"), ("f.bak", "theirs"), ("f.ours", "three")];
         assert_eq!(names(dir.path()), pairs(wanted));
@@ -307,7 +314,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
         put(&target, "one", None);
-        let known = Stamp::at_blocking(&target);
+        let known = FileStamp::at_blocking(&target);
         let staged = stage_pair_blocking(&target, b"two").unwrap();
         fs::write(dir.path().join("other"), "theirs").unwrap();
         rename(&dir.path().join("other"), &target).unwrap();
@@ -346,13 +353,13 @@ mod tests {
 
     #[test]
     fn what_a_kill_left_between_two_steps_is_told_apart() {
-        // What the new file's name has, what the copy's has, and whether the former is another program's.
+        // Content of the new file's name, content of the copy's name, and whether the first is external.
         let (new, theirs) = (r#"{"a":1}"#, r#"{"b":2}"#);
         for (out, copy, is_theirs) in [
-            // Swapped: theirs was taken out unread.
+            // Exchanged: the external file was replaced unread.
             (Some(theirs), Some(new), true),
             (Some("{broken"), Some(new), true),
-            // Not swapped yet: nobody was promised it.
+            // Not exchanged yet: the save was not acknowledged.
             (Some(new), Some(new), false),
             (Some(new), Some(&new[..3]), false),
             (Some(new), Some(""), false),
@@ -380,13 +387,13 @@ mod tests {
     #[test]
     fn what_may_be_theirs_stays_if_it_cannot_be_told_apart() {
         let dir = tempfile::tempdir().unwrap();
-        // The name of the copy is longer than names may be, so that the system refuses to read it, whoever asks.
+        // The copy's name exceeds the maximum length, so reading it fails even for root.
         let target = dir.path().join("f".repeat(250));
         let out = with_suffix(&target, ".tmp");
         fs::write(&out, "theirs").unwrap();
         let error = recover_blocking(&target, MAX).unwrap_err();
-        assert!(matches!(error, Unrecovered::Unread(_)), "{error:?}");
-        // So that nothing is saved, which would remove it.
+        assert!(matches!(error, RecoveryError::Unread(_)), "{error:?}");
+        // The load fails, so no save can remove the file.
         let error = crate::load_blocking(&target).unwrap_err();
         assert!(matches!(error, crate::StoreError::Read { .. }), "{error:?}");
         assert_eq!(fs::read_to_string(&out).unwrap(), "theirs");
@@ -402,7 +409,7 @@ mod tests {
         for (name, max) in [("f", 4), ("link", 5), ("none", 5), (".", 5)] {
             assert_eq!(read_file(&at(name), max).unwrap(), None, "{name} {max}");
         }
-        // A file where a directory should be, and a name that is too long.
+        // A file in place of a directory, and a name that is too long.
         read_file(&at("f").join("x"), 5).unwrap_err();
         read_file(&at(&"x".repeat(256)), 5).unwrap_err();
     }
@@ -412,15 +419,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
         put(&target, "one", None);
-        // A directory with something in it has the name.
+        // The name is taken by a directory with an entry.
         let ours = ours_name(&target);
         fs::remove_file(&ours).unwrap();
         fs::create_dir_all(ours.join("x")).unwrap();
         let staged = stage_pair_blocking(&target, b"two").unwrap();
-        swap_blocking(staged, Stamp::at_blocking(&target)).unwrap_err();
+        swap_blocking(staged, FileStamp::at_blocking(&target)).unwrap_err();
         assert_eq!(fs::read_to_string(&target).unwrap(), "one");
         fs::remove_dir_all(&ours).unwrap();
-        assert!(!put(&target, "two", Stamp::at_blocking(&target)));
+        assert!(!put(&target, "two", FileStamp::at_blocking(&target)));
         let wanted = [("f", "two"), ("f.bak", "one"), ("f.ours", "two")];
         assert_eq!(names(dir.path()), pairs(wanted));
     }
@@ -436,7 +443,7 @@ mod tests {
             drop(pair);
             let copy = fs::read_to_string(ours_name(&target)).ok();
             assert_eq!(copy.as_deref(), before);
-            put(&target, text, Stamp::at_blocking(&target));
+            put(&target, text, FileStamp::at_blocking(&target));
         }
         let wanted = [("f", "two"), ("f.bak", "one"), ("f.ours", "two")];
         assert_eq!(names(dir.path()), pairs(wanted));

@@ -1,22 +1,22 @@
-//! What a text may be, key by key. The table of keys names these; each gives a verb phrase that says what
-//! the text must be and what it is.
+//! Validators of texts, one per kind of key. The table of keys refers to them. Each error is a verb phrase that states
+//! the requirement and the actual value.
 
 use crate::error::excerpt;
 use quackd_protocol::policy::{MAX_ROOTS, Profile, WebSearchRule, path_problem};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// Longest text that a value may be, in bytes. Paths have at most 4,096.
+/// Longest text of a value, in bytes. Paths have at most 4,096.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// What may be asked for in `sandbox.tier`.
+/// Values of `sandbox.tier`.
 const TIERS: [&str; 5] = ["auto", "A", "B", "D", "unconfined"];
 
-/// What `tracing` calls its levels.
+/// Names of the `tracing` levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Holds for every text: it is shown on one line, and none of it can be a program's argument if it has
-/// a NUL.
+/// Checks the rule for every text: no control characters, so that it fits on one line, and no NUL, which a program's
+/// argument cannot contain.
 pub(crate) fn plain(text: &str) -> Result<(), String> {
     if text.contains(char::is_control) {
         return Err(format!("must be without control characters, not `{}`", excerpt(text)));
@@ -27,7 +27,7 @@ pub(crate) fn plain(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A level, or levels for parts of the program: `info`, `warn,quackd_supervisor=debug`.
+/// Checks a level, or levels per target: `info`, `warn,quackd_supervisor=debug`.
 pub(crate) fn log_filter(text: &str) -> Result<(), String> {
     let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
     let is_target = |word: &str| {
@@ -44,13 +44,13 @@ pub(crate) fn log_filter(text: &str) -> Result<(), String> {
     Err(format!("must be one of {levels}, or such as `info,target=debug`, not `{}`", excerpt(text)))
 }
 
-/// An address that a key is sent to: encrypted, unless it is on this machine.
+/// Checks an address that receives a key. It must be encrypted, unless it is on this machine.
 pub(crate) fn endpoint(text: &str) -> Result<(), String> {
     let is_url = text.bytes().all(|b| b.is_ascii_graphic());
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
     let host = host(rest.split(['/', '?', '#']).next().unwrap_or_default());
     let host = host.filter(|_| is_url);
-    // The rest of the text may hold a secret, so no more than the host is repeated.
+    // The rest of the text may contain a secret, so the error repeats only the host.
     match (scheme, host) {
         ("https", Some(_)) => Ok(()),
         ("http", Some(host)) if is_this_machine(host) => Ok(()),
@@ -68,15 +68,15 @@ fn is_this_machine(host: &str) -> bool {
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// An address that programs of this machine only can reach, and a port; or nothing.
+/// Checks an address with a port that only programs on this machine can reach, or an empty text.
 pub(crate) fn loopback(text: &str) -> Result<(), String> {
     const SUCH_AS: &str = "such as 127.0.0.1:9464 or [::1]:9464";
     match text.parse::<SocketAddr>() {
         _ if text.is_empty() => Ok(()),
         Ok(address) if address.ip().is_loopback() => Ok(()),
         Ok(_) => Err(format!(
-            "must be an address of this machine only, {SUCH_AS}, not `{}`: the numbers are for whoever can \
-             connect, so put a proxy that asks who it is before it for others",
+            "must be an address of this machine only, {SUCH_AS}, not `{}`: the endpoint has no \
+             authentication, so use a proxy with authentication for other machines",
             excerpt(text)
         )),
         Err(_) => Err(format!(
@@ -86,8 +86,8 @@ pub(crate) fn loopback(text: &str) -> Result<(), String> {
     }
 }
 
-/// The host of `host[:port]`, if that is what it is. Nothing else passes, so that no other reader of the
-/// same text can find another host in it.
+/// Returns the host of `host[:port]`. Accepts no other form, so that no other parser can find a different host in the
+/// same text.
 fn host(authority: &str) -> Option<&str> {
     let end = match authority.strip_prefix('[') {
         Some(inner) => inner.find(']')? + 2,
@@ -105,21 +105,21 @@ fn host(authority: &str) -> Option<&str> {
     (is_host && is_port).then_some(host)
 }
 
-/// The name of a sandbox profile.
+/// Checks the name of a sandbox profile.
 pub(crate) fn profile(text: &str) -> Result<(), String> {
     let names = || Profile::ALL.map(Profile::name).join(", ");
     let wrong = |_| format!("must be one of {}, not `{}`", names(), excerpt(text));
     text.parse::<Profile>().map(drop).map_err(wrong)
 }
 
-/// A rule for searches of the web.
+/// Checks a rule for web searches.
 pub(crate) fn web_search(text: &str) -> Result<(), String> {
     let names = || WebSearchRule::ALL.map(WebSearchRule::name).join(", ");
     let wrong = |_| format!("must be one of {}, not `{}`", names(), excerpt(text));
     text.parse::<WebSearchRule>().map(drop).map_err(wrong)
 }
 
-/// A tier of confinement.
+/// Checks a tier of confinement.
 pub(crate) fn tier(text: &str) -> Result<(), String> {
     if TIERS.contains(&text) {
         return Ok(());
@@ -127,7 +127,7 @@ pub(crate) fn tier(text: &str) -> Result<(), String> {
     Err(format!("must be one of {}, not `{}`", TIERS.join(", "), excerpt(text)))
 }
 
-/// When a session's Pi is started.
+/// Checks the time at which a session's Pi starts.
 pub(crate) fn pi_start(text: &str) -> Result<(), String> {
     match text {
         "attach" | "say" => Ok(()),
@@ -135,13 +135,13 @@ pub(crate) fn pi_start(text: &str) -> Result<(), String> {
     }
 }
 
-/// What is another program's to judge.
+/// Accepts any text: another program validates it.
 #[expect(clippy::unnecessary_wraps, reason = "checks have this shape")]
 pub(crate) fn anything(_: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A path that a sandbox policy names.
+/// Checks a path in a sandbox policy.
 pub(crate) fn policy_path(index: usize, path: &str) -> Result<(), String> {
     if MAX_ROOTS <= index {
         return Err(format!("must have at most {MAX_ROOTS} paths"));
@@ -152,7 +152,7 @@ pub(crate) fn policy_path(index: usize, path: &str) -> Result<(), String> {
     }
 }
 
-/// One word of an argument list; the first is the program.
+/// Checks one word of an argument list. The first word is the program.
 pub(crate) fn argument(index: usize, word: &str) -> Result<(), String> {
     if index == 0 && word.trim().is_empty() {
         return Err("must begin with a program".to_owned());
@@ -160,7 +160,7 @@ pub(crate) fn argument(index: usize, word: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The name of an environment variable. Which it is, is the person's business: they wrote it.
+/// Checks the syntax of an environment variable's name. Any name is permitted, because the user wrote it.
 pub(crate) fn variable_name(_index: usize, word: &str) -> Result<(), String> {
     let is_name = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !word.starts_with(|c: char| c.is_ascii_digit());

@@ -1,0 +1,113 @@
+//! State that all connections share: the current listener, peers and tasks.
+
+use crate::Ask;
+use crate::attempt_limiter::network;
+use crate::gate::TokenVerifier;
+use crate::settings::Settings;
+use quackd_protocol::limits::{MAX_REMOTE_CLIENTS, MAX_REMOTE_CONNECTIONS_PER_PEER};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// State that exists for the lifetime of the thread.
+#[derive(Debug)]
+pub(crate) struct ServerState {
+    pub(crate) asks: mpsc::Sender<Ask>,
+    /// Number of clients with an open WebSocket.
+    pub(crate) connected: Arc<AtomicUsize>,
+    /// Slots for WebSockets.
+    pub(crate) sockets: Arc<Semaphore>,
+    /// All tasks of connections.
+    pub(crate) tasks: TaskTracker,
+    listener: RefCell<Option<Rc<ListenerState>>>,
+    peers: RefCell<HashMap<IpAddr, usize>>,
+}
+
+/// Settings, token and certificate of the open listener.
+pub(crate) struct ListenerState {
+    pub(crate) settings: Settings,
+    /// Actual port, also if 0 was configured.
+    pub(crate) port: u16,
+    pub(crate) verifier: Rc<TokenVerifier>,
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// Cancelled when the listener is closed or moved, which disconnects its clients.
+    pub(crate) epoch: CancellationToken,
+}
+
+impl std::fmt::Debug for ListenerState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListenerState")
+            .field("settings", &self.settings)
+            .field("port", &self.port)
+            .finish()
+    }
+}
+
+impl ServerState {
+    /// Creates the state without a listener.
+    pub(crate) fn new(asks: mpsc::Sender<Ask>, connected: Arc<AtomicUsize>) -> Self {
+        Self {
+            asks,
+            connected,
+            sockets: Arc::new(Semaphore::new(MAX_REMOTE_CLIENTS)),
+            tasks: TaskTracker::new(),
+            listener: RefCell::default(),
+            peers: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn set_listener(&self, listener: Rc<ListenerState>) {
+        self.listener.replace(Some(listener));
+    }
+
+    pub(crate) fn take_listener(&self) -> Option<Rc<ListenerState>> {
+        self.listener.take()
+    }
+
+    /// Returns the current listener; `None` if closed.
+    pub(crate) fn listener(&self) -> Option<Rc<ListenerState>> {
+        self.listener.borrow().clone()
+    }
+
+    pub(crate) fn connected(&self) -> usize {
+        self.connected.load(Ordering::Relaxed)
+    }
+}
+
+/// Slot of one connection among those of its address.
+pub(crate) struct PeerSlot {
+    state: Rc<ServerState>,
+    peer: IpAddr,
+}
+
+impl PeerSlot {
+    pub(crate) fn take(state: &Rc<ServerState>, peer: IpAddr) -> Option<Self> {
+        let peer = network(peer);
+        let mut peers = state.peers.borrow_mut();
+        let count = peers.entry(peer).or_default();
+        if MAX_REMOTE_CONNECTIONS_PER_PEER <= *count {
+            return None;
+        }
+        *count += 1;
+        Some(Self { state: Rc::clone(state), peer })
+    }
+}
+
+impl Drop for PeerSlot {
+    fn drop(&mut self) {
+        let mut peers = self.state.peers.borrow_mut();
+        if let Some(count) = peers.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                peers.remove(&self.peer);
+            }
+        }
+    }
+}
