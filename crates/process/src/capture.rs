@@ -1,42 +1,42 @@
-//! What is kept of one output stream: its beginning and its end. Filled by [`crate::output`], read by
-//! whoever ran the command.
+//! Keeps the beginning and the end of one output stream. Filled by [`crate::output`], read by the caller of the
+//! command.
 
 use std::collections::VecDeque;
 
-/// Bytes kept from the beginning of a stream. More than half of what a caller is shown, so that cutting
-/// at a character boundary always has material.
+/// Bytes kept from the beginning of a stream. More than half of the text that a caller sees, so a cut at a character
+/// boundary always has enough bytes.
 pub const HEAD_BYTES: usize = 64 * 1024;
 
 /// Bytes kept from the end of a stream.
 pub const TAIL_BYTES: usize = 64 * 1024;
 
-/// What was kept of a stream: all of it, or its first [`HEAD_BYTES`] and last [`TAIL_BYTES`].
+/// Kept bytes of a stream: all of it, or its first [`HEAD_BYTES`] and last [`TAIL_BYTES`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The beginning.
+    /// First bytes of the stream.
     pub head: Vec<u8>,
-    /// The end; directly continues `head` if nothing was omitted.
+    /// Last bytes of the stream. Directly continues `head` if nothing was omitted.
     pub tail: Vec<u8>,
-    /// Bytes that the stream had.
+    /// Length of the stream in bytes.
     pub total: u64,
 }
 
 impl Captured {
-    /// Bytes between head and tail that were not kept.
+    /// Returns the number of bytes between head and tail that were not kept.
     #[must_use]
     pub fn omitted(&self) -> u64 {
         let kept = self.head.len().saturating_add(self.tail.len());
         self.total.saturating_sub(u64::try_from(kept).unwrap_or(u64::MAX))
     }
 
-    /// Whether everything was kept.
+    /// Returns true if everything was kept.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.omitted() == 0
     }
 }
 
-/// A stream while it is read. Memory is at most [`HEAD_BYTES`] + [`TAIL_BYTES`] and one chunk.
+/// Buffer for a stream that is being read. Uses at most [`HEAD_BYTES`] + [`TAIL_BYTES`] and one chunk of memory.
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
     head: Vec<u8>,

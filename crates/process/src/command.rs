@@ -1,4 +1,4 @@
-//! What a caller of [`crate::run`] says and is told.
+//! Input and output of [`crate::run`]: the command, its limits, its result and its errors.
 
 use crate::{Captured, Exit, Flow, Group, Limits, Live, SpawnThread, Spilled, Usage};
 use std::ffi::OsString;
@@ -14,134 +14,131 @@ pub const CALL_VARIABLE: &str = "QUACKD_CALL";
 /// A command to run. The `shell` in what follows is the process of `program` itself.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// The program. With a slash in it; a bare name would be searched in the command's own PATH, at
-    /// the price of a slower start.
+    /// Path of the program. Use a path with a slash: a bare name is searched in the command's own PATH, which makes
+    /// the start slower.
     pub program: OsString,
-    /// Its arguments, without the program's name. The kernel allows 128 KiB for each.
+    /// Arguments without the program's name. The kernel allows 128 KiB for each.
     pub args: Vec<OsString>,
     /// The working directory.
     pub cwd: PathBuf,
-    /// The whole environment, but for [`CALL_VARIABLE`], which is added.
+    /// Complete environment, except [`CALL_VARIABLE`], which is added.
     pub env: Vec<(String, String)>,
-    /// Running time after which the command is ended, at most a day. Time that the machine sleeps does
-    /// not count.
+    /// Running time after which the command is stopped, at most one day. Suspended time does not count.
     pub deadline: Duration,
     /// Time between TERM and KILL when the deadline has passed.
     pub grace: Duration,
     /// Time between TERM and KILL when the caller cancels.
     pub abort_grace: Duration,
-    /// Time between TERM and KILL for processes that outlive a command that ended by itself. Zero: they are killed at
+    /// Time between TERM and KILL for processes that outlive a command that exited by itself. Zero kills them at
     /// once.
     pub leave: Duration,
-    /// Ends the command when cancelled.
+    /// Stops the command when cancelled.
     pub cancel: CancellationToken,
-    /// The call's id: unique among the commands of this process. Descendants that left the process
-    /// group are recognised by it.
+    /// Id of the call, unique among the commands of this process. Identifies descendants that left the process group.
     pub tag: String,
-    /// Where long output goes as a whole; `None` keeps only its two ends.
+    /// File for long output. `None` keeps only the two ends of each stream.
     pub spill: Option<SpillTarget>,
-    /// Whoever wants to see the output while the command runs.
+    /// Buffer for a watcher of the running command.
     pub live: Option<Live>,
     /// Reader of the whole output. While it is behind, the command waits to print.
     pub flow: Option<Flow>,
-    /// What it may use.
+    /// Resource limits.
     pub limits: Limits,
-    /// The control group of this session, in which the command gets a place of its own; `None` where there
-    /// is none. Then descent and marks alone tell what is the command's.
+    /// Control group of the session, in which the command gets its own group. With `None`, only descent and marks
+    /// identify the command's processes.
     pub group: Option<Arc<Group>>,
-    /// The thread that launches it; `None` launches it on the calling thread.
+    /// Thread that launches the command. `None` launches it on the calling thread.
     pub spawn_thread: Option<Arc<SpawnThread>>,
 }
 
-/// Where, and from what length on, the whole output is written to a file.
+/// File for the complete output, and the output length from which on it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpillTarget {
     /// An existing private directory.
     pub dir: PathBuf,
-    /// Name of the file to create; a plain file name that does not exist yet. The part up to and with its
-    /// first `-` names the family of spill files to which `max_files` applies.
+    /// Name of the file to create: a plain file name that does not exist yet. The part up to and including its first
+    /// `-` names the family of spill files to which `max_files` applies.
     pub name: String,
-    /// Largest file, in bytes. What follows is not written.
+    /// Maximum file size in bytes. Further output is not written.
     pub max_bytes: u64,
-    /// Files of the family that are kept, the new one included; the oldest are deleted.
+    /// Maximum number of files of the family, including the new one. The oldest are deleted.
     pub max_files: usize,
-    /// What has to be free on the disk, in bytes: with less nothing is written, and what is being written ends.
+    /// Required free disk space in bytes. With less, writing does not start, or stops.
     pub min_free: u64,
     /// Bytes of both streams together above which the file is written, at most 1 MiB.
     pub threshold: usize,
-    /// Whether each piece is written when it comes, for those who read the file meanwhile. Otherwise some are
-    /// gathered first.
+    /// True to write each piece as it arrives, for readers that follow the file. Otherwise up to 64 KiB are buffered
+    /// first.
     pub at_once: bool,
 }
 
-/// What ended a command.
+/// Reason for the end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedBy {
-    /// Nothing of ours.
+    /// The shell exited without a deadline, an abort or a limit.
     Itself,
-    /// Its deadline.
+    /// The deadline passed.
     Deadline,
-    /// Its caller.
+    /// The caller canceled it.
     Abort,
-    /// It had more processes than [`Limits::processes`].
+    /// The command had more processes than [`Limits::processes`].
     Processes,
 }
 
 /// A process that holds an output pipe of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number, as this process sees it.
+    /// Process id in the namespace of this process.
     pub pid: u32,
-    /// What it calls itself: at most [`HOLDER_BYTES`] of text without control characters. It is the
-    /// process's own word, and may be empty.
+    /// Command line or name, at most [`HOLDER_BYTES`] of text without control characters. The process chooses it, and
+    /// it may be empty.
     pub command: String,
 }
 
-/// Most processes that are named as holders of an output.
+/// Maximum number of reported holders of an output.
 pub const MAX_HOLDERS: usize = 8;
 
-/// Longest name of a holder, in bytes.
+/// Maximum length of a holder's `command` in bytes.
 pub const HOLDER_BYTES: usize = 60;
 
-/// A command that has ended, and everything that it started with it.
+/// Result of a command after it and all its processes ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// How the shell ended.
+    /// Exit status of the shell.
     pub exit: Exit,
-    /// What the shell used, with everything that it had waited for. What ran in the background is not in
-    /// it.
+    /// Resources used by the shell and the processes that it had waited for. Excludes background processes.
     pub usage: Usage,
-    /// Why it ended.
+    /// Reason for the end.
     pub ended_by: EndedBy,
-    /// Its standard output.
+    /// Kept standard output.
     pub stdout: Captured,
-    /// Its standard error.
+    /// Kept standard error.
     pub stderr: Captured,
-    /// Processes that still ran when the shell had ended by itself, and were killed. Always 0 after a
-    /// deadline or an abort, and outside Linux, where they are killed by group but cannot be counted.
+    /// Processes that outlived a shell that exited by itself, and were killed. Always 0 after a deadline or an abort.
+    /// Always 0 outside Linux, where they are killed by group but cannot be counted.
     pub background_ended: u32,
-    /// Processes that ran when the command was stopped, its shell among them. 0 if it ended by itself, and
-    /// outside Linux.
+    /// Number of processes when the command was stopped, including its shell. 0 if it exited by itself, and outside
+    /// Linux.
     pub stopped: u32,
-    /// Whether it is known that nothing is left. False if something hangs in the kernel, and outside Linux.
+    /// True if certainly no process is left. False if a process hangs in the kernel, and outside Linux.
     pub is_gone: bool,
-    /// Processes that are known to be still there: they hang in the kernel, or run with credentials that
-    /// this process may not signal. 0 if `is_gone`.
+    /// Number of known surviving processes. They hang in the kernel or run with credentials that this process may not
+    /// signal. 0 if `is_gone`.
     pub survivors: u32,
-    /// Whether somebody still held an output pipe when the shell had ended by itself and the time to hand
-    /// on the last of it had passed; or, however it ended, when all of its processes were gone. What came
-    /// through it later is lost.
+    /// True if a process still held an output pipe when the shell had exited by itself and the time to forward the
+    /// last output had passed. After any kind of end: true if a pipe was still held when all of the command's
+    /// processes were gone. Later output is lost.
     pub output_open: bool,
-    /// Who that was, as far as it is known: at most [`MAX_HOLDERS`] processes of this command, which have
-    /// been ended since. Linux only.
+    /// Known holders of the output pipes: at most [`MAX_HOLDERS`] processes of this command, killed since. Linux
+    /// only.
     pub output_held_by: Vec<Holder>,
-    /// Time from the call to the end of the shell, its processes and its output.
+    /// Time from the call until the shell, its processes and its output ended.
     pub duration: Duration,
-    /// The file with the whole output, if it was long and could be written.
+    /// File with the output, if the output was long and the file could be written.
     pub spill: Option<Spilled>,
 }
 
-/// Why a command was not run. One variant per decision that the caller makes.
+/// Error of running a command. One variant per decision of the caller.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
@@ -150,7 +147,7 @@ pub enum LaunchError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// The program is missing or cannot be executed: the installation is wrong.
@@ -158,7 +155,7 @@ pub enum LaunchError {
     Program {
         /// The program.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// An argument, or all of them with the environment, is longer than the kernel allows.
@@ -173,7 +170,7 @@ pub enum LaunchError {
     /// The caller cancelled before the command was started: it did not run.
     #[error("aborted before it was started")]
     Aborted,
-    /// Somebody else took the exit status: the command did run.
+    /// Another waiter reaped the command. It did run.
     #[error("the exit status of the command was lost")]
     StatusLost(#[source] io::Error),
     /// Anything else, for example a NUL byte in an argument.
@@ -182,8 +179,8 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// Explains why `program` could not be started in `cwd`. The system reports a bad directory and a
-    /// bad program alike, so the directory is looked at again.
+    /// Classifies the error of starting `program` in `cwd`. The system reports a bad directory and a bad program
+    /// alike, so the directory is checked again.
     pub(crate) fn explain(error: io::Error, program: &Path, cwd: &Path) -> Self {
         use nix::libc;
 

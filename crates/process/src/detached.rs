@@ -1,5 +1,5 @@
-//! Starting the daemon in the background. Called by the command line; the daemon's side of the
-//! separation (a session of its own, a closed stderr) stands here too.
+//! Starts the daemon in the background. Called by the command line. Also contains the daemon's side of the
+//! separation: a new session and a closed stderr.
 
 use crate::harden::keep_descriptors_to_ourselves;
 use crate::spawn::{discard, program, program_at};
@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// A daemon that was started and may live longer than this process.
+/// A started daemon that may outlive this process.
 #[derive(Debug)]
 pub struct DetachedChild {
     process: ProcessHandle,
@@ -26,28 +26,27 @@ impl DetachedChild {
         self.process.pid()
     }
 
-    /// How it ended, or `None` while it runs. Never waits.
+    /// Returns the exit status, or `None` while the daemon runs. Never waits.
     ///
     /// # Errors
-    /// Somebody else reaped it.
+    /// The daemon was reaped elsewhere.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
         self.process.try_reap()
     }
 
-    /// Kills it.
+    /// Kills the daemon.
     ///
     /// # Errors
-    /// The system's.
+    /// The system refuses the signal.
     pub fn kill(&self) -> io::Result<()> {
         self.process.signal(nix::sys::signal::Signal::SIGKILL)
     }
 
-    /// What it has written to stderr until now, at most the last [`WORKER_STDERR_BYTES`]. Never waits.
-    /// Bytes that are not UTF-8 are replaced.
+    /// Returns the stderr of the daemon until now, at most the last [`WORKER_STDERR_BYTES`]. Never waits. Replaces
+    /// bytes that are not UTF-8.
     pub fn stderr_so_far(&mut self) -> String {
         let mut chunk = [0; 4096];
-        // At its end or without new bytes the read returns; a writer that never stops is left after
-        // a bounded number of reads.
+        // The read returns at the end or without new bytes. The loop is bounded, because a writer may never stop.
         for _ in 0..64 {
             let Ok(read @ 1..) = self.stderr.read(&mut chunk) else { break };
             self.last_words.extend(chunk.iter().take(read));
@@ -58,23 +57,23 @@ impl DetachedChild {
     }
 }
 
-/// Starts `exe args…` as a daemon: stdin and stdout are `/dev/null`, stderr is a pipe, the environment is
-/// inherited, `/` is the working directory. The child completes the separation itself with
-/// [`become_session_leader`] and, once it serves, [`redirect_stderr_to_null`].
+/// Starts `exe args…` as a daemon: stdin and stdout are `/dev/null`, stderr is a pipe, the environment is inherited,
+/// and the working directory is `/`. The child completes the separation with [`become_session_leader`] and, once it
+/// serves, [`redirect_stderr_to_null`].
 ///
 /// # Errors
-/// See [`SpawnError`]. Nothing is left running then.
+/// See [`SpawnError`]. No process is left running after an error.
 pub fn spawn_detached_blocking(exe: &SelfExe, args: &[&str]) -> Result<DetachedChild, SpawnError> {
-    // A daemon must not hold what the caller's own caller waits to see closed.
+    // A daemon must not keep pipes open that the caller's parent waits on.
     keep_descriptors_to_ourselves()?;
-    // It gets no process group of its own: setsid() fails for the leader of a group.
+    // The child stays in this process group: setsid() fails for the leader of a group.
     watched(program(exe, args)?)
 }
 
 /// Starts the program at `path` like [`spawn_detached_blocking`]: for a program that replaces this one.
 ///
 /// # Errors
-/// See [`SpawnError`]. Nothing is left running then.
+/// See [`SpawnError`]. No process is left running after an error.
 pub fn spawn_other_blocking(path: &Path, args: &[&str]) -> Result<DetachedChild, SpawnError> {
     keep_descriptors_to_ourselves()?;
     watched(program_at(path, args))
@@ -95,14 +94,14 @@ fn watched(mut command: std::process::Command) -> Result<DetachedChild, SpawnErr
     })
 }
 
-/// Leaves the terminal and the process group of whoever started this process: Ctrl-C and a closed
-/// terminal no longer reach it. A process that leads a group already stays where it is.
+/// Leaves the terminal and the process group of the parent, so that Ctrl-C and a closed terminal no longer reach this
+/// process. A process that already leads a group stays in it.
 pub fn become_session_leader() {
-    // EPERM is the only failure, and it means that nothing is to do (setsid(2)).
+    // EPERM is the only failure. It means that this process already leads a group (setsid(2)).
     let _is_leader = rustix::process::setsid();
 }
 
-/// Points stderr at `/dev/null`, when the program that read it is about to go away.
+/// Redirects stderr to `/dev/null`, before the program that reads it exits.
 ///
 /// # Errors
 /// `/dev/null` cannot be opened, or no descriptor is left.

@@ -1,13 +1,13 @@
-//! How a process ended. Used by every caller of this crate.
+//! Exit status of a process. Used by all callers of this crate.
 
 use std::fmt;
 
-/// How a process ended. Displays as `exit code 3` or `signal 9`.
+/// Exit status of a process. Displays as `exit code 3` or `signal 9`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Exit {
-    /// It ended itself with this code, 0 to 255.
+    /// The process exited with this code, 0 to 255.
     Code(i32),
-    /// This signal ended it.
+    /// This signal killed the process.
     Signal(i32),
 }
 

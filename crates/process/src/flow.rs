@@ -1,15 +1,15 @@
-//! The whole output of a running command for one reader, in the order in which it was read. Filled by
+//! Complete output of a running command for one reader, in the order in which it was read. Filled by
 //! [`crate::output`]. Unlike [`crate::Live`] it loses nothing: while the command runs and the reader is behind, the
-//! pipes are not read, so the command waits as it would in a shell pipeline.
+//! pipes are not read, so the command waits as in a shell pipeline.
 
 use std::collections::VecDeque;
 use tokio::sync::watch;
 
-/// Bytes that may wait for the reader before the pipes are left alone.
+/// Number of waiting bytes above which the pipes are not read.
 const HIGH_BYTES: usize = 128 * 1024;
 
-/// Bytes that may wait in all. After the end of a command its pipes are read without waiting for the reader, and two
-/// pipes hold at most 2 MiB.
+/// Maximum number of waiting bytes. After the end of a command, its pipes are read without waiting for the reader,
+/// and two pipes hold at most 2 MiB.
 const MAX_BYTES: usize = 5 * 512 * 1024;
 
 /// Overhead counted for each piece. Two alternating streams make many small pieces.
@@ -51,9 +51,9 @@ impl Default for Flow {
 }
 
 impl Flow {
-    /// Waits until there is something to take. Cancel-safe.
+    /// Waits until there is output to take. Cancel-safe.
     pub async fn changed(&self) {
-        // Cannot end: the sender is `self`.
+        // `wait_for` cannot fail: `self` is the sender.
         drop(self.0.subscribe().wait_for(|waiting| !waiting.pieces.is_empty()).await);
     }
 
@@ -73,8 +73,8 @@ impl Flow {
         drop(self.0.subscribe().wait_for(|waiting| waiting.cost < HIGH_BYTES).await);
     }
 
-    /// Adds a chunk. Drops what does not fit, which can only happen after the end of the command, if processes that
-    /// it left behind print without end.
+    /// Adds a chunk, and drops the part that does not fit. That can only happen after the end of the command, if
+    /// processes that it left behind print without end.
     pub(crate) fn push(&self, stream: StreamName, chunk: &[u8]) {
         self.0.send_if_modified(|waiting| waiting.push(stream, chunk));
     }
@@ -143,7 +143,7 @@ mod tests {
         flow.room().await;
         flow.push(StreamName::Stdout, &vec![b'x'; HIGH_BYTES]);
         assert!(timeout(Duration::from_millis(20), flow.room()).await.is_err());
-        drop(flow.take(1));
+        drop(flow.take(PIECE_COST + 1));
         flow.room().await;
         let chunk = vec![b'x'; 64 * 1024];
         (0..1000).for_each(|_| flow.push(StreamName::Stdout, &chunk));

@@ -1,4 +1,4 @@
-//! The handle of a direct child. The supervisor watches workers with it, [`crate::run`] its shell.
+//! Handle of a direct child. The supervisor watches its workers with it, and [`crate::run`] its shell.
 
 use crate::wait::reap;
 use crate::{Exit, Usage};
@@ -11,48 +11,48 @@ use std::sync::{Arc, OnceLock};
 
 /// A direct child of this process. Clones refer to the same child.
 ///
-/// On Linux its identity is a pidfd: a number that the kernel has given to another process since can
-/// never be signalled or reaped by mistake. Elsewhere the pid serves, and only until it is reaped.
+/// On Linux a pidfd identifies the child. So a signal or a reap cannot hit another process that got the same number.
+/// Other systems use the pid, and only until the child is reaped.
 ///
 /// Dropping the handle neither kills nor reaps.
 #[derive(Debug, Clone)]
 pub struct ProcessHandle {
-    child: Arc<Child>,
+    child: Arc<ReapState>,
 }
 
 #[derive(Debug)]
-struct Child {
+struct ReapState {
     pid: Pid,
     #[cfg(target_os = "linux")]
     pidfd: OwnedFd,
-    /// Set once, by whoever reaped; every later caller gets the same answer.
+    /// Set when the child is reaped. Later callers get the same result.
     exit: OnceLock<(Exit, Usage)>,
 }
 
 impl ProcessHandle {
-    /// Takes charge of a direct child that nobody has reaped or will reap.
+    /// Creates a handle for a direct child that only this handle will reap.
     #[cfg(target_os = "linux")]
     pub(crate) fn of_child(pid: u32) -> io::Result<Self> {
         use rustix::process::{PidfdFlags, pidfd_open};
 
         let pid = to_pid(pid)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Self { child: Arc::new(Child { pid, pidfd, exit: OnceLock::new() }) })
+        Ok(Self { child: Arc::new(ReapState { pid, pidfd, exit: OnceLock::new() }) })
     }
 
-    /// Takes charge of a direct child that nobody has reaped or will reap.
+    /// Creates a handle for a direct child that only this handle will reap.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn of_child(pid: u32) -> io::Result<Self> {
-        Ok(Self { child: Arc::new(Child { pid: to_pid(pid)?, exit: OnceLock::new() }) })
+        Ok(Self { child: Arc::new(ReapState { pid: to_pid(pid)?, exit: OnceLock::new() }) })
     }
 
-    /// The process id. For logs and people: signals go through [`ProcessHandle::signal`].
+    /// Process id, for logs and display. Send signals through [`ProcessHandle::signal`].
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Resolves when the process has ended. Does not reap it. Needs a tokio runtime with I/O.
+    /// Resolves when the process has exited. Does not reap it. Needs a tokio runtime with I/O.
     ///
     /// # Errors
     /// No descriptor or no event queue entry is left, or the runtime is shutting down.
@@ -60,10 +60,10 @@ impl ProcessHandle {
         ExitWatch::new(self)?.exited().await
     }
 
-    /// Sends a signal. A process that has ended already is no error.
+    /// Sends a signal. Succeeds if the process has already exited.
     ///
     /// # Errors
-    /// The process runs with other credentials, or a filter forbids the call.
+    /// The process runs with other credentials, or a system call filter forbids the call.
     #[cfg(target_os = "linux")]
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let signal = rustix::process::Signal::from_named_raw(signal as i32)
@@ -74,13 +74,13 @@ impl ProcessHandle {
         }
     }
 
-    /// Sends a signal. A process that has ended already is no error.
+    /// Sends a signal. Succeeds if the process has already exited.
     ///
     /// # Errors
     /// The process runs with other credentials.
     #[cfg(not(target_os = "linux"))]
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        // Until it is reaped the number belongs to this child.
+        // Until the child is reaped, the number belongs to it.
         if self.child.exit.get().is_some() {
             return Ok(());
         }
@@ -91,28 +91,28 @@ impl ProcessHandle {
         }
     }
 
-    /// Reaps the process if it has ended, and says how; `None` while it runs. Never waits. May be
-    /// called again: the answer stays.
+    /// Reaps the process if it has exited, and returns its status; `None` while it runs. Never waits. Later calls
+    /// return the same status.
     ///
     /// # Errors
-    /// `ECHILD` if somebody else reaped it.
+    /// `ECHILD` if the child was reaped elsewhere.
     pub fn try_reap(&self) -> io::Result<Option<Exit>> {
         if let Some((exit, _)) = self.child.exit.get() {
             return Ok(Some(*exit));
         }
-        // Until it is reaped, here, the number is this child's.
+        // Only this call reaps the child, so the number still belongs to it.
         let reaped = reap(self.child.pid.as_raw_nonzero().get())?;
         Ok(reaped.map(|reaped| self.child.exit.get_or_init(|| reaped).0))
     }
 
-    /// What the process used; `None` until it was reaped.
+    /// Resources that the process used; `None` until it was reaped.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.child.exit.get().map(|(_, usage)| *usage)
     }
 }
 
-/// The pidfd: readable when the process has ended.
+/// The pidfd, which is readable when the process has exited.
 #[cfg(target_os = "linux")]
 impl AsFd for ProcessHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -120,7 +120,7 @@ impl AsFd for ProcessHandle {
     }
 }
 
-/// Waits for the end of one process, as often as asked, after one registration with the runtime.
+/// Waits for the exit of one process, any number of times, with one registration at the runtime.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub(crate) struct ExitWatch {
@@ -136,21 +136,21 @@ impl ExitWatch {
         use tokio::io::{Interest, unix::AsyncFd};
 
         let pidfd = process.child.pidfd.try_clone()?;
-        // SAFETY: the descriptor is open and owned by what is registered, which always returns the
-        // same number and closes it only when it is dropped.
+        // SAFETY: the registered object owns the open descriptor, always returns the same number, and closes it only
+        // when it is dropped.
         let pidfd = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?;
         Ok(Self { pidfd })
     }
 
-    /// Resolves when the process has ended; a pidfd stays readable from then on.
+    /// Resolves when the process has exited. A pidfd stays readable from then on.
     pub(crate) async fn exited(&self) -> io::Result<()> {
         self.pidfd.readable().await?.retain_ready();
         Ok(())
     }
 }
 
-/// Waits for the end of one process by SIGCHLD and a look that does not reap. Type-checked for macOS,
-/// not run there.
+/// Waits for the exit of one process by SIGCHLD and a check that does not reap. Type-checked for macOS, not run
+/// there.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub(crate) struct ExitWatch {
@@ -167,7 +167,7 @@ impl ExitWatch {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
         use tokio::signal::unix::{SignalKind, signal};
 
-        // Registered before the first look, so that no end falls between the two.
+        // Registered before the first check, so that no exit is missed between the two.
         let mut child_changed = signal(SignalKind::child())?;
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         while self.process.child.exit.get().is_none()
@@ -179,7 +179,7 @@ impl ExitWatch {
     }
 }
 
-/// The same number as the type that system calls take.
+/// Converts a number to the type that system calls take.
 pub(crate) fn to_pid(pid: u32) -> io::Result<Pid> {
     i32::try_from(pid)
         .ok()

@@ -1,5 +1,5 @@
-//! What the supervisor and every worker do first: descriptor limits, signals, core dumps, adoption of
-//! orphans. Called once by each, before threads exist.
+//! Process setup of the supervisor and of every worker: descriptor limits, signals, core dumps, adoption of orphans.
+//! Each calls it once, before it starts threads.
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
 use rustix::io::FdFlags;
@@ -7,40 +7,40 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// Most descriptors that the supervisor asks for. More would only make programs slow that close every
-/// possible descriptor one by one.
+/// Maximum number of descriptors of the supervisor. A higher limit only slows down programs that close every possible
+/// descriptor one by one.
 #[cfg(target_os = "linux")]
 const SUPERVISOR_FILES: u64 = 1_048_576;
 
-/// Most descriptors that macOS grants (`OPEN_MAX`); it refuses to set more.
+/// Maximum number of descriptors on macOS (`OPEN_MAX`). The system refuses a higher limit.
 #[cfg(not(target_os = "linux"))]
 const SUPERVISOR_FILES: u64 = 10_240;
 
-/// Descriptors of a worker and of each command. A worker needs about ten per call in flight, and many
-/// programs behave badly above a modest limit (`select`, loops over all possible descriptors).
+/// Maximum number of descriptors of a worker and of each command. A worker needs about ten per running call, and many
+/// programs misbehave with a high limit (`select`, loops over all possible descriptors).
 const WORKER_FILES: u64 = 4096;
 
-/// Which process prepares itself.
+/// Kind of the process that calls [`harden`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The daemon.
     Supervisor,
-    /// A session's worker. Its commands inherit what it sets here, but for signal handlers.
+    /// A session's worker. Its commands inherit its settings, except signal handlers.
     Worker,
 }
 
 /// Prepares this process:
-/// - descriptors: the supervisor gets all that the hard limit allows, at most 1,048,576; a worker and
-///   its commands get 4,096;
-/// - whatever our own starter left open is closed in every process that we start;
-/// - no core dumps: memory may hold keys; the supervisor's memory and environment cannot be read by other
-///   processes of its user (Linux), which its workers' commands are;
-/// - a write beyond a file-size limit is an error instead of the end (SIGXFSZ); a worker also outlives
-///   SIGINT and SIGHUP, which a terminal sends to the daemon's whole group: the daemon decides. These
-///   are handlers, because an ignored signal would stay ignored in every command;
-/// - signals that our own starter ignored or blocked are as usual again (all of them in a worker;
-///   SIGCHLD, without which no exit status arrives, and the mask also in the supervisor);
-/// - orphaned descendants become our children (Linux), so that they can be found and ended.
+/// - descriptors: the supervisor gets as many as the hard limit allows, at most 1,048,576; a worker and its commands
+///   get 4,096;
+/// - descriptors inherited from the parent are closed in every child;
+/// - core dumps are off, because memory may hold keys. On Linux other processes of the same user cannot read the
+///   supervisor's memory and environment; the commands of its workers run as that user;
+/// - a write beyond a file-size limit fails instead of killing the process (SIGXFSZ). A worker also survives SIGINT
+///   and SIGHUP, which a terminal sends to the daemon's whole group: the daemon decides when to exit. These signals
+///   get handlers, because commands would inherit an ignored signal;
+/// - ignored and blocked signals are reset (all of them in a worker; in the supervisor the mask and SIGCHLD, without
+///   which no exit status arrives);
+/// - orphaned descendants become children of this process (Linux), so that it can find and kill them.
 ///
 /// # Errors
 /// A limit or a signal could not be set.
@@ -64,12 +64,12 @@ pub fn harden(role: Role) -> io::Result<()> {
     adopt_orphans()
 }
 
-/// What of [`harden`] is lost by a fork, or is different in the child: signals are let through again, and
-/// orphaned descendants become this process's children. Called by the worker once it is on its own.
+/// Repeats the parts of [`harden`] that a fork loses or that differ in the child: unblocks signals, and makes
+/// orphaned descendants children of this process. The worker calls it after the split from its monitor.
 ///
 /// # Errors
-/// As there.
-pub fn settle() -> io::Result<()> {
+/// Same as [`harden`].
+pub fn restore_after_fork() -> io::Result<()> {
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     adopt_orphans()
 }
@@ -86,10 +86,10 @@ fn hide_from_others() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes this process the one that orphaned descendants become children of.
+/// Makes this process the sub-reaper of its descendants.
 #[cfg(target_os = "linux")]
 pub(crate) fn adopt_orphans() -> io::Result<()> {
-    // Any number but zero switches it on (PR_SET_CHILD_SUBREAPER(2const)).
+    // Any nonzero value enables it (PR_SET_CHILD_SUBREAPER(2const)).
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
@@ -98,9 +98,8 @@ fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// Sets close-on-exec on every descriptor but the standard three. Ours have it already; what we inherited
-/// may not, and would let our children reach files of whoever started us, or keep a pipe open that
-/// somebody waits to see closed.
+/// Sets close-on-exec on every descriptor except the standard three. quackd's descriptors already have it. Inherited
+/// ones may not: children could then reach files of the parent, or keep open a pipe whose reader waits for its end.
 ///
 /// # Errors
 /// The open descriptors cannot be listed.
@@ -112,8 +111,8 @@ pub(crate) fn keep_descriptors_to_ourselves() -> io::Result<()> {
         .filter(|fd| (3..).contains(fd))
         .collect();
     for fd in open {
-        // SAFETY: the number is used for one call that neither closes it nor reads from it. The list's
-        // own descriptor is closed by now, and for a closed number the call fails without effect.
+        // SAFETY: the number is used for one call that neither closes it nor reads from it. The descriptor of the
+        // list is closed by now, and the call on a closed number fails without effect.
         let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
         let _is_set = rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC);
     }
@@ -131,8 +130,7 @@ fn limit_files(role: Role) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, new)?)
 }
 
-/// SIGKILL and SIGSTOP cannot be changed, and the runtime needs SIGPIPE ignored; `std` resets that one
-/// in children by itself.
+/// SIGKILL and SIGSTOP cannot be changed. The runtime needs SIGPIPE ignored, and `std` resets SIGPIPE in children.
 fn is_resettable(signal: Signal) -> bool {
     !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP | Signal::SIGPIPE)
 }
@@ -159,13 +157,13 @@ extern "C" fn survived(_: nix::libc::c_int) {}
 
 #[expect(unsafe_code, reason = "sigaction(2) has no safe form")]
 fn set_action(signal: Signal, action: &SigAction) -> io::Result<SigAction> {
-    // SAFETY: this file sets the default, what was in force before, or a handler that does nothing,
-    // which is async-signal-safe.
+    // SAFETY: this file installs the default action, the previous action, or a handler that does nothing. That
+    // handler is async-signal-safe.
     Ok(unsafe { sigaction(signal, action) }?)
 }
 
-/// Sets the name that `ps` and `top` show for this process, cut to 15 bytes. Call it from the main
-/// thread. For people only: failure is silent, and outside Linux it does nothing.
+/// Sets the name that `ps` and `top` show for this process, cut to 15 bytes. Call it from the main thread. For
+/// display only: failure is ignored, and other systems than Linux are not supported.
 pub fn set_process_name(name: &str) {
     #[cfg(target_os = "linux")]
     {

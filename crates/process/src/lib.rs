@@ -1,23 +1,23 @@
 //! The subprocess manager: the only crate that starts, signals and reaps processes.
 //!
 //! Callers:
-//! - the supervisor makes control groups ([`CgroupBase`]), starts workers ([`spawn_worker_blocking`]),
-//!   watches them through their [`ProcessHandle`] and ends what a dead monitor left behind ([`sweep_strays_blocking`]);
+//! - the supervisor creates control groups ([`CgroupBase`]), starts workers ([`spawn_worker_blocking`]), watches them
+//!   through their [`ProcessHandle`] and kills what a dead monitor left behind ([`sweep_strays_blocking`]);
 //! - the worker splits off its monitor ([`split_off_monitor`]), prepares itself ([`harden`],
 //!   [`Limits::impose`]) and runs commands ([`run`]) in its session's control group ([`Group`]);
-//! - a session's Pi worker starts the one program that it talks to ([`launch_piped`]);
+//! - a session's Pi worker starts Pi and exchanges lines with it ([`launch_piped`]);
 //! - the command line starts the daemon ([`spawn_detached_blocking`]).
 //!
-//! Nothing here uses `pre_exec`, so that a spawn stays on the vfork-like path of the standard library
-//! however large the calling process is.
+//! Nothing here uses `pre_exec`, so the standard library keeps its vfork-like spawn path. The cost of a spawn does
+//! not depend on the size of the calling process.
 //!
-//! Everything that finds processes in order to end them relies on the caller being a child
-//! sub-reaper (Linux, [`harden`]): whatever loses its parent below us becomes our child, so an empty
-//! list of children proves that nothing is left. Other systems have no such list; there only process
-//! groups are ended, and the results say that the rest is unknown.
+//! All functions that find processes in order to kill them need a caller that is a child sub-reaper (Linux,
+//! [`harden`]). A descendant that loses its parent becomes a child of the sub-reaper, so an empty list of children
+//! proves that nothing is left. Other systems have no such list: there only process groups are killed, and the
+//! results report the rest as unknown.
 //!
-//! Where control groups can be had ([`CgroupBase`]) each command has one of its own besides: it tells whose an
-//! orphan is, it is ended as a whole, and the kernel counts what is in it.
+//! If control groups are available ([`CgroupBase`]), each command also has its own. The group identifies the command
+//! of an orphan, is killed as a whole, and lets the kernel count its processes.
 
 mod capture;
 mod cgroup;
@@ -27,18 +27,18 @@ mod exit;
 mod flow;
 mod handle;
 mod harden;
-mod holders;
-mod in_flight;
 mod limits;
-mod lineage;
-mod live;
+mod live_output;
 mod monitor;
 mod oom;
 mod output;
+mod pipe_holders;
 mod piped;
+mod process_tree;
 mod run;
 mod self_exe;
 mod shell;
+mod shell_registry;
 mod spawn;
 mod spawn_thread;
 mod spill;
@@ -47,7 +47,7 @@ mod wait;
 
 pub use capture::{Captured, HEAD_BYTES, TAIL_BYTES};
 pub use cgroup::{
-    CgroupBase, DEFAULT_TOTAL_PROCESSES, Group, Kind as CgroupKind, SessionEnd, SessionPaths,
+    CgroupBase, CgroupKillReport, CgroupKind, DEFAULT_TOTAL_PROCESSES, Group, SessionPaths,
 };
 pub use command::{
     CALL_VARIABLE, Command, EndedBy, Finished, HOLDER_BYTES, Holder, LaunchError, MAX_HOLDERS,
@@ -60,11 +60,11 @@ pub use detached::{
 pub use exit::Exit;
 pub use flow::{Flow, FlowPiece, StreamName};
 pub use handle::ProcessHandle;
-pub use harden::{Role, harden, set_process_name, settle};
+pub use harden::{Role, harden, restore_after_fork, set_process_name};
 pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};
-pub use live::{LIVE_BYTES, Live, Piece};
+pub use live_output::{LIVE_BYTES, Live, Piece};
 #[cfg(target_os = "linux")]
-pub use monitor::{Split, split_off_monitor_by};
+pub use monitor::{ForkSide, split_off_monitor_by};
 pub use monitor::{
     die_with_parent, split_off_monitor, split_off_monitor_of, split_off_patient_monitor,
 };
@@ -78,5 +78,5 @@ pub use spawn::{
 };
 pub use spawn_thread::SpawnThread;
 pub use spill::Spilled;
-pub use sweep::{Sweep, sweep_strays_blocking};
+pub use sweep::{SweepReport, sweep_strays_blocking};
 pub use wait::Usage;

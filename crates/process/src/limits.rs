@@ -1,40 +1,40 @@
-//! What commands may use, as data. Given by whoever starts a worker, imposed by the worker on itself and by
-//! [`crate::run`] on each command.
+//! Resource limits of commands, as data. The process that starts a worker sets them. The worker applies them to
+//! itself, and [`crate::run`] applies them to each command.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
 
-/// What the commands of one session may use.
+/// Resource limits of the commands of one session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Processes at the same time. In a control group that can count them (`pids.max`): processes and
-    /// threads of all commands of the session together, and one more cannot be started. Otherwise:
-    /// processes of each command, which is ended when it has more ([`crate::EndedBy::Processes`]).
+    /// Maximum number of processes at the same time. If a control group counts them (`pids.max`): processes and
+    /// threads of all commands of the session together, and the next one cannot start. Otherwise: processes of each
+    /// command, which is stopped if it has more ([`crate::EndedBy::Processes`]).
     ///
-    /// `RLIMIT_NPROC` is not used here: it counts all that the user runs, also outside, and root is above it.
-    /// In a user namespace of its own, where the kernel counts anew, a worker sets it when it confines itself.
+    /// `RLIMIT_NPROC` is not used here: it counts all processes of the user, and does not apply to root. In a
+    /// separate user namespace, which has its own count, a worker sets it when it confines itself.
     pub processes: u32,
-    /// Open files of the worker and of each process, soft and hard; at least [`MIN_OPEN_FILES`], because
-    /// the worker itself needs as many. `None`: 4,096, and a process may raise its own.
+    /// Open files of the worker and of each process, soft and hard; at least [`MIN_OPEN_FILES`], because the worker
+    /// needs that many. `None`: 4,096, and a process may raise its own limit.
     pub open_files: Option<u64>,
-    /// Bytes of the largest file that a process may write, soft and hard. It holds for the worker too, with
-    /// its files of long outputs. `None`: no limit.
+    /// Largest file that a process may write, soft and hard, in bytes. Also applies to the worker with its spill
+    /// files. `None`: no limit.
     pub file_size: Option<u64>,
-    /// What has to be free on the disk for long outputs to be written to files, in bytes.
+    /// Free disk space required to write spill files, in bytes.
     pub min_free: u64,
-    /// Processor time of each process (not of a command as a whole), in whole seconds, rounded up, at least
-    /// one. Then it gets SIGXCPU, and a second later SIGKILL. `None`: no limit.
+    /// CPU time of each process (not of a command as a whole), rounded up to whole seconds, at least 1 s. At the
+    /// limit the process gets SIGXCPU, and 1 s later SIGKILL. `None`: no limit.
     pub cpu: Option<Duration>,
 }
 
-/// Fewest open files to which a worker can be limited.
+/// Lowest limit of open files for a worker.
 pub const MIN_OPEN_FILES: u64 = 1024;
 
-/// Processes of a session unless somebody says otherwise: builds with many compilers fit, an endless loop of
-/// forks is stopped soon.
+/// Default number of processes of a session. Enough for builds with many compilers, and low enough to stop an endless
+/// loop of forks soon.
 pub const DEFAULT_PROCESSES: u32 = 512;
 
 impl Default for Limits {
@@ -50,9 +50,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Imposes on this process, and on all that it starts from now on, what is inherited: open files and the
-    /// size of files. A limit is never raised. A worker calls it once it knows its limits, after
-    /// [`crate::harden`].
+    /// Applies the inherited limits to this process and to all processes that it starts from now on: open files and
+    /// file size. Never raises a limit. A worker calls it when it knows its limits, after [`crate::harden`].
     ///
     /// # Errors
     /// The kernel refuses.
@@ -68,20 +67,19 @@ impl Limits {
         Ok(())
     }
 
-    /// Imposes on a command that was just started what only it has: its processor time. What it forked in
-    /// the meantime has none.
+    /// Applies the CPU time limit to a command that was just started. Processes that it forked before have no limit.
     #[cfg(target_os = "linux")]
     pub(crate) fn impose_on(&self, pid: u32) {
         let Some(cpu) = self.cpu else { return };
         let seconds = cpu.as_secs().saturating_add(u64::from(cpu.subsec_nanos() != 0)).max(1);
         let new = Rlimit { current: Some(seconds), maximum: Some(seconds.saturating_add(1)) };
         if let Ok(pid) = crate::handle::to_pid(pid) {
-            // A command that has ended already used none.
+            // The call fails if the command has already exited.
             let _was = rustix::process::prlimit(Some(pid), Resource::Cpu, new);
         }
     }
 
-    /// Another process's limits cannot be set here.
+    /// Does nothing: this system cannot set limits of another process.
     #[cfg(not(target_os = "linux"))]
     #[expect(clippy::unused_self, reason = "the same as on Linux")]
     pub(crate) fn impose_on(&self, _: u32) {}

@@ -1,25 +1,25 @@
-//! The monitor: a small process between the supervisor and one worker, so that nothing a worker starts
-//! outlives the worker, and no worker outlives the supervisor. Split off in the worker's stage 0.
+//! The monitor: a small process between the supervisor and one worker. It ensures that no process of a worker
+//! outlives the worker, and that no worker outlives the supervisor. The worker's stage 0 splits it off.
 //!
-//! It holds only the control channel (descriptor 0, never read) and stderr, adopts the worker's
-//! orphans, sleeps until something ends, and ends exactly as its worker did: the supervisor, whose
+//! It holds only the control channel (descriptor 0, never read) and stderr, and adopts the worker's orphans. It
+//! sleeps until the worker or the supervisor exits, and then exits with the worker's status. So the supervisor, whose
 //! direct child it is, sees the true cause.
 //!
-//! | what ends | what happens |
+//! | event | effect |
 //! |---|---|
-//! | worker | everything below it is killed; the monitor ends with the same code or signal |
-//! | supervisor, or its end of the channel | the worker is killed at once, also a stopped one; then as above. A patient monitor waits a bounded time first, so that the worker can end what it started |
-//! | monitor | the kernel kills the worker; what is left becomes the supervisor's, which sweeps |
+//! | the worker exits | the monitor kills all descendants, and exits with the same code or signal |
+//! | the supervisor exits, or closes its end of the channel | the monitor kills the worker at once, even a stopped one; then as above. A patient monitor first waits a bounded time, so that the worker can stop its own processes |
+//! | the monitor dies | the kernel kills the worker; the supervisor adopts the remaining processes and sweeps them |
 //!
-//! Outside Linux there is no monitor: a worker learns of the supervisor's end from its control channel.
+//! Outside Linux there is no monitor: a worker notices the end of the supervisor by its control channel.
 
 #[cfg(target_os = "linux")]
 pub use linux::{
-    Split, die_with_parent, split_off_monitor, split_off_monitor_by, split_off_monitor_of,
+    ForkSide, die_with_parent, split_off_monitor, split_off_monitor_by, split_off_monitor_of,
     split_off_patient_monitor,
 };
 
-/// Does nothing here: the kernel offers no such request.
+/// Does nothing on this system: the kernel has no such request.
 ///
 /// # Errors
 /// None.
@@ -28,7 +28,7 @@ pub fn die_with_parent() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Does nothing here: see the file's head.
+/// Does nothing on this system, which has no monitor.
 ///
 /// # Errors
 /// None.
@@ -37,7 +37,7 @@ pub fn split_off_monitor() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Does nothing here: see the file's head.
+/// Does nothing on this system, which has no monitor.
 ///
 /// # Errors
 /// None.
@@ -46,7 +46,7 @@ pub fn split_off_monitor_of(_: Option<&crate::SessionPaths>) -> std::io::Result<
     Ok(())
 }
 
-/// Does nothing here: see the file's head.
+/// Does nothing on this system, which has no monitor.
 ///
 /// # Errors
 /// None.
@@ -74,42 +74,42 @@ mod linux {
     use std::os::fd::{AsFd, OwnedFd};
     use std::time::Duration;
 
-    /// Longest time that the end of a killed worker, and of everything below it, is waited for. What
-    /// is left after that hangs inside the kernel; the supervisor adopts and sweeps it, and it must
-    /// learn of the worker's end in time to fail its calls.
+    /// Maximum time to wait for a killed worker and its descendants. A process left after it hangs in the kernel. The
+    /// supervisor adopts and sweeps that process, and it must notice the worker's exit in time to fail its calls.
     const END_LIMIT: Duration = Duration::from_millis(700);
 
-    /// The part of it for a control group. All of its processes are killed at once, so it takes milliseconds.
+    /// Maximum time for a control group, part of [`END_LIMIT`]. All of its processes are killed at once, so it
+    /// usually takes milliseconds.
     const GROUP_LIMIT: Duration = Duration::from_millis(300);
 
-    /// Forks: returns in the child, which is the worker from now on. The parent becomes the monitor
-    /// and never returns from this function.
+    /// Forks. Returns in the child, which continues as the worker. The parent becomes the monitor and never returns
+    /// from this function.
     ///
-    /// Call it once, in single-threaded stage 0, from the process that the supervisor started, with
-    /// the control channel as stdin. The worker is killed by the kernel when the monitor dies. That
-    /// request is lost if the worker changes its user or group ids or runs a set-id program (prctl(2),
-    /// `PR_SET_PDEATHSIG`): call [`die_with_parent`] again afterwards.
+    /// Call it once, in single-threaded stage 0, from the process that the supervisor started, with the control
+    /// channel as stdin. The kernel kills the worker when the monitor dies. The kernel drops that request if the
+    /// worker changes its user or group ids or runs a set-id program (prctl(2), `PR_SET_PDEATHSIG`): call
+    /// [`die_with_parent`] again afterwards.
     ///
     /// # Errors
-    /// This process has several threads, the supervisor is gone already, or a resource is missing.
+    /// This process has several threads, the supervisor has exited, or a resource is missing.
     pub fn split_off_monitor() -> io::Result<()> {
         split_off_monitor_of(None)
     }
 
-    /// As [`split_off_monitor`], for a worker whose commands live in a control group: the monitor ends that
-    /// too, before it looks for other descendants.
+    /// Like [`split_off_monitor`], for a worker whose commands run in a control group. The monitor kills that group
+    /// before it searches for other descendants.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`split_off_monitor`].
     pub fn split_off_monitor_of(session: Option<&SessionPaths>) -> io::Result<()> {
         split_off(session, Duration::ZERO)
     }
 
-    /// As [`split_off_monitor`], for a worker that ends by itself when its channel is closed: it has `patience` for
-    /// that before it is killed.
+    /// Like [`split_off_monitor`], for a worker that exits by itself when its channel is closed. The monitor waits
+    /// for `patience` before it kills the worker.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`split_off_monitor`].
     pub fn split_off_patient_monitor(patience: Duration) -> io::Result<()> {
         split_off(None, patience)
     }
@@ -117,14 +117,14 @@ mod linux {
     fn split_off(session: Option<&SessionPaths>, patience: Duration) -> io::Result<()> {
         require_single_thread()?;
         let before = become_monitor()?;
-        // The worker asks this handle whether the monitor still lives: unlike a parent's number it
-        // also works from inside a new process namespace.
+        // The worker checks by this handle that the monitor still runs. Unlike the parent's process id, it also works
+        // inside a new process namespace.
         let monitor = pidfd_open(getpid(), PidfdFlags::empty())?;
         match fork_single_threaded()? {
             ForkResult::Child => {
                 die_with_parent()?;
-                // No terminal of whoever started the daemon is the worker's, or its commands': they can
-                // neither read it nor be stopped by it.
+                // A new session detaches the worker and its commands from the daemon's terminal: they can neither
+                // read it nor be stopped by it.
                 become_session_leader();
                 if is_ready(&monitor)? {
                     return Err(io::Error::other("the monitor ended"));
@@ -134,29 +134,28 @@ mod linux {
             }
             ForkResult::Parent { child } => {
                 close_from_3();
-                // A monitor that cannot watch must not leave a worker behind; its own end takes the
-                // worker with it.
+                // A monitor that cannot watch must not leave a worker behind. The kernel kills the worker when this
+                // process exits.
                 let exit = watch(child.as_raw().unsigned_abs(), None, session, patience);
                 end_as(exit.unwrap_or(Exit::Code(libc::EXIT_FAILURE)))
             }
         }
     }
 
-    /// As [`split_off_monitor_of`], for a worker that is made in another way: `split` forks, and its
-    /// child must see to it that it ends with this process and leads a session of its own. All signals are
-    /// blocked in it until [`crate::harden`].
+    /// Like [`split_off_monitor_of`], but `split` forks. Its child must ensure that it dies with this process, and
+    /// must lead its own session. All signals are blocked in the child until [`crate::harden`].
     ///
     /// # Errors
-    /// As there, or of `split`.
+    /// Same as [`split_off_monitor`], or an error of `split`.
     pub fn split_off_monitor_by<C, E: FnOnce()>(
         session: Option<&SessionPaths>,
-        split: impl FnOnce() -> io::Result<Split<C, E>>,
+        split: impl FnOnce() -> io::Result<ForkSide<C, E>>,
     ) -> io::Result<C> {
         require_single_thread()?;
         let _before = become_monitor()?;
         match split()? {
-            Split::Child(child) => Ok(child),
-            Split::Monitor { child, status, at_the_end } => {
+            ForkSide::Child(child) => Ok(child),
+            ForkSide::Monitor { child, status, at_the_end } => {
                 let exit = watch(child, Some(status), session, Duration::ZERO);
                 at_the_end();
                 end_as(exit.unwrap_or(Exit::Code(libc::EXIT_FAILURE)))
@@ -164,26 +163,26 @@ mod linux {
         }
     }
 
-    /// What this process is after it was split.
+    /// Side of the fork in which the function returns.
     #[derive(Debug)]
-    pub enum Split<C, E> {
+    pub enum ForkSide<C, E> {
         /// The new process.
         Child(C),
-        /// This one, which becomes the monitor.
+        /// The calling process, which becomes the monitor.
         Monitor {
-            /// The new process, our child. Its end is the worker's.
+            /// The new process, a child of this one. It exits when the worker does.
             child: u32,
-            /// Gives the worker's raw wait status as four bytes, least first, if the worker is not the
-            /// child itself.
+            /// Read end of a channel that carries the worker's raw wait status as four bytes, least significant
+            /// first. Used if the worker is not the child itself.
             status: OwnedFd,
-            /// What the monitor does last, when nothing of the worker is left. What it owns is held until
+            /// Called by the monitor last, when no process of the worker is left. The values it owns are kept until
             /// then.
             at_the_end: E,
         },
     }
 
-    /// Makes this process one that its supervisor can end and that adopts orphans, and blocks all signals;
-    /// gives which were blocked before.
+    /// Requests TERM on the supervisor's death, adopts orphans and blocks all signals. Returns the previous signal
+    /// mask.
     fn become_monitor() -> io::Result<SigSet> {
         let supervisor = getppid();
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
@@ -191,20 +190,20 @@ mod linux {
             return Err(io::Error::other("the supervisor ended"));
         }
         adopt_orphans()?;
-        // Before there is a child, which may be seen working before this process runs again. It names itself.
+        // Set the name before the fork: the child may run before this process continues. The child sets its own name.
         set_process_name("quack-monitor");
-        // From here on signals wait: the monitor takes SIGTERM from a descriptor, and what a terminal
-        // sends to the whole group is not for it.
+        // From here on signals stay pending. The monitor reads SIGTERM from a descriptor and ignores the signals that
+        // a terminal sends to the whole group.
         let mut before = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
         Ok(before)
     }
 
-    /// Asks the kernel to kill this process when the thread that started it ends. The caller must
-    /// check afterwards that its parent is still alive.
+    /// Requests that the kernel kills this process when the thread that started it exits. The caller must check
+    /// afterwards that its parent is still alive.
     ///
     /// # Errors
-    /// A filter forbids it.
+    /// A system call filter forbids the request.
     pub fn die_with_parent() -> io::Result<()> {
         let signal = rustix::process::Signal::KILL;
         Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
@@ -230,7 +229,7 @@ mod linux {
         session: Option<&SessionPaths>,
         patience: Duration,
     ) -> io::Result<Exit> {
-        // Ending by the worker's signal must not leave a core file of this process.
+        // Dying by the worker's signal must not leave a core file of this process.
         setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
         let worker = ProcessHandle::of_child(worker)?;
         wait_for_an_end(&worker)?;
@@ -242,29 +241,29 @@ mod linux {
         let exit = worker.try_reap()?;
         let exit = status.and_then(told_exit).or(exit);
         if let Some(session) = session {
-            // What cannot be removed is left to the supervisor, and to its next start.
+            // The supervisor removes the rest, now or at its next start.
             drop(session.end_blocking(GROUP_LIMIT));
         }
-        // Without the worker's status in hand it is still a child here, and swept with the rest.
+        // A worker that was not reaped above is still a child here, and the sweep reaps it.
         let _swept = sweep_strays_blocking(&BTreeSet::new(), END_LIMIT);
         Ok(exit.unwrap_or(Exit::Signal(libc::SIGKILL)))
     }
 
-    /// What was told of the worker's end by the process above it. Nothing if that was ended first.
+    /// Reads the worker's exit status from the process above the worker. `None` if that process was killed first.
     fn told_exit(status: OwnedFd) -> Option<Exit> {
         let mut raw = [0; 4];
-        // It has ended: there are four bytes, or the end.
+        // The writer has exited, so this read returns four bytes or the end of file.
         let read = rustix::io::read(&status, &mut raw).ok()?;
         (read == raw.len()).then(|| crate::wait::exit_of(i32::from_le_bytes(raw)))
     }
 
-    /// Sleeps until the worker has ended, the supervisor's end of the control channel is closed, or
-    /// SIGTERM says that the supervisor is gone or wants an end.
+    /// Sleeps until the worker has exited, the supervisor's end of the control channel is closed, or SIGTERM arrives:
+    /// the supervisor has exited or stops the worker.
     fn wait_for_an_end(worker: &impl AsFd) -> io::Result<()> {
         let term = SignalFd::with_flags(&SigSet::from(Signal::SIGTERM), SfdFlags::SFD_CLOEXEC)?;
         let stdin = rustix::stdio::stdin();
         let mut watched = [
-            // Data that waits for the worker wakes nobody here: only the hang-up is asked for.
+            // Only the hang-up is polled, so data for the worker does not wake the monitor.
             PollFd::new(&stdin, PollFlags::RDHUP),
             PollFd::new(worker, PollFlags::IN),
             PollFd::new(&term, PollFlags::IN),
@@ -290,10 +289,10 @@ mod linux {
 
     #[expect(unsafe_code, reason = "closing what others own has no safe form")]
     fn close_from_3() {
-        // SAFETY: the owners of these descriptors belong to the worker's half of the fork. This half
-        // never returns to them and drops none of them.
+        // SAFETY: the owners of these descriptors belong to the worker's half of the fork. This half never returns to
+        // them and drops none of them.
         let _closed = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
-        // A kernel before 5.9 refuses; then the monitor holds a few descriptors that it does not use.
+        // A kernel before 5.9 refuses. Then the monitor keeps a few unused descriptors open.
     }
 
     fn end_as(exit: Exit) -> ! {
@@ -301,7 +300,7 @@ mod linux {
             Exit::Code(code) => end_process(code),
             Exit::Signal(number) => {
                 if let Ok(signal) = Signal::try_from(number) {
-                    // Should it not end us, the convention of shells says the same.
+                    // If the signal does not kill this process, use the exit code of shells.
                     let _survived = raise_by_default(signal);
                 }
                 end_process(128 + number)
@@ -313,7 +312,7 @@ mod linux {
     fn raise_by_default(signal: Signal) -> nix::Result<()> {
         let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
         if signal != Signal::SIGKILL {
-            // SAFETY: the default disposition runs no code of ours.
+            // SAFETY: the default disposition runs no code of this program.
             unsafe { sigaction(signal, &default) }?;
         }
         raise(signal)?;
@@ -322,7 +321,7 @@ mod linux {
 
     #[expect(unsafe_code, reason = "_exit(2) has no safe form")]
     fn end_process(code: i32) -> ! {
-        // SAFETY: ends this process without running the exit handlers of the program it split from.
+        // SAFETY: exits without running the exit handlers of the program it split from.
         unsafe { libc::_exit(code) }
     }
 }

@@ -20,18 +20,18 @@ const ABOVE_WORKER: i32 = 300;
 /// The kernel's maximum. A service manager may start the supervisor close to it.
 const HIGHEST: i32 = 1000;
 
-/// The worker of a supervisor with the score `supervisor`. Takes at most half of the room that is left, so that
-/// commands rank above the worker.
+/// Score for the worker of a supervisor with the score `supervisor`. Takes at most half of the remaining range, so
+/// that commands rank above the worker.
 fn of_worker(supervisor: i32) -> i32 {
     supervisor + ABOVE_SUPERVISOR.min((HIGHEST - supervisor) / 2)
 }
 
-/// A command of a worker with the score `worker`.
+/// Score for a command of a worker with the score `worker`.
 fn of_command(worker: i32) -> i32 {
     (worker + ABOVE_WORKER).min(HIGHEST)
 }
 
-/// The file of this process.
+/// File with the score of this process.
 const FILE: &str = "/proc/self/oom_score_adj";
 
 /// Raises the score of this process above its parent's, once, when a worker starts.
@@ -54,7 +54,7 @@ impl OomScore {
     /// Opens this process's own file.
     ///
     /// # Errors
-    /// As [`OomScore::from_file`], or the file cannot be opened.
+    /// Same as [`OomScore::from_file`], or the file cannot be opened.
     pub fn open() -> io::Result<Self> {
         Self::from_file(File::options().read(true).write(true).open(FILE)?.into())
     }
@@ -80,7 +80,8 @@ impl OomScore {
     pub(crate) fn as_command<T>(&self, launch: impl FnOnce() -> T) -> io::Result<T> {
         write(&self.file, of_command(self.own))?;
         let launched = launch();
-        // Succeeded when the file was opened. If it failed now, this worker would rank with its commands.
+        // The same write succeeded when the file was opened. If it fails here, this worker keeps the rank of its
+        // commands.
         let _lowered = write(&self.file, self.own);
         Ok(launched)
     }

@@ -1,5 +1,5 @@
-//! Reads a command's two output pipes without ever blocking the command for longer than it takes to
-//! count its bytes. Used by [`crate::run`].
+//! Reads the two output pipes of a command. The command only waits while its bytes are counted and while a spill file
+//! or the reader of a flow is behind. Used by [`crate::run`].
 
 use crate::capture::{Capture, Captured};
 use crate::spill::{Spill, Spilled};
@@ -10,21 +10,21 @@ use std::time::Duration;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes of one read: what a pipe holds.
+/// Size of one read in bytes. Equals the default capacity of a pipe.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Both streams of one command.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct OutputReader {
     stdout: Stream,
     stderr: Stream,
     buffer: Box<[u8]>,
     spill: Spill,
     live: Option<Live>,
     flow: Option<Flow>,
-    /// The reader of the flow is waited for: the command has not ended.
+    /// True while the command runs: reading then waits for the reader of the flow.
     has_patience: bool,
-    /// The command is being ended: the disk is no longer waited for.
+    /// True once the command is being stopped: reading no longer waits for the disk.
     in_a_hurry: bool,
     last_read: Instant,
 }
@@ -42,16 +42,16 @@ impl Stream {
         Ok(Self { name, pipe: Some(Receiver::from_owned_fd(pipe)?), capture: Capture::default() })
     }
 
-    /// Resolves when there is something to read, or the end. Never at the end.
+    /// Resolves when data or the end can be read. Never resolves after the end.
     async fn readable(&self) {
         match &self.pipe {
-            // An error means that the runtime is shutting down; the read will find out.
+            // An error means that the runtime is shutting down. The read fails then too.
             Some(pipe) => drop(pipe.readable().await),
             None => std::future::pending().await,
         }
     }
 
-    /// Reads once, without waiting, and returns the number of bytes.
+    /// Reads once without waiting. Returns the number of bytes.
     fn read(&mut self, buffer: &mut [u8]) -> usize {
         let Some(pipe) = &self.pipe else { return 0 };
         match pipe.try_read(buffer) {
@@ -68,7 +68,7 @@ impl Stream {
     }
 }
 
-impl Output {
+impl OutputReader {
     /// # Errors
     /// The event queue cannot take more descriptors.
     pub(crate) fn new(
@@ -91,18 +91,18 @@ impl Output {
         })
     }
 
-    /// Whether nobody holds the other ends any more and everything was read.
+    /// Returns true if both pipes were read to their end: no process holds their write ends.
     pub(crate) fn is_at_end(&self) -> bool {
         self.stdout.pipe.is_none() && self.stderr.pipe.is_none()
     }
 
-    /// The pipes that are not at their end, by their numbers in the file system of pipes.
+    /// Returns the inode numbers of the pipes that are not at their end.
     pub(crate) fn pipes(&self) -> Vec<u64> {
         let open = [&self.stdout.pipe, &self.stderr.pipe].into_iter().flatten();
         open.filter_map(|pipe| rustix::fs::fstat(pipe).ok()).map(|stat| stat.st_ino).collect()
     }
 
-    /// From now on output is rather left out of the spill file than the disk waited for.
+    /// Stops waiting for the disk: output that the spill file cannot take at once is left out of it.
     pub(crate) fn hurry(&mut self) {
         self.in_a_hurry = true;
     }
@@ -123,7 +123,7 @@ impl Output {
             } else {
                 self.spill.make_room().await;
             }
-            // The choice between two ready streams is random: neither can starve the other.
+            // `select!` picks randomly among ready streams, so neither can starve the other.
             let stream = tokio::select! {
                 () = self.stdout.readable() => &mut self.stdout,
                 () = self.stderr.readable() => &mut self.stderr,
@@ -139,13 +139,13 @@ impl Output {
             }
             if 0 < n_bytes {
                 self.last_read = Instant::now();
-                // A flood must not keep this thread's other tasks from running.
+                // A command that prints without pause must not starve the other tasks of this thread.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Reads until both streams are at their end, nothing came for `quiet`, or it is `until`.
+    /// Reads until both streams are at their end, no output arrived for `quiet`, or `until` has passed.
     pub(crate) async fn drain(&mut self, quiet: Duration, until: Instant) {
         let begin = Instant::now();
         while !self.is_at_end() {
@@ -160,7 +160,7 @@ impl Output {
         }
     }
 
-    /// What was kept, and the spill file if there is one; its disk is waited for at most for `limit`.
+    /// Returns the kept output and the spill file, if one exists. Waits for the disk for at most `limit`.
     pub(crate) async fn finish(self, limit: Duration) -> (Captured, Captured, Option<Spilled>) {
         (self.stdout.capture.finish(), self.stderr.capture.finish(), self.spill.finish(limit).await)
     }

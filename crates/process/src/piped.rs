@@ -1,36 +1,36 @@
-//! A program that is talked to for as long as it lives: started as a command is, with its own process group,
-//! control group and marks, but with pipes that the caller reads and writes. Used by the Pi worker.
+//! Runs a program whose pipes the caller reads and writes. Like a command, it gets its own process group, control
+//! group and marks. Used by the Pi worker.
 
 use crate::shell::{Input, Shell, reap_ended_orphans};
 use crate::{Command, Exit, LaunchError};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// A running program. Dropping it kills the program and everything that is known to be its.
+/// A running program. Dropping it kills the program and all its known processes.
 #[derive(Debug)]
 pub struct Piped {
     shell: Shell,
     pid: u32,
 }
 
-/// The ends of a program's pipes that are the caller's. Non-blocking, close-on-exec.
+/// The caller's ends of a program's pipes. Non-blocking, close-on-exec.
 #[derive(Debug)]
 pub struct Pipes {
-    /// What the program reads.
+    /// Write end of the program's stdin.
     pub stdin: OwnedFd,
-    /// What it prints.
+    /// Read end of the program's stdout.
     pub stdout: OwnedFd,
-    /// What it complains of.
+    /// Read end of the program's stderr.
     pub stderr: OwnedFd,
 }
 
-/// Starts a program. Of `command` what is said of time, spilling and watching is not looked at: nobody but the
-/// caller ends it.
+/// Starts a program. Ignores the fields of `command` about time, spilling and watching: only the caller stops the
+/// program.
 ///
 /// This process must be a sub-reaper, see [`crate::run`]. Needs a tokio runtime with I/O.
 ///
 /// # Errors
-/// See [`LaunchError`]. Nothing is left running then.
+/// See [`LaunchError`]. No process is left running after an error.
 pub fn launch_piped(command: &Command) -> Result<(Piped, Pipes), LaunchError> {
     let (shell, stdin, stdout, stderr) = Shell::launch_with(command, Input::Pipe)?;
     let pid = shell.pid();
@@ -44,38 +44,37 @@ pub fn launch_piped(command: &Command) -> Result<(Piped, Pipes), LaunchError> {
 }
 
 impl Piped {
-    /// The program's process id, for people.
+    /// Process id of the program. For display only.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Resolves when the program has ended. What it started may still run, and hold its pipes.
+    /// Resolves when the program has exited. Its descendants may still run and hold its pipes.
     pub async fn exited(&self) {
         self.shell.exited().await;
     }
 
-    /// Asks the program and everything that it started to end (TERM). Stopped processes get it too.
+    /// Sends TERM to the program and all its processes, including stopped ones.
     pub fn terminate(&self) {
         let _n_found = self.shell.terminate();
     }
 
-    /// Kills the program and everything that it started.
+    /// Kills the program and all its processes.
     pub fn kill(&self) {
         self.shell.kill();
     }
 
-    /// Reaps what lost its parent and has ended. To be called now and then, so that a program that lives for
-    /// long cannot fill the process table.
+    /// Reaps exited orphans. Call it periodically, so that a long-running program cannot fill the process table.
     pub fn reap_orphans(&self) {
         reap_ended_orphans();
     }
 
-    /// How the program ended. To be called once [`Piped::exited`] has resolved; what is left of its processes
-    /// is killed first.
+    /// Returns the exit status of the program. Call it after [`Piped::exited`] has resolved. Kills the remaining
+    /// processes first.
     ///
     /// # Errors
-    /// Somebody else reaped it.
+    /// The program was reaped elsewhere.
     pub fn end(self) -> io::Result<Exit> {
         self.shell.kill();
         self.shell.note_end();

@@ -1,69 +1,69 @@
-//! Running one command from start to end. Called by the worker's tools.
+//! Runs one command from start to end. Called by the worker's tools.
 //!
-//! A command is done when its shell has ended, not when its pipes close: a background process may hold
-//! them for ever. Then everything that it left is ended, and what is still in the pipes is read.
+//! A command is done when its shell has exited, not when its pipes close: a background process may hold them forever.
+//! Then the remaining processes are stopped, and the rest of the output is read.
 
-use crate::output::Output;
+use crate::output::OutputReader;
 use crate::shell::{Shell, reap_ended_orphans};
-use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, Left, Sweeper};
+use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper};
 use crate::{Command, EndedBy, Finished, Holder, LaunchError};
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout_at};
 
-/// Longest deadline and grace. Also keeps sums of times in range.
+/// Maximum deadline and grace. Also keeps sums of times in range.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often orphans that ended by themselves are reaped while a command runs.
+/// Interval for reaping exited orphans while a command runs.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the processes of a command are counted where the kernel does not do it. A machine of today
-/// starts a few thousand in that time.
+/// Interval for counting the processes of a command if the kernel does not count them. A current machine starts a few
+/// thousand processes in that time.
 const COUNT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// It takes at most one part in so many of the time.
+/// Counting takes at most 1/20 of the time.
 const COUNT_SHARE: u32 = 20;
 
-/// How often the processes that TERM was sent to are looked at once the shell has ended.
+/// Interval for checking the processes that got TERM, once the shell has exited.
 const GRACE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Background processes may still be handing on the shell's last output (`exec > >(tee log)`): they are
-/// killed after this much silence, or when the limit has passed.
+/// Background processes may still forward the shell's last output (`exec > >(tee log)`). They are killed after this
+/// much silence, or when the limit has passed.
 const SETTLE_QUIET: Duration = Duration::from_millis(50);
 const SETTLE_LIMIT: Duration = Duration::from_millis(500);
 
-/// A program that ends closes its output a moment before (`tee` does so itself): who closed it has this
-/// long to leave without being counted as a background process.
+/// An exiting program closes its output shortly before its exit (`tee` does so explicitly). A process that closed the
+/// output has this long to exit without being counted as a background process.
 const LEAVE_LIMIT: Duration = Duration::from_millis(20);
 const LEAVE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The pipes are left after this much silence. With nobody left to hold them they end at once.
+/// Reading ends after this much silence. Without a holder, the pipes end at once.
 const DRAIN_QUIET: Duration = Duration::from_millis(100);
 
-/// Time for all that follows the end of a command: processes that were killed, output that is on its
-/// way. Only what hangs inside the kernel or runs with foreign credentials can use it up. With the grace
-/// it must stay below [`quackd_protocol::limits::DEADLINE_SLACK`].
+/// Time limit for the work after a command's end: killed processes and remaining output. Only processes that hang in
+/// the kernel or run with other credentials can use it up. Together with the grace it must stay below
+/// [`quackd_protocol::limits::DEADLINE_SLACK`].
 const END_LIMIT: Duration = Duration::from_secs(2);
 
-/// Survivors that are counted.
+/// Maximum number of survivors that are counted.
 const MAX_SURVIVORS: usize = 1024;
 
-/// Time that the spill file's disk gets at the least, also when the limit is used up.
+/// Minimum time to wait for the disk of the spill file, even if the limit is used up.
 const MIN_CLOSE_LIMIT: Duration = Duration::from_millis(200);
 
-/// Runs a command to its end, and ends everything that it started.
+/// Runs a command to its end, and kills all processes that it started.
 ///
-/// The command leads a process group of its own, reads `/dev/null`, and is never blocked by its output:
-/// of each stream the two ends are kept and the middle is counted. At the deadline or when cancelled it
-/// is sent TERM, after the grace KILL. Returns at most about two seconds after that.
+/// The command leads its own process group, reads `/dev/null`, and is never blocked by long output: the two ends of
+/// each stream are kept and the middle is counted. At the deadline or when canceled, it gets TERM, and KILL after the
+/// grace. Returns at most about 2 s after that.
 ///
-/// This process must be a sub-reaper ([`crate::harden`]) for processes to be found that left the group.
-/// Children that its main thread started in other ways are then taken for orphans: a worker starts
-/// processes only here.
+/// The exceptions: a command waits for the reader of its `flow`, and for the disk of its spill file.
 ///
-/// The command is launched, or fails to be, when the future is polled first, before that waits for anything.
-/// The future may be dropped at any time: everything is killed at once, and reaped in the background. Needs
-/// a tokio runtime with I/O and time.
+/// This process must be a sub-reaper ([`crate::harden`]) to find processes that left the group. Children that its
+/// main thread started in other ways count as orphans: a worker starts processes only here.
+///
+/// The first poll of the future launches the command, or fails to, before it waits for anything. Dropping the future
+/// kills all processes at once and reaps them in the background. Needs a tokio runtime with I/O and time.
 ///
 /// # Errors
 /// See [`LaunchError`].
@@ -73,7 +73,7 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     }
     let begin = Instant::now();
     let (shell, stdout, stderr) = Shell::launch(&command)?;
-    let mut output = Output::new(
+    let mut output = OutputReader::new(
         stdout,
         stderr,
         command.spill.clone(),
@@ -93,7 +93,7 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     let end = Instant::now() + END_LIMIT;
     let (n_killed, survivors) = end_strays(&shell, &mut output, end).await;
     output.drain(DRAIN_QUIET, end).await;
-    // Whoever holds it still is none of the command's: they are gone.
+    // A remaining holder is not one of the command's processes, because those are dead.
     let output_open = held.is_some() || !output.is_at_end();
     let (exit, usage) = shell.reap().map_err(LaunchError::StatusLost)?;
     let left = end.saturating_duration_since(Instant::now());
@@ -117,8 +117,13 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     })
 }
 
-/// Reads the output until the shell has ended, or must be ended.
-async fn watch(shell: &Shell, output: &mut Output, command: &Command, begin: Instant) -> EndedBy {
+/// Reads the output until the shell has exited or must be stopped.
+async fn watch(
+    shell: &Shell,
+    output: &mut OutputReader,
+    command: &Command,
+    begin: Instant,
+) -> EndedBy {
     let deadline = begin + command.deadline.min(LONGEST);
     let mut reaping = interval_at(begin + REAP_INTERVAL, REAP_INTERVAL);
     reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -135,7 +140,7 @@ async fn watch(shell: &Shell, output: &mut Output, command: &Command, begin: Ins
                 if shell.exceeds(command.limits.processes) {
                     return EndedBy::Processes;
                 }
-                // To count a large tree must not become the work of this process.
+                // Counting a large tree must not take most of this process's time.
                 next_count = Instant::now() + COUNT_INTERVAL.max(counted.elapsed() * COUNT_SHARE);
             }
             () = output.pump(), if !output.is_at_end() => (),
@@ -143,9 +148,9 @@ async fn watch(shell: &Shell, output: &mut Output, command: &Command, begin: Ins
     }
 }
 
-/// Lets background processes that only hand on output finish. If the output is still held after that, says by
-/// whom, as far as it is known.
-async fn settle(shell: &Shell, output: &mut Output) -> Option<Vec<Holder>> {
+/// Lets background processes finish that only forward output. If a pipe is still held after that, returns the known
+/// holders.
+async fn settle(shell: &Shell, output: &mut OutputReader) -> Option<Vec<Holder>> {
     if !output.is_at_end() && shell.has_strays() {
         output.drain(SETTLE_QUIET, Instant::now() + SETTLE_LIMIT).await;
         if !output.is_at_end() {
@@ -159,8 +164,8 @@ async fn settle(shell: &Shell, output: &mut Output) -> Option<Vec<Holder>> {
     None
 }
 
-/// Asks what outlives the command to end, and gives it time for that.
-async fn dismiss(shell: &Shell, output: &mut Output, grace: Duration) {
+/// Sends TERM to the processes that outlive the command, and waits for the grace.
+async fn dismiss(shell: &Shell, output: &mut OutputReader, grace: Duration) {
     if grace.is_zero() || !shell.has_strays() {
         return;
     }
@@ -174,14 +179,19 @@ async fn dismiss(shell: &Shell, output: &mut Output, grace: Duration) {
     }
 }
 
-/// Ends the command: TERM, the grace, KILL. The grace also belongs to what outlives the shell. Returns how
-/// many processes there were.
-async fn stop(shell: &Shell, output: &mut Output, command: &Command, ended_by: EndedBy) -> u32 {
+/// Stops the command: TERM, the grace, KILL. The grace also applies to processes that outlive the shell. Returns the
+/// number of processes found.
+async fn stop(
+    shell: &Shell,
+    output: &mut OutputReader,
+    command: &Command,
+    ended_by: EndedBy,
+) -> u32 {
     let now = Instant::now();
     let abort_grace = command.abort_grace.min(LONGEST);
     let (grace, mut may_hurry) = match ended_by {
         EndedBy::Abort => (abort_grace, false),
-        // What forks without end gets no time for more.
+        // A command that forks without end gets no time to fork more.
         EndedBy::Processes => (Duration::ZERO, false),
         EndedBy::Deadline | EndedBy::Itself => (command.grace.min(LONGEST), true),
     };
@@ -206,16 +216,16 @@ async fn stop(shell: &Shell, output: &mut Output, command: &Command, ended_by: E
     n_found
 }
 
-/// Waits for the shell, which has ended or was killed, then kills and reaps what it left behind. Returns
-/// how many processes were still alive, and how many are left; `None` if that cannot be known.
-async fn end_strays(shell: &Shell, output: &mut Output, end: Instant) -> (u32, Option<u32>) {
-    // If it hangs in the kernel the answer goes out without it.
+/// Waits for the shell, which has exited or was killed, then kills and reaps the remaining processes. Returns how
+/// many were still running, and how many are left; `None` if that is unknown.
+async fn end_strays(shell: &Shell, output: &mut OutputReader, end: Instant) -> (u32, Option<u32>) {
+    // If the shell hangs in the kernel, continue without it.
     let has_ended = timeout_at(end, shell.exited()).await.is_ok();
     shell.note_end();
     let mut sweeper = Sweeper::new(end.into_std());
     let mut pause = FIRST_PAUSE;
     let mut left = shell.sweep(&mut sweeper);
-    while left == Left::Dying && Instant::now() < end {
+    while left == SweepProgress::Dying && Instant::now() < end {
         tokio::select! {
             () = sleep(pause) => (),
             () = output.pump(), if !output.is_at_end() => (),
@@ -225,10 +235,12 @@ async fn end_strays(shell: &Shell, output: &mut Output, end: Instant) -> (u32, O
     }
     let survivors = match left {
         _ if !cfg!(target_os = "linux") => None,
-        Left::Unknown => None,
-        Left::Nothing if has_ended => Some(0),
-        // What is not there any more at this last look was only late.
-        Left::Nothing | Left::Dying => u32::try_from(shell.processes(MAX_SURVIVORS).len()).ok(),
+        SweepProgress::Unknown => None,
+        SweepProgress::Nothing if has_ended => Some(0),
+        // A process that is gone at this last check only exited late.
+        SweepProgress::Nothing | SweepProgress::Dying => {
+            u32::try_from(shell.processes(MAX_SURVIVORS).len()).ok()
+        }
     };
     (sweeper.n_killed(), survivors)
 }

@@ -1,17 +1,17 @@
-//! This program's own executable, held open. The supervisor starts workers from it and the command
-//! line starts the daemon from it.
+//! Open handle of this program's executable. The supervisor starts workers from it and the command line starts the
+//! daemon from it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An open handle to the running executable, so that an upgrade on disk never mixes versions: a child
-/// runs the very file that this process runs, also when its name has been replaced or removed.
+/// Open handle of the running executable, so that an upgrade on disk never mixes versions: a child runs the same file
+/// as this process, even if the file's name was replaced or removed.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub struct SelfExe {
     path: PathBuf,
-    /// Keeps the file, and with it the number in `path`. Close-on-exec is fine: the kernel resolves
-    /// the path before it closes descriptors.
+    /// Keeps the file, and with it the number in `path`, valid. Close-on-exec is no problem: the kernel resolves the
+    /// path before it closes descriptors.
     file: std::fs::File,
 }
 
@@ -29,27 +29,26 @@ impl SelfExe {
         Ok(Self { path, file })
     }
 
-    /// Where a child of this process finds the file. Means nothing in other processes.
+    /// Returns the path by which a child of this process opens the file. Not valid in other processes.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The open file, for a filter that must allow it to be executed.
+    /// Returns the open file, for an access filter that must allow its execution.
     #[must_use]
     pub fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.file)
     }
 
-    /// The file cannot have been replaced: it is open.
+    /// Always true: the file is open.
     pub(crate) fn is_unchanged(&self) -> bool {
         true
     }
 }
 
-/// The running executable by name, with the identity that it had at the start. A file cannot be
-/// executed through a descriptor here, so a replaced one is noticed and refused instead. Type-checked
-/// for macOS, not run there.
+/// Path of the running executable, with its identity at the start. This system cannot execute a file through a
+/// descriptor, so a replaced file is detected and refused instead. Type-checked for macOS, not run there.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub struct SelfExe {
@@ -59,23 +58,23 @@ pub struct SelfExe {
 
 #[cfg(not(target_os = "linux"))]
 impl SelfExe {
-    /// Notes the running executable. Call it early: a replacement is noticed from then on.
+    /// Records the running executable. Call it early: a replacement is detected from then on.
     ///
     /// # Errors
-    /// The file's name is not known or it is gone.
+    /// The path of the executable is unknown, or the file is gone.
     pub fn open() -> io::Result<Self> {
         let path = std::env::current_exe()?;
         let device_and_inode = identity(&path)?;
         Ok(Self { path, device_and_inode })
     }
 
-    /// Where a child of this process finds the file.
+    /// Returns the path by which a child of this process opens the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// False once the name leads to another file.
+    /// Returns false if the path leads to another file.
     pub(crate) fn is_unchanged(&self) -> bool {
         identity(&self.path).is_ok_and(|now| now == self.device_and_inode)
     }

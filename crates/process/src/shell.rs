@@ -1,13 +1,13 @@
-//! The process of one command, with all that it started: from its launch until nothing of it is left,
-//! also when the caller loses interest in between. Used by [`crate::run`].
+//! The processes of one command, from its launch until none is left, even if the caller drops it earlier. Used by
+//! [`crate::run`].
 
-use crate::cgroup::Leaf;
+use crate::cgroup::CommandCgroup;
 use crate::command::CALL_VARIABLE;
 use crate::handle::ExitWatch;
-use crate::holders::holders;
-use crate::in_flight::{self, Place};
-use crate::lineage::{Lineage, has_variable, stat};
-use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, Left, Sweeper, living_strays, send};
+use crate::pipe_holders::holders;
+use crate::process_tree::{ProcessTree, has_variable, stat};
+use crate::shell_registry::{self, ShellSlot};
+use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper, living_strays, send};
 use crate::{Command, Exit, Group, Holder, LaunchError, ProcessHandle, Usage};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -20,56 +20,56 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a background task looks after a shell that was abandoned or does not die. What hangs in
-/// the kernel for longer stays our zombie until this process ends.
+/// Time for which a background task tries to reap a shell that was dropped or does not die. A process that hangs in
+/// the kernel for longer stays a zombie until this process exits.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long one round of freezing and killing may look for newly forked processes.
+/// Maximum time in which one round of freezing and killing looks for newly forked processes.
 const FREEZE_LIMIT: Duration = Duration::from_secs(1);
 
-/// Processes that are asked whether they hold an output.
+/// Maximum number of processes that are checked for holding an output pipe.
 const MAX_SUSPECTS: usize = 256;
 
-/// A running command: its shell, which leads a process group of its own, and its descendants.
+/// A running command: its shell, which leads its own process group, and its descendants.
 ///
-/// INVARIANT: until `is_reaped` the shell's number belongs to it, as a process and as a group, so
+/// INVARIANT: until `is_reaped` the kernel cannot reuse the shell's number, neither for a process nor for a group. So
 /// signals by number are safe.
 #[derive(Debug)]
 pub(crate) struct Shell {
     process: ProcessHandle,
     watch: ExitWatch,
-    mark: Mark,
+    mark: ProcessMarker,
     /// Taken when the shell is abandoned.
-    place: Option<Place>,
+    place: Option<ShellSlot>,
     is_reaped: bool,
 }
 
-/// What a command reads on stdin.
+/// Stdin of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     /// `/dev/null`.
     Nothing,
-    /// A pipe of ours.
+    /// A pipe that the caller writes to.
     Pipe,
 }
 
-/// A command, the write end of its stdin if that is a pipe, and the read ends of its stdout and stderr.
+/// A command, the write end of its stdin if stdin is a pipe, and the read ends of its stdout and stderr.
 pub(crate) type Launched = (Shell, Option<OwnedFd>, OwnedFd, OwnedFd);
 
-/// By what a command's processes are recognised.
+/// Identifies the processes of a command.
 #[derive(Debug, Clone)]
-struct Mark {
+struct ProcessMarker {
     group: u32,
     /// `NAME=VALUE` in the environment of every descendant that did not remove it.
     variable: Vec<u8>,
-    /// The control group in which all of it was born.
-    leaf: Option<Arc<Leaf>>,
+    /// Control group in which all processes of the command were started.
+    leaf: Option<Arc<CommandCgroup>>,
 }
 
-impl Mark {
-    /// Whether an orphan of ours is this command's. Its control group says so, if it has one. One without
-    /// any mark goes to the last command that runs: only then it is certain that nobody else misses it. What
-    /// another command is just ending is left to that one, which would count it too.
+impl ProcessMarker {
+    /// Returns whether an orphan belongs to this command. Its control group decides, if it has one. An orphan without
+    /// any mark goes to the last running command: only then no other command can own it. An orphan in the process
+    /// group of another command is left to that command, which would count it too.
     fn fits(&self, orphan: u32) -> bool {
         if let Some(is_ours) = self.leaf.as_ref().and_then(|leaf| leaf.holds(orphan)) {
             return is_ours;
@@ -77,18 +77,18 @@ impl Mark {
         let group = stat(orphan).ok().map(|stat| stat.group);
         group == Some(self.group)
             || has_variable(orphan, &self.variable)
-            || in_flight::is_last(self.group) && !group.is_some_and(in_flight::contains)
+            || shell_registry::is_last(self.group) && !group.is_some_and(shell_registry::contains)
     }
 
-    /// One step of ending the command's orphans, for which the leaf is asked first: what is killed there
-    /// cannot have forked meanwhile.
-    fn sweep(&self, sweeper: &mut Sweeper) -> Left {
+    /// Kills the command's orphans, one step. The control group goes first: a process killed there cannot have forked
+    /// since.
+    fn sweep(&self, sweeper: &mut Sweeper) -> SweepProgress {
         let in_leaf = self.leaf.as_ref().map_or(Ok(0), |leaf| leaf.kill(sweeper.killed()));
-        let left = sweeper.step(in_flight::contains, |pid| self.fits(pid));
+        let left = sweeper.step(shell_registry::contains, |pid| self.fits(pid));
         match (in_leaf, left) {
-            (Ok(0), Ok(Left::Nothing)) => Left::Nothing,
-            (Err(_), Ok(Left::Nothing)) | (_, Err(_)) => Left::Unknown,
-            _ => Left::Dying,
+            (Ok(0), Ok(SweepProgress::Nothing)) => SweepProgress::Nothing,
+            (Err(_), Ok(SweepProgress::Nothing)) | (_, Err(_)) => SweepProgress::Unknown,
+            _ => SweepProgress::Dying,
         }
     }
 }
@@ -97,22 +97,22 @@ impl Shell {
     /// Starts the command. Returns the read ends of its stdout and stderr.
     ///
     /// # Errors
-    /// See [`LaunchError`]. Nothing is left running then.
+    /// See [`LaunchError`]. No process is left running after an error.
     pub(crate) fn launch(command: &Command) -> Result<(Self, OwnedFd, OwnedFd), LaunchError> {
         let (shell, _no_input, stdout, stderr) = Self::launch_with(command, Input::Nothing)?;
         Ok((shell, stdout, stderr))
     }
 
-    /// The same, with something to read on stdin, whose write end is the second value.
+    /// Like [`Shell::launch`], with the given stdin. The second value is its write end.
     ///
     /// # Errors
-    /// As there.
+    /// Same as [`Shell::launch`].
     pub(crate) fn launch_with(command: &Command, input: Input) -> Result<Launched, LaunchError> {
         let (program, cwd) = (Path::new(&command.program), &command.cwd);
         let explain = |error| LaunchError::explain(error, program, cwd);
-        let place = Place::reserve()
+        let place = ShellSlot::reserve()
             .ok_or_else(|| LaunchError::TooManyProcesses(io::ErrorKind::QuotaExceeded.into()))?;
-        // Without a leaf, for lack of descriptors for example, the marks serve.
+        // Without a control group, for example because no descriptor is left, the marks identify the processes.
         let leaf = command.group.as_ref().and_then(|group| group.leaf().ok()).map(Arc::new);
         let (mut child, leaf) = launch_in(leaf, command, input).map_err(explain)?;
         place.hold(child.id());
@@ -120,7 +120,7 @@ impl Shell {
         match Self::adopt(&mut child, place, command, leaf) {
             Ok(launched) => Ok(launched),
             Err(error) => {
-                // It had no time to start more than members of its group.
+                // The child has not run long enough to start processes outside of its group.
                 signal_group(child.id(), Signal::SIGKILL);
                 crate::spawn::discard(&mut child);
                 Err(explain(error))
@@ -130,9 +130,9 @@ impl Shell {
 
     fn adopt(
         child: &mut Child,
-        place: Place,
+        place: ShellSlot,
         command: &Command,
-        leaf: Option<Arc<Leaf>>,
+        leaf: Option<Arc<CommandCgroup>>,
     ) -> io::Result<Launched> {
         let process = ProcessHandle::of_child(child.id())?;
         let watch = ExitWatch::new(&process)?;
@@ -140,7 +140,7 @@ impl Shell {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let variable = format!("{CALL_VARIABLE}={}", command.tag).into_bytes();
-        let mark = Mark { group: child.id(), variable, leaf };
+        let mark = ProcessMarker { group: child.id(), variable, leaf };
         let shell = Self { process, watch, mark, place: Some(place), is_reaped: false };
         Ok((shell, child.stdin.take().map(OwnedFd::from), stdout.into(), stderr.into()))
     }
@@ -149,25 +149,25 @@ impl Shell {
         self.process.pid()
     }
 
-    /// Resolves when the shell has ended. It is not reaped, so that its group keeps its number.
+    /// Resolves when the shell has exited. Does not reap it, so that its group keeps its number.
     pub(crate) async fn exited(&self) {
         if self.watch.exited().await.is_err() {
-            // The runtime is shutting down, and with it whoever awaits this.
+            // The runtime is shutting down and drops the awaiting task.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Notes that the shell has ended or was killed.
+    /// Records that the shell has exited or was killed.
     pub(crate) fn note_end(&self) {
         if let Some(place) = &self.place {
             place.end();
         }
     }
 
-    /// Asks everything of this command to end, stopped processes too. Says how many processes it found.
+    /// Sends TERM to every process of this command, including stopped ones. Returns the number of processes found.
     pub(crate) fn terminate(&self) -> u32 {
-        // Looked for first: a process may end by TERM before it is counted.
-        let escaped = Lineage::now().map(|lineage| lineage.descendants(&self.roots()));
+        // Count before the signal, because TERM may end a process before it is counted.
+        let escaped = ProcessTree::now().map(|lineage| lineage.descendants(&self.roots()));
         let mut escaped = escaped.unwrap_or_default();
         escaped.retain(|one| stat(one.pid).is_ok_and(|stat| !stat.has_ended));
         let n_found = u32::try_from(escaped.len()).unwrap_or(u32::MAX);
@@ -183,7 +183,7 @@ impl Shell {
         n_found
     }
 
-    /// Kills everything of this command at once. What it forks meanwhile is left to the sweep.
+    /// Kills every process of this command at once. The sweep kills the processes that are forked in between.
     pub(crate) fn kill(&self) {
         // Without /proc or a free descriptor only the group can be killed.
         let mut sweeper = Sweeper::new(Instant::now() + FREEZE_LIMIT);
@@ -194,34 +194,33 @@ impl Shell {
         signal_group(self.mark.group, Signal::SIGKILL);
     }
 
-    /// The shell, and the orphans of this command.
+    /// Returns the shell and the orphans of this command.
     fn roots(&self) -> Vec<u32> {
         let mut roots = self.strays();
         roots.push(self.process.pid());
         roots
     }
 
-    /// Orphans of this command that still run.
+    /// Returns the running orphans of this command.
     fn strays(&self) -> Vec<u32> {
-        living_strays(in_flight::contains, |pid| self.mark.fits(pid)).unwrap_or_default()
+        living_strays(shell_registry::contains, |pid| self.mark.fits(pid)).unwrap_or_default()
     }
 
     pub(crate) fn has_strays(&self) -> bool {
         !self.strays().is_empty()
     }
 
-    /// One step of ending what the shell left behind. Without knowledge of orphans the group is all
-    /// that can be ended.
-    pub(crate) fn sweep(&self, sweeper: &mut Sweeper) -> Left {
+    /// Kills what the shell left behind, one step. If orphans cannot be listed, only the process group is killed.
+    pub(crate) fn sweep(&self, sweeper: &mut Sweeper) -> SweepProgress {
         let left = self.mark.sweep(sweeper);
         signal_group(self.mark.group, Signal::SIGKILL);
         left
     }
 
-    /// The processes of this command that run, as far as they are known: those below the shell and its
-    /// orphans, and those of the leaf. At most about `limit` are looked for.
+    /// Returns the known running processes of this command: descendants of the shell, its orphans, and the processes
+    /// in its control group. Stops searching at about `limit`.
     pub(crate) fn processes(&self, limit: usize) -> BTreeSet<u32> {
-        let lineage = Lineage::now();
+        let lineage = ProcessTree::now();
         let members = lineage.map(|lineage| lineage.descendants_up_to(&self.roots(), limit));
         let mut found: BTreeSet<u32> =
             members.unwrap_or_default().into_iter().map(|member| member.pid).collect();
@@ -232,22 +231,22 @@ impl Shell {
         found
     }
 
-    /// Whether the command has more than `limit` processes and nobody else keeps it from that.
+    /// Returns true if the command has more than `limit` processes and its control group does not limit them.
     pub(crate) fn exceeds(&self, limit: u32) -> bool {
         let is_counted = self.mark.leaf.as_ref().is_some_and(|leaf| leaf.is_counted());
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         !is_counted && limit < self.processes(limit.saturating_add(1)).len()
     }
 
-    /// Which processes of this command hold one of these pipes.
+    /// Returns the processes of this command that hold one of these pipes.
     pub(crate) fn holders(&self, pipes: &[u64]) -> Vec<Holder> {
         holders(self.processes(MAX_SUSPECTS), pipes)
     }
 
-    /// Reaps the shell, which has ended. If it hangs in the kernel it counts as killed.
+    /// Reaps the shell, which has exited. A shell that hangs in the kernel counts as killed.
     ///
     /// # Errors
-    /// Somebody else reaped it.
+    /// The shell was reaped elsewhere.
     pub(crate) fn reap(mut self) -> io::Result<(Exit, Usage)> {
         let exit = self.process.try_reap();
         self.is_reaped = !matches!(exit, Ok(None));
@@ -257,14 +256,14 @@ impl Shell {
 }
 
 impl Drop for Shell {
-    /// Whoever ran the command lost interest, or it does not die: kill it now, reap it when it is dead.
+    /// The caller dropped the command, or the shell does not die. Kills it now and reaps it in the background.
     fn drop(&mut self) {
         if self.is_reaped {
             return;
         }
         self.kill();
         self.note_end();
-        let abandoned = Abandoned {
+        let abandoned = AbandonedShell {
             process: self.process.clone(),
             mark: self.mark.clone(),
             _place: self.place.take(),
@@ -275,24 +274,24 @@ impl Drop for Shell {
     }
 }
 
-/// A killed command that nobody waits for.
-struct Abandoned {
+/// A killed command whose caller is gone.
+struct AbandonedShell {
     process: ProcessHandle,
-    mark: Mark,
+    mark: ProcessMarker,
     /// Held until the shell is reaped.
-    _place: Option<Place>,
+    _place: Option<ShellSlot>,
 }
 
-impl Abandoned {
+impl AbandonedShell {
     async fn clean_up(self) {
         let until = Instant::now() + CLEANUP_LIMIT;
         let mut sweeper = Sweeper::new(until);
         let mut pause = FIRST_PAUSE;
         while Instant::now() < until {
             let left = self.mark.sweep(&mut sweeper);
-            // An error means that it is not there to be reaped any more.
+            // An error means that the shell was already reaped.
             let is_gone = !matches!(self.process.try_reap(), Ok(None));
-            if is_gone && left != Left::Dying {
+            if is_gone && left != SweepProgress::Dying {
                 return;
             }
             tokio::time::sleep(pause).await;
@@ -301,31 +300,31 @@ impl Abandoned {
     }
 }
 
-impl Drop for Abandoned {
-    /// Without a runtime, or when it ends, there is only this one chance.
+impl Drop for AbandonedShell {
+    /// Without a runtime, or during its shutdown, this is the only chance to reap the shell.
     fn drop(&mut self) {
         drop(self.process.try_reap());
     }
 }
 
-/// A group without processes is no error: that is what is wanted.
+/// Signals a process group. A group without processes is not an error.
 fn signal_group(group: u32, signal: Signal) {
     if let Ok(group) = i32::try_from(group) {
         let _signalled = killpg(Pid::from_raw(group), signal);
     }
 }
 
-/// Reaps orphans that ended while commands run, so that a long command cannot fill the process table.
+/// Reaps orphans that exited while commands run, so that a long command cannot fill the process table.
 pub(crate) fn reap_ended_orphans() {
-    drop(living_strays(in_flight::contains, |_| false));
+    drop(living_strays(shell_registry::contains, |_| false));
 }
 
-/// Starts the command, on the launching thread if the worker has one.
+/// Starts the command, on the spawn thread if the worker has one.
 fn launch_in(
-    leaf: Option<Arc<Leaf>>,
+    leaf: Option<Arc<CommandCgroup>>,
     command: &Command,
     input: Input,
-) -> io::Result<(Child, Option<Arc<Leaf>>)> {
+) -> io::Result<(Child, Option<Arc<CommandCgroup>>)> {
     let (program, group) = (prepare(command, input), command.group.clone());
     match &command.spawn_thread {
         Some(thread) => thread.run(move || spawn_in(leaf, group.as_deref(), program))?,
@@ -333,13 +332,13 @@ fn launch_in(
     }
 }
 
-/// Starts the command from within its leaf, so that nothing of it was ever elsewhere. If it cannot be entered
-/// the command is started outside, where it is at least counted if that can be had.
+/// Starts the command from inside its control group, so that no process of it ever ran outside. If this thread cannot
+/// enter that group, starts it in the session's group, which at least counts it, or in neither.
 fn spawn_in(
-    leaf: Option<Arc<Leaf>>,
+    leaf: Option<Arc<CommandCgroup>>,
     group: Option<&Group>,
     mut program: std::process::Command,
-) -> io::Result<(Child, Option<Arc<Leaf>>)> {
+) -> io::Result<(Child, Option<Arc<CommandCgroup>>)> {
     let started = leaf.as_ref().and_then(|leaf| {
         let _inside = leaf.enter().ok()?;
         Some(program.spawn())

@@ -1,4 +1,4 @@
-//! Starting workers. Called by the supervisor's main thread.
+//! Starts workers. Called by the supervisor's main thread.
 
 use crate::{ProcessHandle, SelfExe};
 use std::ffi::{OsStr, OsString};
@@ -8,14 +8,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-/// The name under which the program runs, as `ps` shows it; its path is a descriptor's.
+/// Process name in `ps`. The path of the executable is a descriptor's and would be no help.
 pub(crate) const PROGRAM_NAME: &str = "quack";
 
-/// A worker that was started: its monitor, to be exact, which is our direct child and ends right after
-/// the worker and exactly as the worker did ([`crate::split_off_monitor`]).
+/// A started worker. The direct child is its monitor, which exits right after the worker and with the same status
+/// ([`crate::split_off_monitor`]).
 ///
-/// To end it, send TERM: the monitor kills the worker and everything below it at once. KILL takes the
-/// worker along as well, but leaves its descendants to [`crate::sweep_strays_blocking`].
+/// To stop the worker, send TERM: the monitor kills the worker and all descendants at once. KILL also kills the
+/// worker, but leaves the descendants to [`crate::sweep_strays_blocking`].
 #[derive(Debug)]
 pub struct SpawnedWorker {
     /// The child.
@@ -24,7 +24,7 @@ pub struct SpawnedWorker {
     pub stderr: OwnedFd,
 }
 
-/// Why no process was started. One variant per decision that the caller makes.
+/// Error of starting a process. One variant per decision of the caller.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
@@ -42,10 +42,10 @@ pub enum SpawnError {
     Launcher {
         /// The launcher.
         program: String,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Anything else: it will not go away by itself.
+    /// Any other failure, which a retry does not fix.
     #[error("cannot start a process")]
     Io(#[source] io::Error),
 }
@@ -60,13 +60,13 @@ impl From<io::Error> for SpawnError {
     }
 }
 
-/// What stands before a worker's command line: a program that ends by executing the rest of it, here or
-/// elsewhere, and hands on stdin and stderr.
+/// Prefix of a worker's command line: a program that finally executes the rest of the line, here or elsewhere, and
+/// passes on stdin and stderr.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launcher {
-    /// The program, looked for in the `PATH` of `env`, and its arguments. Not empty.
+    /// The program, searched in the `PATH` of `env`, and its arguments. Not empty.
     pub words: Vec<String>,
-    /// The launcher's whole environment. The worker clears its own.
+    /// Complete environment of the launcher. The worker clears its own.
     pub env: Vec<(String, String)>,
 }
 
@@ -80,11 +80,11 @@ pub fn system_first(path: &str) -> String {
     std::iter::once(SYSTEM_PATH).chain(others).collect::<Vec<_>>().join(":")
 }
 
-/// Starts `launcher… exe args…` in the same way as [`spawn_worker_blocking`]. The program is named by its
-/// path, since a descriptor means nothing to a launcher: a new version on disk is what is started then.
+/// Starts `launcher… exe args…` like [`spawn_worker_blocking`]. The launcher gets the path of the program, because a
+/// descriptor has no meaning for it. So it starts a new version if the file was replaced.
 ///
 /// # Errors
-/// See [`SpawnError`]. Nothing is left running then.
+/// See [`SpawnError`]. No process is left running after an error.
 pub fn spawn_launched_blocking(
     launcher: &Launcher,
     args: &[&str],
@@ -108,11 +108,11 @@ pub fn spawn_launched_blocking(
 /// Starts `exe args…` as a worker: the given stdin (its control channel), stdout to `/dev/null`, stderr
 /// to a pipe, an empty environment, `/` as working directory, in this process's group.
 ///
-/// Takes about half a millisecond, independent of this process's size. Call it from the main thread
-/// only: the child asks to be told of its parent's death, and the kernel means the parent *thread*.
+/// Takes about 0.5 ms, independent of the size of this process. Call it only from the main thread: the child requests
+/// a signal on its parent's death, and for the kernel the parent is a *thread*.
 ///
 /// # Errors
-/// See [`SpawnError`]. Nothing is left running then.
+/// See [`SpawnError`]. No process is left running after an error.
 pub fn spawn_worker_blocking(
     exe: &SelfExe,
     args: &[&str],
@@ -122,8 +122,8 @@ pub fn spawn_worker_blocking(
     started(command.env_clear().stdin(stdin).spawn()?)
 }
 
-/// Becomes another program, looked for in `PATH`, with the same descriptors and environment but for what `env`
-/// sets. Returns why it could not.
+/// Replaces this process by another program, searched in `PATH`. Descriptors and environment stay, except the
+/// variables in `env`. Returns only on failure, with the error.
 pub fn become_program<'a>(
     program: &OsStr,
     arguments: Vec<OsString>,
@@ -140,7 +140,7 @@ fn started(mut child: Child) -> Result<SpawnedWorker, SpawnError> {
     })
 }
 
-/// The parts that every start of our own program has in common.
+/// Prepares a start of quackd's own program.
 pub(crate) fn program(exe: &SelfExe, args: &[&str]) -> Result<std::process::Command, SpawnError> {
     if !exe.is_unchanged() {
         return Err(SpawnError::Replaced);
@@ -164,9 +164,9 @@ fn adopt(child: &mut Child) -> io::Result<SpawnedWorker> {
     Ok(SpawnedWorker { process: ProcessHandle::of_child(child.id())?, stderr })
 }
 
-/// Ends a child that cannot be watched. It was started a moment ago, so the wait is short.
+/// Kills and reaps a child that cannot be watched. The wait is short, because the child has just started.
 pub(crate) fn discard(child: &mut Child) {
-    // Both can only fail because the child is gone, which is what is wanted.
+    // Both fail only if the child is already gone.
     drop(child.kill());
     drop(child.wait());
 }

@@ -20,7 +20,8 @@ pub struct SpawnThread {
 }
 
 impl SpawnThread {
-    /// A thread that calls `prepare` before its first launch. With `oom`, commands start with their own score.
+    /// Creates a launcher whose thread calls `prepare` before its first launch. With `oom`, commands start with their
+    /// own OOM score.
     #[must_use]
     pub fn new(
         prepare: impl Fn() -> io::Result<()> + Send + Sync + 'static,
@@ -29,10 +30,10 @@ impl SpawnThread {
         Self { prepare: Arc::new(prepare), oom: oom.map(Arc::new), jobs: OnceLock::new() }
     }
 
-    /// Runs `launch` on the thread and waits for its result, as long as starting a process takes.
+    /// Runs `launch` on the thread and waits for its result. Blocks for as long as starting a process takes.
     ///
     /// # Errors
-    /// The thread cannot be started or prepared, or the score of a command cannot be set: nothing was launched.
+    /// The thread cannot be started or prepared, or the OOM score of a command cannot be set. Nothing was launched.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         launch: impl FnOnce() -> T + Send + 'static,
@@ -54,7 +55,7 @@ impl SpawnThread {
             // The receiver waits below.
             drop(sender.send(launched));
         };
-        // It ends only with this value.
+        // The thread runs until `self` is dropped.
         jobs.send(Box::new(job)).map_err(|_| io::ErrorKind::BrokenPipe)?;
         result.recv().map_err(io::Error::other)?
     }

@@ -1,5 +1,5 @@
-//! The file that a long output goes to as a whole. Fed by [`crate::output`], written by a blocking task, so
-//! that a slow disk never stops the worker.
+//! Writes a long output to a file. Fed by [`crate::output`], written by a blocking task, so that a slow disk never
+//! blocks the worker.
 
 use crate::SpillTarget;
 use std::fs::{self, OpenOptions};
@@ -12,19 +12,19 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Bytes that are gathered before they are handed to the writer.
+/// Bytes collected before a chunk goes to the writer.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Chunks on their way to the disk. When they are used up the command waits for the disk.
+/// Maximum number of chunks that wait for the disk. Beyond it the command waits.
 const CHUNKS_IN_FLIGHT: usize = 8;
 
-/// Largest output that is held back before the file is begun, in bytes.
+/// Maximum number of bytes held in memory before the file is created.
 const MAX_THRESHOLD: usize = 1024 * 1024;
 
-/// Bytes that are written between two looks at what is free on the disk.
+/// Bytes written between two checks of the free disk space.
 const LOOK_BYTES: usize = 1024 * 1024;
 
-/// Directory entries looked at when old files are deleted.
+/// Maximum number of directory entries read when old files are deleted.
 const MAX_ENTRIES: usize = 4096;
 
 /// A file with the output of both streams in the order of arrival.
@@ -32,23 +32,23 @@ const MAX_ENTRIES: usize = 4096;
 pub struct Spilled {
     /// The file.
     pub path: PathBuf,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// Whether it holds everything. False if the output was longer than allowed, the disk was full
+    /// True if the file contains the whole output. False if the output was longer than allowed, or the disk was full
     /// or too slow.
     pub complete: bool,
-    /// It does not hold everything, or is not there at all, because the disk is almost full.
+    /// True if the file is incomplete or missing because the disk is almost full.
     pub disk_is_low: bool,
 }
 
-/// One command's spill.
+/// State of one command's spill file.
 #[derive(Debug)]
 pub(crate) enum Spill {
-    /// None was asked for.
+    /// The caller requested no file.
     Off,
-    /// All output until now, as long as it is short.
+    /// The output so far is short and is held in memory.
     Holding { target: SpillTarget, held: Vec<u8> },
-    /// The output is long.
+    /// The output is long and is being written.
     Writing(Writing),
 }
 
@@ -60,12 +60,12 @@ pub(crate) struct Writing {
     written: Arc<AtomicU64>,
     disk_is_low: Arc<AtomicBool>,
     gathered: Vec<u8>,
-    /// Gathered bytes that are handed over.
+    /// Number of collected bytes that make a chunk.
     chunk_bytes: usize,
-    /// Bytes that may still be accepted.
+    /// Bytes left below the maximum file size.
     room: u64,
-    /// Nothing was left out until now. Once something was, nothing more is accepted: the file is
-    /// always a beginning of the output, without holes.
+    /// True while no output was left out. After a gap nothing more is accepted, so the file is always a prefix of the
+    /// output.
     complete: bool,
 }
 
@@ -74,7 +74,7 @@ impl Spill {
         target.map_or(Self::Off, |target| Self::Holding { target, held: Vec::new() })
     }
 
-    /// Takes what one of the streams delivered. Never waits: call [`Spill::make_room`] before the next.
+    /// Adds output of one of the streams. Never waits: call [`Spill::make_room`] before the next call.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         match self {
             Self::Off => (),
@@ -90,7 +90,7 @@ impl Spill {
         }
     }
 
-    /// Waits until the writer can take more. May be dropped at any time without loss.
+    /// Waits until the writer can accept more. Cancel-safe.
     pub(crate) async fn make_room(&mut self) {
         let Self::Writing(writing) = self else { return };
         if writing.is_due() {
@@ -102,7 +102,8 @@ impl Spill {
         }
     }
 
-    /// Hands over what fits at once and leaves the rest out: for a command that is being ended.
+    /// Sends the chunk if the writer can accept it at once, and otherwise drops it. For a command that is being
+    /// stopped.
     pub(crate) fn make_room_now(&mut self) {
         let Self::Writing(writing) = self else { return };
         if writing.is_due() {
@@ -114,8 +115,8 @@ impl Spill {
         }
     }
 
-    /// Writes what is left and closes the file. Waits for the disk for at most `limit`. `None` if
-    /// there was no need for a file, or it could not be created for another reason than the room on the disk.
+    /// Writes the remaining output and closes the file. Waits for the disk for at most `limit`. `None` if no file was
+    /// needed, or if it could not be created for another reason than free disk space.
     pub(crate) async fn finish(self, limit: Duration) -> Option<Spilled> {
         let Self::Writing(writing) = self else { return None };
         let Writing { path, chunks, writer, written, disk_is_low, gathered, complete, .. } =
@@ -208,7 +209,7 @@ fn write_blocking(
     Ok(())
 }
 
-/// Whether enough is free on the disk. What the system does not tell is taken for enough.
+/// Fails if the free disk space is too low. If the system does not report it, assumes enough.
 fn has_room(target: &SpillTarget) -> io::Result<()> {
     let Ok(stat) = rustix::fs::statvfs(&target.dir) else { return Ok(()) };
     if stat.f_bavail.saturating_mul(stat.f_frsize) < target.min_free {
@@ -217,7 +218,7 @@ fn has_room(target: &SpillTarget) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes place for one more file of the family.
+/// Deletes the oldest files of the family, so that one more is within the limit.
 fn delete_oldest(target: &SpillTarget) -> io::Result<()> {
     let family = target.name.split_inclusive('-').next().unwrap_or_default();
     let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
@@ -232,7 +233,7 @@ fn delete_oldest(target: &SpillTarget) -> io::Result<()> {
     files.sort_unstable();
     let excess = (files.len() + 1).saturating_sub(target.max_files.max(1));
     for (_, path) in files.into_iter().take(excess) {
-        // Another call may have deleted it in the meantime.
+        // Another call may have deleted it since.
         drop(fs::remove_file(path));
     }
     Ok(())

@@ -1,53 +1,53 @@
-//! Ending everything below a process, whatever it does to escape: new groups, new sessions, double
-//! forks, ignored signals, endless forking. Used by the supervisor after a monitor died, by the monitor
-//! after its worker died, and by [`crate::run`] after a shell ended.
+//! Kills all descendants of a process, including those that try to escape by new groups, new sessions, double forks,
+//! ignored signals or endless forking. Used by the supervisor after a monitor died, by the monitor after its worker
+//! died, and by [`crate::run`] after a shell exited.
 //!
-//! The method: stop every process of the tree, again and again until a pass finds no new one (a stopped
-//! process cannot fork), then kill them all. Their orphans become our children, so the tree is gone
-//! exactly when we have no such child left; until then the whole is repeated.
+//! The sweep stops every process of the tree and repeats this until a pass finds no new process: a stopped process
+//! cannot fork. Then it kills them all. Their orphans become children of this process, so the tree is gone when no
+//! such child is left. Until then the sweep starts over.
 
 use crate::handle::to_pid;
-use crate::lineage::{Lineage, Member, stat};
+use crate::process_tree::{ProcessTree, TreeProcess, stat};
 use nix::sys::signal::{Signal, kill};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Passes that look for processes forked during the passes before. Each pass stops all it finds, so that a
-/// handful ends the fastest forking; what still slips through is met in the next round.
+/// Maximum number of passes that look for processes forked during earlier passes. Each pass stops all processes it
+/// finds, so a few passes end even the fastest forking. The next round catches the rest.
 const MAX_PASSES: usize = 64;
 
-/// First and longest pause between two looks at processes that have been killed. Most are gone within
-/// half a millisecond; one in the middle of disk work may take long.
+/// Shortest and longest pause between two checks of killed processes. Most exit within 0.5 ms. A process in the
+/// middle of disk I/O may take much longer.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_micros(250);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a sweep did.
+/// Result of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sweep {
+pub struct SweepReport {
     /// Processes that were alive and were killed.
     pub killed: u32,
-    /// True if nothing was left at the end. False if the limit was reached or the system cannot tell.
+    /// True if no process was left. False if the time limit passed or the system cannot list children.
     pub verified_empty: bool,
 }
 
-/// Kills and reaps every descendant of this process that is not one of `keep` or below one of them.
-/// Returns after `limit` at the latest, plus one pass over the remaining processes.
+/// Kills and reaps every descendant of this process, except the processes in `keep` and their descendants. Returns
+/// after at most `limit` plus one pass over the remaining processes.
 ///
-/// For a sub-reaper ([`crate::harden`]) whose child died and left orphans. Call it from the thread that
-/// starts children: `keep` must name every direct child that is to live or that somebody else will
-/// reap. Blocks; usually for one or two milliseconds.
+/// For a sub-reaper ([`crate::harden`]) whose child died and left orphans. Call it from the thread that starts
+/// children. `keep` must contain every direct child that continues to run or that another caller reaps. Blocks,
+/// usually for 1 to 2 ms.
 #[must_use]
-pub fn sweep_strays_blocking(keep: &BTreeSet<u32>, limit: Duration) -> Sweep {
+pub fn sweep_strays_blocking(keep: &BTreeSet<u32>, limit: Duration) -> SweepReport {
     let until = Instant::now() + limit;
     let mut sweeper = Sweeper::new(until);
     let mut pause = FIRST_PAUSE;
     loop {
         let left = sweeper.step(|pid| keep.contains(&pid), |_| true);
-        let verified_empty = left.is_ok_and(|left| left == Left::Nothing);
+        let verified_empty = left.is_ok_and(|left| left == SweepProgress::Nothing);
         if verified_empty || until <= Instant::now() {
-            return Sweep { killed: sweeper.n_killed(), verified_empty };
+            return SweepReport { killed: sweeper.n_killed(), verified_empty };
         }
         #[expect(clippy::disallowed_methods, reason = "a blocking function, and it says so")]
         std::thread::sleep(pause);
@@ -55,17 +55,17 @@ pub fn sweep_strays_blocking(keep: &BTreeSet<u32>, limit: Duration) -> Sweep {
     }
 }
 
-/// What a step of a sweep left behind.
+/// Processes left after one step of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum SweepProgress {
     Nothing,
-    /// Processes that were killed and are not reaped yet. Take another step after a pause.
+    /// Some processes were killed and are not reaped yet. Take another step after a pause.
     Dying,
-    /// It cannot be known.
+    /// The children cannot be listed.
     Unknown,
 }
 
-/// One sweep in steps, so that a caller can wait in its own way between them.
+/// A sweep in steps, so that the caller chooses how to wait between them.
 #[derive(Debug)]
 pub(crate) struct Sweeper {
     until: Instant,
@@ -77,35 +77,34 @@ impl Sweeper {
         Self { until, killed: BTreeSet::new() }
     }
 
-    /// Processes that were alive and were killed by this sweep, for whoever kills some in another way.
+    /// Processes that this sweep killed while they were running. Callers that kill in another way add theirs.
     pub(crate) fn killed(&mut self) -> &mut BTreeSet<u32> {
         &mut self.killed
     }
 
-    /// How many these are.
     pub(crate) fn n_killed(&self) -> u32 {
         u32::try_from(self.killed.len()).unwrap_or(u32::MAX)
     }
 
-    /// Reaps what has ended and kills what is a target, among the children of this process that are not
-    /// `protected`. A protected child is neither killed nor reaped. Never waits.
+    /// Reaps the exited children that are not `protected`, and kills those that are a `target`, with their
+    /// descendants. A protected child is neither killed nor reaped. Never waits.
     ///
     /// # Errors
-    /// The children are not known: no `/proc`, or no descriptor left.
+    /// The children cannot be listed: `/proc` is not mounted, or no descriptor is left.
     pub(crate) fn step(
         &mut self,
         protected: impl Fn(u32) -> bool,
         target: impl Fn(u32) -> bool,
-    ) -> io::Result<Left> {
+    ) -> io::Result<SweepProgress> {
         let targets = living_strays(protected, target)?;
         if targets.is_empty() {
-            return Ok(Left::Nothing);
+            return Ok(SweepProgress::Nothing);
         }
         self.freeze_and_kill(&targets)?;
-        Ok(Left::Dying)
+        Ok(SweepProgress::Dying)
     }
 
-    /// Kills `roots`, children of this process that nobody has reaped, and everything below them.
+    /// Kills `roots`, which are unreaped children of this process, and all their descendants.
     ///
     /// # Errors
     /// As [`Sweeper::step`].
@@ -113,8 +112,8 @@ impl Sweeper {
         let mut frozen = BTreeSet::new();
         for _ in 0..MAX_PASSES {
             let before = frozen.len();
-            for member in Lineage::now()?.descendants(roots) {
-                // Under another parent than before it was not frozen as that one.
+            for member in ProcessTree::now()?.descendants(roots) {
+                // A process under another parent counts as new: it was not stopped under that parent.
                 if frozen.insert(member) {
                     send(member, Signal::SIGSTOP);
                 }
@@ -132,30 +131,31 @@ impl Sweeper {
     }
 }
 
-/// Children of this process that are not `protected`, are a `target` and still run. Those that have ended
-/// are reaped, target or not: an orphan's exit status interests nobody.
+/// Returns the running children of this process that are not `protected` and are a `target`. Reaps exited children,
+/// target or not: the exit status of an orphan is not used.
 ///
 /// # Errors
-/// The children are not known: no `/proc`, or no descriptor left.
+/// The children cannot be listed: `/proc` is not mounted, or no descriptor is left.
 pub(crate) fn living_strays(
     protected: impl Fn(u32) -> bool,
     target: impl Fn(u32) -> bool,
 ) -> io::Result<Vec<u32>> {
     loop {
-        let mut strays = Lineage::now()?.adopted()?;
+        let mut strays = ProcessTree::now()?.adopted()?;
         strays.retain(|&pid| !protected(pid));
         let n_before = strays.len();
         strays.retain(|&pid| !reap(pid));
         let reaped_some = strays.len() < n_before;
         strays.retain(|&pid| target(pid));
-        // What ended after the list was read left us its children, which the list does not show.
+        // A process that exited after the list was read left its children to this process. The list does not contain
+        // them.
         if !strays.is_empty() || !reaped_some {
             return Ok(strays);
         }
     }
 }
 
-/// Reaps one child if it has ended. Never asks for "any child": others wait for theirs.
+/// Reaps one child if it has exited. Never waits for "any child", because other code waits for its own children.
 fn reap(pid: u32) -> bool {
     let Ok(pid) = to_pid(pid) else { return true };
     match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
@@ -164,11 +164,12 @@ fn reap(pid: u32) -> bool {
     }
 }
 
-/// Signals a member if it is still the process that was found. Says whether it was still running.
-pub(crate) fn send(member: Member, signal: Signal) -> bool {
+/// Signals a process if it is still the process that was found. Returns true if it was running and the signal was
+/// sent.
+pub(crate) fn send(member: TreeProcess, signal: Signal) -> bool {
     let this = std::process::id();
     if member.parent == this {
-        // Only this thread reaps it, so until then the number is its own.
+        // Only this thread reaps it, so the kernel cannot reuse the number before.
         return is_running_below(member, this).is_some_and(|is_running| {
             let is_sent = i32::try_from(member.pid)
                 .is_ok_and(|pid| kill(nix::unistd::Pid::from_raw(pid), signal).is_ok());
@@ -179,12 +180,12 @@ pub(crate) fn send(member: Member, signal: Signal) -> bool {
 }
 
 #[cfg(target_os = "linux")]
-fn send_by_handle(member: Member, signal: Signal, this: u32) -> bool {
+fn send_by_handle(member: TreeProcess, signal: Signal, this: u32) -> bool {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
-    // The handle first, then the look: if the number belongs to a stranger by now, the handle is the
-    // stranger's and the look shows another parent. Without a handle (no descriptor left) nothing is
-    // sent: once its parent is dead the process is our child, and needs none.
+    // Open the handle before the check. If the number was reused, the handle refers to the other process, and the
+    // check sees a different parent. Without a handle (no descriptor left), send nothing: once its parent is dead,
+    // the process is a child of this one and needs no handle.
     let Ok(pid) = to_pid(member.pid) else { return false };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
     let signal = rustix::process::Signal::from_named_raw(signal as i32);
@@ -194,12 +195,12 @@ fn send_by_handle(member: Member, signal: Signal, this: u32) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn send_by_handle(_: Member, _: Signal, _: u32) -> bool {
+fn send_by_handle(_: TreeProcess, _: Signal, _: u32) -> bool {
     false
 }
 
-/// Whether it runs; `None` if it is gone from where it was found, unless we adopted it since.
-fn is_running_below(member: Member, this: u32) -> Option<bool> {
+/// Returns whether the process runs. `None` if it exited or has another parent, unless this process adopted it.
+fn is_running_below(member: TreeProcess, this: u32) -> Option<bool> {
     let now = stat(member.pid).ok()?;
     (now.parent == member.parent || now.parent == this).then_some(!now.has_ended)
 }

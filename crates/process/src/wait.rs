@@ -1,4 +1,4 @@
-//! Reaping one direct child, and what it used. Used by [`crate::handle`].
+//! Reaps one direct child and reads its resource usage. Used by [`crate::handle`].
 
 use crate::Exit;
 use nix::libc;
@@ -6,24 +6,23 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// What a process used, with those of its descendants that it had waited for.
+/// Resources used by a process and the descendants that it had waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time in its own code.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// Processor time in the kernel for it.
+    /// CPU time in kernel mode.
     pub system: Duration,
-    /// The most memory that one of these processes had at a time, in KiB.
+    /// Largest resident set of one of these processes, in KiB.
     pub max_rss_kb: u64,
 }
 
-/// Reaps the child `pid` if it has ended; `None` while it runs. Never waits.
+/// Reaps the child `pid` if it has exited; `None` while it runs. Never waits.
 ///
-/// `pid` must be a child of this process that nobody else reaps: until it is reaped here, its number is its
-/// own.
+/// `pid` must be a child that only this function reaps: until then the kernel cannot reuse its number.
 ///
 /// # Errors
-/// `ECHILD` if somebody else reaped it.
+/// `ECHILD` if the child was reaped elsewhere.
 #[expect(unsafe_code, reason = "no safe wrapper gives the resources that a child used")]
 pub(crate) fn reap(pid: i32) -> io::Result<Option<(Exit, Usage)>> {
     let mut status = 0;
@@ -32,7 +31,7 @@ pub(crate) fn reap(pid: i32) -> io::Result<Option<(Exit, Usage)>> {
     let reaped = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) };
     match reaped {
         0 => Ok(None),
-        // It never waits, so it is never interrupted.
+        // wait4 with WNOHANG does not wait, so it is never interrupted.
         ..0 => Err(io::Error::last_os_error()),
         _ => {
             // SAFETY: a C struct of numbers, zeroed before and filled in by the call above.
@@ -42,12 +41,12 @@ pub(crate) fn reap(pid: i32) -> io::Result<Option<(Exit, Usage)>> {
     }
 }
 
-/// How a process ended, from its raw wait status.
+/// Converts a raw wait status.
 pub(crate) fn exit_of(status: i32) -> Exit {
     if libc::WIFEXITED(status) {
         Exit::Code(libc::WEXITSTATUS(status))
     } else {
-        // Stops and continues are not waited for.
+        // wait4 without WUNTRACED and WCONTINUED reports no stops and continues.
         Exit::Signal(libc::WTERMSIG(status))
     }
 }

@@ -1,5 +1,5 @@
-//! Commands in control groups, with every kind of them that this machine and this user have: what is ended,
-//! what is counted, what is left alone. A kind that cannot be had is named and left out.
+//! Tests commands in control groups, with every kind that is available to this user on this machine: killing,
+//! counting, and processes that must stay. Prints the kinds that are not available and skips them.
 //!
 //! The tests of this file run one at a time: with version 2 each moves this process.
 
@@ -26,7 +26,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 const KINDS: [CgroupKind; 3] = [CgroupKind::Unified, CgroupKind::Pids, CgroupKind::Freezer];
 
-/// Makes this process what a worker is, and keeps other tests away.
+/// Sets up this process like a worker, and locks out other tests.
 async fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::const_new(());
     static HARDENED: OnceLock<()> = OnceLock::new();
@@ -50,7 +50,7 @@ impl World {
         Some(Self { base, paths, group })
     }
 
-    /// Ends all, and shows that nothing is left of it.
+    /// Kills all processes, and asserts that none is left.
     fn close(self) {
         let Self { base, paths, group } = self;
         drop(group);
@@ -97,7 +97,7 @@ fn lines(finished: &Finished) -> Vec<String> {
     String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Not even a zombie is left.
+/// Asserts that not even a zombie is left.
 #[track_caller]
 fn assert_gone(pids: &[String]) {
     assert!(!pids.is_empty());
@@ -111,7 +111,7 @@ async fn whatever_a_command_started_is_in_its_leaf_and_ends_with_it() {
     let _turn = alone().await;
     for kind in KINDS {
         let Some(world) = World::open(kind, 200) else { continue };
-        // The very first thing that it does: it cannot be faster than its leaf.
+        // The command forks as its first action. Even that process starts in the leaf.
         let script = "(env -i /usr/bin/setsid /bin/bash -c 'trap \"\" TERM; echo $$; \
             cat /proc/self/cgroup; sleep 60 & echo $!; wait' &); sleep 0.3";
         let finished = run(bash(&world.group, "born", script)).await.unwrap();
@@ -132,7 +132,7 @@ async fn an_orphan_without_any_mark_ends_with_its_own_command_and_no_other() {
         let Some(world) = World::open(kind, 200) else { continue };
         let orphan = "$( (env -i setsid sleep 60 >/dev/null & echo $!) )";
         let long = format!("a={orphan}; sleep 1; kill -0 $a && echo $a");
-        // Alone it could not tell: the other command runs when it ends.
+        // Without a group, the orphan would be ambiguous, because the other command still runs.
         let short = format!("sleep 0.2; echo {orphan}");
         let (long, short) = tokio::join!(
             run(bash(&world.group, "long", &long)),
@@ -203,7 +203,7 @@ async fn endless_forking_stops_at_the_limit_and_hurts_no_other_session() {
         bomb.deadline = SECOND;
         let neighbours = async {
             tokio::time::sleep(SECOND / 2).await;
-            // Its own session gets a clear answer, either here or from the shell.
+            // The session itself gets a clear error, either here or from the shell.
             let own = run(bash(&world.group, "own", "true & wait")).await;
             match own {
                 Err(error) => assert!(matches!(error, LaunchError::TooManyProcesses(_)), "{error}"),
@@ -219,7 +219,7 @@ async fn endless_forking_stops_at_the_limit_and_hurts_no_other_session() {
         assert!(neighbour < SECOND, "{neighbour:?}");
         assert_eq!((bombed.is_gone, bombed.survivors), (true, 0));
         assert!(bombed.stopped <= 64, "{}", bombed.stopped);
-        // A kernel before 6.1 does not tell. One more is this process, on its way in or out.
+        // A kernel before 6.1 does not report it. The extra process is this one, while it enters or leaves the group.
         if let Ok(peak) = fs::read_to_string(world.paths.directory.join("pids.peak")) {
             assert!((64..=65).contains(&peak.trim().parse::<u32>().unwrap()), "{peak}");
         }
@@ -263,7 +263,7 @@ async fn a_session_is_ended_from_outside_with_all_its_commands() {
         assert_eq!(finished.unwrap().exit, Exit::Signal(9));
         let pids: Vec<_> = fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect();
         assert_gone(&pids);
-        // A worker that goes on without it still runs commands.
+        // A worker without a control group still runs commands.
         let later = run(bash(&world.group, "later", "echo ran")).await.unwrap();
         assert_eq!(lines(&later), ["ran"]);
         world.close();
@@ -281,12 +281,12 @@ async fn what_a_dead_daemon_left_is_ended_and_what_a_living_one_has_is_not() {
             let own = own_directory(&world);
             let dead = own.join("quackd-4194304-17-0");
             let leftover = leave_behind(kind, &dead);
-            // A directory that only looks alike stays.
+            // A directory with a similar name stays.
             let strange = own.join("quackd-strange");
             fs::create_dir(&strange).unwrap();
             let second = CgroupBase::open_as_blocking(world.base.kind(), 100);
             if kind == CgroupKind::Unified {
-                // This process is in the first one's already.
+                // This process is already in the first base's group.
                 assert!(second.is_err());
             }
             drop(second);
@@ -300,7 +300,7 @@ async fn what_a_dead_daemon_left_is_ended_and_what_a_living_one_has_is_not() {
             tokio::join!(run(bash(&world.group, "living", script)), others);
         assert_eq!(lines(&finished.unwrap())[1], "lives");
         if kind == CgroupKind::Unified {
-            // From within a group of its own a process does not look at its neighbours; a new daemon does.
+            // A process in its own group does not check sibling groups. A new daemon does.
             let own = own_directory(&world);
             world.close();
             World::open(kind, 200).unwrap().close();
@@ -314,12 +314,12 @@ async fn what_a_dead_daemon_left_is_ended_and_what_a_living_one_has_is_not() {
     }
 }
 
-/// The directory in which daemons make theirs.
+/// Returns the directory in which daemons create theirs.
 fn own_directory(world: &World) -> PathBuf {
     world.base.directory().parent().unwrap().to_owned()
 }
 
-/// What a daemon leaves that was killed: a session with a process.
+/// Creates the leftovers of a killed daemon: a session with a process.
 #[expect(clippy::disallowed_methods, reason = "a process that is no command")]
 fn leave_behind(kind: CgroupKind, dead: &Path) -> std::process::Child {
     let sleep = std::process::Command::new("setsid").args(["sleep", "60"]).spawn().unwrap();
@@ -330,7 +330,7 @@ fn leave_behind(kind: CgroupKind, dead: &Path) -> std::process::Child {
     sleep
 }
 
-/// Prints what a leaf costs. The bound is loose: this is no benchmark.
+/// Prints the cost of a leaf. The bound is loose, because this is not a benchmark.
 #[tokio::test]
 async fn a_leaf_costs_little() {
     const ROUNDS: usize = 200;

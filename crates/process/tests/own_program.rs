@@ -1,8 +1,8 @@
-//! Processes that run this very program: workers with their monitor, and a daemon started in the
-//! background. The tests re-execute this file's program in the role to be tested.
+//! Tests of processes that run this program: workers with their monitor, and a daemon in the background. The tests
+//! re-execute this program in the tested role.
 //!
-//! It has its own small harness, because a worker must be single-threaded from its first line. The
-//! tests run one after the other: all of them adopt orphans.
+//! It has its own small harness, because a worker must be single-threaded from its first line. The tests run one at a
+//! time, because all of them adopt orphans.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "this file is a test target")]
 #![expect(clippy::indexing_slicing, reason = "this file is a test target")]
@@ -100,8 +100,8 @@ fn run_tests(args: &[&str]) {
 
 // --- the roles --------------------------------------------------------------------------------
 
-/// A worker with three descendants that do their best to stay: reports its own pid and theirs on the
-/// control channel, then does as told.
+/// A worker with three descendants that try to survive. Reports its own pid and theirs on the control channel, then
+/// follows its instructions.
 fn worker(behaviour: &str) {
     match behaviour {
         "bare" => bare(),
@@ -166,8 +166,8 @@ fn limited() {
     exit(0);
 }
 
-/// A worker with a command in a control group that does its best to stay; reports as others do, but its own
-/// number first.
+/// A worker with a command in a control group that tries to survive. Reports like the others, with its own number
+/// first.
 fn grouped(paths: &str) {
     let paths: SessionPaths = serde_json::from_str(paths).unwrap();
     split_off_monitor_of(Some(&paths)).unwrap();

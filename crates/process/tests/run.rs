@@ -1,7 +1,7 @@
-//! Commands with real bash: what they return, and that nothing of them is left.
+//! Tests commands with real bash: their results, and that no process is left.
 //!
-//! The tests of this file run one at a time: a command that runs alone also ends orphans of unknown
-//! origin, which would be other tests' children.
+//! The tests of this file run one at a time: a command that runs alone also kills orphans of unknown origin, which
+//! would be other tests' children.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Makes this process what a worker is, and keeps other tests away.
+/// Sets up this process like a worker, and locks out other tests.
 async fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::const_new(());
     static HARDENED: OnceLock<()> = OnceLock::new();
@@ -54,7 +54,7 @@ fn bash(tag: &str, script: &str) -> Command {
     }
 }
 
-/// The tests look for tags in all processes, and may themselves run more than once at a time.
+/// Makes tags unique: the tests search all processes for tags, and several runs of them may overlap.
 fn unique(tag: &str) -> String {
     format!("{tag}.{}", std::process::id())
 }
@@ -65,12 +65,12 @@ fn stdout(finished: &Finished) -> String {
         .unwrap()
 }
 
-/// The numbers that the command printed, one a line.
+/// Returns the numbers that the command printed, one per line.
 fn pids(finished: &Finished) -> Vec<u32> {
     stdout(finished).lines().map(|line| line.trim().parse().unwrap()).collect()
 }
 
-/// Not even a zombie is left.
+/// Asserts that not even a zombie is left.
 #[track_caller]
 fn assert_gone(pids: &[u32]) {
     assert!(!pids.is_empty());
@@ -79,7 +79,7 @@ fn assert_gone(pids: &[u32]) {
     assert_eq!(left, Vec::<&u32>::new());
 }
 
-/// Processes, zombies included, whose environment carries the tag.
+/// Returns the processes, including zombies, whose environment contains the tag.
 fn tagged(tag: &str) -> Vec<u32> {
     let entry = format!("{CALL_VARIABLE}={}", unique(tag));
     let all = fs::read_dir("/proc").unwrap().flatten();
@@ -138,7 +138,7 @@ async fn a_background_job_ends_with_its_shell() {
 #[tokio::test]
 async fn what_escaped_the_group_ends_with_its_shell() {
     let _turn = alone().await;
-    // A session of its own, two generations away; then the same without the tag.
+    // A new session two generations away, then the same without the tag.
     for clean in ["", "env -i"] {
         let script = format!(
             "( {clean} setsid bash -c 'trap \"\" TERM; echo $$; sleep 60 & echo $!; wait' & ) ; sleep 0.3"
@@ -257,7 +257,7 @@ async fn a_flood_is_counted_in_bounded_memory() {
         threshold: 102_400,
         at_once: false,
     });
-    // Another task of the same thread must not starve meanwhile.
+    // Another task of the same thread must not starve during the flood.
     let heartbeat = tokio::spawn(async {
         let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
         for _ in 0..20 {
@@ -389,7 +389,7 @@ async fn a_command_cancelled_before_its_start_does_not_run() {
     let file = dir.path().join("started");
     let command = bash("early", &format!("touch {}", file.display()));
     command.cancel.cancel();
-    // On a task of its own: the future may move between threads.
+    // In a separate task: the future may move between threads.
     let outcome = tokio::spawn(run(command)).await.unwrap();
     assert!(matches!(outcome, Err(LaunchError::Aborted)));
     assert!(!file.exists());
@@ -454,7 +454,7 @@ async fn the_environment_is_exactly_what_was_given_and_the_tag() {
 #[tokio::test]
 async fn signals_and_limits_of_a_command_are_ordinary() {
     let _turn = alone().await;
-    // Signals 32 and 33 belong to the C library, which lets nobody set them.
+    // Signals 32 and 33 belong to the C library, which rejects changes of them.
     let script = "grep -E '^Sig(Blk|Ign)' /proc/self/status | while read name mask; do \
         echo $name $((0x$mask & 0x7fffffff)); done; ulimit -c; ulimit -n; \
         cat /proc/self/oom_score_adj; ps -o pgid= -p $$ | tr -d ' '; echo $$";
@@ -505,7 +505,7 @@ async fn a_shell_that_closed_its_output_is_still_waited_for() {
     assert!(Duration::from_millis(300) <= finished.duration);
 }
 
-/// Prints the cost of the common case. The bound is loose: this is no benchmark.
+/// Prints the cost of the common case. The bound is loose, because this is not a benchmark.
 #[tokio::test]
 async fn a_short_command_costs_little_more_than_its_process() {
     const ROUNDS: u32 = 100;
@@ -564,8 +564,8 @@ async fn who_holds_the_output_of_a_finished_command_is_named() {
     }
 }
 
-/// Runs as a user of its own, whose processes are limited for the case that the test fails. As an ordinary
-/// user it runs as that one, with as many more.
+/// Runs as a separate user with a process limit, in case the test fails. An ordinary user keeps its id and gets as
+/// many additional processes.
 #[tokio::test]
 async fn endless_forking_ends_where_nobody_counts_but_we() {
     let _turn = alone().await;
@@ -588,7 +588,7 @@ async fn endless_forking_ends_where_nobody_counts_but_we() {
     assert_eq!((finished.is_gone, finished.survivors), (true, 0));
     assert_eq!(tagged("uncounted"), Vec::<u32>::new());
     eprintln!("{} processes, all over after {:?}", finished.stopped, finished.duration);
-    // Less than the grace: it is given none.
+    // Shorter than the grace, which does not apply here.
     assert!(finished.duration < 10 * SECOND, "{:?}", finished.duration);
 
     let mut many = bash("counted", "for i in {1..20}; do sleep 0.6 & done; wait");
@@ -604,13 +604,13 @@ async fn processor_time_is_limited() {
     let finished = run(command).await.unwrap();
     assert_eq!((finished.ended_by, finished.exit), (EndedBy::Itself, Exit::Signal(24)));
     assert!(finished.usage.user + finished.usage.system < 2 * SECOND, "{:?}", finished.usage);
-    // Who catches the first signal is ended by the second.
+    // A shell that catches the first signal is killed by the second.
     let mut command = bash("busy", "trap '' XCPU; while :; do :; done");
     command.limits.cpu = Some(SECOND);
     assert_eq!(run(command).await.unwrap().exit, Exit::Signal(9));
 }
 
-/// Prints how much longer a command takes to start from a large process. The bound is loose: this is no
+/// Prints how much longer a command takes to start from a large process. The bound is loose, because this is not a
 /// benchmark.
 #[tokio::test]
 async fn a_large_worker_starts_commands_as_fast_as_a_small_one() {

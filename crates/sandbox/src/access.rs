@@ -1,9 +1,8 @@
-//! The two ways of opening a name beneath a directory handle. Called by `root`.
+//! Opens names under a directory handle, in one of two ways. Called by `root`.
 //!
-//! On Linux the kernel resolves the whole path beneath the handle in one call, openat2(2). Where
-//! that call is missing (before 5.6) or forbidden (some container profiles), and on macOS, cap-std
-//! walks the path component by component with handles, which is as safe and about twice as slow.
-//! On macOS this has been compiled only, not run.
+//! On Linux the kernel resolves the whole path under the handle in one call, openat2(2). If that call is missing
+//! (before 5.6) or forbidden (some container profiles), and on macOS, cap-std walks the path component by component
+//! with handles. The walk is as safe and about half as fast. On macOS it has been compiled only, not run.
 
 use crate::Kind;
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
@@ -18,27 +17,27 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// How often an open that lost against a rename is tried again. The kernel answers `EAGAIN` when a
-/// rename anywhere races with a `..` in a symlink; there is no bound on how often that can happen.
+/// Maximum number of attempts to open a path during renames. The kernel returns `EAGAIN` if any rename on the system
+/// races with a `..` in a symlink, which may happen any number of times.
 #[cfg(target_os = "linux")]
 const MAX_ATTEMPTS: usize = 8;
 
-/// How files are opened for reading: a FIFO or a device must not block, a terminal must not become
-/// ours. On a regular file `O_NONBLOCK` has no effect.
+/// Flags for opening files for reading: a FIFO or a device must not block, and a terminal must not become the
+/// controlling terminal. `O_NONBLOCK` has no effect on a regular file.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// What may happen at a symlink.
+/// Treatment of symlinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// Followed as long as it stays beneath the root by relative steps.
+    /// Followed while the path stays under the root by relative steps.
     Beneath,
-    /// Refused with `ELOOP`. The walk refuses a link in the last place only, and only if it was there
-    /// before: what it opens is beneath the root in any case.
+    /// Refused with `ELOOP`. The component walk only refuses a link in the last place that existed before the open.
+    /// In any case the opened file is under the root.
     Never,
 }
 
-/// A directory handle and the way of using it.
+/// A directory handle and the method of opening names under it.
 #[derive(Debug)]
 pub(crate) enum Access {
     /// One system call per path.
@@ -48,15 +47,15 @@ pub(crate) enum Access {
     Walk(Dir),
 }
 
-/// What is known of a name without opening it.
+/// Kind and size of a name, read without opening it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct NameInfo {
     pub(crate) kind: Kind,
     pub(crate) len: u64,
 }
 
 impl Access {
-    /// Opens a directory handle that serves for looking up names.
+    /// Opens a directory handle for resolving names.
     pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
         // O_PATH needs no read permission and cannot be used to list or change anything.
         #[cfg(target_os = "linux")]
@@ -66,7 +65,7 @@ impl Access {
         Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
-    /// Chooses the best way that works here.
+    /// Chooses the fastest method that works on this system.
     #[cfg(target_os = "linux")]
     pub(crate) fn new(handle: File) -> Self {
         match openat2_beneath(&handle, Path::new("."), OFlags::PATH, Links::Never) {
@@ -75,18 +74,18 @@ impl Access {
         }
     }
 
-    /// Chooses the best way that works here.
+    /// Chooses the fastest method that works on this system.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn new(handle: File) -> Self {
         Self::walk(handle)
     }
 
-    /// Uses the walk also where the kernel could do it.
+    /// Uses the component walk, even if the kernel supports openat2.
     pub(crate) fn walk(handle: File) -> Self {
         Self::Walk(Dir::from_std_file(handle))
     }
 
-    /// The directory handle itself.
+    /// Returns the directory handle.
     pub(crate) fn handle(&self) -> BorrowedFd<'_> {
         match self {
             #[cfg(target_os = "linux")]
@@ -95,10 +94,10 @@ impl Access {
         }
     }
 
-    /// Opens `relative` for reading without ever blocking, whatever it is.
+    /// Opens `relative` for reading. Never blocks, even for a FIFO or a device.
     ///
     /// # Errors
-    /// `EXDEV` if it is not beneath the root by relative steps, else what open(2) says.
+    /// `EXDEV` if it is not under the root by relative steps, otherwise the errors of open(2).
     pub(crate) fn open(&self, relative: &Path, links: Links) -> io::Result<File> {
         match self {
             #[cfg(target_os = "linux")]
@@ -115,17 +114,17 @@ impl Access {
         }
     }
 
-    /// Says what `relative` is without opening it.
+    /// Returns the kind and size of `relative` without opening it.
     ///
     /// # Errors
-    /// As [`Access::open`].
-    pub(crate) fn stat(&self, relative: &Path, links: Links) -> io::Result<Found> {
+    /// Same as [`Access::open`].
+    pub(crate) fn stat(&self, relative: &Path, links: Links) -> io::Result<NameInfo> {
         match self {
             #[cfg(target_os = "linux")]
             Self::Kernel(handle) => {
                 let metadata =
                     openat2_beneath(handle, relative, OFlags::PATH, links)?.metadata()?;
-                Ok(Found { kind: Kind::from_mode(metadata.mode()), len: metadata.len() })
+                Ok(NameInfo { kind: Kind::from_mode(metadata.mode()), len: metadata.len() })
             }
             Self::Walk(dir) => {
                 let metadata = match links {
@@ -133,7 +132,7 @@ impl Access {
                     Links::Never => dir.symlink_metadata(or_dot(relative)),
                 };
                 let metadata = metadata.map_err(escape_as_exdev)?;
-                Ok(Found { kind: Kind::from_mode(metadata.mode()), len: metadata.len() })
+                Ok(NameInfo { kind: Kind::from_mode(metadata.mode()), len: metadata.len() })
             }
         }
     }
@@ -168,7 +167,7 @@ fn or_dot(relative: &Path) -> &Path {
     if relative.as_os_str().is_empty() { Path::new(".") } else { relative }
 }
 
-/// cap-std reports an escape as a permission error that no system call gave.
+/// Converts cap-std's error for an escape, which is a permission error without an error number of the system.
 fn escape_as_exdev(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
         Errno::XDEV.into()

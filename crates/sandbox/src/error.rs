@@ -1,73 +1,72 @@
-//! Why a path was refused, and what kind of thing a path names.
+//! Errors of paths and writes, and the kinds of files.
 
 use std::{fmt, io};
 
-/// Why a path beneath a root could not be used. One variant per answer that a caller gives.
+/// Error of using a path under a root. One variant per answer of the caller.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// The path, or a symlink on it, leads outside the root, or it could not be shown that it does
-    /// not.
+    /// The path, or a symlink on it, leaves the root, or may leave it.
     #[error("path escapes the root directory")]
     Escapes,
-    /// Nothing has this name; also when a component before the last one is not a directory.
+    /// The path does not exist, or a component before the last one is not a directory.
     #[error("no such file or directory")]
     NotFound,
-    /// The path names a directory where a file is needed.
+    /// The path names a directory, but a file is required.
     #[error("is a directory")]
     IsDirectory,
-    /// The path names something that is neither a regular file nor a directory. It was not read.
+    /// The path names a node that is neither a regular file nor a directory. It was not read.
     #[error("not a regular file ({kind})")]
     NotRegular {
-        /// What it is.
+        /// Kind of the node.
         kind: Kind,
     },
-    /// The system refused for another reason.
+    /// Any other error of the system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Why a file beneath a root was not written. What was there is there still, unless the system failed
-/// after the name had its new content already.
+/// Error of writing a file under a root. The old content is intact, unless a system call failed after the name
+/// already had its new content.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// The path cannot be used.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The file is larger than the caller reads.
+    /// The file is larger than the caller's limit.
     #[error("file is too large ({len} bytes)")]
     TooLarge {
-        /// Its size in bytes.
+        /// Size of the file in bytes.
         len: u64,
     },
-    /// Somebody else changed, replaced, created or removed the file meanwhile.
-    #[error("file changed meanwhile")]
+    /// Another program changed, replaced, created or removed the file.
+    #[error("file was changed by another program")]
     Changed,
-    /// Others held the file, or replaced it all the time, for as long as we wait.
+    /// Other workers held or replaced the file during the whole wait.
     #[error("file is locked")]
     Locked,
-    /// The caller does not want it any more.
+    /// The caller canceled the write.
     #[error("given up")]
     GivenUp,
-    /// The system refused.
+    /// A system call failed.
     #[error("{call}: {source}")]
     Io {
-        /// What was refused: `open`, `read`, `write` or `rename`.
+        /// Failed operation: `open`, `read`, `write` or `rename`.
         call: &'static str,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl From<io::Error> for WriteError {
-    /// For looking at a file that is open or about to be.
+    /// Uses `open` as the failed operation.
     fn from(source: io::Error) -> Self {
         Self::Io { call: "open", source }
     }
 }
 
-/// What a path names.
+/// Kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -84,7 +83,7 @@ pub enum Kind {
     CharacterDevice,
     /// A block device.
     BlockDevice,
-    /// Something that this system does not name.
+    /// A kind that this system does not define.
     Unknown,
 }
 

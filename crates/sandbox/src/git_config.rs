@@ -1,33 +1,33 @@
-//! Reading git's configuration format, as far as git itself would understand it (git-config(1), "Syntax").
-//! Pure and bounded. Used for a user's name and mail, for the files that a repository's own configuration
-//! leads to, and by `crates/tools` for the upstreams of branches.
+//! Parses git's configuration format, as git does (git-config(1), "Syntax"). Pure and bounded. Used for a user's name
+//! and email address, for the files that a repository's configuration names, and by `crates/tools` for the upstreams
+//! of branches.
 
-/// Most settings that are read from one file.
+/// Maximum number of settings of one file.
 const MAX_ENTRIES: usize = 4096;
 
-/// One setting.
+/// One git setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// In lower case.
+    /// Section in lower case.
     pub section: String,
-    /// As written, empty without.
+    /// Subsection as written. Empty without one.
     pub subsection: String,
-    /// In lower case.
+    /// Key in lower case.
     pub key: String,
-    /// Without quotes; `None` for a key alone, which means true.
+    /// Value without quotes. `None` for a key without a value, which means true.
     pub value: Option<String>,
 }
 
 impl Entry {
-    /// True for `section.key`, whatever the subsection.
+    /// Returns true for `section.key` with any subsection.
     #[must_use]
     pub fn is(&self, section: &str, key: &str) -> bool {
         self.section == section && self.key == key
     }
 }
 
-/// Reads a file's text. A line that git would refuse is skipped, not the rest: git refuses the whole file, so
-/// that reading more than it does is the safe side.
+/// Parses the text of a file. Skips a line that git would reject. Git rejects the whole file then, so it is safe to
+/// read more settings than git.
 #[must_use]
 pub fn parse(text: &str) -> Vec<Entry> {
     let mut entries = Vec::new();
@@ -72,7 +72,7 @@ fn next_line(text: &str) -> &str {
     text.split_once('\n').map_or("", |(_, rest)| rest)
 }
 
-/// What follows a `[`: the section, its subsection and the text after `]`.
+/// Parses the text after a `[`. Returns the section, its subsection and the text after `]`.
 fn header(text: &str) -> Option<(String, String, &str)> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.')?;
     let (name, rest) = text.split_at(end);
@@ -99,7 +99,7 @@ fn header(text: &str) -> Option<(String, String, &str)> {
     Some((section.to_ascii_lowercase(), sub.to_ascii_lowercase(), after))
 }
 
-/// What follows a key: its value and the text after it.
+/// Parses the text after a key. Returns its value and the text after it.
 fn value(text: &str) -> (Option<String>, &str) {
     let after_blank = text.trim_start_matches([' ', '\t']);
     let Some(text) = after_blank.strip_prefix('=') else { return (None, next_line(text)) };
@@ -129,7 +129,7 @@ fn value(text: &str) -> (Option<String>, &str) {
             },
             other => {
                 value.push(other);
-                // Blanks at the end do not count, unless they are quoted.
+                // Trailing blanks are dropped unless they are quoted.
                 if is_quoted || !other.is_whitespace() {
                     kept = value.len();
                 }

@@ -1,8 +1,8 @@
-//! Keeping other workers away from a file while it is replaced. Called by `target`.
+//! Locks a file against other workers while it is replaced. Called by `target`.
 //!
-//! The lock is on the file itself, by flock(2): nothing is left in the user's tree, and it ends with its
-//! holder. Only workers of ours look at it; an editor does not, which is why a file is also compared
-//! with what it was before it is replaced.
+//! The lock is a flock(2) on the file itself: it leaves nothing in the user's tree, and ends with its holder. Only
+//! quackd's workers respect it. Editors do not, so a file is also compared with its earlier state before it is
+//! replaced.
 
 use crate::WriteError;
 use rustix::fs::{FlockOperation, flock};
@@ -10,20 +10,20 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-/// Longest wait for a file that others replace: some thousand times what replacing one takes. The call's
-/// own deadline may come before.
+/// Maximum wait for a file that other workers replace: about a thousand times the duration of one replacement. The
+/// call's deadline may come first.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 
-/// Short, because who replaces a file again and again lets go of it for some tenths of a millisecond only:
-/// who looked less often would never find it free.
+/// A worker that replaces a file repeatedly unlocks it only for some tenths of a millisecond. A longer pause would
+/// never find it unlocked.
 const LONGEST_PAUSE: Duration = Duration::from_micros(300);
 
-/// Locks `file` until it is closed. Where the file system has no such locks, nothing is locked.
+/// Locks `file` until it is closed. Does nothing if the file system has no such locks.
 ///
 /// # Errors
-/// [`WriteError::Locked`] if that is not possible until `until`; [`WriteError::GivenUp`].
+/// [`WriteError::Locked`] if the file is still locked at `until`; [`WriteError::GivenUp`].
 pub(crate) fn lock(
     file: &File,
     until: Instant,
@@ -41,7 +41,7 @@ pub(crate) fn lock(
         if until <= Instant::now() {
             return Err(WriteError::Locked);
         }
-        // Polling, because a wait that the kernel queues has no time limit.
+        // Poll, because a blocking flock has no timeout.
         #[expect(clippy::disallowed_methods, reason = "called from threads that may block")]
         std::thread::sleep(pause);
         pause = LONGEST_PAUSE.min(pause * 2);

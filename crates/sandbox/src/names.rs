@@ -1,18 +1,17 @@
-//! Names: what a path means as text, and where symlinks lead. Called by `root`.
+//! Resolves names: normalizes paths as text, and follows symlinks. Called by `root`.
 //!
-//! Nothing here grants access. A name that is wrong, or becomes wrong a moment later, is caught when
-//! it is opened beneath the root.
+//! These functions grant no access. A wrong or outdated result is caught when the name is opened under the root.
 
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
-/// Symlinks followed on one path, as in Linux (path_resolution(7)).
+/// Maximum number of symlinks on one path, as in Linux (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// Removes `.` and `..` by text alone, so that `link/../a` is `a` wherever `link` leads. A `..` at
-/// the file system's root stays there.
+/// Removes `.` and `..` by text only: `link/../a` becomes `a`, regardless of the link's target. A `..` at the root of
+/// the file system has no effect.
 pub(crate) fn normalise(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -29,8 +28,8 @@ pub(crate) fn normalise(path: &Path) -> PathBuf {
     plain
 }
 
-/// The spelling that the system itself uses for `path`, which is absolute and normalised: the
-/// nearest ancestor that exists is canonicalised, the rest is kept.
+/// Returns the system's spelling of `path`, which is absolute and normalized. Canonicalizes the nearest existing
+/// ancestor and keeps the rest.
 pub(crate) fn canonicalise_existing(path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|ancestor| {
         let real = fs::canonicalize(ancestor).ok()?;
@@ -39,11 +38,11 @@ pub(crate) fn canonicalise_existing(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Follows every symlink on `path` below `base`, a canonical path. What does not exist is kept as it
-/// is, so that a dangling link gives the place where it would create a file.
+/// Follows every symlink on `path` below `base`, a canonical path. Keeps missing components, so a dangling link
+/// resolves to the path where it would create a file.
 ///
 /// # Errors
-/// `ELOOP` after [`MAX_LINKS`] links; `EACCES` and the like where a directory may not be entered.
+/// `ELOOP` after [`MAX_LINKS`] links; `EACCES` and similar errors if a directory may not be entered.
 pub(crate) fn follow_links(base: &Path, path: &Path) -> io::Result<PathBuf> {
     follow_trusted_links(base, path, |_link| true)
 }
@@ -51,7 +50,7 @@ pub(crate) fn follow_links(base: &Path, path: &Path) -> io::Result<PathBuf> {
 /// Like [`follow_links`], but calls `is_trusted` with the path of each link before following it.
 ///
 /// # Errors
-/// As [`follow_links`], and `EACCES` for a link that is not trusted.
+/// Same as [`follow_links`], and `EACCES` for a link that is not trusted.
 pub(crate) fn follow_trusted_links(
     base: &Path,
     path: &Path,
@@ -78,7 +77,7 @@ pub(crate) fn follow_trusted_links(
                 }
                 push_reversed(&mut pending, &target);
             }
-            // EINVAL says that it is not a link (readlink(2)).
+            // EINVAL means that it is not a link (readlink(2)).
             Err(error)
                 if matches!(
                     error.kind(),

@@ -1,13 +1,13 @@
 //! Names in a workspace that the file tools refuse to write: the refused rows of [`crate::obeyed`], and the names
 //! inside `.git` that a commit does not change. Pure. Called by `crates/tools`.
 //!
-//! The kernel pins the names inside `.git` (see [`crate::confine`]); for the others this is the only protection.
+//! The kernel pins the names inside `.git` (see [`crate::confine`]). For the other names this is the only protection.
 
 use crate::obeyed::{FOLDS_CASE, Obeyed, Rule, is_same};
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
-/// What may be written inside a `.git`, by its first name there: what a commit changes.
+/// First names inside a `.git` that may be written, because a commit changes them.
 const IN_GIT: &[&str] = &[
     "objects",
     "refs",
@@ -26,8 +26,8 @@ const IN_GIT: &[&str] = &[
     "description",
 ];
 
-/// The rule that protects a path beneath the workspace, if any. The path is relative and normalised, with every
-/// link on it resolved: the rule is about the place and not its spelling.
+/// Returns the rule that protects a path in the workspace, if any. The path is relative and normalized, with every
+/// link resolved, so the spelling does not matter.
 #[must_use]
 pub fn protected_name(path: &Path) -> Option<Rule> {
     protected(path, FOLDS_CASE)
@@ -35,7 +35,7 @@ pub fn protected_name(path: &Path) -> Option<Rule> {
 
 fn protected(path: &Path, folds_case: bool) -> Option<Rule> {
     let names: Vec<&OsStr> = path.components().filter_map(normal).collect();
-    // `.GIT` is refused everywhere: a repository may be moved to a file system that folds case.
+    // `.GIT` is refused on every system: a repository may be moved to a file system that ignores case.
     let git = names.iter().position(|name| is_same(name, ".git", true));
     let (before, inside) = names.split_at(git.unwrap_or(names.len()));
     let refused = Obeyed::refused(before, folds_case).map(|row| row.rule);

@@ -1,6 +1,6 @@
-//! One root directory: the handle, the spellings of its path, and opening beneath it.
+//! A root directory: its handle, the spellings of its path, and opening files under it.
 //!
-//! Owns: the directory handle. Called by `crates/tools` from threads that may block.
+//! Owns the directory handle. Called by `crates/tools` from threads that may block.
 
 use crate::access::{Access, Links};
 use crate::names::{canonicalise_existing, follow_links, normalise};
@@ -12,13 +12,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// Longest path argument, in bytes; the kernel's own limit (`PATH_MAX`).
+/// Maximum length of a path argument in bytes: the kernel's limit (`PATH_MAX`).
 const MAX_ARGUMENT_BYTES: usize = 4096;
 
-/// How often opening a root is tried again when its path changes at the same moment.
+/// Maximum number of attempts to open a root whose path changes at the same time.
 const MAX_OPEN_ATTEMPTS: usize = 4;
 
-/// A directory beneath which files may be opened.
+/// A directory under which files may be opened.
 #[derive(Debug)]
 pub struct Root {
     access: Access,
@@ -29,27 +29,27 @@ pub struct Root {
     identity: (u64, u64),
 }
 
-/// A regular file beneath a root, open for reading.
+/// A regular file under a root, open for reading.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// The file.
+    /// Open file.
     pub file: File,
-    /// Its size in bytes when it was opened.
+    /// Size in bytes when the file was opened.
     pub len: u64,
-    /// Its name relative to the root, normalised; symlinks are not resolved in it.
+    /// Normalized path relative to the root. Symlinks in it are not resolved.
     pub relative: PathBuf,
-    /// Its state when it was opened.
+    /// State of the file when it was opened.
     pub version: FileVersion,
 }
 
-/// What a path beneath a root names.
+/// Node at a path under a root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metadata {
-    /// Its name relative to the root with every symlink resolved; empty for the root itself.
+    /// Path relative to the root with every symlink resolved. Empty for the root itself.
     pub relative: PathBuf,
-    /// What it is; never [`Kind::Symlink`], unless one appeared in this moment.
+    /// Kind of the node. Never [`Kind::Symlink`], unless a link was created during the call.
     pub kind: Kind,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub len: u64,
 }
 
@@ -57,7 +57,7 @@ impl Root {
     /// Opens a directory as a root.
     ///
     /// # Errors
-    /// If the path does not name a directory, may not be entered, or changes all the time.
+    /// The path does not name a directory, may not be entered, or keeps changing.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, Access::new)
     }
@@ -75,27 +75,27 @@ impl Root {
         Err(Errno::AGAIN.into())
     }
 
-    /// The canonical path of the directory when it was opened.
+    /// Returns the canonical path of the directory at the time it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.canonical
     }
 
-    /// Says whether the path that was given to [`Root::open`] no longer names this directory: it was
-    /// removed, moved away, or replaced by another one.
+    /// Returns true if the path passed to [`Root::open`] no longer names this directory, because it was removed,
+    /// moved or replaced.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         !identity_at(&self.given).is_ok_and(|identity| identity == self.identity)
     }
 
-    /// Turns an argument into a normalised path relative to the root, empty for the root itself.
+    /// Converts an argument to a normalized path relative to the root. Empty for the root itself.
     ///
-    /// `..` is resolved by text first. An absolute path may spell the root as it was given, in its
-    /// canonical form, or in any way that canonicalises to it.
+    /// `..` is resolved by text first. An absolute path may spell the root as given, in its canonical form, or in any
+    /// form that canonicalizes to it.
     ///
     /// # Errors
-    /// [`PathError::Escapes`] if it is outside by its spelling; [`PathError::Io`] for a NUL byte or
-    /// more than 4096 bytes. Symlinks are judged when the path is opened.
+    /// [`PathError::Escapes`] if the spelling is outside the root; [`PathError::Io`] for a NUL byte or more than 4096
+    /// bytes. Symlinks are checked when the path is opened.
     pub fn locate(&self, argument: &str) -> Result<PathBuf, PathError> {
         if argument.contains('\0') {
             let text = "path contains a NUL byte";
@@ -113,11 +113,10 @@ impl Root {
             .ok_or(PathError::Escapes)
     }
 
-    /// Opens the regular file that an argument names, for reading. Symlinks are followed while they
-    /// stay beneath the root.
+    /// Opens the regular file at a path argument for reading. Follows symlinks that stay under the root.
     ///
-    /// Never blocks on what the file is: a FIFO, socket or device is refused without being read. A
-    /// file system that does not answer can block, as always.
+    /// Never blocks on a FIFO, socket or device: it is refused without being read. A file system that does not answer
+    /// can still block.
     ///
     /// # Errors
     /// Every variant of [`PathError`].
@@ -126,8 +125,8 @@ impl Root {
         let file = match self.access.open(&relative, Links::Beneath) {
             Ok(file) => file,
             Err(error) if is(&error, Errno::XDEV) => {
-                // An absolute symlink also ends here when it points inside. Where it leads is only
-                // a name, which is then opened without following anything.
+                // An absolute symlink also ends here if it points inside. Its target is then opened without following
+                // links.
                 let target = self.resolve(&relative)?;
                 self.access
                     .open(&target, Links::Never)
@@ -146,11 +145,11 @@ impl Root {
         }
     }
 
-    /// Opens a regular file that a walk has found. No symlink is followed where the kernel can do
-    /// that; the file is beneath the root in any case.
+    /// Opens a regular file that a walk has found. Follows no symlink if the kernel supports that. In any case the
+    /// opened file is under the root.
     ///
     /// # Errors
-    /// What open(2) says; `InvalidInput` if it is not a regular file.
+    /// The errors of open(2); `InvalidInput` if it is not a regular file.
     pub fn open_relative(&self, relative: &Path) -> io::Result<File> {
         let file = self.access.open(relative, Links::Never)?;
         match Kind::from_mode(file.metadata()?.mode()) {
@@ -162,11 +161,11 @@ impl Root {
         }
     }
 
-    /// Opens a directory that a walk has found, for reading. No symlink is followed where the kernel can
-    /// do that; the directory is beneath the root in any case.
+    /// Opens a directory that a walk has found, for reading. Follows no symlink if the kernel supports that. In any
+    /// case the opened directory is under the root.
     ///
     /// # Errors
-    /// What open(2) says; `NotADirectory` if it is none.
+    /// The errors of open(2); `NotADirectory` if it is not a directory.
     pub fn open_directory(&self, relative: &Path) -> io::Result<File> {
         let file = self.access.open(relative, Links::Never)?;
         match Kind::from_mode(file.metadata()?.mode()) {
@@ -175,8 +174,8 @@ impl Root {
         }
     }
 
-    /// The name relative to the root that an argument means, with every symlink resolved; empty for the
-    /// root itself. Nothing needs to have that name.
+    /// Resolves an argument to a path relative to the root, with every symlink resolved. Empty for the root itself.
+    /// The path need not exist.
     ///
     /// # Errors
     /// [`PathError::Escapes`] or [`PathError::Io`].
@@ -184,19 +183,19 @@ impl Root {
         self.resolve(&self.locate(argument)?)
     }
 
-    /// The same for a name that a walk has found, relative to the root; it need not be UTF-8.
+    /// Like [`Root::real_name`], for a path relative to the root that a walk has found. It need not be UTF-8.
     ///
     /// # Errors
-    /// As [`Root::real_name`].
+    /// Same as [`Root::real_name`].
     pub fn real_name_at(&self, relative: &Path) -> Result<PathBuf, PathError> {
-        // Nothing but names: what goes upwards or begins at `/` was not found by a walk.
+        // A walk finds only plain names, no `..` and no absolute paths.
         if relative.components().any(|part| !matches!(part, Component::Normal(_))) {
             return Err(PathError::Escapes);
         }
         self.resolve(relative)
     }
 
-    /// Says what an argument names and where, without opening it for reading.
+    /// Returns the path and kind of the node at an argument, without opening it for reading.
     ///
     /// # Errors
     /// [`PathError::Escapes`], [`PathError::NotFound`] or [`PathError::Io`].
@@ -219,7 +218,7 @@ impl Root {
         target.strip_prefix(&self.canonical).map(Path::to_path_buf).map_err(|_| PathError::Escapes)
     }
 
-    /// The same root by the other way of access.
+    /// Returns the same root with the other method of access.
     #[cfg(test)]
     pub(crate) fn by_walk(self) -> Self {
         Self::open_with(&self.given, Access::walk).unwrap()
@@ -229,13 +228,13 @@ impl Root {
         &self.access
     }
 
-    /// Names an error of opening `relative`.
+    /// Converts an error of opening `relative`.
     pub(crate) fn refusal(&self, error: io::Error, relative: &Path) -> PathError {
         match Errno::from_io_error(&error) {
             Some(Errno::NOENT | Errno::NOTDIR) => PathError::NotFound,
             Some(Errno::XDEV) => PathError::Escapes,
             Some(Errno::ISDIR) => PathError::IsDirectory,
-            // A link where none was a moment ago, or a loop of links.
+            // A link that was created since the path was resolved, or a loop of links.
             Some(Errno::LOOP) => match self.resolve(relative) {
                 Ok(_) => PathError::Escapes,
                 Err(reason) => reason,
@@ -262,7 +261,8 @@ fn identity(metadata: &fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Which directory a path names. One that was deleted is none, also where a mount still holds it.
+/// Returns the identity of the directory at a path. A deleted directory counts as missing, even if a mount still
+/// keeps it.
 fn identity_at(path: &Path) -> io::Result<(u64, u64)> {
     let metadata = fs::metadata(path)?;
     if metadata.nlink() == 0 {
@@ -271,7 +271,7 @@ fn identity_at(path: &Path) -> io::Result<(u64, u64)> {
     Ok(identity(&metadata))
 }
 
-// They make FIFOs and know Linux' error numbers.
+// The tests create FIFOs and use the error numbers of Linux.
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests;

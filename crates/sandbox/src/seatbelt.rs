@@ -1,46 +1,46 @@
-//! The macOS profile: the same policy as text for `/usr/bin/sandbox-exec`. Pure. Type-checked and tested as
-//! text; it has not been run on a Mac.
+//! The macOS profile: the policy as text for `/usr/bin/sandbox-exec`. Pure. Type-checked and tested as text, but not
+//! run on a Mac.
 //!
-//! No path stands in the text: each is a parameter, so that no name of a directory can be read as a rule. The
-//! last rule that matches wins, so that what is forbidden again stands at the end.
+//! The text contains no paths: each path is a parameter, so no directory name can be parsed as a rule. The last
+//! matching rule wins, so the exceptions that forbid access come last.
 
 use quackd_protocol::policy::{Policy, Profile};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The program that applies a profile.
+/// Program that applies a profile.
 pub const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
-/// Where things are: absolute paths with every link resolved (`/private/tmp`, not `/tmp`).
+/// Absolute paths with every link resolved (`/private/tmp`, not `/tmp`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MacPlaces {
-    /// The workspace.
+pub struct MacPaths {
+    /// Workspace of the session.
     pub workspace: PathBuf,
-    /// The session's run directory.
+    /// Run directory of the session.
     pub run_dir: PathBuf,
-    /// The daemon's state directory.
+    /// State directory of the daemon.
     pub state_dir: PathBuf,
-    /// The user's home.
+    /// Home directory of the user.
     pub home: PathBuf,
-    /// The session's own directory for temporary files.
+    /// Directory for temporary files of the session.
     pub temporary: PathBuf,
-    /// Directories of `PATH` and toolchains in the home, shown read-only.
+    /// Directories of `PATH` and toolchains in the home, readable only.
     pub toolchains: Vec<PathBuf>,
-    /// `.git`s in the workspace, as found by a walk.
+    /// `.git` nodes in the workspace, as found by a walk.
     pub repositories: Vec<PathBuf>,
 }
 
 /// A profile with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seatbelt {
-    /// The text, for `-p`.
+    /// Text for `-p`.
     pub text: String,
     /// Names and values, for `-D NAME=VALUE`.
     pub parameters: Vec<(String, PathBuf)>,
 }
 
-/// What every program needs, whatever the policy. Order matters.
+/// Rules that every program needs, with any policy. The order matters.
 const BASE: &str = "\
 (version 1)
 (deny default)
@@ -77,9 +77,9 @@ const GIT_NAMES: [&str; 8] = [
 ];
 
 impl Seatbelt {
-    /// The profile of a policy; `None` for full access, which has none.
+    /// Creates the profile of a policy. `None` for full access, which has none.
     #[must_use]
-    pub fn new(policy: &Policy, places: &MacPlaces) -> Option<Self> {
+    pub fn new(policy: &Policy, places: &MacPaths) -> Option<Self> {
         if policy.profile == Profile::FullAccess {
             return None;
         }
@@ -111,7 +111,7 @@ impl Seatbelt {
         Some(profile)
     }
 
-    /// The arguments of [`SANDBOX_EXEC`] before the program's own.
+    /// Returns the arguments of [`SANDBOX_EXEC`] before the program and its arguments.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["-p".into(), self.text.clone().into()];
@@ -133,9 +133,9 @@ impl Seatbelt {
         self.parameters.push((name, path.to_path_buf()));
     }
 
-    /// Creating and unlinking are forbidden on the names, and on what is above them, or a rename would get
-    /// around it.
-    fn protect(&mut self, places: &MacPlaces) {
+    /// Forbids creating and unlinking the names and their parent directories. Otherwise a rename would bypass the
+    /// rule.
+    fn protect(&mut self, places: &MacPaths) {
         for git in &places.repositories {
             for name in GIT_NAMES {
                 self.rule("deny file-write*", "subpath", "GIT", &git.join(name));
@@ -148,7 +148,7 @@ impl Seatbelt {
         self.rule("deny file-write-unlink", "literal", "PIN", &places.workspace);
     }
 
-    fn hide(&mut self, policy: &Policy, places: &MacPlaces) {
+    fn hide(&mut self, policy: &Policy, places: &MacPaths) {
         let state = &places.state_dir;
         self.rule("deny file-read* file-write*", "subpath", "STATE", state);
         if places.run_dir.starts_with(state) {
@@ -169,8 +169,8 @@ impl Seatbelt {
 mod tests {
     use super::*;
 
-    fn places() -> MacPlaces {
-        MacPlaces {
+    fn places() -> MacPaths {
+        MacPaths {
             workspace: "/Users/u/w".into(),
             run_dir: "/Users/u/state/run/s1".into(),
             state_dir: "/Users/u/state".into(),

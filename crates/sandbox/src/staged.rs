@@ -1,6 +1,6 @@
-//! A file under a name of its own, beside the one that it will replace. Called by `target`.
+//! A temporary file next to the file that it will replace. Called by `target`.
 //!
-//! Who must find the file again after a death says under which name it is made, and writes that down first.
+//! A caller that must find the file after a crash chooses the tag, and records it before creating the file.
 
 use cap_std::fs::Dir;
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags, XattrFlags};
@@ -12,8 +12,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::sync::Arc;
 
-/// The attributes that a file keeps when it is replaced: a person's own, and who may use it. Others are
-/// made by the system or only root may set them.
+/// Extended attributes that a replaced file keeps: user attributes and the access list. The system creates the
+/// others, or only root may set them.
 #[cfg(target_os = "linux")]
 const KEPT_ATTRIBUTES: &[&[u8]] = &[b"user.", ACCESS_LIST];
 #[cfg(not(target_os = "linux"))]
@@ -21,30 +21,30 @@ const KEPT_ATTRIBUTES: &[&[u8]] = &[b""];
 
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
-/// Longest value of an attribute, and longest list of their names, in bytes (xattr(7)).
+/// Maximum size of an attribute's value, and of the list of names, in bytes (xattr(7)).
 const MAX_ATTRIBUTE_BYTES: usize = 64 * 1024;
 
-/// What tells one staged file from all others. `Display` gives 16 hexadecimal digits.
+/// Unique tag of a staged file. `Display` writes 16 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StagedTag(u64);
 
 impl StagedTag {
-    /// One that nobody else has.
+    /// Returns a random tag.
     ///
     /// # Errors
-    /// If the system has no random numbers.
+    /// The system has no random numbers.
     pub fn random() -> io::Result<Self> {
         getrandom::u64().map(Self).map_err(io::Error::other)
     }
 
-    /// Reads what `Display` has written.
+    /// Parses the output of `Display`.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hex.then(|| u64::from_str_radix(text, 16).ok().map(Self)).flatten()
     }
 
-    /// The name of the file.
+    /// Returns the name of the staged file.
     #[must_use]
     pub fn file_name(self) -> String {
         format!(".quackd-{self}.tmp")
@@ -57,7 +57,7 @@ impl fmt::Display for StagedTag {
     }
 }
 
-/// A new file under a name of its own. Removed when it is dropped, unless it was put in place or kept.
+/// A new file with a temporary name. Removed when dropped, unless it was renamed to its final name or kept.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) file: File,
@@ -67,7 +67,7 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Creates an empty file with `mode`, from which the umask is taken.
+    /// Creates an empty file with `mode`, minus the umask.
     pub(crate) fn create(parent: &Arc<Dir>, tag: StagedTag, mode: Mode) -> io::Result<Self> {
         let name = tag.file_name();
         let flags = OFlags::RDWR
@@ -80,18 +80,18 @@ impl Staged {
         Ok(Self { file: file.into(), parent: Arc::clone(parent), name, is_ours: true })
     }
 
-    /// Gives the file the owner, mode and attributes of `old`.
+    /// Copies the owner, mode and attributes of `old` to the file.
     ///
     /// # Errors
-    /// If not all of it could be given; the file would then be another one to its users.
+    /// A part could not be copied. Replacing the file would then change it for its users.
     pub(crate) fn dress_as(&self, old: &File) -> io::Result<()> {
         let (new_metadata, metadata) = (self.file.metadata()?, old.metadata()?);
         if (new_metadata.uid(), new_metadata.gid()) != (metadata.uid(), metadata.gid()) {
             std::os::unix::fs::fchown(&self.file, Some(metadata.uid()), Some(metadata.gid()))?;
         }
         self.copy_attributes(old)?;
-        // Last, because the access list and the owner change it. Not the bits that make a program run
-        // as its owner: writing into such a file takes them away too (inode(7)).
+        // Set the mode last, because the access list and the owner change it. Omit the set-id bits: writing into such
+        // a file also clears them (inode(7)).
         self.file.set_permissions(Permissions::from_mode(metadata.mode() & 0o777))
     }
 
@@ -107,7 +107,7 @@ impl Staged {
             let value = value.get(..len).unwrap_or_default();
             sys::fsetxattr(&self.file, name, value, XattrFlags::empty())?;
         }
-        // A directory may give its new files an access list; the old one had none.
+        // A directory may give new files a default access list that the old file did not have.
         if !names.split(|byte| *byte == 0).any(|name| name == ACCESS_LIST)
             && attribute_names(&self.file)?.split(|byte| *byte == 0).any(|name| name == ACCESS_LIST)
         {
@@ -116,17 +116,17 @@ impl Staged {
         Ok(())
     }
 
-    /// Puts the file in the place of `name`, which may or may not exist.
+    /// Renames the file to `name`. Replaces an existing file.
     pub(crate) fn replace(mut self, name: &OsStr) -> io::Result<File> {
         sys::renameat(&self.parent, &self.name, &self.parent, name)?;
         self.is_ours = false;
         self.file.try_clone()
     }
 
-    /// Puts the file in the place of `name`, which must not exist.
+    /// Renames the file to `name`, which must not exist.
     ///
     /// # Errors
-    /// `EEXIST` if it does.
+    /// `EEXIST` if it exists.
     pub(crate) fn create_as(mut self, name: &OsStr) -> io::Result<File> {
         let exclusive = RenameFlags::NOREPLACE;
         match sys::renameat_with(&self.parent, &self.name, &self.parent, name, exclusive) {
@@ -134,13 +134,13 @@ impl Staged {
                 self.is_ours = false;
                 self.file.try_clone()
             }
-            // Some network file systems cannot do it.
+            // Some network file systems do not support this flag.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => self.replace(name),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Leaves the file where it is: it holds what would be lost otherwise.
+    /// Keeps the temporary file, because it is the only copy of its content.
     pub(crate) fn keep(mut self) {
         self.is_ours = false;
     }
@@ -149,13 +149,13 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if self.is_ours {
-            // Nothing better can be done with a file that cannot be removed either.
+            // If this fails, the file stays: there is no alternative.
             let _left = sys::unlinkat(&self.parent, &self.name, AtFlags::empty());
         }
     }
 }
 
-/// The names of a file's attributes, each with a NUL byte at its end; none where there are no attributes.
+/// Returns the names of a file's attributes, each followed by a NUL byte. Empty if the file system has no attributes.
 fn attribute_names(file: &File) -> io::Result<Vec<u8>> {
     let len = match sys::flistxattr_query(file) {
         Ok(0) | Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),

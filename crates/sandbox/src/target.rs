@@ -1,7 +1,7 @@
-//! Where a write goes, and replacing what is there.
+//! Target of a write: finds the file and replaces its content.
 //!
-//! Owns: the handle of the directory, so that the name that is replaced is one beneath the root whatever
-//! happens to the path meanwhile; and the lock on the file that is there.
+//! Owns the handle of the directory, so that the replaced name is under the root even if the path changes in between.
+//! Also owns the lock on the existing file.
 
 use crate::access::Access;
 use crate::lock::{PATIENCE, lock};
@@ -19,8 +19,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How a directory on the way is opened. A single name, so that without links it cannot lead elsewhere:
-/// this is as strict as openat2(2) and works everywhere.
+/// Flags for opening one directory of a path. A single name without links cannot lead elsewhere, as with openat2(2).
 #[cfg(target_os = "linux")]
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -28,11 +27,11 @@ const DIRECTORY: OFlags =
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// How a file that is there is opened, whatever it is.
+/// Flags for opening an existing file of any kind.
 const EXISTING: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Mode of new files and directories; the umask is taken from it.
+/// Mode of new files and directories, minus the umask.
 const NEW_FILE: Mode = Mode::RUSR
     .union(Mode::WUSR)
     .union(Mode::RGRP)
@@ -41,67 +40,69 @@ const NEW_FILE: Mode = Mode::RUSR
     .union(Mode::WOTH);
 const NEW_DIRECTORY: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
 
-/// Mode of a file that is not yet what it will be.
+/// Mode of a temporary file before it gets the final mode.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// What a target is opened for.
+/// Purpose of opening a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// New content for a file that may be missing; missing directories on the way are created.
+    /// Write new content to a file that may be missing. Creates missing parent directories.
     Write,
-    /// Reading a file and replacing it.
+    /// Read an existing file and replace it.
     Edit,
 }
 
-/// What becomes of the other names of a file that has several.
+/// Treatment of the other names of a file with several hard links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherNames {
-    /// They keep the old content; the name that is replaced becomes a file of its own.
+    /// The other names keep the old content. The replaced name becomes a separate file.
     Leave,
-    /// The file is written in place, so that all its names have the new content. For callers who have seen
-    /// that all of them are beneath the root.
+    /// The file is written in place, so that all names get the new content. For callers that have checked that all
+    /// names are under the root.
     Join,
 }
 
-/// A name beneath a root that is about to get new content.
+/// A name under a root that is about to get new content.
 ///
-/// As long as it lives, other workers that open the same file as a target wait.
+/// While it exists, other workers that open the same file as a target wait.
 #[derive(Debug)]
 pub struct Target {
     parent: Arc<Dir>,
     name: OsString,
     relative: PathBuf,
-    // INVARIANT: the file is locked, where the file system has locks, and the name led to it then.
+    // INVARIANT: the file is locked, if the file system supports locks, and `name` referred to it when it was locked.
     existing: Option<Existing>,
 }
 
-/// New content that lies beside its file. Removed when it is dropped.
+/// New content in a temporary file next to the target. Removed when dropped.
 #[derive(Debug)]
 pub struct StagedContent {
     staged: Staged,
-    way: Way,
+    way: ReplaceMethod,
 }
 
-/// How new content comes to its name.
+/// Method of replacing the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// Nothing has the name.
+enum ReplaceMethod {
+    /// Create a file: the name does not exist.
     New,
-    /// The staged file takes the place of the old one.
+    /// Rename the staged file over the old one.
     Over,
-    /// The old file is written; the staged one becomes a copy of it before.
+    /// Write into the old file. Before that, the staged file becomes a copy of it.
     Into,
 }
 
 impl StagedContent {
-    /// Brings it to the disk. Where a file is written in place that is done later.
+    /// Syncs the staged content to the disk. Does nothing for a file that is written in place, which is synced later.
     ///
     /// # Errors
     /// [`WriteError::Io`].
     pub fn sync(&self) -> Result<(), WriteError> {
         match self.way {
-            Way::New | Way::Over => self.staged.file.sync_all().map_err(write_failed),
-            Way::Into => Ok(()),
+            ReplaceMethod::New | ReplaceMethod::Over => {
+                self.staged.file.sync_all().map_err(write_failed)
+            }
+            ReplaceMethod::Into => Ok(()),
         }
     }
 }
@@ -114,13 +115,13 @@ struct Existing {
 }
 
 impl Root {
-    /// Opens what an argument names as the target of a write. Symlinks are followed while they lead to a
-    /// place beneath the root, also the last one, and also to a place where nothing is yet.
+    /// Opens a path argument as the target of a write. Follows symlinks that stay under the root, also in the last
+    /// component, and also to a missing file.
     ///
-    /// Blocks for at most five seconds while another worker writes the same file; `give_up` ends that.
+    /// Blocks for at most 5 s while another worker writes the same file. `give_up` stops the wait.
     ///
     /// # Errors
-    /// Every variant of [`WriteError`] but `Changed` and `TooLarge`.
+    /// Every variant of [`WriteError`] except `Changed` and `TooLarge`.
     pub fn open_target(
         &self,
         argument: &str,
@@ -130,10 +131,10 @@ impl Root {
         self.open_named(&|| self.real_name(argument), purpose, give_up)
     }
 
-    /// The same for a name that a walk has found, relative to the root; it need not be UTF-8.
+    /// Like [`Root::open_target`], for a path relative to the root that a walk has found. It need not be UTF-8.
     ///
     /// # Errors
-    /// As [`Root::open_target`].
+    /// Same as [`Root::open_target`].
     pub fn open_target_at(
         &self,
         relative: &Path,
@@ -143,8 +144,8 @@ impl Root {
         self.open_named(&|| self.real_name_at(relative), purpose, give_up)
     }
 
-    /// Removes what a write of the name `beside` has left under `tag` when its process died. Nothing else can
-    /// be removed in this way. False if there is nothing.
+    /// Removes the staged file with `tag` next to `beside`, left by a process that died during a write. Cannot remove
+    /// any other file. Returns false if it does not exist.
     ///
     /// # Errors
     /// [`PathError::Escapes`], [`PathError::NotFound`] for the directory, [`PathError::Io`].
@@ -176,13 +177,13 @@ impl Root {
                     Purpose::Write => return Ok(target),
                     Purpose::Edit => return Err(PathError::NotFound.into()),
                 },
-                // A link where none was a moment ago: where it leads is judged from the beginning.
+                // A link was created since the path was resolved, so resolve it again.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {}
                 Err(error) => return Err(self.refusal(error, &target.relative).into()),
                 Ok(existing) => {
                     lock(&existing.file, until, give_up)?;
-                    // Who held the lock has replaced the file: this one is not at the name any more.
-                    // It cannot come back under the same number while we have it open.
+                    // The previous holder of the lock may have replaced the file. This open handle prevents reuse of
+                    // its inode.
                     let now = target.version_at_name()?;
                     if now.is_some_and(|now| now.file() == existing.version.file()) {
                         target.existing = Some(Existing::of(existing.file)?);
@@ -202,28 +203,28 @@ impl Root {
 }
 
 impl Target {
-    /// The name relative to the root, with every symlink resolved.
+    /// Returns the path relative to the root, with every symlink resolved.
     #[must_use]
     pub fn relative(&self) -> &Path {
         &self.relative
     }
 
-    /// The state of the file that is there, `None` if there is none.
+    /// Returns the state of the existing file. `None` if there is none.
     #[must_use]
     pub fn version(&self) -> Option<FileVersion> {
         self.existing.as_ref().map(|existing| existing.version)
     }
 
-    /// How many names the file that is there has; 0 if there is none.
+    /// Returns the number of hard links of the existing file. 0 if there is none.
     #[must_use]
     pub fn n_names(&self) -> u64 {
         self.existing.as_ref().map_or(0, |existing| existing.n_links)
     }
 
-    /// Reads the file that is there; nothing if there is none.
+    /// Reads the existing file. Empty if there is none.
     ///
     /// # Errors
-    /// [`WriteError::TooLarge`] if it has more than `max` bytes; [`WriteError::Io`].
+    /// [`WriteError::TooLarge`] if the file has more than `max` bytes; [`WriteError::Io`].
     pub fn read(&mut self, max: u64) -> Result<Vec<u8>, WriteError> {
         let mut content = Vec::new();
         let Some(existing) = &mut self.existing else { return Ok(content) };
@@ -232,24 +233,24 @@ impl Target {
         }
         let failed = |source| WriteError::Io { call: "read", source };
         existing.file.rewind().map_err(failed)?;
-        // What a file has grown by since it was opened is not read: it counts as changed later.
+        // Bytes appended since the file was opened are not read. The file counts as changed later.
         (&existing.file).take(existing.version.len()).read_to_end(&mut content).map_err(failed)?;
         Ok(content)
     }
 
-    /// Gives the name its new content: after a crash it has the old or the new one, and mode, owner and
+    /// Replaces the content atomically: after a crash the file has the old or the new content. Mode, owner and
     /// attributes stay. The target then holds the new file, still locked.
     ///
-    /// Of a file with several names only this one gets the new content and becomes a file of its own: the
+    /// If the file has several names, only this one gets the new content and becomes a separate file, because the
     /// others may be outside the root.
     ///
-    /// A file whose owner cannot be kept is written in place instead, if it has no other name; a copy of the
-    /// old content lies beside it until that is done.
+    /// A file whose owner cannot be kept is written in place instead, if it has no other name. Until that is done, a
+    /// copy of the old content is next to it.
     ///
     /// # Errors
-    /// [`WriteError::Changed`] if the name no longer has the state of [`Target::version`];
-    /// [`WriteError::GivenUp`]; [`WriteError::Io`], also for a file with several names whose owner cannot be
-    /// kept. The old content is there then.
+    /// [`WriteError::Changed`] if the name no longer has the state of [`Target::version`]; [`WriteError::GivenUp`];
+    /// [`WriteError::Io`], also for a file with several names whose owner cannot be kept. The old content is intact
+    /// then.
     pub fn replace(
         &mut self,
         content: &[u8],
@@ -263,11 +264,12 @@ impl Target {
         Ok(version)
     }
 
-    /// The first half of [`Target::replace`]: lays the new content beside the file, under `tag`, with a choice for
-    /// other names of the file. It is on the disk when it is synced.
+    /// First half of [`Target::replace`]: writes the new content to a temporary file next to the target, named by
+    /// `tag`. `other_names` selects the treatment of hard links. [`StagedContent::sync`] makes it durable.
     ///
-    /// When the process dies before it is put in its place, what lies under the tag is the new content, or a part
-    /// of it, and the file is as it was; or, where the file is written in place, the old content as a whole.
+    /// If the process dies before [`Target::put`], the temporary file contains the new content or a part of it, and
+    /// the target is unchanged. For a file that is written in place, the temporary file contains the complete old
+    /// content.
     ///
     /// # Errors
     /// [`WriteError::Io`], also for a file with several names whose owner cannot be kept.
@@ -279,30 +281,30 @@ impl Target {
     ) -> Result<StagedContent, WriteError> {
         let create = |mode| Staged::create(&self.parent, tag, mode).map_err(open_failed);
         let (staged, way) = match &self.existing {
-            None => (create(NEW_FILE)?, Way::New),
+            None => (create(NEW_FILE)?, ReplaceMethod::New),
             Some(existing) if other_names == OtherNames::Join && 1 < existing.n_links => {
-                (create(PRIVATE)?, Way::Into)
+                (create(PRIVATE)?, ReplaceMethod::Into)
             }
             Some(existing) => {
                 let staged = create(PRIVATE)?;
                 match staged.dress_as(&existing.file) {
-                    Ok(()) => (staged, Way::Over),
-                    Err(_) if existing.n_links <= 1 => (staged, Way::Into),
+                    Ok(()) => (staged, ReplaceMethod::Over),
+                    Err(_) if existing.n_links <= 1 => (staged, ReplaceMethod::Into),
                     Err(error) => return Err(rename_failed(error)),
                 }
             }
         };
-        if way != Way::Into {
+        if way != ReplaceMethod::Into {
             fill(&staged.file, content)?;
         }
         Ok(StagedContent { staged, way })
     }
 
-    /// The second half: gives the name its new content, which is `content` and was staged and synced. The new name
-    /// lasts after [`Target::sync_parent`].
+    /// Second half: replaces the content by `content`, which was staged and synced. The new name is durable after
+    /// [`Target::sync_parent`].
     ///
     /// # Errors
-    /// As [`Target::replace`].
+    /// Same as [`Target::replace`].
     pub fn put(
         &mut self,
         StagedContent { staged, way }: StagedContent,
@@ -310,7 +312,7 @@ impl Target {
         give_up: &dyn Fn() -> bool,
     ) -> Result<FileVersion, WriteError> {
         let file = match way {
-            Way::New => {
+            ReplaceMethod::New => {
                 if give_up() {
                     return Err(WriteError::GivenUp);
                 }
@@ -319,11 +321,11 @@ impl Target {
                     _ => rename_failed(error),
                 })?
             }
-            Way::Over => {
+            ReplaceMethod::Over => {
                 self.check_unchanged(give_up)?;
                 staged.replace(&self.name).map_err(rename_failed)?
             }
-            Way::Into => self.put_into(staged, content, give_up)?,
+            ReplaceMethod::Into => self.put_into(staged, content, give_up)?,
         };
         let existing = Existing::of(file)?;
         let version = existing.version;
@@ -331,8 +333,8 @@ impl Target {
         Ok(version)
     }
 
-    /// Writes into the file itself, which must have as many names as it had when it was opened: a new one
-    /// could be outside the root.
+    /// Writes into the file itself. It must not have more names than when it was opened: a new name could be outside
+    /// the root.
     fn put_into(
         &self,
         mut copy: Staged,
@@ -366,7 +368,7 @@ impl Target {
         existing.file.try_clone().map_err(write_failed)
     }
 
-    /// The last look before the name gets its new content.
+    /// Last check before the name gets its new content.
     fn check_unchanged(&self, give_up: &dyn Fn() -> bool) -> Result<(), WriteError> {
         if give_up() {
             return Err(WriteError::GivenUp);
@@ -377,12 +379,12 @@ impl Target {
     fn open_existing(&self, purpose: Purpose) -> io::Result<Existing> {
         let open = |flags| sys::openat(&self.parent, &self.name, flags | EXISTING, Mode::empty());
         let opened = match open(OFlags::RDONLY) {
-            // A file may be written without being read.
+            // A file may be writable without being readable.
             Err(Errno::ACCESS) if purpose == Purpose::Write => open(OFlags::WRONLY),
             opened => opened,
         };
         let file = File::from(opened?);
-        // What the kernel says of a link that is opened in this way is `ELOOP`, of others nothing.
+        // With these flags, opening a link fails with `ELOOP`. No other node fails with it.
         match Kind::from_mode(file.metadata()?.mode()) {
             Kind::File => Existing::of(file),
             Kind::Directory => Err(Errno::ISDIR.into()),
@@ -390,8 +392,8 @@ impl Target {
         }
     }
 
-    /// A file that we may not write is not replaced either, although its directory would allow it: so
-    /// editors do, and so does a write in place.
+    /// Fails for a file that this user may not write, although its directory would allow replacing it. Editors do the
+    /// same.
     fn check_writable(&self) -> Result<(), WriteError> {
         let writable =
             sys::accessat(&self.parent, &self.name, sys::Access::WRITE_OK, AtFlags::EACCESS);
@@ -406,17 +408,17 @@ impl Target {
         }
     }
 
-    /// Makes the new name last. A directory that we may not read is left to the system.
+    /// Syncs the directory, so that the new name is durable. Skips an unreadable directory.
     ///
     /// # Errors
-    /// [`WriteError::Io`]; the name has its new content all the same.
+    /// [`WriteError::Io`]. The name already has its new content.
     pub fn sync_parent(&self) -> Result<(), WriteError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(directory) = sys::openat(&self.parent, ".", flags, Mode::empty()) else {
             return Ok(());
         };
         match sys::fsync(directory) {
-            // Some file systems have nothing to do for a directory.
+            // Some file systems do not sync directories.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(write_failed(errno.into())),
         }
@@ -430,7 +432,7 @@ impl Existing {
     }
 }
 
-/// Opens a directory beneath the root name by name; `relative` has no symlinks, or had none a moment ago.
+/// Opens a directory under the root, component by component. `relative` had no symlinks when it was resolved.
 fn directory(access: &Access, relative: &Path, purpose: Purpose) -> Result<File, PathError> {
     let open = |at: &File, name: &OsStr| sys::openat(at, name, DIRECTORY, Mode::empty());
     let mut at = File::from(
@@ -450,7 +452,7 @@ fn directory(access: &Access, relative: &Path, purpose: Purpose) -> Result<File,
         at = match opened {
             Ok(below) => below.into(),
             Err(Errno::NOENT) => return Err(PathError::NotFound),
-            // Both are what a link is answered with, and a link here is new; it may be gone again.
+            // A link fails with one of these errors. A link here is new, and may already be gone again.
             Err(Errno::LOOP | Errno::NOTDIR) if is_on_the_move(&at, name) => {
                 return Err(PathError::Escapes);
             }
@@ -461,7 +463,7 @@ fn directory(access: &Access, relative: &Path, purpose: Purpose) -> Result<File,
     Ok(at)
 }
 
-/// Whether a name that just was no directory is one now, or a link.
+/// Returns true if a name that was not a directory is now a directory or a link.
 fn is_on_the_move(at: &File, name: &OsStr) -> bool {
     let found = sys::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
     found.is_ok_and(|found| {
@@ -470,9 +472,9 @@ fn is_on_the_move(at: &File, name: &OsStr) -> bool {
     })
 }
 
-/// Fills a new file, and locks it before it has its name.
+/// Writes a new file, and locks it before it gets its name.
 fn fill(mut file: &File, content: &[u8]) -> Result<(), WriteError> {
-    // Nobody else knows the file yet: this does not wait.
+    // No other process has opened the file yet, so this does not wait.
     lock(file, Instant::now(), &|| false)?;
     file.write_all(content).map_err(write_failed)
 }

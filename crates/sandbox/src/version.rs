@@ -1,11 +1,11 @@
-//! Which state of which file was seen, so that a later change by others can be noticed.
+//! Identity and state of a file, to detect a later change by other programs.
 
 use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// A state of a file. Two equal ones are the same file with the same content, unless somebody changed
-/// it and set its size and time back.
+/// State of a file. Equal states mean the same file with the same content, unless a program changed it and reset its
+/// size and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileVersion {
     file: FileId,
@@ -14,7 +14,7 @@ pub struct FileVersion {
     modified: (i64, i64),
 }
 
-/// A file on this machine, as long as it is open or has a name.
+/// Identity of a file on this machine, valid while the file is open or has a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileId {
     device: u64,
@@ -30,7 +30,7 @@ impl FileVersion {
         }
     }
 
-    /// The same from a look at a name.
+    /// Like [`FileVersion::of`], from the metadata of a name.
     pub(crate) fn of_name(metadata: &cap_std::fs::Metadata) -> Self {
         use cap_std::fs::MetadataExt as _;
         Self {
@@ -40,7 +40,7 @@ impl FileVersion {
         }
     }
 
-    /// Device and inode: which file it is, whatever its names are.
+    /// Returns the device and inode, which do not depend on the file's names.
     #[must_use]
     pub fn device_inode(&self) -> (u64, u64) {
         (self.file.device, self.file.inode)

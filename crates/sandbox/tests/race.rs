@@ -14,7 +14,7 @@ mod tests {
 
     const ATTACK: Duration = Duration::from_secs(1);
 
-    /// What the reader saw in one attack.
+    /// Results of the reader in one attack.
     #[derive(Debug, Default)]
     struct Tally {
         inside: u64,

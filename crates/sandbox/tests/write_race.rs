@@ -16,7 +16,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Writes under attack, until enough was written and something was refused; gives both numbers.
+    /// Writes under attack, until enough writes succeeded and at least one was refused. Returns both numbers.
     fn write_under_attack(root: &Root) -> (usize, usize) {
         let (mut written, mut refused) = (0, 0);
         let begin = Instant::now();

@@ -1,8 +1,8 @@
-//! Asks one shell for its environment. Called by the process's `answer`, and by the tests with real shells.
+//! Captures the environment of one shell. Called by `answer` of this process, and by the tests with real shells.
 
 use crate::pipe::Pipe;
 use crate::shell::{Account, Attempt, PIPE_VARIABLE, attempts, choose};
-use crate::variables::{Unusable, wanted};
+use crate::variables::{EnvironmentError, wanted};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use quackd_process::{Command, EndedBy, Finished, LaunchError, Limits, run};
@@ -16,31 +16,31 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Part of the time left that goes to an attempt after which another one follows, in tenths.
+/// Share of the remaining time for an attempt that another one follows, in tenths.
 const FIRST_SHARE: u32 = 7;
 
-/// A shell that has answered may run its exit traps for this long.
+/// Time for the exit traps of a shell that has answered.
 const LEAVE: Duration = Duration::from_millis(200);
 
 /// Time between TERM and KILL. Start files lock what they change (`pyenv rehash`) and remove the lock in a trap: a
 /// lock that stays delays every later login shell of the user.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// Longest time between TERM and HUP, and time between two looks.
+/// Maximum time between TERM and HUP, and interval of checks in between.
 const HANG_UP: Duration = Duration::from_millis(400);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Marks everything that the shell starts; also tells start files who is asking.
+/// Marks all processes of the shell. Start files can also read it to detect this capture.
 const TAG: &str = "login-environment";
 
-/// Why there is no environment: what every way to call the shell ended with.
+/// Error of a capture: the failure of each attempt.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", attempts.join("; "))]
 pub struct CaptureError {
     attempts: Vec<String>,
 }
 
-/// Why one call gave no environment.
+/// Error of one attempt.
 #[derive(Debug, thiserror::Error)]
 enum AttemptError {
     #[error("cannot make a pipe: {0}")]
@@ -53,16 +53,15 @@ enum AttemptError {
     Unusable { call: String, what: String },
 }
 
-/// What is left to do after the answer: the end of the shell.
+/// Future that waits for the shell's exit after its answer.
 pub(crate) type Leaving = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A shell that runs.
+/// Future of a running shell.
 type Running = Pin<Box<dyn Future<Output = Result<Finished, LaunchError>>>>;
 
-/// Runs the user's shell as a login shell, with its interactive start files if that works, and gives the
-/// variables that `request` names. Nothing that the shell started is left afterwards. Takes as long as the
-/// request says, [`GRACE`] for each call that did not end, and two seconds more only if something hangs in the
-/// kernel.
+/// Runs the user's shell as a login shell, with its interactive start files if that works, and returns the variables
+/// that `request` names. No process of the shell is left afterwards. Takes at most the requested time, [`GRACE`] for
+/// each attempt that did not exit, and 2 s more if a process hangs in the kernel.
 ///
 /// This process must be a sub-reaper, see [`quackd_process::run`]. If the future is dropped, the shell is killed.
 ///
@@ -77,8 +76,8 @@ pub async fn capture(
     result
 }
 
-/// As [`capture`], and ends the shell when `abandon` is cancelled. Gives the answer before the shell has ended: the
-/// second future ends it and must be awaited.
+/// Like [`capture`], but kills the shell when `abandon` is canceled. Returns the answer before the shell has exited.
+/// The second future stops the shell and must be awaited.
 pub(crate) async fn capture_until(
     request: &CaptureRequest,
     account: Option<&Account>,
@@ -110,7 +109,7 @@ pub(crate) async fn capture_until(
     (Err(CaptureError { attempts: failed }), Box::pin(async {}))
 }
 
-/// What the shell starts with: what login(1) would give it.
+/// Returns the initial environment of the shell, as login(1) sets it.
 fn environment(
     request: &CaptureRequest,
     account: Option<&Account>,
@@ -146,7 +145,7 @@ async fn ask(
     let mut running: Running = Box::pin(run(command(shell, attempt, env, limit, cancel.clone())));
     let answered = tokio::select! {
         finished = &mut running => {
-            // All that it wrote is in the pipe.
+            // The shell has exited, so the pipe contains its complete output.
             let answered = pipe.take();
             if answered == Ok(false) {
                 return Err(AttemptError::Silent { call: call(), how: how(&finished?) });
@@ -163,7 +162,7 @@ async fn ask(
     let unusable = |what: String| AttemptError::Unusable { call: call(), what };
     let variables = match (answered, pipe.answer()) {
         (Ok(()), Some(answer)) => {
-            wanted(answer, request).map_err(|why: Unusable| unusable(why.to_string()))
+            wanted(answer, request).map_err(|why: EnvironmentError| unusable(why.to_string()))
         }
         _ => Err(unusable(format!("an environment of more than {MAX_CAPTURE_BYTES} bytes"))),
     };
@@ -171,7 +170,7 @@ async fn ask(
     let leaving: Leaving = Box::pin(async move {
         let ended = timeout(patience, &mut running).await;
         if ended.is_err() {
-            // How it ends does not matter any more, only that it does.
+            // The exit status is not used. The shell must only exit.
             drop(hang_up(&cancel, running, is_interactive).await);
         }
         drop(pipe);
@@ -196,10 +195,10 @@ fn command(
     Command {
         program: shell.into(),
         args: attempt.options.iter().chain([&attempt.script]).map(Into::into).collect(),
-        // Where a terminal begins.
+        // A terminal also starts in the home.
         cwd: home.filter(|home| home.is_dir()).unwrap_or_else(|| "/".into()),
         env,
-        // The caller ends it before.
+        // The caller stops it earlier.
         deadline: limit + LEAVE + GRACE,
         grace: GRACE,
         abort_grace: GRACE,
@@ -215,8 +214,8 @@ fn command(
     }
 }
 
-/// Ends a shell: TERM for all of its processes, KILL after [`GRACE`]. An interactive shell ignores TERM and would go on
-/// with its start files, so it gets HUP in between, like from a terminal that is closed.
+/// Stops a shell: TERM for all of its processes, KILL after [`GRACE`]. An interactive shell ignores TERM and would
+/// continue its start files, so it gets HUP in between, as from a closed terminal.
 async fn hang_up(
     cancel: &CancellationToken,
     mut running: Running,
@@ -231,7 +230,7 @@ async fn hang_up(
     }
 }
 
-/// Sends HUP to the shell once the programs that it waits for have ended. The shell passes HUP on, which would
+/// Sends HUP to the shell once the programs that it waits for have exited. The shell forwards HUP, which would
 /// interrupt their traps.
 async fn hang_up_shell() {
     let shells = children(Path::new("/proc/thread-self"));
@@ -243,7 +242,8 @@ async fn hang_up_shell() {
     while Instant::now() < until && of_shells().iter().any(|pid| waited_for.contains(pid)) {
         sleep(POLL_INTERVAL).await;
     }
-    // Read again: a number that is no child's any more may be another process's. Children are reaped on this thread.
+    // Read the children again: the number of a former child may belong to another process. Children are reaped on
+    // this thread.
     for pid in children(Path::new("/proc/thread-self")) {
         if shells.contains(&pid) {
             kill(Pid::from_raw(pid), Signal::SIGHUP).ok();
@@ -251,7 +251,7 @@ async fn hang_up_shell() {
     }
 }
 
-/// The children of a thread; none where the system does not tell.
+/// Returns the children of a thread. Empty if the system does not list them.
 fn children(thread: &Path) -> Vec<i32> {
     let text = std::fs::read_to_string(thread.join("children")).unwrap_or_default();
     let pids = text.split_whitespace().filter_map(|pid| pid.parse().ok());

@@ -1,19 +1,18 @@
-//! The environment worker: asks the user's login shell for its environment, once, and ends.
+//! The environment worker: reads the environment of the user's login shell once, and exits.
 //!
-//! A daemon that launchd or systemd started has `PATH=/usr/bin:/bin` and knows none of the user's toolchains.
-//! Their shell does, but its start files are a program like any other: they print, hang, fork and exec.
-//! So the shell runs below a process of its own, which the supervisor starts exactly as it starts a
-//! session's worker: with a control channel as stdin, an empty environment, and a monitor above it that
-//! leaves nothing behind.
+//! A daemon that launchd or systemd started has `PATH=/usr/bin:/bin` and does not have the user's toolchains in it.
+//! The login shell does, but its start files are programs that may print, hang, fork and exec. So the shell runs
+//! below a separate process, which the supervisor starts exactly like a session's worker: with a control channel as
+//! stdin, an empty environment, and a monitor that kills all remaining processes.
 //!
 //! In reading order:
-//! - [`shell`]: which shell, and how it is called;
+//! - [`shell`]: chooses the shell and its arguments;
 //! - [`capture`]: runs it with a deadline and takes its answer;
-//! - [`pipe`]: the way of the answer, apart from whatever the start files print;
-//! - [`variables`]: what of the answer was asked for.
+//! - [`pipe`]: transports the answer, separate from the output of the start files;
+//! - [`variables`]: selects the requested variables.
 //!
-//! The process holds every secret of the user's profile for a moment. It writes none of it to disk, and
-//! only names that were asked for leave it.
+//! The process has every secret of the user's profile in memory for a short time. It writes none of it to disk, and
+//! sends only the requested variables.
 
 mod capture;
 mod pipe;
@@ -43,17 +42,16 @@ use tokio::time::timeout;
 use tokio_util::codec::Framed;
 use tokio_util::sync::CancellationToken;
 
-/// The supervisor writes the request before it spawns.
+/// Timeout for the request. The supervisor writes it before it starts this process.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Time that the monitor gives this process after the supervisor is gone. Longer than [`capture::GRACE`]. With the
-/// monitor's own limit it stays below the 2 s after which nothing of quackd may be left.
+/// Time for which the monitor waits for this process after the supervisor has exited. Longer than [`capture::GRACE`].
+/// Together with the monitor's own limit it stays below 2 s, after which no process of quackd may be left.
 const MONITOR_PATIENCE: Duration = Duration::from_millis(1250);
 
-/// Runs as the environment worker. Called by `quack login-environment` before anything else has happened
-/// in the process.
+/// Runs as the environment worker. Called by `quack login-environment` before any other code in the process.
 ///
-/// In the first process that enters (the supervisor's direct child) this never returns: it becomes the
+/// In the first process that enters (the supervisor's direct child) this never returns: that process becomes the
 /// monitor.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -71,12 +69,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What happens while the process has one thread, as in a session's worker.
+/// Runs the single-threaded part of the start, as in a session's worker.
 fn enter() -> io::Result<OwnedFd> {
     split_off_patient_monitor(MONITOR_PATIENCE)?;
     set_process_name("quack-login-env");
     harden(Role::Worker)?;
-    // Without it the login shell has the supervisor's rank when memory runs out.
+    // Without it the login shell has the supervisor's OOM score.
     drop(rank_above_parent());
     // An interactive shell with a controlling terminal would stop itself, because it is not in the
     // terminal's foreground.
@@ -85,13 +83,13 @@ fn enter() -> io::Result<OwnedFd> {
 }
 
 fn serve(control: OwnedFd) -> io::Result<()> {
-    // May ask the network, and may hang there: then the supervisor closes the channel.
+    // The lookup may use the network and hang. Then the supervisor closes the channel.
     let account = Account::of_this_user_blocking();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(answer(control, account.as_ref()))
 }
 
-/// Reads the request, and writes the answer unless the supervisor is gone by then.
+/// Reads the request, and writes the answer unless the supervisor has exited.
 async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
     let mut channel = Framed::new(link::adopt(control)?, frames::codec());
     let first = timeout(REQUEST_DEADLINE, channel.next()).await?;
@@ -100,7 +98,8 @@ async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
     let mut capturing = pin!(capture_until(&request, account, &abandon));
     let (captured, leaving) = tokio::select! {
         outcome = &mut capturing => outcome,
-        // Nothing more is to come but the end. The monitor sees it too, where there is one, and waits.
+        // The supervisor sends nothing more, so this means that the channel is closed. The monitor, if there is one,
+        // notices it too and waits.
         _ = channel.next() => {
             abandon.cancel();
             let (_unwanted, leaving) = capturing.await;
@@ -124,9 +123,9 @@ fn read(body: &tokio_util::bytes::BytesMut) -> io::Result<CaptureRequest> {
     }
 }
 
-/// One line for the supervisor, which keeps the last lines of this process's stderr.
+/// Writes one line to stderr. The supervisor keeps the last lines.
 fn complain(text: &str) {
     use std::io::Write;
-    // There is nobody else to tell.
+    // A failed write cannot be reported.
     drop(writeln!(std::io::stderr(), "{text}"));
 }

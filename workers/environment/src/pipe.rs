@@ -1,8 +1,8 @@
-//! The named pipe through which a shell answers. Used by [`crate::capture`].
+//! The named pipe for the answer of a shell. Used by [`crate::capture`].
 //!
-//! Not the shell's stdout: start files print there what they like, send it elsewhere, or leave background
-//! processes that go on printing. Not a file: the answer holds keys, and a disk keeps what a process that
-//! was killed did not delete.
+//! The shell's stdout is not usable: start files print to it, redirect it, or leave background processes that
+//! continue to print. A file is not usable either: the answer contains keys, and a killed process would leave them on
+//! the disk.
 
 use crate::shell::END;
 use nix::sys::stat::Mode;
@@ -13,15 +13,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
 
-/// Bytes of one read.
+/// Size of one read in bytes.
 const READ_BYTES: usize = 16 * 1024;
 
-/// A pipe with a name, and what came through it. The name goes with it.
+/// A named pipe and the bytes read from it. The name is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     path: PathBuf,
     reader: Receiver,
-    /// Held open, so that the pipe has no end between two writers.
+    /// Write end that stays open, so that the pipe has no end of file between two writers.
     _keeper: Sender,
     bytes: Vec<u8>,
 }
@@ -31,16 +31,16 @@ pub(crate) struct Pipe {
 pub(crate) struct TooLong;
 
 impl Pipe {
-    /// Makes the pipe in `dir`. One at a time per process.
+    /// Creates the pipe in `dir`. At most one per process at a time.
     ///
     /// # Errors
-    /// The system's: the directory is missing, or no descriptor is left.
+    /// The directory is missing, or no descriptor is left.
     pub(crate) fn create(dir: &Path) -> io::Result<Self> {
         let path = dir.join(format!("login-{}.pipe", std::process::id()));
-        // Left by an earlier process with this number, if anything.
+        // An earlier process with this id may have left a pipe.
         drop(fs::remove_file(&path));
         mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        // In this order: a pipe without a reader cannot be opened for writing without waiting.
+        // Open the read end first: opening a pipe for writing without a reader would block or fail.
         let open = || {
             let reader = OpenOptions::new().open_receiver(&path)?;
             Ok((reader, OpenOptions::new().open_sender(&path)?))
@@ -54,32 +54,32 @@ impl Pipe {
         }
     }
 
-    /// Where the writer finds it.
+    /// Path of the pipe.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits until the answer is complete. May be dropped at any time without loss.
+    /// Waits until the answer is complete. Cancel-safe.
     ///
     /// # Errors
     /// [`TooLong`].
     pub(crate) async fn complete(&mut self) -> Result<(), TooLong> {
         while !self.take()? {
             if self.reader.readable().await.is_err() {
-                // The runtime is shutting down, and with it whoever awaits this.
+                // The runtime is shutting down and drops the awaiting task.
                 std::future::pending::<()>().await;
             }
         }
         Ok(())
     }
 
-    /// Reads what is there, without waiting. True if the answer is complete.
+    /// Reads the available bytes without waiting. Returns true if the answer is complete.
     ///
     /// # Errors
     /// [`TooLong`].
     pub(crate) fn take(&mut self) -> Result<bool, TooLong> {
         let mut chunk = [0; READ_BYTES];
-        // An error says that there is nothing now.
+        // An error means that no bytes are available now.
         while let Ok(n @ 1..) = self.reader.try_read(&mut chunk) {
             self.bytes.extend_from_slice(chunk.get(..n).unwrap_or_default());
             if MAX_CAPTURE_BYTES + END.len() < self.bytes.len() {
@@ -89,10 +89,10 @@ impl Pipe {
         Ok(self.answer().is_some())
     }
 
-    /// The complete answer: `NAME=VALUE` entries, each followed by a NUL.
+    /// Returns the complete answer: `NAME=VALUE` entries, each followed by a NUL.
     pub(crate) fn answer(&self) -> Option<&[u8]> {
         let entries = self.bytes.strip_suffix(END)?;
-        // What looks like the end may be a part of a value.
+        // The end marker may also occur inside a value.
         matches!(entries.last(), None | Some(0)).then_some(entries)
     }
 }

@@ -1,32 +1,31 @@
-//! Which shell is asked for its environment, and how it is called. Used by [`crate::capture`].
+//! Chooses the shell whose environment is captured, and its arguments. Used by [`crate::capture`].
 
 use nix::unistd::{AccessFlags, User, access, getuid};
 use std::path::{Path, PathBuf};
 
-/// The variable that tells the shell where to write its answer. A variable needs no quoting that differs
-/// from shell to shell.
+/// Variable with the path of the pipe for the answer. A variable needs no quoting, which differs between shells.
 pub(crate) const PIPE_VARIABLE: &str = "QUACKD_LOGIN_PIPE";
 
-/// The last bytes of a complete answer.
+/// Last bytes of a complete answer.
 pub(crate) const END: &[u8] = b"end=1\n";
 
-/// Names the program by its path, because the start files may have replaced the name by a function or lost
-/// PATH, and uses no other, because no other is in the same place everywhere. (`-0` came to macOS with
-/// version 13; not run there.)
+/// The script uses the path of `env`, because the start files may have replaced the name by a function or unset PATH.
+/// It uses no other program, because `env` is the only one with the same path on every system. (macOS supports `-0`
+/// since version 13; not run there.)
 const SCRIPT: &str =
     r#"/usr/bin/env -0 >"$QUACKD_LOGIN_PIPE"; /usr/bin/env -i end=1 >"$QUACKD_LOGIN_PIPE""#;
 
-/// The same for csh, which takes a pipe for a file that `noclobber` protects.
+/// Like [`SCRIPT`] for csh, whose `noclobber` otherwise also protects a pipe.
 const C_SCRIPT: &str =
     r#"/usr/bin/env -0 >! "$QUACKD_LOGIN_PIPE"; /usr/bin/env -i end=1 >! "$QUACKD_LOGIN_PIPE""#;
 
-/// What the password database has in the place of a shell for users that may not log in.
+/// Program names that the password database contains instead of a shell for users that may not log in.
 const NO_SHELLS: &[&str] = &["nologin", "false", "true", "sync", "shutdown", "halt"];
 
-/// The shell of last resort.
+/// Shell used if no other one is found.
 const PLAIN_SHELL: &str = "/bin/sh";
 
-/// This user's entry in the password database.
+/// Entry of this user in the password database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// Login name.
@@ -38,7 +37,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Looks it up. `None` if there is none, as for a number that a container made up.
+    /// Looks up this user. `None` without an entry, for example for a user id that a container invented.
     #[must_use]
     pub fn of_this_user_blocking() -> Option<Self> {
         let user = User::from_uid(getuid()).ok()??;
@@ -53,11 +52,11 @@ pub(crate) struct Attempt {
     pub(crate) options: &'static [&'static str],
     /// The script.
     pub(crate) script: &'static str,
-    /// Whether the interactive start files are read.
+    /// True if the shell reads the interactive start files.
     pub(crate) interactive: bool,
 }
 
-/// The account's shell, else the one that `SHELL` named, else the system's.
+/// Returns the account's shell, otherwise the one in `SHELL`, otherwise the system's.
 pub(crate) fn choose(account: Option<&Account>, variable: Option<&str>) -> PathBuf {
     let candidates = [account.map(|account| account.shell.as_path()), variable.map(Path::new)];
     let found = candidates.into_iter().flatten().find(|path| is_shell(path));
@@ -73,13 +72,13 @@ fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// The ways to call `shell`, the most telling one first: many people set PATH in the interactive start file
-/// only, and some of those files fail without a terminal.
+/// Returns the ways to call `shell`, the most complete one first. Many users set PATH only in the interactive start
+/// file, and some of those files fail without a terminal.
 pub(crate) fn attempts(shell: &Path) -> &'static [Attempt] {
     const LOGIN: Attempt = Attempt { options: &["-l", "-c"], script: SCRIPT, interactive: false };
     const INTERACTIVE: Attempt =
         Attempt { options: &["-l", "-i", "-c"], script: SCRIPT, interactive: true };
-    // It reads its one start file always, and takes `-l` only if nothing follows.
+    // csh always reads its start file, and accepts `-l` only as the sole argument.
     const C_SHELL: Attempt = Attempt { options: &["-c"], script: C_SCRIPT, interactive: false };
     match name(shell) {
         "bash" | "zsh" | "fish" | "ksh" | "ksh93" | "mksh" | "oksh" => &[INTERACTIVE, LOGIN],

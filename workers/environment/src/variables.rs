@@ -1,28 +1,27 @@
-//! From the bytes of an environment to the variables that were asked for. Used by [`crate::capture`].
+//! Selects the requested variables from the bytes of an environment. Used by [`crate::capture`].
 
 use quackd_protocol::environment::{
     CaptureRequest, MAX_CAPTURE_VARIABLES, MAX_LOGIN_BYTES, MAX_VALUE_BYTES,
 };
 use std::collections::BTreeMap;
 
-/// Why an environment cannot be used.
+/// Error of an unusable environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unusable {
+pub(crate) enum EnvironmentError {
     #[error("an environment of more than {MAX_CAPTURE_VARIABLES} variables")]
     TooMany,
     #[error("variables of more than {MAX_LOGIN_BYTES} bytes")]
     TooLong,
 }
 
-/// The variables among `entries` (each ends with a NUL) that `request` names, sorted. Left out are those that
-/// are not UTF-8 or longer than [`MAX_VALUE_BYTES`]; of one that is there twice the first counts, as
-/// everywhere.
+/// Returns the variables in `entries` (each ends with a NUL) that `request` names, sorted. Omits variables that are
+/// not UTF-8 or longer than [`MAX_VALUE_BYTES`]. Of duplicates, the first one counts, as in other programs.
 pub(crate) fn wanted(
     entries: &[u8],
     request: &CaptureRequest,
-) -> Result<Vec<(String, String)>, Unusable> {
+) -> Result<Vec<(String, String)>, EnvironmentError> {
     if MAX_CAPTURE_VARIABLES < entries.iter().filter(|byte| **byte == 0).count() {
-        return Err(Unusable::TooMany);
+        return Err(EnvironmentError::TooMany);
     }
     let mut found = BTreeMap::new();
     let mut bytes = 0_usize;
@@ -38,7 +37,7 @@ pub(crate) fn wanted(
         }
     }
     if MAX_LOGIN_BYTES < bytes {
-        return Err(Unusable::TooLong);
+        return Err(EnvironmentError::TooLong);
     }
     Ok(found.into_iter().collect())
 }
@@ -75,8 +74,8 @@ mod tests {
         let of = |text: String| wanted(text.as_bytes(), &request(&["A"], &["LC_"]));
         assert_eq!(of(format!("A={long}\0")).unwrap().len(), 1);
         assert_eq!(of(format!("A={long}x\0LC_B=1\0")).unwrap(), [("LC_B".into(), "1".into())]);
-        assert_eq!(of(format!("A={long}\0LC_A={long}\0")), Err(Unusable::TooLong));
+        assert_eq!(of(format!("A={long}\0LC_A={long}\0")), Err(EnvironmentError::TooLong));
         assert!(of("B=1\0".repeat(MAX_CAPTURE_VARIABLES)).unwrap().is_empty());
-        assert_eq!(of("B=1\0".repeat(MAX_CAPTURE_VARIABLES + 1)), Err(Unusable::TooMany));
+        assert_eq!(of("B=1\0".repeat(MAX_CAPTURE_VARIABLES + 1)), Err(EnvironmentError::TooMany));
     }
 }

@@ -1,8 +1,7 @@
-//! Real shells with start files that do what start files do: what is captured, how soon, and that nothing of
-//! them is left.
+//! Tests with real shells and typical start files: the captured variables, the duration, and that no process is left.
 //!
-//! The tests run one at a time: a shell that runs alone also ends orphans of unknown origin, which would be
-//! other tests' children.
+//! The tests run one at a time: a shell that runs alone also kills orphans of unknown origin, which would be other
+//! tests' children.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -21,7 +20,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Makes this process what the environment worker is, and keeps other tests away.
+/// Sets up this process like the environment worker, and locks out other tests.
 async fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::const_new(());
     static HARDENED: OnceLock<()> = OnceLock::new();
@@ -30,7 +29,7 @@ async fn alone() -> MutexGuard<'static, ()> {
     turn
 }
 
-/// A user with a home of their own.
+/// A user with a separate home.
 struct Person {
     home: TempDir,
     run: TempDir,
@@ -39,7 +38,7 @@ struct Person {
 }
 
 impl Person {
-    /// Someone whose shell reads `files` when it starts.
+    /// Creates a user whose shell reads `files` when it starts.
     fn with(shell: &str, files: &[(&str, &str)]) -> Self {
         let home = tempfile::tempdir().unwrap();
         for (name, text) in files {
@@ -81,7 +80,7 @@ impl Person {
         captured
     }
 
-    /// The processes that the start files noted, one number a line.
+    /// Returns the process ids that the start files recorded, one per line.
     fn noted(&self) -> Vec<PathBuf> {
         let text = fs::read_to_string(self.home.path().join("pids")).unwrap();
         text.lines().map(|pid| Path::new("/proc").join(pid.trim())).collect()
@@ -163,7 +162,7 @@ async fn a_profile_that_never_ends_is_ended_with_all_that_it_started() {
         let error = text(person.capture().await);
         assert!(error.starts_with("`/bin/bash -l -i -c` was ended after "), "{error}");
         assert!(error.contains("; `/bin/bash -l -c` was ended after "), "{error}");
-        // The second attempt may have had no time to note its processes.
+        // The second attempt may have had no time to record its processes.
         let n_noted = person.noted().len();
         assert!(2 <= n_noted, "{n_noted}");
         person.assert_gone(n_noted);
@@ -223,7 +222,7 @@ async fn an_environment_without_measure_is_refused() {
     }
 }
 
-/// A value that alone would make every command fail is left out, the rest stays.
+/// A value that alone would make every command fail is omitted. The rest stays.
 #[tokio::test]
 async fn a_value_that_no_command_could_take_is_left_out() {
     let _turn = alone().await;
@@ -232,7 +231,7 @@ async fn a_value_that_no_command_could_take_is_left_out() {
     assert_eq!((value(&environment, "DUCK"), value(&environment, "LC_ALL")), (None, Some("C")));
 }
 
-/// Shells that are not installed are passed over.
+/// Skips shells that are not installed.
 #[tokio::test]
 async fn every_shell_that_is_here_answers() {
     let _turn = alone().await;

@@ -1,85 +1,85 @@
-//! What Pi prints, in any of its dialects (0.55 to 1.5), as this daemon's wire says it. Pure.
+//! Translates Pi's output, in any of its dialects (0.55 to 1.5), to this daemon's wire format. Pure.
 //!
-//! | Pi prints | the wire says |
+//! | Pi prints | wire format |
 //! |---|---|
 //! | `message_update` with the whole message, twice (0.55) | the same with the message's role only |
-//! | `message_update` without a message (from 0.84 on) | the same, with the role |
+//! | `message_update` without a message (from 0.84 on) | with the role added |
 //! | `compaction_start`, `compaction_end` (from 0.73 on) | `auto_compaction_start`, `auto_compaction_end` |
 //! | the end of a compaction without `result` | with `"result":null` |
-//! | the end of a tool with an exit code inside (1.5) | with `exitCode` beside it |
+//! | the end of a tool with a nested exit code (1.5) | with `exitCode` added at the top |
 //! | anything else | the same bytes |
 
 use crate::fields::{Fields, Writer, quoted};
-use crate::shrink::shrink;
+use crate::truncate_event::shrink;
 use quackd_protocol::limits::{MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES};
 use serde::Deserialize;
 use std::borrow::Cow;
 
-/// Longest name of an event, and longest id of a dialog, in bytes.
+/// Maximum length of an event's name, and of a dialog's id, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 const MAX_DIALOG_ID_BYTES: usize = 256;
 
-/// Longest reason of Pi's that is passed on, in characters.
+/// Maximum length of Pi's error text on the wire, in characters.
 const MAX_ERROR_CHARS: usize = 4000;
 
-/// Before the number of a command in the id that Pi gets.
+/// Prefix of the number of a command in the id that Pi gets.
 const ID_PREFIX: char = 'q';
 
-/// One line of Pi's.
+/// One line of Pi's output.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum PiLine {
     /// An answer to a command.
     Response {
-        /// The command's number; `None` if Pi left it out.
+        /// Number of the command. `None` if Pi omitted it.
         number: Option<u64>,
-        /// The command's name, as Pi repeats it.
+        /// Name of the command, as repeated by Pi.
         command: String,
         success: bool,
         error: Option<String>,
         /// JSON on one line.
         data: Option<String>,
     },
-    /// Something happened.
-    Event(Event),
-    /// A question that waits for a person.
+    /// An event.
+    Event(PiEvent),
+    /// A question that waits for the user.
     Dialog { id: String, timeout_ms: Option<u64>, data: String },
 }
 
-/// Something that happened, as the wire says it.
+/// An event in the wire format.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Event {
+pub(crate) struct PiEvent {
     pub(crate) name: String,
     /// JSON on one line.
     pub(crate) data: String,
-    /// What it means for the turn.
-    pub(crate) meaning: Meaning,
+    /// Effect on the turn.
+    pub(crate) meaning: TurnEffect,
 }
 
-/// What an event means for whether the turn is over ([`crate::turn`]).
+/// Effect of an event on the end of the turn ([`crate::turn`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum TurnEffect {
     /// A run began.
     Begin,
-    /// A run ended; `again` is whether another one takes its place, if Pi says so or if it ended well.
+    /// A run ended. `again` is true if another run follows, and `None` if Pi does not report it and the run failed.
     End { again: Option<bool> },
-    /// Another try will be made, or the context is being made shorter for one.
+    /// A retry follows, or a compaction of the context before one.
     Again,
-    /// No other try will be made.
+    /// No retry follows.
     GaveUp,
     /// Pi is idle.
     Settled,
-    /// Nothing.
+    /// No effect.
     Other,
 }
 
-/// The id of a command as Pi gets it.
+/// Returns the id of a command for Pi.
 pub(crate) fn id_of(number: u64) -> String {
     format!("{ID_PREFIX}{number}")
 }
 
-/// Reads one line. `None` if it is none of Pi's protocol.
-pub(crate) fn read(line: &str) -> Option<Said> {
-    // White space between tokens could be taken for the end of a line by a reader further down.
+/// Parses one line. `None` if it is not part of Pi's protocol.
+pub(crate) fn read(line: &str) -> Option<PiLine> {
+    // A later reader could take line breaks between tokens for the end of the line.
     let plain: Cow<'_, str> = if line.contains(['\n', '\r']) {
         serde_json::from_str::<serde_json::Value>(line).ok()?.to_string().into()
     } else {
@@ -114,16 +114,16 @@ pub(crate) fn read(line: &str) -> Option<Said> {
     if kind == "extension_ui_request"
         && let Some(id) = dialog_id(&fields)
     {
-        return Some(Said::Dialog { id, timeout_ms: timeout(&fields), data });
+        return Some(PiLine::Dialog { id, timeout_ms: timeout(&fields), data });
     }
-    Some(Said::Event(Event { meaning: meaning(name, &fields), name: name.to_owned(), data }))
+    Some(PiLine::Event(PiEvent { meaning: meaning(name, &fields), name: name.to_owned(), data }))
 }
 
-fn response(fields: &Fields<'_>) -> Option<Said> {
+fn response(fields: &Fields<'_>) -> Option<PiLine> {
     let command: String = fields.get_as("command").unwrap_or_default();
     let number = fields.get_as::<Cow<'_, str>>("id");
     let number = number.and_then(|id| id.strip_prefix(ID_PREFIX)?.parse().ok());
-    // One for somebody else: nobody of ours waits for it.
+    // The answer has a foreign id, so no command of this worker waits for it.
     if number.is_none() && fields.get("id").is_some_and(|id| id != "null") {
         return None;
     }
@@ -131,10 +131,10 @@ fn response(fields: &Fields<'_>) -> Option<Said> {
     let error = fields.get_as::<Cow<'_, str>>("error");
     let error = error.map(|error| error.chars().take(MAX_ERROR_CHARS).collect());
     let data = fields.get("data").filter(|data| *data != "null").map(|data| state(&command, data));
-    Some(Said::Response { number, command, success, error, data })
+    Some(PiLine::Response { number, command, success, error, data })
 }
 
-/// Pi's state without what is not for everybody: 0.55 puts the provider's key among the model's headers.
+/// Returns Pi's state without secrets: version 0.55 puts the provider's key into the model's headers.
 fn state(command: &str, data: &str) -> String {
     let fields = Fields::read(data).filter(|_| command == "get_state");
     let data: Cow<'_, str> = match fields {
@@ -156,7 +156,7 @@ fn state(command: &str, data: &str) -> String {
     }
 }
 
-/// The delta alone: what the message is so far, its reader has.
+/// Returns the update with the delta only, because the reader already has the earlier part of the message.
 fn update(fields: &Fields<'_>) -> String {
     let role = fields.get("message").and_then(|message| {
         let fields = Fields::read(message)?;
@@ -217,25 +217,25 @@ fn dialog_id(fields: &Fields<'_>) -> Option<String> {
 
 fn timeout(fields: &Fields<'_>) -> Option<u64> {
     let ms: f64 = fields.get_as("timeout").filter(|ms| *ms > 0.0)?;
-    // Saturates; a day is as good as for ever.
+    // The conversion saturates. A value too large for a duration means no timeout.
     u64::try_from(std::time::Duration::try_from_secs_f64(ms / 1000.0).ok()?.as_millis()).ok()
 }
 
-fn meaning(name: &str, fields: &Fields<'_>) -> Meaning {
+fn meaning(name: &str, fields: &Fields<'_>) -> TurnEffect {
     match name {
-        "agent_start" => Meaning::Begin,
+        "agent_start" => TurnEffect::Begin,
         "agent_end" => {
             let told = fields.get_as("willRetry");
-            // One that ended well is followed by nothing; one that failed may be.
+            // A successful run is never retried. A failed one may be.
             let again = told.or_else(|| (!ended_in_error(fields)).then_some(false));
-            Meaning::End { again }
+            TurnEffect::End { again }
         }
-        "auto_retry_start" | "auto_compaction_start" => Meaning::Again,
-        "auto_retry_end" if fields.get("success") == Some("false") => Meaning::GaveUp,
-        "auto_compaction_end" if fields.get("willRetry") == Some("true") => Meaning::Again,
-        "auto_compaction_end" => Meaning::GaveUp,
-        "agent_settled" => Meaning::Settled,
-        _ => Meaning::Other,
+        "auto_retry_start" | "auto_compaction_start" => TurnEffect::Again,
+        "auto_retry_end" if fields.get("success") == Some("false") => TurnEffect::GaveUp,
+        "auto_compaction_end" if fields.get("willRetry") == Some("true") => TurnEffect::Again,
+        "auto_compaction_end" => TurnEffect::GaveUp,
+        "agent_settled" => TurnEffect::Settled,
+        _ => TurnEffect::Other,
     }
 }
 

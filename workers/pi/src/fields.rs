@@ -1,15 +1,15 @@
-//! One JSON object as its members in order, with their values unread. Used by [`crate::dialect`], which has to
-//! look at two members of an object that may have megabytes.
+//! One JSON object as an ordered list of members with unparsed values. Used by [`crate::dialect`], which reads two
+//! members of an object that may have several megabytes.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Most members that are looked at. Pi's objects have fewer than thirty.
+/// Maximum number of members. Pi's objects have fewer than 30.
 const MAX_MEMBERS: usize = 256;
 
-/// The members of an object, in their order.
+/// Members of an object, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -44,22 +44,22 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads an object.
+    /// Parses an object.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// A member's JSON.
+    /// Returns the JSON text of a member.
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         self.0.iter().find(|(there, _)| there == name).map(|(_, value)| value.get())
     }
 
-    /// A member that can be read as a `T`.
+    /// Returns a member parsed as a `T`.
     pub(crate) fn get_as<T: Deserialize<'a>>(&self, name: &str) -> Option<T> {
         serde_json::from_str(self.get(name)?).ok()
     }
 
-    /// Writes an object on one line: each member as `change` gives it, or left out.
+    /// Writes an object on one line. `change` returns the new value of each member, or `None` to omit it.
     pub(crate) fn write_with(
         &self,
         change: impl FnMut(&str, &'a str) -> Option<Cow<'a, str>>,
@@ -67,7 +67,7 @@ impl<'a> Fields<'a> {
         self.write_after(Writer::new(), change)
     }
 
-    /// The same, after what is written already.
+    /// Like [`Fields::write_with`], but appends to `writer`.
     pub(crate) fn write_after(
         &self,
         mut writer: Writer,
@@ -101,14 +101,14 @@ impl Writer {
         self.0.push_str(json);
     }
 
-    /// The object's text.
+    /// Returns the text of the object.
     pub(crate) fn end(mut self) -> String {
         self.0.push('}');
         self.0
     }
 }
 
-/// A text as a JSON string.
+/// Returns the text as a JSON string.
 pub(crate) fn quoted(text: &str) -> String {
     // A string always has a JSON form.
     serde_json::to_string(text).unwrap_or_default()

@@ -1,14 +1,14 @@
-//! The Pi worker: one process per session that talks to an agent, never the one that runs tools.
+//! The Pi worker: one process per session that uses Pi. It is separate from the session worker, which runs tools.
 //!
-//! It starts the user's Pi, translates between Pi's line protocol and frames, and ends with Pi. Its monitor
-//! ends what both leave behind.
+//! It starts the user's Pi, translates between Pi's line protocol and frames, and exits with Pi. Its monitor kills
+//! the remaining processes of both.
 //!
 //! In reading order:
 //! - [`stage0`]: single-threaded start: the first frame, the monitor process, limits;
 //! - [`serve`]: Pi and its pipes, and the control channel;
-//! - [`dialect`]: what Pi prints, as this daemon's wire says it; with [`fields`] and [`shrink`];
-//! - [`turn`]: when a turn is over;
-//! - [`pending`]: whose an answer without an id is.
+//! - [`dialect`]: translates Pi's output to this daemon's wire format, with [`fields`] and [`truncate_event`];
+//! - [`turn`]: detects the end of a turn;
+//! - [`pending`]: finds the command of an answer without an id.
 //!
 //! The worker reads no configuration and writes no file.
 
@@ -16,18 +16,18 @@ mod dialect;
 mod fields;
 mod pending;
 mod serve;
-mod shrink;
 mod stage0;
+mod truncate_event;
 mod turn;
 mod version;
 
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::process::ExitCode;
 
-/// Runs as a Pi worker until Pi has ended or the supervisor is gone. Called by `quack pi-worker` before
-/// anything else has happened in the process.
+/// Runs as a Pi worker until Pi or the supervisor exits. Called by `quack pi-worker` before any other code in the
+/// process.
 ///
-/// In the first process that enters (the supervisor's direct child) this never returns: it becomes the
+/// In the first process that enters (the supervisor's direct child) this never returns: that process becomes the
 /// monitor.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -52,9 +52,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// One line for the supervisor, which keeps the last lines of a worker's stderr for its death report.
+/// Writes one line to stderr. The supervisor keeps the last lines for its crash report.
 fn complain(text: &str) {
     use std::io::Write;
-    // There is nobody else to tell.
+    // A failed write cannot be reported.
     drop(writeln!(std::io::stderr(), "{text}"));
 }

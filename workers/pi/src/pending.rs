@@ -1,8 +1,8 @@
-//! Which commands Pi has not answered yet, for answers without an id. Pure.
+//! Commands without an answer from Pi yet, for answers without an id. Pure.
 
 use std::collections::VecDeque;
 
-/// Commands that are remembered; the oldest is forgotten first.
+/// Maximum number of remembered commands. The oldest is dropped first.
 const MAX_PENDING: usize = 64;
 
 /// Numbers and names of commands, oldest first.
@@ -10,7 +10,7 @@ const MAX_PENDING: usize = 64;
 pub(crate) struct Pending(VecDeque<(u64, &'static str)>);
 
 impl Pending {
-    /// A command goes to Pi.
+    /// Adds a command that is sent to Pi.
     pub(crate) fn sent(&mut self, number: u64, name: &'static str) {
         if self.0.len() == MAX_PENDING {
             self.0.pop_front();
@@ -18,9 +18,9 @@ impl Pending {
         self.0.push_back((number, name));
     }
 
-    /// Pi answered, with a number or without. Gives the number of the command that is meant: an answer without
-    /// one means the oldest command of its name. A Pi that could not even read a command names none; it is the
-    /// only one then, or nobody can tell.
+    /// Removes the command of an answer and returns its number. An answer without a number belongs to the oldest
+    /// command with its name. A Pi that could not parse a command reports the name `parse`. That answer is only
+    /// attributed if a single command is pending.
     pub(crate) fn answered(&mut self, number: Option<u64>, name: &str) -> Option<u64> {
         if let Some(number) = number {
             self.0.retain(|(there, _)| *there != number);

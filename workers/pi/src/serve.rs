@@ -1,10 +1,10 @@
-//! Pi and its three pipes, and the control channel. Everything runs on one thread, each stream in a task of its
-//! own, so that none waits for another: a flood on one pipe delays neither a command nor the news of the end.
+//! Serves Pi's three pipes and the control channel. Everything runs on one thread, with one task per stream, so that
+//! no stream waits for another: a flood on one pipe delays neither a command nor the report of Pi's exit.
 
-use crate::dialect::{self, Event, Said};
+use crate::dialect::{self, PiEvent, PiLine};
 use crate::pending::Pending;
-use crate::stage0::Started;
-use crate::turn::Turn;
+use crate::stage0::Stage0Output;
+use crate::turn::HeldTurnEnd;
 use crate::version;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
@@ -36,65 +36,65 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::codec::{FramedRead, FramedWrite};
 
-/// Frames waiting to be written to the supervisor. When they are full Pi waits.
+/// Maximum number of frames waiting to be written to the supervisor. If the queue is full, Pi waits.
 const OUTBOX_FRAMES: usize = 64;
 
-/// Lines waiting to be written to Pi.
+/// Maximum number of lines waiting to be written to Pi.
 const STDIN_LINES: usize = 32;
 
-/// A Pi that is not needed any more ends when its stdin does; it has this long, then it is sent TERM, and is
-/// killed after the same time again.
+/// Time for Pi to exit after its stdin is closed. Then it gets TERM, and KILL after the same time again.
 const LEAVE: Duration = Duration::from_millis(1500);
 
-/// How long what is still in the pipes of a Pi that has ended may take to be passed on.
+/// Time limit for forwarding the rest of the pipes after Pi has exited.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// How long the last frames may take.
+/// Time limit for sending the last frames.
 const LAST_FRAMES: Duration = Duration::from_secs(1);
 
-/// How long the news that Pi has ended may take to arrive, once its pipe is broken.
+/// Time for the exit of Pi to be noticed after its pipe broke.
 const END_NEWS: Duration = Duration::from_millis(100);
 
-/// How often what lost its parent below Pi is reaped.
+/// Interval for reaping orphans below Pi.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Lines that are none of Pi's protocol, of which the first ones are told.
+/// Maximum number of warnings about lines outside of Pi's protocol.
 const MAX_WARNINGS: u32 = 20;
 
-/// Runs Pi to its end.
-pub(crate) fn run(started: Started) -> io::Result<ExitCode> {
+/// Runs Pi until it exits.
+pub(crate) fn run(started: Stage0Output) -> io::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let code = LocalSet::new().block_on(&runtime, serve(started));
-    // What still hangs is ended by the monitor.
+    // The monitor kills processes that still hang.
     runtime.shutdown_background();
     code
 }
 
 /// Sends frames to the supervisor.
 #[derive(Debug, Clone)]
-struct Outbox(mpsc::Sender<Bytes>);
+struct FrameSender(mpsc::Sender<Bytes>);
 
-impl Outbox {
-    /// Queues `frame`, waiting while the supervisor does not read.
+impl FrameSender {
+    /// Queues `frame`. Waits while the supervisor does not read.
     async fn send(&self, frame: &FromPiWorker) {
         match frames::encode(frame) {
-            // A supervisor that is gone ends this process.
+            // If the supervisor has exited, this process exits too.
             Ok(body) => drop(self.0.send(body).await),
             Err(error) => crate::complain(&format!("a frame was dropped: {error}")),
         }
     }
 
-    /// Queues `frame` once there is room, while the caller goes on. Only for what the supervisor asked for.
+    /// Queues `frame` in a separate task, so that the caller need not wait for room. Only for answers to the
+    /// supervisor, whose number is limited by its requests.
     fn send_soon(&self, frame: FromPiWorker) {
         let outbox = self.clone();
         spawn_local(async move { outbox.send(&frame).await });
     }
 }
 
-async fn serve(Started { control, start, group }: Started) -> io::Result<ExitCode> {
+async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Result<ExitCode> {
     let (reading, writing) = tokio::io::split(link::adopt(control)?);
     let (outbox, queue) = mpsc::channel(OUTBOX_FRAMES);
-    let outbox = Outbox(outbox);
+    let outbox = FrameSender(outbox);
     let written = spawn_local(write_frames(queue, writing));
     let mut command = command(&start, group);
     if start.only_version {
@@ -111,7 +111,7 @@ async fn serve(Started { control, start, group }: Started) -> io::Result<ExitCod
         Ok(()) => launch_piped(&command).map_err(|error| chain(&error)),
         Err(error) => Err(chain(&error)),
     };
-    // Both hold the user's keys.
+    // Both contain the user's keys.
     drop((start, command));
     let (pi, pipes) = match launched {
         Ok(launched) => launched,
@@ -124,9 +124,9 @@ async fn serve(Started { control, start, group }: Started) -> io::Result<ExitCod
     };
     let (proto, pid, pi_pid) = (PI_FRAME_PROTOCOL, std::process::id(), pi.pid());
     outbox.send(&FromPiWorker::Hello { proto, pid, pi_pid }).await;
-    let session = Session::start(pipes, outbox.clone())?;
-    if session.watch(&pi, reading).await == Ending::Alone {
-        // The supervisor is gone: nobody is told anything. Dropping Pi kills it.
+    let session = PiPipes::start(pipes, outbox.clone())?;
+    if session.watch(&pi, reading).await == ServeEnd::Alone {
+        // The supervisor has exited, so no report is sent. Dropping Pi kills it.
         return Ok(ExitCode::SUCCESS);
     }
     let exit = pi.end()?;
@@ -172,29 +172,29 @@ async fn write_frames(mut queue: mpsc::Receiver<Bytes>, half: WriteHalf<UnixStre
     }
 }
 
-/// Why Pi is not watched any more.
+/// Reason for the end of [`PiPipes::watch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    /// It has ended.
+enum ServeEnd {
+    /// Pi has exited.
     Ended,
-    /// The supervisor is gone.
+    /// The supervisor has exited.
     Alone,
 }
 
-/// Pi's pipes while they are served.
+/// Pi's pipes and the tasks that serve them.
 #[derive(Debug)]
-struct Session {
-    outbox: Outbox,
+struct PiPipes {
+    outbox: FrameSender,
     pending: Rc<RefCell<Pending>>,
-    /// Lines for Pi; `None` once it is to read no more.
+    /// Queue of lines for Pi. `None` once Pi's stdin is to be closed.
     stdin: RefCell<Option<mpsc::Sender<Vec<u8>>>>,
     stdout: RefCell<JoinHandle<()>>,
     stderr: RefCell<JoinHandle<()>>,
     tail: Rc<RefCell<Vec<u8>>>,
 }
 
-impl Session {
-    fn start(pipes: Pipes, outbox: Outbox) -> io::Result<Self> {
+impl PiPipes {
+    fn start(pipes: Pipes, outbox: FrameSender) -> io::Result<Self> {
         let pending = Rc::<RefCell<Pending>>::default();
         let tail = Rc::<RefCell<Vec<u8>>>::default();
         let (stdin, lines) = mpsc::channel(STDIN_LINES);
@@ -204,7 +204,7 @@ impl Session {
         let reader = Reader {
             outbox: outbox.clone(),
             pending: Rc::clone(&pending),
-            turn: Turn::default(),
+            turn: HeldTurnEnd::default(),
             warnings: Cell::new(0),
         };
         let stdout = spawn_local(reader.read(stdout));
@@ -220,8 +220,8 @@ impl Session {
         })
     }
 
-    /// Serves the control channel until Pi has ended or the channel has.
-    async fn watch(&self, pi: &Piped, reading: ReadHalf<UnixStream>) -> Ending {
+    /// Serves the control channel until Pi exits or the channel is closed.
+    async fn watch(&self, pi: &Piped, reading: ReadHalf<UnixStream>) -> ServeEnd {
         let mut control = FramedRead::new(reading, frames::codec());
         let mut reaping = interval(REAP_INTERVAL);
         reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -230,9 +230,9 @@ impl Session {
             let due = leaving.map(|(at, _)| at);
             tokio::select! {
                 biased;
-                () = pi.exited() => return Ending::Ended,
+                () = pi.exited() => return ServeEnd::Ended,
                 frame = control.next() => {
-                    let Some(Ok(body)) = frame else { return Ending::Alone };
+                    let Some(Ok(body)) = frame else { return ServeEnd::Alone };
                     match frames::decode::<ToPiWorker>(&body, TO_PI_WORKER_TAGS) {
                         Ok(Decoded::Known(ToPiWorker::Shutdown {})) => {
                             self.stdin.replace(None);
@@ -244,7 +244,7 @@ impl Session {
                         }
                         Err(error) => {
                             crate::complain(&error.to_string());
-                            return Ending::Alone;
+                            return ServeEnd::Alone;
                         }
                     }
                 }
@@ -296,7 +296,7 @@ impl Session {
         }
     }
 
-    /// Waits for what is left in the pipes; gives Pi's last words.
+    /// Waits for the rest of the pipes. Returns the tail of Pi's stderr.
     async fn last_output(self) -> String {
         let Self { stdout, stderr, tail, .. } = self;
         for task in [stdout, stderr] {
@@ -310,7 +310,7 @@ impl Session {
     }
 }
 
-/// Sleeps until then, or for ever.
+/// Sleeps until `due`. Never returns for `None`.
 async fn at(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
@@ -319,7 +319,7 @@ async fn at(due: Option<Instant>) {
 }
 
 #[derive(Serialize)]
-struct Request<'a> {
+struct PiRequest<'a> {
     id: String,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -327,12 +327,12 @@ struct Request<'a> {
     message: Option<&'a str>,
 }
 
-fn request(number: u64, command: &PiCommand) -> Request<'_> {
+fn request(number: u64, command: &PiCommand) -> PiRequest<'_> {
     let message = match command {
         PiCommand::Prompt { message } => Some(message.as_str()),
         PiCommand::GetState | PiCommand::Abort | PiCommand::AbortBash => None,
     };
-    Request { id: dialect::id_of(number), kind: command.name(), message }
+    PiRequest { id: dialect::id_of(number), kind: command.name(), message }
 }
 
 #[derive(Serialize)]
@@ -347,11 +347,15 @@ fn ui_response(answer: &UiAnswer) -> UiResponse<'_> {
     UiResponse { kind: "extension_ui_response", answer }
 }
 
-/// Writes lines to Pi until there are no more. When Pi does not take them, though it lives, that is told.
-async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut stdin: pipe::Sender, outbox: Outbox) {
+/// Writes lines to Pi until the queue is closed. Reports if writing fails while Pi still runs.
+async fn write_lines(
+    mut lines: mpsc::Receiver<Vec<u8>>,
+    mut stdin: pipe::Sender,
+    outbox: FrameSender,
+) {
     while let Some(line) = lines.recv().await {
         if let Err(error) = stdin.write_all(&line).await {
-            // One that has just ended takes none either: then its end is told, and this is not.
+            // A Pi that has just exited also fails here. Then its exit is reported, and this failure is not.
             sleep(END_NEWS).await;
             let reason = error.to_string();
             outbox.send(&FromPiWorker::StdinFailed { reason }).await;
@@ -360,7 +364,7 @@ async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut stdin: pipe::Sender
     }
 }
 
-/// Keeps the last bytes of what Pi complains of, however much it is.
+/// Reads Pi's stderr and keeps its last bytes.
 async fn keep_tail(mut stderr: pipe::Receiver, tail: Rc<RefCell<Vec<u8>>>) {
     let mut chunk = [0_u8; 16 * 1024];
     while let Ok(n @ 1..) = stderr.read(&mut chunk).await {
@@ -373,9 +377,9 @@ async fn keep_tail(mut stderr: pipe::Receiver, tail: Rc<RefCell<Vec<u8>>>) {
 
 /// Reads Pi's stdout.
 struct Reader {
-    outbox: Outbox,
+    outbox: FrameSender,
     pending: Rc<RefCell<Pending>>,
-    turn: Turn,
+    turn: HeldTurnEnd,
     warnings: Cell<u32>,
 }
 
@@ -410,18 +414,18 @@ impl Reader {
         self.tell(released).await;
     }
 
-    async fn pass(&mut self, said: Said) {
+    async fn pass(&mut self, said: PiLine) {
         match said {
-            Said::Event(event) => {
+            PiLine::Event(event) => {
                 let events = self.turn.pass(event, std::time::Instant::now());
                 self.tell(events).await;
             }
-            Said::Dialog { id, timeout_ms, data } => {
+            PiLine::Dialog { id, timeout_ms, data } => {
                 if let Some(data) = raw(data) {
                     self.outbox.send(&FromPiWorker::Dialog { id, timeout_ms, data }).await;
                 }
             }
-            Said::Response { number, command, success, error, data } => {
+            PiLine::Response { number, command, success, error, data } => {
                 let number = self.pending.borrow_mut().answered(number, &command);
                 let Some(number) = number else { return };
                 let data = data.and_then(raw);
@@ -431,8 +435,8 @@ impl Reader {
         }
     }
 
-    async fn tell(&self, events: impl IntoIterator<Item = Event>) {
-        for Event { name, data, .. } in events {
+    async fn tell(&self, events: impl IntoIterator<Item = PiEvent>) {
+        for PiEvent { name, data, .. } in events {
             if let Some(data) = raw(data) {
                 self.outbox.send(&FromPiWorker::Event { name, data }).await;
             }
@@ -448,7 +452,7 @@ impl Reader {
     }
 }
 
-/// What was put together from JSON is JSON.
+/// Returns the text as raw JSON. Never `None` for text composed of JSON.
 fn raw(text: String) -> Option<Box<RawValue>> {
     RawValue::from_string(text).ok()
 }

@@ -1,14 +1,15 @@
-//! Stage 0: what happens before the runtime exists, while the process has one thread. The first frame is read,
-//! which names the control group; the monitor splits off, which ends everything below this process with it.
+//! Stage 0: the part of the start before the runtime exists, while the process has one thread. It reads the first
+//! frame, which contains the path of the control group, and splits off the monitor, which kills all descendants when
+//! this process exits.
 //!
-//! Nothing is confined here: Pi is the user's own agent and talks to model providers with the user's keys.
-//! docs/security.md says so.
+//! Nothing is confined here: Pi is the user's own agent and uses model providers with the user's keys. See
+//! docs/security.md.
 
 use bytes::BytesMut;
 use quackd_ipc::first::{read_first_blocking, write_first_blocking};
 use quackd_ipc::{frames, link};
 use quackd_process::{
-    Group, Role, SessionPaths, harden, rank_above_parent, set_process_name, settle,
+    Group, Role, SessionPaths, harden, rank_above_parent, restore_after_fork, set_process_name,
     split_off_monitor_of,
 };
 use quackd_protocol::pi::{
@@ -18,29 +19,29 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// The first frame holds paths and an environment.
+/// Maximum size of the first frame in bytes. It contains paths and an environment.
 const MAX_FIRST_FRAME: usize = 4 * 1024 * 1024;
 
-/// What the runtime starts with.
+/// Input of the runtime.
 #[derive(Debug)]
-pub(crate) struct Started {
-    /// The control channel, off descriptor 0.
+pub(crate) struct Stage0Output {
+    /// Control channel, moved away from descriptor 0.
     pub(crate) control: OwnedFd,
     /// The first frame.
     pub(crate) start: PiStart,
-    /// Where Pi and what it starts are kept together.
+    /// Control group of Pi and its processes.
     pub(crate) group: Option<Arc<Group>>,
 }
 
-/// Why a worker cannot start. None of these is mended by trying again.
+/// Error of starting a worker. A retry does not help.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
-    /// The system refused.
+pub(crate) enum PiWorkerStartError {
+    /// A system call failed.
     #[error("{step}: {source}")]
     System {
-        /// What was tried.
+        /// The failed step.
         step: &'static str,
-        /// The refusal.
+        /// Error of the system.
         source: io::Error,
     },
     /// The other end is not a supervisor.
@@ -51,13 +52,13 @@ pub(crate) enum StartError {
         "version mismatch: the supervisor speaks frames {theirs}, this worker {PI_FRAME_PROTOCOL}"
     )]
     Version {
-        /// The supervisor's number.
+        /// Frame protocol of the supervisor.
         theirs: u32,
     },
 }
 
-/// Tells the supervisor why this worker ends. Nothing can be done if it cannot be told.
-pub(crate) fn refuse(error: &StartError) {
+/// Reports the error to the supervisor. A failed report cannot be handled.
+pub(crate) fn refuse(error: &PiWorkerStartError) {
     let reason = error.to_string();
     if let Ok(body) = frames::encode(&FromPiWorker::CannotStart { reason }) {
         drop(write_first_blocking(rustix::stdio::stdin(), &body));
@@ -65,11 +66,11 @@ pub(crate) fn refuse(error: &StartError) {
 }
 
 /// Prepares the process. Returns in the worker; the monitor never returns.
-pub(crate) fn enter() -> Result<Started, StartError> {
+pub(crate) fn enter() -> Result<Stage0Output, PiWorkerStartError> {
     let body = read_first_blocking(rustix::stdio::stdin(), MAX_FIRST_FRAME);
-    let start = read_start(&body.map_err(|error| StartError::NoStart(error.to_string()))?)?;
+    let start = read_start(&body.map_err(|error| PiWorkerStartError::NoStart(error.to_string()))?)?;
     if start.proto != PI_FRAME_PROTOCOL {
-        return Err(StartError::Version { theirs: start.proto });
+        return Err(PiWorkerStartError::Version { theirs: start.proto });
     }
     let paths: Option<SessionPaths> =
         start.cgroup.clone().and_then(|paths| serde_json::from_value(paths).ok());
@@ -82,23 +83,23 @@ pub(crate) fn enter() -> Result<Started, StartError> {
     });
     system("cannot set limits", harden(Role::Worker))?;
     if let Err(error) = rank_above_parent() {
-        crate::complain(&format!("the order of ends when memory runs out is not set: {error}"));
+        crate::complain(&format!("cannot set the OOM score: {error}"));
     }
-    system("cannot make a monitor", split_off_monitor_of(paths.as_ref()))?;
+    system("cannot start the monitor", split_off_monitor_of(paths.as_ref()))?;
     set_process_name("quack-pi-worker");
-    system("cannot settle", settle())?;
+    system("cannot settle", restore_after_fork())?;
     let control = system("no control channel", link::take_control_channel())?;
-    Ok(Started { control, start, group })
+    Ok(Stage0Output { control, start, group })
 }
 
-fn read_start(body: &BytesMut) -> Result<PiStart, StartError> {
+fn read_start(body: &BytesMut) -> Result<PiStart, PiWorkerStartError> {
     match frames::decode(body, TO_PI_WORKER_TAGS) {
         Ok(frames::Decoded::Known(ToPiWorker::Start(start))) => Ok(*start),
-        Ok(_other) => Err(StartError::NoStart("another message came first".into())),
-        Err(error) => Err(StartError::NoStart(error.to_string())),
+        Ok(_other) => Err(PiWorkerStartError::NoStart("another message came first".into())),
+        Err(error) => Err(PiWorkerStartError::NoStart(error.to_string())),
     }
 }
 
-fn system<T>(step: &'static str, result: io::Result<T>) -> Result<T, StartError> {
-    result.map_err(|source| StartError::System { step, source })
+fn system<T>(step: &'static str, result: io::Result<T>) -> Result<T, PiWorkerStartError> {
+    result.map_err(|source| PiWorkerStartError::System { step, source })
 }

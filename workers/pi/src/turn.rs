@@ -1,55 +1,55 @@
-//! When a turn is over. Pi ends each run with `agent_end`, also one that it is about to try again; clients end
-//! with the turn. So the end of a run that may be tried again is held back until it is known. Pure: time is an
-//! argument.
+//! Detects the end of a turn. Pi ends each run with `agent_end`, even if it will retry the run. Clients treat that
+//! event as the end of the turn. So the event of a run that may be retried is held back until the outcome is known.
+//! Pure: the time is an argument.
 
-use crate::dialect::{Event, Meaning};
+use crate::dialect::{PiEvent, TurnEffect};
 use std::time::{Duration, Instant};
 
-/// How long the end of a run that failed waits for the news that it is tried again, if Pi does not say so
-/// itself. It comes in the same breath.
+/// Time for which the end of a failed run is held back if Pi does not report whether it retries. Pi prints the start
+/// of a retry immediately after the end.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// The end that is held back, if there is one.
+/// The end of a run that is held back, with the time of its release.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
-    held: Option<(Event, Option<Instant>)>,
+pub(crate) struct HeldTurnEnd {
+    held: Option<(PiEvent, Option<Instant>)>,
 }
 
-impl Turn {
-    /// Takes an event; gives those that are to be told now, in order.
-    pub(crate) fn pass(&mut self, event: Event, now: Instant) -> Vec<Event> {
+impl HeldTurnEnd {
+    /// Takes an event. Returns the events to send now, in order.
+    pub(crate) fn pass(&mut self, event: PiEvent, now: Instant) -> Vec<PiEvent> {
         match event.meaning {
-            Meaning::Begin => {
+            TurnEffect::Begin => {
                 self.held = None;
                 vec![event]
             }
-            Meaning::End { again: Some(false) } => {
+            TurnEffect::End { again: Some(false) } => {
                 self.held = None;
                 vec![event]
             }
-            Meaning::End { again } => {
+            TurnEffect::End { again } => {
                 self.held = Some((event, again.is_none().then(|| now + PATIENCE)));
                 Vec::new()
             }
-            Meaning::Again => {
+            TurnEffect::Again => {
                 if let Some((_, until)) = &mut self.held {
                     *until = None;
                 }
                 vec![event]
             }
-            Meaning::GaveUp => [Some(event), self.release()].into_iter().flatten().collect(),
-            Meaning::Settled => [self.release(), Some(event)].into_iter().flatten().collect(),
-            Meaning::Other => vec![event],
+            TurnEffect::GaveUp => [Some(event), self.release()].into_iter().flatten().collect(),
+            TurnEffect::Settled => [self.release(), Some(event)].into_iter().flatten().collect(),
+            TurnEffect::Other => vec![event],
         }
     }
 
-    /// When [`Turn::release`] is due, if it is.
+    /// Returns the time at which [`HeldTurnEnd::release`] is due, if any.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.held.as_ref().and_then(|(_, until)| *until)
     }
 
-    /// The end that was held back: there will be no other.
-    pub(crate) fn release(&mut self) -> Option<Event> {
+    /// Returns the event that was held back.
+    pub(crate) fn release(&mut self) -> Option<PiEvent> {
         self.held.take().map(|(event, _)| event)
     }
 }
@@ -57,12 +57,12 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Said, read};
+    use crate::dialect::{PiLine, read};
 
-    /// What is told of these lines, in short; `|` stands for some time.
+    /// Events sent for these lines, abbreviated. `|` means that time passes.
     fn told(lines: &[&str]) -> String {
-        let (mut turn, mut now, mut told) = (Turn::default(), Instant::now(), String::new());
-        let mut tell = |events: Vec<Event>| {
+        let (mut turn, mut now, mut told) = (HeldTurnEnd::default(), Instant::now(), String::new());
+        let mut tell = |events: Vec<PiEvent>| {
             for event in events {
                 told.push_str(&event.name);
                 told.push(' ');
@@ -76,7 +76,7 @@ mod tests {
                 }
                 continue;
             }
-            let Some(Said::Event(event)) = read(line) else { panic!("{line}") };
+            let Some(PiLine::Event(event)) = read(line) else { panic!("{line}") };
             tell(turn.pass(event, now));
         }
         tell(turn.release().into_iter().collect());

@@ -20,7 +20,7 @@ const START: &str = "/";
 /// Error of a Pi that cannot be started safely.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
-    /// It does not report its version as a program that works does.
+    /// The program fails to report its version.
     #[error("`{program} --version` {how}")]
     Broken {
         /// The program.
@@ -31,13 +31,13 @@ pub(crate) enum Unfit {
     /// The program cannot be executed.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// It runs the code of a workspace, and no option prevents that.
+    /// This version runs the code of a workspace, and no option prevents that.
     #[error(
         "version {0} of Pi runs code from `.pi` in a workspace and cannot ignore it; update Pi to 0.79 or newer, or \
          set `pi.allow_old = true`"
     )]
     TooOld(String),
-    /// The same, and `pi.allow_old` is set, but there is code.
+    /// `pi.allow_old` is set, but the workspace contains code that this version would run.
     #[error("version {version} of Pi would run code from {found}; update Pi to 0.79 or newer")]
     WouldLoad {
         /// Version that the program reports.
@@ -47,7 +47,8 @@ pub(crate) enum Unfit {
     },
 }
 
-/// Completes the command line for Pi's version. Asks the program for it if its package has not told.
+/// Completes the command line for Pi's version. Runs the program to get the version if the request does not contain
+/// it.
 ///
 /// # Errors
 /// See [`Unfit`].
@@ -69,7 +70,7 @@ pub(crate) async fn settle(start: &PiStart, command: &mut Command) -> Result<(),
     }
 }
 
-/// Asks the program for its version, and whether a Pi of this version could be started.
+/// Runs the program to get its version, and checks that a Pi of this version may be started.
 ///
 /// # Errors
 /// See [`Unfit`].
@@ -102,7 +103,8 @@ pub(crate) async fn report(start: &PiStart, pi: &Command) -> Result<String, Unfi
     Ok(shown)
 }
 
-/// Asks the program. Not cached: a wrapper script stays the same when the program behind it changes.
+/// Runs the program to get its version. Not cached: a wrapper script stays the same when the program behind it
+/// changes.
 async fn ask(pi: &Command) -> Result<Option<String>, LaunchError> {
     let finished = run(question(pi)).await?;
     Ok(said(&finished).filter(|_| finished.ended_by == EndedBy::Itself))
@@ -118,7 +120,7 @@ fn question(pi: &Command) -> Command {
     }
 }
 
-/// The version in the output of a Pi. Some versions answer on stderr.
+/// Finds the version in Pi's output. Some versions print it on stderr.
 fn said(finished: &Finished) -> Option<String> {
     [&finished.stdout, &finished.stderr].into_iter().find_map(|stream| {
         let text = String::from_utf8_lossy(&stream.head);
@@ -127,7 +129,7 @@ fn said(finished: &Finished) -> Option<String> {
     })
 }
 
-/// The three numbers of a version. `None` for anything else, and for a version before a release.
+/// Parses the three numbers of a version. `None` for any other text and for a prerelease.
 fn parse(version: &str) -> Option<[u32; 3]> {
     let release = version.split_once('+').map_or(version, |(release, _)| release);
     let mut numbers = release.splitn(3, '.').map(|number| number.parse().ok());

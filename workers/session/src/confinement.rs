@@ -1,16 +1,16 @@
-//! Confining this worker, while it is one thread of one process: which tier, and entering it.
-//! Called by [`crate::stage0`], between the first frame and the runtime.
+//! Confines this worker, while the process has one thread: chooses the tier and enters it. Called by
+//! [`crate::stage0`], between the first frame and the runtime.
 //!
-//! In tiers A and B the process that the supervisor started becomes the monitor, and the worker is the
-//! child of process 1 of namespaces of its own. In tier D the worker confines itself. Where nothing can
-//! be had the worker starts all the same and its tools refuse whatever could do harm, unless a person has
-//! allowed `full-access`.
+//! In tiers A and B the process that the supervisor started becomes the monitor, and the worker is a child of process
+//! 1 of new namespaces. In tier D the worker confines itself. If no tier works, the worker starts unconfined and its
+//! tools refuse every operation that could do harm, unless the user has allowed `full-access`.
 
-use crate::confined::Confined;
+use crate::confinement_result::ConfinementResult;
 use crate::read_only::{private_directory, private_of_safe_mode};
-use crate::stage0::StartError;
+use crate::start_error::WorkerStartError;
+use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::{
-    Group, OomScore, SelfExe, SessionPaths, SpawnThread, Split, split_off_monitor_by,
+    ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
     split_off_monitor_of,
 };
 use quackd_protocol::places::refusal;
@@ -18,89 +18,54 @@ use quackd_protocol::policy::{Policy, Profile};
 use quackd_protocol::worker::{SandboxReport, Start, UNCONFINED};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
-    self, Entered, Facts, FileRights, FileRule, Init, LANDLOCK_WITH_NAMESPACES, Limits, Pin,
-    Places, Plan, Side, Tier, git,
+    self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
+    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, Tier, git,
 };
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Entries of the workspace that are searched for repositories before the start. A note tells of a larger tree.
+/// Maximum number of workspace entries that are searched for repositories before the start. A note reports a larger
+/// tree.
 const WALK_ENTRIES: u64 = 200_000;
 
-/// Note where the worker cannot make a command's links.
+/// Note for systems where the worker cannot create the links of commands.
 const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links in .git are removed when a command ends, not refused";
 
 /// Timeout for reading the workspace before the confinement exists. Shorter than the supervisor's start timeout, so
 /// that the call gets this reason.
 const LOOK_LIMIT: Duration = Duration::from_secs(7);
 
-/// Time for placeholders of other workers, at a start.
+/// Time limit for removing placeholders of other workers at a start.
 const CLEAN_LIMIT: Duration = Duration::from_millis(100);
 
 /// Number of entries between two checks of the time.
 const WALK_STEP: u64 = 2_000;
 
-/// Troubles that are told.
+/// Maximum number of notes.
 const MAX_NOTES: usize = 8;
-
-/// The program that gives up writing before it becomes a command ([`crate::read_only`]), and the directories of
-/// the worker's own in which it may write all the same.
-#[derive(Debug)]
-pub(crate) struct ReadOnly {
-    pub(crate) exe: SelfExe,
-    pub(crate) private: Vec<PathBuf>,
-    /// Most processes of a command, where neither a control group nor a namespace counts them.
-    pub(crate) processes: Option<u64>,
-}
-
-impl ReadOnly {
-    /// What stands before the words of a command that must not write.
-    pub(crate) fn words(&self) -> Vec<OsString> {
-        let mut words = self.program("read-only");
-        for directory in &self.private {
-            words.extend(["--private".into(), directory.into()]);
-        }
-        words.push("--".into());
-        words
-    }
-
-    /// The words before every other command: none if its processes are counted elsewhere.
-    fn limiting_words(&self) -> Vec<OsString> {
-        let mut words = self.program("limited");
-        words.push("--".into());
-        if self.processes.is_some() { words } else { Vec::new() }
-    }
-
-    fn program(&self, verb: &str) -> Vec<OsString> {
-        let mut words = vec![self.exe.path().into(), verb.into()];
-        if let Some(processes) = self.processes {
-            words.extend(["--processes".into(), processes.to_string().into()]);
-        }
-        words
-    }
-}
 
 /// Splits off the monitor and confines the worker. Returns in the worker; the monitor and process 1 never
 /// return.
 ///
 /// # Errors
-/// A step failed, or what was asked for cannot be had. None of it is mended by trying again.
+/// A step failed, or the requested tier is not available. A retry does not help.
 pub(crate) fn enter(
     start: &Start,
     cgroup: Option<&SessionPaths>,
     group: Option<&Group>,
-) -> Result<Confined, StartError> {
+) -> Result<ConfinementResult, WorkerStartError> {
     let order = &start.sandbox;
-    // Opened now: later it has no name.
-    let exe = SelfExe::open()
-        .map_err(|source| StartError::System { step: "cannot open our own executable", source })?;
+    // Open the executable now. Inside the new root it has no path.
+    let exe = SelfExe::open().map_err(|source| WorkerStartError::System {
+        step: "cannot open our own executable",
+        source,
+    })?;
     if order.policy.profile == Profile::FullAccess {
         let read_only = (LANDLOCK_WITH_NAMESPACES <= confine::landlock_version())
-            .then(|| ReadOnly { exe, private: Vec::new(), processes: None });
-        return Ok(Confined { read_only, ..unconfined(start, cgroup, Vec::new())? });
+            .then(|| ReadOnlyWrapper { exe, private: Vec::new(), processes: None });
+        return Ok(ConfinementResult { read_only, ..unconfined(start, cgroup, Vec::new())? });
     }
     let probe = match order.probe.clone() {
         Some(probe) => probe,
@@ -109,11 +74,12 @@ pub(crate) fn enter(
     let asked = order.tier.as_deref().map(str::parse).transpose().map_err(refused)?;
     let tier = match confine::choose(&probe, group.is_some(), asked) {
         Ok(tier) => tier,
-        // Not what was asked for is an error; nothing at all leaves the tools that only look.
+        // An unavailable requested tier is an error. Without a request, the worker starts unconfined and only
+        // read-only tools work.
         Err(refusal) if asked.is_some() => return Err(refused(refusal)),
         Err(refusal) => return unconfined(start, cgroup, vec![refusal.to_string()]),
     };
-    let world = World::look_blocking(start)?;
+    let world = ConfinementInputs::look_blocking(start)?;
     let mut confined = match tier {
         Tier::A | Tier::B => world.enter_namespaces(start, cgroup, group, exe)?,
         Tier::D => world.enter_alone(start, cgroup, group, exe)?,
@@ -127,12 +93,12 @@ fn unconfined(
     start: &Start,
     cgroup: Option<&SessionPaths>,
     notes: Vec<String>,
-) -> Result<Confined, StartError> {
+) -> Result<ConfinementResult, WorkerStartError> {
     split_off_monitor_of(cgroup)
-        .map_err(|source| StartError::System { step: "cannot start the monitor", source })?;
+        .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
     let (spawn_thread, note) = launching(OomScore::open(), None);
     let notes = notes.into_iter().chain(note).collect();
-    Ok(Confined {
+    Ok(ConfinementResult {
         report: SandboxReport {
             tier: UNCONFINED.to_owned(),
             policy: start.sandbox.policy.profile.name().to_owned(),
@@ -151,46 +117,49 @@ fn unconfined(
     })
 }
 
-/// What is there to be confined to.
+/// Inputs of confinement, read before it exists.
 ///
 /// Each directory is opened once, without following links, and all files in it are reached through that handle. The
 /// mounts must show the same directories.
-struct World {
+struct ConfinementInputs {
     workspace: OwnedFd,
     /// Writable directories outside the workspace.
     roots: Vec<(PathBuf, OwnedFd)>,
-    facts: Facts,
-    plan: Plan,
-    found: git::Found,
+    facts: HostFacts,
+    plan: MountPlan,
+    found: git::FoundRepositories,
     policy: Policy,
     notes: Vec<String>,
     /// Deadline for reading the workspace.
     until: Instant,
 }
 
-impl World {
-    fn look_blocking(start: &Start) -> Result<Self, StartError> {
+impl ConfinementInputs {
+    fn look_blocking(start: &Start) -> Result<Self, WorkerStartError> {
         let until = Instant::now() + LOOK_LIMIT;
         let order = &start.sandbox;
-        let places = Places {
+        let places = SessionDirs {
             workspace: PathBuf::from(&start.workspace),
             run_dir: PathBuf::from(&start.run_dir),
             state_dir: PathBuf::from(&order.state_dir),
             home: PathBuf::from(&order.home),
         };
-        let workspace = git::hold_directory_blocking(&places.workspace)
-            .map_err(|source| StartError::System { step: "cannot open the workspace", source })?;
+        let workspace = git::hold_directory_blocking(&places.workspace).map_err(|source| {
+            WorkerStartError::System { step: "cannot open the workspace", source }
+        })?;
         let path = start.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
-        let facts = Facts::gather_blocking(places, path, &start.env);
+        let facts = HostFacts::gather_blocking(places, path, &start.env);
         let (policy, roots, notes) = hold_roots(order.policy.clone(), Path::new(&order.home));
         // A workspace that must not be one is refused before it is looked through.
-        let mut plan = Plan::new(&policy, &facts).map_err(refused)?;
+        let mut plan = MountPlan::new(&policy, &facts).map_err(refused)?;
         for (path, root) in &roots {
             plan.verify(path, root).map_err(refused)?;
         }
-        let found = repositories(&workspace, until)
-            .map_err(|source| StartError::System { step: "cannot read the workspace", source })?;
+        let found = repositories(&workspace, until).map_err(|source| WorkerStartError::System {
+            step: "cannot read the workspace",
+            source,
+        })?;
         Ok(Self { workspace, roots, facts, plan, found, policy, notes, until })
     }
 
@@ -200,7 +169,7 @@ impl World {
         cgroup: Option<&SessionPaths>,
         group: Option<&Group>,
         exe: SelfExe,
-    ) -> Result<Confined, StartError> {
+    ) -> Result<ConfinementResult, WorkerStartError> {
         let Self { workspace, roots, facts, mut plan, found, policy, mut notes, until } = self;
         let known = Some(Known::from(&found));
         plan.limits = limits(start, group);
@@ -227,27 +196,28 @@ impl World {
         plan.pin(above);
         notes.truncate(MAX_NOTES);
         let extra = beyond_the_plan(group, &exe)?;
-        // What was made in the repositories stays as long as this is not dropped, and goes after that.
+        // The placeholders in the repositories stay until this closure drops them. Then the cleanup removes them.
         let at_the_end = move || {
             drop(placeholders);
             drop(git::clean_blocking(&registry, None));
         };
-        let split = || -> io::Result<Split<Init, _>> {
+        let split = || -> io::Result<ForkSide<Init, _>> {
             Ok(match confine::split(workspace.as_fd(), plan.network).map_err(io::Error::other)? {
-                Side::Init(init) => Split::Child(init),
+                Side::Init(init) => ForkSide::Child(init),
                 Side::Monitor(monitor) => {
-                    Split::Monitor { child: monitor.init, status: monitor.status, at_the_end }
+                    ForkSide::Monitor { child: monitor.init, status: monitor.status, at_the_end }
                 }
             })
         };
-        let init = split_off_monitor_by(cgroup, split)
-            .map_err(|source| StartError::System { step: "cannot split the process", source })?;
+        let init = split_off_monitor_by(cgroup, split).map_err(|source| {
+            WorkerStartError::System { step: "cannot split the process", source }
+        })?;
         drop(workspace);
         let home = plan.home.display().to_string();
         let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
-        let mut pins: Vec<PathBuf> =
+        let pins: Vec<PathBuf> =
             plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect();
-        let Entered { host_pid, oom_score, no_network } =
+        let ConfinedProcess { host_pid, oom_score, no_network } =
             init.enter(&plan, extra).map_err(confining)?;
         let filter = confine::CommandFilter::new(&plan.git_mounts).map_err(confining)?;
         let (spawn_thread, note) = launching(oom_score.and_then(OomScore::from_file), Some(filter));
@@ -256,19 +226,19 @@ impl World {
             notes.push(LINKS_NOTE.to_owned());
         }
         drop((roots, elsewhere));
-        // Where nothing could be mounted from the start there is nothing to miss.
-        while let Some(bare) = confine::first_unpinned_blocking(&pins).map(Path::to_owned) {
-            pins.retain(|pin| *pin != bare);
-        }
-        Ok(Confined {
+        Ok(ConfinementResult {
             report: report(start, notes),
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: host_pid.unwrap_or_else(std::process::id),
             env: vec![("HOME", home), ("TMPDIR", "/tmp".to_owned())],
-            pins,
+            pins: mounted(pins),
             command_words: Vec::new(),
-            read_only: Some(ReadOnly { exe, private: private_of_safe_mode(), processes: None }),
+            read_only: Some(ReadOnlyWrapper {
+                exe,
+                private: private_of_safe_mode(),
+                processes: None,
+            }),
             known,
             no_network,
         })
@@ -280,33 +250,38 @@ impl World {
         cgroup: Option<&SessionPaths>,
         group: Option<&Group>,
         exe: SelfExe,
-    ) -> Result<Confined, StartError> {
+    ) -> Result<ConfinementResult, WorkerStartError> {
         let Self { workspace, facts, found, policy, mut notes, .. } = self;
         let tmp = facts.places.run_dir.join("tmp");
-        private_directory(&tmp)
-            .map_err(|source| StartError::System { step: "cannot make a directory", source })?;
+        private_directory(&tmp).map_err(|source| WorkerStartError::System {
+            step: "cannot make a directory",
+            source,
+        })?;
         let mut rules = confine::rules_alone_blocking(&policy, &facts, workspace.as_fd(), &found)
             .map_err(confining)?;
         rules.extend(beyond_the_plan(group, &exe)?);
-        split_off_monitor_of(cgroup)
-            .map_err(|source| StartError::System { step: "cannot start the monitor", source })?;
-        // The kernel counts all that the user has, so each command gets its limit when it starts.
+        split_off_monitor_of(cgroup).map_err(|source| WorkerStartError::System {
+            step: "cannot start the monitor",
+            source,
+        })?;
+        // The kernel counts all processes of the user, so each command gets its limit when it starts.
         let processes = limits(start, group).processes;
-        let read_only = ReadOnly { exe, private: vec![tmp.clone()], processes };
-        let Entered { oom_score, .. } =
-            confine::enter_alone(&Limits::default(), &policy, rules).map_err(confining)?;
-        // No `.git` can be written here.
+        let read_only = ReadOnlyWrapper { exe, private: vec![tmp.clone()], processes };
+        let ConfinedProcess { oom_score, .. } =
+            confine::enter_alone(&ConfinementLimits::default(), &policy, rules)
+                .map_err(confining)?;
+        // In this tier no `.git` is writable, so the filter needs no git directories.
         let filter = confine::CommandFilter::default();
         let (spawn_thread, note) = launching(oom_score.and_then(OomScore::from_file), Some(filter));
         notes.extend(note);
-        Ok(Confined {
+        Ok(ConfinementResult {
             report: report(start, notes),
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: std::process::id(),
             env: vec![
                 ("TMPDIR", tmp.display().to_string()),
-                // It is there and cannot be read, on which git gives up.
+                // The user's file exists but is unreadable, and git would fail.
                 ("GIT_CONFIG_GLOBAL", "/dev/null".to_owned()),
             ],
             pins: Vec::new(),
@@ -318,7 +293,15 @@ impl World {
     }
 }
 
-/// The thread that launches commands, and a note if their rank when memory runs out cannot be set.
+/// Removes the pins that could not be mounted from the start, so that they are not reported as lost later.
+fn mounted(mut pins: Vec<PathBuf>) -> Vec<PathBuf> {
+    while let Some(bare) = confine::first_unpinned_blocking(&pins).map(Path::to_owned) {
+        pins.retain(|pin| *pin != bare);
+    }
+    pins
+}
+
+/// Returns the thread that launches commands, and a note if their OOM score cannot be set.
 fn launching(
     score: io::Result<OomScore>,
     filter: Option<confine::CommandFilter>,
@@ -333,14 +316,14 @@ fn launching(
     (SpawnThread::new(prepare, score.ok()), note)
 }
 
-/// A directory that may be written, and the repositories in it.
+/// A writable directory and the repositories in it.
 struct Tree<'a> {
     handle: &'a OwnedFd,
     path: &'a Path,
-    found: git::Found,
+    found: git::FoundRepositories,
 }
 
-fn repositories(directory: &OwnedFd, until: Instant) -> io::Result<git::Found> {
+fn repositories(directory: &OwnedFd, until: Instant) -> io::Result<git::FoundRepositories> {
     let mut walk = git::Walk::new(directory)?;
     let mut left = WALK_ENTRIES;
     while 0 < left && !walk.step(WALK_STEP) {
@@ -377,15 +360,15 @@ fn hold_roots(mut policy: Policy, home: &Path) -> (Policy, Vec<(PathBuf, OwnedFd
 }
 
 /// Adds the protection of repositories in writable directories to the plan. Returns notes on incomplete protection,
-/// the placeholders, and the handles of repositories outside.
+/// the placeholders, and the handles of repositories outside the workspace.
 fn protect(
-    plan: &mut Plan,
+    plan: &mut MountPlan,
     trees: &[Tree<'_>],
     registry: &Path,
     until: Instant,
 ) -> (Vec<String>, Option<(git::Placeholders, Vec<git::Main>)>) {
-    // Removes placeholders of a killed monitor. Many of them must not delay this start: the next cleanup, which
-    // the supervisor starts after a worker has died, removes the rest.
+    // Remove placeholders of a killed monitor. Many of them must not delay this start. The supervisor runs another
+    // cleanup after a worker has died, which removes the rest.
     drop(git::clean_blocking(registry, Some(Instant::now() + CLEAN_LIMIT)));
     let protected = git::Placeholders::open_blocking(registry).and_then(|mut placeholders| {
         let mut all = git::Protection::default();
@@ -403,7 +386,7 @@ fn protect(
         Ok((protection, placeholders)) => {
             (notes_of(&protection.troubles), Some((placeholders, protection.repositories)))
         }
-        // For example because the disk is full. The repositories become read-only.
+        // This fails, for example, if the disk is full. Then the repositories become read-only.
         Err(error) => {
             let repositories = trees.iter().flat_map(|tree| {
                 git::git_directories_blocking(tree.handle, tree.path, &tree.found)
@@ -437,7 +420,7 @@ fn pins_above_hidden(
     pins
 }
 
-/// Beneath the state directory: what was made in repositories for the time of a worker.
+/// Registry of placeholders, in the state directory.
 const PLACEHOLDERS: &str = "placeholders";
 
 fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
@@ -450,41 +433,47 @@ fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
     }
 }
 
-/// The limit on processes where no control group counts them. In a new user namespace the kernel counts the
-/// processes in it; without a namespace it counts all processes of the user ([`crate::limited`]).
-fn limits(start: &Start, group: Option<&Group>) -> Limits {
+/// Returns the limits. Limits processes if no control group counts them: in a new user namespace the kernel counts
+/// the processes in it; without one it counts all processes of the user ([`crate::limited`]).
+fn limits(start: &Start, group: Option<&Group>) -> ConfinementLimits {
     let is_counted = group.is_some_and(|group| group.processes().is_some());
     let has_own_count = !is_counted && !rustix::process::getuid().is_root();
     let processes = start.limits.processes.filter(|_| has_own_count);
-    Limits { processes, ..Limits::default() }
+    ConfinementLimits { processes, ..ConfinementLimits::default() }
 }
 
-/// What the worker itself goes on using by descriptor: the control group of its commands, and its own program.
-fn beyond_the_plan(group: Option<&Group>, exe: &SelfExe) -> Result<Vec<FileRule>, StartError> {
+/// Returns rules for files that the worker continues to use by descriptor: the control group of its commands, and its
+/// executable.
+fn beyond_the_plan(
+    group: Option<&Group>,
+    exe: &SelfExe,
+) -> Result<Vec<FileRule>, WorkerStartError> {
     let mut rules = Vec::new();
-    let what = exe
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(|source| StartError::System { step: "cannot hold our own executable", source })?;
+    let what = exe.as_fd().try_clone_to_owned().map_err(|source| WorkerStartError::System {
+        step: "cannot hold our own executable",
+        source,
+    })?;
     rules.push(FileRule { what, rights: FileRights::Read });
     for directory in group.into_iter().flat_map(Group::directories) {
-        let what = directory
-            .try_clone_to_owned()
-            .map_err(|source| StartError::System { step: "cannot hold a control group", source })?;
+        let what = directory.try_clone_to_owned().map_err(|source| WorkerStartError::System {
+            step: "cannot hold a control group",
+            source,
+        })?;
         rules.push(FileRule { what, rights: FileRights::Write });
     }
     Ok(rules)
 }
 
-fn notes_of(troubles: &[git::Trouble]) -> Vec<String> {
-    let note = |trouble: &git::Trouble| format!("{} {}", trouble.path.display(), trouble.what);
+fn notes_of(troubles: &[git::ProtectionGap]) -> Vec<String> {
+    let note =
+        |trouble: &git::ProtectionGap| format!("{} {}", trouble.path.display(), trouble.what);
     troubles.iter().take(MAX_NOTES).map(note).collect()
 }
 
-fn confining(error: confine::ConfineError) -> StartError {
-    StartError::Confinement(error.to_string())
+fn confining(error: confine::ConfineError) -> WorkerStartError {
+    WorkerStartError::Confinement(error.to_string())
 }
 
-fn refused(error: impl std::fmt::Display) -> StartError {
-    StartError::Confinement(error.to_string())
+fn refused(error: impl std::fmt::Display) -> WorkerStartError {
+    WorkerStartError::Confinement(error.to_string())
 }

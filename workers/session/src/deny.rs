@@ -1,4 +1,4 @@
-//! The deny responder: answers at once what commands ask of a network that is off, and records the hosts.
+//! The deny responder: immediately refuses network requests of commands if the network is off, and records the hosts.
 //!
 //! An HTTP proxy on 127.0.0.1:61080 answers 403, and a resolver on 127.0.0.1:53 answers that no name exists. Both run
 //! on the worker's own thread. The proxy connects names of the loopback, so that programs that send everything to a

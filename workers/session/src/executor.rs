@@ -1,21 +1,20 @@
 //! The tool executor: the worker's root actor.
 //!
-//! Owns: the calls in flight with their cancel handles, and the way back to the supervisor.
-//! Receives: [`Command`] (a frame), [`Close`] (the supervisor is gone).
-//! Blocks on: nothing. A call runs in a task of its own; blocking work inside it runs on the pool.
-//! Mailbox: the link sends one message at a time and waits for it.
-//! Ends: with the process.
+//! Owns the running calls with their cancel handles, and the sender for frames to the supervisor. Receives
+//! [`FrameReceived`] (a frame) and [`ChannelClosed`] (the supervisor has exited). Never blocks: each call runs in its
+//! own task, and its blocking work runs on the thread pool. Mailbox: the link sends one message at a time and waits
+//! for it. The actor stops with the process.
 //!
-//! Invariant: every tool call is answered by exactly one `tool_finished`, unless the process dies.
+//! Invariant: every tool call gets exactly one `tool_finished`, unless the process dies.
 
-use crate::confinement::ReadOnly;
 use crate::deny;
-use crate::jobs::Reporter;
-use crate::link::{self, Outbox};
-use crate::stage0::Started;
+use crate::jobs::JobReporter;
+use crate::link::{self, ChannelClosed, FrameReceived, FrameSender};
+use crate::stage0::Stage0Output;
 use crate::streaming::{self, Streaming};
 use crate::updates::{self, CallWatch, Credits};
 use crate::web::Searches;
+use crate::wrapper::ReadOnlyWrapper;
 use actix::prelude::*;
 use quackd_ipc::link::adopt;
 use quackd_process::sweep_strays_blocking;
@@ -34,11 +33,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How long the last sweep may take before the process ends all the same; the monitor sweeps again.
+/// Time limit of the last sweep before the process exits. The monitor sweeps again.
 const LAST_SWEEP: Duration = Duration::from_millis(500);
 
-/// Runs the worker's actor system until it is told to end.
-pub(crate) fn serve(started: Started) -> ExitCode {
+/// Runs the worker's actor system until it stops.
+pub(crate) fn serve(started: Stage0Output) -> ExitCode {
     let code = Rc::new(Cell::new(ExitCode::SUCCESS));
     let failed = Rc::clone(&code);
     let system = System::new();
@@ -54,13 +53,13 @@ pub(crate) fn serve(started: Started) -> ExitCode {
         code.set(ExitCode::FAILURE);
     }
     if !sweep_strays_blocking(&BTreeSet::new(), LAST_SWEEP).verified_empty {
-        crate::complain("processes are left to the monitor");
+        crate::complain("processes left, the monitor kills them");
     }
     code.get()
 }
 
-async fn start(started: Started) -> std::io::Result<()> {
-    let Started { control, start, mut confined, limits, group } = started;
+async fn start(started: Stage0Output) -> std::io::Result<()> {
+    let Stage0Output { control, start, mut confined, limits, group } = started;
     let (reading, writing) = tokio::io::split(adopt(control)?);
     let outbox = link::start_writer(writing);
     if confined.is_confined && !start.sandbox.policy.network {
@@ -80,7 +79,9 @@ async fn start(started: Started) -> std::io::Result<()> {
         .with_attempts(attempts)
         .with_pins(confined.pins)
         .with_command_words(confined.command_words)
-        .with_read_only_words(confined.read_only.as_ref().map(ReadOnly::words).unwrap_or_default())
+        .with_read_only_words(
+            confined.read_only.as_ref().map(ReadOnlyWrapper::words).unwrap_or_default(),
+        )
         .with_sandbox(confined.report.clone(), confined.known)
         .with_limits(limits)
         .with_group(group)
@@ -90,12 +91,12 @@ async fn start(started: Started) -> std::io::Result<()> {
         None => toolbox,
     };
     let toolbox = Rc::new(toolbox);
-    // Sessions that have replaced something only: the others are spared the thread.
+    // Only sessions that have replaced files need the thread.
     if let Some(recovery) = toolbox.recovery() {
         drop(tokio::task::spawn_blocking(recovery));
     }
     let executor = ToolExecutor {
-        jobs: Reporter::start(toolbox.jobs(), outbox.clone()),
+        jobs: JobReporter::start(toolbox.jobs(), outbox.clone()),
         toolbox,
         outbox: outbox.clone(),
         in_flight: HashMap::new(),
@@ -125,7 +126,7 @@ fn attempts(no_network: Option<NoNetwork>, report: &mut SandboxReport) -> Arc<At
     attempts
 }
 
-/// What commands get: what the supervisor said, and what is different inside of the confinement.
+/// Returns the environment of commands: the supervisor's variables, replaced by those of the confinement.
 fn environment(
     given: Vec<(String, String)>,
     inside: Vec<(&'static str, String)>,
@@ -144,16 +145,16 @@ struct InFlight {
     stream: Option<Streaming>,
 }
 
-/// See the module's documentation.
+/// Root actor of the worker.
 pub(crate) struct ToolExecutor {
     toolbox: Rc<Toolbox>,
-    outbox: Outbox,
+    outbox: FrameSender,
     in_flight: HashMap<CallId, InFlight>,
     credits: Credits,
     searches: Searches,
-    jobs: Reporter,
-    /// Keeps open what commands of safe mode are started by.
-    _read_only: Option<ReadOnly>,
+    jobs: JobReporter,
+    /// Keeps the executable of the wrapper open.
+    _read_only: Option<ReadOnlyWrapper>,
 }
 
 impl Actor for ToolExecutor {
@@ -166,21 +167,10 @@ impl Actor for ToolExecutor {
     }
 }
 
-/// A frame from the supervisor.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct Command(ToWorker);
-
-impl From<ToWorker> for Command {
-    fn from(frame: ToWorker) -> Self {
-        Self(frame)
-    }
-}
-
-impl Handler<Command> for ToolExecutor {
+impl Handler<FrameReceived> for ToolExecutor {
     type Result = ();
 
-    fn handle(&mut self, Command(frame): Command, ctx: &mut Self::Context) {
+    fn handle(&mut self, FrameReceived(frame): FrameReceived, ctx: &mut Self::Context) {
         match frame {
             ToWorker::ToolCall(call) => self.admit(call, ctx),
             ToWorker::Cancel { call_id } => {
@@ -242,7 +232,7 @@ impl ToolExecutor {
             let output = streaming::forward_while(running, stream.as_ref(), &id, &outbox).await;
             (id, output, stream)
         };
-        // The actor owns the future: when the actor ends, the call is dropped and its command killed.
+        // The actor owns the future: when the actor stops, the call is dropped and its command killed.
         ctx.spawn(run.into_actor(self).map(|(id, output, stream), executor, _| {
             executor.in_flight.remove(&id);
             let (outbox, jobs) = (executor.outbox.clone(), executor.jobs.clone());
@@ -263,7 +253,7 @@ fn finished(call_id: CallId, output: Output, stream: Option<Streaming>) -> FromW
     let update = update.and_then(|update| updates::frame(&call_id, update));
     let (text, report) = match serde_json::value::to_raw_value(&text) {
         Ok(text) => (text, report),
-        // A string always has a JSON form; if it ever has not, the call still gets its answer.
+        // A string always has a JSON form. If it ever fails, the call still gets an answer.
         Err(_) => {
             (serde_json::value::RawValue::NULL.to_owned(), ToolReport { is_error: true, ..report })
         }
@@ -281,15 +271,10 @@ fn finished(call_id: CallId, output: Output, stream: Option<Streaming>) -> FromW
     })
 }
 
-/// The control channel has ended: the supervisor is gone or wants the worker gone.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct Close;
-
-impl Handler<Close> for ToolExecutor {
+impl Handler<ChannelClosed> for ToolExecutor {
     type Result = ();
 
-    fn handle(&mut self, _: Close, ctx: &mut Self::Context) {
+    fn handle(&mut self, _: ChannelClosed, ctx: &mut Self::Context) {
         ctx.stop();
     }
 }

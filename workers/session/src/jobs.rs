@@ -1,26 +1,26 @@
-//! Which background jobs run, on its way to the supervisor: it shows them, and neither ends nor replaces a
-//! worker that has any.
+//! Reports the running background jobs to the supervisor. The supervisor displays them, and neither evicts nor
+//! replaces a worker that has any.
 //!
-//! A report is made at the moment in which it is queued, so that reports are never out of order; several
-//! changes may share one. The one that tells of a job's start goes before the answer of the call that
-//! started it ([`crate::executor`] sees to that), so that the supervisor never takes the worker for idle.
+//! A report is built when it is queued, so reports are never out of order, and several changes may share one. The
+//! report of a job's start precedes the answer of the call that started it ([`crate::executor`] ensures this), so
+//! that the supervisor never takes the worker for idle.
 
-use crate::link::Outbox;
+use crate::link::FrameSender;
 use quackd_protocol::worker::FromWorker;
 use quackd_tools::{JobReports, Jobs};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Tells the supervisor of changes. Clones tell each change once together.
+/// Reports changes to the supervisor. Clones share their state, so each change is reported once.
 #[derive(Debug, Clone)]
-pub(crate) struct Reporter {
-    outbox: Outbox,
+pub(crate) struct JobReporter {
+    outbox: FrameSender,
     reports: Rc<RefCell<JobReports>>,
 }
 
-impl Reporter {
-    /// Starts telling of jobs that end.
-    pub(crate) fn start(jobs: &Jobs, outbox: Outbox) -> Self {
+impl JobReporter {
+    /// Starts a task that reports exited jobs.
+    pub(crate) fn start(jobs: &Jobs, outbox: FrameSender) -> Self {
         let reporter = Self { outbox, reports: Rc::new(RefCell::new(jobs.reports())) };
         let (mut changes, reporting) = (jobs.reports(), reporter.clone());
         actix::spawn(async move {
@@ -32,7 +32,7 @@ impl Reporter {
         reporter
     }
 
-    /// Tells what has changed, if anything. Waits while the supervisor does not read.
+    /// Reports changes, if there are any. Waits while the supervisor does not read.
     pub(crate) async fn report(&self) {
         if self.reports.borrow().is_due() {
             let report =

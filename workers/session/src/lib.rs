@@ -1,21 +1,21 @@
-//! The session worker: one process per session, the only place where tools run.
+//! The session worker: one process per session, and the only process in which tools run.
 //!
 //! In reading order:
 //! - [`stage0`]: single-threaded start: the first frame, the monitor process, limits.
 //! - [`confinement`]: which tier, and entering it.
 //! - [`link`]: frames in, frames out.
 //! - [`executor`]: the actor that admits calls, keeps their cancel handles and answers each exactly once.
-//! - [`updates`]: what running calls print, as far as the supervisor wants to hear it.
-//! - [`jobs`]: which background jobs run.
-//! - [`deny`]: answers at once what commands ask of a network that is off.
-//! - [`web`]: searches that the supervisor makes for a call.
+//! - [`updates`]: the output of running calls, for the clients that follow the session.
+//! - [`jobs`]: reports of running background jobs.
+//! - [`deny`]: immediate refusals of network requests, if the network is off.
+//! - [`web`]: web searches that the supervisor performs for a call.
 //!
-//! The worker reads no configuration, no environment and no file of the supervisor. It holds no secret.
-//! It never links `quackd-store`: it cannot write metadata.
+//! The worker reads no configuration, no environment and no file of the supervisor. It has no secrets. It never links
+//! `quackd-store`: it cannot write metadata.
 
-mod confined;
-#[cfg_attr(not(target_os = "linux"), path = "confinement_elsewhere.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "confinement_macos.rs")]
 mod confinement;
+mod confinement_result;
 mod deny;
 mod executor;
 mod jobs;
@@ -25,17 +25,19 @@ mod link;
 #[cfg(target_os = "linux")]
 pub mod read_only;
 mod stage0;
+mod start_error;
 mod streaming;
 mod updates;
 mod web;
+mod wrapper;
 
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::process::ExitCode;
 
-/// Runs as a worker until the supervisor says so or is gone. Called by `quack worker` before anything
-/// else has happened in the process.
+/// Runs as a worker until the supervisor stops it or exits. Called by `quack worker` before any other code in the
+/// process.
 ///
-/// In the first process that enters (the supervisor's direct child) this never returns: it becomes the
+/// In the first process that enters (the supervisor's direct child) this never returns: that process becomes the
 /// monitor.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -50,8 +52,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Removes what monitors that were killed have left in repositories, and ends. Called by
-/// `quack clean-repositories`; the only input is the path of the registry, on stdin.
+/// Removes the placeholders of killed monitors from repositories, and exits. Called by `quack clean-repositories`.
+/// The only input is the path of the registry, on stdin.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn clean_repositories() -> ExitCode {
@@ -73,8 +75,8 @@ pub fn clean_repositories() -> ExitCode {
     }
 }
 
-/// Writes which layers of confinement work here to stdin, the channel to the supervisor, and exits. Called by
-/// `quack probe`, which runs nothing else.
+/// Writes the layers of confinement that work on this system to stdin, the channel to the supervisor, and exits.
+/// Called by `quack probe`.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn probe() -> ExitCode {
@@ -83,7 +85,7 @@ pub fn probe() -> ExitCode {
         .map_err(|error| error.to_string())
         .and_then(|()| quackd_sandbox::confine::probe_blocking().map_err(|error| error.to_string()))
         .and_then(|probe| serde_json::to_vec(&probe).map_err(|error| error.to_string()))
-        // A result is short and the first bytes in the channel, so that one call writes all of it.
+        // The result is short and the first in the channel, so one call writes all of it.
         .and_then(|body| {
             let written = rustix::io::write(rustix::stdio::stdin(), &body);
             written.map_err(|error| error.to_string())
@@ -97,8 +99,8 @@ pub fn probe() -> ExitCode {
     }
 }
 
-/// Ends the process at the first panic, whatever the build profile: a worker whose executor is gone but
-/// whose process lives would be found by its silence only.
+/// Aborts the process at the first panic, in every build profile. Otherwise a worker without an executor would only
+/// be detected by its silence.
 fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         complain(&format!("panic: {info}").replace('\n', " "));
@@ -106,9 +108,9 @@ fn abort_on_panic() {
     }));
 }
 
-/// One line for the supervisor, which keeps the last lines of a worker's stderr for its death report.
+/// Writes one line to stderr. The supervisor keeps the last lines for its crash report.
 fn complain(text: &str) {
     use std::io::Write;
-    // There is nobody else to tell.
+    // A failed write cannot be reported.
     drop(writeln!(std::io::stderr(), "{text}"));
 }

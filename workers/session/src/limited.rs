@@ -1,9 +1,10 @@
-//! Number of processes of a session's commands in tier D, where neither a control group nor a namespace counts them.
+//! Limits the number of processes of a session's commands in tier D, where neither a control group nor a namespace
+//! counts them.
 //!
-//! The kernel counts all processes and threads of a user together. So the limit is the number that the user has outside
-//! the session's commands, plus the number that these commands may have. The process that becomes the command sets it
-//! on itself, for good: the command and its descendants cannot raise it. The worker keeps the user's own limit and can
-//! start threads and other commands while a command has reached its limit.
+//! The kernel counts all processes and threads of a user together. So the limit is the number that the user has
+//! outside the session's commands, plus the number that these commands may have. The process that becomes the command
+//! sets the limit on itself permanently: the command and its descendants cannot raise it. The worker keeps the user's
+//! own limit, so it can start threads and other commands while a command has reached its limit.
 
 use rustix::process::{Resource, Rlimit, getpid, getppid, getrlimit, getuid, setrlimit};
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ pub(crate) fn limit_processes(processes: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::Nproc, Rlimit { current: value, maximum: value })?)
 }
 
-/// A process in the process table.
+/// An entry of the process table.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     parent: i32,
@@ -39,8 +40,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Reads `/proc/<pid>/status`. The owner of the directory is no help: the kernel gives the directories of workers
-    /// to root, because their memory is protected.
+    /// Reads `/proc/<pid>/status`. The owner of the directory is not usable: the kernel gives the directories of
+    /// workers to root, because their memory is protected.
     fn read(status: &str) -> Option<Self> {
         let value = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -1,10 +1,10 @@
-//! The worker's end of the control channel: one task that reads frames into the executor's mailbox and
-//! one that writes what the executor queued.
+//! The worker's end of the control channel: one task reads frames into the executor's mailbox, and one writes the
+//! frames that the executor queued.
 //!
-//! When the supervisor is gone the read ends, and with it the process: the executor is told to close.
+//! When the supervisor exits, the read ends and the executor stops, which ends the process.
 
-use crate::executor::{Close, Command, ToolExecutor};
-use actix::Addr;
+use actix::dev::ToEnvelope;
+use actix::{Actor, Addr, Handler, Message};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
@@ -15,17 +15,17 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
-/// Frames waiting to be written: one result per call, a pong and a few warnings. A result that finds
-/// the queue full waits in its own task.
+/// Maximum number of frames waiting to be written: one result per call, a pong and a few warnings. If the queue is
+/// full, a result waits in its own task.
 const OUTBOX_FRAMES: usize = MAX_CALLS_PER_SESSION + 8;
 
 /// Sends frames to the supervisor.
 #[derive(Debug, Clone)]
-pub(crate) struct Outbox(mpsc::Sender<Bytes>);
+pub(crate) struct FrameSender(mpsc::Sender<Bytes>);
 
-impl Outbox {
-    /// Queues `frame`, waiting while the supervisor does not read. A supervisor that is gone ends the
-    /// process soon; its frames are dropped.
+impl FrameSender {
+    /// Queues `frame`. Waits while the supervisor does not read. Drops the frame if the supervisor has exited,
+    /// because this process exits soon.
     pub(crate) async fn send(&self, frame: &FromWorker) {
         match frames::encode(frame) {
             Ok(body) => {
@@ -35,9 +35,10 @@ impl Outbox {
         }
     }
 
-    /// Queues what `frame` gives once there is room, if it is anything: it is made at the last moment.
+    /// Waits for room in the queue, then queues the frame that `frame` returns, if any. So the frame has the latest
+    /// state.
     pub(crate) async fn send_latest(&self, frame: impl FnOnce() -> Option<FromWorker>) {
-        // A queue without a reader is the end of the process.
+        // A queue without a reader means that the process is exiting.
         let Ok(room) = self.0.reserve().await else { return };
         match frame().map(|frame| frames::encode(&frame)) {
             Some(Ok(body)) => room.send(body),
@@ -46,7 +47,7 @@ impl Outbox {
         }
     }
 
-    /// Whether [`Outbox::offer`] would queue a frame.
+    /// Returns true if [`FrameSender::offer`] would queue a frame.
     pub(crate) fn has_room(&self) -> bool {
         0 < self.0.capacity()
     }
@@ -54,14 +55,30 @@ impl Outbox {
     /// Queues `frame` unless the queue is full.
     pub(crate) fn offer(&self, frame: &FromWorker) {
         if let Ok(body) = frames::encode(frame) {
-            // A full queue means that the supervisor is stopped or busy; its next ping asks again.
+            // A full queue means that the supervisor is stopped or busy. Its next ping repeats the request.
             self.0.try_send(body).ok();
         }
     }
 }
 
+/// The control channel was closed: the supervisor has exited or stops the worker.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct ChannelClosed;
+
+/// A frame from the supervisor.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct FrameReceived(pub(crate) ToWorker);
+
+impl From<ToWorker> for FrameReceived {
+    fn from(frame: ToWorker) -> Self {
+        Self(frame)
+    }
+}
+
 /// Starts the writing task.
-pub(crate) fn start_writer(half: WriteHalf<UnixStream>) -> Outbox {
+pub(crate) fn start_writer(half: WriteHalf<UnixStream>) -> FrameSender {
     let (sender, mut frames) = mpsc::channel::<Bytes>(OUTBOX_FRAMES);
     let mut writer = FramedWrite::new(half, frames::codec());
     actix::spawn(async move {
@@ -71,17 +88,21 @@ pub(crate) fn start_writer(half: WriteHalf<UnixStream>) -> Outbox {
             }
         }
     });
-    Outbox(sender)
+    FrameSender(sender)
 }
 
 /// Reads frames into `executor` until the channel ends, then closes it.
-pub(crate) async fn read_into(half: ReadHalf<UnixStream>, executor: Addr<ToolExecutor>) {
+pub(crate) async fn read_into<A>(half: ReadHalf<UnixStream>, executor: Addr<A>)
+where
+    A: Actor + Handler<FrameReceived> + Handler<ChannelClosed>,
+    A::Context: ToEnvelope<A, FrameReceived> + ToEnvelope<A, ChannelClosed>,
+{
     let mut reader = FramedRead::new(half, frames::codec());
     while let Some(Ok(body)) = reader.next().await {
         match frames::decode::<ToWorker>(&body, TO_WORKER_TAGS) {
-            // Waiting for the handler is the back-pressure: the supervisor's frames stay in the socket.
+            // Waiting for the handler provides back-pressure: the supervisor's frames stay in the socket.
             Ok(Decoded::Known(frame)) => {
-                executor.send(Command::from(frame)).await.ok();
+                executor.send(FrameReceived::from(frame)).await.ok();
             }
             Ok(Decoded::Unknown(tag)) => crate::complain(&format!("skipped a `{tag}` frame")),
             Err(error) => {
@@ -90,5 +111,5 @@ pub(crate) async fn read_into(half: ReadHalf<UnixStream>, executor: Addr<ToolExe
             }
         }
     }
-    executor.send(Close).await.ok();
+    executor.send(ChannelClosed).await.ok();
 }

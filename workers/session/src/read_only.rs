@@ -1,7 +1,7 @@
-//! The process between the worker and a command that gives up rights before it becomes the command.
+//! Wrapper process between the worker and a command. It drops rights before it executes the command.
 //!
-//! - `quack read-only [--processes N] [--private DIR]... -- PROGRAM [ARGUMENT]...` gives up writing, for safe mode of a
-//!   single call. A session in safe mode has a worker that cannot write at all.
+//! - `quack read-only [--processes N] [--private DIR]... -- PROGRAM [ARGUMENT]...` drops the right to write, for safe
+//!   mode of a single call. A session in safe mode has a worker that cannot write at all.
 //! - `quack limited --processes N -- PROGRAM [ARGUMENT]...` only limits the number of processes
 //!   ([`crate::limited`]).
 
@@ -11,20 +11,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Exit codes as shells use them for a program that cannot be executed.
+/// Exit codes of shells for a program that cannot be executed.
 const CANNOT_EXECUTE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Rights that the process gives up.
+/// Rights that the wrapper drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GivesUp {
-    /// Writing, and processes if a limit is named.
+    /// Writing, and processes if a limit is given.
     Writing,
     /// Processes only.
     Processes,
 }
 
-/// The arguments.
+/// Parsed arguments.
 #[derive(Debug, Default)]
 struct Order {
     processes: Option<u64>,
@@ -32,7 +32,7 @@ struct Order {
     command: Vec<OsString>,
 }
 
-/// Runs as that process. Returns only if the command could not be started.
+/// Runs the wrapper. Returns only if the command could not be started.
 #[must_use]
 pub fn main(gives_up: GivesUp, arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut order = read(arguments);
@@ -52,7 +52,7 @@ pub fn main(gives_up: GivesUp, arguments: impl Iterator<Item = OsString>) -> Exi
         return ExitCode::from(CANNOT_EXECUTE);
     }
     let program = order.command.remove(0);
-    // The command may write its temporary files there.
+    // The command may write temporary files to the first private directory.
     let env = private.first().map(|first| ("TMPDIR", first.as_os_str()));
     let error = quackd_process::become_program(&program, order.command, env);
     let shown = program.to_string_lossy();
@@ -68,7 +68,7 @@ pub fn main(gives_up: GivesUp, arguments: impl Iterator<Item = OsString>) -> Exi
     }
 }
 
-/// Reads the arguments. An argument that is not understood leaves the command empty.
+/// Parses the arguments. An unknown argument leaves the command empty.
 fn read(mut arguments: impl Iterator<Item = OsString>) -> Order {
     let mut order = Order::default();
     while let Some(argument) = arguments.next() {
@@ -89,14 +89,14 @@ fn read(mut arguments: impl Iterator<Item = OsString>) -> Order {
     order
 }
 
-/// The directory in which commands of safe mode may write: of the worker's own, and nothing is mounted beneath
-/// it, as a workspace may be beneath `/tmp`. Without it they may write nowhere.
+/// Returns the directory in which commands of safe mode may write. It is private to the worker and contains no
+/// mounts, unlike `/tmp`, which may contain a mounted workspace. If it cannot be created, they may write nowhere.
 pub(crate) fn private_of_safe_mode() -> Vec<PathBuf> {
     let path = PathBuf::from("/tmp/.quack-safe-mode");
     private_directory(&path).map(|()| path).into_iter().collect()
 }
 
-/// Makes a directory that only its owner may use, if it is missing.
+/// Creates a directory with mode 0700 if it is missing.
 pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match std::fs::DirBuilder::new().mode(0o700).create(path) {

@@ -1,14 +1,16 @@
-//! Stage 0: what happens before the runtime exists, while the process has one thread.
+//! Stage 0: the part of the start before the runtime exists, while the process has one thread.
 //!
-//! Order matters: the first frame is read, which says what both halves need; the monitor splits off (it
-//! holds the control channel only to see it close) and the worker is confined ([`crate::confinement`]); then
-//! the worker sets its limits.
+//! The order matters. Stage 0 reads the first frame, which both halves of the split need. Then the monitor splits
+//! off; it keeps the control channel only to see it close. Then the worker is confined ([`crate::confinement`]). The
+//! limits are set before the confinement, which forbids some of the calls.
 
-use crate::confined::Confined;
 use crate::confinement;
+use crate::confinement_result::ConfinementResult;
+use crate::start_error::WorkerStartError;
 use quackd_ipc::{frames, link};
 use quackd_process::{
-    Group, Limits, Role, SessionPaths, harden, rank_above_parent, set_process_name, settle,
+    Group, Limits, Role, SessionPaths, harden, rank_above_parent, restore_after_fork,
+    set_process_name,
 };
 use quackd_protocol::worker::{
     CommandLimits, FRAME_PROTOCOL, FromWorker, Start, TO_WORKER_TAGS, ToWorker,
@@ -19,76 +21,48 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The supervisor writes the first frame before it spawns; a worker that has to wait this long is not
-/// anybody's worker.
+/// Timeout for the first frame. The supervisor writes the frame before it starts the worker, so a longer wait means
+/// that no supervisor started this process.
 const FIRST_FRAME_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The first frame holds paths and an environment.
+/// Maximum size of the first frame in bytes. It contains paths and an environment.
 const MAX_FIRST_FRAME: usize = 1024 * 1024;
 
-/// What the runtime starts with.
+/// Input of the runtime.
 #[derive(Debug)]
-pub(crate) struct Started {
-    /// The control channel, off descriptor 0.
+pub(crate) struct Stage0Output {
+    /// Control channel, moved away from descriptor 0.
     pub(crate) control: OwnedFd,
     /// The first frame.
     pub(crate) start: Start,
-    /// What confinement is in force.
-    pub(crate) confined: Confined,
-    /// What commands may use.
+    /// Confinement in force.
+    pub(crate) confined: ConfinementResult,
+    /// Resource limits of commands.
     pub(crate) limits: Limits,
-    /// Where they are kept together and counted.
+    /// Control group of the commands.
     pub(crate) group: Option<Arc<Group>>,
 }
 
-/// Why a worker cannot start. None of these is mended by trying again.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
-    /// The system refused.
-    #[error("{step}: {source}")]
-    System {
-        /// What was tried.
-        step: &'static str,
-        /// The refusal.
-        source: io::Error,
-    },
-    /// The other end is not a supervisor.
-    #[error("the control channel holds no start frame: {0}")]
-    NoStart(String),
-    /// What the policy asks for cannot be enforced here.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is entered there"))]
-    #[error("cannot be confined: {0}")]
-    Confinement(String),
-    /// The other end is a supervisor of another version.
-    #[error("version mismatch: the supervisor speaks frames {theirs}, this worker {ours}")]
-    Version {
-        /// The supervisor's number.
-        theirs: u32,
-        /// Ours.
-        ours: u32,
-    },
-}
-
-/// Tells the supervisor why this worker ends. Nothing can be done if it cannot be told; the exit code says
-/// that trying again is of no use.
-pub(crate) fn refuse(error: &StartError) {
+/// Reports the error to the supervisor. A failed report cannot be handled. The exit code means that a retry does not
+/// help.
+pub(crate) fn refuse(error: &WorkerStartError) {
     let reason = error.to_string();
     let Ok(body) = frames::encode(&FromWorker::CannotStart { reason }) else { return };
     let length = u32::try_from(body.len()).unwrap_or(0).to_be_bytes();
-    // Both are short and the first that is written: they fit into the socket.
+    // The frame is short and the first one, so it fits into the socket's buffer.
     let frame = [length.as_slice(), &body].concat();
     let _written = rustix::io::write(rustix::stdio::stdin(), &frame);
 }
 
 /// Prepares the process. Returns in the worker; the monitor never returns.
-pub(crate) fn enter() -> Result<Started, StartError> {
+pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
     let start = read_start(rustix::stdio::stdin())?;
     if start.proto != FRAME_PROTOCOL {
-        return Err(StartError::Version { theirs: start.proto, ours: FRAME_PROTOCOL });
+        return Err(WorkerStartError::Version { theirs: start.proto, ours: FRAME_PROTOCOL });
     }
     let cgroup = start.sandbox.cgroup.clone().and_then(|paths| serde_json::from_value(paths).ok());
     let group = open_group(cgroup.as_ref());
-    // Before the confinement, which forbids some of it.
+    // Set these before the confinement, which forbids some of the calls.
     system("cannot set limits", harden(Role::Worker))?;
     let ranked = rank_above_parent();
     let limits = limits(&start.limits);
@@ -99,12 +73,12 @@ pub(crate) fn enter() -> Result<Started, StartError> {
         confined.report.notes.push(format!("{note}: {error}"));
     }
     set_process_name("quack-worker");
-    system("cannot settle", settle())?;
+    system("cannot settle", restore_after_fork())?;
     let control = system("no control channel", link::take_control_channel())?;
-    Ok(Started { control, start, confined, limits, group })
+    Ok(Stage0Output { control, start, confined, limits, group })
 }
 
-/// Opens the control group that the supervisor made. Without it commands are found by descent and marks.
+/// Opens the control group that the supervisor created. Without it, commands are identified by descent and marks.
 fn open_group(paths: Option<&SessionPaths>) -> Option<Arc<Group>> {
     match Group::open(paths?) {
         Ok(group) => Some(Arc::new(group)),
@@ -127,32 +101,36 @@ fn limits(wanted: &CommandLimits) -> Limits {
     }
 }
 
-fn system<T>(step: &'static str, result: io::Result<T>) -> Result<T, StartError> {
-    result.map_err(|source| StartError::System { step, source })
+fn system<T>(step: &'static str, result: io::Result<T>) -> Result<T, WorkerStartError> {
+    result.map_err(|source| WorkerStartError::System { step, source })
 }
 
-fn read_start(control: BorrowedFd<'_>) -> Result<Start, StartError> {
+fn read_start(control: BorrowedFd<'_>) -> Result<Start, WorkerStartError> {
     let until = Instant::now() + FIRST_FRAME_DEADLINE;
     let mut length = [0_u8; 4];
     read_exact(control, &mut length, until)?;
     let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
     if MAX_FIRST_FRAME < length {
-        return Err(StartError::NoStart(format!("a first frame of {length} bytes")));
+        return Err(WorkerStartError::NoStart(format!("a first frame of {length} bytes")));
     }
     let mut body = bytes::BytesMut::zeroed(length);
     read_exact(control, &mut body, until)?;
     match frames::decode(&body, TO_WORKER_TAGS) {
         Ok(frames::Decoded::Known(ToWorker::Start(start))) => Ok(*start),
-        Ok(_other) => Err(StartError::NoStart("another message came first".into())),
-        Err(error) => Err(StartError::NoStart(error.to_string())),
+        Ok(_other) => Err(WorkerStartError::NoStart("another message came first".into())),
+        Err(error) => Err(WorkerStartError::NoStart(error.to_string())),
     }
 }
 
-/// The channel is non-blocking, and there is no runtime yet.
-fn read_exact(from: BorrowedFd<'_>, mut into: &mut [u8], until: Instant) -> Result<(), StartError> {
+/// Reads from the channel, which is non-blocking, without a runtime.
+fn read_exact(
+    from: BorrowedFd<'_>,
+    mut into: &mut [u8],
+    until: Instant,
+) -> Result<(), WorkerStartError> {
     while !into.is_empty() {
         match rustix::io::read(from, &mut *into) {
-            Ok(0) => return Err(StartError::NoStart("it was closed".into())),
+            Ok(0) => return Err(WorkerStartError::NoStart("it was closed".into())),
             Ok(n) => into = into.get_mut(n..).unwrap_or_default(),
             Err(rustix::io::Errno::AGAIN) => wait_readable(from, until)?,
             Err(rustix::io::Errno::INTR) => {}
@@ -162,10 +140,12 @@ fn read_exact(from: BorrowedFd<'_>, mut into: &mut [u8], until: Instant) -> Resu
     Ok(())
 }
 
-fn wait_readable(from: BorrowedFd<'_>, until: Instant) -> Result<(), StartError> {
+fn wait_readable(from: BorrowedFd<'_>, until: Instant) -> Result<(), WorkerStartError> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
-        return Err(StartError::NoStart(format!("nothing came for {FIRST_FRAME_DEADLINE:?}")));
+        return Err(WorkerStartError::NoStart(format!(
+            "nothing came for {FIRST_FRAME_DEADLINE:?}"
+        )));
     }
     let timeout = Timespec::try_from(left).ok();
     match poll(&mut [PollFd::new(&from, PollFlags::IN)], timeout.as_ref()) {

@@ -1,9 +1,9 @@
-//! Sends the whole output of a streamed call to the supervisor while its command runs.
+//! Sends the complete output of a streamed call to the supervisor while its command runs.
 //!
 //! Each piece costs one credit of the call. The supervisor returns the credit once the client's connection has room,
 //! so a client that does not read makes the command wait. Called by the executor.
 
-use crate::link::Outbox;
+use crate::link::FrameSender;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use quackd_process::{Flow, FlowPiece, StreamName};
@@ -28,7 +28,7 @@ impl Default for Streaming {
 }
 
 impl Streaming {
-    /// Returns the buffer that the command's output goes to.
+    /// Returns the buffer for the command's output.
     pub(crate) fn flow(&self) -> Flow {
         self.flow.clone()
     }
@@ -40,12 +40,12 @@ impl Streaming {
         }
     }
 
-    /// Takes the output that was not sent before the call ended.
+    /// Takes the output that was not sent before the call finished.
     pub(crate) fn rest(&self) -> Vec<OutputPiece> {
         std::iter::from_fn(|| self.flow.take(MAX_PIECE_BYTES)).map(piece).collect()
     }
 
-    async fn forward(&self, call_id: &CallId, outbox: &Outbox) -> Infallible {
+    async fn forward(&self, call_id: &CallId, outbox: &FrameSender) -> Infallible {
         loop {
             self.flow.changed().await;
             // The semaphore is never closed.
@@ -62,13 +62,13 @@ impl Streaming {
     }
 }
 
-/// Runs a call to its end while sending its output. Dropping the sending loses nothing: a piece is taken in the
+/// Runs a call to its end while sending its output. Dropping the sender loses no output: a piece is taken in the same
 /// step that queues its frame.
 pub(crate) async fn forward_while<T>(
     running: impl Future<Output = T>,
     stream: Option<&Streaming>,
     call_id: &CallId,
-    outbox: &Outbox,
+    outbox: &FrameSender,
 ) -> T {
     let Some(stream) = stream else { return running.await };
     tokio::select! {

@@ -1,11 +1,11 @@
-//! What running calls print, on its way to those who follow the session.
+//! Sends the output of running calls to clients that follow the session.
 //!
-//! Flow control by credits: every update costs one, and the supervisor gives them back at its own pace.
-//! Without one the call goes on printing; what is not said now is part of the next update. Calls that run
-//! side by side share them: none updates more often than its share allows, and when credits come slowly, who
-//! has waited for longest is the next: a call that prints a little is seen beside others that flood.
+//! Flow control by credits: every update costs one credit, and the supervisor returns credits at its own pace.
+//! Without a credit, the call continues to print, and the next update contains the output. Concurrent calls share the
+//! credits. No call updates more often than its share allows. When credits are scarce, the call that has waited
+//! longest is next, so a call that prints little stays visible among others that flood.
 
-use crate::link::Outbox;
+use crate::link::FrameSender;
 use quackd_protocol::CallId;
 use quackd_protocol::limits::{CREDIT_INTERVAL, UPDATE_CREDITS};
 use quackd_protocol::worker::{FromWorker, ToolUpdate};
@@ -16,25 +16,24 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Updates that may be sent now, by all calls together. Clones share them.
+/// Number of updates that all calls together may send now. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Credits(Rc<Shared>);
+pub(crate) struct Credits(Rc<CreditState>);
 
 #[derive(Debug)]
-struct Shared {
+struct CreditState {
     credits: Cell<u32>,
-    /// Calls that may want some.
+    /// Number of running calls.
     calls: Cell<u32>,
-    /// Those that want one now, by their number: the first one has waited for longest. At most one place for
-    /// each call.
+    /// Numbers of the calls that wait for a credit, longest wait first. At most one entry per call.
     waiting: RefCell<VecDeque<u64>>,
-    /// The number of the next call.
+    /// Number of the next call.
     next: Cell<u64>,
 }
 
 impl Default for Credits {
     fn default() -> Self {
-        Self(Rc::new(Shared {
+        Self(Rc::new(CreditState {
             credits: Cell::new(UPDATE_CREDITS),
             calls: Cell::new(0),
             waiting: RefCell::default(),
@@ -44,15 +43,15 @@ impl Default for Credits {
 }
 
 impl Credits {
-    /// The supervisor has taken `n` updates.
+    /// Adds `n` credits, one for each update that the supervisor has taken.
     pub(crate) fn add(&self, n: u32) {
         let credits = &self.0.credits;
         credits.set(credits.get().saturating_add(n).min(UPDATE_CREDITS));
     }
 
-    /// Another call begins. Gives its number.
+    /// Adds a call. Returns its number.
     fn enter(&self) -> u64 {
-        let Shared { calls, next, .. } = &*self.0;
+        let CreditState { calls, next, .. } = &*self.0;
         calls.set(calls.get().saturating_add(1));
         next.replace(next.get().wrapping_add(1))
     }
@@ -63,8 +62,8 @@ impl Credits {
         self.0.waiting.borrow_mut().retain(|other| *other != call);
     }
 
-    /// Whether there is a credit for a call that wants one, beside those that have waited for longer. It has a
-    /// place among them from now on.
+    /// Returns true if a credit is left for this call after those that have waited longer. Adds the call to the
+    /// queue.
     fn has_one_for(&self, call: u64) -> bool {
         let mut waiting = self.0.waiting.borrow_mut();
         let ahead = waiting.iter().position(|other| *other == call).unwrap_or_else(|| {
@@ -74,33 +73,33 @@ impl Credits {
         u32::try_from(ahead).is_ok_and(|ahead| ahead < self.0.credits.get())
     }
 
-    /// The call has used one.
+    /// Uses one credit of the call.
     fn spend(&self, call: u64) {
         let credits = &self.0.credits;
         credits.set(credits.get().saturating_sub(1));
         self.0.waiting.borrow_mut().retain(|other| *other != call);
     }
 
-    /// How often one call may update, so that there are enough for all.
+    /// Returns the minimum interval between updates of one call, so that the credits suffice for all calls.
     fn share(&self) -> Duration {
         CREDIT_INTERVAL * self.0.calls.get() / UPDATE_CREDITS
     }
 }
 
-/// One call's updates.
+/// Sends the updates of one call.
 #[derive(Debug)]
 pub(crate) struct CallWatch {
     call_id: CallId,
-    outbox: Outbox,
+    outbox: FrameSender,
     credits: Credits,
-    /// Its number among the calls that share them.
+    /// Number of the call in `credits`.
     number: u64,
-    /// When the last update was sent.
+    /// Time of the last update.
     last: Cell<Option<Instant>>,
 }
 
 impl CallWatch {
-    pub(crate) fn new(call_id: CallId, outbox: Outbox, credits: Credits) -> Self {
+    pub(crate) fn new(call_id: CallId, outbox: FrameSender, credits: Credits) -> Self {
         let number = credits.enter();
         Self { call_id, outbox, credits, number, last: Cell::new(None) }
     }
@@ -127,7 +126,7 @@ impl Watch for CallWatch {
     }
 }
 
-/// The frame of an update. A string always has a JSON form.
+/// Builds the frame of an update. Always `Some`, because a string always has a JSON form.
 pub(crate) fn frame(call_id: &CallId, update: Update) -> Option<ToolUpdate> {
     let Update { delta, partial, total_bytes, omitted_bytes } = update;
     Some(ToolUpdate {
@@ -148,7 +147,7 @@ mod tests {
         let credits = Credits::default();
         let flood: Vec<u64> = (0..12).map(|_| credits.enter()).collect();
         let quiet = credits.enter();
-        // The floods have taken all there were, and want the next ones before anybody else looks.
+        // The flooding calls have used all credits, and ask for the next ones before any other call.
         let mut sent = 0;
         for call in &flood {
             if credits.has_one_for(*call) {
@@ -159,7 +158,8 @@ mod tests {
         assert_eq!(sent, UPDATE_CREDITS);
         assert!(flood.iter().all(|call| !credits.has_one_for(*call)));
         assert!(!credits.has_one_for(quiet), "there is none for anybody");
-        // One at a time comes, and each time the floods look first: whoever had one waits behind the others.
+        // Credits return one at a time, and the flooding calls ask first each time. A call that got one waits behind
+        // the others.
         let mut rounds = 0;
         while !credits.has_one_for(quiet) {
             for call in &flood {
@@ -173,7 +173,7 @@ mod tests {
         }
         credits.spend(quiet);
         assert!(!credits.0.waiting.borrow().contains(&quiet));
-        // Who ends keeps nobody waiting.
+        // A finished call does not keep others waiting.
         flood.iter().for_each(|call| credits.leave(*call));
         credits.add(1);
         assert!(credits.has_one_for(quiet) && credits.0.calls.get() == 1);

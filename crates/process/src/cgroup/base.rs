@@ -1,11 +1,11 @@
-//! The daemon's directory of control groups, and the directories of its sessions: made and removed by the
-//! supervisor, ended by monitors too.
+//! The daemon's directory of control groups and the directories of its sessions. The supervisor creates and removes
+//! them. Monitors also kill the processes in them.
 
 use super::directory::Directory;
-use super::discover::{self, Place};
-use super::{Kind, MYSELF};
+use super::discover::{self, CgroupLocation};
+use super::{CgroupKind, MYSELF};
 use crate::Limits;
-use crate::lineage::start_time;
+use crate::process_tree::start_time;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -14,58 +14,57 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Processes and threads of all commands of all sessions, unless somebody says otherwise.
+/// Default limit of processes and threads of all commands of all sessions.
 pub const DEFAULT_TOTAL_PROCESSES: u32 = 4096;
 
-/// Begins the name of every daemon's directory; its process id and start time follow.
+/// Prefix of the name of a daemon's directory. The daemon's process id and start time follow.
 const PREFIX: &str = "quackd-";
 
-/// Where the daemon is itself, all sessions are beneath this (version 2).
+/// Directory of all sessions, inside the daemon's own group (version 2).
 const SESSIONS: &str = "sessions";
 
-/// Directories of one process: tests make several.
+/// Maximum number of directories of one process. Tests create several.
 const MAX_BASES: u32 = 64;
 
-/// Longest name of a session's directory, without its number.
+/// Maximum length of a session's directory name, without its number.
 const MAX_NAME: usize = 64;
 
-/// Time for ending what a daemon has left.
+/// Time limit for killing the processes that a daemon left behind.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
-/// Which are tried, in this order.
-const KINDS: [Kind; 3] = [Kind::Unified, Kind::Pids, Kind::Freezer];
+/// Kinds in the order in which they are tried.
+const KINDS: [CgroupKind; 3] = [CgroupKind::Unified, CgroupKind::Pids, CgroupKind::Freezer];
 
-/// The control groups of a daemon. Dropping it ends everything in them and removes them: about 20 ms, at most
-/// some two seconds.
+/// Control groups of a daemon. Dropping it kills all processes in them and removes them. This takes about 20 ms, and
+/// at most about 2 s.
 #[derive(Debug)]
 pub struct CgroupBase {
-    kind: Kind,
-    /// Where this process was before.
-    own: Place,
+    kind: CgroupKind,
+    /// Group of this process before the move.
+    own: CgroupLocation,
     own_directory: Directory,
     name: String,
-    /// Locked as long as it is in use.
+    /// Locked while the daemon uses it.
     base: Directory,
-    /// Where a thread is that starts commands, when it starts none.
-    home: Place,
+    /// Group of a thread that starts commands, while it starts none.
+    home: CgroupLocation,
     sessions: Directory,
     sessions_path: PathBuf,
     total: Option<u32>,
-    /// This process was moved into `base`.
+    /// True if this process was moved into `base`.
     is_moved: bool,
     n_sessions: AtomicU64,
 }
 
 impl CgroupBase {
-    /// Makes the directory, in which all commands of all sessions may have `total` processes and threads if
-    /// they can be counted, and ends and removes those of daemons that are gone.
+    /// Creates the directory, and kills and removes the groups of dead daemons. All commands of all sessions together
+    /// may have `total` processes and threads, if the kernel can count them.
     ///
-    /// Of the kinds of control groups the one is taken that can count processes, before others. With version
-    /// 2 this process moves, once, into its new directory, which takes some 10 ms; call it before workers are
-    /// started, for they must be there too.
+    /// Prefers a kind of control groups that can count processes. With version 2 this process moves once into its new
+    /// directory, which takes about 10 ms. Call it before workers start, because they must be in it too.
     ///
     /// # Errors
-    /// None can be had: what each kind lacks.
+    /// No kind is available. The text lists what each kind lacks.
     pub fn open_blocking(total: u32) -> io::Result<Self> {
         let mut reasons = Vec::new();
         for must_count in [true, false] {
@@ -84,15 +83,15 @@ impl CgroupBase {
         Err(io::Error::new(io::ErrorKind::Unsupported, reasons.join("; ")))
     }
 
-    /// As [`CgroupBase::open_blocking`], with one kind only.
+    /// Like [`CgroupBase::open_blocking`], with one kind only.
     ///
     /// # Errors
-    /// It cannot be had: the hierarchy is not mounted, not ours to write in, or of another version.
-    pub fn open_as_blocking(kind: Kind, total: u32) -> io::Result<Self> {
+    /// The hierarchy is not mounted, is not writable, or has another version.
+    pub fn open_as_blocking(kind: CgroupKind, total: u32) -> io::Result<Self> {
         let own = discover::own(kind)?;
         let own_directory = Directory::open(kind, &own.directory, own.cgroup.clone())?;
-        if kind == Kind::Unified {
-            // The root has no such file. In what is threaded already a directory of our own is impossible.
+        if kind == CgroupKind::Unified {
+            // The root has no such file. A threaded group cannot contain a domain group for the daemon.
             let own_type =
                 own_directory.read("cgroup.type").unwrap_or_else(|_| "domain".to_owned());
             if own_type.trim_end() != "domain" {
@@ -105,9 +104,9 @@ impl CgroupBase {
         end_leftovers_blocking(&own_directory);
         let name = make_base(&own_directory)?;
         let prepared = Self::prepare(kind, total, &own, &own_directory, &name);
-        let Prepared { base, sessions, home, total } =
+        let CgroupSetup { base, sessions, home, total } =
             prepared.inspect_err(|_| drop(own_directory.remove(&name)))?;
-        let is_moved = kind == Kind::Unified;
+        let is_moved = kind == CgroupKind::Unified;
         let path = own.directory.join(&name);
         let sessions_path = if is_moved { path.join(SESSIONS) } else { path };
         let n_sessions = AtomicU64::new(0);
@@ -127,40 +126,43 @@ impl CgroupBase {
     }
 
     fn prepare(
-        kind: Kind,
+        kind: CgroupKind,
         total: u32,
-        own: &Place,
+        own: &CgroupLocation,
         own_directory: &Directory,
         name: &str,
-    ) -> io::Result<Prepared> {
+    ) -> io::Result<CgroupSetup> {
         let base = own_directory.child(name)?;
         rustix::fs::flock(&base, FlockOperation::NonBlockingLockExclusive)?;
-        if kind != Kind::Unified {
-            let counted = (kind == Kind::Pids).then(|| limit(&base, total)).transpose()?;
+        if kind != CgroupKind::Unified {
+            let counted = (kind == CgroupKind::Pids).then(|| limit(&base, total)).transpose()?;
             let sessions = own_directory.child(name)?;
-            return Ok(Prepared { base, sessions, home: own.clone(), total: counted });
+            return Ok(CgroupSetup { base, sessions, home: own.clone(), total: counted });
         }
         let sessions = base.make_threaded(SESSIONS)?;
         if let Err(error) = base.write("cgroup.procs", MYSELF) {
             drop(base.remove(SESSIONS));
             return Err(error);
         }
-        // Without the controller processes are not counted here. To hand it down closes our own group for
-        // others, so it must be given to us; and no processes of others may be in it.
+        // Without the controller, processes are not counted. Enabling it for children closes our own group for other
+        // processes, so the group must be delegated to us and must contain no foreign processes.
         let hand_down = |directory: &Directory| directory.write("cgroup.subtree_control", "+pids");
         let is_there =
             has_pids(&base) || is_delegated(own_directory) && hand_down(own_directory).is_ok();
         let is_handed_down = is_there && hand_down(&base).is_ok();
         let counted = is_handed_down.then(|| limit(&sessions, total).ok()).flatten();
-        let home = Place { cgroup: base.cgroup().to_owned(), directory: own.directory.join(name) };
-        Ok(Prepared { base, sessions, home, total: counted })
+        let home = CgroupLocation {
+            cgroup: base.cgroup().to_owned(),
+            directory: own.directory.join(name),
+        };
+        Ok(CgroupSetup { base, sessions, home, total: counted })
     }
 
-    /// Makes the directory of a session whose worker is about to be started. Of `limits` the number of
-    /// processes is used. `name` is for people: letters, digits, `-` and `_`, at most 64 of them.
+    /// Creates the directory of a session whose worker is about to start. Uses only the number of processes of
+    /// `limits`. `name` is for display only: letters, digits, `-` and `_`, at most 64 characters.
     ///
     /// # Errors
-    /// Another name, or the kernel refuses.
+    /// The name has another form, or the kernel refuses.
     pub fn session_blocking(&self, name: &str, limits: &Limits) -> io::Result<SessionPaths> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if name.is_empty() || MAX_NAME < name.len() || !name.bytes().all(is_plain) {
@@ -190,25 +192,25 @@ impl CgroupBase {
         if self.total.is_none() {
             return Ok(None);
         }
-        if self.kind == Kind::Unified && !has_pids(session) {
+        if self.kind == CgroupKind::Unified && !has_pids(session) {
             self.sessions.write("cgroup.subtree_control", "+pids")?;
         }
         Ok(Some(limit(session, processes)?))
     }
 
-    /// Which kind it is.
+    /// Returns the kind of the hierarchy.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> CgroupKind {
         self.kind
     }
 
-    /// How many processes and threads all commands may have together; `None` if they are not counted.
+    /// Maximum number of processes and threads of all commands together. `None` if they are not counted.
     #[must_use]
     pub fn total(&self) -> Option<u32> {
         self.total
     }
 
-    /// Where it is.
+    /// Path of the daemon's directory.
     #[must_use]
     pub fn directory(&self) -> PathBuf {
         self.own.directory.join(&self.name)
@@ -217,11 +219,12 @@ impl CgroupBase {
 
 impl Drop for CgroupBase {
     fn drop(&mut self) {
-        // What cannot be removed is left to the next daemon.
+        // The next daemon removes the rest.
         drop(self.sessions.end_blocking(Instant::now() + END_LIMIT));
         if self.is_moved {
             drop(self.base.remove(SESSIONS));
-            // A group that hands a controller down holds no processes of its own.
+            // A group with enabled controllers cannot contain processes, so disable them before this process moves
+            // back.
             drop(self.base.write("cgroup.subtree_control", "-pids"));
             let others = self.own_directory.names().unwrap_or_default();
             if !others.iter().any(|other| other.starts_with(PREFIX) && *other != self.name) {
@@ -233,49 +236,49 @@ impl Drop for CgroupBase {
     }
 }
 
-struct Prepared {
+struct CgroupSetup {
     base: Directory,
     sessions: Directory,
-    home: Place,
+    home: CgroupLocation,
     total: Option<u32>,
 }
 
-/// The control group of one session as plain data: for its worker, and for all who end it.
+/// Control group of one session as plain data, for its worker and for the processes that kill its commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPaths {
-    /// Which kind it is.
-    pub kind: Kind,
-    /// Its directory, outside of any mount namespace of the worker.
+    /// Kind of the hierarchy.
+    pub kind: CgroupKind,
+    /// Path of the session's directory, outside of the worker's mount namespace.
     pub directory: PathBuf,
-    /// Its name, as `/proc/PID/cgroup` has it.
+    /// Name of the group in `/proc/PID/cgroup`.
     pub cgroup: String,
-    /// The directory of the group in which the worker lives.
+    /// Path of the group in which the worker runs.
     pub home: PathBuf,
-    /// The name of the group in which the worker lives.
+    /// Name of the group in which the worker runs.
     pub home_cgroup: String,
-    /// Most processes and threads that it may have; `None` if they are not counted.
+    /// Maximum number of processes and threads. `None` if they are not counted.
     pub processes: Option<u32>,
 }
 
-/// How a session's control group was ended.
+/// Result of killing a session's control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SessionEnd {
-    /// Processes that were still alive and were killed.
+pub struct CgroupKillReport {
+    /// Number of running processes that were killed.
     pub killed: u32,
-    /// Threads that were there to the end of the limit: they hang in the kernel, or may not be killed.
+    /// Number of threads left when the time limit passed. They hang in the kernel, or may not be killed.
     pub survivors: u32,
-    /// Whether the directory is gone, and with it, certainly, everything that was in it.
+    /// True if the directory is removed. Then certainly no process is left.
     pub removed: bool,
 }
 
 impl SessionPaths {
-    /// Kills all that is in the session's group, and removes it. Returns after `limit` at the latest, plus
-    /// one look. May be called again, and by several at a time. The worker and its monitor are not in it.
+    /// Kills all processes in the session's group and removes the group. Returns after at most `limit` plus one
+    /// check. May be called again, and by several callers at once. The worker and its monitor are not in the group.
     ///
     /// # Errors
-    /// The directory may not be opened or read. One that is gone is no error.
-    pub fn end_blocking(&self, limit: Duration) -> io::Result<SessionEnd> {
-        let end = SessionEnd { killed: 0, survivors: 0, removed: true };
+    /// The directory cannot be opened or read. A missing directory is not an error.
+    pub fn end_blocking(&self, limit: Duration) -> io::Result<CgroupKillReport> {
+        let end = CgroupKillReport { killed: 0, survivors: 0, removed: true };
         let session = match Directory::open(self.kind, &self.directory, self.cgroup.clone()) {
             Ok(session) => session,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(end),
@@ -283,13 +286,13 @@ impl SessionPaths {
         };
         let ended = match session.end_blocking(Instant::now() + limit) {
             Ok(ended) => ended,
-            // Somebody else was faster.
+            // Another process has removed the directory.
             Err(_) if !self.directory.exists() => return Ok(end),
             Err(error) => return Err(error),
         };
         drop(std::fs::remove_dir(&self.directory));
         let removed = !self.directory.exists();
-        Ok(SessionEnd { killed: ended.killed, survivors: ended.left, removed })
+        Ok(CgroupKillReport { killed: ended.killed, survivors: ended.left, removed })
     }
 }
 
@@ -303,8 +306,8 @@ fn has_pids(directory: &Directory) -> bool {
     controllers.split_whitespace().any(|controller| controller == "pids")
 }
 
-/// Whether a service manager says that what is beneath is ours, or we are at the top of all that we can see:
-/// alone in a container, or on a machine without one.
+/// Returns true if a service manager delegated this group to the user, or if it is the root of the visible hierarchy,
+/// as in a container or without a service manager.
 fn is_delegated(own: &Directory) -> bool {
     let says_so = |name: &str| {
         let mut value = [0; 8];
@@ -314,17 +317,17 @@ fn is_delegated(own: &Directory) -> bool {
     own.cgroup() == "/" || says_so("user.delegate") || says_so("trusted.delegate")
 }
 
-fn can_count(kind: Kind) -> bool {
+fn can_count(kind: CgroupKind) -> bool {
     match kind {
-        Kind::Pids => true,
-        Kind::Freezer => false,
-        Kind::Unified => discover::own(kind)
+        CgroupKind::Pids => true,
+        CgroupKind::Freezer => false,
+        CgroupKind::Unified => discover::own(kind)
             .and_then(|own| Directory::open(kind, &own.directory, own.cgroup))
             .is_ok_and(|own| has_pids(&own)),
     }
 }
 
-/// Makes a directory that nobody else uses.
+/// Creates a directory with an unused name.
 fn make_base(own: &Directory) -> io::Result<String> {
     let pid = std::process::id();
     let start = start_time(pid)?;
@@ -339,14 +342,14 @@ fn make_base(own: &Directory) -> io::Result<String> {
     outcome
 }
 
-/// Ends and removes the directories of daemons that are gone.
+/// Kills the processes of dead daemons and removes their directories.
 fn end_leftovers_blocking(own: &Directory) {
     for name in own.names().unwrap_or_default() {
         if !is_of_the_dead(&name) {
             continue;
         }
         let Ok(leftover) = own.child(&name) else { continue };
-        // Of a daemon in another process namespace the number says nothing, but its lock holds.
+        // The number has no meaning for a daemon in another process namespace, but that daemon holds the lock.
         let lock = FlockOperation::NonBlockingLockExclusive;
         if rustix::fs::flock(leftover.as_fd(), lock).is_ok() {
             drop(leftover.end_blocking(Instant::now() + END_LIMIT));
@@ -355,7 +358,7 @@ fn end_leftovers_blocking(own: &Directory) {
     }
 }
 
-/// Whether the name is a daemon's that does not live any more.
+/// Returns true for the name of a daemon that no longer runs.
 fn is_of_the_dead(name: &str) -> bool {
     let mut numbers = name.strip_prefix(PREFIX).unwrap_or_default().split('-');
     let pid = numbers.next().and_then(|pid| pid.parse().ok());

@@ -1,8 +1,8 @@
-//! One directory of control groups, held open: what is in it, stopping and ending it. Used by its neighbours.
+//! One open directory of control groups: lists, holds and kills its processes. Used by the modules next to it.
 //!
-//! Everything goes by descriptor: a worker that lives in another mount namespace has no path to it.
+//! All accesses use descriptors: a worker in another mount namespace has no path to the directory.
 
-use super::Kind;
+use super::CgroupKind;
 use crate::handle::to_pid;
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
@@ -13,51 +13,51 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
-/// Longest list of threads that is read, in bytes: some 150,000.
+/// Maximum size of a list of threads in bytes, about 150,000 threads.
 const MAX_LIST_BYTES: u64 = 1024 * 1024;
 
-/// Directories within one that are looked at, and how deep.
+/// Maximum number of directories read inside one directory, and maximum depth.
 const MAX_DIRECTORIES: usize = 4096;
 const MAX_DEPTH: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Directory {
-    kind: Kind,
+    kind: CgroupKind,
     cgroup: String,
     descriptor: OwnedFd,
 }
 
-/// What ending a directory came to.
+/// Result of killing the processes in a directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct KillReport {
     pub(super) killed: u32,
-    /// Threads that were still there.
+    /// Number of threads left.
     pub(super) left: u32,
 }
 
 impl Directory {
-    pub(super) fn open(kind: Kind, path: &Path, cgroup: String) -> io::Result<Self> {
+    pub(super) fn open(kind: CgroupKind, path: &Path, cgroup: String) -> io::Result<Self> {
         let descriptor = openat(rustix::fs::CWD, path, directory_flags(), Mode::empty())?;
         Ok(Self { kind, cgroup, descriptor })
     }
 
-    /// A directory in this one.
+    /// Opens a directory in this one.
     pub(super) fn child(&self, name: &str) -> io::Result<Self> {
         let descriptor = openat(&self.descriptor, name, directory_flags(), Mode::empty())?;
         let cgroup = format!("{}/{name}", self.cgroup.trim_end_matches('/'));
         Ok(Self { kind: self.kind, cgroup, descriptor })
     }
 
-    /// Makes a directory in this one.
+    /// Creates a directory in this one.
     pub(super) fn make(&self, name: &str) -> io::Result<Self> {
         mkdirat(&self.descriptor, name, Mode::RWXU | Mode::RGRP | Mode::XGRP)?;
         self.child(name)
     }
 
-    /// Makes a directory to which a thread of this tree may move alone.
+    /// Creates a directory to which a single thread of this tree can move.
     pub(super) fn make_threaded(&self, name: &str) -> io::Result<Self> {
         let made = self.make(name)?;
-        if self.kind == Kind::Unified
+        if self.kind == CgroupKind::Unified
             && let Err(error) = made.write("cgroup.type", "threaded")
         {
             self.remove(name)?;
@@ -70,7 +70,7 @@ impl Directory {
         Ok(unlinkat(&self.descriptor, name, AtFlags::REMOVEDIR)?)
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> CgroupKind {
         self.kind
     }
 
@@ -93,7 +93,7 @@ impl Directory {
         Ok(openat(&self.descriptor, name, flags, Mode::empty())?.into())
     }
 
-    /// Whether the process or thread is in this directory or below it.
+    /// Returns true if the process or thread is in this directory or inside it.
     #[cfg(target_os = "linux")]
     pub(super) fn contains(&self, pid: u32) -> bool {
         let found = super::discover::cgroup_of(pid, self.kind);
@@ -104,29 +104,29 @@ impl Directory {
         })
     }
 
-    /// Threads that run in this directory. A thread that has ended is not among them, also unreaped.
+    /// Lists the threads in this directory. Excludes exited threads, even unreaped ones.
     pub(super) fn threads(&self) -> io::Result<Vec<u32>> {
         let list = self.read(self.kind.threads_file())?;
-        // Each number ends its line. Without that the last one was cut off.
+        // Each number ends with a newline. A number without one was cut off.
         let whole = list.rfind('\n').and_then(|end| list.get(..end)).unwrap_or_default();
-        // Zero is a thread that this process's namespace does not show.
+        // Zero is a thread that is not visible in this process namespace.
         Ok(whole.lines().filter_map(|pid| pid.parse().ok()).filter(|pid| *pid != 0).collect())
     }
 
-    /// Whether no thread runs in this directory or below it.
+    /// Returns true if no thread runs in this directory or inside it.
     pub(super) fn is_empty(&self) -> io::Result<bool> {
-        if self.kind == Kind::Unified {
+        if self.kind == CgroupKind::Unified {
             return Ok(self.read("cgroup.events")?.lines().any(|line| line == "populated 0"));
         }
         Ok(self.all_threads(0)?.is_empty())
     }
 
-    /// Threads in this directory and below it.
+    /// Lists the threads in this directory and inside it.
     fn all_threads(&self, depth: usize) -> io::Result<Vec<u32>> {
         let mut threads = self.threads()?;
         if depth < MAX_DEPTH {
             for name in self.names()? {
-                // It may just be removed.
+                // The directory may have been removed since it was listed.
                 let Ok(child) = self.child(&name) else { continue };
                 threads.extend(child.all_threads(depth + 1).unwrap_or_default());
             }
@@ -134,9 +134,9 @@ impl Directory {
         Ok(threads)
     }
 
-    /// Names of the directories in this one.
+    /// Lists the names of the directories in this one.
     pub(super) fn names(&self) -> io::Result<Vec<String>> {
-        // Two links and one for each directory in it: mostly there is none, and nothing to read.
+        // The link count is two plus the number of directories inside. Usually there are none, and nothing to read.
         if rustix::fs::fstat(&self.descriptor)?.st_nlink <= 2 {
             return Ok(Vec::new());
         }
@@ -148,26 +148,26 @@ impl Directory {
         Ok(names.take(MAX_DIRECTORIES).collect())
     }
 
-    /// Keeps what is here from starting more, or from running at all, until [`Directory::release`].
+    /// Prevents the processes here from starting new ones, or from running at all, until [`Directory::release`].
     pub(super) fn hold(&self) -> io::Result<()> {
         match self.kind {
-            Kind::Unified => self.write("cgroup.freeze", "1"),
-            Kind::Pids => self.write("pids.max", "0"),
-            Kind::Freezer => self.write("freezer.state", "FROZEN"),
+            CgroupKind::Unified => self.write("cgroup.freeze", "1"),
+            CgroupKind::Pids => self.write("pids.max", "0"),
+            CgroupKind::Freezer => self.write("freezer.state", "FROZEN"),
         }
     }
 
     pub(super) fn release(&self) -> io::Result<()> {
         match self.kind {
-            Kind::Unified => self.write("cgroup.freeze", "0"),
-            Kind::Pids => self.write("pids.max", "max"),
-            Kind::Freezer => self.write("freezer.state", "THAWED"),
+            CgroupKind::Unified => self.write("cgroup.freeze", "0"),
+            CgroupKind::Pids => self.write("pids.max", "max"),
+            CgroupKind::Freezer => self.write("freezer.state", "THAWED"),
         }
     }
 
-    /// Kills once what is in this directory and below it, and adds it to `killed`. Returns how many threads
-    /// there were. This process itself is left alone: a thread of it that could not leave must not be its
-    /// end; then nothing is held either.
+    /// Kills the processes in this directory and inside it once, and adds them to `killed`. Returns the number of
+    /// threads found. Spares this process: a thread of it that could not leave must not kill it. In that case nothing
+    /// is held either.
     pub(super) fn kill(&self, killed: &mut BTreeSet<u32>) -> io::Result<usize> {
         let is_other = |thread: &u32| leader(*thread) != std::process::id();
         let mut threads = self.all_threads(0)?;
@@ -175,20 +175,20 @@ impl Directory {
             return Ok(0);
         }
         let is_held = threads.iter().all(is_other) && self.hold().is_ok();
-        // Now it cannot grow.
+        // The directory is held and cannot grow, so the second list is complete.
         threads = self.all_threads(0).unwrap_or(threads);
         threads.retain(is_other);
         for thread in &threads {
             killed.extend(self.kill_process_of(*thread));
         }
-        if is_held && self.kind == Kind::Freezer {
-            // Here a frozen process does not even die.
+        if is_held && self.kind == CgroupKind::Freezer {
+            // In this hierarchy a frozen process does not die before it is thawed.
             self.release()?;
         }
         Ok(threads.len())
     }
 
-    /// The processes that run in this directory or below it.
+    /// Lists the processes in this directory or inside it.
     pub(super) fn processes(&self) -> io::Result<BTreeSet<u32>> {
         Ok(self.all_threads(0)?.into_iter().map(leader).collect())
     }
@@ -199,7 +199,7 @@ impl Directory {
         use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
         let process = leader(thread);
-        // The handle first, then the look: the number may belong to a stranger by now.
+        // Open the handle before the check, because the number may have been reused.
         let handle = pidfd_open(to_pid(process).ok()?, PidfdFlags::empty()).ok()?;
         let is_ours = process != std::process::id() && self.contains(thread);
         (is_ours && pidfd_send_signal(handle, Signal::KILL).is_ok()).then_some(process)
@@ -210,18 +210,18 @@ impl Directory {
         to_pid(thread).ok().and(None)
     }
 
-    /// Kills all that is in this directory and below it, and removes what is below it. Blocks until `until`
-    /// at the latest, and one look more.
-    pub(super) fn end_blocking(&self, until: Instant) -> io::Result<Ended> {
+    /// Kills all processes in this directory and inside it, and removes the directories inside it. Blocks until
+    /// `until` plus one more check.
+    pub(super) fn end_blocking(&self, until: Instant) -> io::Result<KillReport> {
         let mut killed = BTreeSet::new();
         let mut pause = FIRST_PAUSE;
         loop {
             let left = self.kill(&mut killed)?;
             let is_over = left == 0 && self.clear(0);
             if is_over || until <= Instant::now() {
-                // A directory that stays is of no use while it is held.
+                // A directory that could not be removed is reused, so it must not stay held.
                 drop(self.release());
-                return Ok(Ended { killed: count(killed.len()), left: count(left) });
+                return Ok(KillReport { killed: count(killed.len()), left: count(left) });
             }
             #[expect(clippy::disallowed_methods, reason = "a blocking function, and it says so")]
             std::thread::sleep(pause);
@@ -229,7 +229,7 @@ impl Directory {
         }
     }
 
-    /// Removes the directories in this one. Says whether none is left.
+    /// Removes the directories in this one. Returns true if none is left.
     fn clear(&self, depth: usize) -> bool {
         let Ok(names) = self.names() else { return false };
         let remove = |name: &str| {
@@ -237,7 +237,7 @@ impl Directory {
                 depth < MAX_DEPTH && self.child(name).is_ok_and(|child| child.clear(depth + 1));
             is_clear && self.remove(name).is_ok()
         };
-        // All of them, also after one that stays.
+        // `count` visits every name, even after a failure.
         names.iter().filter(|name| !remove(name)).count() == 0
     }
 }
@@ -256,7 +256,7 @@ fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// The process of a thread.
+/// Returns the process of a thread.
 fn leader(thread: u32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());

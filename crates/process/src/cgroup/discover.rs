@@ -1,56 +1,58 @@
-//! Where a process is among the control groups, and where that is in the file system. Used by its neighbours.
+//! Finds the control group of a process and its directory in the file system. Used by the modules next to it.
 //!
-//! Both files are the kernel's, but names in them are chosen by others: all that does not fit is "not found".
+//! The kernel writes both files, but other programs choose the names in them. Every unexpected line counts as "not
+//! found".
 
-use super::Kind;
+use super::CgroupKind;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Longest list of mounts that is read, in bytes.
+/// Maximum size of the list of mounts in bytes.
 const MAX_MOUNTS: u64 = 4 * 1024 * 1024;
 
-/// Longest list of control groups of one process, in bytes: a line for each of some fifteen hierarchies.
+/// Maximum size of the list of control groups of one process in bytes. It has one line for each of about 15
+/// hierarchies.
 const MAX_GROUPS: u64 = 128 * 1024;
 
-/// A control group.
+/// Name and directory of a control group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Its name, as `/proc/PID/cgroup` has it.
+pub(super) struct CgroupLocation {
+    /// Name in `/proc/PID/cgroup`.
     pub(super) cgroup: String,
-    /// Its directory.
+    /// Path of its directory.
     pub(super) directory: PathBuf,
 }
 
-/// Where this process is.
+/// Finds the control group of this process.
 ///
 /// # Errors
-/// There is no such hierarchy, it is not mounted, or this process is outside of what is mounted.
-pub(super) fn own(kind: Kind) -> io::Result<Place> {
+/// The hierarchy does not exist or is not mounted, or this process is outside of the mounted part.
+pub(super) fn own(kind: CgroupKind) -> io::Result<CgroupLocation> {
     let cgroup = own_cgroup(kind)?;
     let mounts = read("/proc/self/mountinfo", MAX_MOUNTS)?;
     let directory = directory_of(kind, &cgroup, &mounts)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the hierarchy is not mounted"))?;
-    Ok(Place { cgroup, directory })
+    Ok(CgroupLocation { cgroup, directory })
 }
 
-/// The control group of this process. It finds itself also where `/proc` is another namespace's.
+/// Returns the name of this process's control group. Also works if `/proc` belongs to another namespace.
 ///
 /// # Errors
-/// There is no such hierarchy.
-pub(super) fn own_cgroup(kind: Kind) -> io::Result<String> {
+/// The hierarchy does not exist.
+pub(super) fn own_cgroup(kind: CgroupKind) -> io::Result<String> {
     cgroup_in("/proc/self/cgroup", kind)
 }
 
-/// The control group of a process or thread.
+/// Returns the name of the control group of a process or thread.
 ///
 /// # Errors
-/// It is gone, or there is no such hierarchy.
-pub(super) fn cgroup_of(pid: u32, kind: Kind) -> io::Result<String> {
+/// The process is gone, or the hierarchy does not exist.
+pub(super) fn cgroup_of(pid: u32, kind: CgroupKind) -> io::Result<String> {
     cgroup_in(&format!("/proc/{pid}/cgroup"), kind)
 }
 
-fn cgroup_in(path: &str, kind: Kind) -> io::Result<String> {
+fn cgroup_in(path: &str, kind: CgroupKind) -> io::Result<String> {
     let groups = read(path, MAX_GROUPS)?;
     parse_groups(&groups, kind).map(str::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
@@ -58,12 +60,12 @@ fn cgroup_in(path: &str, kind: Kind) -> io::Result<String> {
 fn read(path: impl AsRef<Path>, limit: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(limit).read_to_end(&mut bytes)?;
-    // A name that is no text is somebody else's.
+    // A name that is not UTF-8 is not one of quackd's.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The line of one hierarchy: `NUMBER:CONTROLLERS:NAME`.
-fn parse_groups(groups: &str, kind: Kind) -> Option<&str> {
+/// Finds the line of one hierarchy: `NUMBER:CONTROLLERS:NAME`.
+fn parse_groups(groups: &str, kind: CgroupKind) -> Option<&str> {
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (number, controllers, name) = (fields.next()?, fields.next()?, fields.next()?);
@@ -76,7 +78,7 @@ fn parse_groups(groups: &str, kind: Kind) -> Option<&str> {
 }
 
 /// `ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS … - TYPE SOURCE SUPEROPTIONS`, see proc_pid_mountinfo(5).
-fn directory_of(kind: Kind, cgroup: &str, mounts: &str) -> Option<PathBuf> {
+fn directory_of(kind: CgroupKind, cgroup: &str, mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;
         let mut mount = mount.split(' ').skip(3);
@@ -87,14 +89,14 @@ fn directory_of(kind: Kind, cgroup: &str, mounts: &str) -> Option<PathBuf> {
             None => name == "cgroup2",
             Some(wanted) => name == "cgroup" && options.split(',').any(|option| option == wanted),
         };
-        // Only a part of the hierarchy may be mounted; a name with `..` is outside of what we see.
+        // Only a part of the hierarchy may be mounted. A name with `..` is outside of the visible part.
         let below = Path::new(cgroup).strip_prefix(root).ok().filter(|_| fits)?;
         let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));
         is_plain.then(|| Path::new(&point).join(below))
     })
 }
 
-/// Undoes the kernel's `\040` for a space and the like.
+/// Decodes the kernel's octal escapes, such as `\040` for a space.
 fn unescape(field: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
@@ -125,30 +127,30 @@ mod tests {
     #[test]
     fn each_kind_has_its_line() {
         let groups = "12:name=pids:/no\n8:misc,pids:/a:b/c\n6:freezer:/\n0::/d e (deleted)\n";
-        assert_eq!(parse_groups(groups, Kind::Pids), Some("/a:b/c"));
-        assert_eq!(parse_groups(groups, Kind::Freezer), Some("/"));
-        assert_eq!(parse_groups(groups, Kind::Unified), Some("/d e (deleted)"));
+        assert_eq!(parse_groups(groups, CgroupKind::Pids), Some("/a:b/c"));
+        assert_eq!(parse_groups(groups, CgroupKind::Freezer), Some("/"));
+        assert_eq!(parse_groups(groups, CgroupKind::Unified), Some("/d e (deleted)"));
         for hostile in ["", "0", "0:", "0::", "0::x", "::::/", "1::/", "\u{fffd}:pids"] {
-            assert_eq!(parse_groups(hostile, Kind::Unified), None, "{hostile}");
-            assert_eq!(parse_groups(hostile, Kind::Pids), None, "{hostile}");
+            assert_eq!(parse_groups(hostile, CgroupKind::Unified), None, "{hostile}");
+            assert_eq!(parse_groups(hostile, CgroupKind::Pids), None, "{hostile}");
         }
     }
 
     #[test]
     fn a_group_is_found_where_its_hierarchy_is_mounted() {
         let find = |kind, cgroup| directory_of(kind, cgroup, HYBRID);
-        assert_eq!(find(Kind::Freezer, "/"), Some("/sys/fs/cgroup/freezer".into()));
-        assert_eq!(find(Kind::Pids, "/x/y"), Some("/sys/fs/cgroup/pids and/x/y".into()));
-        assert_eq!(find(Kind::Unified, "/box/y"), Some("/sys/fs/cgroup/unified/y".into()));
+        assert_eq!(find(CgroupKind::Freezer, "/"), Some("/sys/fs/cgroup/freezer".into()));
+        assert_eq!(find(CgroupKind::Pids, "/x/y"), Some("/sys/fs/cgroup/pids and/x/y".into()));
+        assert_eq!(find(CgroupKind::Unified, "/box/y"), Some("/sys/fs/cgroup/unified/y".into()));
     }
 
     #[test]
     fn what_is_outside_or_garbage_is_not_found() {
         for cgroup in ["/", "/boxes", "/../box", "/box/../..", "box"] {
-            assert_eq!(directory_of(Kind::Unified, cgroup, HYBRID), None, "{cgroup}");
+            assert_eq!(directory_of(CgroupKind::Unified, cgroup, HYBRID), None, "{cgroup}");
         }
         for mounts in ["", "1 2 3", "1 2 3 / - cgroup2", "1 2 3 /\\9 /p o - cgroup2 x rw"] {
-            assert_eq!(directory_of(Kind::Unified, "/", mounts), None, "{mounts}");
+            assert_eq!(directory_of(CgroupKind::Unified, "/", mounts), None, "{mounts}");
         }
     }
 

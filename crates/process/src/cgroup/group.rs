@@ -1,8 +1,8 @@
-//! A session's control group as its worker holds it: where commands get their leaves. Made in stage 0, while
-//! paths still mean what they meant to the supervisor; from then on everything goes by descriptor.
+//! Control group of a session, used in its worker to create groups of commands. Opened in stage 0, before confinement
+//! changes the meaning of paths. Later accesses use descriptors only.
 
 use super::directory::Directory;
-use super::leaf::Leaf;
+use super::leaf::CommandCgroup;
 use super::{MYSELF, SessionPaths, discover};
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -11,51 +11,50 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Most leaves: one for each command that can run at a time ([`crate::in_flight`]).
+/// Maximum number of leaves: one for each command that can run at a time ([`crate::shell_registry`]).
 const MAX_LEAVES: usize = 256;
 
-/// Used leaves that are looked at for whether their last process has ended, when a new one is wanted.
+/// Maximum number of stuck leaves that are checked for being empty when a command needs a leaf.
 const LOOKS: usize = 4;
 
-/// There is no directory.
+/// The directory does not exist.
 const ABSENT: u8 = 0;
-/// The directory is empty, and nobody's.
+/// The directory is empty and unused.
 const FREE: u8 = 1;
-/// A command's.
+/// A running command uses the directory.
 const TAKEN: u8 = 2;
-/// A command's that is over, but something in it would not end.
+/// The command is over, but a process in the directory did not die.
 const STUCK: u8 = 3;
 
-/// The control group of one session, as its worker holds it. Its directories are used again for later
-/// commands; they are removed with the session ([`SessionPaths::end_blocking`]).
+/// Control group of one session, in its worker. Its directories are reused for later commands. They are removed with
+/// the session ([`SessionPaths::end_blocking`]).
 #[derive(Debug)]
 pub struct Group {
     session: Directory,
-    /// Takes a thread back to where its process is.
+    /// Threads file of the worker's own group. Moves a thread back to its process.
     home: File,
     processes: Option<u32>,
     slots: [AtomicU8; MAX_LEAVES],
 }
 
-/// In which leaf a process is.
+/// Leaf of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Located {
-    /// In the one with this number, which a command has.
-    Leaf(usize),
-    /// In none of this group, or in one whose command is over.
+pub(super) enum ProcessLocation {
+    /// In the leaf with this number, which a command uses.
+    CommandCgroup(usize),
+    /// In no leaf of this group, or in a leaf whose command is over.
     Elsewhere,
 }
 
 impl Group {
-    /// Opens a session's group, and tries once that the calling thread can go there and back.
+    /// Opens a session's group, and checks that the calling thread can move there and back.
     ///
-    /// Call it in stage 0, before the process, or the one that it forks to be the worker, is confined: later
-    /// it needs neither paths nor rights but those beneath [`Group::directories`]. Commands may be started by
-    /// any thread.
+    /// Call it in stage 0, before the process or its forked worker is confined. Later it needs no paths, and rights
+    /// only in [`Group::directories`]. Any thread may start commands.
     ///
     /// # Errors
-    /// The directories are not there, this process lives in another group than the supervisor expected, for
-    /// example because a launcher moved it, or the kernel refuses the move.
+    /// The directories do not exist, the kernel refuses the move, or this process is in another group than the
+    /// supervisor expected, for example because a launcher moved it.
     pub fn open(paths: &SessionPaths) -> io::Result<Self> {
         let own = discover::own_cgroup(paths.kind)?;
         if own != paths.home_cgroup {
@@ -66,25 +65,25 @@ impl Group {
         let home = home.file(paths.kind.threads_file(), OFlags::WRONLY)?;
         let slots = [const { AtomicU8::new(ABSENT) }; MAX_LEAVES];
         let group = Self { session, home, processes: paths.processes, slots };
-        // The second way back, when this is dropped, does nothing.
+        // Dropping the guard moves the thread back again, which has no effect.
         group.enter()?.leave()?;
         Ok(group)
     }
 
-    /// The directories beneath which the worker makes, reads and writes files as long as it lives. A filter
-    /// for files must allow that.
+    /// Directories in which the worker creates, reads and writes files while it runs. A file access filter must allow
+    /// that.
     pub fn directories(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         std::iter::once(self.session.as_fd())
     }
 
-    /// Most processes and threads of the session's commands; `None` if they are not counted.
+    /// Maximum number of processes and threads of the session's commands. `None` if they are not counted.
     #[must_use]
     pub fn processes(&self) -> Option<u32> {
         self.processes
     }
 
-    /// A leaf for a command that is about to be started, from which every process that it starts is born.
-    pub(crate) fn leaf(self: &Arc<Self>) -> io::Result<Leaf> {
+    /// Returns a leaf for a command that is about to start. All of its processes will start in the leaf.
+    pub(crate) fn leaf(self: &Arc<Self>) -> io::Result<CommandCgroup> {
         let take = |from| {
             move |slot: &(usize, &AtomicU8)| {
                 slot.1.compare_exchange(from, TAKEN, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -99,14 +98,14 @@ impl Group {
             let is_empty = |directory: &Directory| directory.is_empty().unwrap_or(false);
             match directory {
                 Ok(directory) if is_empty(&directory) && directory.release().is_ok() => {
-                    return Ok(Leaf::new(Arc::clone(self), number, directory));
+                    return Ok(CommandCgroup::new(Arc::clone(self), number, directory));
                 }
                 _ => slot.store(STUCK, Ordering::SeqCst),
             }
         }
         let (number, _) = slots().find(take(ABSENT)).ok_or(io::ErrorKind::QuotaExceeded)?;
         let made = self.session.make_threaded(&name(number)).or_else(|error| match error.kind() {
-            // Made before, but it could not be opened.
+            // The directory was created earlier, but could not be opened.
             io::ErrorKind::AlreadyExists => self.session.child(&name(number)),
             _ => Err(error),
         });
@@ -118,9 +117,9 @@ impl Group {
         number: usize,
         before: u8,
         directory: io::Result<Directory>,
-    ) -> io::Result<Leaf> {
+    ) -> io::Result<CommandCgroup> {
         match directory {
-            Ok(directory) => Ok(Leaf::new(Arc::clone(self), number, directory)),
+            Ok(directory) => Ok(CommandCgroup::new(Arc::clone(self), number, directory)),
             Err(error) => {
                 self.give_back(number, Some(before));
                 Err(error)
@@ -128,57 +127,57 @@ impl Group {
         }
     }
 
-    /// A leaf is not used any more: its state from now on, or that something is still in it.
+    /// Releases a leaf. `state` is its new state, or `None` if a process is still in it.
     pub(super) fn give_back(&self, number: usize, state: Option<u8>) {
         if let Some(slot) = self.slots.get(number) {
             slot.store(state.unwrap_or(STUCK), Ordering::SeqCst);
         }
     }
 
-    /// In which leaf of this group a process is.
-    pub(super) fn locate(&self, pid: u32) -> Located {
+    /// Finds the leaf of a process.
+    pub(super) fn locate(&self, pid: u32) -> ProcessLocation {
         let found = discover::cgroup_of(pid, self.session.kind());
         let number = found.ok().and_then(|found| {
             let below = found.strip_prefix(self.session.cgroup())?.strip_prefix("/c-")?;
             let number: usize = below.split('/').next()?.parse().ok()?;
             (self.slots.get(number)?.load(Ordering::SeqCst) == TAKEN).then_some(number)
         });
-        number.map_or(Located::Elsewhere, Located::Leaf)
+        number.map_or(ProcessLocation::Elsewhere, ProcessLocation::CommandCgroup)
     }
 
-    /// Moves the calling thread into the session's group, but into no leaf: what it starts is counted.
-    pub(crate) fn enter(&self) -> io::Result<Inside<'_>> {
+    /// Moves the calling thread into the session's group, but into no leaf. The processes that it starts are counted.
+    pub(crate) fn enter(&self) -> io::Result<CgroupGuard<'_>> {
         self.enter_in(&self.session)
     }
 
-    pub(super) fn enter_in(&self, directory: &Directory) -> io::Result<Inside<'_>> {
+    pub(super) fn enter_in(&self, directory: &Directory) -> io::Result<CgroupGuard<'_>> {
         directory.write(directory.kind().threads_file(), MYSELF)?;
-        Ok(Inside { group: self })
+        Ok(CgroupGuard { group: self })
     }
 }
 
-/// The calling thread is in a session's group, and what it starts is born there. It leaves when this is
+/// Guard for a calling thread that is in a session's group, where its new processes start. Moves the thread back when
 /// dropped.
 #[derive(Debug)]
-pub(crate) struct Inside<'a> {
+pub(crate) struct CgroupGuard<'a> {
     group: &'a Group,
 }
 
-impl Inside<'_> {
+impl CgroupGuard<'_> {
     fn leave(&self) -> io::Result<()> {
         (&self.group.home).write_all(MYSELF.as_bytes())
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for CgroupGuard<'_> {
     fn drop(&mut self) {
-        // Only for lack of memory can this fail, and the thread's next command brings it away. Until then
-        // nobody who ends the leaf ends this process with it (`Directory::kill`).
+        // This fails only without free memory. The thread's next command moves it away then. Until that, killing the
+        // leaf spares this process (`Directory::kill`).
         drop(self.leave());
     }
 }
 
-/// What a free leaf becomes.
+/// State of a leaf after its release.
 pub(super) const AGAIN: u8 = FREE;
 
 fn name(number: usize) -> String {

@@ -1,51 +1,51 @@
-//! The place of one command among the control groups. Taken by [`crate::shell`] when a command is started.
+//! Control group of one command. [`crate::shell`] takes one when a command starts.
 
 use super::directory::Directory;
-use super::group::{AGAIN, Group, Inside, Located};
+use super::group::{AGAIN, CgroupGuard, Group, ProcessLocation};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A directory that holds the processes of one command and nothing else. Empty when it was taken; when it is
-/// dropped it is taken again for another command, as soon as it is empty.
+/// Directory that contains the processes of one command and no others. Empty when taken. When dropped, another
+/// command can reuse it as soon as it is empty.
 #[derive(Debug)]
-pub(crate) struct Leaf {
+pub(crate) struct CommandCgroup {
     group: Arc<Group>,
     number: usize,
     directory: Directory,
-    /// It was kept from growing.
+    /// True if the directory was held.
     is_held: AtomicBool,
-    /// The last look found nothing, after the command was over: what is empty stays so.
+    /// True if the last check after the command's end found no process. An empty directory stays empty.
     is_empty: AtomicBool,
 }
 
-impl Leaf {
+impl CommandCgroup {
     pub(super) fn new(group: Arc<Group>, number: usize, directory: Directory) -> Self {
         Self { group, number, directory, is_held: false.into(), is_empty: false.into() }
     }
 
-    /// Moves the calling thread here; what it starts meanwhile is born here.
-    pub(crate) fn enter(&self) -> io::Result<Inside<'_>> {
+    /// Moves the calling thread here. The processes that it starts start here.
+    pub(crate) fn enter(&self) -> io::Result<CgroupGuard<'_>> {
         self.group.enter_in(&self.directory)
     }
 
-    /// Whether a process is here, in the leaf of another command that is not over (`Some(false)`), or in none
-    /// (`None`).
+    /// Returns `Some(true)` if a process is here, `Some(false)` if it is in the leaf of another running command, and
+    /// `None` if it is in no leaf.
     pub(crate) fn holds(&self, pid: u32) -> Option<bool> {
         match self.group.locate(pid) {
-            Located::Leaf(number) => Some(number == self.number),
-            Located::Elsewhere => None,
+            ProcessLocation::CommandCgroup(number) => Some(number == self.number),
+            ProcessLocation::Elsewhere => None,
         }
     }
 
-    /// Whether the number of processes is limited here.
+    /// Returns true if the number of processes is limited here.
     pub(crate) fn is_counted(&self) -> bool {
         self.group.processes().is_some()
     }
 
-    /// Kills once what is here, and adds it to `killed`. Returns how many threads there were. Not before the
-    /// command was started.
+    /// Kills the processes here once, and adds them to `killed`. Returns the number of threads found. Call it only
+    /// after the command was started.
     pub(crate) fn kill(&self, killed: &mut BTreeSet<u32>) -> io::Result<usize> {
         let before = killed.len();
         let n_threads = self.directory.kill(killed)?;
@@ -56,13 +56,13 @@ impl Leaf {
         Ok(n_threads)
     }
 
-    /// The processes that run here.
+    /// Lists the processes here.
     pub(crate) fn processes(&self) -> BTreeSet<u32> {
         self.directory.processes().unwrap_or_default()
     }
 }
 
-impl Drop for Leaf {
+impl Drop for CommandCgroup {
     fn drop(&mut self) {
         let is_empty =
             self.is_empty.load(Ordering::SeqCst) || self.directory.is_empty().unwrap_or(false);

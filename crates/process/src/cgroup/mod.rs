@@ -1,25 +1,25 @@
-//! Control groups (Linux, cgroups(7)): a place for each session and for each of its commands. A process cannot
-//! leave it by forking, by a session of its own or by cleaning its environment, and the kernel counts how many
-//! there are. Where none can be had, [`crate::run`] does without.
+//! Control groups (Linux, cgroups(7)): one for each session and one for each of its commands. A process cannot leave
+//! its group by forking, by starting a new session or by cleaning its environment, and the kernel counts the
+//! processes in it. Where control groups are not available, [`crate::run`] works without them.
 //!
-//! | who | holds | does |
+//! | process | type | task |
 //! |---|---|---|
-//! | supervisor | [`CgroupBase`] | makes a directory for itself at its start and one in it for each session |
-//! | monitor, supervisor | [`SessionPaths`] | end what is left of a session, and remove its directory |
+//! | supervisor | [`CgroupBase`] | creates a directory for itself at its start and one in it for each session |
+//! | monitor, supervisor | [`SessionPaths`] | kill the remaining processes of a session, and remove its directory |
 //! | worker | [`Group`] | starts each command in a leaf of its session's directory |
 //!
-//! A command is born in its leaf. The thread that starts it goes there, starts it and comes back. A thread
-//! that moves itself is let through at once, whereas whoever moves another process, or its whole own, waits
-//! for all processors: some 10 ms on a machine that is idle. So neither supervisor nor worker is moved for a
-//! command, and nothing that a command does can come before its place is known. In the second version of
-//! control groups only a tree of `threaded` directories lets a thread move alone, and there `cgroup.kill` does
-//! not work; stopping a directory, killing what is listed in it and looking again does.
+//! A command starts in its own group, its leaf. The thread that starts it moves into the leaf, starts the command and
+//! moves back. The kernel moves a thread that moves itself at once. Moving another process, or the whole own process,
+//! waits for all processors: about 10 ms on an idle machine. So neither supervisor nor worker moves for a command,
+//! and a command cannot act before its group is set. In version 2 only a tree of `threaded` directories allows a
+//! single thread to move. `cgroup.kill` does not work there, so the code freezes a directory, kills the listed
+//! processes and checks again.
 //!
-//! | kind | counts processes | stops a directory by |
+//! | kind | counts processes | holds a directory by |
 //! |---|---|---|
-//! | [`Kind::Unified`] | if its `pids` controller can be had | `cgroup.freeze` |
-//! | [`Kind::Pids`] | yes | `pids.max`: nothing new is started |
-//! | [`Kind::Freezer`] | no | `freezer.state` |
+//! | [`CgroupKind::Unified`] | if its `pids` controller is available | `cgroup.freeze` |
+//! | [`CgroupKind::Pids`] | yes | `pids.max`: no new process can start |
+//! | [`CgroupKind::Freezer`] | no | `freezer.state` |
 
 mod base;
 mod directory;
@@ -27,26 +27,26 @@ mod discover;
 mod group;
 mod leaf;
 
-pub use base::{CgroupBase, DEFAULT_TOTAL_PROCESSES, SessionEnd, SessionPaths};
+pub use base::{CgroupBase, CgroupKillReport, DEFAULT_TOTAL_PROCESSES, SessionPaths};
 pub use group::Group;
-pub(crate) use leaf::Leaf;
+pub(crate) use leaf::CommandCgroup;
 
 use serde::{Deserialize, Serialize};
 
-/// Which of the kernel's hierarchies is used.
+/// Control group hierarchy of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// The one of version 2.
+pub enum CgroupKind {
+    /// The unified hierarchy of version 2.
     Unified,
     /// The `pids` controller of version 1.
     Pids,
-    /// The `freezer` of version 1.
+    /// The `freezer` controller of version 1.
     Freezer,
 }
 
-impl Kind {
-    /// The file that lists a directory's threads and takes the number of one to be moved there.
+impl CgroupKind {
+    /// File that lists a directory's threads. Writing a thread's number to it moves the thread into the directory.
     fn threads_file(self) -> &'static str {
         match self {
             Self::Unified => "cgroup.threads",
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// The controller of version 1.
+    /// Name of the controller in version 1; `None` for version 2.
     fn controller(self) -> Option<&'static str> {
         match self {
             Self::Unified => None,
@@ -64,5 +64,6 @@ impl Kind {
     }
 }
 
-/// Moves the thread that writes it (not its process: that would wait for all processors).
+/// Written to a threads file, it moves the writing thread only. Moving the whole process would wait for all
+/// processors.
 const MYSELF: &str = "0";

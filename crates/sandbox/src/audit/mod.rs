@@ -1,16 +1,16 @@
-//! Looking afterwards for what no mount and no rule can foresee: files that make a later program run code, and
-//! that were made or changed while a worker lived.
+//! Finds changes that no mount and no rule can prevent: files that make a later program run code, and that were
+//! created or changed while a worker ran.
 //!
-//! Owns: which names and which of git's settings count, what is remembered of a workspace when a worker begins
+//! Owns the tables of names and git settings that count, the snapshot of a workspace at a worker's start
 //! ([`Snapshot`]), and the comparison. Called by `crates/tools`: [`Snapshot::changes_blocking`] and
-//! [`Snapshot::check_blocking`] after commands that could write, [`audit_blocking`] when a person asks.
+//! [`Snapshot::check_blocking`] after commands that could write, [`audit_blocking`] when the user requests an audit.
 //!
-//! Everything here is read by handle, with limits and without following links, and git is never run. What is
-//! told is one line of bounded length, whatever it was called.
+//! All reads use handles, have limits and follow no links. Git is never run. Every reported name is one line of
+//! bounded length.
 //!
-//! Outside Linux nothing is found, and the report says that it is not complete.
+//! On other systems than Linux nothing is found, and the report is marked as incomplete.
 
-mod plain;
+mod sanitize;
 
 #[cfg(target_os = "linux")]
 mod names;
@@ -25,42 +25,38 @@ mod settings;
 #[cfg(target_os = "linux")]
 mod snapshot;
 #[cfg(target_os = "linux")]
-mod stamp;
-#[cfg(target_os = "linux")]
 mod sweep;
-#[cfg(target_os = "linux")]
-pub(crate) mod visited;
 
 #[cfg(not(target_os = "linux"))]
-mod absent;
+mod unsupported;
 
-pub use plain::plain;
+pub use sanitize::plain;
 
-#[cfg(not(target_os = "linux"))]
-pub use absent::{Checked, Known, Names, Snapshot, audit_blocking};
 #[cfg(target_os = "linux")]
-pub use names::Names;
+pub use names::WatchedNames;
 #[cfg(target_os = "linux")]
 pub use report::audit_blocking;
 #[cfg(target_os = "linux")]
 pub use snapshot::{Known, Snapshot};
 #[cfg(target_os = "linux")]
 pub use sweep::Checked;
+#[cfg(not(target_os = "linux"))]
+pub use unsupported::{Checked, Known, Snapshot, WatchedNames, audit_blocking};
 
-/// What became of one watched name.
+/// Change of one watched name.
 pub use quackd_protocol::client::AuditFile as Change;
 
 /// A name in a git directory by which git would write to another file.
 pub use quackd_protocol::client::AuditPlanted as Planted;
 
-/// What an audit found.
+/// Result of an audit.
 pub use quackd_protocol::client::AuditReport as Report;
 
-/// How far an audit goes.
+/// Limits of an audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Entries of directories that are looked at, at most.
+    /// Maximum number of directory entries to read.
     pub entries: u64,
-    /// When it ends, done or not.
+    /// Deadline. A late audit is incomplete.
     pub until: std::time::Instant,
 }

@@ -1,14 +1,14 @@
-//! The names that later programs run or obey, and their changes. Called by `snapshot`, after every command that
-//! could write, and by the audit.
+//! Names that later programs run or obey, and their changes. Called by `snapshot`, after every command that could
+//! write, and by the audit.
 //!
-//! After a command the worker checks the top of the workspace and the directories near it; an audit checks all of them.
-//! If such a name is a directory, its direct entries are watched. Deeper changes are not seen.
+//! After a command the worker checks the top of the workspace and the directories near it. An audit checks all
+//! directories. If such a name is a directory, its direct entries are watched too. Deeper changes are not detected.
 
 use super::Change;
-use super::plain::plain;
-use super::stamp::Stamp;
-use super::visited::Visited;
+use super::sanitize::plain;
 use crate::confine::git::open_directory;
+use crate::confine::git::stamp::InodeStamp;
+use crate::confine::git::visited::Visited;
 use crate::obeyed::Obeyed;
 use quackd_protocol::client::AuditChange;
 use rustix::fs::{Dir, FileType};
@@ -20,53 +20,52 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Most entries of one directory that are watched one by one.
+/// Maximum number of entries of one directory that are watched individually.
 const MAX_ENTRIES: usize = 64;
 
-/// Bounds of the check after a command: levels below the top, directories, and entries in all of them.
+/// Limits of the check after a command: levels below the top, directories, and total entries.
 const NEAR_LEVELS: usize = 2;
 const MAX_NEAR: usize = 64;
 const MAX_NEAR_ENTRIES: usize = 2048;
 
-/// Directories that are not looked into after a command: tools fill them, and the audit looks at them.
+/// Directories that are skipped after a command: tools fill them, and the audit checks them.
 const NOT_NEAR: [&str; 6] = [".git", "node_modules", "target", "build", "dist", ".venv"];
 
-/// Longest path that is told, in characters.
+/// Maximum length of a reported path, in characters.
 const MAX_SHOWN: usize = 120;
 
-/// The watched names as they were at one moment.
+/// State of the watched names at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Names {
-    found: BTreeMap<PathBuf, Watched>,
-    /// Paths of at most this many names are all here. Of longer ones some are missing if there are too many
-    /// directories to look into.
+pub struct WatchedNames {
+    found: BTreeMap<PathBuf, WatchedName>,
+    /// Depth up to which all paths are known. Deeper paths may be missing if there were too many directories.
     whole: usize,
 }
 
-impl Default for Names {
+impl Default for WatchedNames {
     fn default() -> Self {
         Self { found: BTreeMap::new(), whole: usize::MAX }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Watched {
-    stamp: Stamp,
-    entries: BTreeMap<OsString, Stamp>,
-    /// There are more entries than are watched.
+struct WatchedName {
+    stamp: InodeStamp,
+    entries: BTreeMap<OsString, InodeStamp>,
+    /// True if there are more entries than are watched.
     has_more: bool,
 }
 
-impl Names {
-    /// Looks at the names in an open directory, and in the directories near it.
+impl WatchedNames {
+    /// Reads the state of the names in an open directory and in the directories near it.
     ///
     /// # Errors
-    /// The directory cannot be looked into.
+    /// The directory cannot be read.
     pub fn look_blocking(root: impl AsFd) -> io::Result<Self> {
         Self::look_noting(root, &mut Visited::default())
     }
 
-    /// Like [`Names::look_blocking`]; adds the directories that it reads to `visited`.
+    /// Like [`WatchedNames::look_blocking`]; adds the directories that it reads to `visited`.
     pub(super) fn look_noting(root: impl AsFd, visited: &mut Visited) -> io::Result<Self> {
         let root = open_directory(root, Path::new(""))?;
         let mut names = Self::default();
@@ -105,7 +104,7 @@ impl Names {
         Ok(names)
     }
 
-    /// True if the names that were found, and their entries, are as they were. New names are not looked for.
+    /// Returns true if the found names and their entries are unchanged. Does not search for new names.
     pub(super) fn are_unchanged(&self, root: impl AsFd) -> bool {
         self.found.iter().all(|(path, was)| {
             let mut now = Self::default();
@@ -114,7 +113,7 @@ impl Names {
         })
     }
 
-    /// Looks at names that a walk has found.
+    /// Reads the state of names that a walk has found.
     pub(super) fn at_blocking(root: impl AsFd, paths: &[PathBuf]) -> Self {
         let mut names = Self::default();
         for path in paths {
@@ -123,7 +122,7 @@ impl Names {
         names
     }
 
-    /// Looks at each name of the table at the top. For a directory with too many entries to list.
+    /// Reads the state of each name of the table at the top. For a directory with too many entries to list.
     fn add_by_name(&mut self, root: impl AsFd) {
         for row in Obeyed::all().iter().filter(|row| row.held.is_reported()) {
             self.add(&root, PathBuf::from(row.name));
@@ -131,17 +130,17 @@ impl Names {
     }
 
     fn add(&mut self, root: impl AsFd, path: PathBuf) {
-        let Some(stamp) = Stamp::beneath(&root, &path) else { return };
-        let mut watched = Watched { stamp, entries: BTreeMap::new(), has_more: false };
+        let Some(stamp) = InodeStamp::beneath(&root, &path) else { return };
+        let mut watched = WatchedName { stamp, entries: BTreeMap::new(), has_more: false };
         if stamp.is_directory() {
-            // Of an unreadable directory only its own stamp counts.
+            // For an unreadable directory, only its own stamp is compared.
             watched.has_more = list(&root, &path, &mut watched.entries).is_none();
         }
         self.found.insert(path, watched);
     }
 
-    /// Returns the differences to `now`, each name once. At a depth that one of the two has seen in part, a name counts
-    /// only if both have it.
+    /// Returns the differences to `now`, each name once. At depths that one of the two states knows only partly, a
+    /// name counts only if both contain it.
     #[must_use]
     pub fn changes(&self, now: &Self) -> Vec<Change> {
         let whole = self.whole.min(now.whole);
@@ -157,17 +156,18 @@ impl Names {
         gone.chain(there).collect()
     }
 
-    /// Forgets the names that are missing in `now` although `root` has them: a walk has ended before it came there.
+    /// Removes the names that are missing in `now` although `root` has them: the walk stopped before it reached them.
     pub(super) fn without_unseen(&self, root: impl AsFd, now: &Self) -> Self {
-        let is_seen =
-            |path: &Path| now.found.contains_key(path) || Stamp::beneath(&root, path).is_none();
+        let is_seen = |path: &Path| {
+            now.found.contains_key(path) || InodeStamp::beneath(&root, path).is_none()
+        };
         let seen = self.found.iter().filter(|(path, _)| is_seen(path));
         let found = seen.map(|(path, was)| (path.clone(), was.clone())).collect();
         Self { found, whole: usize::MAX }
     }
 }
 
-impl Watched {
+impl WatchedName {
     /// Returns the change of a name that still exists: one entry of a directory, or the whole.
     fn inside(&self, path: &Path, now: &Self) -> Change {
         let whole = || change(path, None, AuditChange::Changed);
@@ -219,7 +219,9 @@ fn each_entry(
         *left = one_less;
         let name = OsStr::from_bytes(name.to_bytes());
         let is_directory = match entry.file_type() {
-            FileType::Unknown => Stamp::at(&directory, name).is_some_and(Stamp::is_directory),
+            FileType::Unknown => {
+                InodeStamp::at(&directory, name).is_some_and(InodeStamp::is_directory)
+            }
             known => known == FileType::Directory,
         };
         add(name, is_directory);
@@ -227,8 +229,8 @@ fn each_entry(
     Ok(())
 }
 
-/// The entries of a directory; `None` if there are too many or they cannot be read.
-fn list(root: impl AsFd, path: &Path, entries: &mut BTreeMap<OsString, Stamp>) -> Option<()> {
+/// Reads the entries of a directory. `None` if there are too many or they cannot be read.
+fn list(root: impl AsFd, path: &Path, entries: &mut BTreeMap<OsString, InodeStamp>) -> Option<()> {
     let directory = open_directory(root, path).ok()?;
     for entry in Dir::read_from(&directory).ok()? {
         let entry = entry.ok()?;
@@ -239,8 +241,8 @@ fn list(root: impl AsFd, path: &Path, entries: &mut BTreeMap<OsString, Stamp>) -
         if entries.len() == MAX_ENTRIES {
             return None;
         }
-        if let Some(stamp) = Stamp::at(&directory, file) {
-            // Of a directory in it only that it is another one: that something in it changed is not looked at.
+        if let Some(stamp) = InodeStamp::at(&directory, file) {
+            // For a directory inside it, only its identity is compared, not changes of its content.
             let stamp = if stamp.is_directory() { stamp.identity() } else { stamp };
             entries.insert(OsString::from_vec(file.to_bytes().to_vec()), stamp);
         }
@@ -260,8 +262,8 @@ mod tests {
             self.0.path().join(path)
         }
 
-        fn look(&self) -> Names {
-            Names::look_blocking(fs::File::open(self.0.path()).unwrap()).unwrap()
+        fn look(&self) -> WatchedNames {
+            WatchedNames::look_blocking(fs::File::open(self.0.path()).unwrap()).unwrap()
         }
 
         fn write(&self, path: &str, text: &str) {
@@ -270,7 +272,7 @@ mod tests {
         }
     }
 
-    fn told(was: &Names, is: &Names) -> Vec<String> {
+    fn told(was: &WatchedNames, is: &WatchedNames) -> Vec<String> {
         let changes = was.changes(is);
         changes.iter().map(|c| format!("{} {}", c.path, c.change.name())).collect()
     }
@@ -352,7 +354,7 @@ mod tests {
             let root = fs::File::open(world.0.path()).unwrap();
             let start = std::time::Instant::now();
             for _ in 0..1000 {
-                Names::look_blocking(&root).unwrap();
+                WatchedNames::look_blocking(&root).unwrap();
             }
             eprintln!("{what}: {:?}", start.elapsed() / 1000);
         };

@@ -5,12 +5,12 @@
 //! [`git_directory`] opens the git directory of a `.git`, and [`look`] searches it within a [`Reach`]. Called by
 //! `report` without and by `sweep` with tight limits.
 
-use super::repository::{Base, Place, Shape};
-use super::stamp::Stamp;
-use super::visited::Visited;
-use crate::confine::git::beneath::{self, Node};
-use crate::confine::git::elsewhere::{self, Elsewhere};
+use super::repository::{Base, RepositoryLayout, RepositoryLocation};
+use crate::confine::git::gitdir::{self, LinkedRepository};
 use crate::confine::git::open_directory;
+use crate::confine::git::openat::{self, Node};
+use crate::confine::git::stamp::InodeStamp;
+use crate::confine::git::visited::Visited;
 use quackd_protocol::client::PlantedKind;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 use std::collections::VecDeque;
@@ -107,7 +107,7 @@ pub(super) struct Planted {
     pub(super) at: PathBuf,
     pub(super) kind: PlantedKind,
     /// Identifies the node. The inode number alone does not: a new link can reuse it.
-    pub(super) stamp: Stamp,
+    pub(super) stamp: InodeStamp,
 }
 
 /// Kind of a directory in a repository.
@@ -129,27 +129,27 @@ enum Level {
 }
 
 /// Opens the git directory of the `.git` at `place`: itself, or the directory that it names.
-pub(super) fn git_directory(base: Base<'_>, place: &Place) -> Option<GitDirectory> {
+pub(super) fn git_directory(base: Base<'_>, place: &RepositoryLocation) -> Option<GitDirectory> {
     let at = match place.shape {
-        Shape::Directory | Shape::Bare => place.at.clone(),
+        RepositoryLayout::Directory | RepositoryLayout::Bare => place.at.clone(),
         // Git follows a link. A link out of the workspace is listed by `repository`.
-        Shape::Other => {
+        RepositoryLayout::Other => {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
             let handle = openat2(base.handle, &place.at, flags, Mode::empty(), resolve).ok()?;
             return Some(GitDirectory { handle, path: place.at.clone(), is_whole: false });
         }
-        Shape::File => match elsewhere::follow(base.handle, base.path, &place.at) {
-            Elsewhere::Inside(repositories) => repositories.into_iter().next()?,
-            Elsewhere::Outside(main) => {
+        RepositoryLayout::File => match gitdir::follow(base.handle, base.path, &place.at) {
+            LinkedRepository::Inside(repositories) => repositories.into_iter().next()?,
+            LinkedRepository::Outside(main) => {
                 let (handle, path) = (main.handle, main.path);
                 return Some(GitDirectory { handle, path, is_whole: true });
             }
-            Elsewhere::Nowhere => return None,
+            LinkedRepository::Nowhere => return None,
         },
     };
-    let handle = beneath::hold(base.handle, &at).ok()?;
-    Some(GitDirectory { handle, path: at, is_whole: place.shape != Shape::Bare })
+    let handle = openat::hold(base.handle, &at).ok()?;
+    Some(GitDirectory { handle, path: at, is_whole: place.shape != RepositoryLayout::Bare })
 }
 
 /// Searches a git directory, breadth first. Returns the names found, the remaining entries, and whether the search
@@ -187,7 +187,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Checks the names that git knows. They come before all others, so that a command cannot hide them behind many files.
+    /// Checks the known names of git first, so that a command cannot hide them behind many files.
     fn known_names(&mut self, at: &Path, level: Level) {
         let Ok(directory) = open_directory(&self.git.handle, at) else { return };
         let names: &[&str] = match level {
@@ -248,7 +248,8 @@ impl Look<'_> {
             FileType::Socket => Some(PlantedKind::Socket),
             _ => Some(PlantedKind::Device),
         };
-        if let Some((kind, stamp)) = planted.and_then(|kind| Some((kind, Stamp::at(parent, name)?)))
+        if let Some((kind, stamp)) =
+            planted.and_then(|kind| Some((kind, InodeStamp::at(parent, name)?)))
         {
             self.found.push(Planted { at: at.join(name), kind, stamp });
         }
@@ -268,7 +269,7 @@ impl Look<'_> {
             Level::Modules => {
                 let has = |mark: &str| {
                     let mark = Path::new(name).join(mark);
-                    beneath::node_at(parent, &mark).is_ok_and(|node| node != Node::Missing)
+                    openat::node_at(parent, &mark).is_ok_and(|node| node != Node::Missing)
                 };
                 if has("HEAD") || has("objects") { Level::Git } else { Level::Modules }
             }
@@ -297,8 +298,8 @@ fn is_file_of(level: Level, name: &OsStr) -> bool {
 /// Removes a name if it is a link or a special file, never a regular file or a directory. Returns true on success.
 pub(super) fn remove(git: &GitDirectory, at: &Path) -> bool {
     let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else { return false };
-    let Ok(parent) = beneath::hold(&git.handle, parent) else { return false };
-    beneath::node(&parent, name) == Ok(Node::Other)
+    let Ok(parent) = openat::hold(&git.handle, parent) else { return false };
+    openat::node(&parent, name) == Ok(Node::Other)
         && rustix::fs::unlinkat(&parent, name, AtFlags::empty()).is_ok()
 }
 

@@ -1,12 +1,13 @@
-//! The audit itself: every repository of a workspace, compared with what it was. Called when a person asks.
+//! The audit: checks every repository of a workspace and compares it with the snapshot. Called when the user requests
+//! it.
 
-use super::plain::plain;
 use super::planted::{self, Reach};
-use super::repository::{self, Base, Place, Shape};
+use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
+use super::sanitize::plain;
 use super::snapshot::{Known, Snapshot};
-use super::visited::Visited;
 use super::{Budget, Report};
 use crate::confine::git::Walk;
+use crate::confine::git::visited::Visited;
 use quackd_protocol::client::{AuditPlanted, AuditRepository, RepositoryState};
 use std::collections::BTreeSet;
 use std::io;
@@ -14,27 +15,26 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Most repositories of each kind that are looked for. One more, and the audit is not complete.
+/// Maximum number of repositories of each kind. With more, the audit is incomplete.
 const MAX_REPOSITORIES: usize = 4096;
 
-/// Most repositories that are listed.
+/// Maximum number of listed repositories.
 const MAX_LISTED: usize = 64;
 
-/// Most changed names that are listed. All of them count.
+/// Maximum number of listed changed names. The counter includes all.
 const MAX_FILES: usize = 256;
 
-/// Entries between two looks at the clock.
+/// Number of entries between two checks of the time.
 const STEP: u64 = 2000;
 
-/// Longest path that is told, in characters.
+/// Maximum length of a reported path, in characters.
 const MAX_PATH: usize = 240;
 
-/// Looks at every repository beneath the open directory `root`, whose canonical path is `path`, and at the
-/// watched names, and compares them with `before`. Without that, everything that makes git run something is
-/// found.
+/// Checks every repository under the open directory `root`, whose canonical path is `path`, and the watched names,
+/// and compares them with `before`. Without `before` it reports everything that makes git run a program.
 ///
 /// # Errors
-/// The directory cannot be looked into. What beneath it cannot is told by [`Report::complete`].
+/// The directory cannot be read. For unreadable directories inside it, [`Report::complete`] is false.
 pub fn audit_blocking(
     root: impl AsFd,
     path: &Path,
@@ -63,8 +63,8 @@ pub fn audit_blocking(
         let commands = repository::commands(base, place, &|at| listed.contains(at));
         let state = state(base, place, before);
         let is_news = state != RepositoryState::Same;
-        let is_bare = place.shape == Shape::Bare;
-        // A directory that is not called `.git` and makes git run something is never ordinary.
+        let is_bare = place.shape == RepositoryLayout::Bare;
+        // A directory with another name than `.git` that makes git run a program is always suspicious.
         dangerous += usize::from(!commands.is_empty() && (is_news || is_bare));
         let is_harmless = commands.is_empty();
         if is_harmless && matches!(state, RepositoryState::Same | RepositoryState::Unknown) {
@@ -101,18 +101,24 @@ pub fn audit_blocking(
     })
 }
 
-/// Names in all git directories by which git would write to another file.
+/// Names in all git directories through which git would write to another file.
 struct AllPlanted {
     found: Vec<AuditPlanted>,
     not_listed: usize,
     is_whole: bool,
 }
 
-fn planted_in(base: Base<'_>, places: &[Place], entries: u64, until: Instant) -> AllPlanted {
+fn planted_in(
+    base: Base<'_>,
+    places: &[RepositoryLocation],
+    entries: u64,
+    until: Instant,
+) -> AllPlanted {
     let mut all = AllPlanted { found: Vec::new(), not_listed: 0, is_whole: true };
     let (mut left, mut seen) = (entries, Vec::<PathBuf>::new());
     // Bare directories come last because they may be part of another repository.
-    let (bare, named): (Vec<_>, Vec<_>) = places.iter().partition(|it| it.shape == Shape::Bare);
+    let (bare, named): (Vec<_>, Vec<_>) =
+        places.iter().partition(|it| it.shape == RepositoryLayout::Bare);
     for place in named.into_iter().chain(bare) {
         let Some(git) = planted::git_directory(base, place) else { continue };
         if seen.iter().any(|seen| git.path.starts_with(seen)) {
@@ -130,14 +136,14 @@ fn planted_in(base: Base<'_>, places: &[Place], entries: u64, until: Instant) ->
             let path = plain(&planted::shown(&git, &one.at).to_string_lossy(), MAX_PATH);
             all.found.push(AuditPlanted { path, kind: one.kind, removed: false });
         }
-        if place.shape != Shape::Bare {
+        if place.shape != RepositoryLayout::Bare {
             seen.push(git.path);
         }
     }
     all
 }
 
-fn state(base: Base<'_>, place: &Place, before: Option<&Snapshot>) -> RepositoryState {
+fn state(base: Base<'_>, place: &RepositoryLocation, before: Option<&Snapshot>) -> RepositoryState {
     let Some(before) = before else { return RepositoryState::Unknown };
     match before.of(place) {
         Some(stamps) if *stamps == repository::stamps(base, place) => RepositoryState::Same,

@@ -1,14 +1,13 @@
-//! One repository: what git would run or read there, and the state of the files that say so. Called by
-//! `snapshot` and `report`.
+//! Audits one repository: the programs and files that git would run or read, and the state of the files that
+//! configure them. Called by `snapshot` and `report`.
 //!
-//! What cannot be read is told like a setting: whoever hides something by a link, by its size or by rights has
-//! something to look at.
+//! Unreadable files are reported like a setting: a link, a large size or missing rights may hide a dangerous setting.
 
-use super::plain::plain;
+use super::sanitize::plain;
 use super::settings;
-use super::stamp::Stamp;
-use crate::confine::git::beneath::{self, Node};
 use crate::confine::git::config;
+use crate::confine::git::openat::{self, Node};
+use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::{NodeKind, open_directory};
 use quackd_protocol::client::{AuditCommand, RepositoryKind};
 use rustix::fs::{Access, AtFlags, Dir, accessat};
@@ -17,43 +16,43 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Most findings of one repository.
+/// Maximum number of findings of one repository.
 const MAX_COMMANDS: usize = 32;
 
-/// Most entries of a directory of hooks that are looked at.
+/// Maximum number of entries of a hooks directory that are read.
 const MAX_HOOKS: usize = 256;
 
-/// Largest file that is read, in bytes; as [`beneath::read`].
+/// Maximum size of a file in bytes, the same as in [`openat::read`].
 const MAX_FILE: u64 = 256 * 1024;
 
-/// Settings of one file at which reading stops; as in [`config`].
+/// Maximum number of settings of one file, the same as in [`config`].
 const MAX_SETTINGS: usize = 4096;
 
-/// Longest value and path that are told, in characters.
+/// Maximum length of a reported value and path, in characters.
 const MAX_VALUE: usize = 160;
 const MAX_PATH: usize = 240;
 
-/// Files of a repository that say what git runs, besides its hooks.
+/// Files of a repository that decide what git runs, in addition to its hooks.
 const FILES: [&str; 5] =
     ["config", "config.worktree", "commondir", "rebase-merge/git-rebase-todo", "sequencer/todo"];
 
-/// Where a repository is and what makes it one.
+/// Path and layout of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    /// Beneath the workspace: of the `.git`, or of the directory that looks like one.
+pub(super) struct RepositoryLocation {
+    /// Path of the `.git`, or of the directory that looks like one, relative to the workspace.
     pub(super) at: PathBuf,
-    pub(super) shape: Shape,
+    pub(super) shape: RepositoryLayout,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Shape {
+pub(super) enum RepositoryLayout {
     Directory,
     File,
     Other,
     Bare,
 }
 
-impl From<NodeKind> for Shape {
+impl From<NodeKind> for RepositoryLayout {
     fn from(kind: NodeKind) -> Self {
         match kind {
             NodeKind::Directory => Self::Directory,
@@ -63,7 +62,7 @@ impl From<NodeKind> for Shape {
     }
 }
 
-impl Shape {
+impl RepositoryLayout {
     pub(super) fn told(self) -> RepositoryKind {
         match self {
             Self::Directory => RepositoryKind::Git,
@@ -74,25 +73,25 @@ impl Shape {
     }
 }
 
-/// A tree that repositories are in.
+/// A tree that contains repositories.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Base<'a> {
     pub(super) handle: BorrowedFd<'a>,
-    /// Where it is, canonical.
+    /// Canonical path of the tree.
     pub(super) path: &'a Path,
 }
 
-/// The state of everything that [`commands`] reads: two that are equal would be told in the same way.
-pub(super) fn stamps(base: Base<'_>, place: &Place) -> Vec<(PathBuf, Stamp)> {
+/// Returns the state of all files that [`commands`] reads. Equal states give the same findings.
+pub(super) fn stamps(base: Base<'_>, place: &RepositoryLocation) -> Vec<(PathBuf, InodeStamp)> {
     let mut stamps = Vec::new();
-    let itself = Stamp::beneath(base.handle, or_dot(&place.at));
+    let itself = InodeStamp::beneath(base.handle, or_dot(&place.at));
     match place.shape {
-        Shape::Directory | Shape::Bare => {
+        RepositoryLayout::Directory | RepositoryLayout::Bare => {
             stamps.extend(itself.map(|stamp| (place.at.clone(), stamp.identity())));
             directory_stamps(base, &place.at, &mut stamps);
         }
-        Shape::Other => stamps.extend(itself.map(|stamp| (place.at.clone(), stamp))),
-        Shape::File => {
+        RepositoryLayout::Other => stamps.extend(itself.map(|stamp| (place.at.clone(), stamp))),
+        RepositoryLayout::File => {
             stamps.extend(itself.map(|stamp| (place.at.clone(), stamp)));
             if let Some(inside) = gitdir(base, &place.at).and_then(|(_, inside)| inside) {
                 directory_stamps(base, &inside, &mut stamps);
@@ -102,35 +101,36 @@ pub(super) fn stamps(base: Base<'_>, place: &Place) -> Vec<(PathBuf, Stamp)> {
     stamps
 }
 
-fn directory_stamps(base: Base<'_>, at: &Path, stamps: &mut Vec<(PathBuf, Stamp)>) {
+fn directory_stamps(base: Base<'_>, at: &Path, stamps: &mut Vec<(PathBuf, InodeStamp)>) {
     for name in FILES {
         let path = at.join(name);
-        // What is made so that it can be pinned means nothing: it comes and goes with workers.
+        // Ignore placeholders, which workers create and remove.
         let least = if name == "commondir" { 3 } else { 1 };
-        let stamp = Stamp::beneath(base.handle, &path);
+        let stamp = InodeStamp::beneath(base.handle, &path);
         stamps.extend(
             stamp.filter(|stamp| least <= stamp.size() || stamp.is_directory()).map(|s| (path, s)),
         );
     }
     for hook in hooks(base, at).0 {
         let path = at.join("hooks").join(hook);
-        let stamp = Stamp::beneath(base.handle, &path);
+        let stamp = InodeStamp::beneath(base.handle, &path);
         stamps.extend(stamp.map(|stamp| (path, stamp)));
     }
 }
 
-/// What git would run or read in a repository. `is_listed` says which others are told by themselves.
+/// Returns the programs and files that git would run or read in a repository. `is_listed` returns true for
+/// repositories that are reported separately.
 pub(super) fn commands(
     base: Base<'_>,
-    place: &Place,
+    place: &RepositoryLocation,
     is_listed: &dyn Fn(&Path) -> bool,
 ) -> Vec<AuditCommand> {
     let mut found = Finding { found: Vec::new(), left_out: 0 };
     match place.shape {
-        Shape::Directory => found.directory(base, &place.at, is_listed),
-        Shape::Bare => found.directory(base, &place.at, is_listed),
-        Shape::Other => found.add(&place.at, "link", "is no file and no directory"),
-        Shape::File => match gitdir(base, &place.at) {
+        RepositoryLayout::Directory => found.directory(base, &place.at, is_listed),
+        RepositoryLayout::Bare => found.directory(base, &place.at, is_listed),
+        RepositoryLayout::Other => found.add(&place.at, "link", "is no file and no directory"),
+        RepositoryLayout::File => match gitdir(base, &place.at) {
             Some((_, Some(inside))) if is_listed(&inside) => {}
             Some((_, Some(inside))) => found.directory(base, &inside, is_listed),
             Some((value, None)) => found.add(&place.at, "gitdir", &value),
@@ -140,7 +140,7 @@ pub(super) fn commands(
     found.finish()
 }
 
-/// What has been found in one repository so far.
+/// Findings in one repository so far.
 struct Finding {
     found: Vec<AuditCommand>,
     left_out: usize,
@@ -178,9 +178,9 @@ impl Finding {
         let Some(value) = self.text(base, &common) else { return };
         let value = value.trim_end_matches(['\n', '\r']);
         match inside(base.path, at, value) {
-            // Its own, as the placeholder says it.
+            // The repository is its own common directory, as in the placeholder.
             Some(own) if own == at => {}
-            // A linked worktree of a repository that is told by itself.
+            // A linked worktree of a repository that is reported separately.
             Some(other) if is_listed(&other) => {}
             Some(other) => {
                 self.add(&common, "commondir", value);
@@ -204,9 +204,9 @@ impl Finding {
         }
     }
 
-    /// The text of a file, if there is one. What cannot be read is told.
+    /// Returns the text of a file if it exists. Reports an unreadable file.
     fn text(&mut self, base: Base<'_>, file: &Path) -> Option<String> {
-        match beneath::node_at(base.handle, file) {
+        match openat::node_at(base.handle, file) {
             Ok(Node::Missing) => return None,
             Ok(Node::File) => {}
             Ok(Node::Directory) => return None,
@@ -219,11 +219,11 @@ impl Finding {
                 return None;
             }
         }
-        let size = Stamp::beneath(base.handle, file).map_or(0, Stamp::size);
+        let size = InodeStamp::beneath(base.handle, file).map_or(0, InodeStamp::size);
         if MAX_FILE <= size {
             self.add(file, "size", "is too large to be read here, and git reads it");
         }
-        let text = beneath::read(base.handle, file);
+        let text = openat::read(base.handle, file);
         if text.is_err() {
             self.add(file, "unreadable", "cannot be read");
         }
@@ -232,7 +232,7 @@ impl Finding {
 
     fn hooks(&mut self, base: Base<'_>, at: &Path) {
         let directory = at.join("hooks");
-        if beneath::node_at(base.handle, &directory) == Ok(Node::Other) {
+        if openat::node_at(base.handle, &directory) == Ok(Node::Other) {
             self.add(
                 &directory,
                 "link",
@@ -249,7 +249,7 @@ impl Finding {
         }
     }
 
-    /// The commands of a rebase that waits to be continued.
+    /// Adds the commands of an unfinished rebase.
     fn todo(&mut self, base: Base<'_>, file: &Path) {
         let Some(text) = self.text(base, file) else { return };
         for line in text.lines() {
@@ -262,8 +262,8 @@ impl Finding {
     }
 }
 
-/// Names of the hooks that git would run, and whether all were looked at. Samples and files that cannot be
-/// executed are none.
+/// Returns the names of the hooks that git would run, and true if all entries were read. Samples and non-executable
+/// files do not count.
 fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
     let mut names = Vec::new();
     let Ok(directory) = open_directory(base.handle, &at.join("hooks")) else {
@@ -279,7 +279,7 @@ fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
         if name.as_bytes().ends_with(b".sample") || name == "." || name == ".." {
             continue;
         }
-        let is_hook = match beneath::node(&directory, name) {
+        let is_hook = match openat::node(&directory, name) {
             Ok(Node::File) => accessat(&directory, name, Access::EXEC_OK, AtFlags::EACCESS).is_ok(),
             Ok(Node::Other) | Err(_) => true,
             Ok(Node::Directory | Node::Missing) => false,
@@ -292,20 +292,20 @@ fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
     (names, true)
 }
 
-/// What a `.git` file says, and where that is beneath the workspace.
+/// Returns the path in a `.git` file, as written and relative to the workspace.
 pub(super) fn gitdir(base: Base<'_>, at: &Path) -> Option<(String, Option<PathBuf>)> {
-    let text = beneath::read(base.handle, at).ok()?;
+    let text = openat::read(base.handle, at).ok()?;
     let value = text.strip_prefix("gitdir:")?.trim();
     let from = at.parent().unwrap_or_else(|| Path::new(""));
     Some((value.to_owned(), inside(base.path, from, value)))
 }
 
-/// Where a path leads beneath the workspace, by its text.
+/// Resolves a path by its text. `None` if it is outside the workspace.
 fn inside(base_path: &Path, from: &Path, value: &str) -> Option<PathBuf> {
     if value.is_empty() {
         return None;
     }
-    let absolute = beneath::normalise(&base_path.join(from).join(value))?;
+    let absolute = openat::normalise(&base_path.join(from).join(value))?;
     absolute.strip_prefix(base_path).ok().map(Path::to_path_buf)
 }
 

@@ -1,11 +1,11 @@
-//! Which of git's settings make git run a program, read more settings, or look for hooks elsewhere
-//! (git-config(1)). Pure. Called by `repository`.
+//! Git settings that make git run a program, read more settings, or use hooks from another directory (git-config(1)).
+//! Pure. Called by `repository`.
 //!
-//! A list of what is known to be dangerous: a new git may know more. What is not on it is not told.
+//! Lists known dangerous settings only. A newer git may have more, which are not reported.
 
 use crate::confine::git::config::Entry;
 
-/// Sections with a fixed key, whatever the subsection.
+/// Section and key of settings that count with any subsection.
 const KEYS: &[(&str, &str)] = &[
     ("core", "hookspath"),
     ("core", "sshcommand"),
@@ -57,29 +57,29 @@ const KEYS: &[(&str, &str)] = &[
     ("instaweb", "httpd"),
 ];
 
-/// The setting's name as git writes it, if it is one of those.
+/// Returns the setting's name as git writes it, if the setting is dangerous.
 pub(super) fn dangerous(entry: &Entry) -> Option<String> {
     let Entry { section, subsection, key, value } = entry;
     let (section, key) = (section.as_str(), key.as_str());
     let value = value.as_deref();
     let is = match (section, key) {
-        // True and false are git's own; everything else is a program.
+        // Boolean values enable a built-in feature. Other values name a program.
         ("core", "fsmonitor") => !is_switch(value),
         ("pager", _) => !is_switch(value),
         ("alias", _) => value.is_some_and(|value| value.trim_start().starts_with('!')),
         ("submodule", "update") => value.is_some_and(|value| value.starts_with('!')),
         ("remote", "url" | "pushurl") => value.is_some_and(is_helper),
-        // The address that another one is turned into.
+        // The subsection is the address that replaces another one.
         ("url", "insteadof" | "pushinsteadof") => is_helper(subsection),
         ("protocol", "allow") => value != Some("never"),
         _ => KEYS.contains(&(section, key)),
     };
-    // A helper may be set to nothing, which forgets those before it.
+    // An empty value resets the list of helpers.
     let is_reset = key == "helper" && value == Some("");
     (is && !is_reset).then(|| name(section, subsection, key))
 }
 
-/// True for `ext::sh -c …` and everything else that names a program to speak through.
+/// Returns true for `ext::sh -c …` and other addresses that name a remote helper program.
 fn is_helper(address: &str) -> bool {
     address.split_once("::").is_some_and(|(helper, _)| {
         !helper.is_empty() && helper.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
@@ -93,7 +93,7 @@ fn is_switch(value: Option<&str>) -> bool {
 }
 
 fn name(section: &str, subsection: &str, key: &str) -> String {
-    // As in git's own documentation; git compares without case.
+    // Spelling in git's documentation. Git ignores case.
     let key = match key {
         "hookspath" => "hooksPath",
         "sshcommand" => "sshCommand",

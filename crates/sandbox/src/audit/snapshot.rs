@@ -1,13 +1,12 @@
-//! What is remembered of a workspace when a worker begins. Taken before the first tool runs; compared
-//! afterwards.
+//! State of a workspace when its worker starts. Taken before the first tool runs, and compared later.
 
 use super::Change;
-use super::names::Names;
-use super::repository::{self, Base, Place, Shape};
-use super::stamp::Stamp;
+use super::names::WatchedNames;
+use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
 use super::sweep::{self, Earlier};
-use super::visited::GRANULARITY;
-use crate::confine::git::{Found, Walk};
+use crate::confine::git::stamp::InodeStamp;
+use crate::confine::git::visited::GRANULARITY;
+use crate::confine::git::{FoundRepositories, Walk};
 use quackd_protocol::client::AuditChange;
 use std::collections::BTreeMap;
 use std::io;
@@ -15,28 +14,32 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Entries that are looked at for repositories if nobody has done it.
+/// Maximum number of directory entries that are searched for repositories if the caller passes none.
 const WALK_ENTRIES: u64 = 50_000;
 
-/// What the worker's own start has found out about repositories, so that nobody walks twice.
+/// Repositories that the worker found at its start, so that the tree is walked only once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Known {
-    places: Vec<Place>,
+    places: Vec<RepositoryLocation>,
     obeyed: Vec<PathBuf>,
     is_complete: bool,
 }
 
 impl Known {
-    pub(super) fn into_places(self) -> Vec<Place> {
+    pub(super) fn into_places(self) -> Vec<RepositoryLocation> {
         self.places
     }
 }
 
-impl From<&Found> for Known {
-    fn from(found: &Found) -> Self {
+impl From<&FoundRepositories> for Known {
+    fn from(found: &FoundRepositories) -> Self {
         let named = found.repositories.iter();
-        let named = named.map(|(at, kind)| Place { at: at.clone(), shape: (*kind).into() });
-        let bare = found.bare.iter().map(|at| Place { at: at.clone(), shape: Shape::Bare });
+        let named =
+            named.map(|(at, kind)| RepositoryLocation { at: at.clone(), shape: (*kind).into() });
+        let bare = found
+            .bare
+            .iter()
+            .map(|at| RepositoryLocation { at: at.clone(), shape: RepositoryLayout::Bare });
         Self {
             places: named.chain(bare).collect(),
             obeyed: found.obeyed.clone(),
@@ -45,31 +48,31 @@ impl From<&Found> for Known {
     }
 }
 
-/// What is in force of a repository: see [`repository::stamps`].
-type Stamps = Vec<(PathBuf, Stamp)>;
+/// State of the files that decide what git runs: see [`repository::stamps`].
+type Stamps = Vec<(PathBuf, InodeStamp)>;
 
-/// A workspace as it was when its worker began.
+/// State of a workspace when its worker started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Snapshot {
-    /// At the top and near it, for the look after a command.
-    names: Names,
-    /// At any depth, for the audit.
-    deep: Names,
-    repositories: BTreeMap<Place, Stamps>,
+    /// Names at the top and near it, for the check after a command.
+    names: WatchedNames,
+    /// Names at any depth, for the audit.
+    deep: WatchedNames,
+    repositories: BTreeMap<RepositoryLocation, Stamps>,
     /// Links and special files in the repositories.
     earlier: Earlier,
-    /// Whether every repository of that time is known.
+    /// True if every repository at that time is known.
     is_complete: bool,
-    /// Time since the epoch. What changed before cannot be of a command.
+    /// Start time since the epoch. No command can have made an earlier change.
     began: Duration,
 }
 
 impl Snapshot {
-    /// Remembers what is beneath the open directory `root`, whose canonical path is `path`. Without `known`
-    /// the tree is walked, up to a limit.
+    /// Records the state of the open directory `root`, whose canonical path is `path`. Without `known` the tree is
+    /// walked, up to a limit.
     ///
     /// # Errors
-    /// The directory cannot be looked into.
+    /// The directory cannot be read.
     pub fn take_blocking(root: impl AsFd, path: &Path, known: Option<Known>) -> io::Result<Self> {
         let known = match known {
             Some(known) => known,
@@ -82,40 +85,40 @@ impl Snapshot {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let base = Base { handle: root.as_fd(), path };
         let places = known.places.iter().cloned().collect();
-        let stamped = |place: Place| {
+        let stamped = |place: RepositoryLocation| {
             let stamps = repository::stamps(base, &place);
             (place, stamps)
         };
         Ok(Self {
-            names: Names::look_blocking(&root)?,
+            names: WatchedNames::look_blocking(&root)?,
             earlier: sweep::earlier(base, &places),
-            deep: Names::at_blocking(&root, &known.obeyed),
+            deep: WatchedNames::at_blocking(&root, &known.obeyed),
             repositories: known.places.into_iter().map(stamped).collect(),
             is_complete: known.is_complete,
             began: began.saturating_sub(GRANULARITY),
         })
     }
 
-    /// The watched names of that time.
+    /// Watched names at that time.
     #[must_use]
-    pub fn names(&self) -> &Names {
+    pub fn names(&self) -> &WatchedNames {
         &self.names
     }
 
-    /// Changes of the watched names at any depth. `found` are those that a walk has found now.
+    /// Returns the changes of the watched names at any depth. `found` are the paths that a walk has found now.
     ///
     /// # Errors
-    /// The directory cannot be looked into.
+    /// The directory cannot be read.
     pub(super) fn deep_changes(
         &self,
         root: impl AsFd,
         found: &[PathBuf],
     ) -> io::Result<Vec<Change>> {
-        let now = Names::at_blocking(&root, found);
+        let now = WatchedNames::at_blocking(&root, found);
         let before = self.deep.without_unseen(&root, &now);
-        let mut changes = self.names.changes(&Names::look_blocking(&root)?);
+        let mut changes = self.names.changes(&WatchedNames::look_blocking(&root)?);
         let more = before.changes(&now).into_iter();
-        // If the walk at the start was not complete, it may have missed what is found now.
+        // An incomplete walk at the start may have missed names that are found now.
         let more = more.filter(|one| self.is_complete || one.change != AuditChange::Made);
         let more: Vec<Change> =
             more.filter(|one| changes.iter().all(|told| told.path != one.path)).collect();
@@ -124,19 +127,20 @@ impl Snapshot {
         Ok(changes)
     }
 
-    /// Changes of the watched names at the top and near it. Takes 4 µs for an empty directory, up to about 1.5 ms for 64 directories.
+    /// Returns the changes of the watched names at the top and near it. Takes 4 µs for an empty directory, and up to
+    /// about 1.5 ms for 64 directories.
     ///
     /// # Errors
-    /// The directory cannot be looked into.
+    /// The directory cannot be read.
     pub fn changes_blocking(&self, root: impl AsFd) -> io::Result<Vec<Change>> {
-        Ok(self.names.changes(&Names::look_blocking(root)?))
+        Ok(self.names.changes(&WatchedNames::look_blocking(root)?))
     }
 
-    pub(super) fn of(&self, place: &Place) -> Option<&Stamps> {
+    pub(super) fn of(&self, place: &RepositoryLocation) -> Option<&Stamps> {
         self.repositories.get(place)
     }
 
-    pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
+    pub(super) fn places(&self) -> impl Iterator<Item = &RepositoryLocation> {
         self.repositories.keys()
     }
 

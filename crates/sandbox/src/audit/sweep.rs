@@ -1,15 +1,15 @@
 //! Removes links and special files that a command created in git directories, so that the user's git does not write
-//! by them to other files. Called after each command, so the limits are lower than in [`super::audit_blocking`].
+//! through them to other files. Called after each command, so the limits are lower than in [`super::audit_blocking`].
 
 use super::Change;
-use super::names::Names;
-use super::plain::plain;
+use super::names::WatchedNames;
 use super::planted::{self, GitDirectory, Reach};
-use super::repository::{Base, Place, Shape};
+use super::repository::{Base, RepositoryLayout, RepositoryLocation};
+use super::sanitize::plain;
 use super::snapshot::{Known, Snapshot};
-use super::stamp::Stamp;
-use super::visited::Visited;
 use crate::confine::git::Walk;
+use crate::confine::git::stamp::InodeStamp;
+use crate::confine::git::visited::Visited;
 use quackd_protocol::client::{AuditPlanted, PlantedKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,10 +31,10 @@ const LIMIT: Duration = Duration::from_millis(300);
 const MAX_PATH: usize = 120;
 
 /// Links and special files that existed when the worker started.
-pub(super) type Earlier = BTreeMap<PathBuf, Stamp>;
+pub(super) type Earlier = BTreeMap<PathBuf, InodeStamp>;
 
 /// Collects the links and special files in the repositories of `places`.
-pub(super) fn earlier(base: Base<'_>, places: &BTreeSet<Place>) -> Earlier {
+pub(super) fn earlier(base: Base<'_>, places: &BTreeSet<RepositoryLocation>) -> Earlier {
     let mut earlier = Earlier::new();
     each(base, places, &mut Visited::default(), |git, one| {
         earlier.insert(git.path.join(&one.at), one.stamp);
@@ -45,12 +45,12 @@ pub(super) fn earlier(base: Base<'_>, places: &BTreeSet<Place>) -> Earlier {
 /// State of a workspace after a check. The next check compares with it.
 #[derive(Debug)]
 pub struct Checked {
-    names: Names,
+    names: WatchedNames,
     visited: Visited,
 }
 
 impl Checked {
-    /// Names that programs obey and that are different in `now`.
+    /// Returns the changes in `now` of names that programs obey.
     #[must_use]
     pub fn changes(&self, now: &Self) -> Vec<Change> {
         self.names.changes(&now.names)
@@ -58,7 +58,7 @@ impl Checked {
 }
 
 impl Snapshot {
-    /// The state to compare the first check with.
+    /// Returns the state with which the first check compares.
     #[must_use]
     pub fn unchecked(&self) -> Checked {
         Checked { names: self.names().clone(), visited: Visited::default() }
@@ -84,7 +84,7 @@ impl Snapshot {
             return Ok(None);
         }
         let mut visited = Visited::start();
-        let names = Names::look_noting(&root, &mut visited)?;
+        let names = WatchedNames::look_noting(&root, &mut visited)?;
         let planted = self.sweep(&root, path, removes, &mut visited)?;
         Ok(Some((Checked { names, visited }, planted)))
     }
@@ -102,14 +102,14 @@ impl Snapshot {
         let mut walk = Walk::new(&root)?.noting(std::mem::take(visited));
         walk.step(WALK_ENTRIES);
         *visited = walk.visited();
-        let mut places: BTreeSet<Place> =
+        let mut places: BTreeSet<RepositoryLocation> =
             Known::from(&walk.finish()).into_places().into_iter().collect();
         places.extend(self.places().cloned());
         let mut told = Vec::new();
         each(base, &places, visited, |git, one| {
             let is_special = !matches!(one.kind, PlantedKind::Directory | PlantedKind::HardLink);
             let is_known = || self.earlier().get(&git.path.join(&one.at)) == Some(&one.stamp);
-            // The user's: the directory became one of git's only later, or the worker began after a command.
+            // The user created it: the directory became a git directory later, or the worker started after a command.
             let is_older = || one.stamp.changed_before(self.began());
             if is_special && !is_known() && !is_older() {
                 let removed = removes && planted::remove(git, &one.at);
@@ -124,7 +124,7 @@ impl Snapshot {
 /// Searches each repository once and calls `tell` for each name found.
 fn each(
     base: Base<'_>,
-    places: &BTreeSet<Place>,
+    places: &BTreeSet<RepositoryLocation>,
     visited: &mut Visited,
     mut tell: impl FnMut(&GitDirectory, &planted::Planted),
 ) {
@@ -132,11 +132,11 @@ fn each(
     let mut left = ENTRIES_OF_ALL;
     let mut seen: Vec<PathBuf> = Vec::new();
     for place in places {
-        // It may be a source tree: only the audit reports names in it.
-        if place.shape == Shape::Bare {
+        // The directory may be a source tree. Only the audit reports names in it.
+        if place.shape == RepositoryLayout::Bare {
             continue;
         }
-        if place.shape != Shape::Directory {
+        if place.shape != RepositoryLayout::Directory {
             visited.note_name(base.handle, &place.at);
         }
         let Some(git) = planted::git_directory(base, place) else { continue };

@@ -1,12 +1,12 @@
-//! The system call filter of commands, on top of their worker's. It is installed on the thread that launches
-//! commands, from which they inherit it.
+//! The additional system call filter of commands. It is installed on the thread that launches commands, and they
+//! inherit it.
 //!
-//! - `openat2` fails with ENOSYS: its mode is in memory, where a filter cannot look, and could make a set-id file.
+//! - `openat2` fails with ENOSYS: its mode is in memory, which a filter cannot read, and could create a set-id file.
 //!   Programs fall back to `openat`, whose mode is an argument. File tools need `openat2`.
-//! - Symbolic links are made by [`super::links`], which refuses them in git directories: the user's own git
+//! - [`super::links`] creates symbolic links for commands and refuses them in git directories: the user's own git
 //!   would write through them.
 
-use super::error::{ConfineError, Step};
+use super::error::{ConfineError, StepContext};
 use super::links::Links;
 use super::sys;
 use nix::libc;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// Whether one process may read the memory of another: 0 and 1 allow it for descendants.
+/// Setting that controls whether one process may read the memory of another. 0 and 1 allow it for descendants.
 const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
 /// The filter of a worker's commands.
@@ -26,7 +26,7 @@ pub struct CommandFilter {
 }
 
 impl CommandFilter {
-    /// A filter that also keeps links out of the mounts at `git_directories`.
+    /// Creates a filter that also forbids links in the mounts at `git_directories`.
     ///
     /// # Errors
     /// `statx` fails for one of them.
@@ -38,18 +38,19 @@ impl CommandFilter {
         Ok(Self { mounts: git_directories.iter().map(mount).collect::<Result<_, _>>()? })
     }
 
-    /// True if this system lets a worker make the links of its commands. Elsewhere links in git directories
-    /// are only looked for when a command ends.
+    /// Returns true if this system lets a worker create the links of its commands. Otherwise links in git directories
+    /// are only found and removed when a command ends.
     #[must_use]
     pub fn can_hold_links() -> bool {
         let scope = fs::read_to_string(PTRACE_SCOPE).ok();
         scope.and_then(|scope| scope.trim().parse().ok()).is_none_or(|scope: u32| scope <= 1)
     }
 
-    /// Installs the filter on this thread and all that it starts from now on, for good.
+    /// Installs the filter on this thread and on the processes and threads that it starts from now on. It cannot be
+    /// removed.
     ///
     /// # Errors
-    /// The kernel refuses: this thread must not start a command then.
+    /// The kernel refuses. Then this thread must not start a command.
     pub fn apply_to_thread(&self) -> Result<(), ConfineError> {
         let step = "filter the system calls of commands";
         let links =
@@ -57,7 +58,7 @@ impl CommandFilter {
         let Some(mounts) = links else {
             return sys::filter(&mut program(&[])).step(step);
         };
-        // The thread that makes links must not have the filter, so it starts before.
+        // Start the link thread first, because it must not have the filter.
         let links = Links::start(mounts).step("start the thread that makes links")?;
         let mut program = program(Links::CALLS);
         let listener = sys::filter_with_listener(&mut program).step(step)?;
@@ -65,8 +66,8 @@ impl CommandFilter {
     }
 }
 
-/// The filter: `held` calls wait for [`super::links`]. It need not check the machine: the worker's filter is
-/// in force too, and ends or refuses the calls of another one.
+/// Builds the filter. The calls in `held` wait for [`super::links`]. It need not check the architecture: the worker's
+/// filter is also in force, and kills or refuses calls of another architecture.
 fn program(held: &[libc::c_long]) -> Vec<libc::sock_filter> {
     let load_number = sock(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0);
     let no_such_call = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
@@ -74,7 +75,7 @@ fn program(held: &[libc::c_long]) -> Vec<libc::sock_filter> {
     let calls = held.iter().map(|call| (*call, libc::SECCOMP_RET_USER_NOTIF));
     for (call, action) in calls.chain([(libc::SYS_openat2, no_such_call)]) {
         let number = u32::try_from(call).unwrap_or(u32::MAX);
-        // Past the next instruction if it is another call.
+        // Skip the next instruction if the call is another one.
         program.push(sock(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, number));
         program.push(sock(libc::BPF_RET | libc::BPF_K, 0, action));
     }

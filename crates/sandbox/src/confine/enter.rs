@@ -1,13 +1,13 @@
-//! Entering confinement: the order of steps after the split, and tier D, which has no split.
-//! Called by stage 0, while the process has one thread. After any error the process must end.
+//! Enters confinement: the order of steps after the split, and tier D, which has no split. Called by stage 0, while
+//! the process has one thread. After any error the process must exit.
 
-use super::error::{ConfineError, Step};
-use super::landlock::{self, FileRights, FileRule, Rules};
-use super::limits::Limits;
+use super::error::{ConfineError, StepContext};
+use super::landlock::{self, FileRights, FileRule, LandlockRules};
+use super::limits::ConfinementLimits;
 use super::loopback;
 use super::mounts;
 use super::no_network::NoNetwork;
-use super::plan::Plan;
+use super::plan::MountPlan;
 use super::privilege;
 use super::seccomp::{self, Sockets};
 use super::spawn::{self, Init};
@@ -20,34 +20,38 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// A worker in its confinement.
+/// A worker after it entered confinement.
 #[derive(Debug)]
-pub struct Entered {
-    /// The worker's process number as the host sees it; `None` without namespaces, where it has but one.
+pub struct ConfinedProcess {
+    /// The worker's process id on the host. `None` without namespaces, where it has only one.
     pub host_pid: Option<u32>,
-    /// The worker's `oom_score_adj`, open for reading and writing. It cannot be opened once confined.
+    /// The worker's `oom_score_adj`, open for reading and writing. A confined process cannot open it.
     pub oom_score: io::Result<OwnedFd>,
     /// Present if the worker has a separate network namespace.
     pub no_network: Option<NoNetwork>,
 }
 
 impl Init {
-    /// Builds the plan's world and confines this process, for good: identity, loopback, mounts, limits,
-    /// capabilities, Landlock, system calls. Then forks: returns in the child, which is the worker. Process
-    /// 1 reaps and never returns from here.
+    /// Builds the planned file system and confines this process permanently: identity, loopback, mounts, limits,
+    /// capabilities, Landlock, system calls. Then forks, and returns in the child, which is the worker. Process 1
+    /// reaps orphans and never returns from here.
     ///
-    /// `extra` are files and directories that the second layer shall allow beside the plan's. They must be
-    /// reachable by a descriptor that the worker holds.
+    /// `extra` are files and directories that Landlock allows in addition to the plan's. The worker must have
+    /// descriptors through which it reaches them.
     ///
     /// # Errors
-    /// A step failed. Returned in process 1, which must end then.
-    pub fn enter(self, plan: &Plan, extra: Vec<FileRule>) -> Result<Entered, ConfineError> {
+    /// A step failed. Returned in process 1, which must then exit.
+    pub fn enter(
+        self,
+        plan: &MountPlan,
+        extra: Vec<FileRule>,
+    ) -> Result<ConfinedProcess, ConfineError> {
         if self.network != plan.network {
             return Err(ConfineError::new("enter", "the plan is for another network"));
         }
-        // Before there is a worker, which names itself.
+        // Set the name before the fork. The worker sets its own name.
         let _named = rustix::thread::set_name(c"quack-init");
-        // Signals to the whole group of a terminal are not for what is inside.
+        // A new session keeps signals of a terminal away from the processes inside.
         setsid().step("start a session")?;
         spawn::map_identity(plan.uid, plan.gid)?;
         if !self.network {
@@ -64,10 +68,11 @@ impl Init {
         privilege::forbid_new_rights()?;
         let mut files = rules_of(plan)?;
         files.extend(extra);
-        // The worker opens its own file there. Commands do not see this `/proc`.
+        // The worker opens its `oom_score_adj` there. This `/proc` is not mounted inside, so commands cannot reach
+        // it.
         let what = outside.try_clone().step("hold the host's /proc")?;
         files.push(FileRule { what, rights: FileRights::Change });
-        landlock::apply(Rules { files, forbid_tcp: false })?;
+        landlock::apply(LandlockRules { files, forbid_tcp: false })?;
         seccomp::apply(&filter)?;
         if let Some(requests) = requests {
             seccomp::apply(&requests)?;
@@ -75,7 +80,7 @@ impl Init {
         match sys::fork_once().step("start the worker")? {
             ForkResult::Child => {
                 drop(self.status);
-                Ok(Entered { no_network, ..become_worker(outside)? })
+                Ok(ConfinedProcess { no_network, ..become_worker(outside)? })
             }
             ForkResult::Parent { child } => {
                 drop(outside);
@@ -85,13 +90,13 @@ impl Init {
     }
 }
 
-/// Opens the score of this process in a `/proc`.
+/// Opens the `oom_score_adj` of this process in a `/proc`.
 fn open_oom_score(proc: impl AsFd) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     Ok(openat(proc, "self/oom_score_adj", flags, Mode::empty())?)
 }
 
-fn become_worker(outside: OwnedFd) -> Result<Entered, ConfineError> {
+fn become_worker(outside: OwnedFd) -> Result<ConfinedProcess, ConfineError> {
     set_parent_process_death_signal(Some(Signal::KILL)).step("ask to end with process 1")?;
     if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != 1) {
         return Err(ConfineError::new("look at process 1", "it ended"));
@@ -99,11 +104,12 @@ fn become_worker(outside: OwnedFd) -> Result<Entered, ConfineError> {
     let number = readlinkat(&outside, "self", Vec::new()).step("read the host's number")?;
     let host_pid = number.to_str().ok().and_then(|number| number.parse().ok());
     let oom_score = privilege::as_own_process(|| open_oom_score(&outside))?;
-    Ok(Entered { host_pid, oom_score, no_network: None })
+    Ok(ConfinedProcess { host_pid, oom_score, no_network: None })
 }
 
-/// Reading everywhere: what is not to be read is not there. Writing where the plan says so.
-fn rules_of(plan: &Plan) -> Result<Vec<FileRule>, ConfineError> {
+/// Returns the Landlock rules of a plan. They allow reading everything, because hidden files are not mounted, and
+/// writing where the plan allows it.
+fn rules_of(plan: &MountPlan) -> Result<Vec<FileRule>, ConfineError> {
     let mut rules = Vec::new();
     let mut push = |path: &Path, rights| -> Result<(), ConfineError> {
         rules.extend(FileRule::open(path, rights)?);
@@ -117,17 +123,17 @@ fn rules_of(plan: &Plan) -> Result<Vec<FileRule>, ConfineError> {
     Ok(rules)
 }
 
-/// Confines this process without namespaces (tier D): the file rules, limits, system calls. With the network
-/// off there are no sockets but connected pairs; with it on there are no Unix sockets but pairs, because
-/// Landlock does not decide which of them may be reached by name. Not for user 0.
+/// Confines this process without namespaces (tier D): file rules, limits, system calls. With the network off, only
+/// connected pairs of sockets are allowed. With it on, Unix sockets are allowed only as pairs, because Landlock does
+/// not control which named sockets a process reaches. Not for user 0.
 ///
 /// # Errors
-/// A step failed, or this is user 0. The process must end then.
+/// A step failed, or this is user 0. The process must then exit.
 pub fn enter_alone(
-    limits: &Limits,
+    limits: &ConfinementLimits,
     policy: &Policy,
     files: Vec<FileRule>,
-) -> Result<Entered, ConfineError> {
+) -> Result<ConfinedProcess, ConfineError> {
     let network = policy.network;
     sys::require_single_thread().step("enter")?;
     if rustix::process::geteuid().is_root() {
@@ -140,11 +146,11 @@ pub fn enter_alone(
     privilege::apply_limits(limits)?;
     privilege::drop_held()?;
     privilege::forbid_new_rights()?;
-    landlock::apply(Rules { files, forbid_tcp: !network })?;
+    landlock::apply(LandlockRules { files, forbid_tcp: !network })?;
     seccomp::apply(&filter)?;
     if !policy.may_write() {
-        // Landlock decides about content and names only.
+        // Landlock controls content and names, but not attributes.
         seccomp::apply(&seccomp::build_for_attributes()?)?;
     }
-    Ok(Entered { host_pid: None, oom_score, no_network: None })
+    Ok(ConfinedProcess { host_pid: None, oom_score, no_network: None })
 }

@@ -1,17 +1,17 @@
-//! Why a worker could not be confined: which step failed, on what, and the system's answer.
+//! Error of confinement: the failed step, its path, and the system's error.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A step of confinement that failed. Nothing runs unconfined because of it: the caller must end.
+/// A failed step of confinement. The caller must exit, so that no command runs unconfined.
 #[derive(Debug, thiserror::Error)]
 #[error("confinement: {step}{}: {source}", on(path.as_deref()))]
 pub struct ConfineError {
-    /// What was tried, in a few words.
+    /// The step, in a few words.
     pub step: &'static str,
-    /// The file or directory that it was tried on.
+    /// File or directory of the step.
     pub path: Option<PathBuf>,
-    /// The system's answer.
+    /// Error of the system.
     pub source: io::Error,
 }
 
@@ -20,22 +20,22 @@ fn on(path: Option<&Path>) -> String {
 }
 
 impl ConfineError {
-    /// A failure that no system call reported.
+    /// Creates an error that no system call reported.
     pub(crate) fn new(step: &'static str, text: impl Into<String>) -> Self {
         Self { step, path: None, source: io::Error::other(text.into()) }
     }
 }
 
-/// Names the step, and the path, of a result.
-pub(crate) trait Step<T> {
-    /// The result with the step's name.
+/// Extension trait that adds the step and the path to an error.
+pub(crate) trait StepContext<T> {
+    /// Adds the name of the step.
     fn step(self, step: &'static str) -> Result<T, ConfineError>;
 
-    /// The result with the step's name and what it was about.
+    /// Adds the name of the step and its path.
     fn step_on(self, step: &'static str, path: &Path) -> Result<T, ConfineError>;
 }
 
-impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> StepContext<T> for Result<T, E> {
     fn step(self, step: &'static str) -> Result<T, ConfineError> {
         self.map_err(|error| ConfineError { step, path: None, source: error.into() })
     }

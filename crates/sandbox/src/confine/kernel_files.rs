@@ -1,16 +1,16 @@
-//! `/proc` and `/dev` of a worker: fresh, small, and nothing in them that changes or tells of the machine.
-//! Called by `mounts`.
+//! Creates `/proc` and `/dev` of a worker: new, small, and without files that change or expose the machine. Called by
+//! `mounts`.
 
-use super::error::{ConfineError, Step};
-use super::mounts::{Empty, clone_tree, new_file_system};
+use super::error::{ConfineError, StepContext};
+use super::mounts::{EmptyMounts, clone_tree, new_file_system};
+use super::new_root::{MountTargetKind, NewRoot};
 use super::sys::{self, MountAttributes};
-use super::tree::{Kind, NewRoot};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Files of `/proc` that are empty inside: memory and keys of the kernel and of other users, and a button
-/// that restarts the machine.
+/// Files of `/proc` that are covered: memory and keys of the kernel and of other users, and `sysrq-trigger`, which
+/// can restart the machine.
 const HIDDEN: &[&str] = &[
     "/proc/kcore",
     "/proc/keys",
@@ -26,11 +26,11 @@ const HIDDEN: &[&str] = &[
     "/proc/scsi",
 ];
 
-/// Devices that programs expect, and that tell and change nothing.
+/// Devices that programs expect. They expose and change nothing.
 const DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
-/// Links of `/dev`, as every system has them.
+/// Standard links of `/dev`.
 const LINKS: &[(&str, &str)] = &[
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -39,9 +39,9 @@ const LINKS: &[(&str, &str)] = &[
     ("/dev/ptmx", "pts/ptmx"),
 ];
 
-/// Most objects of each kind that the worker's user namespace may have. The kernel counts them for the user too, so
-/// without these limits one job could take all that the user may have. Namespaces and fanotify are forbidden anyway.
-/// Mount namespaces are not limited: building the tree takes some without names.
+/// Maximum number of objects of each kind in the worker's user namespace. The kernel also counts them for the user,
+/// so without these limits one job could use up the user's whole limit. The system call filter forbids namespaces and
+/// fanotify anyway. Mount namespaces are not limited, because building the tree uses some anonymous ones.
 const COUNTS: &[(&str, Share)] = &[
     ("max_inotify_instances", Share::Of { file: "max_user_instances", parts: 4, least: 16 }),
     ("max_inotify_watches", Share::Of { file: "max_user_watches", parts: 2, least: 4096 }),
@@ -56,11 +56,11 @@ const COUNTS: &[(&str, Share)] = &[
     ("max_uts_namespaces", Share::None),
 ];
 
-/// Part of what the user may have.
+/// Share of the user's limit.
 #[derive(Debug, Clone, Copy)]
 enum Share {
     None,
-    /// One of `parts` of the user's limit in `/proc/sys/fs/inotify`, but not less than `least`.
+    /// The user's limit in `/proc/sys/fs/inotify` divided by `parts`, but at least `least`.
     Of {
         file: &'static str,
         parts: u64,
@@ -68,8 +68,8 @@ enum Share {
     },
 }
 
-/// Sets [`COUNTS`] for the current user namespace. A kernel without one of the counts leaves that one unlimited:
-/// see docs/security.md.
+/// Sets [`COUNTS`] for the current user namespace. If the kernel lacks one of the counters, that kind stays
+/// unlimited: see docs/security.md.
 fn limit_counts(proc: &OwnedFd) {
     for (name, share) in COUNTS {
         let value = match share {
@@ -95,38 +95,38 @@ fn read_small(proc: &OwnedFd, name: &str) -> Option<String> {
     String::from_utf8(text.get(..n)?.to_vec()).ok()
 }
 
-/// Mounts a read-only `/proc` of the new namespace of processes. User 0 could otherwise write files there that
-/// belong to the machine, and every user lower the score by which the kernel chooses what to kill when
-/// memory runs out.
-pub(crate) fn mount_proc(root: &NewRoot, empty: &Empty) -> Result<(), ConfineError> {
+/// Mounts a read-only `/proc` of the new process namespace. If it were writable, user 0 could write files that affect
+/// the machine, and every user could lower the score by which the kernel chooses the process to kill when memory runs
+/// out.
+pub(crate) fn mount_proc(root: &NewRoot, empty: &EmptyMounts) -> Result<(), ConfineError> {
     let proc = new_file_system("proc", &[], MountAttributes::WRITABLE)?;
     limit_counts(&proc);
     sys::set_attributes(&proc, MountAttributes::READ_ONLY, false).step("limit /proc")?;
-    root.place(&proc, Path::new("/proc"), Kind::Directory)?;
+    root.place(&proc, Path::new("/proc"), MountTargetKind::Directory)?;
     for hidden in HIDDEN {
         empty.cover(root, Path::new(hidden))?;
     }
     Ok(())
 }
 
-/// Mounts a `/dev` with few devices, terminals of its own and private shared memory.
+/// Mounts a `/dev` with few devices, a separate set of terminals, and private shared memory.
 pub(crate) fn mount_dev(root: &NewRoot, store: &NewRoot) -> Result<(), ConfineError> {
     let dev = store.make_private("dev", 0o755)?;
-    root.place(&dev, Path::new("/dev"), Kind::Directory)?;
+    root.place(&dev, Path::new("/dev"), MountTargetKind::Directory)?;
     for device in DEVICES.iter().map(Path::new) {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let host = openat(CWD, device, flags, Mode::empty()).step_on("open a device", device)?;
         let tree = clone_tree(&host, "").step_on("show a device", device)?;
         sys::set_attributes(&tree, MountAttributes::DEVICE, false).step_on("limit", device)?;
-        root.place(&tree, device, Kind::File)?;
+        root.place(&tree, device, MountTargetKind::File)?;
     }
     for (at, to) in LINKS {
         root.link(Path::new(at), Path::new(to))?;
     }
     let options = [("ptmxmode", "0666"), ("mode", "0600")];
     let terminals = new_file_system("devpts", &options, MountAttributes::TERMINALS)?;
-    root.place(&terminals, Path::new("/dev/pts"), Kind::Directory)?;
+    root.place(&terminals, Path::new("/dev/pts"), MountTargetKind::Directory)?;
     let shared = store.make_private("shm", 0o1777)?;
-    root.place(&shared, Path::new("/dev/shm"), Kind::Directory)?;
+    root.place(&shared, Path::new("/dev/shm"), MountTargetKind::Directory)?;
     sys::set_attributes(&dev, MountAttributes::READ_ONLY, false).step("limit /dev")
 }

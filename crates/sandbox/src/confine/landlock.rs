@@ -1,8 +1,7 @@
-//! Landlock: which files, sockets and processes the kernel lets this process and its children reach,
-//! whatever their view of the file system is. The second layer inside namespaces, the only one for files
-//! in tier D. Called by `enter`.
+//! Landlock: limits the files, sockets and processes that this process and its children reach, independent of the
+//! mounts. It is the second layer inside namespaces, and the only one for files in tier D. Called by `enter`.
 
-use super::error::{ConfineError, Step};
+use super::error::{ConfineError, StepContext};
 use super::sys;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
@@ -13,18 +12,18 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// The newest version whose rights this file was written for. On an older kernel the rights that it
-/// lacks are left out; the least that is accepted is checked when the tier is chosen.
+/// Newest Landlock version that this file supports. On an older kernel, missing rights are omitted. The choice of the
+/// tier checks the minimum version.
 const KNOWN: ABI = ABI::V9;
 
-/// What may be done with a file, or with everything beneath a directory.
+/// Rights for a file, or for a directory and everything inside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileRights {
     /// Read, list and run programs.
     Read,
-    /// Everything.
+    /// Read and write everything.
     Write,
-    /// List this directory; no more. For directories that lead to others.
+    /// List this directory only. For directories that contain granted ones.
     List,
     /// Read and change the content of existing files.
     Change,
@@ -41,12 +40,12 @@ impl FileRights {
     }
 }
 
-/// A file or directory and what may be done with it.
+/// A file or directory and the rights for it.
 #[derive(Debug)]
 pub struct FileRule {
-    /// Held open, so that no name can be swapped between the check and the rule.
+    /// Open handle, so that no program can swap a name between the check and the rule.
     pub what: OwnedFd,
-    /// What may be done.
+    /// Rights for `what`.
     pub rights: FileRights,
 }
 
@@ -59,7 +58,7 @@ impl FileRule {
     pub fn open(path: &Path, rights: FileRights) -> Result<Option<Self>, ConfineError> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let opened = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-            // A command has no `openat2` (see `commands`); of safe mode it opens fixed paths only.
+            // A command has no `openat2` (see `commands`). In safe mode it only opens fixed paths here.
             Err(Errno::NOSYS) => openat(CWD, path, flags, Mode::empty()),
             opened => opened,
         };
@@ -71,18 +70,18 @@ impl FileRule {
     }
 }
 
-/// Everything that the kernel shall enforce.
+/// Rules that the kernel enforces.
 #[derive(Debug)]
-pub(crate) struct Rules {
-    /// Files; what no rule names cannot be opened.
+pub(crate) struct LandlockRules {
+    /// Rules for files. Files without a rule cannot be opened.
     pub(crate) files: Vec<FileRule>,
-    /// True to forbid TCP altogether. Inside a network namespace of its own a worker keeps its loopback.
+    /// True to forbid TCP completely. False inside a separate network namespace, where the worker keeps its loopback.
     pub(crate) forbid_tcp: bool,
 }
 
-/// Applies the rules to this thread and its children, for good, together with both scopes: no signals to,
-/// and no abstract sockets of, processes outside. Sets `no_new_privs`.
-pub(crate) fn apply(rules: Rules) -> Result<(), ConfineError> {
+/// Applies the rules permanently to this thread and its children, together with both scopes: no signals to processes
+/// outside, and no connections to their abstract sockets. Sets `no_new_privs`.
+pub(crate) fn apply(rules: LandlockRules) -> Result<(), ConfineError> {
     let status = restrict(rules).step("restrict by Landlock")?;
     match status {
         RulesetStatus::NotEnforced => {
@@ -92,7 +91,7 @@ pub(crate) fn apply(rules: Rules) -> Result<(), ConfineError> {
     }
 }
 
-fn restrict(rules: Rules) -> Result<RulesetStatus, std::io::Error> {
+fn restrict(rules: LandlockRules) -> Result<RulesetStatus, std::io::Error> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(KNOWN))
@@ -114,7 +113,7 @@ fn add(created: RulesetCreated, rule: &FileRule) -> Result<RulesetCreated, std::
     let bits = if FileType::from_raw_mode(mode) == FileType::Directory {
         rule.rights.bits()
     } else {
-        // The kernel refuses rights that make no sense for a file.
+        // The kernel refuses directory rights for a file.
         rule.rights.bits() & AccessFs::from_file(KNOWN)
     };
     if bits.is_empty() {

@@ -1,11 +1,11 @@
-//! Limits of a confined worker as data. Applied when it enters.
+//! Resource limits of a confined worker, as data. Applied when it enters confinement.
 
-/// Limits of a worker and its commands; `None` leaves the system's.
+/// Limits of a worker and its commands. `None` keeps the system's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limits {
-    /// Most processes and threads. The kernel does not hold user 0 to it: that takes a control group.
+pub struct ConfinementLimits {
+    /// Maximum number of processes and threads. Does not apply to user 0, which needs a control group.
     pub processes: Option<u64>,
-    /// Most open descriptors in one process.
+    /// Maximum number of open descriptors in one process.
     pub open_files: Option<u64>,
     /// Largest file that may be written, in bytes.
     pub file_size: Option<u64>,

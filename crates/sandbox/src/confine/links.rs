@@ -1,14 +1,15 @@
-//! Makes the symbolic links of a worker's commands. The kernel holds each `symlink` of a command and hands it
-//! to this thread, which makes the link itself unless it would be in a git directory.
+//! Creates the symbolic links of a worker's commands. The kernel suspends each `symlink` call of a command and passes
+//! it to this thread. The thread creates the link itself, unless the link would be in a git directory.
 //!
-//! Neither a mount nor Landlock can forbid links in one directory of a writable tree. Checking the call and letting it
-//! go on would not do either: the command could change the path in its memory in between. So the path is
-//! read once, the directory is opened once, and the link is made in that directory.
+//! Neither a mount nor Landlock can forbid links in one directory of a writable tree. Checking the call and then
+//! letting it continue is no alternative: the command could change the path in its memory in between. So the thread
+//! reads the path once, opens the directory once, and creates the link in that directory.
 //!
-//! A link cannot be moved or hard-linked into a git directory from elsewhere, since git directories are separate mounts.
+//! A link cannot be moved or hard-linked into a git directory from elsewhere, because git directories are separate
+//! mounts.
 //!
-//! The thread has the worker's rights and not the caller's. A command that has fewer (safe mode) has a filter that
-//! refuses the call before it is held.
+//! The thread has the worker's rights, not the caller's. A command with fewer rights (safe mode) has a filter that
+//! refuses the call before it is suspended.
 
 use super::sys;
 use nix::libc;
@@ -24,22 +25,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// Longest path, with its end (`PATH_MAX`).
+/// Maximum length of a path including its NUL (`PATH_MAX`).
 const MAX_PATH: usize = 4096;
 
-/// A thread that waits for the listener of a filter.
+/// The link thread, while it waits for the listener of a filter.
 pub(crate) struct Links {
     listener: SyncSender<OwnedFd>,
 }
 
 impl Links {
-    /// The calls that the filter must hold.
+    /// Calls that the filter must suspend.
     #[cfg(target_arch = "x86_64")]
     pub(crate) const CALLS: &[libc::c_long] = &[libc::SYS_symlink, libc::SYS_symlinkat];
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) const CALLS: &[libc::c_long] = &[libc::SYS_symlinkat];
 
-    /// Starts the thread. It makes no link in a directory of these mounts.
+    /// Starts the thread. It refuses links in the directories of `mounts`.
     pub(crate) fn start(mounts: BTreeSet<u64>) -> io::Result<Self> {
         let (listener, given) = sync_channel::<OwnedFd>(1);
         std::thread::Builder::new().name("links".to_owned()).spawn(move || {
@@ -50,14 +51,13 @@ impl Links {
         Ok(Self { listener })
     }
 
-    /// Gives the thread the listener of the filter.
+    /// Passes the listener of the filter to the thread.
     pub(crate) fn serve(self, listener: OwnedFd) -> io::Result<()> {
         self.listener.send(listener).map_err(io::Error::other)
     }
 }
 
-/// Answers calls for as long as the process lives. If the listener failed, every later link would be refused by
-/// the kernel (ENOSYS).
+/// Answers calls until the process exits. If the listener failed, the kernel would fail every later call with ENOSYS.
 fn serve(listener: &OwnedFd, mounts: &BTreeSet<u64>) {
     loop {
         match sys::next_held_call(listener) {
@@ -65,14 +65,14 @@ fn serve(listener: &OwnedFd, mounts: &BTreeSet<u64>) {
                 let made = make(listener, &call, mounts);
                 sys::answer_held_call(listener, call.id, made);
             }
-            // A signal, or the caller was killed before its call could be read.
+            // A signal interrupted the wait, or the caller was killed before its call was read.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ENOENT)) => {}
             Err(_) => return,
         }
     }
 }
 
-/// Makes the link that a call asks for.
+/// Creates the link of a suspended call.
 fn make(
     listener: &OwnedFd,
     call: &libc::seccomp_notif,
@@ -80,7 +80,7 @@ fn make(
 ) -> Result<(), Errno> {
     let [first, second, third, ..] = call.data.args;
     let is_at = libc::c_long::from(call.data.nr) == libc::SYS_symlinkat;
-    // Only the lower 32 bits of a descriptor count, as for the kernel.
+    // The kernel only uses the lower 32 bits of a descriptor.
     #[expect(clippy::cast_possible_truncation, reason = "as above")]
     let (directory, path) = if is_at { (second as i32, third) } else { (libc::AT_FDCWD, second) };
     let task = format!("/proc/{}", call.pid);
@@ -101,7 +101,7 @@ fn make(
         return Err(Errno::NOENT);
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // Links of /proc that belong to a process would be this one's.
+    // A magic link such as `/proc/self` would refer to the worker here, not to the caller.
     let resolve = ResolveFlags::NO_MAGICLINKS;
     let parent = if parent.is_absolute() {
         openat2(CWD, parent, flags, Mode::empty(), resolve)?
@@ -119,12 +119,12 @@ fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// A descriptor that the caller does not have.
+/// Returns EBADF for a descriptor that the caller does not have.
 fn bad_descriptor(errno: Errno) -> Errno {
     if errno == Errno::NOENT { Errno::BADF } else { errno }
 }
 
-/// The directory of a path, `.` if it names none, and its last name.
+/// Splits a path into its directory, `.` by default, and its last name.
 fn split(path: &[u8]) -> (&Path, &OsStr) {
     let name_at = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let (parent, name) = path.split_at(name_at);
@@ -132,7 +132,7 @@ fn split(path: &[u8]) -> (&Path, &OsStr) {
     (Path::new(OsStr::from_bytes(parent)), OsStr::from_bytes(name))
 }
 
-/// A string from the memory of the caller.
+/// Reads a string from the memory of the caller.
 fn read_path(memory: &OwnedFd, address: u64) -> Result<CString, Errno> {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_PATH {

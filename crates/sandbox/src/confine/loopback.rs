@@ -1,13 +1,12 @@
-//! Switching the loopback of a new network namespace on, by one message to the kernel's routing socket.
-//! Called by `enter`.
+//! Enables the loopback of a new network namespace, by one message to the kernel's routing socket. Called by `enter`.
 
-use super::error::{ConfineError, Step};
+use super::error::{ConfineError, StepContext};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 use std::io;
 
-/// The loopback is always the first device of a namespace.
+/// Index of the loopback. It is always the first device of a namespace.
 const LOOPBACK: i32 = 1;
 
 const RTM_NEWLINK: u16 = 16;
@@ -18,14 +17,14 @@ const IFF_UP: u32 = 1;
 /// Length of the message header and of the device record (`rtnetlink(7)`).
 const MESSAGE: u32 = 16 + 16;
 
-/// Brings the loopback up; `127.0.0.1` and `::1` come with it.
+/// Enables the loopback. The kernel then adds `127.0.0.1` and `::1`.
 pub(crate) fn bring_up() -> Result<(), ConfineError> {
     switch_on().step("switch the loopback on")
 }
 
 fn switch_on() -> io::Result<()> {
     let family = AddressFamily::NETLINK;
-    // No protocol is number 0, which is NETLINK_ROUTE.
+    // `None` means protocol number 0, which is NETLINK_ROUTE.
     let socket = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, &message(), SendFlags::empty())?;
     let mut answer = [0_u8; 256];
@@ -42,18 +41,18 @@ fn message() -> Vec<u8> {
     message.extend(MESSAGE.to_ne_bytes());
     message.extend(RTM_NEWLINK.to_ne_bytes());
     message.extend(NLM_F_REQUEST_ACK.to_ne_bytes());
-    // Sequence number and sender: nobody else is on this socket.
+    // Sequence number and sender. Zero is enough, because this socket has one user.
     message.extend([0; 8]);
     // Family, padding, kind of device.
     message.extend([0; 4]);
     message.extend(LOOPBACK.to_ne_bytes());
-    // The flag, and that it is to be changed.
+    // The flag and the mask of flags to change.
     message.extend(IFF_UP.to_ne_bytes());
     message.extend(IFF_UP.to_ne_bytes());
     message
 }
 
-/// The error number in an acknowledgement, 0 for success.
+/// Returns the error number in an acknowledgement, 0 for success.
 fn error_of(answer: &[u8]) -> Option<i32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     if kind != NLMSG_ERROR {

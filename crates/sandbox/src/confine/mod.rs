@@ -1,22 +1,20 @@
-//! Confinement of a worker: what its processes see of the machine and may do to it, held by the kernel.
+//! Confinement of a worker: limits what its processes see and change on the machine. The kernel enforces it.
 //!
 //! Called by the worker's stage 0 (everything), by `quack probe` (the probe) and by the supervisor (tiers, and
-//! cleaning up what was made only to be pinned).
+//! removal of placeholders).
 //!
 //! The order of a start in tiers A and B, all while the process has one thread:
-//! 1. [`Facts::gather_blocking`] looks at the machine, [`git::Walk`] finds repositories, and [`Plan::new`]
-//!    says what is shown;
-//! 2. [`split`] makes the namespaces: the caller's process is the monitor, its child is process 1;
-//! 3. [`Init::enter`] builds the plan's tree, gives up all rights, and forks the worker.
+//! 1. [`HostFacts::gather_blocking`] inspects the machine, [`git::Walk`] finds repositories, and [`MountPlan::new`]
+//!    decides what is visible;
+//! 2. [`split`] creates the namespaces: the calling process is the monitor, its child is process 1;
+//! 3. [`Init::enter`] builds the planned tree, drops all privileges, and forks the worker.
 //!
-//! Tier D is [`enter_alone`]. Outside Linux there are only the tiers' names here.
+//! Tier D uses [`enter_alone`]. On other systems than Linux, this module only has the names of the tiers.
 
 mod limits;
 mod no_network;
 mod tier;
 
-#[cfg(target_os = "linux")]
-mod alone;
 #[cfg(target_os = "linux")]
 mod commands;
 #[cfg(target_os = "linux")]
@@ -24,15 +22,15 @@ mod enter;
 #[cfg(target_os = "linux")]
 mod error;
 #[cfg(target_os = "linux")]
-mod facts;
-#[cfg(target_os = "linux")]
 pub mod git;
+#[cfg(target_os = "linux")]
+mod host_facts;
 #[cfg(target_os = "linux")]
 mod kernel_files;
 #[cfg(target_os = "linux")]
 mod landlock;
 #[cfg(target_os = "linux")]
-mod layer;
+mod landlock_only;
 #[cfg(target_os = "linux")]
 mod links;
 #[cfg(target_os = "linux")]
@@ -40,7 +38,11 @@ mod loopback;
 #[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
-mod pinned;
+mod new_root;
+#[cfg(target_os = "linux")]
+mod overlay;
+#[cfg(target_os = "linux")]
+mod pin_check;
 #[cfg(target_os = "linux")]
 mod plan;
 #[cfg(target_os = "linux")]
@@ -59,30 +61,28 @@ mod spawn;
 mod sys;
 #[cfg(target_os = "linux")]
 mod toolchains;
-#[cfg(target_os = "linux")]
-mod tree;
 
-pub use limits::Limits;
+pub use limits::ConfinementLimits;
 pub use no_network::{NoNetwork, PROXY_PORT};
 pub use quackd_protocol::worker::Probe;
-pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, Refusal, Tier, choose};
+pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, Tier, TierError, choose};
 
-#[cfg(target_os = "linux")]
-pub use alone::rules_alone_blocking;
 #[cfg(target_os = "linux")]
 pub use commands::CommandFilter;
 #[cfg(target_os = "linux")]
-pub use enter::{Entered, enter_alone};
+pub use enter::{ConfinedProcess, enter_alone};
 #[cfg(target_os = "linux")]
 pub use error::ConfineError;
 #[cfg(target_os = "linux")]
-pub use facts::{Facts, Places, Shown, SystemDirectory};
+pub use host_facts::{HostFacts, ReadOnlyBind, SessionDirs, SystemDirectory};
 #[cfg(target_os = "linux")]
 pub use landlock::{FileRights, FileRule};
 #[cfg(target_os = "linux")]
-pub use pinned::first_unpinned_blocking;
+pub use landlock_only::rules_alone_blocking;
 #[cfg(target_os = "linux")]
-pub use plan::{Mount, Pin, Plan, PlanError};
+pub use pin_check::first_unpinned_blocking;
+#[cfg(target_os = "linux")]
+pub use plan::{Mount, MountPlan, Pin, PlanError};
 #[cfg(target_os = "linux")]
 pub use probe::{landlock_version, probe_blocking};
 #[cfg(target_os = "linux")]

@@ -1,15 +1,15 @@
-//! Carrying out a plan: a fresh tree, put together from handles, becomes the root. Called by `enter` in
-//! process 1 of new namespaces, which alone may mount there.
+//! Carries out a plan: builds a new tree from open handles and makes it the root. Called by `enter` in process 1 of
+//! new namespaces, the only process with the right to mount there.
 //!
-//! Every source is opened before the first change, without following links, and every target is opened
-//! beneath the new root, so that no name is looked up twice.
+//! Opens every source before the first change, without following links, and opens every target under the new root. So
+//! no name is resolved twice.
 
-use super::error::{ConfineError, Step};
+use super::error::{ConfineError, StepContext};
 use super::kernel_files;
-use super::layer;
-use super::plan::{Mount, Pin, Plan};
+use super::new_root::{MountTargetKind, NewRoot};
+use super::overlay;
+use super::plan::{Mount, MountPlan, Pin};
 use super::sys::{self, MountAttributes};
-use super::tree::{Kind, NewRoot};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -22,13 +22,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Most bytes that a worker can hold in its private directories and layers. They are memory.
+/// Maximum size of a worker's private directories and overlays in bytes. They use memory.
 const PRIVATE_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
-/// Most files in them.
+/// Maximum number of files in them.
 const PRIVATE_FILES: u64 = 400_000;
 
-/// Bounds of the root itself, which holds directories and links only.
+/// Limits of the root itself, which contains only directories and links.
 const ROOT_BYTES: &str = "16m";
 const ROOT_FILES: u64 = 20_000;
 
@@ -40,34 +40,34 @@ pub(crate) struct DirectoryId {
 }
 
 impl DirectoryId {
-    /// Reads it from an open directory.
+    /// Reads the numbers of an open directory.
     pub(crate) fn of(directory: impl AsFd) -> io::Result<Self> {
         let stat = fstat(directory)?;
         Ok(Self { device: stat.st_dev, inode: stat.st_ino })
     }
 }
 
-/// A source that waits for its place.
+/// Detached source of a mount at `at`.
 struct Source<'p> {
     at: &'p Path,
     tree: OwnedFd,
-    kind: Kind,
+    kind: MountTargetKind,
 }
 
-/// Builds the plan's tree and makes it the root; the working directory is the workspace afterwards. Before, it
-/// must be the workspace as `expected` identifies it: the one directory that follows a process into a new
-/// mount namespace without being looked up again.
-pub(crate) fn build(plan: &Plan, expected: DirectoryId) -> Result<(), ConfineError> {
+/// Builds the planned tree and makes it the root. Afterwards the working directory is the workspace. Before, the
+/// working directory must be the workspace with the identity `expected`: a process keeps its working directory in a
+/// new mount namespace without resolving its name again.
+pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<(), ConfineError> {
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", flags).step("make mounts private")?;
     let sources = open_sources(plan, expected)?;
-    // Private files cover the old workspace, whose tree is held already: a place that is certain to exist.
-    // They leave with the old root; what is bound from them stays.
+    // Attach the private file system on the old workspace, because that directory certainly exists, and its tree is
+    // already open. It leaves with the old root. Its directories that are bound elsewhere stay.
     let store = NewRoot::attach(tmpfs(&PRIVATE_BYTES.to_string(), PRIVATE_FILES)?, CWD, ".")?;
     let root = NewRoot::attach_beneath(&store, tmpfs(ROOT_BYTES, ROOT_FILES)?, "root")?;
     let mut sources = sources.into_iter().peekable();
-    // The fixed parts of the kernel come first: what a plan mounts may lie beneath them.
-    let empty = Empty::make(&store)?;
+    // Mount the kernel's file systems first: mounts of a plan may be inside them.
+    let empty = EmptyMounts::make(&store)?;
     kernel_files::mount_proc(&root, &empty)?;
     kernel_files::mount_dev(&root, &store)?;
     let mut ways = Vec::new();
@@ -80,14 +80,14 @@ pub(crate) fn build(plan: &Plan, expected: DirectoryId) -> Result<(), ConfineErr
             }
             Mount::Private { mode } => {
                 let directory = store.make_private(&format!("{number}"), *mode)?;
-                root.place(&directory, at, Kind::Directory)?;
+                root.place(&directory, at, MountTargetKind::Directory)?;
             }
             Mount::Way => {
                 let directory = store.make_private(&format!("{number}"), 0o755)?;
-                root.place(&directory, at, Kind::Directory)?;
+                root.place(&directory, at, MountTargetKind::Directory)?;
                 ways.push((at, directory));
             }
-            Mount::Layer { from } => layer::mount(&root, &store, from, at, number)?,
+            Mount::Layer { from } => overlay::mount(&root, &store, from, at, number)?,
             Mount::Link { to } => root.link(at, to)?,
             Mount::File { content } => root.file(at, content)?,
             Mount::Over { content } => cover(&root, &store, number, at, content)?,
@@ -97,7 +97,7 @@ pub(crate) fn build(plan: &Plan, expected: DirectoryId) -> Result<(), ConfineErr
     for pin in &plan.pins {
         pin_down(&root, pin)?;
     }
-    // Now everything that they lead to is in place.
+    // Make these directories read-only only now, when all mount points in them exist.
     for (at, way) in ways {
         sys::set_attributes(&way, MountAttributes::READ_ONLY, false).step_on("close", at)?;
     }
@@ -105,7 +105,7 @@ pub(crate) fn build(plan: &Plan, expected: DirectoryId) -> Result<(), ConfineErr
 }
 
 fn open_sources<'p>(
-    plan: &'p Plan,
+    plan: &'p MountPlan,
     expected: DirectoryId,
 ) -> Result<Vec<Source<'p>>, ConfineError> {
     let mut sources = Vec::new();
@@ -115,15 +115,13 @@ fn open_sources<'p>(
                 let tree = clone_tree(CWD, ".").step_on("take the workspace", at)?;
                 let found = DirectoryId::of(&tree).step_on("look at the workspace", at)?;
                 if found != expected {
-                    return Err(ConfineError::new(
-                        "take the workspace",
-                        "it was replaced meanwhile",
-                    ));
+                    return Err(ConfineError::new("take the workspace", "it was replaced"));
                 }
-                (tree, Kind::Directory, *writable)
+                (tree, MountTargetKind::Directory, *writable)
             }
             Mount::Bind { from, writable, is_directory, required } => {
-                let kind = if *is_directory { Kind::Directory } else { Kind::File };
+                let kind =
+                    if *is_directory { MountTargetKind::Directory } else { MountTargetKind::File };
                 let opened = open_source(from, kind);
                 if let Some(expected) = plan.verified.get(from) {
                     let found = opened.as_ref().ok().and_then(|it| DirectoryId::of(it).ok());
@@ -148,15 +146,16 @@ fn open_sources<'p>(
     Ok(sources)
 }
 
-/// What is shown for convenience and not to be had for this user is absent.
+/// Returns true if an optional source may be omitted: it does not exist, this user may not open it, or its path
+/// contains a link.
 fn may_be_left_out(errno: Errno) -> bool {
     sys::is_missing(errno) || matches!(errno, Errno::ACCESS | Errno::PERM | Errno::LOOP)
 }
 
-/// Opens a path that has no links: one on it means that somebody swapped a directory.
-fn open_source(path: &Path, kind: Kind) -> Result<OwnedFd, Errno> {
+/// Opens a path without following links. A link on the path means that a program swapped a directory.
+fn open_source(path: &Path, kind: MountTargetKind) -> Result<OwnedFd, Errno> {
     let mut flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    if kind == Kind::Directory {
+    if kind == MountTargetKind::Directory {
         flags |= OFlags::DIRECTORY;
     }
     openat2(
@@ -168,7 +167,7 @@ fn open_source(path: &Path, kind: Kind) -> Result<OwnedFd, Errno> {
     )
 }
 
-/// A detached copy of the mounts at a directory or file and beneath it.
+/// Returns a detached copy of the mounts at a directory or file, including mounts inside it.
 pub(crate) fn clone_tree(at: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -177,13 +176,13 @@ pub(crate) fn clone_tree(at: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
     open_tree(at, path, flags)
 }
 
-/// A new file system in memory.
+/// Creates a file system in memory.
 fn tmpfs(size: &str, files: u64) -> Result<OwnedFd, ConfineError> {
     let options = [("size", size), ("nr_inodes", &files.to_string()), ("mode", "0755")];
     new_file_system("tmpfs", &options, MountAttributes::WRITABLE)
 }
 
-/// A new, detached mount of a file system that needs no device. An option without a value is a flag.
+/// Creates a detached mount of a file system that needs no device. An option without a value is a flag.
 pub(crate) fn new_file_system(
     name: &'static str,
     options: &[(&str, &str)],
@@ -207,23 +206,23 @@ pub(crate) fn new_file_system(
     Ok(mount)
 }
 
-/// An empty file and an empty directory to put over others.
-pub(crate) struct Empty {
+/// An empty file and an empty directory that cover hidden nodes.
+pub(crate) struct EmptyMounts {
     file: OwnedFd,
     directory: OwnedFd,
 }
 
-impl Empty {
+impl EmptyMounts {
     fn make(store: &NewRoot) -> Result<Self, ConfineError> {
-        let file = store.make(Path::new("empty.f"), Kind::File)?;
-        let directory = store.make(Path::new("empty.d"), Kind::Directory)?;
+        let file = store.make(Path::new("empty.f"), MountTargetKind::File)?;
+        let directory = store.make(Path::new("empty.d"), MountTargetKind::Directory)?;
         Ok(Self { file, directory })
     }
 
-    /// Covers what is at `at`; nothing if there is nothing.
+    /// Covers the node at `at`. Does nothing if none exists.
     pub(crate) fn cover(&self, root: &NewRoot, at: &Path) -> Result<(), ConfineError> {
         let Some((target, kind)) = root.find(at)? else { return Ok(()) };
-        let what = if kind == Kind::Directory { &self.directory } else { &self.file };
+        let what = if kind == MountTargetKind::Directory { &self.directory } else { &self.file };
         let copy = clone_tree(what, "").step_on("hide", at)?;
         sys::set_attributes(&copy, MountAttributes::MASK, false).step_on("hide", at)?;
         root.place_on(&copy, &target, at)
@@ -238,7 +237,7 @@ fn cover(
     at: &Path,
     content: &str,
 ) -> Result<(), ConfineError> {
-    let Some((target, Kind::File)) = root.find(at)? else { return Ok(()) };
+    let Some((target, MountTargetKind::File)) = root.find(at)? else { return Ok(()) };
     let name = Path::new("/").join(format!("{number}"));
     store.file(&name, content)?;
     let copy = clone_tree(store.open_exactly(&name)?, "").step_on("cover", at)?;
@@ -255,10 +254,10 @@ fn pin_down(root: &NewRoot, pin: &Pin) -> Result<(), ConfineError> {
     root.place_on(&copy, &target, &pin.at)
 }
 
-/// Makes the new tree the root and lets go of the old one.
+/// Makes the new tree the root and unmounts the old one.
 fn enter(root: NewRoot, workspace: &Path) -> Result<(), ConfineError> {
     fchdir(root.handle()).step("enter the new root")?;
-    // The old root comes to lie upon the new one, and is taken away from there.
+    // `pivot_root(".", ".")` stacks the old root on the new one. The unmount removes it from there.
     pivot_root(".", ".").step("change the root")?;
     unmount(".", UnmountFlags::DETACH).step("leave the old root")?;
     let read_only = MountAttributes::READ_ONLY;

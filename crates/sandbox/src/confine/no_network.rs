@@ -8,17 +8,17 @@ use std::net::{TcpListener, UdpSocket};
 /// Port of the HTTP proxy on 127.0.0.1.
 pub const PROXY_PORT: u16 = 61_080;
 
-/// Content of the resolver's file: names the worker's own resolver.
+/// Content of `resolv.conf` inside: names the worker's own resolver.
 pub(crate) const RESOLVER_FILE: &str = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
 
-/// The part of a namespace without a network through which the worker learns what commands tried.
+/// Sockets and counters by which the worker learns which hosts commands tried to reach.
 #[derive(Debug)]
 pub struct NoNetwork {
-    /// Listens on 127.0.0.1, [`PROXY_PORT`]. Does not block.
+    /// Listens on 127.0.0.1, [`PROXY_PORT`]. Non-blocking.
     pub proxy: io::Result<TcpListener>,
-    /// Receives on 127.0.0.1, port 53. Does not block.
+    /// Receives on 127.0.0.1, port 53. Non-blocking.
     pub resolver: io::Result<UdpSocket>,
-    /// The namespace's `snmp` and `snmp6` of `/proc/net`. Empty if `/proc` does not have them.
+    /// The namespace's `snmp` and `snmp6` of `/proc/net`. Missing files are omitted.
     pub counters: Vec<File>,
 }
 

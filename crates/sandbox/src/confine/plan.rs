@@ -1,11 +1,11 @@
-//! The plan of a worker's file system: from the policy and the facts to a list of mounts, in order. Pure, so
-//! that what is shown and what is not can be tested without any rights. Carried out by `mounts`.
+//! Plans a worker's file system: turns the policy and the host facts into an ordered list of mounts. Pure, so tests
+//! of what is visible need no privileges. `mounts` carries out the plan.
 //!
-//! Nothing of the host is shown unless a line here says so.
+//! A file of the host is visible only if code here adds a mount for it.
 
-use super::facts::{Facts, Places, SystemDirectory};
 use super::git;
-use super::limits::Limits;
+use super::host_facts::{HostFacts, SessionDirs, SystemDirectory};
+use super::limits::ConfinementLimits;
 use super::mounts::DirectoryId;
 use super::no_network::RESOLVER_FILE;
 use super::toolchains::is_toolchain;
@@ -16,95 +16,95 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Most layers for package caches: each is a file system of its own.
+/// Maximum number of overlays for package caches. Each is a separate file system.
 const MAX_CACHES: usize = 16;
 
-/// Directories of the state directory that the daemon, Pi and the app keep for themselves. What else lies there
-/// is the user's: tests of clients make everything of theirs, workspaces too, in one temporary directory.
+/// Directories in the state directory that belong to the daemon, Pi and the app. The user owns everything else there:
+/// tests of clients create all their files, also workspaces, in one temporary directory.
 const KEPT: [&str; 4] = ["pi-sessions", "placeholders", "run", "sessions"];
 
-/// How the names begin of run directories that were put aside.
+/// Prefix of the names of run directories that were moved aside.
 const KEPT_ASIDE: &str = "run.old-";
 
-/// What is mounted or made at one path.
+/// Content at one path of the new tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mount {
-    /// What is there on the host, found at `from`, with everything beneath it.
+    /// Bind mount of the host's file or directory `from`, including mounts inside it.
     Bind {
         /// Path on the host, without links.
         from: PathBuf,
-        /// False to forbid every change.
+        /// False mounts it read-only.
         writable: bool,
         /// True for a directory.
         is_directory: bool,
-        /// False to leave it out if it is gone meanwhile.
+        /// False to omit the mount if `from` no longer exists when it is mounted, or may not be opened.
         required: bool,
     },
-    /// The workspace, from a held directory.
+    /// Bind mount of the workspace, from its open directory.
     Workspace {
-        /// False to forbid every change.
+        /// False mounts it read-only.
         writable: bool,
     },
-    /// An empty directory of the worker's own.
+    /// Empty private directory of the worker.
     Private {
         /// Permission bits.
         mode: u32,
     },
-    /// A read-only directory in a private one, which only leads to what is mounted in it.
+    /// Read-only directory inside a private one. It contains only the mount points below it.
     Way,
-    /// The host's directory with a private layer for changes. Read-only where the kernel has no layers.
+    /// Overlay of a host directory with a private layer for changes. Read-only if the kernel refuses overlays.
     Layer {
         /// Path on the host.
         from: PathBuf,
     },
-    /// A symbolic link.
+    /// Symbolic link.
     Link {
-        /// Where it leads.
+        /// Target of the link, as written.
         to: PathBuf,
     },
-    /// A small file of the worker's own.
+    /// Small private file of the worker.
     File {
-        /// What is in it.
+        /// Content of the file.
         content: String,
     },
-    /// A small read-only file in the place of the file that the host has there.
+    /// Small read-only file that covers the host's file at this path.
     Over {
         /// Content of the file.
         content: &'static str,
     },
-    /// Something empty and read-only in the place of whatever is there, if anything is.
+    /// Empty read-only file or directory that covers the node at this path, if one exists.
     Empty,
 }
 
-/// A path that is mounted upon itself after all else, so that it cannot be renamed, replaced or removed.
+/// Path that is bind-mounted onto itself after all other mounts. So it cannot be renamed, replaced or removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pin {
-    /// Path inside, which is that on the host.
+    /// Path inside the namespace, equal to the path on the host.
     pub at: PathBuf,
-    /// True to forbid changes too.
+    /// True to also forbid changes of the content.
     pub read_only: bool,
 }
 
-/// How a worker's world is built.
+/// Mounts, pins and limits of one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    /// What is mounted where; a directory comes before what is beneath it.
+pub struct MountPlan {
+    /// Mounts by path. The order puts a directory before its content.
     pub mounts: BTreeMap<PathBuf, Mount>,
-    /// What is pinned, in this order.
+    /// Pins in mount order.
     pub pins: Vec<Pin>,
-    /// Those pins that are directories of git's and can be written: commands make no links in them.
+    /// Writable pins that are git directories. Commands cannot create symbolic links in them.
     pub git_mounts: Vec<PathBuf>,
-    /// Where the worker starts, and its workspace.
+    /// Workspace and initial working directory.
     pub workspace: PathBuf,
-    /// The home inside, for the environment of commands.
+    /// Home directory inside, for the environment of commands.
     pub home: PathBuf,
-    /// True if the machine's network stays.
+    /// True to keep the machine's network.
     pub network: bool,
-    /// Limits of processes and files; none at first.
-    pub limits: Limits,
-    /// The user's number, inside as outside.
+    /// Limits of processes and files. None by default.
+    pub limits: ConfinementLimits,
+    /// User id, the same inside and outside.
     pub uid: u32,
-    /// The user's group, inside as outside.
+    /// Group id, the same inside and outside.
     pub gid: u32,
     /// Expected directory of a [`Mount::Bind`], by its `from`. Keep the directories open until they are mounted, so
     /// that their inode numbers are not reused.
@@ -113,32 +113,32 @@ pub struct Plan {
     hidden: Vec<PathBuf>,
 }
 
-/// Why there is no plan, as a sentence for a person.
+/// Error of a plan. The text is for display to the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The profile confines nothing.
+    /// The profile has no confinement.
     #[error("full-access has no confinement to plan")]
     FullAccess,
-    /// The workspace would show what must be hidden.
+    /// The workspace would make hidden files visible.
     #[error(
         "the workspace {workspace} {reason}; choose a directory beneath it, or allow everything with `quack sandbox set full-access`"
     )]
     Workspace {
         /// The workspace.
         workspace: String,
-        /// What is wrong, to be read after it.
+        /// Reason, to be read after the workspace.
         reason: &'static str,
     },
 }
 
-impl Plan {
-    /// Plans the world of one worker.
+impl MountPlan {
+    /// Plans the mounts of one worker.
     ///
     /// # Errors
-    /// The policy does not confine, or the workspace is the root, the home or above it, a directory of
-    /// the system, or holds the daemon's state.
-    pub fn new(policy: &Policy, facts: &Facts) -> Result<Self, PlanError> {
+    /// The policy is full access, or the workspace is the root, the home or above it, or a system directory, or it
+    /// contains the daemon's state.
+    pub fn new(policy: &Policy, facts: &HostFacts) -> Result<Self, PlanError> {
         if policy.profile == Profile::FullAccess {
             return Err(PlanError::FullAccess);
         }
@@ -150,7 +150,7 @@ impl Plan {
             workspace: facts.places.workspace.clone(),
             home: home_inside(&facts.places.home),
             network: policy.network,
-            limits: Limits::default(),
+            limits: ConfinementLimits::default(),
             uid: facts.uid,
             gid: facts.gid,
             verified: BTreeMap::new(),
@@ -210,18 +210,19 @@ impl Plan {
         Ok(())
     }
 
-    /// True for a profile that forbids every change of the workspace.
+    /// Returns true if the profile forbids every change of the workspace.
     pub(crate) fn is_read_only(&self) -> bool {
         let may_write = |mount: &Mount| matches!(mount, Mount::Workspace { writable: true });
         !self.mounts.values().any(may_write)
     }
 
-    /// Directories that may be written, for the second layer.
+    /// Returns the writable directories, for the Landlock rules.
     pub fn writable(&self) -> impl Iterator<Item = &Path> {
         self.mounts.iter().filter(|(_, mount)| mount.is_writable()).map(|(at, _)| at.as_path())
     }
 
-    /// True if something is mounted at `path` itself or above it that shows what is there on the host.
+    /// Returns true if the host's file at `path` is visible: the nearest mount at `path` or above it shows the host's
+    /// files.
     #[must_use]
     pub fn shows(&self, path: &Path) -> bool {
         let nearest = path.ancestors().find_map(|ancestor| self.mounts.get(ancestor));
@@ -232,7 +233,7 @@ impl Plan {
         self.mounts.insert(at.into(), mount);
     }
 
-    fn add_system(&mut self, facts: &Facts) {
+    fn add_system(&mut self, facts: &HostFacts) {
         for one in &facts.system {
             match one {
                 SystemDirectory::Directory(path) => self.add(path, shown(path)),
@@ -262,7 +263,7 @@ impl Plan {
         }
     }
 
-    fn add_home(&mut self, facts: &Facts, roots: &[PathBuf]) {
+    fn add_home(&mut self, facts: &HostFacts, roots: &[PathBuf]) {
         let home = self.home.clone();
         self.add(&home, Mount::Private { mode: 0o700 });
         for private in facts.private.iter().filter(|one| !roots.iter().any(|r| one.starts_with(r)))
@@ -278,7 +279,7 @@ impl Plan {
             };
             self.add(&one.at, mount);
         }
-        // Changes of what the user made writable are not private.
+        // A cache inside a writable root stays a normal directory: the user wants its changes kept.
         let is_written = |cache: &&PathBuf| roots.iter().any(|root| cache.starts_with(root));
         for cache in facts.caches.iter().filter(|cache| !is_written(cache)).take(MAX_CACHES) {
             self.add(cache, Mount::Layer { from: cache.clone() });
@@ -288,7 +289,7 @@ impl Plan {
         }
     }
 
-    fn add_session(&mut self, policy: &Policy, places: &Places) {
+    fn add_session(&mut self, policy: &Policy, places: &SessionDirs) {
         let writable = policy.may_write();
         for root in &policy.writable_roots {
             let mount =
@@ -305,9 +306,9 @@ impl Plan {
         self.add(&places.run_dir, run_dir);
     }
 
-    /// Makes the directories read-only that lead from a private directory to the workspace or to a writable directory.
-    /// Otherwise what a command writes next to its workspace would vanish with the worker. Directories in the home where
-    /// programs keep settings and caches stay writable.
+    /// Makes the directories read-only that lead from a private directory to the workspace or to a writable
+    /// directory. Otherwise files that a command writes next to its workspace would vanish with the worker.
+    /// Directories in the home where programs keep settings and caches stay writable.
     fn close_ways(&mut self, policy: &Policy) {
         let ends: Vec<_> = policy.writable_roots.iter().chain([&self.workspace]).cloned().collect();
         for end in ends {
@@ -332,8 +333,8 @@ impl Plan {
         first.is_some_and(|name| name.starts_with(b".")) || is_toolchain(beneath)
     }
 
-    /// Last, so that it covers what the others show.
-    fn hide(&mut self, policy: &Policy, facts: &Facts) {
+    /// Hides paths. Called after all other mounts are added, because it covers them.
+    fn hide(&mut self, policy: &Policy, facts: &HostFacts) {
         let state = std::iter::once(&facts.places.state_dir);
         for path in state.chain(&facts.secrets).chain(&policy.hidden) {
             if !self.shows(path) {
@@ -372,12 +373,12 @@ fn file(path: &Path) -> Mount {
     Mount::Bind { from, writable: false, is_directory: false, required: false }
 }
 
-/// A home that is the root of the file system, as services have it, cannot be a directory of its own.
+/// Returns the home inside. A service may have `/` as its home, which cannot be a private directory.
 fn home_inside(home: &Path) -> PathBuf {
     if home.parent().is_some() { home.to_path_buf() } else { PathBuf::from("/tmp/home") }
 }
 
-/// True if the workspace lies in the state directory where the daemon keeps its own files.
+/// Returns true if the workspace is in a part of the state directory that the daemon uses.
 fn is_kept(workspace: &Path, state_dir: &Path) -> bool {
     let beneath = workspace.strip_prefix(state_dir).ok().and_then(|beneath| beneath.iter().next());
     beneath.and_then(|name| name.to_str()).is_some_and(|name| {
@@ -387,8 +388,8 @@ fn is_kept(workspace: &Path, state_dir: &Path) -> bool {
     })
 }
 
-fn check_workspace(places: &Places, hidden: &[PathBuf]) -> Result<(), PlanError> {
-    let Places { workspace, run_dir, state_dir, home } = places;
+fn check_workspace(places: &SessionDirs, hidden: &[PathBuf]) -> Result<(), PlanError> {
+    let SessionDirs { workspace, run_dir, state_dir, home } = places;
     let refuse = |reason| {
         let workspace = workspace.display().to_string();
         Err(PlanError::Workspace { workspace, reason })
@@ -405,7 +406,7 @@ fn check_workspace(places: &Places, hidden: &[PathBuf]) -> Result<(), PlanError>
     if hidden.iter().any(|hidden| workspace.starts_with(hidden)) {
         return refuse("is hidden by the policy");
     }
-    // Elsewhere a place for users' files, here one of the worker's own.
+    // Ordinary directories outside, but private ones inside a worker.
     let own = ["/dev", "/run/user"];
     if own.iter().any(|place| workspace.starts_with(place)) {
         return refuse("lies where a worker has files of its own");

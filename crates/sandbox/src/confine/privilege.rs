@@ -1,8 +1,8 @@
-//! Giving up rights for good: capabilities, set-id programs, memory that others may read, limits.
-//! Called by `enter` after the file system stands.
+//! Drops privileges permanently: capabilities, set-id programs, readable memory, resource limits. Called by `enter`
+//! after the file system is built.
 
-use super::error::{ConfineError, Step};
-use super::limits::Limits;
+use super::error::{ConfineError, StepContext};
+use super::limits::ConfinementLimits;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities,
@@ -10,15 +10,14 @@ use rustix::thread::{
     set_capabilities_secure_bits, set_no_new_privs,
 };
 
-/// Drops every capability of this process and of all that it will run, for good, inside a user
-/// namespace: bounding set, ambient set and all three others; and user 0 means nothing any more when a
-/// program starts.
+/// Drops every capability of this process and of all programs that it executes, permanently, inside a user namespace:
+/// the bounding set, the ambient set and the three other sets. User 0 has no special rights when a program starts.
 pub(crate) fn drop_capabilities() -> Result<(), ConfineError> {
     for number in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << number);
         match remove_capability_from_bounding_set(one) {
             Ok(()) => {}
-            // Past the last one that this kernel knows.
+            // Past the last capability of this kernel.
             Err(rustix::io::Errno::INVAL) => break,
             Err(error) => return Err(error).step("drop a capability from the bounding set"),
         }
@@ -35,8 +34,8 @@ pub(crate) fn drop_capabilities() -> Result<(), ConfineError> {
     drop_held()
 }
 
-/// Drops the capabilities that this process holds; without a user namespace the rest cannot be touched
-/// and needs not be: no program can gain any.
+/// Drops the capabilities that this process has. Without a user namespace the other sets cannot be changed. They need
+/// no change, because no program can gain capabilities.
 pub(crate) fn drop_held() -> Result<(), ConfineError> {
     let none = CapabilitySets {
         effective: CapabilitySet::empty(),
@@ -51,15 +50,15 @@ pub(crate) fn drop_held() -> Result<(), ConfineError> {
     Err(ConfineError::new("drop capabilities", "some are left"))
 }
 
-/// No program that this process runs gains rights, and no other process of the user reads its memory or
-/// looks through its descriptors. A program that is executed is readable again.
+/// Prevents programs of this process from gaining rights, and other processes of the user from reading its memory or
+/// descriptors. An executed program is readable again.
 pub(crate) fn forbid_new_rights() -> Result<(), ConfineError> {
     set_no_new_privs(true).step("forbid new privileges")?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide the memory")
 }
 
-/// Runs `open` while the files of this process in `/proc` belong to its user; afterwards they are hidden again.
-/// Only before the process has started another.
+/// Runs `open` while the user owns this process's files in `/proc`, and then hides them again. Call it only before
+/// the process starts another one.
 pub(crate) fn as_own_process<T>(open: impl FnOnce() -> T) -> Result<T, ConfineError> {
     set_dumpable_behavior(DumpableBehavior::Dumpable).step("show the process's files")?;
     let opened = open();
@@ -67,12 +66,12 @@ pub(crate) fn as_own_process<T>(open: impl FnOnce() -> T) -> Result<T, ConfineEr
     Ok(opened)
 }
 
-/// Part of the user's queued signals and message queues that one worker may have. The kernel counts both for the user
-/// as a whole.
+/// Divisor for the user's limits of queued signals and message queues. One worker gets this share, because the kernel
+/// counts both for the user as a whole.
 const SHARE: u64 = 4;
 
-/// Sets the limits that the policy names, as far as the hard limits allow; no core files in any case.
-pub(crate) fn apply_limits(limits: &Limits) -> Result<(), ConfineError> {
+/// Sets the limits of the policy, as far as the hard limits allow. Always disables core files.
+pub(crate) fn apply_limits(limits: &ConfinementLimits) -> Result<(), ConfineError> {
     set(Resource::Core, 0)?;
     for counted in [Resource::Sigpending, Resource::Msgqueue] {
         if let Some(most) = getrlimit(counted).maximum {

@@ -1,11 +1,11 @@
-//! Finds out which layers of confinement work on this system for this user, by trying them in a process that ends
-//! at once. Called by `quack probe`, and by stage 0 of a worker that got no result, while the process has one
+//! Detects which layers of confinement work on this system for this user, by trying them in a process that exits
+//! afterwards. Called by `quack probe`, and by stage 0 of a worker without a probe result, while the process has one
 //! thread.
 //!
 //! A failure that may not repeat, such as too many processes, is an error and not a result. Otherwise a busy
 //! system would choose a lower tier.
 
-use super::error::{ConfineError, Step};
+use super::error::{ConfineError, StepContext};
 use super::mounts::new_file_system;
 use super::spawn;
 use super::sys::{self, MountAttributes};
@@ -17,27 +17,27 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
-/// Longest text that the trying process sends, in bytes.
+/// Maximum length of the test process's message in bytes.
 const MAX_TEXT: u64 = 1024;
 
-/// What it sends if all went well: with and without layers for caches.
+/// Messages of success: with and without overlays for caches.
 const WITH_LAYERS: &str = "1";
 const WITHOUT_LAYERS: &str = "0";
 
-/// Begins the text of a failure that may not repeat.
+/// Prefix of the message of a failure that may not repeat.
 const TRANSIENT: &str = "?";
 
-/// The version of Landlock that the kernel has, 0 without.
+/// Returns the kernel's version of Landlock, 0 without Landlock.
 #[must_use]
 pub fn landlock_version() -> i32 {
     sys::landlock_version()
 }
 
-/// Tries what can be tried.
+/// Probes this system.
 ///
 /// # Errors
-/// This process has several threads, or a step failed for lack of memory, processes or descriptors, or the trying
-/// process was killed.
+/// This process has several threads, a step failed for lack of memory, processes or descriptors, or the test process
+/// was killed.
 pub fn probe_blocking() -> Result<Probe, ConfineError> {
     sys::require_single_thread().step("probe")?;
     let uid = rustix::process::geteuid();
@@ -66,7 +66,7 @@ fn try_namespaces(uid: u32, gid: u32) -> Result<String, ConfineError> {
         Some(child) => {
             drop(to_parent);
             let text = read_text(from_child);
-            // The only child that this function has made; others keep theirs.
+            // Wait for this child only: other children belong to other code.
             let _status = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(child), None);
             text
         }
@@ -95,21 +95,21 @@ fn read_text(from: OwnedFd) -> Result<String, ConfineError> {
     Ok(text)
 }
 
-/// True if the same step may succeed a moment later.
+/// Returns true if the same step may succeed later.
 fn is_transient(error: &ConfineError) -> bool {
     const SHORT_OF: [libc::c_int; 4] = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE];
     error.source.kind() == io::ErrorKind::Interrupted
         || error.source.raw_os_error().is_some_and(|code| SHORT_OF.contains(&code))
 }
 
-/// True if layers work too.
+/// Returns true if overlays also work.
 fn try_inside(uid: u32, gid: u32) -> Result<bool, ConfineError> {
     spawn::map_identity(uid, gid)?;
     super::loopback::bring_up()?;
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", flags).step("make mounts private")?;
-    // Refused where the host's own /proc is covered in part, as in some containers.
+    // The kernel refuses this if the host's /proc is partly covered, as in some containers.
     let _proc = new_file_system("proc", &[], MountAttributes::READ_ONLY)?;
     let _usr = super::mounts::clone_tree(CWD, "/usr").step("copy a mount")?;
-    Ok(super::layer::works())
+    Ok(super::overlay::works())
 }

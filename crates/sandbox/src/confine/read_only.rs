@@ -1,20 +1,20 @@
-//! One command that changes nothing, in a worker that may: safe mode for a single call. Called by the process
-//! that becomes the command, between its start and the command's.
+//! Makes one command read-only in a worker that may write: safe mode for a single call. Called by the process that
+//! becomes the command, after it was started and before it executes the command.
 //!
-//! It is Landlock without a right to write, and a filter for the attributes of files, on top of whatever the
-//! worker is confined to already.
+//! It adds Landlock rules without write rights and a filter for file attributes to the confinement that the worker
+//! already has.
 
 use super::error::ConfineError;
-use super::landlock::{self, FileRights, FileRule, Rules};
+use super::landlock::{self, FileRights, FileRule, LandlockRules};
 use super::privilege;
 use super::seccomp;
 use std::path::Path;
 
-/// Gives up, for good, writing anything but devices and what is beneath `private`, which are directories of
-/// the worker's own.
+/// Drops the right to write permanently, except for devices and the directories `private`, which belong to the
+/// worker.
 ///
 /// # Errors
-/// A step failed: the command must not be started.
+/// A step failed. The command must not be started.
 pub fn become_read_only(private: &[&Path]) -> Result<(), ConfineError> {
     let filter = seccomp::build_for_attributes()?;
     let mut files = Vec::new();
@@ -24,6 +24,6 @@ pub fn become_read_only(private: &[&Path]) -> Result<(), ConfineError> {
         files.extend(FileRule::open(writable, FileRights::Write)?);
     }
     privilege::forbid_new_rights()?;
-    landlock::apply(Rules { files, forbid_tcp: false })?;
+    landlock::apply(LandlockRules { files, forbid_tcp: false })?;
     seccomp::apply(&filter)
 }

@@ -6,9 +6,9 @@
 
 /// Allowed requests as ranges, in ascending order without overlaps. The numbers hold for `x86_64` and `aarch64`.
 ///
-/// Missing on purpose: requests that type into a terminal or change its line discipline (`TIOCSTI`, `TIOCLINUX`,
-/// `TIOCSETD`), that redirect or set up a console (`TIOCCONS`, `TIOCSSERIAL`), and `FS_IOC_GET_ENCRYPTION_PWSALT`,
-/// which writes the salt that it returns.
+/// Omitted on purpose: requests that insert input into a terminal or change its line discipline (`TIOCSTI`,
+/// `TIOCLINUX`, `TIOCSETD`), requests that redirect or set up a console (`TIOCCONS`, `TIOCSSERIAL`), and
+/// `FS_IOC_GET_ENCRYPTION_PWSALT`, which writes the salt that it returns.
 const ALLOWED: &[(u32, u32)] = &[
     // FIBMAP, FIGETBSZ.
     (0x0000_0001, 0x0000_0002),
@@ -88,8 +88,8 @@ const ALLOWED: &[(u32, u32)] = &[
     (0xc080_661a, 0xc080_661a),
 ];
 
-/// Returns the ranges of the requests that are not allowed. A filter can compare with a range, but it cannot say
-/// "none of these ranges" in one rule.
+/// Returns the ranges of the forbidden requests. A filter can compare with a range, but one rule cannot express "none
+/// of these ranges".
 pub(crate) fn forbidden() -> Vec<(u32, u32)> {
     let mut gaps = Vec::new();
     let mut next = Some(0);

@@ -1,11 +1,12 @@
-//! The filter of system calls: what a worker and its commands never need and what has let processes out
-//! of sandboxes before. Everything else is allowed. Built and applied by `enter` before threads exist.
+//! The system call filter of a worker and its commands. It forbids calls that they never need and calls that have
+//! allowed processes to escape from sandboxes. All other calls are allowed. `enter` builds and applies it before
+//! threads exist.
 //!
-//! Forbidden calls fail with EPERM, as if the user lacked the right; `clone3` and the calls of the x32
-//! machine fail with ENOSYS, so that programs fall back (a filter cannot look into `clone3`'s flags);
-//! calls of another machine (32-bit ones) end the process.
+//! Forbidden calls fail with EPERM, as if the user lacked the right. `clone3` and the calls of the x32 ABI fail with
+//! ENOSYS, so that programs fall back: a filter cannot read the flags of `clone3`, which are in memory. A call of
+//! another architecture (32-bit) kills the process.
 
-use super::error::{ConfineError, Step};
+use super::error::{ConfineError, StepContext};
 use super::requests;
 use nix::libc;
 use seccompiler::{
@@ -15,34 +16,33 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// What the filter does about sockets.
+/// Rule of the filter for sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sockets {
-    /// Unix, Internet and routing sockets: where they lead is decided by a network namespace and by what
-    /// is mounted.
+    /// Unix, Internet and routing sockets. A network namespace and the mounts decide which peers are reachable.
     Usual,
-    /// Neither Internet nor Unix sockets; pairs of connected Unix sockets stay. For tier D with the
-    /// network off: nothing but this filter stands between a command and the user's sockets.
+    /// No Internet sockets and no Unix sockets except connected pairs. For tier D with the network off: there only
+    /// this filter prevents a command from using the user's sockets.
     PairsOnly,
-    /// Internet and routing sockets and pairs of Unix ones. For tier D with the network on.
+    /// Internet and routing sockets, and connected pairs of Unix sockets. For tier D with the network on.
     Internet,
 }
 
-/// Numbers from here on belong to the x32 machine.
+/// First system call number of the x32 ABI.
 const X32: u32 = 0x4000_0000;
 
-/// Values of `personality` that change nothing but names: Linux, with the machine's 32-bit name, with an old
-/// kernel version (`UNAME26`), both; and the question what is in force.
+/// Allowed values of `personality`. They change only the reported names: Linux, with the 32-bit machine name, with an
+/// old kernel version (`UNAME26`), and both. The last value reads the current one.
 const PERSONALITIES: [u64; 5] = [0, 8, 0x20000, 0x20008, 0xffff_ffff];
 
-/// System calls that no libc crate names yet.
+/// System calls that the `libc` crate does not have yet.
 const OPEN_TREE_ATTR: i64 = 467;
 const FCHMODAT2: i64 = 452;
 const SETXATTRAT: i64 = 463;
 const REMOVEXATTRAT: i64 = 466;
 const FILE_SETATTR: i64 = 469;
 
-/// Forbidden whatever their arguments are. All machines.
+/// Calls that are forbidden with any arguments, on all architectures.
 const FORBIDDEN: &[i64] = &[
     // Other processes.
     libc::SYS_ptrace,
@@ -54,7 +54,7 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
-    // Wide interfaces of the kernel.
+    // Kernel interfaces with a large attack surface.
     libc::SYS_userfaultfd,
     libc::SYS_perf_event_open,
     libc::SYS_bpf,
@@ -98,7 +98,7 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_lookup_dcookie,
     libc::SYS_fanotify_init,
     libc::SYS_fanotify_mark,
-    // Placement of memory.
+    // NUMA policy.
     libc::SYS_mbind,
     libc::SYS_set_mempolicy,
     libc::SYS_set_mempolicy_home_node,
@@ -118,7 +118,7 @@ const FORBIDDEN_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const FORBIDDEN_HERE: &[i64] = &[];
 
-/// Kinds of namespaces that `clone` could make.
+/// Flags of `clone` that create namespaces.
 const NEW_NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
@@ -129,19 +129,20 @@ const NEW_NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWNET,
 ];
 
-/// Requests that type into, or change the discipline of, a terminal: injection into the user's shell.
+/// Requests that insert input into a terminal or change its line discipline. They would inject commands into the
+/// user's shell.
 const TERMINAL_REQUESTS: [u64; 3] = [0x5412, 0x541C, 0x5423];
 
-/// Requests that make a volume of btrfs or a copy of one, links and all, in any directory that can be written
+/// Requests that create a btrfs subvolume or a snapshot of one, including its links, in any writable directory
 /// (`SNAP_CREATE`, `SUBVOL_CREATE`, and their second versions).
 const VOLUME_REQUESTS: [u64; 4] = [0x5000_9401, 0x5000_940e, 0x5000_9417, 0x5000_9418];
 
-/// Calls that give a file its mode, and the argument that is it. A file that runs with the rights of its owner
-/// or group would do so outside too. Commands have no `openat2`, whose mode is in memory (see `commands`).
+/// Calls that set the mode of a file, and the index of the mode argument. A set-id file would also run with its
+/// owner's or group's rights outside. Commands have no `openat2`, whose mode is in memory (see `commands`).
 const WITH_MODE: &[(i64, u8)] =
     &[(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2), (libc::SYS_mknodat, 2)];
 
-/// Calls that have a mode only if they make a file, with the arguments that are flags and mode.
+/// Calls that have a mode only if they create a file, with the indexes of the flags and mode arguments.
 const WITH_FLAGS: &[(i64, u8, u8)] = &[
     (libc::SYS_openat, 2, 3),
     #[cfg(target_arch = "x86_64")]
@@ -155,7 +156,7 @@ const WITH_MODE_HERE: &[(i64, u8)] =
 #[cfg(not(target_arch = "x86_64"))]
 const WITH_MODE_HERE: &[(i64, u8)] = &[];
 
-/// Calls that change how a process runs, and the argument that says which: 0 is the caller.
+/// Calls that change how a process runs, and the index of the argument with the process id. 0 is the caller.
 const OF_A_PROCESS: &[(i64, u8)] = &[
     (libc::SYS_prlimit64, 0),
     (libc::SYS_sched_setaffinity, 0),
@@ -164,12 +165,12 @@ const OF_A_PROCESS: &[(i64, u8)] = &[
     (libc::SYS_sched_setattr, 0),
 ];
 
-/// The whole filter for this machine.
+/// Builds the filter for this architecture.
 pub(crate) fn build(sockets: Sockets) -> Result<BpfProgram, ConfineError> {
     compile(rules(sockets).step("build the system call filter")?, libc::EPERM)
 }
 
-/// Calls that change what a file is besides its content, which Landlock does not decide. All machines.
+/// Calls that change the metadata of a file. Landlock does not control them. All architectures.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -201,40 +202,41 @@ const ATTRIBUTES_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ATTRIBUTES_HERE: &[i64] = &[];
 
-/// Calls that make links. The worker makes them for its commands ([`super::links`]), with its own rights.
+/// Calls that create symbolic links. The worker makes the links of its commands ([`super::links`]), with its own
+/// rights.
 #[cfg(target_arch = "x86_64")]
 const LINKS: &[i64] = &[libc::SYS_symlink, libc::SYS_symlinkat];
 
 #[cfg(not(target_arch = "x86_64"))]
 const LINKS: &[i64] = &[libc::SYS_symlinkat];
 
-/// A filter that keeps a command from changing the attributes of files, also by device requests.
+/// Builds a filter that prevents a command from changing file attributes, also by device requests.
 pub(crate) fn build_for_attributes() -> Result<BpfProgram, ConfineError> {
     let forbidden = ATTRIBUTES.iter().chain(ATTRIBUTES_HERE).chain(LINKS);
     build_read_only(forbidden.map(|number| (*number, Vec::new())).collect())
 }
 
-/// A filter that allows device requests that read, and no others. For sessions whose mounts are read-only already:
+/// Builds a filter that allows only device requests that read. For sessions whose mounts are already read-only:
 /// programs may set attributes in their private directories.
 pub(crate) fn build_for_requests() -> Result<BpfProgram, ConfineError> {
-    build_read_only(Rules::new())
+    build_read_only(SyscallRules::new())
 }
 
-fn build_read_only(mut rules: Rules) -> Result<BpfProgram, ConfineError> {
+fn build_read_only(mut rules: SyscallRules) -> Result<BpfProgram, ConfineError> {
     let gaps = requests::forbidden().into_iter().map(|(first, last)| {
         let (first, last) = (u64::from(first), u64::from(last));
         rule(&[(1, SeccompCmpOp::Ge, first), (1, SeccompCmpOp::Le, last)])
     });
     let gaps = gaps.collect::<io::Result<_>>().step("build the system call filter")?;
     rules.insert(libc::SYS_ioctl, gaps);
-    // Its operations set attributes without the system calls that are refused here. Without confinement no other
-    // filter refuses it.
+    // `io_uring` can set attributes without the system calls refused here. In an unconfined worker no other filter
+    // refuses it.
     rules.insert(libc::SYS_io_uring_setup, Vec::new());
     compile(rules, libc::EROFS)
 }
 
-/// Makes a filter that fails these calls with `errno`.
-fn compile(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, ConfineError> {
+/// Compiles a filter that fails these calls with `errno`.
+fn compile(rules: SyscallRules, errno: libc::c_int) -> Result<BpfProgram, ConfineError> {
     let compiled = target()
         .and_then(|target| {
             let forbidden = SeccompAction::Errno(errno.unsigned_abs());
@@ -248,7 +250,7 @@ fn compile(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, ConfineError>
     Ok(program)
 }
 
-/// Applies a filter to this thread and its children, for good.
+/// Applies a filter to this thread and its future children. It cannot be removed.
 pub(crate) fn apply(program: &BpfProgram) -> Result<(), ConfineError> {
     let applied = seccompiler::apply_filter(program);
     applied.map_err(io::Error::other).step("filter system calls")
@@ -258,8 +260,8 @@ fn target() -> Result<TargetArch, seccompiler::BackendError> {
     TargetArch::try_from(std::env::consts::ARCH)
 }
 
-/// ENOSYS for `clone3` and for x32. Stands before the check of the machine, which the compiled part
-/// begins with: for a foreign machine's call it can only refuse more.
+/// Returns instructions that fail `clone3` and x32 calls with ENOSYS. They come before the architecture check, with
+/// which the compiled part begins. For a call of another architecture they can only refuse more.
 fn prefix() -> BpfProgram {
     let load_number = sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
     let is_x32 = sock_filter { code: 0x35, jt: 1, jf: 0, k: X32 };
@@ -270,10 +272,10 @@ fn prefix() -> BpfProgram {
     vec![load_number, is_x32, is_not_clone3, refuse]
 }
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-fn rules(sockets: Sockets) -> io::Result<Rules> {
-    let mut rules: Rules =
+fn rules(sockets: Sockets) -> io::Result<SyscallRules> {
+    let mut rules: SyscallRules =
         FORBIDDEN.iter().chain(FORBIDDEN_HERE).map(|number| (*number, Vec::new())).collect();
     let clone = NEW_NAMESPACES.iter().map(|flag| {
         let flag = u64::from(flag.unsigned_abs());
@@ -287,7 +289,7 @@ fn rules(sockets: Sockets) -> io::Result<Rules> {
     rules.insert(libc::SYS_socket, socket(sockets)?);
     let unix = number(libc::AF_UNIX);
     rules.insert(libc::SYS_socketpair, vec![none_of(0, &[unix])?]);
-    // A lease on a file holds up whoever opens it outside.
+    // A lease on a file blocks other programs that open the file outside.
     rules.insert(libc::SYS_fcntl, vec![rule(&[(1, SeccompCmpOp::Eq, number(libc::F_SETLEASE))])?]);
     for (call, mode) in WITH_MODE.iter().chain(WITH_MODE_HERE) {
         let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
@@ -307,11 +309,11 @@ fn rules(sockets: Sockets) -> io::Result<Rules> {
         rules.insert(*call, set);
     }
     if sockets != Sockets::Usual {
-        // Without a namespace of processes all of the user's are within reach.
+        // Without a process namespace, all processes of the user are reachable.
         for (call, which) in OF_A_PROCESS {
             rules.insert(*call, vec![none_of(*which, &[0])?]);
         }
-        // These also know groups and users.
+        // These calls also accept process groups and users as targets.
         let process = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
         for (call, one_process) in process {
             rules.insert(call, vec![none_of(0, &[one_process])?, none_of(1, &[0])?]);
@@ -346,14 +348,15 @@ fn number(constant: libc::c_int) -> u64 {
     u64::from(constant.unsigned_abs())
 }
 
-/// Matches if the argument has none of the values.
+/// Returns a rule that matches if the argument has none of the values.
 fn none_of(argument: u8, values: &[u64]) -> io::Result<SeccompRule> {
     let conditions: Vec<_> =
         values.iter().map(|value| (argument, SeccompCmpOp::Ne, *value)).collect();
     rule(&conditions)
 }
 
-/// Matches if all conditions hold. Only the lower 32 bits of an argument count, as for the kernel.
+/// Returns a rule that matches if all conditions hold. Compares only the lower 32 bits of an argument, as the kernel
+/// does.
 fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> io::Result<SeccompRule> {
     let conditions = conditions.iter().map(|(argument, operator, value)| {
         SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, operator.clone(), *value)

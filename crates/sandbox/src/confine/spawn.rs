@@ -1,10 +1,10 @@
-//! From one process to three: the monitor stays outside, process 1 of new namespaces builds the worker's
-//! world, and the worker is its child. Called by stage 0, while the process has one thread.
+//! Splits one process into three: the monitor stays outside, process 1 of new namespaces builds the worker's file
+//! system, and the worker is its child. Called by stage 0, while the process has one thread.
 //!
-//! The three end together: the kernel kills process 1 when the monitor ends, and everything in the namespace
-//! when process 1 ends; process 1 ends when the worker has, after it has told the monitor how.
+//! The three exit together. The kernel kills process 1 when the monitor exits, and all processes in the namespace
+//! when process 1 exits. Process 1 exits after the worker, once it has reported the worker's status to the monitor.
 
-use super::error::{ConfineError, Step};
+use super::error::{ConfineError, StepContext};
 use super::mounts::DirectoryId;
 use super::sys;
 use nix::libc;
@@ -16,40 +16,40 @@ use rustix::process::{
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Which side of the split this process is.
+/// Side of the split that this process is on.
 #[derive(Debug)]
 pub enum Side {
-    /// Outside: watch [`Monitor::init`], and read the worker's end from [`Monitor::status`].
+    /// Outside. Watch [`Monitor::init`], and read the worker's status from [`Monitor::status`].
     Monitor(Monitor),
-    /// Process 1 of the new namespaces: go on with [`Init::enter`].
+    /// Process 1 of the new namespaces. Continue with [`Init::enter`].
     Init(Init),
 }
 
-/// What the monitor keeps.
+/// State of the monitor after the split.
 #[derive(Debug)]
 pub struct Monitor {
-    /// Process 1, as the monitor sees it: its child. To end everything, kill it.
+    /// Process id of process 1 outside; it is the monitor's child. Killing it kills all processes inside.
     pub init: u32,
-    /// Gives the worker's raw wait status as four bytes, least first, once it has ended; closed without
-    /// them if process 1 ended first, by a failure or a kill. Read it after process 1 has ended.
+    /// Carries the worker's raw wait status as four bytes, least significant first, once the worker has exited.
+    /// Closed without them if process 1 failed or was killed first. Read it after process 1 has exited.
     pub status: OwnedFd,
 }
 
-/// Process 1 of new namespaces, before it has built anything.
+/// Process 1 of new namespaces, before it has built the file system.
 #[derive(Debug)]
 pub struct Init {
-    /// Where the monitor reads how the worker ended.
+    /// Write end of the pipe that carries the worker's status to the monitor.
     pub(crate) status: OwnedFd,
-    /// The workspace, which is the working directory.
+    /// Identity of the workspace, which is the working directory.
     pub(crate) workspace: DirectoryId,
-    /// True if the machine's network stays.
+    /// True to keep the machine's network.
     pub(crate) network: bool,
 }
 
-/// Splits this process. `workspace` is an open handle of the workspace; the child's working directory is
-/// that directory, whatever its names are by now. With `network` the child stays in the machine's network.
+/// Splits this process. `workspace` is an open handle of the workspace. The child's working directory is that
+/// directory, even if it was renamed. With `network` the child stays in the machine's network namespace.
 ///
-/// The child is killed by the kernel when this process ends.
+/// The kernel kills the child when this process exits.
 ///
 /// # Errors
 /// This process has several threads, or the kernel refuses namespaces.
@@ -61,7 +61,7 @@ pub fn split(workspace: BorrowedFd<'_>, network: bool) -> Result<Side, ConfineEr
     let (from_init, status) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
     match sys::clone_into(namespaces(network)).step("make namespaces")? {
         Some(init) => {
-            // The workspace must not be held by a process that does not work in it.
+            // The monitor does not work in the workspace, so it must not keep the workspace's file system busy.
             chdir("/").step("leave the workspace")?;
             Ok(Side::Monitor(Monitor { init: init.unsigned_abs(), status: from_init }))
         }
@@ -72,7 +72,7 @@ pub fn split(workspace: BorrowedFd<'_>, network: bool) -> Result<Side, ConfineEr
     }
 }
 
-/// The namespaces of a worker.
+/// Returns the flags for the namespaces of a worker.
 pub(crate) fn namespaces(network: bool) -> libc::c_int {
     let always = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
@@ -82,7 +82,7 @@ pub(crate) fn namespaces(network: bool) -> libc::c_int {
     if network { always } else { always | libc::CLONE_NEWNET }
 }
 
-/// Ties the life of this process to its parent's, which `parent` is a handle of.
+/// Requests a kill of this process when its parent exits. `parent` is a handle of the parent.
 fn die_with(parent: &OwnedFd) -> Result<(), ConfineError> {
     set_parent_process_death_signal(Some(Signal::KILL)).step("ask to end with the monitor")?;
     let mut watched = [PollFd::new(parent, PollFlags::IN)];
@@ -93,7 +93,7 @@ fn die_with(parent: &OwnedFd) -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// Makes this process's user and group in its new namespace the same as outside; nobody else exists there.
+/// Maps this process's user and group to the same ids in its new namespace, which has no other users and groups.
 pub(crate) fn map_identity(uid: u32, gid: u32) -> Result<(), ConfineError> {
     for (file, text) in [
         ("/proc/self/setgroups", "deny".to_owned()),
@@ -105,16 +105,16 @@ pub(crate) fn map_identity(uid: u32, gid: u32) -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// Waits for the worker's end as process 1 must: reaping whatever becomes its child. Never returns.
+/// Waits for the worker's exit. Reaps all orphans, as process 1 must. Never returns.
 pub(crate) fn reap_until_end(worker: i32, status: &OwnedFd) -> ! {
     let keep = status.as_fd().as_raw_fd();
-    // What the worker uses must be closed when the worker closes it.
+    // Close all other descriptors, or a pipe would stay open here after the worker closes it.
     let _closed = sys::close_between(0, Some(keep - 1));
     let _closed = sys::close_between(keep + 1, None);
     loop {
         match sys::wait_for_any() {
             Ok((pid, raw)) if pid == worker => {
-                // Four bytes fit into an empty pipe. Should the monitor be gone, so are we in a moment.
+                // Four bytes fit into an empty pipe. If the monitor has exited, the kernel kills this process soon.
                 let _written = rustix::io::write(status, &raw.to_le_bytes());
                 sys::end_process(libc::EXIT_SUCCESS)
             }

@@ -1,30 +1,30 @@
-//! The few system calls that have no safe form in the crates that we use. Nothing else in `confine` is
-//! unsafe. Called by the other files of this folder.
+//! System calls without a safe wrapper in the used crates. All unsafe code of `confine` is here. Called by the
+//! modules next to it.
 
 use nix::libc;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Attributes of a mount: a bit is set, none is taken back.
+/// Mount attributes to set. Attributes are never cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MountAttributes(u64);
 
 impl MountAttributes {
     /// No set-id programs, no devices.
     pub(crate) const WRITABLE: Self = Self(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV);
-    /// As before, and nothing can be changed.
+    /// `WRITABLE`, and read-only.
     pub(crate) const READ_ONLY: Self = Self(Self::WRITABLE.0 | libc::MOUNT_ATTR_RDONLY);
-    /// A device node: it can be written, but not its mode or owner, which are the host's.
+    /// A device node. The device can be written, but not the mode and owner of its node, which belong to the host.
     pub(crate) const DEVICE: Self =
         Self(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_RDONLY);
-    /// Terminals of the worker's own.
+    /// Terminals of the worker.
     pub(crate) const TERMINALS: Self = Self(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC);
-    /// As `READ_ONLY`, and no programs.
+    /// `READ_ONLY`, and no execution of programs.
     pub(crate) const MASK: Self = Self(Self::READ_ONLY.0 | libc::MOUNT_ATTR_NOEXEC);
 }
 
-/// Sets attributes of a mount, and of those beneath it if `recursive` (`mount_setattr(2)`, Linux 5.12).
+/// Sets attributes of a mount, and of the mounts inside it if `recursive` (`mount_setattr(2)`, Linux 5.12).
 #[expect(unsafe_code, reason = "mount_setattr(2) has no safe form")]
 pub(crate) fn set_attributes(
     mount: impl AsFd,
@@ -34,8 +34,8 @@ pub(crate) fn set_attributes(
     let attr =
         libc::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the descriptor is open for the call, the path is an empty C string, and the size is that
-    // of the structure, which the kernel only reads.
+    // SAFETY: the descriptor is open during the call, the path is an empty C string, and the size is the size of the
+    // structure, which the kernel only reads.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -49,17 +49,16 @@ pub(crate) fn set_attributes(
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Forks into new namespaces: the child's number in the parent, `None` in the child. The caller must
+/// Forks into new namespaces. Returns the child's process id in the parent, and `None` in the child. The caller must
 /// have one thread.
 #[expect(unsafe_code, reason = "clone(2) has no safe form")]
 #[expect(clippy::cast_possible_truncation, reason = "the kernel's process numbers have 22 bits")]
 pub(crate) fn clone_into(namespaces: libc::c_int) -> io::Result<Option<i32>> {
     let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
     let none: libc::c_long = 0;
-    // SAFETY: without CLONE_VM and with no stack this is fork(2): the child has a copy of the memory
-    // and goes on at the same place. The caller made sure that no other thread can hold a lock. All
-    // five arguments but the flags are zero, so that their order, which differs between machines, does
-    // not matter.
+    // SAFETY: without CLONE_VM and with no stack this is fork(2): the child has a copy of the memory and continues at
+    // the same place. The caller ensures that no other thread can hold a lock. All five arguments except the flags
+    // are zero, so their order, which differs between architectures, does not matter.
     let answer = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) };
     match answer {
         -1 => Err(io::Error::last_os_error()),
@@ -68,16 +67,16 @@ pub(crate) fn clone_into(namespaces: libc::c_int) -> io::Result<Option<i32>> {
     }
 }
 
-/// Forks: true in the child. The caller must have one thread.
+/// Forks. The caller must have one thread.
 #[expect(unsafe_code, reason = "fork(2) has no safe form")]
 pub(crate) fn fork_once() -> io::Result<nix::unistd::ForkResult> {
-    // SAFETY: the caller made sure that this is the only thread, so that no lock can be held by a
-    // thread that the child lacks.
+    // SAFETY: the caller ensures that this is the only thread, so no lock can be held by a thread that the child
+    // lacks.
     Ok(unsafe { nix::unistd::fork() }?)
 }
 
-/// Closes every descriptor from `first` to `last`, whoever owns them. Only for a process that never
-/// returns to their owners.
+/// Closes every descriptor from `first` to `last`, regardless of its owner. Only for a process that never returns to
+/// the owners.
 #[expect(unsafe_code, reason = "closing what others own has no safe form")]
 pub(crate) fn close_between(first: RawFd, last: Option<RawFd>) -> io::Result<()> {
     let number = |fd: RawFd| libc::c_uint::try_from(fd).unwrap_or(libc::c_uint::MAX);
@@ -90,14 +89,14 @@ pub(crate) fn close_between(first: RawFd, last: Option<RawFd>) -> io::Result<()>
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Ends this process without running the exit handlers of the program that it split from.
+/// Exits without running the exit handlers of the program that this process split from.
 #[expect(unsafe_code, reason = "_exit(2) has no safe form")]
 pub(crate) fn end_process(code: i32) -> ! {
     // SAFETY: the call takes a number and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// Waits for any child to end: its number and its raw status.
+/// Waits for any child to exit. Returns its process id and raw status.
 #[expect(unsafe_code, reason = "the raw status of wait(2) has no safe form")]
 pub(crate) fn wait_for_any() -> io::Result<(i32, i32)> {
     let mut status: libc::c_int = 0;
@@ -106,7 +105,7 @@ pub(crate) fn wait_for_any() -> io::Result<(i32, i32)> {
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok((pid, status)) }
 }
 
-/// Version of Landlock, 0 without (`landlock_create_ruleset(2)`).
+/// Returns the kernel's version of Landlock, 0 without Landlock (`landlock_create_ruleset(2)`).
 #[expect(
     unsafe_code,
     reason = "landlock_create_ruleset(2) has no safe form that tells the version"
@@ -154,11 +153,12 @@ fn install_filter(
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
-/// As [`filter`]. The calls that the filter holds are received from the returned descriptor.
+/// Like [`filter`]. The returned descriptor receives the calls that the filter suspends.
 #[expect(unsafe_code, reason = "a descriptor from a raw system call has no safe form")]
 pub(crate) fn filter_with_listener(program: &mut [libc::sock_filter]) -> io::Result<OwnedFd> {
     let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-    // From Linux 5.19 on a signal does not interrupt a call that is being answered, which would repeat it.
+    // From Linux 5.19 on, this flag prevents signals from interrupting a call that is being answered. Otherwise the
+    // call would be repeated.
     let installed =
         install_filter(program, listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
             .or_else(|_| install_filter(program, listener))?;
@@ -167,10 +167,10 @@ pub(crate) fn filter_with_listener(program: &mut [libc::sock_filter]) -> io::Res
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Waits for a call that the filter of `listener` holds.
+/// Waits for the next call suspended by the filter of `listener`.
 #[expect(unsafe_code, reason = "the requests of seccomp(2) have no safe form")]
 pub(crate) fn next_held_call(listener: &OwnedFd) -> io::Result<libc::seccomp_notif> {
-    // SAFETY: the structure consists of numbers; the kernel wants it zeroed.
+    // SAFETY: the structure consists of numbers, and the kernel requires it zeroed.
     let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     let request = libc::SECCOMP_IOCTL_NOTIF_RECV;
     // SAFETY: the request writes one such structure, which outlives the call.
@@ -178,7 +178,8 @@ pub(crate) fn next_held_call(listener: &OwnedFd) -> io::Result<libc::seccomp_not
     if answer == 0 { Ok(call) } else { Err(io::Error::last_os_error()) }
 }
 
-/// True if the process that made a held call still waits for its answer, so that its number is still its own.
+/// Returns true if the caller of a suspended call still waits for its answer. Then its process id cannot have been
+/// reused.
 #[expect(unsafe_code, reason = "the requests of seccomp(2) have no safe form")]
 pub(crate) fn is_held(listener: &OwnedFd, id: u64) -> bool {
     let request = libc::SECCOMP_IOCTL_NOTIF_ID_VALID;
@@ -186,7 +187,7 @@ pub(crate) fn is_held(listener: &OwnedFd, id: u64) -> bool {
     unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const id) == 0 }
 }
 
-/// Answers a held call: 0 or an error number. The kernel ignores the answer if the process has ended.
+/// Answers a suspended call with 0 or an error number. The kernel ignores the answer if the process has exited.
 #[expect(unsafe_code, reason = "the requests of seccomp(2) have no safe form")]
 pub(crate) fn answer_held_call(listener: &OwnedFd, id: u64, result: Result<(), Errno>) {
     let error = result.err().map_or(0, |errno| -errno.raw_os_error());
@@ -197,7 +198,7 @@ pub(crate) fn answer_held_call(listener: &OwnedFd, id: u64, result: Result<(), E
     };
 }
 
-/// Refuses a process with several threads: a fork would copy locks that nobody releases.
+/// Fails if the process has several threads: a fork would copy locks that no thread releases.
 pub(crate) fn require_single_thread() -> io::Result<()> {
     if std::fs::read_dir("/proc/self/task")?.count() == 1 {
         return Ok(());
@@ -205,7 +206,7 @@ pub(crate) fn require_single_thread() -> io::Result<()> {
     Err(io::Error::other("a process with several threads cannot be split"))
 }
 
-/// True if the error says that the name does not exist.
+/// Returns true if the error means that the name does not exist.
 pub(crate) fn is_missing(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::NOTDIR)
 }

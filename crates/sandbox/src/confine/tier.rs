@@ -1,15 +1,14 @@
-//! Which layers of confinement a worker runs under, and how that is chosen. Pure: what the system can do
-//! is told by [`Probe`].
+//! Tiers of confinement, and the choice of a worker's tier. Pure: [`Probe`] contains the abilities of the system.
 
 use quackd_protocol::worker::Probe;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Least Landlock that a second layer inside namespaces must offer: all file rights up to truncate.
+/// Minimum Landlock version for a second layer inside namespaces: all file rights up to truncate.
 pub const LANDLOCK_WITH_NAMESPACES: i32 = 3;
 
-/// Least Landlock that may stand alone: TCP too.
+/// Minimum Landlock version without namespaces: also restricts TCP.
 pub const LANDLOCK_ALONE: i32 = 6;
 
 /// Layers of confinement. Tier C of the design (another program's namespaces) does not exist here.
@@ -17,19 +16,19 @@ pub const LANDLOCK_ALONE: i32 = 6;
 pub enum Tier {
     /// Namespaces, Landlock, seccomp, and a control group.
     A,
-    /// As A without a control group.
+    /// Like A, without a control group.
     B,
-    /// Landlock and seccomp only: no private view of the file system, no namespace of processes.
+    /// Landlock and seccomp only: no private view of the file system, no process namespace.
     D,
     /// macOS Seatbelt.
     M,
-    /// Nothing.
+    /// No confinement.
     #[serde(rename = "unconfined")]
     Unconfined,
 }
 
 impl Tier {
-    /// The name in reports and in `QUACKD_SANDBOX_TIER`.
+    /// Returns the name in reports and in `QUACKD_SANDBOX_TIER`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,13 +40,13 @@ impl Tier {
         }
     }
 
-    /// True if the worker lives in namespaces of its own.
+    /// Returns true if the worker has its own namespaces.
     #[must_use]
     pub fn has_namespaces(self) -> bool {
         matches!(self, Self::A | Self::B)
     }
 
-    /// Smaller holds more.
+    /// Strength of the tier. A smaller number is stricter.
     fn rank(self) -> u8 {
         match self {
             Self::A => 0,
@@ -65,59 +64,59 @@ impl fmt::Display for Tier {
 }
 
 impl FromStr for Tier {
-    type Err = Refusal;
+    type Err = TierError;
 
-    /// Reads a name; `0` is another one for `unconfined`.
-    fn from_str(text: &str) -> Result<Self, Refusal> {
+    /// Parses a name. `0` is an alias of `unconfined`.
+    fn from_str(text: &str) -> Result<Self, TierError> {
         match text {
             "A" | "a" => Ok(Self::A),
             "B" | "b" => Ok(Self::B),
             "D" | "d" => Ok(Self::D),
             "M" | "m" => Ok(Self::M),
             "0" | "unconfined" => Ok(Self::Unconfined),
-            _ => Err(Refusal::UnknownTier { given: text.chars().take(32).collect() }),
+            _ => Err(TierError::UnknownTier { given: text.chars().take(32).collect() }),
         }
     }
 }
 
-/// Why no worker may start, as a sentence for a person.
+/// Error of choosing a tier. The text is for display to the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
-    /// Not a name of a tier.
+pub enum TierError {
+    /// The name of the tier is unknown.
     #[error("{given:?} is no tier: A, B, D, M or unconfined")]
     UnknownTier {
-        /// What was given, cut to 32 characters.
+        /// The given name, cut to 32 characters.
         given: String,
     },
-    /// A tier was asked for that this system does not have, or that holds more than it can.
+    /// This system does not support the requested tier.
     #[error("tier {asked} was asked for, but {why}")]
     Unavailable {
-        /// The tier.
+        /// The requested tier.
         asked: Tier,
-        /// What is missing.
+        /// The missing feature.
         why: String,
     },
-    /// Nothing that confines works here.
-    #[error("commands cannot be confined here: {why}; a person can allow full-access instead")]
+    /// No tier with confinement works on this system.
+    #[error("commands cannot be confined here: {why}; the user can allow full-access instead")]
     Nothing {
-        /// What is missing.
+        /// The missing feature.
         why: String,
     },
 }
 
-/// Chooses the tier for a worker that is to be confined. `has_cgroup` says that a control group of its
-/// own awaits it; `asked` is a tier that a person asked for, which may only be a lower one than the
-/// system has. [`Tier::Unconfined`] is never chosen unless it was asked for.
+/// Chooses the tier of a confined worker. `has_cgroup` is true if the worker has a control group. `asked` is the tier
+/// that the user requested, which may only be a lower one than the system supports. [`Tier::Unconfined`] is only
+/// chosen on request.
 ///
 /// # Errors
-/// Nothing usable works here, or not what was asked for.
-pub fn choose(probe: &Probe, has_cgroup: bool, asked: Option<Tier>) -> Result<Tier, Refusal> {
+/// No tier works on this system, or not the requested one.
+pub fn choose(probe: &Probe, has_cgroup: bool, asked: Option<Tier>) -> Result<Tier, TierError> {
     let best = best(probe, has_cgroup);
     let Some(asked) = asked else {
-        return best.map_err(|why| Refusal::Nothing { why });
+        return best.map_err(|why| TierError::Nothing { why });
     };
-    let unavailable = |why: String| Err(Refusal::Unavailable { asked, why });
+    let unavailable = |why: String| Err(TierError::Unavailable { asked, why });
     match (asked, &best) {
         (Tier::Unconfined, _) => Ok(asked),
         (Tier::A | Tier::B, Ok(best)) if best.has_namespaces() => {
@@ -202,7 +201,7 @@ mod tests {
     fn nothing_is_never_chosen_unless_it_was_asked_for() {
         let refusal = choose(&Probe::default(), true, None).unwrap_err();
         let text = "commands cannot be confined here: system calls cannot be filtered; without \
-                    namespaces, system calls cannot be filtered; a person can allow full-access instead";
+                    namespaces, system calls cannot be filtered; the user can allow full-access instead";
         assert_eq!(refusal.to_string(), text);
         assert_eq!(choose(&Probe::default(), true, Some(Tier::Unconfined)), Ok(Tier::Unconfined));
     }

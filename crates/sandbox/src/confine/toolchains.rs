@@ -1,17 +1,18 @@
-//! Which directories of a home belong to a toolchain, which are caches of packages, and which variables name such
-//! directories elsewhere. Tables only: what exists is found by `facts`.
+//! Tables of directories: toolchains in the home, package caches, and variables that name such directories elsewhere.
+//! `host_facts` finds out which of them exist.
 //!
-//! A toolchain is shown when `PATH` leads into it, or when its variable names it. What is not named here stays out: a home is full of
-//! keys and tokens, and a table of what is safe ages better than one of what is not.
+//! A toolchain is visible if `PATH` contains a directory in it, or if its variable names it. Other directories of the
+//! home stay invisible: a home is full of keys and tokens, and a table of safe directories stays correct longer than
+//! a table of unsafe ones.
 
 use std::path::Path;
 
-/// A toolchain beneath the home directory.
+/// A toolchain in the home directory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Toolchain {
-    /// Shown if a directory of `PATH` is this one or beneath it.
+    /// The toolchain is visible if a directory of `PATH` is this one or inside it.
     pub(crate) root: &'static str,
-    /// What is shown then, read-only.
+    /// Paths that are then mounted read-only.
     pub(crate) shown: &'static [&'static str],
 }
 
@@ -19,7 +20,7 @@ const fn whole(root: &'static str, shown: &'static [&'static str]) -> Toolchain 
     Toolchain { root, shown }
 }
 
-/// Every toolchain that is known. A directory of `PATH` in none of them is shown alone.
+/// All known toolchains. A directory of `PATH` outside of them is mounted alone.
 pub(crate) const TOOLCHAINS: &[Toolchain] = &[
     whole(".cargo", &[".cargo/bin", ".cargo/env", ".cargo/config.toml", ".rustup"]),
     whole(".rustup", &[".rustup"]),
@@ -71,7 +72,7 @@ pub(crate) const TOOLCHAINS: &[Toolchain] = &[
     ),
 ];
 
-/// True if a path in the home lies in a toolchain that is known.
+/// Returns true if a path in the home is in a known toolchain.
 pub(crate) fn is_toolchain(beneath_home: &Path) -> bool {
     TOOLCHAINS.iter().any(|toolchain| beneath_home.starts_with(toolchain.root))
 }
@@ -79,9 +80,9 @@ pub(crate) fn is_toolchain(beneath_home: &Path) -> bool {
 /// A variable that names a directory of a toolchain, or a list of such directories.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Variable {
-    /// Names of the variable. Each is read.
+    /// Names of the variable. All are read.
     pub(crate) names: &'static [&'static str],
-    /// What is shown of the directory, read-only. An empty path is the whole directory.
+    /// Parts of the directory that are mounted read-only. An empty path is the whole directory.
     pub(crate) shown: &'static [&'static str],
     /// Package caches in the directory. An empty path is the directory itself.
     pub(crate) caches: &'static [&'static str],
@@ -95,7 +96,7 @@ const fn named(
     Variable { names, shown, caches }
 }
 
-/// Every variable that is followed. The supervisor passes them to commands.
+/// All variables that are used. The supervisor passes them to commands.
 pub(crate) const VARIABLES: &[Variable] = &[
     named(&["CARGO_HOME"], &["bin", "env", "config.toml"], &["registry", "git"]),
     named(&["GOPATH"], &["bin"], &["pkg/mod"]),
@@ -145,7 +146,8 @@ pub(crate) const VARIABLES: &[Variable] = &[
     ),
 ];
 
-/// Caches of packages: read from the user's, written to a private layer that ends with the worker.
+/// Package caches. Commands read the user's files, and their changes go to a private layer that is deleted with the
+/// worker.
 pub(crate) const CACHES: &[&str] = &[
     ".cargo/registry",
     ".cargo/git",
@@ -169,7 +171,7 @@ pub(crate) const CACHES: &[&str] = &[
     ".cache/ms-playwright",
 ];
 
-/// Files that hold tokens: never shown, and empty where they lie at the top of a toolchain.
+/// Files that contain tokens. Never mounted, and covered at the top of a toolchain.
 pub(crate) const CREDENTIALS: &[&str] = &[
     "credentials",
     "credentials.toml",
@@ -183,8 +185,7 @@ pub(crate) const CREDENTIALS: &[&str] = &[
     "token",
 ];
 
-/// Files and directories of `/etc` and `/usr` that are empty inside: passwords, keys and rules that user 0
-/// could read.
+/// Covered files and directories of `/etc` and `/usr`: passwords, keys and rules that user 0 could read.
 pub(crate) const SYSTEM_SECRETS: &[&str] = &[
     "/etc/shadow",
     "/etc/shadow-",
@@ -217,7 +218,7 @@ pub(crate) const SYSTEM_SECRETS: &[&str] = &[
     "/etc/aliases.db",
 ];
 
-/// Directories at the root of the file system that hold programs and their settings.
+/// Directories at the root of the file system with programs and their settings.
 pub(crate) const SYSTEM_DIRECTORIES: &[&str] = &[
     "/usr",
     "/bin",

@@ -1,6 +1,6 @@
-//! Names in a workspace that programs of the user obey later although the user does not name them. Pure.
+//! Names in a workspace that programs of the user later run or obey, although the user does not name them. Pure.
 //!
-//! [`table`] has the rows. [`protected_name`](crate::protected_name) asks for the refused ones, and the audit for the
+//! [`table`] has the rows. [`protected_name`](crate::protected_name) uses the refused rows, and the audit the
 //! reported ones.
 
 mod table;
@@ -14,7 +14,7 @@ pub(crate) use table::TABLE;
 /// Kind of program that obeys a name. Refusals name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// The repository's own node, settings or hooks.
+    /// The `.git` node, settings or hooks of a repository.
     Git,
     /// Hooks that a tool runs on commits.
     Hooks,
@@ -22,9 +22,9 @@ pub enum Rule {
     Editor,
     /// Settings of an agent: its permissions and programs.
     Agent,
-    /// Read by a shell or a tool when it starts.
+    /// File that a shell or a tool reads when it starts.
     StartUp,
-    /// The daemon's own settings of a project.
+    /// Project settings of the daemon.
     Own,
 }
 
@@ -43,13 +43,13 @@ impl Rule {
     }
 }
 
-/// Protection of a name. Commands can write every one of them: only names in `.git` are held by the kernel.
+/// Protection of a name. Commands can write all of these names: the kernel only protects names in `.git`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// File tools refuse it at any depth; changes are reported. A program runs it although the user started something
-    /// else.
+    /// File tools refuse it at any depth, and changes are reported. A program runs it although the user started
+    /// another command.
     Refused,
-    /// File tools refuse it at any depth. Ordinary commands change it, so that a report would mean nothing.
+    /// File tools refuse it at any depth. Changes are not reported, because ordinary commands change it.
     RefusedOnly,
     /// Changes are reported at any depth. Agents edit it in ordinary work.
     Reported,
@@ -58,19 +58,19 @@ pub enum Held {
 }
 
 impl Held {
-    /// Whether file tools refuse to write the name.
+    /// Returns true if file tools refuse to write the name.
     #[must_use]
     pub fn is_refused(self) -> bool {
         matches!(self, Self::Refused | Self::RefusedOnly)
     }
 
-    /// Whether changes are reported after commands and by the audit.
+    /// Returns true if changes are reported after commands and by the audit.
     #[must_use]
     pub fn is_reported(self) -> bool {
         !matches!(self, Self::RefusedOnly)
     }
 
-    /// Tiers that refuse it, and tiers that report it.
+    /// Returns the tiers that refuse the name, and the tiers that report it.
     #[must_use]
     pub fn tiers(self) -> (&'static str, &'static str) {
         let refused = if self.is_refused() { "A B D M" } else { "" };
@@ -78,28 +78,28 @@ impl Held {
     }
 }
 
-/// One name, and why it counts.
+/// A name that programs obey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Obeyed {
-    /// A name, or names separated by `/`. The last one may have a `*`.
+    /// One name, or several separated by `/`. The last one may contain one `*`.
     pub name: &'static str,
-    /// The program that obeys it.
+    /// Program that obeys the name.
     pub program: &'static str,
     /// Effect of the name on the program, as a short clause.
     pub reason: &'static str,
-    /// Kind of program.
+    /// Kind of the program.
     pub rule: Rule,
-    /// Protection.
+    /// Protection of the name.
     pub held: Held,
 }
 
-/// True if names that differ only in case are one name on this system's usual file systems.
+/// True if the usual file systems of this system ignore case.
 pub(crate) const FOLDS_CASE: bool = cfg!(target_os = "macos");
 
 /// Rows with a plain last name, and rows with a pattern.
 type Index = (HashMap<&'static str, Vec<&'static Obeyed>>, Vec<&'static Obeyed>);
 
-/// The reported rows by their last name: a walk asks for each entry of a tree.
+/// The reported rows by their last name, because a walk looks up each entry of a tree.
 static BY_LAST_NAME: LazyLock<Index> = LazyLock::new(|| {
     let (mut plain, mut patterns) = (HashMap::<&str, Vec<&Obeyed>>::new(), Vec::new());
     for row in TABLE.iter().filter(|row| row.held.is_reported()) {
@@ -133,7 +133,7 @@ impl Obeyed {
         self.name.rsplit('/').next().unwrap_or(self.name)
     }
 
-    /// Whether a directory is one in which the last name counts.
+    /// Returns true if the last name counts in this directory.
     fn is_in(&self, directory: &Path) -> bool {
         let parents = self.name.rsplit_once('/').map(|(parents, _)| Path::new(parents));
         match (self.held, parents) {
@@ -142,7 +142,7 @@ impl Obeyed {
         }
     }
 
-    /// Finds the row that refuses a path with these names, or something above it.
+    /// Finds the row that refuses a path with these names, or one of its parents.
     pub(crate) fn refused(names: &[&OsStr], folds_case: bool) -> Option<&'static Self> {
         TABLE.iter().filter(|row| row.held.is_refused()).find(|row| {
             let wanted: Vec<&str> = row.name.split('/').collect();
@@ -152,7 +152,7 @@ impl Obeyed {
     }
 }
 
-/// Whether `name` fits a pattern with one `*`, which stands for any text.
+/// Returns true if `name` matches a pattern with one `*`, which matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     pattern.split_once('*').is_some_and(|(first, last)| {
         first.len() + last.len() <= name.len() && name.starts_with(first) && name.ends_with(last)
@@ -162,7 +162,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 pub(crate) fn is_same(name: &OsStr, known: &str, folds_case: bool) -> bool {
     match name.to_str() {
         Some(name) if folds_case => {
-            // HFS+ ignores some characters: they must not hide a name.
+            // HFS+ ignores some characters, which must not hide a name.
             let plain = name.chars().filter(|c| !is_ignorable(*c)).flat_map(char::to_lowercase);
             plain.eq(known.chars().flat_map(char::to_lowercase))
         }

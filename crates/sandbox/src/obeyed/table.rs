@@ -1,9 +1,9 @@
-//! The names in a workspace that programs of the user obey, as data. The refusals of the file tools, the report after a
-//! command, the audit and the table in docs/security.md come from it.
+//! Table of the names in a workspace that programs of the user obey. The refusals of the file tools, the report after
+//! a command, the audit and the table in docs/security.md come from it.
 //!
-//! Sources are the documentation of each program. Left out are build files that a user runs by name (`Makefile`,
-//! `package.json`, `pyproject.toml`, `Cargo.toml`, `build.gradle`, `pom.xml`) and files that only run on other machines
-//! (`.github/workflows`): ordinary work changes them, and nothing else reads them.
+//! The sources are the documentation of each program. Omitted are build files that a user runs by name (`Makefile`,
+//! `package.json`, `pyproject.toml`, `Cargo.toml`, `build.gradle`, `pom.xml`) and files that only run on other
+//! machines (`.github/workflows`): ordinary work changes them, and no other program reads them.
 
 use super::Held::{self, Refused, RefusedOnly, Reported, ReportedAtTop};
 use super::Obeyed;
@@ -55,7 +55,7 @@ const fn at_top(
     row(ReportedAtTop, name, rule, program, reason)
 }
 
-/// Sorted by name, without regard to case. One line for each, so that it can be read as a table.
+/// Sorted by name, ignoring case. One line per row keeps it readable as a table.
 #[rustfmt::skip]
 pub(crate) const TABLE: &[Obeyed] = &[
     reported("*.code-workspace", Editor, "VS Code", "tasks and settings name programs"),

@@ -1,4 +1,4 @@
-//! What a root promises, for both ways of access.
+//! Tests of a root, for both methods of access.
 
 use super::*;
 use std::io::{Read as _, Write as _};
@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use tempfile::TempDir;
 
-/// A workspace beside a secret, and every shape of link between them.
+/// A workspace next to a secret, and every kind of link between them.
 struct Tree {
     dir: TempDir,
 }

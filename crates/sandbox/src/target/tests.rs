@@ -1,4 +1,4 @@
-//! What a write beneath a root promises, for both ways of access.
+//! Tests of writes under a root, for both methods of access.
 
 use super::*;
 use std::fs;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const NEVER: &dyn Fn() -> bool = &|| false;
 
-/// A workspace beside a directory that nothing may be written to.
+/// A workspace next to a directory that must not be written to.
 struct Tree {
     base: PathBuf,
     _dir: TempDir,
@@ -82,7 +82,7 @@ fn put(root: &Root, argument: &str, content: &str) -> Result<FileVersion, WriteE
     root.open_target(argument, Purpose::Write, NEVER)?.replace(content.as_bytes(), NEVER)
 }
 
-/// Where the content went, or the name of the refusal.
+/// Path that got the content, or the name of the error.
 fn outcome(tree: &Tree, root: &Root, argument: &str, purpose: Purpose) -> String {
     let content = format!("by {argument:.40}");
     let written = root.open_target(argument, purpose, NEVER).and_then(|mut target| {
@@ -189,7 +189,7 @@ fn a_replaced_file_is_a_new_file_and_its_other_names_keep_the_old_one() {
     put(&root, "a", "new").unwrap();
     assert_eq!(io::read_to_string(reader).unwrap(), "old", "readers keep what they opened");
 
-    // One name is beneath the root, the other outside.
+    // One name is inside the root, the other outside.
     let outside = tree.base.join("outside/secret");
     fs::set_permissions(&outside, fs::Permissions::from_mode(0o640)).unwrap();
     fs::hard_link(&outside, tree.ws("sub/second")).unwrap();
@@ -326,7 +326,7 @@ fn a_file_that_may_not_be_written_is_not_replaced() {
     assert_eq!(tree.read("a"), "unread");
 }
 
-/// Only root can make files of others; the rest of the test is done without that right.
+/// Only root can create files of other users. The rest of the test runs without that right.
 #[test]
 fn a_file_of_somebody_else_is_written_in_place_unless_it_has_another_name() {
     let tree = Tree::new();
@@ -338,7 +338,7 @@ fn a_file_of_somebody_else_is_written_in_place_unless_it_has_another_name() {
     fs::set_permissions(tree.base.join("ws"), fs::Permissions::from_mode(0o777)).unwrap();
     let inode = |name: &str| fs::metadata(tree.ws(name)).unwrap().ino();
     let before = inode("a");
-    // Rights belong to threads: this one gives its own up.
+    // Capabilities belong to threads, so this one drops its own.
     let as_user = |work: &(dyn Fn() + Sync)| {
         thread::scope(|scope| {
             let worked = scope.spawn(|| {

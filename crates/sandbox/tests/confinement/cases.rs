@@ -1,4 +1,4 @@
-//! What must hold inside, one sentence each.
+//! Cases: each test name states one property of a confined worker.
 
 use crate::world::{CANARY, World};
 use quackd_protocol::policy::{Policy, Profile};
@@ -315,7 +315,7 @@ fn sockets_outside(world: &World) {
 }
 
 fn descriptors_do_not_leak(world: &World) {
-    // What this program was started with by others is not close-on-exec; the same must be seen inside.
+    // Descriptors inherited by this program may lack close-on-exec. The same ones must be visible inside.
     let list = "ls -l /proc/self/fd | awk '{print $9}' | sort -n | tail -n +2 | tr '\\n' ' '";
     assert_eq!(world.inside(list).ok(), world.outside(list).ok());
 }
@@ -448,7 +448,7 @@ fn package_caches(world: &World) {
     assert!(!world.at("home/.cargo/registry/src").exists());
 }
 
-/// With the real home of whoever runs this, and only where its toolchains are.
+/// Uses the real home of the user, and only runs if its toolchains exist.
 fn toolchains(world: &World) {
     let Some(home) = std::env::var_os("HOME").map(std::path::PathBuf::from) else { return };
     if world.user.switch || !home.join(".cargo/bin/cargo").exists() {

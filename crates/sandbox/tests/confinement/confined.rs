@@ -1,9 +1,9 @@
-//! The copy of this program that is confined: told everything in one environment variable.
+//! The confined copy of this program. It gets all input in one environment variable.
 
 use quackd_protocol::policy::{Policy, Profile};
-use quackd_sandbox::confine::Limits;
+use quackd_sandbox::confine::ConfinementLimits;
 use quackd_sandbox::confine::{
-    Facts, Monitor, Places, Plan, Side, enter_alone, git, rules_alone_blocking, split,
+    HostFacts, Monitor, MountPlan, SessionDirs, Side, enter_alone, git, rules_alone_blocking, split,
 };
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The variable.
 pub(crate) const VARIABLE: &str = "CONFINEMENT_TEST_REQUEST";
 
-/// What the copy is to do.
+/// Task of the copy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) policy: Policy,
@@ -45,7 +45,7 @@ impl Request {
         if self.policy.profile == Profile::FullAccess {
             self.work();
         }
-        let places = Places {
+        let places = SessionDirs {
             workspace: self.workspace.clone(),
             run_dir: self.run_dir.clone(),
             state_dir: self.state_dir.clone(),
@@ -53,14 +53,14 @@ impl Request {
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let workspace = openat(CWD, &self.workspace, flags, Mode::empty()).expect("workspace");
-        let facts = Facts::gather_blocking(places, &self.path, &[]);
+        let facts = HostFacts::gather_blocking(places, &self.path, &[]);
         let mut walk = git::Walk::new(&workspace).expect("walk");
         walk.step(200_000);
         let found = walk.finish();
         if self.alone {
             self.enter_alone(&facts, &found, &workspace);
         }
-        let mut plan = match Plan::new(&self.policy, &facts) {
+        let mut plan = match MountPlan::new(&self.policy, &facts) {
             Ok(plan) => plan,
             Err(error) => {
                 eprintln!("{error}");
@@ -112,12 +112,17 @@ impl Request {
         }
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ConfinementLimits {
         let [processes, open_files, file_size] = self.limits;
-        Limits { processes, open_files, file_size }
+        ConfinementLimits { processes, open_files, file_size }
     }
 
-    fn enter_alone(self, facts: &Facts, found: &git::Found, workspace: &OwnedFd) -> ! {
+    fn enter_alone(
+        self,
+        facts: &HostFacts,
+        found: &git::FoundRepositories,
+        workspace: &OwnedFd,
+    ) -> ! {
         let rules = rules_alone_blocking(&self.policy, facts, workspace.as_fd(), found);
         let entered = rules.and_then(|r| enter_alone(&self.limits(), &self.policy, r));
         match entered {

@@ -1,4 +1,4 @@
-//! The death of any of the three processes, at any time, takes everything with it.
+//! Tests that the death of any of the three processes, at any time, kills all others.
 
 use crate::world::World;
 use std::path::Path;
@@ -37,7 +37,7 @@ impl Running {
         Self { monitor, init, worker, marker }
     }
 
-    /// Nothing is left, and soon.
+    /// Asserts that no process is left soon after.
     fn is_over(&self) {
         let start = Instant::now();
         let is_gone =
@@ -129,7 +129,7 @@ fn during_the_start(world: &World) {
     wait_until("no worker is left", || count(&marker) == 0 && copies() == 0);
 }
 
-/// Copies of this program that are neither this one nor on their way out.
+/// Returns the copies of this program, except this process and exiting ones.
 fn copies() -> usize {
     let own = std::fs::metadata("/proc/self/exe")
         .map(|m| std::os::unix::fs::MetadataExt::ino(&m))

@@ -41,7 +41,7 @@ fn git_works(world: &World) {
     assert!(world.outside("git log --format='%s %an' -1").ok().starts_with("third Ann"));
 }
 
-/// The commands must fail, every one; what they print is shown if one does not.
+/// Asserts that every command fails. Prints the output of one that does not.
 fn all_fail(world: &World, commands: &[&str]) {
     let script: String = commands
         .iter()
@@ -97,7 +97,7 @@ fn moving(world: &World) {
             "git init --separate-git-dir=elsewhere",
         ],
     );
-    // What is in it can be removed, as any file of the workspace; what it would be replaced with cannot be made.
+    // Its content can be removed, like any file of the workspace. A replacement cannot be created.
     assert!(world.at("ws/.git/config").exists() && world.at("ws/.git/hooks").exists());
 }
 

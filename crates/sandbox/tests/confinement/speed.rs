@@ -1,4 +1,4 @@
-//! How long a start takes: from the first line of the program to the worker's first line, and in all.
+//! Measures the duration of a start: from the first line of the program to the worker's first line, and in total.
 
 use crate::world::World;
 use std::time::Instant;

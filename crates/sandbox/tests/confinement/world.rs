@@ -1,4 +1,4 @@
-//! A small world for one case: home with secrets, state directory, workspace, another session's directory.
+//! Fixture of one case: a home with secrets, a state directory, a workspace, and another session's directory.
 
 use crate::confined::{Request, VARIABLE};
 use quackd_protocol::policy::{Policy, Profile};
@@ -8,14 +8,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What must never be seen inside.
+/// Text that must never be visible inside.
 pub(crate) const CANARY: &str = "canary-7f3a";
 
-/// Who runs a case.
+/// User that runs a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) id: u32,
-    /// True to become that user, false to stay who we are.
+    /// True to switch to that user, false to stay the current one.
     pub(crate) switch: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct World {
     pub(crate) home: Option<PathBuf>,
 }
 
-/// How a script ended.
+/// Result of a script.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,

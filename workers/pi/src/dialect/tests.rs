@@ -4,14 +4,14 @@ use super::*;
 
 fn event(line: &str) -> (String, String) {
     match read(line) {
-        Some(Said::Event(event)) => (event.name, event.data),
+        Some(PiLine::Event(event)) => (event.name, event.data),
         other => panic!("{line}: {other:?}"),
     }
 }
 
-fn meaning_of(line: &str) -> Meaning {
+fn meaning_of(line: &str) -> TurnEffect {
     match read(line) {
-        Some(Said::Event(event)) => event.meaning,
+        Some(PiLine::Event(event)) => event.meaning,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -85,7 +85,7 @@ fn what_is_no_protocol_is_nothing() {
 fn responses_are_matched_by_our_numbers() {
     let said =
         read(r#"{"id":"q7","type":"response","command":"prompt","success":false,"error":"busy"}"#);
-    let expected = Said::Response {
+    let expected = PiLine::Response {
         number: Some(7),
         command: "prompt".into(),
         success: false,
@@ -95,32 +95,32 @@ fn responses_are_matched_by_our_numbers() {
     assert_eq!(said, Some(expected));
     let said = read(r#"{"type":"response","command":"abort","success":true}"#);
     assert!(
-        matches!(said, Some(Said::Response { number: None, command, .. }) if command == "abort")
+        matches!(said, Some(PiLine::Response { number: None, command, .. }) if command == "abort")
     );
 }
 
 #[test]
 fn a_state_has_no_keys() {
     let line = r#"{"id":"q1","type":"response","command":"get_state","success":true,"data":{"model":{"id":"m","headers":{"Authorization":"Bearer sk-secret"}},"isStreaming":false}}"#;
-    let Some(Said::Response { data: Some(data), .. }) = read(line) else { panic!() };
+    let Some(PiLine::Response { data: Some(data), .. }) = read(line) else { panic!() };
     assert_eq!(data, r#"{"model":{"id":"m"},"isStreaming":false}"#);
 }
 
 #[test]
 fn dialogs_are_what_waits_for_a_person() {
     let line = r#"{"type":"extension_ui_request","id":"u1","method":"confirm","title":"t","timeout":1500}"#;
-    let Some(Said::Dialog { id, timeout_ms, data }) = read(line) else { panic!() };
+    let Some(PiLine::Dialog { id, timeout_ms, data }) = read(line) else { panic!() };
     assert_eq!((id.as_str(), timeout_ms, data.as_str()), ("u1", Some(1500), line));
     for (method, waits) in [("select", true), ("input", true), ("editor", true), ("notify", false)]
     {
         let line = format!(r#"{{"type":"extension_ui_request","id":"u","method":"{method}"}}"#);
-        assert_eq!(matches!(read(&line), Some(Said::Dialog { .. })), waits, "{method}");
+        assert_eq!(matches!(read(&line), Some(PiLine::Dialog { .. })), waits, "{method}");
     }
     for timeout in ["-1", "0", "\"x\"", "null", "1e300"] {
         let line = format!(
             r#"{{"type":"extension_ui_request","id":"u","method":"input","timeout":{timeout}}}"#
         );
-        assert!(matches!(read(&line), Some(Said::Dialog { timeout_ms: None, .. })), "{timeout}");
+        assert!(matches!(read(&line), Some(PiLine::Dialog { timeout_ms: None, .. })), "{timeout}");
     }
 }
 
@@ -140,24 +140,24 @@ fn a_long_event_is_cut_and_a_long_message_behind_an_update_costs_nothing() {
 #[test]
 fn the_end_of_a_run_says_whether_another_one_may_follow() {
     for (line, expected) in [
-        (r#"{"type":"agent_start"}"#, Meaning::Begin),
+        (r#"{"type":"agent_start"}"#, TurnEffect::Begin),
         (
             r#"{"type":"agent_end","messages":[],"willRetry":true}"#,
-            Meaning::End { again: Some(true) },
+            TurnEffect::End { again: Some(true) },
         ),
         (
             r#"{"type":"agent_end","messages":[{"role":"user"}]}"#,
-            Meaning::End { again: Some(false) },
+            TurnEffect::End { again: Some(false) },
         ),
         (
             r#"{"type":"agent_end","messages":[{"stopReason":"stop"},{"stopReason":"error"}]}"#,
-            Meaning::End { again: None },
+            TurnEffect::End { again: None },
         ),
-        (r#"{"type":"auto_retry_start","attempt":1}"#, Meaning::Again),
-        (r#"{"type":"auto_retry_end","success":false}"#, Meaning::GaveUp),
-        (r#"{"type":"auto_retry_end","success":true}"#, Meaning::Other),
-        (r#"{"type":"compaction_end","willRetry":true}"#, Meaning::Again),
-        (r#"{"type":"agent_settled"}"#, Meaning::Settled),
+        (r#"{"type":"auto_retry_start","attempt":1}"#, TurnEffect::Again),
+        (r#"{"type":"auto_retry_end","success":false}"#, TurnEffect::GaveUp),
+        (r#"{"type":"auto_retry_end","success":true}"#, TurnEffect::Other),
+        (r#"{"type":"compaction_end","willRetry":true}"#, TurnEffect::Again),
+        (r#"{"type":"agent_settled"}"#, TurnEffect::Settled),
     ] {
         assert_eq!(meaning_of(line), expected, "{line}");
     }

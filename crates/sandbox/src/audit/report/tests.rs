@@ -1,4 +1,4 @@
-//! Audits of trees that were made for them.
+//! Tests of audits with constructed trees.
 
 use super::*;
 use quackd_protocol::client::RepositoryKind;
@@ -76,7 +76,7 @@ fn what_was_there_is_no_news_and_what_came_is() {
     let known =
         [".git Same: .git/config core.hooksPath=.husky", ".git Same: .git/hooks/pre-commit hook="];
     assert_eq!(told(&report), known);
-    // What a commit does.
+    // Changes that a commit makes.
     world.write(".git/objects/ab/cd", "x");
     world.write(".git/refs/heads/main", "x");
     world.write(".git/index", "x");
@@ -99,7 +99,7 @@ fn a_repository_that_is_changed_is_found_also_by_hooks_and_a_waiting_rebase() {
     world.hook("a/.git/hooks/pre-commit");
     world.write("a/.git/hooks/pre-push.sample", "x");
     world.write("b/.git/rebase-merge/git-rebase-todo", "pick 1 a\nexec rm -rf ~\nx  second\n");
-    // Made to be pinned, or not executable: nothing of it counts.
+    // Placeholders and non-executable hooks do not count.
     world.write("c/.git/commondir", ".\n");
     world.write("c/.git/config.worktree", "");
     world.write("c/.git/hooks/README", "x");
@@ -120,7 +120,7 @@ fn a_directory_that_git_takes_for_a_repository_is_found_whenever_it_came() {
     world.git("plain", PLAIN);
     let start = world.begin();
     world.git("docs/new", "[diff]\nexternal=evil\n");
-    // Without the directories, by a file that says where they are.
+    // A `commondir` file replaces the two directories.
     world.write("short/HEAD", "ref: refs/heads/main\n");
     world.write("short/commondir", "../docs/elsewhere\n");
     world.write("docs/elsewhere/config", "[alias]\nx=!evil\n");
@@ -343,7 +343,7 @@ fn an_audit_that_could_not_see_all_says_so() {
     let later = Instant::now() + Duration::from_secs(20);
     assert!(report(100_000, later).complete);
     assert!(!report(0, later).complete);
-    // Without a memory nothing can be called as it was.
+    // Without a snapshot no repository is reported as unchanged.
     assert!(!world.audit(None).complete);
     world.git(".git", "[core]\npager=mine\n");
     assert_eq!(world.audit(None).found, 1);
@@ -394,7 +394,7 @@ fn a_check_is_skipped_only_while_nothing_changed_that_the_last_one_has_read() {
         &|| fs::remove_dir_all(world.path().join("src")).unwrap(),
     ];
     for change in changes {
-        // While a directory is new, its time may not tell two changes apart.
+        // The time of a new directory may be equal for two changes.
         while !check(&mut last) {
             assert!(Instant::now() < limit, "no check is ever skipped");
         }

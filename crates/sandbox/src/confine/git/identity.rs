@@ -1,19 +1,19 @@
-//! The user's name and mail for commits: the only things of their git settings that a worker is given.
+//! The user's name and email address for commits. A worker gets no other git settings of the user.
 
-use super::beneath;
 use super::config::{self, Entry};
+use super::openat;
 use std::path::{Path, PathBuf};
 
-/// Largest settings file that is read, in bytes.
+/// Maximum size of a settings file in bytes.
 const MAX_FILE: u64 = 256 * 1024;
 
-/// Longest name or mail, in bytes.
+/// Maximum length of a name or email address in bytes.
 const MAX_VALUE: usize = 512;
 
-/// Files that settings may include one from another.
+/// Maximum number of settings files, including `include.path` files.
 const MAX_INCLUDES: usize = 8;
 
-/// Name and mail as git has them.
+/// Name and email address in git's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Identity {
     /// `user.name`.
@@ -23,12 +23,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads the user's own settings beneath `home`. What cannot be read is absent.
+    /// Reads the user's settings in `home`. Unreadable settings count as missing.
     #[must_use]
     pub fn of_home_blocking(home: &Path) -> Self {
         let mut identity = Self::default();
         let mut left = MAX_INCLUDES;
-        // Git reads both; the later wins.
+        // Git reads both files. The later one wins.
         for file in [".config/git/config", ".gitconfig"] {
             identity.read(&home.join(file), home, &mut left);
         }
@@ -57,7 +57,7 @@ impl Identity {
         }
     }
 
-    /// The text of a settings file with nothing else in it; `None` if there is nothing to say.
+    /// Returns the text of a settings file with only these two settings. `None` if both are missing.
     #[must_use]
     pub fn to_config(&self) -> Option<String> {
         let mut text = String::from("[user]\n");
@@ -78,7 +78,7 @@ fn resolve(value: &str, file: &Path, home: &Path) -> PathBuf {
 }
 
 fn read_bounded(file: &Path) -> Option<String> {
-    String::from_utf8(beneath::read_own(file, MAX_FILE).ok()?).ok()
+    String::from_utf8(openat::read_own(file, MAX_FILE).ok()?).ok()
 }
 
 fn quote(value: &str) -> String {

@@ -1,21 +1,23 @@
-//! Git repositories inside a workspace: which of their files make a later git run code, how they are pinned,
-//! and what of them is made only to be pinned. Called by stage 0 before namespaces exist.
+//! Git repositories inside a workspace: finds the files that make a later git run code, pins them, and manages
+//! placeholders for missing ones. Called by stage 0 before namespaces exist.
 //!
-//! A repository is hostile input: everything is read with limits, by handle, and without following links.
+//! Repositories are hostile input: all reads have limits, use handles and follow no links.
 
-pub(crate) mod beneath;
-pub(crate) mod elsewhere;
+mod config_paths;
+pub(crate) mod gitdir;
 mod identity;
-mod leads;
+pub(crate) mod openat;
 mod placeholder;
 mod protect;
+pub(crate) mod stamp;
+pub(crate) mod visited;
 mod walk;
 
 pub(crate) use crate::git_config as config;
-pub(crate) use beneath::open_directory;
-pub use beneath::{Node, hold_directory_blocking, node_at};
-pub use elsewhere::Main;
+pub use gitdir::Main;
 pub use identity::Identity;
-pub use placeholder::{Cleaned, Placeholders, clean_blocking};
-pub use protect::{Protection, Trouble, git_directories_blocking, protect_blocking};
-pub use walk::{Found, NodeKind, Walk};
+pub(crate) use openat::open_directory;
+pub use openat::{Node, hold_directory_blocking, node_at};
+pub use placeholder::{CleanupStats, Placeholders, clean_blocking};
+pub use protect::{Protection, ProtectionGap, git_directories_blocking, protect_blocking};
+pub use walk::{FoundRepositories, NodeKind, Walk};

@@ -1,12 +1,13 @@
-//! Names that a repository lacks are made, inside `.git` only, so that something read-only can be mounted on
-//! them, and removed when no worker needs them. Made by stage 0; removed by the monitor at the end of a
-//! worker, and by a process of its own where a monitor was killed.
+//! Placeholders: files and directories created inside `.git` only so that a read-only mount can cover a missing name.
+//! They are removed when no worker needs them. Stage 0 creates them. The monitor removes them after the worker's
+//! exit. If a monitor was killed, a separate process removes them.
 //!
-//! The registry is a directory of the daemon's that workers do not see. It has one file per repository,
-//! named by device and inode, with what was made there. Who needs it holds a shared lock on that file, which
-//! the kernel lets go of when the monitor ends, however it ends. Who cleans needs the lock alone.
+//! The registry is a directory of the daemon that is invisible to workers. It contains one record per repository,
+//! named by device and inode, with the list of its placeholders. A monitor holds a shared lock on the record while
+//! its worker needs the placeholders. The kernel releases the lock when the monitor exits for any reason. A cleanup
+//! needs the exclusive lock.
 
-use super::beneath;
+use super::openat;
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, linkat, mkdirat,
     openat, openat2, unlinkat,
@@ -20,28 +21,28 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Largest record, in bytes.
+/// Maximum size of a record in bytes.
 const MAX_RECORD: u64 = 256 * 1024;
 
-/// Most records that one cleaning looks at.
+/// Maximum number of records that one cleanup reads.
 const MAX_RECORDS: usize = 10_000;
 
-/// Times that a record may be removed between its opening and its locking.
+/// Maximum number of attempts to open a record that is removed between its opening and its locking.
 const MAX_ATTEMPTS: usize = 16;
 
-/// What `commondir` must say to change nothing: the repository is its own.
+/// Content of a `commondir` that changes nothing: the repository is its own common directory.
 pub(crate) const OWN_COMMONDIR: &[u8] = b".\n";
 
-/// What is made.
+/// Kind of a placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum PlaceholderKind {
     Directory,
     EmptyFile,
     /// A file with [`OWN_COMMONDIR`].
     CommonDir,
 }
 
-impl Shape {
+impl PlaceholderKind {
     fn letter(self) -> u8 {
         match self {
             Self::Directory => b'd',
@@ -57,28 +58,28 @@ impl Shape {
     }
 }
 
-/// Records and locks of one worker. Keep it in the monitor for the worker's whole life: it must be dropped,
-/// unused, in process 1 and the worker.
+/// Records and locks of one worker. Keep it in the monitor while the worker runs. Drop it unused in process 1 and in
+/// the worker.
 #[derive(Debug)]
 pub struct Placeholders {
     registry: OwnedFd,
     held: Vec<(String, File)>,
 }
 
-/// What a cleaning did.
+/// Result of a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cleaned {
-    /// Files and directories that were removed.
+pub struct CleanupStats {
+    /// Number of removed files and directories.
     pub removed: usize,
-    /// Repositories that a worker still needs.
+    /// Number of repositories that a worker still uses.
     pub in_use: usize,
 }
 
 impl Placeholders {
-    /// Opens the registry, making the directory if it is missing.
+    /// Opens the registry. Creates the directory if it is missing.
     ///
     /// # Errors
-    /// It cannot be made or opened.
+    /// The directory cannot be created or opened.
     pub fn open_blocking(registry: &Path) -> io::Result<Self> {
         match mkdirat(CWD, registry, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -87,7 +88,7 @@ impl Placeholders {
         Ok(Self { registry: open_registry(registry)?, held: Vec::new() })
     }
 
-    /// The record of a repository, open and locked. `path` says where it is.
+    /// Returns the record of a repository, open and locked. `path` is the repository's path.
     fn record(&mut self, repository: impl AsFd, path: &Path) -> io::Result<&mut File> {
         let stat = fstat(repository)?;
         let name = format!("{:x}-{:x}", stat.st_dev, stat.st_ino);
@@ -110,7 +111,7 @@ impl Placeholders {
             OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         for _ in 0..MAX_ATTEMPTS {
             let file = openat(&self.registry, name, flags, Mode::RUSR | Mode::WUSR)?;
-            // Waits for a cleaning, which takes a moment and cannot be held up by a worker.
+            // Waits for a running cleanup. A cleanup is short, and a worker cannot delay it.
             flock(&file, FlockOperation::LockShared)?;
             if fstat(&file)?.st_nlink != 0 {
                 return Ok(file.into());
@@ -119,28 +120,28 @@ impl Placeholders {
         Err(io::ErrorKind::ResourceBusy.into())
     }
 
-    /// Takes part in a repository: what others have made there stays while this lives.
+    /// Adds a repository, so that the placeholders of other workers in it stay until this value is dropped.
     pub(crate) fn join(&mut self, repository: impl AsFd, path: &Path) -> io::Result<()> {
         self.record(repository, path).map(|_held| ())
     }
 
-    /// Makes `name` in `repository`, whose own path is `path`. True if this call made it.
+    /// Creates `name` in `repository`, whose path is `path`. Returns true if this call created it.
     pub(crate) fn make(
         &mut self,
         repository: impl AsFd,
         path: &Path,
         name: &Path,
-        shape: Shape,
+        shape: PlaceholderKind,
     ) -> io::Result<bool> {
         let (Some(parent), Some(last)) = (name.parent(), name.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        let parent = beneath::open_directory(&repository, parent)?;
-        if beneath::node(&parent, last)? != beneath::Node::Missing {
+        let parent = openat::open_directory(&repository, parent)?;
+        if openat::node(&parent, last)? != openat::Node::Missing {
             return Ok(false);
         }
         let record = self.record(&repository, path)?;
-        // The record first: what is made without one would stay for ever.
+        // Write the record first: a placeholder without a record would never be removed.
         let mut entry = vec![shape.letter()];
         entry.extend(name.as_os_str().as_bytes());
         append(record, &entry)?;
@@ -162,14 +163,15 @@ fn append(mut record: &File, entry: &[u8]) -> io::Result<()> {
     record.write_all(&line)
 }
 
-fn create(parent: &OwnedFd, name: &OsStr, shape: Shape) -> Result<(), Errno> {
-    if shape == Shape::Directory {
+fn create(parent: &OwnedFd, name: &OsStr, shape: PlaceholderKind) -> Result<(), Errno> {
+    if shape == PlaceholderKind::Directory {
         return mkdirat(parent, name, Mode::from_raw_mode(0o755));
     }
-    let content: &[u8] = if shape == Shape::CommonDir { OWN_COMMONDIR } else { b"" };
-    // Complete before it has its name: an empty `commondir` breaks the repository, should we be killed here.
+    let content: &[u8] = if shape == PlaceholderKind::CommonDir { OWN_COMMONDIR } else { b"" };
+    // Write the content before the file gets its name: an empty `commondir` breaks the repository if this process is
+    // killed here.
     match create_whole(parent, name, content) {
-        // File systems without nameless files.
+        // The file system does not support unnamed files.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
             let flags =
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -189,18 +191,18 @@ fn create_whole(parent: &OwnedFd, name: &OsStr, content: &[u8]) -> Result<(), Er
     linkat(CWD, nameless, parent, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// Removes what was made for workers that have ended, and forgets it. What has got another content meanwhile
-/// stays: it is somebody's. Stops at `until`.
+/// Removes the placeholders of workers that have exited, and their records. Keeps files whose content has changed,
+/// because another program wrote them. Stops at `until`.
 ///
 /// # Errors
 /// The registry cannot be read. A registry that does not exist is empty.
-pub fn clean_blocking(registry: &Path, until: Option<Instant>) -> io::Result<Cleaned> {
+pub fn clean_blocking(registry: &Path, until: Option<Instant>) -> io::Result<CleanupStats> {
     let directory = match open_registry(registry) {
         Ok(directory) => directory,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Cleaned::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(CleanupStats::default()),
         Err(error) => return Err(error),
     };
-    let mut cleaned = Cleaned::default();
+    let mut cleaned = CleanupStats::default();
     for entry in std::fs::read_dir(registry)?.take(MAX_RECORDS) {
         if until.is_some_and(|until| until <= Instant::now()) {
             break;
@@ -225,7 +227,7 @@ fn clean_one(registry: &OwnedFd, name: &OsStr) -> Result<usize, Errno> {
     let read = (&mut record).take(MAX_RECORD).read_to_end(&mut bytes);
     read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     let removed = remove_all(&bytes, name);
-    // Still locked: whoever waits for it sees that it is gone and makes a new one.
+    // Remove the record while it is locked. A waiting worker then sees that it is gone and creates a new one.
     unlinkat(registry, name, AtFlags::empty())?;
     Ok(removed)
 }
@@ -242,29 +244,30 @@ fn remove_all(record: &[u8], name: &OsStr) -> usize {
     if !is_same {
         return 0;
     }
-    // The other way round: what is in a directory before the directory.
+    // Reverse order removes the content of a directory before the directory.
     let entries: Vec<_> = entries.collect();
     let removed = entries.into_iter().rev().filter_map(|entry| {
         let (letter, path) = entry.split_first()?;
-        let shape = Shape::from_letter(*letter)?;
+        let shape = PlaceholderKind::from_letter(*letter)?;
         remove(&repository, Path::new(OsStr::from_bytes(path)), shape).ok()
     });
     removed.count()
 }
 
-fn remove(repository: &OwnedFd, path: &Path, shape: Shape) -> Result<(), Errno> {
+fn remove(repository: &OwnedFd, path: &Path, shape: PlaceholderKind) -> Result<(), Errno> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL);
     };
-    let parent = beneath::open_directory(repository, parent)?;
-    if shape == Shape::Directory {
-        // Refused if somebody has put anything into it.
+    let parent = openat::open_directory(repository, parent)?;
+    if shape == PlaceholderKind::Directory {
+        // Fails if the directory is no longer empty.
         return unlinkat(&parent, name, AtFlags::REMOVEDIR);
     }
-    let text = beneath::read(&parent, Path::new(name))
+    let text = openat::read(&parent, Path::new(name))
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    // Or as much of it as was written before its maker was killed.
-    let is_ours = text.is_empty() || shape == Shape::CommonDir && text.as_bytes() == OWN_COMMONDIR;
+    // The file may be empty because its creator was killed before writing.
+    let is_ours =
+        text.is_empty() || shape == PlaceholderKind::CommonDir && text.as_bytes() == OWN_COMMONDIR;
     if !is_ours {
         return Err(Errno::NOTEMPTY);
     }

@@ -1,20 +1,20 @@
-//! What of a workspace's repositories is pinned, and how: so that a commit works and no file that makes a later
-//! git run code can be written, made, replaced or moved away. Called by stage 0 with what a walk found.
+//! Plans the pins of a workspace's repositories. Commits work, but no file that makes a later git run code can be
+//! written, created, replaced or moved away. Called by stage 0 with the result of a walk.
 //!
 //! | in every `.git` | |
 //! |---|---|
 //! | the node itself and every directory above it | cannot be renamed or removed |
-//! | `hooks`, `config`, `config.worktree`, `commondir`, `info/attributes`, `objects/info/alternates` | read-only, made if missing |
+//! | `hooks`, `config`, `config.worktree`, `commondir`, `info/attributes`, `objects/info/alternates` | read-only, created if missing |
 //! | the same in `modules/*`; `gitdir` and `commondir` in `worktrees/*` | read-only |
-//! | what `include.path`, `includeIf.*.path` and `core.hooksPath` name | read-only if it exists |
+//! | the paths in `include.path`, `includeIf.*.path` and `core.hooksPath` | read-only if they exist |
 //!
-//! Where one of these is a link, which nothing can be mounted on, the whole `.git` is read-only.
+//! If one of these is a link, which cannot be a mount point, the whole `.git` is read-only.
 
-use super::beneath::{self, Node};
-use super::elsewhere::{self, Elsewhere, Main};
-use super::leads;
-use super::placeholder::{Placeholders, Shape};
-use super::walk::{Found, NodeKind};
+use super::config_paths;
+use super::gitdir::{self, LinkedRepository, Main};
+use super::openat::{self, Node};
+use super::placeholder::{PlaceholderKind, Placeholders};
+use super::walk::{FoundRepositories, NodeKind};
 use crate::confine::plan::Pin;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,53 +25,54 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Most pins of one worker.
+/// Maximum number of pins of one worker.
 const MAX_PINS: usize = 4096;
 
-/// Most submodules, and most linked worktrees, of one repository.
+/// Maximum number of submodules, and of linked worktrees, of one repository.
 const MAX_CHILDREN: usize = 128;
 
-/// How deep the names of submodules may be: `modules/a/b/c`.
+/// Maximum depth of a submodule's name: `modules/a/b/c`.
 const MAX_MODULE_DEPTH: usize = 4;
 
-/// Directories that lead to protected names: pinned themselves, or their whole could be moved away.
+/// Parent directories of protected names. They are pinned too, because a command could otherwise move the whole
+/// directory away.
 const PARENTS: [&str; 3] = ["info", "objects", "objects/info"];
 
 /// Protected names of a repository.
-const NAMES: [(&str, Shape); 6] = [
-    ("hooks", Shape::Directory),
-    ("config", Shape::EmptyFile),
-    ("config.worktree", Shape::EmptyFile),
-    ("commondir", Shape::CommonDir),
-    ("info/attributes", Shape::EmptyFile),
-    ("objects/info/alternates", Shape::EmptyFile),
+const NAMES: [(&str, PlaceholderKind); 6] = [
+    ("hooks", PlaceholderKind::Directory),
+    ("config", PlaceholderKind::EmptyFile),
+    ("config.worktree", PlaceholderKind::EmptyFile),
+    ("commondir", PlaceholderKind::CommonDir),
+    ("info/attributes", PlaceholderKind::EmptyFile),
+    ("objects/info/alternates", PlaceholderKind::EmptyFile),
 ];
 
-/// What protects the repositories of a workspace.
+/// Pins and mounts that protect the repositories of a workspace.
 #[derive(Debug, Default)]
 pub struct Protection {
-    /// For [`crate::confine::Plan::pins`], a directory before what is beneath it.
+    /// Pins for [`crate::confine::MountPlan::pins`], a directory before its content.
     pub pins: Vec<Pin>,
     /// Repositories outside the workspace that belong to it, to mount writable at their own path. The mount must
     /// show the same directory as the handle.
     pub repositories: Vec<Main>,
-    /// The git directories among what was found, submodules' included.
+    /// Git directories that were found, including submodules.
     pub git_directories: Vec<PathBuf>,
-    /// What could not be protected, or only by forbidding more. To be shown to the user.
-    pub troubles: Vec<Trouble>,
+    /// Paths that could not be protected, or only by stricter rules. For display to the user.
+    pub troubles: Vec<ProtectionGap>,
 }
 
-/// Something that could not be protected as it should.
+/// A path that could not be protected in the usual way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ProtectionGap {
     /// Absolute path.
     pub path: PathBuf,
-    /// What is the matter, to be read after the path.
+    /// Description of the gap, to be read after the path.
     pub what: &'static str,
 }
 
-/// Plans the protection of what `found` says, beneath an open directory `workspace` with the canonical path
-/// `path`, and makes what is missing. Not for a read-only workspace, which needs none.
+/// Plans the protection of the repositories in `found`, and creates placeholders for missing names. `workspace` is an
+/// open directory with the canonical path `path`. Not needed for a read-only workspace.
 ///
 /// # Errors
 /// A placeholder or its record cannot be created, a repository cannot be read, or the deadline `until` has passed.
@@ -79,7 +80,7 @@ pub struct Trouble {
 pub fn protect_blocking(
     workspace: impl AsFd,
     path: &Path,
-    found: &Found,
+    found: &FoundRepositories,
     until: Instant,
     placeholders: &mut Placeholders,
 ) -> io::Result<Protection> {
@@ -111,12 +112,16 @@ pub fn protect_blocking(
 
 /// Returns the git directories of what a walk has found: each `.git`, and the directories in the workspace that `.git`
 /// files name. Absolute paths.
-pub fn git_directories_blocking(workspace: impl AsFd, path: &Path, found: &Found) -> Vec<PathBuf> {
+pub fn git_directories_blocking(
+    workspace: impl AsFd,
+    path: &Path,
+    found: &FoundRepositories,
+) -> Vec<PathBuf> {
     let mut directories = Vec::new();
     for (at, kind) in &found.repositories {
         directories.push(path.join(at));
         if *kind == NodeKind::File
-            && let Elsewhere::Inside(named) = elsewhere::follow(&workspace, path, at)
+            && let LinkedRepository::Inside(named) = gitdir::follow(&workspace, path, at)
         {
             directories.extend(named.into_iter().map(|git| path.join(git)));
         }
@@ -131,11 +136,11 @@ fn is_own(base: Base<'_>, at: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let node = openat2(base.handle, at, flags, Mode::empty(), resolve);
-    let worktree = beneath::hold(base.handle, at.parent().unwrap_or(at));
-    node.is_ok_and(beneath::is_own) && worktree.is_ok_and(beneath::is_own)
+    let worktree = openat::hold(base.handle, at.parent().unwrap_or(at));
+    node.is_ok_and(openat::is_own) && worktree.is_ok_and(openat::is_own)
 }
 
-/// A tree that repositories are in.
+/// A tree that contains repositories.
 #[derive(Clone, Copy)]
 struct Base<'a> {
     handle: BorrowedFd<'a>,
@@ -145,7 +150,7 @@ struct Base<'a> {
 struct Builder<'a> {
     placeholders: &'a mut Placeholders,
     until: Instant,
-    /// True for read-only.
+    /// Pins by path. The value is true for read-only.
     pins: BTreeMap<PathBuf, bool>,
     /// Git directories whose names are pinned.
     done: BTreeSet<PathBuf>,
@@ -160,7 +165,7 @@ impl Builder<'_> {
         Ok(self.rest)
     }
 
-    /// Fails if the time is over or there are too many pins. Called for each directory, before placeholders are made.
+    /// Fails after the deadline or with too many pins. Called for each directory, before placeholders are created.
     fn check(&self) -> io::Result<()> {
         if self.until <= Instant::now() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "reading them takes too long"));
@@ -172,7 +177,7 @@ impl Builder<'_> {
     }
 
     fn trouble(&mut self, base: Base<'_>, at: &Path, what: &'static str) {
-        self.rest.troubles.push(Trouble { path: base.path.join(at), what });
+        self.rest.troubles.push(ProtectionGap { path: base.path.join(at), what });
     }
 
     fn pin(&mut self, base: Base<'_>, at: &Path, read_only: bool) {
@@ -187,14 +192,14 @@ impl Builder<'_> {
         }
     }
 
-    /// A repository, with all that it leads to.
+    /// Pins a repository, its submodules, its linked worktrees, and the paths that its configuration names.
     fn git_directory(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
         self.check()?;
         // A `.git` file often names a directory of a repository that was found before.
         if !self.done.insert(base.path.join(at)) {
             return Ok(());
         }
-        let git = beneath::open_directory(base.handle, at)?;
+        let git = openat::open_directory(base.handle, at)?;
         self.pin(base, at, false);
         self.rest.git_directories.push(base.path.join(at));
         if !self.names(base, at, &git)? {
@@ -203,7 +208,7 @@ impl Builder<'_> {
             return Ok(());
         }
         let worktree = at.parent().unwrap_or(at);
-        let Ok(leads) = leads::leads(base.handle, base.path, at, worktree) else {
+        let Ok(leads) = config_paths::leads(base.handle, base.path, at, worktree) else {
             self.pin(base, at, true);
             self.trouble(base, at, "has settings that another program holds and is read-only");
             return Ok(());
@@ -220,7 +225,7 @@ impl Builder<'_> {
         let path = base.path.join(at);
         self.placeholders.join(git, &path)?;
         for parent in PARENTS {
-            if !self.one_name(base, at, git, parent, Shape::Directory, false)? {
+            if !self.one_name(base, at, git, parent, PlaceholderKind::Directory, false)? {
                 return Ok(false);
             }
         }
@@ -238,16 +243,16 @@ impl Builder<'_> {
         at: &Path,
         git: &OwnedFd,
         name: &str,
-        shape: Shape,
+        shape: PlaceholderKind,
         read_only: bool,
     ) -> io::Result<bool> {
         let name = Path::new(name);
-        let mut node = beneath::node_at(git, name)?;
+        let mut node = openat::node_at(git, name)?;
         if node == Node::Missing {
             self.placeholders.make(git, &base.path.join(at), name, shape)?;
-            node = beneath::node_at(git, name)?;
+            node = openat::node_at(git, name)?;
         }
-        let fits = matches!(node, Node::Directory) == (shape == Shape::Directory);
+        let fits = matches!(node, Node::Directory) == (shape == PlaceholderKind::Directory);
         if node == Node::Other || !fits {
             return Ok(false);
         }
@@ -255,9 +260,9 @@ impl Builder<'_> {
         Ok(true)
     }
 
-    /// A file or directory that a repository's configuration names.
+    /// Pins a file or directory that a repository's configuration names.
     fn lead(&mut self, base: Base<'_>, lead: &Path) -> io::Result<()> {
-        match beneath::node_at(base.handle, lead)? {
+        match openat::node_at(base.handle, lead)? {
             Node::Directory | Node::File => {
                 self.pin_above(base, lead);
                 self.pin(base, lead, true);
@@ -276,14 +281,14 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Submodules' repositories: directories at any depth of `modules` that look like one.
+    /// Protects submodules: directories at any depth of `modules` that look like a repository.
     fn modules(&mut self, base: Base<'_>, at: &Path, depth: usize) -> io::Result<()> {
         let Some(names) = self.children(base, at)? else { return Ok(()) };
         self.pin(base, at, false);
         for name in names {
             let child = at.join(&name);
             let is_repository = ["HEAD", "config", "hooks", "objects"].iter().any(|mark| {
-                beneath::node_at(base.handle, &child.join(mark)).is_ok_and(|n| n != Node::Missing)
+                openat::node_at(base.handle, &child.join(mark)).is_ok_and(|n| n != Node::Missing)
             });
             if is_repository {
                 self.git_directory(base, &child)?;
@@ -296,20 +301,22 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Linked worktrees' own directories: what says where the repository and its settings are.
+    /// Pins the files of linked worktrees that name the repository and its settings.
     fn worktrees(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
         let Some(names) = self.children(base, at)? else { return Ok(()) };
         self.pin(base, at, false);
         for name in names {
             let child = at.join(&name);
-            let git = beneath::open_directory(base.handle, &child)?;
+            let git = openat::open_directory(base.handle, &child)?;
             self.pin(base, &child, false);
             self.placeholders.join(&git, &base.path.join(&child))?;
             for (name, make) in [("gitdir", false), ("commondir", false), ("config.worktree", true)]
             {
-                let is_missing = beneath::node_at(&git, Path::new(name))? == Node::Missing;
+                let is_missing = openat::node_at(&git, Path::new(name))? == Node::Missing;
                 let can_be = make || !is_missing;
-                if can_be && !self.one_name(base, &child, &git, name, Shape::EmptyFile, true)? {
+                if can_be
+                    && !self.one_name(base, &child, &git, name, PlaceholderKind::EmptyFile, true)?
+                {
                     self.pin(base, &child, true);
                     self.trouble(
                         base,
@@ -322,10 +329,10 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Names of the directories in a directory; `None` if there is no such directory.
+    /// Returns the names of the directories in a directory. `None` if the directory does not exist.
     fn children(&mut self, base: Base<'_>, at: &Path) -> io::Result<Option<Vec<PathBuf>>> {
         self.check()?;
-        match beneath::node_at(base.handle, at)? {
+        match openat::node_at(base.handle, at)? {
             Node::Directory => {}
             Node::Missing => return Ok(None),
             Node::File | Node::Other => {
@@ -333,15 +340,15 @@ impl Builder<'_> {
                 return Ok(None);
             }
         }
-        let directory = beneath::open_directory(base.handle, at)?;
+        let directory = openat::open_directory(base.handle, at)?;
         let mut names = Vec::new();
         for entry in Dir::read_from(&directory)? {
             let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
-            if name == "." || name == ".." || beneath::node(&directory, &name)? != Node::Directory {
+            if name == "." || name == ".." || openat::node(&directory, &name)? != Node::Directory {
                 continue;
             }
             if names.len() == MAX_CHILDREN {
-                // A command may have made them so that some are left out.
+                // A command may have created them so that some stay unprotected.
                 self.trouble(base, at, "has too many directories and is read-only as a whole");
                 self.pin(base, at, true);
                 break;
@@ -351,17 +358,17 @@ impl Builder<'_> {
         Ok(Some(names))
     }
 
-    /// A `.git` that is a file.
+    /// Protects the repository of a `.git` file.
     fn git_file(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
         self.pin(base, at, true);
-        match elsewhere::follow(base.handle, base.path, at) {
-            Elsewhere::Inside(repositories) => {
+        match gitdir::follow(base.handle, base.path, at) {
+            LinkedRepository::Inside(repositories) => {
                 for git in repositories {
                     self.pin_above(base, &git);
                     self.git_directory(base, &git)?;
                 }
             }
-            Elsewhere::Outside(main) => {
+            LinkedRepository::Outside(main) => {
                 if self.rest.repositories.iter().any(|known| known.path == main.path) {
                     return Ok(());
                 }
@@ -369,7 +376,7 @@ impl Builder<'_> {
                 self.git_directory(outside, Path::new(""))?;
                 self.rest.repositories.push(main);
             }
-            Elsewhere::Nowhere => self.trouble(
+            LinkedRepository::Nowhere => self.trouble(
                 base,
                 at,
                 "leads to a repository that does not lead back, belongs to another user or is reached by a link; \

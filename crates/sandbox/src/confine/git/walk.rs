@@ -1,8 +1,8 @@
-//! Finding every `.git` of a tree, at any depth, in steps of a budget. Called by stage 0; a caller that
-//! stops early knows that it did, and says so.
+//! Finds every `.git` of a tree, at any depth, in steps with a budget. Called by stage 0.
+//! [`FoundRepositories::complete`] is false if the caller stopped early.
 
-use super::beneath;
-use crate::audit::visited::Visited;
+use super::openat;
+use super::visited::Visited;
 use crate::obeyed::Obeyed;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
@@ -13,104 +13,112 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Most directories that wait to be looked into.
+/// Maximum number of directories that wait to be read.
 const MAX_PENDING: usize = 200_000;
 
-/// Most repositories of a start: each costs a dozen mounts.
+/// Maximum number of repositories at a worker's start. Each needs about a dozen mounts.
 const MAX_REPOSITORIES: usize = 128;
 
-/// Names by which git takes a directory for a repository, whatever it is called.
+/// Names by which git recognizes a repository in a directory of any name.
 const MARKS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
 
-/// Most names that programs obey of which the place is remembered.
+/// Maximum number of remembered paths that programs obey.
 const MAX_OBEYED: usize = 4096;
 
-/// Directories of installed packages. Programs run what is in them anyway.
+/// Directories of installed packages. Programs run their files anyway.
 const PACKAGES: [&str; 2] = ["node_modules", "site-packages"];
 
-/// Deepest directory.
+/// Maximum depth of a directory.
 const MAX_DEPTH: usize = 256;
 
-/// What a `.git` is.
+/// Kind of a `.git`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
     /// A directory: the repository itself.
     Directory,
-    /// A file that leads to it.
+    /// A file that names the repository's directory.
     File,
     /// A link or something else that cannot be pinned.
     Other,
 }
 
-/// What a walk has found so far.
+/// Result of a walk so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
-    /// Paths of the `.git`s beneath the workspace.
+pub struct FoundRepositories {
+    /// Paths of the `.git` nodes, relative to the workspace.
     pub repositories: Vec<(PathBuf, NodeKind)>,
-    /// Paths of directories that git takes for a repository by what is in them; empty for the workspace
-    /// itself.
+    /// Paths of directories that git recognizes as a repository by their content. Empty for the workspace itself.
     pub bare: Vec<PathBuf>,
-    /// True if there are more of those than are remembered.
+    /// True if `bare` omits some because of the limit.
     pub has_more_bare: bool,
-    /// Paths of names that programs obey later, outside of directories of packages.
+    /// Paths that programs obey later, outside of package directories.
     pub obeyed: Vec<PathBuf>,
-    /// True if there are more of those than are remembered.
+    /// True if `obeyed` omits some because of the limit.
     pub has_more_obeyed: bool,
-    /// Entries of directories that were looked at.
+    /// Number of directory entries read.
     pub entries: u64,
-    /// False if something was left out: too many directories or repositories, too deep, not readable, or
-    /// the walk was not finished.
+    /// False if the walk is incomplete: too many directories or repositories, too deep, an unreadable directory, or
+    /// not finished.
     pub complete: bool,
 }
 
-/// A walk that can be interrupted.
+/// A walk in steps, which can be stopped early.
 #[derive(Debug)]
 pub struct Walk {
     root: OwnedFd,
-    /// Directories by breadth: what is near the top matters most if the walk ends early.
+    /// Directories in breadth-first order, because the top levels matter most if the walk stops early.
     pending: VecDeque<PathBuf>,
-    found: Found,
+    found: FoundRepositories,
     most: usize,
     is_cut: bool,
     visited: Option<Visited>,
 }
 
 impl Walk {
-    /// A walk of the tree beneath a directory.
+    /// Creates a walk of the tree under a directory.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The directory cannot be opened.
     pub fn new(directory: impl AsFd) -> io::Result<Self> {
-        let root = beneath::open_directory(directory, Path::new(""))?;
+        let root = openat::open_directory(directory, Path::new(""))?;
         let pending = VecDeque::from([PathBuf::new()]);
         let most = MAX_REPOSITORIES;
-        Ok(Self { root, pending, found: Found::default(), most, is_cut: false, visited: None })
+        Ok(Self {
+            root,
+            pending,
+            found: FoundRepositories::default(),
+            most,
+            is_cut: false,
+            visited: None,
+        })
     }
 
-    /// The same walk that finds up to `most` repositories of each kind.
+    /// Sets the maximum number of repositories of each kind.
     #[must_use]
     pub fn for_up_to(mut self, most: usize) -> Self {
         self.most = most;
         self
     }
 
-    /// The same walk that adds the directories that it reads to `visited`; [`Walk::visited`] returns them.
+    /// Records the directories that the walk reads in `visited`. [`Walk::visited`] returns them.
     pub(crate) fn noting(mut self, visited: Visited) -> Self {
         self.visited = Some(visited);
         self
     }
 
-    /// Takes the directories that were read.
+    /// Takes the recorded directories.
     pub(crate) fn visited(&mut self) -> Visited {
         self.visited.take().unwrap_or_default()
     }
 
-    /// Looks at whole directories until about `budget` more entries were seen. True when nothing is left.
+    /// Reads complete directories until about `budget` more entries were read. Returns true when no directory is
+    /// left.
     pub fn step(&mut self, budget: u64) -> bool {
         let until = self.found.entries.saturating_add(budget);
         while self.found.entries < until {
             let Some(directory) = self.pending.pop_front() else { break };
-            // A directory that ended meanwhile is no loss; any other that cannot be read is.
+            // A directory that was removed since contains nothing. Any other unreadable directory makes the walk
+            // incomplete.
             match self.look_into(&directory) {
                 Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(_) => self.is_cut = true,
@@ -119,15 +127,15 @@ impl Walk {
         self.pending.is_empty()
     }
 
-    /// What was found so far.
+    /// Returns the result so far.
     #[must_use]
-    pub fn finish(mut self) -> Found {
+    pub fn finish(mut self) -> FoundRepositories {
         self.found.complete = self.pending.is_empty() && !self.is_cut;
         self.found
     }
 
     fn look_into(&mut self, directory: &Path) -> Result<(), Errno> {
-        let handle = beneath::open_directory(&self.root, directory)?;
+        let handle = openat::open_directory(&self.root, directory)?;
         if let Some(visited) = &mut self.visited {
             visited.note(directory, &handle);
         }
@@ -161,7 +169,7 @@ impl Walk {
                 }
             }
         }
-        // Instead of the two directories there may be a file that says where they are.
+        // A `commondir` file may replace the two directories.
         let [has_head, has_objects, has_refs, has_common] = marks;
         if has_head && (has_common || has_objects && has_refs) {
             if self.found.bare.len() < self.most {
@@ -195,12 +203,12 @@ impl Walk {
     }
 }
 
-/// Some file systems do not say in the listing.
+/// Reads the kind of an entry, for file systems that omit it in the listing.
 fn kind_of(directory: &OwnedFd, name: &OsStr) -> Result<FileType, Errno> {
-    Ok(match beneath::node(directory, name)? {
-        beneath::Node::Directory => FileType::Directory,
-        beneath::Node::File => FileType::RegularFile,
-        beneath::Node::Other | beneath::Node::Missing => FileType::Symlink,
+    Ok(match openat::node(directory, name)? {
+        openat::Node::Directory => FileType::Directory,
+        openat::Node::File => FileType::RegularFile,
+        openat::Node::Other | openat::Node::Missing => FileType::Symlink,
     })
 }
 

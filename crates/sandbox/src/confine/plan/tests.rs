@@ -1,11 +1,11 @@
-//! What a plan shows and what not, without any rights.
+//! Tests of the visible and hidden paths of a plan. They need no privileges.
 
-use super::super::facts::Shown;
+use super::super::host_facts::ReadOnlyBind;
 use super::*;
 
-fn facts() -> Facts {
-    Facts {
-        places: Places {
+fn facts() -> HostFacts {
+    HostFacts {
+        places: SessionDirs {
             workspace: "/home/u/work/ws".into(),
             run_dir: "/home/u/.local/state/quackd/run/s1".into(),
             state_dir: "/home/u/.local/state/quackd".into(),
@@ -20,7 +20,7 @@ fn facts() -> Facts {
             SystemDirectory::Link { at: "/bin".into(), to: "usr/bin".into() },
         ],
         secrets: vec!["/etc/shadow".into(), "/home/u/.pyenv/.npmrc".into()],
-        shown: vec![Shown {
+        shown: vec![ReadOnlyBind {
             at: "/home/u/.pyenv".into(),
             from: "/home/u/.pyenv".into(),
             is_directory: true,
@@ -32,11 +32,11 @@ fn facts() -> Facts {
     }
 }
 
-fn plan(policy: &Policy) -> Plan {
-    Plan::new(policy, &facts()).unwrap()
+fn plan(policy: &Policy) -> MountPlan {
+    MountPlan::new(policy, &facts()).unwrap()
 }
 
-fn mount<'p>(plan: &'p Plan, at: &str) -> Option<&'p Mount> {
+fn mount<'p>(plan: &'p MountPlan, at: &str) -> Option<&'p Mount> {
     plan.mounts.get(Path::new(at))
 }
 
@@ -101,7 +101,7 @@ fn the_network_brings_the_names_of_the_resolver() {
     assert!(matches!(mount(&off, resolver), Some(Mount::File { .. })));
     let mut facts = facts();
     facts.resolver = Some("/etc/resolv.conf".into());
-    let in_etc = Plan::new(&Policy::default(), &facts).unwrap();
+    let in_etc = MountPlan::new(&Policy::default(), &facts).unwrap();
     assert!(matches!(mount(&in_etc, "/etc/resolv.conf"), Some(Mount::Over { .. })));
     let on = plan(&Policy { network: true, ..Policy::default() });
     assert!(on.network && mount(&on, resolver).is_some());
@@ -116,7 +116,7 @@ fn what_is_hidden_covers_what_is_shown_and_keeps_what_is_beneath() {
         hidden: vec!["/home/u/work/ws/.env".into(), "/home/u/absent".into()],
         ..Policy::default()
     };
-    let plan = Plan::new(&policy, &facts).unwrap();
+    let plan = MountPlan::new(&policy, &facts).unwrap();
     assert_eq!(mount(&plan, "/opt/quackd"), Some(&Mount::Private { mode: 0o700 }));
     assert!(
         plan.shows(Path::new("/opt/quackd/run/s1/x")) && !plan.shows(Path::new("/opt/quackd/x"))
@@ -173,16 +173,16 @@ fn places_that_hold_too_much_are_no_workspaces() {
     for workspace in refused {
         let mut facts = facts();
         facts.places.workspace = workspace.into();
-        let refused = Plan::new(&Policy::default(), &facts);
+        let refused = MountPlan::new(&Policy::default(), &facts);
         assert!(matches!(refused, Err(PlanError::Workspace { .. })), "{workspace}");
     }
     for workspace in ["/srv/ws", "/tmp/x", "/opt/x", "/usr/src/x", "/home/u/a", "/home/v"] {
         let mut facts = facts();
         facts.places.workspace = workspace.into();
-        assert!(Plan::new(&Policy::default(), &facts).is_ok(), "{workspace}");
+        assert!(MountPlan::new(&Policy::default(), &facts).is_ok(), "{workspace}");
     }
     let full = Policy { profile: Profile::FullAccess, ..Policy::default() };
-    assert_eq!(Plan::new(&full, &facts()), Err(PlanError::FullAccess));
+    assert_eq!(MountPlan::new(&full, &facts()), Err(PlanError::FullAccess));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_workspace_in_the_state_directory_shows_nothing_else_of_it() {
     facts.places.workspace = "/home/u/.local/state/quackd/ws".into();
     for root in ["/srv/other", "/home/u/.local/state"] {
         let policy = Policy { writable_roots: vec![root.into()], ..Policy::default() };
-        let plan = Plan::new(&policy, &facts).unwrap();
+        let plan = MountPlan::new(&policy, &facts).unwrap();
         let shows = |at: &str| plan.shows(Path::new(at));
         assert!(shows("/home/u/.local/state/quackd/ws/src"), "{root}");
         for own in ["", "/daemon.sock", "/remote-auth-token", "/run/s2", "/ws2"] {
@@ -205,7 +205,7 @@ fn a_workspace_in_the_state_directory_shows_nothing_else_of_it() {
 fn a_workspace_that_is_hidden_is_refused() {
     for hidden in ["/home/u/work/ws", "/home/u/work"] {
         let policy = Policy { hidden: vec![hidden.into()], ..Policy::default() };
-        assert!(Plan::new(&policy, &facts()).is_err(), "{hidden}");
+        assert!(MountPlan::new(&policy, &facts()).is_err(), "{hidden}");
     }
 }
 
@@ -218,7 +218,7 @@ fn what_only_leads_to_the_workspace_is_read_only_and_what_programs_write_is_not(
             writable_roots: roots.iter().map(PathBuf::from).collect(),
             ..Policy::default()
         };
-        let plan = Plan::new(&policy, &facts).unwrap();
+        let plan = MountPlan::new(&policy, &facts).unwrap();
         let ways = plan.mounts.into_iter().filter(|(_, mount)| *mount == Mount::Way);
         ways.map(|(at, _)| at.display().to_string()).collect::<Vec<_>>()
     };

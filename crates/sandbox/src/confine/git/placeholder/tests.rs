@@ -1,4 +1,4 @@
-//! Placeholders come and go, and nothing of the user's goes with them.
+//! Tests of placeholders: creation and removal, without removing the user's files.
 
 use super::*;
 use std::fs;
@@ -27,9 +27,9 @@ impl World {
         let (git, path) = (File::open(self.git()).unwrap(), self.git());
         made.join(&git, &path).unwrap();
         for (name, shape) in [
-            ("hooks", Shape::Directory),
-            ("commondir", Shape::CommonDir),
-            ("info/attributes", Shape::EmptyFile),
+            ("hooks", PlaceholderKind::Directory),
+            ("commondir", PlaceholderKind::CommonDir),
+            ("info/attributes", PlaceholderKind::EmptyFile),
         ] {
             made.make(&git, &path, Path::new(name), shape).unwrap();
         }
@@ -40,7 +40,7 @@ impl World {
         self.git().join(name).exists()
     }
 
-    fn clean(&self) -> Cleaned {
+    fn clean(&self) -> CleanupStats {
         clean_blocking(&self.registry(), None).unwrap()
     }
 }
@@ -48,18 +48,18 @@ impl World {
 #[test]
 fn they_stay_while_any_worker_needs_them() {
     let world = World::new();
-    assert_eq!(world.clean(), Cleaned::default());
+    assert_eq!(world.clean(), CleanupStats::default());
     let first = world.worker();
     let second = world.worker();
     assert_eq!(fs::read(world.git().join("commondir")).unwrap(), OWN_COMMONDIR);
-    assert_eq!(world.clean(), Cleaned { removed: 0, in_use: 1 });
+    assert_eq!(world.clean(), CleanupStats { removed: 0, in_use: 1 });
     drop(first);
-    assert_eq!(world.clean(), Cleaned { removed: 0, in_use: 1 });
+    assert_eq!(world.clean(), CleanupStats { removed: 0, in_use: 1 });
     assert!(world.exists("hooks") && world.exists("info/attributes"));
     drop(second);
-    assert_eq!(world.clean(), Cleaned { removed: 3, in_use: 0 });
+    assert_eq!(world.clean(), CleanupStats { removed: 3, in_use: 0 });
     assert!(!world.exists("hooks") && !world.exists("info/attributes") && world.exists("info"));
-    assert_eq!(world.clean(), Cleaned::default());
+    assert_eq!(world.clean(), CleanupStats::default());
     drop(world.worker());
     assert_eq!(world.clean().removed, 3);
 }

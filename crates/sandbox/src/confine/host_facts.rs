@@ -1,5 +1,5 @@
-//! What is where on this machine: everything that a plan needs to know and that takes the disk to find out.
-//! Gathered by stage 0 before namespaces exist; the plan itself is pure.
+//! Facts about this machine that a plan needs and that must be read from the disk. Stage 0 gathers them before
+//! namespaces exist, so the plan itself is pure.
 
 use super::git;
 use super::toolchains::{
@@ -12,84 +12,88 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Most directories of `PATH` that are looked at.
+/// Maximum number of directories of `PATH` that are used.
 const MAX_PATH_DIRECTORIES: usize = 64;
 
-/// Most directories that one variable may name.
+/// Maximum number of directories that one variable may name.
 const MAX_ROOTS: usize = 8;
 
-/// Largest settings file that is looked into, in bytes.
+/// Maximum size of a settings file that is searched for tokens, in bytes.
 const MAX_SETTINGS: u64 = 1024 * 1024;
 
-/// Where a session lives. All paths are absolute and canonical.
+/// Directories of a session. All paths are absolute and canonical.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
-    /// The workspace.
+pub struct SessionDirs {
+    /// Workspace of the session.
     pub workspace: PathBuf,
-    /// The session's own run directory: the worker writes long outputs there.
+    /// The session's run directory: the worker writes spill files there.
     pub run_dir: PathBuf,
-    /// The daemon's state directory, which is never shown.
+    /// The daemon's state directory, which is never visible inside.
     pub state_dir: PathBuf,
-    /// The user's home.
+    /// Home directory of the user.
     pub home: PathBuf,
 }
 
 /// A directory at the root of the file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SystemDirectory {
-    /// A real one.
+    /// A real directory.
     Directory(PathBuf),
-    /// A link, as `/bin` to `usr/bin`.
+    /// A link, such as `/bin` to `usr/bin`.
     Link {
-        /// Its name.
+        /// Path of the link.
         at: PathBuf,
-        /// Where it leads, as written.
+        /// Target of the link, as written.
         to: PathBuf,
     },
 }
 
-/// Something outside the workspace that is shown read-only at its own path.
+/// A file or directory outside the workspace that is mounted read-only at its own path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
-    /// Where it is seen.
+pub struct ReadOnlyBind {
+    /// Path inside.
     pub at: PathBuf,
-    /// The same without links.
+    /// The same path without links.
     pub from: PathBuf,
     /// True for a directory.
     pub is_directory: bool,
 }
 
-/// What is where on this machine.
+/// Facts about this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
-    /// Where the session lives.
-    pub places: Places,
-    /// The user's number.
+pub struct HostFacts {
+    /// Directories of the session.
+    pub places: SessionDirs,
+    /// User id.
     pub uid: u32,
-    /// The user's group.
+    /// Group id.
     pub gid: u32,
-    /// What of the system's directories exists.
+    /// Existing system directories.
     pub system: Vec<SystemDirectory>,
-    /// Secrets of the system, and of shown toolchains, that exist.
+    /// Existing secrets of the system and of visible toolchains.
     pub secrets: Vec<PathBuf>,
     /// Toolchains and directories of `PATH`.
-    pub shown: Vec<Shown>,
-    /// Caches of packages that exist.
+    pub shown: Vec<ReadOnlyBind>,
+    /// Existing package caches.
     pub caches: Vec<PathBuf>,
-    /// Directories of toolchains outside the home. Each is private, with what is shown of it inside, because their
-    /// programs write locks and settings there.
+    /// Directories of toolchains outside the home. Each is a private directory with the visible parts mounted inside,
+    /// because the toolchain's programs write locks and settings there.
     pub private: Vec<PathBuf>,
-    /// The file that `/etc/resolv.conf` leads to, without links.
+    /// Target of `/etc/resolv.conf`, without links.
     pub resolver: Option<PathBuf>,
-    /// The user's name and mail for git.
+    /// Name and email address of the user for git.
     pub identity: git::Identity,
 }
 
-impl Facts {
-    /// Looks at the machine for a session in `places` whose commands have this `PATH` and these variables. What cannot
-    /// be read is taken for absent.
+impl HostFacts {
+    /// Inspects the machine for a session in `places` whose commands have this `PATH` and these variables. Paths that
+    /// cannot be read count as missing.
     #[must_use]
-    pub fn gather_blocking(places: Places, path: &str, variables: &[(String, String)]) -> Self {
+    pub fn gather_blocking(
+        places: SessionDirs,
+        path: &str,
+        variables: &[(String, String)],
+    ) -> Self {
         let home = places.home.clone();
         let mut shown = shown(&places, path);
         let mut caches = Vec::new();
@@ -162,7 +166,7 @@ fn host_keys() -> Vec<PathBuf> {
     keys.take(64).collect()
 }
 
-fn shown(places: &Places, path: &str) -> Vec<Shown> {
+fn shown(places: &SessionDirs, path: &str) -> Vec<ReadOnlyBind> {
     let mut shown = Vec::new();
     for directory in path.split(':').take(MAX_PATH_DIRECTORIES).map(Path::new) {
         if !directory.is_absolute() || is_system(directory) || !may_show(places, directory) {
@@ -181,10 +185,11 @@ fn shown(places: &Places, path: &str) -> Vec<Shown> {
     shown
 }
 
-/// Directories that variables of toolchains name. Omits values that are relative or that are no place for a toolchain:
-/// the home and the directories above it, directories of the system, shared ones such as `/tmp`, and the session's own.
+/// Returns the directories that variables of toolchains name. Omits values that are relative or unsuitable for a
+/// toolchain: the home and the directories above it, directories of the system, shared ones such as `/tmp`, and the
+/// session's own.
 fn roots(
-    places: &Places,
+    places: &SessionDirs,
     variables: &[(String, String)],
 ) -> impl Iterator<Item = (&'static Variable, PathBuf)> {
     let usable = |value: &&Path| {
@@ -213,15 +218,15 @@ fn part_of(root: &Path, part: &str) -> PathBuf {
     if part.is_empty() { root.to_path_buf() } else { root.join(part) }
 }
 
-/// True for a directory that is reached without links, so that no session chose it.
-fn is_cache(places: &Places, path: &Path) -> bool {
+/// Returns true for a directory whose path has no links, so that no session can have chosen it.
+fn is_cache(places: &SessionDirs, path: &Path) -> bool {
     is_directory(path)
         && may_show(places, path)
         && fs::canonicalize(path).is_ok_and(|real| real == path)
 }
 
-fn push(shown: &mut Vec<Shown>, places: &Places, at: &Path) {
-    if shown.iter().any(|one: &Shown| one.at == at) {
+fn push(shown: &mut Vec<ReadOnlyBind>, places: &SessionDirs, at: &Path) {
+    if shown.iter().any(|one: &ReadOnlyBind| one.at == at) {
         return;
     }
     let is_trusted = |link: &Path| is_trusted_link(places, link);
@@ -232,13 +237,13 @@ fn push(shown: &mut Vec<Shown>, places: &Places, at: &Path) {
     let Ok(metadata) = fs::metadata(&from) else { return };
     let is_directory = metadata.is_dir();
     if is_directory || metadata.is_file() && !has_token(&from, metadata.len()) {
-        shown.push(Shown { at: at.to_path_buf(), from, is_directory });
+        shown.push(ReadOnlyBind { at: at.to_path_buf(), from, is_directory });
     }
 }
 
 /// Returns true if a session cannot have created this link. The home and `/` are never workspaces, and a session
 /// cannot write a directory that the user cannot write.
-fn is_trusted_link(places: &Places, link: &Path) -> bool {
+fn is_trusted_link(places: &SessionDirs, link: &Path) -> bool {
     let Some(directory) = link.parent() else { return false };
     let in_home = link.strip_prefix(&places.home).ok();
     directory == places.home
@@ -256,10 +261,10 @@ fn is_system(path: &Path) -> bool {
     SYSTEM_DIRECTORIES.iter().any(|system| path.starts_with(system))
 }
 
-/// False for what would show more than programs: a directory above the home, the workspace or the daemon's
-/// state, or one inside what is mounted anyway.
-fn may_show(places: &Places, path: &Path) -> bool {
-    let Places { workspace, run_dir, state_dir, home } = places;
+/// Returns false for a directory above the home, the workspace or the daemon's state, or inside one that is mounted
+/// anyway. Mounting it would make more than programs visible.
+fn may_show(places: &SessionDirs, path: &Path) -> bool {
+    let SessionDirs { workspace, run_dir, state_dir, home } = places;
     let is_above =
         [workspace, run_dir, state_dir, home].iter().any(|place| place.starts_with(path));
     let is_private = [workspace, run_dir, state_dir].iter().any(|place| path.starts_with(place));
@@ -267,12 +272,12 @@ fn may_show(places: &Places, path: &Path) -> bool {
     !is_above && !is_private && !is_kernel && path.parent().is_some()
 }
 
-/// True if a settings file holds a token, or cannot be read to see that it does not.
+/// Returns true if a settings file contains a token, or cannot be read.
 fn has_token(path: &Path, length: u64) -> bool {
     if MAX_SETTINGS < length {
         return true;
     }
-    let read = git::beneath::read_own(path, MAX_SETTINGS);
+    let read = git::openat::read_own(path, MAX_SETTINGS);
     let Some(text) = read.ok().and_then(|bytes| String::from_utf8(bytes).ok()) else { return true };
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     is_toml
@@ -281,7 +286,7 @@ fn has_token(path: &Path, length: u64) -> bool {
         })
 }
 
-fn credentials_in(shown: &[Shown]) -> Vec<PathBuf> {
+fn credentials_in(shown: &[ReadOnlyBind]) -> Vec<PathBuf> {
     let directories = shown.iter().filter(|one| one.is_directory);
     let files = directories.flat_map(|one| CREDENTIALS.iter().map(|name| one.at.join(name)));
     files.filter(|file| exists(file)).collect()
@@ -305,7 +310,7 @@ mod tests {
         symlink(home.join(".ssh"), home.join("work/ws/bin")).unwrap();
         symlink(home.join("work/ws/bin"), home.join("further")).unwrap();
         let at = |name: &str| root.join(name);
-        let places = Places {
+        let places = SessionDirs {
             workspace: at("ws"),
             run_dir: at("run"),
             state_dir: at("state"),
@@ -342,7 +347,7 @@ mod tests {
         fs::write(at("tools/cargo/credentials.toml"), "token").unwrap();
         fs::write(at("tools/rustup/credentials"), "token").unwrap();
         symlink(at("ws/jdk"), at("tools/jdk")).unwrap();
-        let places = Places {
+        let places = SessionDirs {
             workspace: at("ws"),
             run_dir: at("state/run"),
             state_dir: at("state"),
@@ -355,7 +360,7 @@ mod tests {
                     ((*name).to_owned(), value.replace('@', root.to_str().unwrap()))
                 })
                 .collect();
-            Facts::gather_blocking(places.clone(), "", &variables)
+            HostFacts::gather_blocking(places.clone(), "", &variables)
         };
         let facts = gather(&[("CARGO_HOME", "@/tools/cargo/"), ("RUSTUP_HOME", "@/tools/rustup")]);
         let shown: Vec<_> = facts.shown.iter().map(|one| one.at.clone()).collect();

@@ -1,18 +1,18 @@
-//! Which files of the workspace a repository's own configuration makes git read as configuration or run as
-//! hooks. Called by `protect`.
+//! Finds the workspace files that git reads as configuration or runs as hooks because of a repository's own
+//! configuration. Called by `protect`.
 
-use super::beneath;
 use super::config;
+use super::openat;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Most files of configuration that are read for one repository.
+/// Maximum number of configuration files that are read for one repository.
 const MAX_FILES: usize = 32;
 
-/// Paths beneath `base` that the configuration in `git_at` names, without duplicates. `base_path` is where
-/// `base` is, `worktree_at` the directory that hooks run in.
+/// Returns the paths under `base` that the configuration in `git_at` names, without duplicates. `base_path` is the
+/// path of `base`, and `worktree_at` is the directory in which hooks run.
 ///
 /// # Errors
 /// Another program holds a lease on a file.
@@ -26,7 +26,7 @@ pub(crate) fn leads(
     let mut leads: Vec<PathBuf> = Vec::new();
     for _ in 0..MAX_FILES {
         let Some(file) = files.pop_front() else { break };
-        let text = match beneath::read(&base, &file) {
+        let text = match openat::read(&base, &file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
             // The file is missing, is not a regular file, or is a link. `protect` reports the last two.
@@ -51,12 +51,12 @@ pub(crate) fn leads(
     Ok(leads)
 }
 
-/// Where a value leads beneath the base; `None` for a place outside, which cannot be written anyway.
+/// Resolves a value to a path under the base. `None` for a path outside, which cannot be written anyway.
 fn inside(base_path: &Path, from: &Path, value: &str) -> Option<PathBuf> {
     if value.is_empty() || value.starts_with('~') || value.starts_with("%(") {
         return None;
     }
-    let absolute = beneath::normalise(&base_path.join(from).join(value))?;
+    let absolute = openat::normalise(&base_path.join(from).join(value))?;
     let lead = absolute.strip_prefix(base_path).ok()?;
     (!lead.as_os_str().is_empty()).then(|| lead.to_path_buf())
 }

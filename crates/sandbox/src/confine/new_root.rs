@@ -1,7 +1,7 @@
-//! The tree that becomes a worker's root, while it is put together: finding and making places in it, always
-//! beneath its own handle and never through a link. Called by `mounts` and its relatives.
+//! The tree that becomes a worker's root: finds and creates mount points in it, always under its own handle and never
+//! through a link. Called by `mounts`, `overlay` and `kernel_files`.
 
-use super::error::{ConfineError, Step};
+use super::error::{ConfineError, StepContext};
 use super::mounts::clone_tree;
 use super::sys;
 use rustix::fs::{
@@ -14,14 +14,14 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
-/// What a mount is put on: both must be of one kind.
+/// Kind of a mount and of its mount point. Both must be equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MountTargetKind {
     Directory,
     File,
 }
 
-/// A mounted tree and the handle of its top.
+/// A mounted tree and the handle of its root.
 #[derive(Debug)]
 pub(crate) struct NewRoot {
     top: OwnedFd,
@@ -30,7 +30,7 @@ pub(crate) struct NewRoot {
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
 impl NewRoot {
-    /// Mounts a detached file system at `path` beneath `at`.
+    /// Mounts a detached file system at `path` relative to `at`.
     pub(crate) fn attach(top: OwnedFd, at: impl AsFd, path: &str) -> Result<Self, ConfineError> {
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
         move_mount(&top, "", at, path, flags).step("attach the new root")?;
@@ -47,18 +47,23 @@ impl NewRoot {
         Self::attach(top, &root.top, name)
     }
 
-    /// The handle of its top.
+    /// Returns the handle of the tree's root.
     pub(crate) fn handle(&self) -> BorrowedFd<'_> {
         self.top.as_fd()
     }
 
-    /// Mounts `tree` at `at`, making what is missing on the way.
-    pub(crate) fn place(&self, tree: impl AsFd, at: &Path, kind: Kind) -> Result<(), ConfineError> {
+    /// Mounts `tree` at `at`. Creates missing parent directories and the mount point.
+    pub(crate) fn place(
+        &self,
+        tree: impl AsFd,
+        at: &Path,
+        kind: MountTargetKind,
+    ) -> Result<(), ConfineError> {
         let target = self.make(at, kind)?;
         self.place_on(tree, &target, at)
     }
 
-    /// Mounts `tree` on an open place, which `at` names in errors.
+    /// Mounts `tree` on the open mount point `target`. `at` is its path in errors.
     pub(crate) fn place_on(
         &self,
         tree: impl AsFd,
@@ -70,13 +75,13 @@ impl NewRoot {
         move_mount(tree, "", target, "", flags).step_on("mount", at)
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     pub(crate) fn link(&self, at: &Path, to: &Path) -> Result<(), ConfineError> {
         let (parent, name) = self.parent_of(at)?;
         symlinkat(to, &parent, name).step_on("make a link", at)
     }
 
-    /// Makes a small file that nobody can write.
+    /// Creates a small file with mode 0444.
     pub(crate) fn file(&self, at: &Path, content: &str) -> Result<(), ConfineError> {
         let (parent, name) = self.parent_of(at)?;
         let write = || write_file(&parent, name, content.as_bytes());
@@ -84,21 +89,24 @@ impl NewRoot {
         Ok(())
     }
 
-    /// A directory of this tree, made under `name`, as a mount of its own.
+    /// Creates the directory `name` in this tree. Returns it as a separate mount.
     pub(crate) fn make_private(&self, name: &str, mode: u32) -> Result<OwnedFd, ConfineError> {
         let make = || {
             mkdirat(&self.top, name, Mode::RWXU)?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let directory = openat(&self.top, name, flags, Mode::empty())?;
-            // Unlike mkdir's, this mode is not cut by the umask.
+            // The umask reduces the mode of mkdir, but not of fchmod.
             fchmod(&directory, Mode::from_raw_mode(mode))?;
             clone_tree(&directory, "")
         };
         make().step("make a private directory")
     }
 
-    /// Opens what is at `at` and says what it is; links beneath this root are followed inside it.
-    pub(crate) fn find(&self, at: &Path) -> Result<Option<(OwnedFd, Kind)>, ConfineError> {
+    /// Opens the node at `at` and returns its kind. Follows links inside this root.
+    pub(crate) fn find(
+        &self,
+        at: &Path,
+    ) -> Result<Option<(OwnedFd, MountTargetKind)>, ConfineError> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let found = match openat2(&self.top, relative(at), flags, Mode::empty(), resolve) {
@@ -108,17 +116,20 @@ impl NewRoot {
         };
         let mode = fstat(&found).step_on("look at", at)?.st_mode;
         let is_directory = FileType::from_raw_mode(mode) == FileType::Directory;
-        Ok(Some((found, if is_directory { Kind::Directory } else { Kind::File })))
+        Ok(Some((
+            found,
+            if is_directory { MountTargetKind::Directory } else { MountTargetKind::File },
+        )))
     }
 
-    /// Opens what is at `at`, with no link on the way.
+    /// Opens the node at `at`. Fails if its path contains a link.
     pub(crate) fn open_exactly(&self, at: &Path) -> Result<OwnedFd, ConfineError> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         openat2(&self.top, relative(at), HANDLE, Mode::empty(), resolve).step_on("open", at)
     }
 
-    /// Opens `at`, making it and every directory above it that is missing.
-    pub(crate) fn make(&self, at: &Path, kind: Kind) -> Result<OwnedFd, ConfineError> {
+    /// Opens `at`. Creates it and its parent directories if they are missing.
+    pub(crate) fn make(&self, at: &Path, kind: MountTargetKind) -> Result<OwnedFd, ConfineError> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         match openat2(&self.top, relative(at), HANDLE, Mode::empty(), resolve) {
             Ok(found) => return Ok(found),
@@ -127,14 +138,14 @@ impl NewRoot {
         }
         let (parent, name) = self.parent_of(at)?;
         match kind {
-            Kind::Directory => make_directory(parent.as_fd(), name),
-            Kind::File => write_file(&parent, name, b"")
+            MountTargetKind::Directory => make_directory(parent.as_fd(), name),
+            MountTargetKind::File => write_file(&parent, name, b"")
                 .and_then(|_made| openat(&parent, name, HANDLE, Mode::empty())),
         }
         .step_on("make a place for a mount", at)
     }
 
-    /// The directory above `at`, made if it is missing, and the last name.
+    /// Returns the parent directory of `at`, created if it is missing, and the last name.
     fn parent_of<'p>(&self, at: &'p Path) -> Result<(OwnedFd, &'p OsStr), ConfineError> {
         let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
             return Err(ConfineError::new("find a place", "the root has no parent"));
@@ -167,7 +178,7 @@ fn or_dot(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Opens a directory, making it if it is missing.
+/// Opens a directory. Creates it if it is missing.
 fn make_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     let open = || openat(parent, name, HANDLE | OFlags::DIRECTORY, Mode::empty());
     match open() {

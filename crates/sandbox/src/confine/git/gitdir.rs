@@ -5,16 +5,16 @@
 //! repository names the workspace too. The repository is opened once, without following links, and every read and
 //! write in it uses that handle.
 
-use super::beneath::{self, Node};
 use super::config;
+use super::openat::{self, Node};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The repository of a `.git` file.
 #[derive(Debug)]
-pub(crate) enum Elsewhere {
-    /// In the workspace, at these paths in it: the repository, and the git directory of a linked worktree that is not
-    /// in its `worktrees`.
+pub(crate) enum LinkedRepository {
+    /// In the workspace, at these relative paths: the repository, and the git directory of a linked worktree that is
+    /// not in its `worktrees`.
     Inside(Vec<PathBuf>),
     /// Outside the workspace. The repository names the workspace.
     Outside(Main),
@@ -31,18 +31,18 @@ pub struct Main {
     pub path: PathBuf,
 }
 
-/// Follows the `.git` file at `at` beneath `base`, whose canonical path is `base_path`.
-pub(crate) fn follow(base: impl AsFd, base_path: &Path, at: &Path) -> Elsewhere {
-    resolve(base, base_path, at).unwrap_or(Elsewhere::Nowhere)
+/// Follows the `.git` file at `at` under `base`, whose canonical path is `base_path`.
+pub(crate) fn follow(base: impl AsFd, base_path: &Path, at: &Path) -> LinkedRepository {
+    resolve(base, base_path, at).unwrap_or(LinkedRepository::Nowhere)
 }
 
-fn resolve(base: impl AsFd, base_path: &Path, at: &Path) -> Option<Elsewhere> {
-    let text = beneath::read(&base, at).ok()?;
+fn resolve(base: impl AsFd, base_path: &Path, at: &Path) -> Option<LinkedRepository> {
+    let text = openat::read(&base, at).ok()?;
     let target = text.strip_prefix("gitdir:")?.trim();
     let file = base_path.join(at);
     let worktree = file.parent()?;
     // Git writes resolved paths, so a link on the path is refused.
-    let git = beneath::normalise(&worktree.join(target))?;
+    let git = openat::normalise(&worktree.join(target))?;
     if let Ok(inside) = git.strip_prefix(base_path) {
         return inside_of(base, base_path, inside);
     }
@@ -52,42 +52,42 @@ fn resolve(base: impl AsFd, base_path: &Path, at: &Path) -> Option<Elsewhere> {
         return None;
     }
     // All further checks use this handle.
-    let main = Main { handle: beneath::hold_directory_blocking(&common).ok()?, path: common };
+    let main = Main { handle: openat::hold_directory_blocking(&common).ok()?, path: common };
     let beneath_main = git.strip_prefix(&main.path).ok()?;
-    let directory = beneath::hold(&main.handle, beneath_main).ok()?;
-    let is_own = beneath::is_own(&main.handle) && beneath::is_own(&directory);
-    let is = |name, node| beneath::node_at(&main.handle, Path::new(name)) == Ok(node);
+    let directory = openat::hold(&main.handle, beneath_main).ok()?;
+    let is_own = openat::is_own(&main.handle) && openat::is_own(&directory);
+    let is = |name, node| openat::node_at(&main.handle, Path::new(name)) == Ok(node);
     let is_repository = is("HEAD", Node::File) && is("objects", Node::Directory);
     let is_named = names(&directory, &git, &file, worktree).unwrap_or(false);
-    (is_own && is_repository && is_named).then_some(Elsewhere::Outside(main))
+    (is_own && is_repository && is_named).then_some(LinkedRepository::Outside(main))
 }
 
-/// Names of which a git directory has one at least. A command cannot remove all of them from one that is protected.
+/// Names of which a git directory has at least one. A command cannot remove all of them from a protected directory.
 const MARKS: [&str; 6] = ["HEAD", "objects", "refs", "commondir", "config", "hooks"];
 
 /// Resolves a git directory in the workspace. Its `commondir` names the repository whose settings and hooks count.
-fn inside_of(base: impl AsFd, base_path: &Path, git: &Path) -> Option<Elsewhere> {
-    let common = beneath::read(&base, &git.join("commondir")).ok();
-    let common = common.and_then(|text| beneath::normalise(&base_path.join(git).join(text.trim())));
+fn inside_of(base: impl AsFd, base_path: &Path, git: &Path) -> Option<LinkedRepository> {
+    let common = openat::read(&base, &git.join("commondir")).ok();
+    let common = common.and_then(|text| openat::normalise(&base_path.join(git).join(text.trim())));
     let common = common.and_then(|common| Some(common.strip_prefix(base_path).ok()?.to_owned()));
     let common = common.unwrap_or_else(|| git.to_owned());
     let is_apart = git != common && git.parent() != Some(&common.join("worktrees"));
     let is_repository = |at: &PathBuf| {
         let has = |mark: &&str| {
-            beneath::node_at(&base, &at.join(mark)).is_ok_and(|node| node != Node::Missing)
+            openat::node_at(&base, &at.join(mark)).is_ok_and(|node| node != Node::Missing)
         };
         MARKS.iter().any(has)
     };
     let both = std::iter::once(common).chain(is_apart.then(|| git.to_owned()));
     let found: Vec<PathBuf> = both.filter(is_repository).collect();
-    (!found.is_empty()).then_some(Elsewhere::Inside(found))
+    (!found.is_empty()).then_some(LinkedRepository::Inside(found))
 }
 
 /// Returns the path of the repository that contains a git directory: itself without a `commondir`. Unverified.
 fn common_of(git: &Path) -> Option<PathBuf> {
-    let directory = beneath::hold_directory_blocking(git).ok()?;
-    match beneath::read(&directory, Path::new("commondir")) {
-        Ok(common) => beneath::normalise(&git.join(common.trim())),
+    let directory = openat::hold_directory_blocking(git).ok()?;
+    match openat::read(&directory, Path::new("commondir")) {
+        Ok(common) => openat::normalise(&git.join(common.trim())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(git.to_path_buf()),
         Err(_) => None,
     }
@@ -96,13 +96,13 @@ fn common_of(git: &Path) -> Option<PathBuf> {
 /// Returns true if the git directory of a linked worktree names the `.git` file, or that of a submodule names the
 /// worktree.
 fn names(directory: &OwnedFd, git: &Path, file: &Path, worktree: &Path) -> Option<bool> {
-    match beneath::read(directory, Path::new("gitdir")) {
-        Ok(back) => Some(beneath::normalise(&git.join(back.trim()))? == file),
+    match openat::read(directory, Path::new("gitdir")) {
+        Ok(back) => Some(openat::normalise(&git.join(back.trim()))? == file),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let config = beneath::read(directory, Path::new("config")).ok()?;
+            let config = openat::read(directory, Path::new("config")).ok()?;
             let entries = config::parse(&config);
             let back = entries.into_iter().rfind(|entry| entry.is("core", "worktree"))?;
-            Some(beneath::normalise(&git.join(back.value?))? == worktree)
+            Some(openat::normalise(&git.join(back.value?))? == worktree)
         }
         Err(_) => None,
     }
@@ -130,9 +130,9 @@ mod tests {
     fn look(root: &Path) -> Option<PathBuf> {
         let ws = root.join("ws");
         match follow(fs::File::open(&ws).unwrap(), &ws, Path::new(".git")) {
-            Elsewhere::Outside(main) => Some(main.path),
-            Elsewhere::Inside(inside) => panic!("{inside:?}"),
-            Elsewhere::Nowhere => None,
+            LinkedRepository::Outside(main) => Some(main.path),
+            LinkedRepository::Inside(inside) => panic!("{inside:?}"),
+            LinkedRepository::Nowhere => None,
         }
     }
 

@@ -1,42 +1,32 @@
-//! Confining this worker's commands where the kernel is not Linux: on macOS each is started by
-//! `/usr/bin/sandbox-exec` with a profile made from the policy (tier M). The worker itself is not confined
-//! there: its file tools go by handles beneath the workspace. Type-checked only; it has not been run.
-//! Called by [`crate::stage0`].
+//! Confines commands on other systems than Linux. On macOS `/usr/bin/sandbox-exec` starts each command with a profile
+//! made from the policy (tier M). The worker itself is not confined there: its file tools use handles under the
+//! workspace. Type-checked only; it has not been run. Called by [`crate::stage0`].
 
-use crate::confined::Confined;
-use crate::stage0::StartError;
+use crate::confinement_result::ConfinementResult;
+use crate::start_error::WorkerStartError;
+use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::{Group, SessionPaths, split_off_monitor_of};
 use quackd_protocol::policy::{Policy, Profile};
 use quackd_protocol::worker::{SandboxReport, Start, UNCONFINED};
-use quackd_sandbox::{MacPlaces, SANDBOX_EXEC, Seatbelt};
+use quackd_sandbox::{MacPaths, SANDBOX_EXEC, Seatbelt};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The words before a command that must not write.
-#[derive(Debug)]
-pub(crate) struct ReadOnly(Vec<OsString>);
-
-impl ReadOnly {
-    pub(crate) fn words(&self) -> Vec<OsString> {
-        self.0.clone()
-    }
-}
-
-/// Says how commands are to be started.
+/// Splits off the monitor and prepares the wrappers of commands.
 ///
 /// # Errors
-/// There is no directory for temporary files.
+/// The monitor cannot start, or the directory for temporary files cannot be created.
 pub(crate) fn enter(
     start: &Start,
     cgroup: Option<&SessionPaths>,
     _group: Option<&Group>,
-) -> Result<Confined, StartError> {
+) -> Result<ConfinementResult, WorkerStartError> {
     split_off_monitor_of(cgroup)
-        .map_err(|source| StartError::System { step: "cannot start the monitor", source })?;
+        .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
     let policy = &start.sandbox.policy;
     let temporary = Path::new(&start.run_dir).join("tmp");
     if let Err(source) = std::fs::create_dir_all(&temporary) {
-        return Err(StartError::System { step: "cannot make a directory", source });
+        return Err(WorkerStartError::System { step: "cannot make a directory", source });
     }
     let places = places(start, &temporary);
     let has_seatbelt = cfg!(target_os = "macos") && Path::new(SANDBOX_EXEC).exists();
@@ -49,7 +39,7 @@ pub(crate) fn enter(
     let command_words = words(policy);
     let read_only = words(&Policy { profile: Profile::ReadOnly, ..policy.clone() });
     let is_confined = !command_words.is_empty();
-    Ok(Confined {
+    Ok(ConfinementResult {
         report: SandboxReport {
             tier: if is_confined { "M" } else { UNCONFINED }.to_owned(),
             policy: policy.profile.name().to_owned(),
@@ -65,13 +55,13 @@ pub(crate) fn enter(
         },
         pins: Vec::new(),
         command_words,
-        read_only: (!read_only.is_empty()).then_some(ReadOnly(read_only)),
+        read_only: (!read_only.is_empty()).then_some(ReadOnlyWrapper(read_only)),
         known: None,
         no_network: None,
     })
 }
 
-fn places(start: &Start, temporary: &Path) -> MacPlaces {
+fn places(start: &Start, temporary: &Path) -> MacPaths {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let workspace = real(Path::new(&start.workspace));
     let path = start.env.iter().find(|(name, _)| name == "PATH");
@@ -79,7 +69,7 @@ fn places(start: &Start, temporary: &Path) -> MacPlaces {
     let repository = workspace.join(".git");
     let repositories: Vec<PathBuf> =
         repository.exists().then_some(repository).into_iter().collect();
-    MacPlaces {
+    MacPaths {
         run_dir: real(Path::new(&start.run_dir)),
         state_dir: real(Path::new(&start.sandbox.state_dir)),
         home: real(Path::new(&start.sandbox.home)),

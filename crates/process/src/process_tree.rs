@@ -1,51 +1,51 @@
-//! Who descends from whom, read from `/proc`. Used by the sweep and by [`crate::run`]. Linux only; elsewhere
-//! the lineage is unknown.
+//! Parent and child relations of processes, read from `/proc`. Used by the sweep and by [`crate::run`]. Linux only:
+//! elsewhere all functions fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Longest list of children that is read, in bytes: some 150,000 processes.
+/// Maximum size of a list of children in bytes, about 150,000 processes.
 const MAX_LIST_BYTES: u64 = 1024 * 1024;
 
-/// Longest environment that is read, in bytes. The kernel allows 6 MiB of arguments and environment.
+/// Maximum size of an environment in bytes. The kernel allows 6 MiB of arguments and environment.
 const MAX_ENVIRONMENT_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The flag of a thread that is ending, in `/proc/PID/stat` (include/linux/sched.h).
 const PF_EXITING: u32 = 4;
 
-/// A process and the parent under which it was found.
+/// A process and its parent when it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Member {
+pub(crate) struct TreeProcess {
     pub(crate) pid: u32,
     pub(crate) parent: u32,
 }
 
-/// The part of `/proc/PID/stat` that we use.
+/// Used fields of `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) parent: u32,
     pub(crate) group: u32,
-    /// Nothing of it will run again: a zombie, or on its way to become one. A process whose first
-    /// thread has ended looks like a zombie while its other threads live.
+    /// True for a zombie or an exiting process, of which no thread will run again. A process whose first thread has
+    /// exited looks like a zombie while its other threads run.
     pub(crate) has_ended: bool,
 }
 
-/// Where the lists of children come from.
+/// Source of parent and child relations.
 #[derive(Debug)]
-pub(crate) enum Lineage {
-    /// The kernel's own lists, `/proc/PID/task/TID/children`: cost follows the number of descendants.
+pub(crate) enum ProcessTree {
+    /// The kernel's lists, `/proc/PID/task/TID/children`. The cost grows with the number of descendants.
     Lists,
-    /// Parents of every process of the machine, for kernels without those lists.
+    /// Children of every process of the machine, for kernels without these lists.
     Table(BTreeMap<u32, Vec<u32>>),
 }
 
-impl Lineage {
-    /// Prepares to read. Read again for each look: a table is a picture of one moment.
+impl ProcessTree {
+    /// Prepares to read. Call it again for each check, because a table is a snapshot.
     ///
     /// # Errors
-    /// There is no `/proc`.
+    /// `/proc` is not mounted.
     pub(crate) fn now() -> io::Result<Self> {
         if Path::new("/proc/thread-self/children").exists() {
             return Ok(Self::Lists);
@@ -69,9 +69,9 @@ impl Lineage {
         Ok(Self::Table(table))
     }
 
-    /// Children of this process: those that its main thread started and, because the kernel gives
-    /// orphans to a sub-reaper's first thread, everything adopted. Children that another thread
-    /// started are that thread's business (but a table cannot tell them apart).
+    /// Returns the children of the main thread: those that it started, and all adopted orphans, because the kernel
+    /// gives orphans to the first thread of a sub-reaper. Children of other threads are left to those threads, but a
+    /// table cannot tell them apart.
     ///
     /// # Errors
     /// `/proc` shows another process namespace, or no descriptor is left.
@@ -83,33 +83,33 @@ impl Lineage {
         }
     }
 
-    /// `roots` and everything below them, parents before children.
-    pub(crate) fn descendants(&self, roots: &[u32]) -> Vec<Member> {
+    /// Returns `roots` and all their descendants, parents before children.
+    pub(crate) fn descendants(&self, roots: &[u32]) -> Vec<TreeProcess> {
         self.descendants_up_to(roots, usize::MAX)
     }
 
-    /// The same, but once there are `limit` the search ends.
-    pub(crate) fn descendants_up_to(&self, roots: &[u32], limit: usize) -> Vec<Member> {
+    /// Like [`ProcessTree::descendants`], but stops searching once `limit` processes are found.
+    pub(crate) fn descendants_up_to(&self, roots: &[u32], limit: usize) -> Vec<TreeProcess> {
         let this = std::process::id();
-        let mut found: Vec<Member> =
-            roots.iter().map(|&pid| Member { pid, parent: this }).collect();
-        // A number may be reused while we read, which could close a circle.
+        let mut found: Vec<TreeProcess> =
+            roots.iter().map(|&pid| TreeProcess { pid, parent: this }).collect();
+        // A number may be reused during the search, which could close a cycle.
         let mut seen: BTreeSet<u32> = roots.iter().copied().chain([this]).collect();
         let mut next = 0;
-        while let Some(&Member { pid: parent, .. }) = found.get(next)
+        while let Some(&TreeProcess { pid: parent, .. }) = found.get(next)
             && found.len() < limit
         {
             next += 1;
             for pid in self.children(parent) {
                 if seen.insert(pid) {
-                    found.push(Member { pid, parent });
+                    found.push(TreeProcess { pid, parent });
                 }
             }
         }
         found
     }
 
-    /// Children of all threads of `pid`; none if it is gone.
+    /// Returns the children of all threads of `pid`. Empty if `pid` is gone.
     fn children(&self, pid: u32) -> Vec<u32> {
         match self {
             Self::Table(table) => table.get(&pid).cloned().unwrap_or_default(),
@@ -127,12 +127,12 @@ impl Lineage {
 fn read_list(path: impl AsRef<Path>) -> io::Result<Vec<u32>> {
     let mut text = String::new();
     File::open(path)?.take(MAX_LIST_BYTES).read_to_string(&mut text)?;
-    // Each number is followed by a space. Without one the last number was cut off.
+    // Each number is followed by a space. A number without one was cut off.
     let whole = text.rfind(' ').and_then(|end| text.get(..end)).unwrap_or_default();
     Ok(whole.split(' ').filter_map(|pid| pid.parse().ok()).collect())
 }
 
-/// Parent, group and whether it has ended.
+/// Reads the parent and group of a process, and whether it has exited.
 ///
 /// # Errors
 /// The process is gone.
@@ -142,7 +142,8 @@ pub(crate) fn stat(pid: u32) -> io::Result<Stat> {
     line.get(..read).and_then(parse_stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// When the process started, in the kernel's ticks since boot: with its number that names one process for ever.
+/// Returns the start time in kernel ticks since boot. Together with the process id it identifies one process until
+/// the next boot.
 ///
 /// # Errors
 /// The process is gone.
@@ -155,7 +156,7 @@ pub(crate) fn start_time(pid: u32) -> io::Result<u64> {
 }
 
 fn parse_stat(line: &[u8]) -> Option<Stat> {
-    // `PID (NAME) STATE PARENT GROUP …`: the name may hold anything, also parentheses and spaces.
+    // `PID (NAME) STATE PARENT GROUP …`: the name may contain any character, also parentheses and spaces.
     let after_name = line.iter().rposition(|byte| *byte == b')')? + 2;
     let fields: Vec<&[u8]> = line.get(after_name..)?.split(|byte| *byte == b' ').collect();
     let number = |index: usize| -> Option<u32> {
@@ -166,8 +167,7 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     Some(Stat { parent: number(1)?, group: number(2)?, has_ended: is_ending && n_threads <= 1 })
 }
 
-/// Whether the environment that `pid` was started with has the entry `NAME=VALUE`. False if it may not
-/// be read.
+/// Returns true if the initial environment of `pid` contains the entry `NAME=VALUE`. False if it may not be read.
 pub(crate) fn has_variable(pid: u32, entry: &[u8]) -> bool {
     let mut environment = Vec::new();
     File::open(format!("/proc/{pid}/environ"))
@@ -215,13 +215,13 @@ mod tests {
         // The line says that both children exist.
         shell.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
 
-        let sorted = |lineage: Lineage| {
+        let sorted = |lineage: ProcessTree| {
             let mut members = lineage.descendants(&[shell.id()]);
             members.sort_unstable();
             members
         };
-        let by_lists = sorted(Lineage::Lists);
-        let by_table = sorted(Lineage::scan().unwrap());
+        let by_lists = sorted(ProcessTree::Lists);
+        let by_table = sorted(ProcessTree::scan().unwrap());
 
         for member in &by_lists {
             let pid = nix::unistd::Pid::from_raw(i32::try_from(member.pid).unwrap());

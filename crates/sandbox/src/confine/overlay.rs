@@ -1,16 +1,16 @@
-//! Package caches: the user's files with a private layer for changes on top. Called by `mounts`.
+//! Mounts package caches: the user's files with a private layer for changes on top. Called by `mounts`.
 
-use super::error::{ConfineError, Step};
+use super::error::{ConfineError, StepContext};
 use super::mounts::{clone_tree, new_file_system};
+use super::new_root::{MountTargetKind, NewRoot};
 use super::sys::{self, MountAttributes};
-use super::tree::{Kind, NewRoot};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// Shows `from` at `at` with a layer of its own in `store`. Where the kernel refuses that, read-only;
-/// nothing if the directory is gone.
+/// Mounts `from` at `at` with a private layer in `store`. Mounts it read-only if the kernel refuses the overlay, and
+/// does nothing if the directory no longer exists.
 pub(crate) fn mount(
     root: &NewRoot,
     store: &NewRoot,
@@ -24,18 +24,18 @@ pub(crate) fn mount(
         Err(_gone) => return Ok(()),
     };
     match layered(store, &lower, number) {
-        Ok(tree) => root.place(&tree, at, Kind::Directory),
+        Ok(tree) => root.place(&tree, at, MountTargetKind::Directory),
         Err(_refused) => {
             let tree = clone_tree(&lower, "").step_on("show a cache", from)?;
             sys::set_attributes(&tree, MountAttributes::READ_ONLY, true)
                 .step_on("limit a mount", at)?;
-            root.place(&tree, at, Kind::Directory)
+            root.place(&tree, at, MountTargetKind::Directory)
         }
     }
 }
 
-/// The layers as a detached mount. Directories are named by their descriptors: a name of the user's may
-/// have characters that mean something to this file system.
+/// Creates the overlay as a detached mount. Names the directories by their descriptors: a user's path may contain
+/// characters that have a meaning in overlay options.
 fn layered(store: &NewRoot, lower: &OwnedFd, number: usize) -> Result<OwnedFd, ConfineError> {
     let upper = directory(store, &format!("{number}u"))?;
     let work = directory(store, &format!("{number}w"))?;
@@ -44,7 +44,7 @@ fn layered(store: &NewRoot, lower: &OwnedFd, number: usize) -> Result<OwnedFd, C
         ("lowerdir", &*name(lower)),
         ("upperdir", &*name(&upper)),
         ("workdir", &*name(&work)),
-        // Its own notes are attributes that an ordinary user may write.
+        // The overlay keeps its metadata in attributes that an ordinary user may write.
         ("userxattr", ""),
     ];
     new_file_system("overlay", &options, MountAttributes::WRITABLE)
@@ -59,7 +59,7 @@ fn directory(store: &NewRoot, name: &str) -> Result<OwnedFd, ConfineError> {
     made.step("make a layer")
 }
 
-/// True if the kernel lets this process make layers.
+/// Returns true if the kernel lets this process create overlays.
 pub(crate) fn works() -> bool {
     let size = [("size", "1m"), ("mode", "0755")];
     let try_it = || {

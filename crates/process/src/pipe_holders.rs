@@ -1,15 +1,15 @@
-//! Who holds the output of a command whose shell has ended. Asked by [`crate::shell`] before they are ended, so
-//! that the answer can name them.
+//! Finds the processes that hold the output pipes of a command whose shell has exited. Called by [`crate::shell`]
+//! before these processes are killed, so that the result can name them.
 
 use crate::command::{HOLDER_BYTES, Holder, MAX_HOLDERS};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Descriptors that are looked at in all: a few milliseconds.
+/// Maximum number of descriptors checked in total. They take a few milliseconds.
 const MAX_LOOKS: usize = 4096;
 
-/// Those of `suspects` that have one of these pipes open, the first [`MAX_HOLDERS`] of them.
+/// Returns the processes of `suspects` that have one of these pipes open, at most the first [`MAX_HOLDERS`].
 pub(crate) fn holders(suspects: impl IntoIterator<Item = u32>, pipes: &[u64]) -> Vec<Holder> {
     let links: Vec<String> = pipes.iter().map(|inode| format!("pipe:[{inode}]")).collect();
     let mut looks = MAX_LOOKS;
@@ -28,7 +28,7 @@ pub(crate) fn holders(suspects: impl IntoIterator<Item = u32>, pipes: &[u64]) ->
     holders.map(|pid| Holder { pid, command: command_of(pid) }).take(MAX_HOLDERS).collect()
 }
 
-/// What a process calls itself: its command line, or its name if it has none.
+/// Returns the command line of a process, or its name if it has no command line.
 fn command_of(pid: u32) -> String {
     let mut line = first_bytes(&format!("/proc/{pid}/cmdline"));
     if line.iter().all(|byte| matches!(byte, 0 | b' ')) {
@@ -37,7 +37,7 @@ fn command_of(pid: u32) -> String {
     shown(&line)
 }
 
-/// Enough that what is cut off is cut off by [`shown`].
+/// Reads twice the shown length, so that [`shown`] does the cutting.
 fn first_bytes(path: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(HOLDER_BYTES).unwrap_or(u64::MAX).saturating_mul(2);
@@ -45,7 +45,7 @@ fn first_bytes(path: &str) -> Vec<u8> {
     bytes
 }
 
-/// Text of one line. Words are separated by zero bytes in `/proc/PID/cmdline`.
+/// Converts to one line of text. Zero bytes separate the words in `/proc/PID/cmdline`.
 fn shown(bytes: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(bytes)
         .chars()

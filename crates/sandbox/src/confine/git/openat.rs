@@ -1,5 +1,5 @@
-//! Looking at and reading files beneath a held directory, never through a link. Called by the other files
-//! of this folder.
+//! Inspects and reads files under an open directory, never through a link. Called by the modules next to it and by
+//! the audit.
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2, statat,
@@ -11,16 +11,16 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-/// Largest file that is read, in bytes. A larger one is not git's.
+/// Maximum size of a file in bytes. Git's own files are smaller. Longer content is cut off.
 const MAX_FILE: u64 = 256 * 1024;
 
-/// Links and magic links are refused, and everything that leads out.
+/// Refuses links, magic links, and paths that leave the directory.
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
 /// Flags of a handle without read access. It supports fstat and reopening.
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// What a name means.
+/// Kind of the node at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node {
     /// The name does not exist.
@@ -29,7 +29,7 @@ pub enum Node {
     Directory,
     /// A regular file.
     File,
-    /// A link or something special: nothing can be mounted on it, and it can be replaced.
+    /// A link or a special file. It cannot be a mount point, and can be replaced.
     Other,
 }
 
@@ -55,13 +55,13 @@ pub(crate) fn is_own(file: impl AsFd) -> bool {
     fstat(file).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw())
 }
 
-/// Opens a directory beneath `base`, to look around in it.
+/// Opens a directory under `base` for listing.
 pub(crate) fn open_directory(base: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     openat2(base, or_dot(path), flags, Mode::empty(), RESOLVE)
 }
 
-/// Says what `name` in an open directory is.
+/// Returns the kind of `name` in an open directory.
 pub(crate) fn node(directory: impl AsFd, name: &OsStr) -> Result<Node, Errno> {
     match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(match FileType::from_raw_mode(stat.st_mode) {
@@ -118,7 +118,7 @@ fn read_regular(handle: &OwnedFd, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `path` without `.` and `..`, by text; `None` if it leads out of where it began.
+/// Removes `.` and `..` from `path` without reading the disk. `None` if it leaves the directory in which it starts.
 pub(crate) fn normalise(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for component in path.components() {

@@ -1,20 +1,20 @@
-//! The audit outside Linux: there is none yet. Nothing is found, and no report is complete.
+//! Stub of the audit for other systems than Linux. It finds nothing, and its reports are incomplete.
 
 use super::{Budget, Change, Planted, Report};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// What a start has found out; nothing here.
+/// Repositories found at startup. Always empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Known;
 
-/// The watched names at one moment; nothing here.
+/// State of the watched names. Always empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Names;
+pub struct WatchedNames;
 
-impl Names {
-    /// Looks at nothing.
+impl WatchedNames {
+    /// Reads nothing.
     ///
     /// # Errors
     /// None.
@@ -29,12 +29,12 @@ impl Names {
     }
 }
 
-/// What is remembered of a workspace; nothing here.
+/// State of a workspace. Always empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Snapshot(Names);
+pub struct Snapshot(WatchedNames);
 
 impl Snapshot {
-    /// Remembers nothing.
+    /// Records nothing.
     ///
     /// # Errors
     /// None.
@@ -46,9 +46,9 @@ impl Snapshot {
         Ok(Self::default())
     }
 
-    /// The watched names of that time.
+    /// Returns the recorded names.
     #[must_use]
-    pub fn names(&self) -> &Names {
+    pub fn names(&self) -> &WatchedNames {
         &self.0
     }
 
@@ -60,7 +60,7 @@ impl Snapshot {
         Ok(Vec::new())
     }
 
-    /// Nothing to compare with.
+    /// Returns an empty state.
     #[must_use]
     pub fn unchecked(&self) -> Checked {
         Checked
@@ -81,7 +81,7 @@ impl Snapshot {
     }
 }
 
-/// State of a workspace after a check; nothing here.
+/// State of a workspace after a check. Always empty.
 #[derive(Debug)]
 pub struct Checked;
 
@@ -93,7 +93,7 @@ impl Checked {
     }
 }
 
-/// Finds nothing, and says that it is not complete.
+/// Returns an empty report that is marked as incomplete.
 ///
 /// # Errors
 /// None.

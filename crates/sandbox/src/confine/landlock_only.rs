@@ -1,9 +1,9 @@
-//! The file rules of tier D, where Landlock alone decides. Rules only ever add rights, so that whatever must
-//! not be written has to be left out of every directory that is granted. Called by stage 0.
+//! File rules of tier D, which has Landlock only. Rules can only add rights, so every directory that is granted must
+//! contain no file that must stay read-only. Called by stage 0.
 
-use super::error::{ConfineError, Step};
-use super::facts::{Facts, SystemDirectory};
-use super::git::Found;
+use super::error::{ConfineError, StepContext};
+use super::git::FoundRepositories;
+use super::host_facts::{HostFacts, SystemDirectory};
 use super::landlock::{FileRights, FileRule};
 use quackd_protocol::policy::Policy;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
@@ -12,24 +12,25 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Most rules: a workspace with many repositories needs one for each directory beside them.
+/// Maximum number of rules. A workspace with many repositories needs one rule for each directory next to a
+/// repository.
 const MAX_RULES: usize = 10_000;
 
-/// Devices that may be used. No terminals: without a namespace those of the user are among them.
+/// Usable devices. No terminals: without a mount namespace, the user's terminals are among them.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// What may be read and written without namespaces. No `.git` that `found` names can be written, and no name can
-/// be made or removed in a directory that holds one: only what is in its other directories, and the content of
-/// its files.
+/// Returns the rules for reading and writing without namespaces. They grant no write access to a `.git` in `found`,
+/// and no creating or removing of names in a directory that contains one. In such a directory, only its other
+/// directories and the content of its files are writable.
 ///
 /// # Errors
-/// Something cannot be opened; the walk was not complete; something in a granted directory is to be hidden; or
-/// there are too many rules.
+/// A file cannot be opened, the walk was not complete, the policy hides a file in a granted directory, or there are
+/// too many rules.
 pub fn rules_alone_blocking(
     policy: &Policy,
-    facts: &Facts,
+    facts: &HostFacts,
     workspace: BorrowedFd<'_>,
-    found: &Found,
+    found: &FoundRepositories,
 ) -> Result<Vec<FileRule>, ConfineError> {
     let written = policy.writable_roots.iter().chain(std::iter::once(&facts.places.workspace));
     if let Some(hidden) = policy.hidden.iter().find(|h| written.clone().any(|w| h.starts_with(w))) {
@@ -76,7 +77,7 @@ pub fn rules_alone_blocking(
     Ok(rules)
 }
 
-/// Grants a directory, or, if a git directory is in it, everything else in it.
+/// Grants a directory, or, if it contains a git directory, everything else in it.
 fn grant(
     workspace: BorrowedFd<'_>,
     at: &Path,

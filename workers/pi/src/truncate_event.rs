@@ -1,15 +1,15 @@
-//! Cuts the long texts of an event that would be too large for those who watch. Used by [`crate::dialect`].
+//! Truncates the long texts of an event that is too large for clients. Used by [`crate::dialect`].
 
 use serde_json::Value;
 
-/// To what length texts are cut, tried in this order, in bytes.
+/// Lengths of truncated texts in bytes, tried in this order.
 const LENGTHS: [usize; 5] = [64 * 1024, 16 * 1024, 4 * 1024, 1024, 128];
 
-/// What stands at the end of a text that was cut.
+/// Suffix of a truncated text.
 const MARK: &str = "… [cut]";
 
-/// `text`, an object, with its long texts cut so that it has at most `limit` bytes, and `"truncated":true`
-/// beside them. What cannot be made so short becomes an object that says its type and no more.
+/// Truncates the long texts of the object `text` so that it has at most `limit` bytes, and adds `"truncated":true`.
+/// If that is not possible, returns an object with only its type.
 pub(crate) fn shrink(text: &str, kind: &str, limit: usize) -> String {
     if let Ok(Value::Object(mut object)) = serde_json::from_str(text) {
         object.insert("truncated".to_owned(), true.into());
@@ -25,7 +25,7 @@ pub(crate) fn shrink(text: &str, kind: &str, limit: usize) -> String {
     serde_json::json!({ "type": kind, "truncated": true }).to_string()
 }
 
-/// The depth is bounded by the parser's.
+/// The recursion is bounded, because the parser limits the depth.
 fn cut(value: &mut Value, length: usize) {
     match value {
         Value::String(text) if length < text.len() => {

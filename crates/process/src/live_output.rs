@@ -1,31 +1,31 @@
-//! What a running command prints, for somebody who watches while it runs. Filled by [`crate::output`],
-//! taken from whenever the watcher is ready: the command never waits for it.
+//! Output of a running command for a watcher. Filled by [`crate::output`]. The watcher takes the output when it is
+//! ready, and the command never waits for it.
 
 use quackd_protocol::limits::MAX_SHOWN_BYTES;
 use tokio::sync::watch;
 
-/// Bytes kept for a watcher that is behind: the newest ones. A person reads no faster, and with the up to
-/// three bytes of a character that the piece before ended in they fit into one update.
+/// Maximum number of bytes kept for a watcher that is behind: the newest ones. A user reads no faster. Together with
+/// up to 3 bytes of a character split by the previous piece, they fit into one update.
 pub const LIVE_BYTES: usize = 8 * 1024;
 
 const _: () = assert!(LIVE_BYTES + 3 <= MAX_SHOWN_BYTES, "one update holds what is kept");
 
-/// Both streams of one command in the order in which they were read. Clones share one buffer of at most
-/// [`LIVE_BYTES`], or as many as its maker says.
+/// Both streams of one command, in the order in which they were read. Clones share one buffer of at most
+/// [`LIVE_BYTES`], or as set by [`Live::with_room`].
 #[derive(Debug, Clone)]
 pub struct Live {
     piece: watch::Sender<Piece>,
     room: usize,
 }
 
-/// What came since the last look.
+/// Output since the last read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Piece {
     /// The newest bytes.
     pub bytes: Vec<u8>,
-    /// Bytes before them that nobody took in time.
+    /// Number of bytes before them that were dropped because they were not taken in time.
     pub omitted: u64,
-    /// Bytes that the command has printed in all.
+    /// Total number of bytes that the command has printed.
     pub total: u64,
 }
 
@@ -36,20 +36,20 @@ impl Default for Live {
 }
 
 impl Live {
-    /// Keeps up to `room` bytes for a watcher that is behind. Whoever takes between any two reads of the
-    /// command misses nothing if this is what a pipe holds, 64 KiB.
+    /// Keeps up to `room` bytes for a watcher that is behind. With the capacity of a pipe, 64 KiB, a watcher that
+    /// takes between any two reads of the command misses nothing.
     #[must_use]
     pub fn with_room(room: usize) -> Self {
         Self { piece: watch::Sender::new(Piece::default()), room }
     }
 
-    /// Waits until there is something to take.
+    /// Waits until there is output to take.
     pub async fn changed(&self) {
-        // Cannot end: the sender is `self`.
+        // `wait_for` cannot fail: `self` is the sender.
         drop(self.piece.subscribe().wait_for(|piece| !piece.bytes.is_empty()).await);
     }
 
-    /// Takes what came since the last time.
+    /// Takes the output since the last call.
     #[must_use]
     pub fn take(&self) -> Piece {
         let mut taken = Piece::default();

@@ -1,7 +1,7 @@
-//! Names and values of a hostile tree as they are told: one line, short, and nothing that steers a terminal.
-//! Called by the other files of this folder and by whoever shows a path.
+//! Sanitizes names and values of a hostile tree for display: one short line without terminal control characters.
+//! Called by the modules next to it and by other code that displays a path.
 
-/// `text` on one line, cut to `max_chars` characters with `…` as the last.
+/// Returns `text` on one line, cut to `max_chars` characters with `…` as the last.
 #[must_use]
 pub fn plain(text: &str, max_chars: usize) -> String {
     let mut shown = String::new();
@@ -16,7 +16,7 @@ pub fn plain(text: &str, max_chars: usize) -> String {
     shown
 }
 
-/// Control characters, and what turns or hides the text around it.
+/// Returns true for control characters, and for characters that reorder or hide the text around them.
 fn is_steering(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

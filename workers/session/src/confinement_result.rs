@@ -1,0 +1,34 @@
+//! Result of confining a worker: created by [`crate::confinement`], used by the executor.
+
+use crate::wrapper::ReadOnlyWrapper;
+use quackd_process::SpawnThread;
+use quackd_protocol::worker::SandboxReport;
+use quackd_sandbox::audit::Known;
+use quackd_sandbox::confine::NoNetwork;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// State of a worker after confinement, or after a start without confinement.
+#[derive(Debug)]
+pub(crate) struct ConfinementResult {
+    /// Report of the confinement in force.
+    pub(crate) report: SandboxReport,
+    /// True if the worker is confined.
+    pub(crate) is_confined: bool,
+    /// Process id of the worker in the supervisor's namespace.
+    pub(crate) pid: u32,
+    /// Variables of commands that replace those from the supervisor.
+    pub(crate) env: Vec<(&'static str, String)>,
+    /// Paths with a mount that protects or hides them.
+    pub(crate) pins: Vec<PathBuf>,
+    /// Words in front of every command.
+    pub(crate) command_words: Vec<OsString>,
+    /// Wrapper for commands that must not write. `None` if the kernel does not support it.
+    pub(crate) read_only: Option<ReadOnlyWrapper>,
+    /// Thread that launches commands, with their system call filter and their OOM score.
+    pub(crate) spawn_thread: Option<SpawnThread>,
+    /// Repositories that existed before any tool ran. `None` if the workspace was not searched.
+    pub(crate) known: Option<Known>,
+    /// Sockets and counters of a separate network namespace.
+    pub(crate) no_network: Option<NoNetwork>,
+}

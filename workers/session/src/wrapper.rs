@@ -1,0 +1,59 @@
+//! Words in front of a command that make it start through another program. Built by `crate::confinement`,
+//! used by the executor.
+
+#[cfg(target_os = "linux")]
+use quackd_process::SelfExe;
+use std::ffi::OsString;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
+
+/// Wrapper program that drops the right to write before it executes a command ([`crate::read_only`]), with the
+/// private directories that stay writable.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(crate) struct ReadOnlyWrapper {
+    pub(crate) exe: SelfExe,
+    pub(crate) private: Vec<PathBuf>,
+    /// Maximum number of processes of a command. `None` if a control group or a namespace counts them.
+    pub(crate) processes: Option<u64>,
+}
+
+#[cfg(target_os = "linux")]
+impl ReadOnlyWrapper {
+    /// Returns the words in front of a command that must not write.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let mut words = self.program("read-only");
+        for directory in &self.private {
+            words.extend(["--private".into(), directory.into()]);
+        }
+        words.push("--".into());
+        words
+    }
+
+    /// Returns the words in front of every other command. Empty if its processes are counted elsewhere.
+    pub(crate) fn limiting_words(&self) -> Vec<OsString> {
+        let mut words = self.program("limited");
+        words.push("--".into());
+        if self.processes.is_some() { words } else { Vec::new() }
+    }
+
+    fn program(&self, verb: &str) -> Vec<OsString> {
+        let mut words = vec![self.exe.path().into(), verb.into()];
+        if let Some(processes) = self.processes {
+            words.extend(["--processes".into(), processes.to_string().into()]);
+        }
+        words
+    }
+}
+
+/// Words in front of a command that must not write.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub(crate) struct ReadOnlyWrapper(pub(crate) Vec<OsString>);
+
+#[cfg(not(target_os = "linux"))]
+impl ReadOnlyWrapper {
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        self.0.clone()
+    }
+}
