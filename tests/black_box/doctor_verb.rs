@@ -151,7 +151,7 @@ fn a_stop_of_a_daemon_that_does_not_answer_names_its_process() {
     assert_eq!(run.code(), Some(4), "{run:?}");
     let pid = daemon.pid();
     let expected = format!(
-        "the daemon does not answer (process {pid} is stopped: `kill -CONT {pid}` lets it go on, \
+        "the daemon does not answer (process {pid} is stopped: `kill -CONT {pid}` continues it, \
          `kill -KILL {pid}` ends it): no answer to ping"
     );
     assert!(run.stderr().contains(&expected), "{run:?}");
@@ -184,7 +184,7 @@ fn a_stop_of_a_daemon_that_knows_no_stop_says_how_it_is_ended_and_names_no_stran
     let run = world.quack(&["stop"]);
     assert_eq!(run.code(), Some(1), "{run:?}");
     let expected =
-        "the daemon cannot be asked to stop (which process it is cannot be told: `lsof '";
+        "the daemon cannot be asked to stop (its process is unknown: find it with `lsof '";
     assert!(run.stderr().contains(expected), "{run:?}");
     assert!(run.stderr().contains("Unknown method: quack.shutdown"), "{run:?}");
     let doctor = world.quack(&["doctor", "--json"]).json();

@@ -363,7 +363,7 @@ fn a_mistyped_verb_is_named_with_and_without_arguments() {
     ] {
         let (code, stdout, stderr) = ran(&daemon, repo.path(), line);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{line:?}: {stderr}");
-        let expected = format!("is neither a verb nor a directory; did you mean `{near}`?");
+        let expected = format!("is neither a subcommand nor a directory; did you mean `{near}`?");
         assert!(stderr.contains(&expected), "{line:?}: {stderr}");
     }
     // A directory keeps its meaning.

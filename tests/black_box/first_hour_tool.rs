@@ -85,7 +85,7 @@ fn a_second_interrupt_leaves_at_once() {
     // The daemon cannot reply, so the client would wait for the end of the call.
     daemon.signal(Signal::SIGSTOP);
     person.interrupt();
-    person.see("Ctrl-C again leaves at once");
+    person.see("press Ctrl-C again to exit at once");
     person.interrupt();
     let (shown, code) = person.end();
     assert_eq!(code, Some(130), "{shown}");

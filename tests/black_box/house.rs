@@ -139,7 +139,7 @@ fn gc_works_without_a_daemon_and_starts_none() {
     age(&app.join("run/s"), 400);
     let refused = daemon.quack(&["gc", "--histories", "--yes"]);
     assert_eq!(refused.code(), Some(1));
-    assert!(refused.stderr().contains("not certain which sessions exist"), "{refused:?}");
+    assert!(refused.stderr().contains("the existing sessions are not known"), "{refused:?}");
     let data = daemon.quack(&["gc", "--json"]).json();
     assert_eq!(kinds(&data), counted([("leftovers", 1), ("unfinished", 1)]));
     let metadata = json!({"version": 1, "workspaces": [], "sessions": []}).to_string();

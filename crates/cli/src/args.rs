@@ -1,4 +1,4 @@
-//! The command line as types. Read once by `main`; the verbs get their own part of it.
+//! The command line as types. `main` parses it once and passes each subcommand its arguments.
 
 pub(crate) mod daemon;
 pub(crate) mod gc;
@@ -16,7 +16,7 @@ pub(crate) mod tool;
 pub(crate) mod top;
 
 use crate::display;
-use crate::near::nearest;
+use crate::suggest::nearest;
 use clap::error::ErrorKind;
 use clap::{Args, Command, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -25,17 +25,17 @@ use std::path::{Path, PathBuf};
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 busy or deadline, \
 130 interrupted.";
 
-/// Supervises coding-agent sessions: one worker process per session.
+/// Supervise coding-agent sessions, one worker process per session
 #[derive(Debug, Parser)]
 #[command(
     name = "quack",
     version = quackd_protocol::VERSION,
     override_usage = "quack [OPTIONS] [DIR]\n       quack [OPTIONS] <COMMAND>",
     after_help = format!(
-        "Examples:\n  quack                      attach the repository you are in, and follow it\n  \
-         quack demo                 see what it does, in three seconds\n  \
+        "Examples:\n  quack                      attach the current repository and follow its session\n  \
+         quack demo                 see what quackd does, in three seconds\n  \
          quack tool bash 'ls -la'   run one tool in a session\n  \
-         quack ps                   what is running\n\n{EXIT_CODES}"
+         quack ps                   show the processes and running calls\n\n{EXIT_CODES}"
     )
 )]
 pub(crate) struct Cli {
@@ -48,10 +48,10 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads a command line, program name included.
+    /// Parses a command line, which includes the program name.
     ///
     /// # Errors
-    /// A usage error, or help or version as text: clap prints all of them.
+    /// A usage error, or the text of help or version. clap prints all of them.
     pub(crate) fn read(
         line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
@@ -61,7 +61,7 @@ impl Cli {
             Some(Self::command().error(ErrorKind::InvalidSubcommand, text))
         };
         let cli = Self::try_parse_from(&line).map_err(|error| match error.use_stderr() {
-            // clap takes a mistyped verb for the directory, and blames the word behind it.
+            // clap parses a mistyped subcommand as the directory and reports the next word instead.
             true => mistyped().unwrap_or(error),
             false => error,
         })?;
@@ -71,16 +71,16 @@ impl Cli {
         {
             return Err(error);
         }
-        // clap could see to this itself, but then `--json` would have to stand after the verb.
+        // With clap's own check, `--json` would be rejected before the subcommand.
         if cli.verb.is_some() && cli.attach.is_given() {
-            let text = "options and directories of a verb stand after the verb";
+            let text = "put the options and the directory of a subcommand after it";
             return Err(Self::command().error(ErrorKind::ArgumentConflict, text));
         }
         Ok(cli)
     }
 }
 
-/// The first word of a command line after its options: a verb or a directory.
+/// Returns the first word after the options: a subcommand or a directory.
 fn first_word(line: &[OsString]) -> Option<&str> {
     let mut words = line.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
     loop {
@@ -92,7 +92,7 @@ fn first_word(line: &[OsString]) -> Option<&str> {
     }
 }
 
-/// Error text for a word that is neither a verb nor a directory; `None` for a path and for a verb.
+/// Returns the error text for a word that is neither a subcommand nor a directory. `None` for a path or a subcommand.
 pub(crate) fn unknown_verb(word: &str) -> Option<String> {
     let all = Cli::command();
     let is_verb = all.find_subcommand(word).is_some() || word == "help";
@@ -107,31 +107,30 @@ pub(crate) fn unknown_verb(word: &str) -> Option<String> {
     };
     let meant = verb.map(|verb| format!("did you mean `quack {verb}`? "));
     Some(format!(
-        "`{}` is neither a verb nor a directory; {}`quack --help` lists the verbs",
+        "`{}` is neither a subcommand nor a directory; {}`quack --help` lists the subcommands",
         display::name(word),
         meant.unwrap_or_default()
     ))
 }
 
-/// Whether a command line that cannot be read asks for JSON.
+/// Whether an invalid command line requests JSON.
 pub(crate) fn wants_json(line: impl IntoIterator<Item = OsString>) -> bool {
     line.into_iter().take_while(|word| word != "--").any(|word| word == "--json")
 }
 
-/// Whether `quack tool --raw` is meant by a command line that cannot be read otherwise: its exit codes are the
-/// command's.
+/// Whether an invalid command line is one of `quack tool --raw`, which exits with the command's codes.
 pub(crate) fn wants_raw(line: impl IntoIterator<Item = OsString>) -> bool {
     let mut words = line.into_iter().take_while(|word| word != "--");
     words.any(|word| word == "tool") && words.any(|word| word == "--raw")
 }
 
-/// What every verb takes.
+/// Options of every subcommand.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct OutputArgs {
-    /// Print JSON and nothing else: one document, or a line for each event
+    /// Print JSON only: one document, or one line per event
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// When to use colours; NO_COLOR is honoured
+    /// Set when to use colors; NO_COLOR is respected
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: Color,
 }
@@ -182,28 +181,28 @@ pub(crate) enum Verb {
     Completions(program::CompletionsArgs),
     Man(program::ManArgs),
     Version(program::VersionArgs),
-    /// Runs one session's worker; the supervisor starts it.
+    /// Run one session's worker; started by the supervisor
     #[command(hide = true)]
     Worker,
-    /// Asks the user's login shell for its environment; the supervisor starts it.
+    /// Ask the user's login shell for its environment; started by the supervisor
     #[command(hide = true)]
     LoginEnvironment,
-    /// Serves one session's Pi. Not for people: the supervisor starts it.
+    /// Serve one session's Pi; started by the supervisor
     #[command(hide = true)]
     PiWorker,
 }
 
-/// Attaches to a directory's repository, makes its session the active one and follows it.
+/// Attach to a directory's repository, activate its session and follow it
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
-    /// Directory; the current one if absent
+    /// Directory [default: the current one]
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Show the session and end
+    /// Show the session and exit
     #[arg(long)]
     pub(crate) no_follow: bool,
     #[command(flatten)]
-    pub(crate) look: LookArgs,
+    pub(crate) look: DisplayArgs,
     /// Accepted for old scripts; has no effect
     #[arg(long, hide = true)]
     pub(crate) force: bool,
@@ -216,22 +215,22 @@ impl AttachArgs {
     }
 }
 
-/// What the verbs that follow a session show of it.
+/// Display options of the subcommands that follow a session.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct LookArgs {
-    /// Show what the model thinks
+pub(crate) struct DisplayArgs {
+    /// Show the model's thinking
     #[arg(long)]
     pub(crate) show_thinking: bool,
-    /// Show events that only matter when looking for a mistake
+    /// Show events for debugging
     #[arg(long)]
     pub(crate) verbose: bool,
 }
 
-/// Value name of every argument that refers to a session.
+/// Value name of each argument that refers to a session.
 pub(crate) const REF: &str = "REF";
 
-/// Parses a reference to a session. An empty reference is an error: the daemon reads it as no reference, so that the
-/// verb would act on the active session.
+/// Parses a reference to a session. Rejects an empty reference, because the daemon would treat it as no reference and
+/// use the active session.
 pub(crate) fn reference(text: &str) -> Result<String, &'static str> {
     match text.trim().is_empty() {
         true => Err("the reference is empty: give the id or the name of a session"),
@@ -239,13 +238,13 @@ pub(crate) fn reference(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Which session a verb means.
+/// Options that select the session of a subcommand.
 #[derive(Debug, Args)]
-pub(crate) struct WhichArgs {
+pub(crate) struct SessionArgs {
     /// Session, such as api or api/duck-1
     #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true, conflicts_with = "dir")]
     pub(crate) session: Option<String>,
-    /// Use the session of this directory; the current one if absent
+    /// Use the session of this directory [default: the current one]
     #[arg(short = 'C', long = "dir", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

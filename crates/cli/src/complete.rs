@@ -1,5 +1,5 @@
 //! Completion of command lines. The scripts of `quack completions` run this program at every TAB, and it prints the
-//! candidates: verbs, options and tools from the program itself, sessions and jobs from the running daemon.
+//! candidates: subcommands, options and tools from the program itself, sessions and jobs from the running daemon.
 //!
 //! A completion never starts the daemon, waits at most [`LIMIT`] for its reply and prints no error: a shell would show
 //! the text between the words that the user types.
@@ -25,16 +25,16 @@ use std::time::Duration;
 /// Environment variable with the name of the shell. Only the scripts set it.
 pub(crate) const VAR: &str = "QUACK_COMPLETE";
 
-/// Longest wait for the daemon.
+/// Timeout for the daemon's reply.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Largest number of sessions or jobs offered.
+/// Maximum number of sessions or jobs offered.
 const MAX_CANDIDATES: usize = 1000;
 
 /// Width of a description, in columns.
 const MAX_HELP: usize = 60;
 
-/// Largest pid file that is read, in bytes.
+/// Maximum size of a pid file, in bytes.
 const MAX_PID_FILE: u64 = 64;
 
 /// Whether a shell runs this process for its candidates.
@@ -50,12 +50,12 @@ pub(crate) fn run() {
     let _error = printing.try_complete(std::env::args_os(), here.as_deref());
 }
 
-/// The command line with the visible verbs and options only, and with the candidates for values.
+/// Returns the command line with visible subcommands and options only, and with the candidates for values.
 pub(crate) fn command() -> Command {
     visible(&Cli::command())
 }
 
-/// clap offers hidden verbs and options too, and has no way to remove them.
+/// Removes hidden subcommands and options. clap completes them too, and has no way to disable that.
 fn visible(command: &Command) -> Command {
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(visible);
@@ -117,20 +117,19 @@ fn sessions() -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// The text that means `session` to the verbs: its label, else its id. `None` if both have characters that a shell
-/// interprets.
+/// Returns a reference to `session`: its label, else its id. `None` if both contain characters that a shell interprets.
 fn reference(session: &SessionInfo) -> Option<String> {
     let label = Some(session.label.as_str()).filter(|label| !label.starts_with('-'));
     let words = [label, Some(session.id.as_str())];
     words.into_iter().flatten().find(|word| is_plain(word)).map(str::to_owned)
 }
 
-/// Whether no shell interprets a character of the word: bash inserts candidates as they are.
+/// Whether a shell interprets no character of the word. bash inserts candidates unquoted.
 fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./@+".contains(c))
 }
 
-/// The jobs of the session that the command line names, for the tools that take one.
+/// Returns the jobs of the session on the command line, for the tools that take a job.
 fn jobs() -> Vec<CompletionCandidate> {
     let words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -152,7 +151,7 @@ fn jobs() -> Vec<CompletionCandidate> {
     jobs.map(|job| candidate(&job.job_id, &job.command)).take(MAX_CANDIDATES).collect()
 }
 
-/// The word after one of `options`.
+/// Returns the word after one of `options`.
 fn value_of<'a>(words: &'a [String], options: &[&str]) -> Option<&'a str> {
     let at = words.iter().position(|word| options.contains(&word.as_str()))?;
     words.get(at + 1).map(String::as_str)

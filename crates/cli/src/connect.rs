@@ -1,60 +1,70 @@
-//! From a verb to a daemon that it can talk to: find it, start it if wanted, check who answers.
-//! Used by every verb but `daemon`.
+//! Connects a subcommand to the daemon: finds it, starts it on request and checks its protocol. Used by every
+//! subcommand except `daemon`.
 
-use crate::age;
 use crate::display::plain;
-use crate::exit::{Advised, Fault};
-use crate::output::Output;
+use crate::exit::{Advised, CliError};
+use crate::output::CliOutput;
+use crate::time_format;
 use anyhow::Context;
 use quackd_client::{Client, ClientError, Started, ensure_daemon};
 use quackd_home::Home;
 use quackd_process::SelfExe;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{CLIENT_PROTOCOL, PingData};
+use quackd_protocol::limits::{DEADLINE_GRACE, DEADLINE_SLACK, WORKER_READY_WAIT};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest wait for a connection: the daemon accepts at once or it is in trouble.
+/// Timeout for a connection. A working daemon accepts at once.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest wait for an answer that needs no worker.
+/// Timeout for a reply that needs no worker.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest wait for the daemon's version: the verb has failed already.
+/// Added to the daemon's latest reply time for a call before the client stops waiting.
+const TRANSPORT_SLACK: Duration = Duration::from_secs(3);
+
+/// Timeout for the daemon's version. It is short because the subcommand has already failed.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How a daemon refuses what it does not know; see docs/protocol.md.
+/// Prefix of the daemon's error for an unknown method; see docs/protocol.md.
 const UNKNOWN_METHOD: &str = "Unknown method: ";
 
-/// Daemons that may stop under our hands before we give up.
+/// Maximum number of attempts if the daemon stops while the client connects.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// A daemon that answers and speaks our protocol.
+/// Returns the time to wait for the reply to a call with this deadline. It is longer than the daemon's own limits, so
+/// that the daemon's refusal arrives first.
+pub(crate) fn patience(deadline: Duration) -> Duration {
+    WORKER_READY_WAIT + deadline + DEADLINE_GRACE + DEADLINE_SLACK + TRANSPORT_SLACK
+}
+
+/// Connection to a daemon with the same protocol.
 #[derive(Debug)]
-pub(crate) struct Connected {
+pub(crate) struct DaemonConnection {
     pub(crate) client: Client,
-    /// Who answers.
+    /// Identity of the daemon.
     pub(crate) daemon: PingData,
-    /// Whether it was started for this.
+    /// Whether this connection started the daemon.
     pub(crate) started: Started,
 }
 
-/// Connects, starting the daemon if nobody listens.
+/// Connects to the daemon. Starts it if no daemon listens.
 ///
 /// # Errors
-/// Of finding, starting, connecting; a fault of its own if who answers speaks another protocol.
-pub(crate) async fn start_and_connect(output: Output) -> anyhow::Result<Connected> {
+/// If the daemon cannot be found, started or reached, or speaks another protocol.
+pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<DaemonConnection> {
     let home = Home::from_process_env_blocking()?;
     let exe = SelfExe::open().context("cannot open this program's own file")?;
     let mut attempts = 1;
     loop {
         let started = ensure_daemon(&home, &exe).await?;
         if let Started::Started { took } = started {
-            output.note(&format!("started the daemon in {}", age::span(took)));
+            output.note(&format!("started the daemon in {}", time_format::span(took)));
         }
         match meet(&home, started, output).await {
-            // It was on its way out when we came: what comes next is a new one.
+            // The daemon was shutting down. The next attempt starts a new one.
             Err(error) if is_gone(&error) && attempts < MAX_ATTEMPTS => attempts += 1,
             met => return met,
         }
@@ -68,16 +78,16 @@ fn is_gone(error: &anyhow::Error) -> bool {
     )
 }
 
-/// Connects to the daemon that runs.
+/// Connects to the running daemon.
 ///
 /// # Errors
-/// As [`start_and_connect`]; `NotRunning` if none runs.
-pub(crate) async fn connect_only(output: Output) -> anyhow::Result<Connected> {
+/// Those of [`start_and_connect`], and `NotRunning` if no daemon is running.
+pub(crate) async fn connect_only(output: CliOutput) -> anyhow::Result<DaemonConnection> {
     let home = Home::from_process_env_blocking()?;
     meet(&home, Started::AlreadyRunning, output).await
 }
 
-/// Connects to whatever listens, without asking who it is.
+/// Connects to the socket without checking the daemon's identity.
 ///
 /// # Errors
 /// Of [`Client::connect`].
@@ -85,26 +95,29 @@ pub(crate) async fn connect(home: &Home) -> Result<Client, ClientError> {
     Client::connect(&home.socket().path, CONNECT_TIMEOUT).await
 }
 
-/// Asks the daemon who it is. A program and a daemon of different versions work together as long as
-/// they speak the same protocol.
-async fn meet(home: &Home, started: Started, output: Output) -> anyhow::Result<Connected> {
+/// Connects and checks the daemon's identity. Client and daemon of different versions work together if their protocol
+/// is the same.
+async fn meet(
+    home: &Home,
+    started: Started,
+    output: CliOutput,
+) -> anyhow::Result<DaemonConnection> {
     let client = connect(home).await?;
     let answer = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await?;
-    let daemon = identify(answer).map_err(Fault::wrong_daemon)?;
+    let daemon = identify(answer).map_err(CliError::wrong_daemon)?;
     if daemon.version != VERSION {
         output.note(&format!(
-            "the daemon is version {}, this is {VERSION}; `quack restart` replaces it when nothing is at work",
+            "the daemon is version {}, this is {VERSION}; `quack restart` replaces it when it is idle",
             daemon.version
         ));
     }
-    Ok(Connected { client, daemon, started })
+    Ok(DaemonConnection { client, daemon, started })
 }
 
-/// `error` with the versions there are, if the daemon does not know what it was asked. The last thing that is done
-/// with an error before it is shown.
+/// Adds both versions to `error` if the daemon does not know the method. Applied last, before the error is printed.
 pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
     let Some(ClientError::Refused(text)) = error.downcast_ref() else { return error };
-    // A verb that has said more of it knows better what to do.
+    // A subcommand that added context has better advice.
     if !text.starts_with(UNKNOWN_METHOD) || error.to_string() != *text {
         return error;
     }
@@ -122,12 +135,16 @@ async fn version() -> Option<String> {
 fn unknown_method(daemon: Option<&str>) -> String {
     let who = match daemon {
         Some(VERSION) => {
-            format!("the daemon is another build of version {VERSION} and does not know this")
+            format!(
+                "the daemon is another build of version {VERSION} and does not support this request"
+            )
         }
         Some(other) => {
-            format!("the daemon is version {other} and does not know this; this is quack {VERSION}")
+            format!(
+                "the daemon is version {other} and does not support this request; this is quack {VERSION}"
+            )
         }
-        None => format!("the daemon does not know this; this is quack {VERSION}"),
+        None => format!("the daemon does not support this request; this is quack {VERSION}"),
     };
     format!("{who}: `quack restart` starts the program that is installed now")
 }
@@ -180,7 +197,7 @@ mod tests {
             assert!(told.contains(part), "{part} is missing in: {told}");
         }
         assert!(unknown_method(Some(VERSION)).contains("another build of version"));
-        assert!(unknown_method(None).starts_with("the daemon does not know this; "));
+        assert!(unknown_method(None).starts_with("the daemon does not support this request; "));
         let other = explained(ClientError::Refused("Session not found: x".to_owned()).into()).await;
         assert_eq!(other.to_string(), "Session not found: x");
     }
@@ -190,5 +207,10 @@ mod tests {
         let text = identify(json!({"version": "0.0.1", "uptime": 1, "clients": 1})).unwrap_err();
         assert!(text.contains("another daemon (version 0.0.1)"), "{text}");
         assert!(identify(Value::Null).is_err());
+    }
+    #[test]
+    fn we_wait_longer_than_the_daemon_does() {
+        let deadline = Duration::from_secs(10);
+        assert!(deadline + DEADLINE_GRACE + DEADLINE_SLACK < patience(deadline));
     }
 }

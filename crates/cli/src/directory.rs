@@ -1,21 +1,20 @@
-//! Which directory a verb means. Used by the verbs that name a session by its directory.
+//! Resolves the directory of a subcommand to a workspace.
 
-use crate::exit::Fault;
+use crate::exit::CliError;
 use quackd_home::{is_risky_workspace, resolve_workspace_blocking};
 use std::path::Path;
 
-/// The workspace that `dir` (the current directory if absent) lies in, as an absolute path. `/` and the
-/// home directory are refused here; with `force`, an option of earlier versions, it is left to the daemon, which
-/// refuses them and the directories of the system.
+/// Returns the absolute path of the workspace that contains `dir`, or the current directory. Refuses `/` and the home
+/// directory. With `force`, an option of earlier versions, only the daemon refuses these and the system's directories.
 ///
 /// # Errors
-/// A usage error if there is no such directory, or it is not allowed.
+/// A usage error if the directory does not exist or is refused.
 pub(crate) fn workspace(dir: Option<&Path>, force: bool) -> anyhow::Result<String> {
     let workspace = resolve_workspace_blocking(dir.unwrap_or_else(|| Path::new(".")))
-        .map_err(|error| Fault::usage(format!("{:#}", anyhow::Error::new(error))))?;
+        .map_err(|error| CliError::usage(format!("{:#}", anyhow::Error::new(error))))?;
     if is_risky_workspace(&workspace) && !force {
-        return Err(Fault::usage(format!(
-            "{workspace} is too much for one session; name a directory in it"
+        return Err(CliError::usage(format!(
+            "{workspace} is too large for one session; name a directory in it"
         ))
         .into());
     }
@@ -31,7 +30,7 @@ mod tests {
         assert_eq!(workspace(Some(Path::new("/")), true).unwrap(), "/");
         for dir in ["/", "/no/such/directory"] {
             let error = workspace(Some(Path::new(dir)), false).unwrap_err();
-            assert_eq!(crate::exit::of_error(&error), crate::exit::Exit::Usage, "{error:#}");
+            assert_eq!(crate::exit::of_error(&error), crate::exit::ExitCode::Usage, "{error:#}");
         }
     }
 }

@@ -1,30 +1,30 @@
-//! How names, paths and sizes are shown to a person. Used by the verbs.
+//! Formats names, paths, sizes and tables for the terminal. Used by the subcommands.
 //!
-//! Names and paths come from files that other programs write: nothing in them may steer the terminal.
+//! Other programs write the files that contain names and paths, so control characters are replaced.
 
-use crate::unseen::Sieve;
+use crate::invisible_chars::InvisibleCharFilter;
 use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Most columns of a name in a sentence, and in a table or a tree. A person's own names fit into the first
-/// ([`quackd_protocol::limits::MAX_NAME_CHARS`]); `--json` has all of every name.
+/// Maximum width of a name in a sentence, and in a table or tree, in columns. Names within
+/// [`quackd_protocol::limits::MAX_NAME_CHARS`] fit into the first. `--json` prints names in full.
 const MAX_NAME: usize = 100;
 const MAX_NAME_CELL: usize = 40;
 
-/// The same for paths.
+/// Maximum width of a path in a sentence, and in a table or tree, in columns.
 const MAX_PATH: usize = 240;
 const MAX_PATH_CELL: usize = 72;
 
-/// Makes some characters before it an emoji, which has two columns.
+/// Variation selector that turns some preceding characters into an emoji of two columns.
 const WIDENS: char = '\u{fe0f}';
 
-/// A text of so many columns has no more characters than this many times as many; the rest has no width at all.
+/// Maximum number of characters per column. It bounds characters without width.
 const CHARS_PER_COLUMN: usize = 8;
 
-/// `text` on one line, without control characters and what is not seen or turns its direction.
+/// Returns `text` on one line, without control characters, invisible characters and direction marks.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut sieve = Sieve::default();
+    let mut sieve = InvisibleCharFilter::default();
     for c in text.chars() {
         sieve.feed(if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }, &mut out);
     }
@@ -32,12 +32,12 @@ pub(crate) fn plain(text: &str) -> String {
     out
 }
 
-/// The first line of `text`, plain, at most `max_width` columns wide.
+/// Returns the first line of `text`, plain, at most `max_width` columns wide.
 pub(crate) fn first_line(text: &str, max_width: usize) -> String {
     cut(text.lines().next().unwrap_or_default(), max_width)
 }
 
-/// `text` plain and cut to `max_width` columns, with `…` in the last of them if it was longer.
+/// Returns `text` plain and cut to `max_width` columns. A cut text ends with `…`.
 pub(crate) fn cut(text: &str, max_width: usize) -> String {
     let text = plain(text);
     if fits(&text, max_width) {
@@ -45,12 +45,12 @@ pub(crate) fn cut(text: &str, max_width: usize) -> String {
     }
     let end = text.len() - left_over(text.chars(), max_width).map(char::len_utf8).sum::<usize>();
     let kept = text.get(..end).unwrap_or_default();
-    // A joiner would join the mark.
+    // A joiner at the end would combine with the ellipsis.
     let kept = kept.trim_end_matches(['\u{200c}', '\u{200d}']);
     if max_width == 0 { String::new() } else { format!("{kept}…") }
 }
 
-/// The same, but it is the end that is kept: of a path it says more.
+/// Like [`cut`], but keeps the end of `text`, which identifies a path better than its beginning.
 fn cut_begin(text: &str, max_width: usize) -> String {
     if fits(text, max_width) {
         return text.to_owned();
@@ -60,12 +60,12 @@ fn cut_begin(text: &str, max_width: usize) -> String {
     if max_width == 0 { String::new() } else { format!("…{kept}") }
 }
 
-/// What of `chars` has no room in `max_width` columns beside the mark.
+/// Returns the rest of `chars` that does not fit into `max_width` columns next to the ellipsis.
 fn left_over(chars: impl Iterator<Item = char>, max_width: usize) -> impl Iterator<Item = char> {
     let mut chars = chars.peekable();
     let mut columns = 0;
     for _ in 0..most_chars(max_width) {
-        // What is joined may be narrower than this, and never wider.
+        // Joined characters may be narrower than this sum, and never wider.
         let width =
             chars.peek().map_or(0, |c| if *c == WIDENS { 1 } else { c.width().unwrap_or(0) });
         columns += width;
@@ -84,32 +84,32 @@ fn most_chars(width: usize) -> usize {
     width.saturating_mul(CHARS_PER_COLUMN)
 }
 
-/// The columns that a plain text takes.
+/// Returns the width of a plain text in columns.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// A name of something, such as a session, in a sentence.
+/// Returns a name for use in a sentence.
 pub(crate) fn name(name: &str) -> String {
     cut(name, MAX_NAME)
 }
 
-/// The label of a session; its name if the daemon is older and sends no label.
+/// Returns the label of a session, or its name if an older daemon sends no label.
 pub(crate) fn label<'a>(label: &'a str, name: &'a str) -> &'a str {
     if label.is_empty() { name } else { label }
 }
 
-/// A name in a table or a tree.
+/// Returns a name for a table or tree.
 pub(crate) fn name_cell(name: &str) -> String {
     cut(name, MAX_NAME_CELL)
 }
 
-/// `path` with `~` for the home directory; its end, if it is very long.
+/// Returns `path` with `~` for the home directory. Keeps the end of a long path.
 pub(crate) fn path(path: &str, home_dir: Option<&str>) -> String {
     cut_begin(&at_home(path, home_dir), MAX_PATH)
 }
 
-/// The same in a table or a tree.
+/// Like [`path`], for a table or tree.
 pub(crate) fn path_cell(path: &str, home_dir: Option<&str>) -> String {
     cut_begin(&at_home(path, home_dir), MAX_PATH_CELL)
 }
@@ -123,8 +123,8 @@ fn at_home(path: &str, home_dir: Option<&str>) -> String {
     }
 }
 
-/// A table with two spaces between columns; `min_widths` has one entry per column. The last column is
-/// not padded.
+/// Returns a table with two spaces between columns. `min_widths` has one entry per column. The last column is not
+/// padded.
 pub(crate) fn table<const N: usize>(
     header: [&str; N],
     min_widths: [usize; N],
@@ -151,7 +151,7 @@ pub(crate) fn table<const N: usize>(
     text
 }
 
-/// A size as a person reads it, such as `12.3 MB`.
+/// Formats a size, such as `12.3 MB`. Units are powers of 1024.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
     for (size, unit) in UNITS {
@@ -163,7 +163,7 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{n} B")
 }
 
-/// `n things`, or `1 thing`.
+/// Returns `n things`, or `1 thing`.
 pub(crate) fn count(n: usize, thing: &str) -> String {
     if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
 }
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(name(&"x".repeat(100)), "x".repeat(100));
         let shown = path_cell(&format!("/home/ada/{}/app", "x".repeat(5000)), Some("/home/ada"));
         assert!(shown.starts_with("…x") && shown.ends_with("x/app"), "{shown}");
-        // Marks that have no width are bounded too.
+        // Combining marks without width are bounded as well.
         assert!(cut(&format!("e{}", "\u{301}".repeat(1 << 16)), 9).chars().count() <= 73);
     }
 

@@ -1,35 +1,34 @@
-//! Exit codes: what a script learns without reading a word. Used by `main` and by the verbs.
+//! Exit codes of `quack`, and the errors that determine them. Used by `main` and the subcommands.
 
 use quackd_client::{ClientError, StartError};
 use quackd_home::HomeError;
 use quackd_protocol::client::ToolResult;
 use quackd_protocol::plain::without_numbers;
 use serde_json::{Value, json};
-use std::process::ExitCode;
 
-/// How an invocation ended.
+/// Exit code of an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// It did what was asked.
+pub(crate) enum ExitCode {
+    /// The request succeeded.
     Ok,
-    /// What was asked for failed.
+    /// The request failed.
     Failed,
-    /// It was asked wrongly; nothing was done.
+    /// The command line is invalid. Nothing was done.
     Usage,
-    /// There is no daemon to ask, or none that can be understood.
+    /// No daemon is running, or it speaks another protocol.
     Unreachable,
-    /// There was no room for it, or no time.
+    /// The request was refused as busy, or its deadline passed.
     BusyOrLate,
-    /// A person pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted,
     /// `quack tool --raw`: the code of the command, or one of [`raw`].
     OfCommand(u8),
-    /// It was a daemon below a service manager, for which [`quackd_service::exit`] has codes of their own.
+    /// `quack daemon` under a service manager: a code from [`quackd_service::exit`].
     OfDaemon(u8),
 }
 
-impl Exit {
-    /// The number, as docs and scripts know it.
+impl ExitCode {
+    /// Returns the number documented in docs/operations.md.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -43,7 +42,7 @@ impl Exit {
     }
 }
 
-impl Exit {
+impl ExitCode {
     /// The `code` of an error in `--json`.
     fn name(self) -> &'static str {
         match self {
@@ -57,8 +56,8 @@ impl Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(exit: ExitCode) -> Self {
         Self::from(exit.code())
     }
 }
@@ -78,50 +77,50 @@ impl std::fmt::Display for Advised {
 
 impl std::error::Error for Advised {}
 
-/// An error of the command line's own, which knows its exit.
+/// Error of the command line with its exit code.
 #[derive(Debug)]
-pub(crate) struct Fault {
-    exit: Exit,
+pub(crate) struct CliError {
+    exit: ExitCode,
     text: String,
 }
 
-impl Fault {
-    /// The verb was called in a way that cannot work.
+impl CliError {
+    /// Creates an error for an invalid command line.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, text: text.into() }
+        Self { exit: ExitCode::Usage, text: text.into() }
     }
 
-    /// What was asked for could not be done.
+    /// Creates an error for a request that failed.
     pub(crate) fn failed(text: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, text: text.into() }
+        Self { exit: ExitCode::Failed, text: text.into() }
     }
 
-    /// Who answers is not a daemon that this program can talk to.
+    /// Creates an error for a daemon that speaks another protocol.
     pub(crate) fn wrong_daemon(text: impl Into<String>) -> Self {
-        Self { exit: Exit::Unreachable, text: text.into() }
+        Self { exit: ExitCode::Unreachable, text: text.into() }
     }
 
-    /// The daemon that served the verb is gone.
+    /// Creates an error for a daemon that exited during the request.
     pub(crate) fn daemon_gone(text: impl Into<String>) -> Self {
-        Self { exit: Exit::Unreachable, text: text.into() }
+        Self { exit: ExitCode::Unreachable, text: text.into() }
     }
 
-    /// Somebody else uses what the verb needs for itself.
+    /// Creates an error for a resource that another client uses.
     pub(crate) fn busy(text: impl Into<String>) -> Self {
-        Self { exit: Exit::BusyOrLate, text: text.into() }
+        Self { exit: ExitCode::BusyOrLate, text: text.into() }
     }
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for CliError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for CliError {}
 
-/// The exit of a verb that ended with `error`.
-pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
+/// Returns the exit code for `error`.
+pub(crate) fn of_error(error: &anyhow::Error) -> ExitCode {
     for cause in error.chain() {
         if let Some(error) = cause.downcast_ref::<ClientError>() {
             return of_client_error(error);
@@ -129,17 +128,17 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         if let Some(advised) = cause.downcast_ref::<Advised>() {
             return of_client_error(&advised.error);
         }
-        if let Some(fault) = cause.downcast_ref::<Fault>() {
+        if let Some(fault) = cause.downcast_ref::<CliError>() {
             return fault.exit;
         }
         if cause.is::<StartError>() || cause.is::<HomeError>() {
-            return Exit::Unreachable;
+            return ExitCode::Unreachable;
         }
     }
-    Exit::Failed
+    ExitCode::Failed
 }
 
-/// `error` and its causes as one text, with the way out where there is one.
+/// Formats `error` with its causes and, if known, the remedy.
 pub(crate) fn explain(error: &anyhow::Error) -> String {
     match way_out(error) {
         Some(way_out) => format!("{error:#}; {way_out}"),
@@ -154,7 +153,7 @@ fn way_out(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().any(can_start).then_some("`quack` starts it")
 }
 
-/// `error` as the document that `--json` prints.
+/// Returns the `--json` document for `error`.
 pub(crate) fn document(error: &anyhow::Error) -> Value {
     let (message, hint) = match error.downcast_ref::<Advised>() {
         Some(advised) => (advised.error.to_string(), Some(advised.hint.clone())),
@@ -163,7 +162,7 @@ pub(crate) fn document(error: &anyhow::Error) -> Value {
     describe(of_error(error), &message, hint.as_deref())
 }
 
-/// A refused command line as the document that `--json` prints. clap's text is a sentence, then advice.
+/// Returns the `--json` document for a usage error. clap's text is one sentence, followed by advice.
 pub(crate) fn usage_document(error: &clap::Error) -> Value {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim();
@@ -171,38 +170,38 @@ pub(crate) fn usage_document(error: &clap::Error) -> Value {
         Some((message, hint)) => (message, Some(hint.trim())),
         None => (text, None),
     };
-    describe(Exit::Usage, message, hint)
+    describe(ExitCode::Usage, message, hint)
 }
 
-/// A verb that was interrupted, as the document that `--json` prints.
+/// Returns the `--json` document for an interrupted subcommand.
 pub(crate) fn interrupted_document() -> Value {
-    describe(Exit::Interrupted, "interrupted", None)
+    describe(ExitCode::Interrupted, "interrupted", None)
 }
 
-fn describe(exit: Exit, message: &str, hint: Option<&str>) -> Value {
+fn describe(exit: ExitCode, message: &str, hint: Option<&str>) -> Value {
     json!({"error": {"code": exit.name(), "message": without_numbers(message), "hint": hint}})
 }
 
-fn of_client_error(error: &ClientError) -> Exit {
+fn of_client_error(error: &ClientError) -> ExitCode {
     match error {
-        ClientError::Refused(_) | ClientError::Unexpected { .. } => Exit::Failed,
-        ClientError::TooLong { .. } => Exit::Usage,
-        ClientError::Timeout { method, .. } if method != "connect" => Exit::BusyOrLate,
-        _ => Exit::Unreachable,
+        ClientError::Refused(_) | ClientError::Unexpected { .. } => ExitCode::Failed,
+        ClientError::TooLong { .. } => ExitCode::Usage,
+        ClientError::Timeout { method, .. } if method != "connect" => ExitCode::BusyOrLate,
+        _ => ExitCode::Unreachable,
     }
 }
 
-/// The exit of `quack tool` with this result.
-pub(crate) fn of_tool(result: &ToolResult) -> Exit {
+/// Returns the exit code of `quack tool` for this result.
+pub(crate) fn of_tool(result: &ToolResult) -> ExitCode {
     let info = &result.info;
-    // A command may print `Error:` and succeed; whatever else begins so did not run.
+    // A command may print `Error:` and succeed. Without an exit code, such a text means that the command did not run.
     let says_error = info.exit_code.is_none() && result.text.starts_with("Error:");
     if info.busy || info.timed_out {
-        Exit::BusyOrLate
+        ExitCode::BusyOrLate
     } else if info.is_error || info.worker_died || info.aborted || says_error {
-        Exit::Failed
+        ExitCode::Failed
     } else {
-        Exit::Ok
+        ExitCode::Ok
     }
 }
 
@@ -216,19 +215,19 @@ pub(crate) mod raw {
     pub(crate) const SIGNAL: u8 = 128;
 }
 
-/// The exit of `quack tool --raw` with this result.
-pub(crate) fn of_raw(result: &ToolResult) -> Exit {
+/// Returns the exit code of `quack tool --raw` for this result.
+pub(crate) fn of_raw(result: &ToolResult) -> ExitCode {
     let info = &result.info;
     let code = match (info.exit_code, info.signal) {
         _ if info.timed_out => raw::TIMED_OUT,
-        // A code has eight bits.
+        // An exit code has eight bits.
         (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(raw::FAILED),
         (None, Some(signal)) => {
             u8::try_from(signal).map_or(raw::FAILED, |signal| raw::SIGNAL.saturating_add(signal))
         }
         (None, None) => raw::FAILED,
     };
-    Exit::OfCommand(code)
+    ExitCode::OfCommand(code)
 }
 
 #[cfg(test)]
@@ -244,18 +243,18 @@ mod tests {
     #[test]
     fn an_error_exits_by_its_cause_whatever_stands_around_it() {
         for (error, expected) in [
-            (anyhow::anyhow!("other"), Exit::Failed),
-            (Fault::usage("no").into(), Exit::Usage),
-            (Fault::wrong_daemon("old").into(), Exit::Unreachable),
-            (Fault::daemon_gone("gone").into(), Exit::Unreachable),
-            (Fault::busy("later").into(), Exit::BusyOrLate),
-            (ClientError::NotRunning { path: "/s".into() }.into(), Exit::Unreachable),
-            (ClientError::Disconnected.into(), Exit::Unreachable),
-            (ClientError::Protocol("x".to_owned()).into(), Exit::Unreachable),
-            (timeout("connect").into(), Exit::Unreachable),
-            (timeout("quack.tool").into(), Exit::BusyOrLate),
-            (ClientError::TooLong { bytes: 9 }.into(), Exit::Usage),
-            (ClientError::Refused("no".to_owned()).into(), Exit::Failed),
+            (anyhow::anyhow!("other"), ExitCode::Failed),
+            (CliError::usage("no").into(), ExitCode::Usage),
+            (CliError::wrong_daemon("old").into(), ExitCode::Unreachable),
+            (CliError::daemon_gone("gone").into(), ExitCode::Unreachable),
+            (CliError::busy("later").into(), ExitCode::BusyOrLate),
+            (ClientError::NotRunning { path: "/s".into() }.into(), ExitCode::Unreachable),
+            (ClientError::Disconnected.into(), ExitCode::Unreachable),
+            (ClientError::Protocol("x".to_owned()).into(), ExitCode::Unreachable),
+            (timeout("connect").into(), ExitCode::Unreachable),
+            (timeout("quack.tool").into(), ExitCode::BusyOrLate),
+            (ClientError::TooLong { bytes: 9 }.into(), ExitCode::Usage),
+            (ClientError::Refused("no".to_owned()).into(), ExitCode::Failed),
         ] {
             let text = error.to_string();
             assert_eq!(of_error(&error.context("while testing")), expected, "{text}");
@@ -276,22 +275,22 @@ mod tests {
     fn a_tool_exits_by_its_result() {
         let ran = ToolInfo { exit_code: Some(0), ..ToolInfo::default() };
         for (text, info, expected) in [
-            ("fine", ToolInfo::default(), Exit::Ok),
-            ("Error: File not found at 'x'", ToolInfo::default(), Exit::Failed),
-            ("Error: printed\n[Exit code: 0]", ran, Exit::Ok),
+            ("fine", ToolInfo::default(), ExitCode::Ok),
+            ("Error: File not found at 'x'", ToolInfo::default(), ExitCode::Failed),
+            ("Error: printed\n[Exit code: 0]", ran, ExitCode::Ok),
             (
                 "x",
                 ToolInfo { is_error: true, exit_code: Some(7), ..ToolInfo::default() },
-                Exit::Failed,
+                ExitCode::Failed,
             ),
-            ("x", ToolInfo { worker_died: true, ..ToolInfo::default() }, Exit::Failed),
-            ("x", ToolInfo { aborted: true, ..ToolInfo::default() }, Exit::Failed),
+            ("x", ToolInfo { worker_died: true, ..ToolInfo::default() }, ExitCode::Failed),
+            ("x", ToolInfo { aborted: true, ..ToolInfo::default() }, ExitCode::Failed),
             (
                 "x",
                 ToolInfo { is_error: true, timed_out: true, ..ToolInfo::default() },
-                Exit::BusyOrLate,
+                ExitCode::BusyOrLate,
             ),
-            ("Error: busy", ToolInfo { busy: true, ..ToolInfo::default() }, Exit::BusyOrLate),
+            ("Error: busy", ToolInfo { busy: true, ..ToolInfo::default() }, ExitCode::BusyOrLate),
         ] {
             let result = ToolResult { text: text.to_owned(), info, data: None, closing: None };
             assert_eq!(of_tool(&result), expected, "{result:?}");
@@ -301,13 +300,13 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_documentation() {
         let all = [
-            Exit::Ok,
-            Exit::Failed,
-            Exit::Usage,
-            Exit::Unreachable,
-            Exit::BusyOrLate,
-            Exit::Interrupted,
+            ExitCode::Ok,
+            ExitCode::Failed,
+            ExitCode::Usage,
+            ExitCode::Unreachable,
+            ExitCode::BusyOrLate,
+            ExitCode::Interrupted,
         ];
-        assert_eq!(all.map(Exit::code), [0, 1, 2, 3, 4, 130]);
+        assert_eq!(all.map(ExitCode::code), [0, 1, 2, 3, 4, 130]);
     }
 }

@@ -1,31 +1,31 @@
-//! The signals by which a user ends a verb. Used by verbs that finish something first.
+//! Signals by which a user ends a subcommand. Used by subcommands that clean up before they exit.
 
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ctrl-C, and the polite way to end a program.
+/// Receiver of SIGINT, SIGTERM and optionally SIGHUP.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     int: Signal,
     term: Signal,
-    /// The terminal is gone. `None` if it is not to be caught.
+    /// SIGHUP. `None` if it is not caught.
     hangup: Option<Signal>,
 }
 
 impl Interrupts {
-    /// From now on they end nothing by themselves.
+    /// Starts catching SIGINT and SIGTERM, which then no longer end the process.
     ///
     /// # Errors
-    /// The system's.
+    /// If the signal handler cannot be installed.
     pub(crate) fn catch() -> io::Result<Self> {
         let (int, term) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         Ok(Self { int, term, hangup: None })
     }
 
-    /// As [`Interrupts::catch`], and the end of the terminal too, unless `nohup` has made it ineffective.
+    /// Like [`Interrupts::catch`], and also catches SIGHUP unless `nohup` made the process ignore it.
     ///
     /// # Errors
-    /// The system's.
+    /// If the signal handler cannot be installed.
     pub(crate) fn catch_with_hangup() -> io::Result<Self> {
         let hangup = match ignores_hangup() {
             true => None,
@@ -34,7 +34,7 @@ impl Interrupts {
         Ok(Self { hangup, ..Self::catch()? })
     }
 
-    /// Waits for the next one. Cancel-safe.
+    /// Waits for the next signal. Cancel-safe.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.int.recv() => {}
@@ -44,7 +44,7 @@ impl Interrupts {
     }
 }
 
-/// Pending without a signal to wait for.
+/// Waits for `signal`. Never completes without one.
 async fn next_of(signal: Option<&mut Signal>) -> Option<()> {
     match signal {
         Some(signal) => signal.recv().await,
@@ -52,11 +52,11 @@ async fn next_of(signal: Option<&mut Signal>) -> Option<()> {
     }
 }
 
-/// Whether this process was started with SIGHUP ignored. `false` where the system does not tell.
+/// Whether this process was started with SIGHUP ignored. `false` if the system does not provide `/proc/self/status`.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // The lowest bit is signal 1.
+    // Bit 0 is signal 1, SIGHUP.
     mask.is_some_and(|mask| mask & 1 != 0)
 }

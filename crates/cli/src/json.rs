@@ -1,11 +1,11 @@
-//! JSON as it is printed: the same values, with every character escaped that a terminal obeys, does not show, or
-//! that changes the place of others. Used by [`crate::output`] for whatever is printed with `--json`.
+//! Escapes JSON before it is printed: control characters, invisible characters and direction marks become `\uXXXX`. The
+//! values stay the same. Used by [`crate::output`] for all `--json` output.
 
-use crate::unseen::is_unseen;
+use crate::invisible_chars::is_unseen;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `json` with such characters as `\uXXXX`. They stand in strings only: JSON has no others outside of them.
+/// Returns `json` with these characters escaped. They occur in strings only, because JSON allows them nowhere else.
 pub(crate) fn visible(json: &str) -> Cow<'_, str> {
     if !json.contains(is_escaped) {
         return Cow::Borrowed(json);
@@ -24,13 +24,13 @@ pub(crate) fn visible(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Delete, the controls of C1, what is not seen, and what else Unicode calls a format character. The controls of C0
-/// are escaped by serde_json; outside of strings they are line ends.
+/// Whether a character is escaped: DEL, C1 controls, invisible characters and format characters. serde_json escapes C0
+/// controls in strings; outside of strings they are line ends.
 fn is_escaped(c: char) -> bool {
     '\u{7f}' <= c && (c.is_control() || is_unseen(c) || is_format(c))
 }
 
-/// Format characters that are shown with what they belong to, and so are no business of [`is_unseen`].
+/// Format characters that are rendered together with their neighbors. [`is_unseen`] does not cover them.
 fn is_format(c: char) -> bool {
     matches!(c,
         '\u{600}'..='\u{605}' | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}' | '\u{8e2}'

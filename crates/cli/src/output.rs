@@ -1,11 +1,11 @@
-//! Everything that `quack` prints, and the only place that prints. Used by `main` and every verb.
+//! Prints all output of `quack`. No other module prints. Used by `main` and every subcommand.
 //!
-//! A reader that goes away (`quack ps | head -1`) is not an error: what it does not want to read is
-//! dropped in silence, and the exit code stays that of the verb. It ends a verb that would print for ever.
+//! A closed pipe (`quack ps | head -1`) is not an error: the remaining output is discarded and the exit code stays the
+//! same. A subcommand that would print forever exits.
 
 use crate::args::{Color, OutputArgs};
 use crate::json::visible;
-use crate::render::clean;
+use crate::sanitize::clean;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use quackd_protocol::plain::without_numbers;
@@ -16,33 +16,33 @@ use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Longest answer to a question that is read, in bytes.
+/// Maximum length of an answer to a question, in bytes.
 const MAX_ANSWER: u64 = 256;
 
-/// Whether [`Output::document`] was called: `--json` prints one document.
+/// Whether [`CliOutput::document`] was called: `--json` prints one document.
 static HAS_DOCUMENT: AtomicBool = AtomicBool::new(false);
 
 /// Names and headings.
 pub(crate) const BOLD: Style = Style::new().bold();
-/// What may be skipped.
+/// Secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// What something is.
+/// Kinds and types.
 pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default();
-/// What is worth knowing.
+/// Warnings.
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 /// Success.
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 /// Failure.
 pub(crate) const RED: Style = AnsiColor::Red.on_default();
 
-/// Where and how to print.
+/// Output format and color.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Output {
+pub(crate) struct CliOutput {
     json: bool,
     color: ColorChoice,
 }
 
-impl Output {
+impl CliOutput {
     pub(crate) fn new(args: OutputArgs) -> Self {
         let color = match args.color {
             Color::Auto => ColorChoice::Auto,
@@ -52,19 +52,19 @@ impl Output {
         Self { json: args.json, color }
     }
 
-    /// True: one JSON document is wanted, and no text.
+    /// Whether `--json` was given.
     pub(crate) fn is_json(self) -> bool {
         self.json
     }
 
-    /// Prints text of ours. Styles in it are dropped where they are not wanted.
+    /// Prints trusted text. Drops its styles if color is off.
     pub(crate) fn text(self, text: &str) -> io::Result<()> {
         let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
         unless_closed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
     }
 
-    /// Prints a tool's answer, or a text for a program, byte by byte. On a terminal a file's content must not
-    /// steer it: control characters are shown as such, and a last newline is added if there is none.
+    /// Prints a tool's result, or text for a program, byte for byte. On a terminal, control characters are shown as
+    /// symbols, so that file content cannot control it, and a missing final newline is added.
     pub(crate) fn answer(self, text: &str) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         let is_terminal = stdout.is_terminal();
@@ -85,36 +85,36 @@ impl Output {
         unless_closed(write_out(visible(&text).as_bytes()))
     }
 
-    /// Prints the JSON document on one line, as the first of several.
+    /// Prints a JSON document on one line, as the first of several.
     pub(crate) fn first_line<T: Serialize>(self, document: &T) -> io::Result<()> {
         let mut text = serde_json::to_string(document)?;
         text.push('\n');
         unless_closed(write_out(visible(&text).as_bytes()))
     }
 
-    /// Prints why the verb failed, as one line of JSON: it may follow the lines of a stream. A verb that has printed
-    /// its document has said it there.
+    /// Prints the error of a subcommand as one line of JSON, which may follow the lines of a stream. Does nothing if a
+    /// document was printed, because that contains the error.
     pub(crate) fn refusal(error: &Value) {
         if HAS_DOCUMENT.load(Ordering::Relaxed) {
             return;
         }
-        // The reason is on stderr too, and the exit code is the same.
+        // A failed write needs no report: stderr has the reason too, and the exit code is the same.
         let _lost = write_out(visible(&format!("{error}\n")).as_bytes());
     }
 
-    /// Who reads what is printed to stdout.
-    pub(crate) fn audience(self) -> Audience {
+    /// Returns the properties of stdout.
+    pub(crate) fn audience(self) -> StdoutProperties {
         let is_colored = match self.color {
             ColorChoice::Auto => AutoStream::choice(&io::stdout()) != ColorChoice::Never,
             ColorChoice::Never => false,
             _ => true,
         };
-        Audience { is_terminal: io::stdout().is_terminal(), is_colored }
+        StdoutProperties { is_terminal: io::stdout().is_terminal(), is_colored }
     }
 
-    /// Prints a text that may contain file contents; the caller has made it fit for [`Output::audience`]. With
-    /// `--json` the text is lines of JSON. Writes on a separate thread. `Gone`: the reader has closed the pipe.
-    pub(crate) async fn raw(self, text: String) -> io::Result<Reader> {
+    /// Prints text that may contain file content and that the caller has sanitized for [`CliOutput::audience`]. With
+    /// `--json` the text is lines of JSON. Writes on a separate thread. `Gone`: the reader closed the pipe.
+    pub(crate) async fn raw(self, text: String) -> io::Result<StdoutState> {
         let written = tokio::task::spawn_blocking(move || match self.json {
             true => write_out(visible(&text).as_bytes()),
             false => write_out(text.as_bytes()),
@@ -122,9 +122,8 @@ impl Output {
         unless_gone(written.await.map_err(io::Error::other)?)
     }
 
-    /// Prints bytes as they are, to stderr or to stdout. Writes on a separate thread. `Gone`: the reader has closed the
-    /// pipe.
-    pub(crate) async fn bytes(bytes: Vec<u8>, to_stderr: bool) -> io::Result<Reader> {
+    /// Prints bytes unchanged, to stderr or stdout. Writes on a separate thread. `Gone`: the reader closed the pipe.
+    pub(crate) async fn bytes(bytes: Vec<u8>, to_stderr: bool) -> io::Result<StdoutState> {
         let written = tokio::task::spawn_blocking(move || match to_stderr {
             true => io::stderr().lock().write_all(&bytes),
             false => write_out(&bytes),
@@ -132,9 +131,9 @@ impl Output {
         unless_gone(written.await.map_err(io::Error::other)?)
     }
 
-    /// Prints a piece of a stream: text of ours, or lines of JSON. On a thread of its own, so that a
-    /// reader who stops reading stops nothing else. `Gone`: nobody reads any more.
-    pub(crate) async fn piece(self, text: String) -> io::Result<Reader> {
+    /// Prints a piece of a stream: trusted text, or lines of JSON. Writes on a separate thread, so that a blocked
+    /// reader blocks nothing else. `Gone`: the reader closed the pipe.
+    pub(crate) async fn piece(self, text: String) -> io::Result<StdoutState> {
         let written = tokio::task::spawn_blocking(move || {
             if self.json {
                 return write_out(visible(&text).as_bytes());
@@ -145,17 +144,17 @@ impl Output {
         unless_gone(written.await.map_err(io::Error::other)?)
     }
 
-    /// Tells a person, or a script on stderr, what is wrong with the result although the verb goes on.
+    /// Prints a warning to stderr. The subcommand continues.
     pub(crate) fn warning(self, text: &str) {
         self.to_stderr(&format!("{YELLOW}warning:{YELLOW:#} {}\n", clean(&without_numbers(text))));
     }
 
-    /// Whether a person is there to answer a question.
+    /// Whether stdin and stderr are terminals, so that the user can answer a question.
     pub(crate) fn can_ask() -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Asks a person a question that is answered with yes or no. Waits as long as the person does.
+    /// Asks the user a yes-or-no question and waits for the answer without a timeout.
     pub(crate) fn ask_blocking(self, question: &str) -> io::Result<bool> {
         self.to_stderr(&format!("{question} [y/N] "));
         let mut answer = String::new();
@@ -163,44 +162,43 @@ impl Output {
         Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 
-    /// Tells a person at a terminal something besides the result. Goes to stderr, never to a script.
+    /// Prints a note to stderr if that is a terminal and `--json` is off.
     pub(crate) fn note(self, text: &str) {
         if !self.json && io::stderr().is_terminal() {
             self.to_stderr(&format!("{DIM}{}{DIM:#}\n", clean(text)));
         }
     }
 
-    /// Says on stderr why the verb failed. Nothing in the text, which may be of the daemon, of Pi or of a file,
-    /// steers the terminal.
+    /// Prints the error of a subcommand to stderr. Sanitizes the text, which may come from the daemon, Pi or a file.
     pub(crate) fn failure(self, text: &str) {
         self.to_stderr(&format!("{RED}error:{RED:#} {}\n", clean(&without_numbers(text))));
     }
 
-    /// Prints to stderr as it is, but for the styles. For texts that another program's users know.
+    /// Prints to stderr unchanged, except for styles. For texts that users of another program know.
     pub(crate) fn to_stderr(self, text: &str) {
-        // Without a stderr nobody can be told that there is none.
+        // A failed write to stderr cannot be reported.
         let _lost = AutoStream::new(io::stderr().lock(), self.color).write_all(text.as_bytes());
     }
 }
 
-/// Who reads stdout.
+/// Properties of stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Audience {
-    /// A terminal, which nothing may steer.
+pub(crate) struct StdoutProperties {
+    /// Whether stdout is a terminal, which needs sanitized text.
     pub(crate) is_terminal: bool,
-    /// Colours are wanted.
+    /// Whether color is on.
     pub(crate) is_colored: bool,
 }
 
-/// Whether anybody reads what is printed.
+/// State of the reader of stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum StdoutState {
     There,
     Gone,
 }
 
-impl Reader {
-    /// Looks without printing anything: a pipe whose other end was closed says so.
+impl StdoutState {
+    /// Checks for a closed pipe without printing anything.
     pub(crate) fn look() -> Self {
         let stdout = io::stdout();
         let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
@@ -222,10 +220,10 @@ fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn unless_gone(written: io::Result<()>) -> io::Result<Reader> {
+fn unless_gone(written: io::Result<()>) -> io::Result<StdoutState> {
     match written {
-        Ok(()) => Ok(Reader::There),
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Ok(()) => Ok(StdoutState::There),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(StdoutState::Gone),
         Err(e) => Err(e),
     }
 }

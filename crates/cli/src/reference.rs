@@ -1,7 +1,7 @@
 //! The tables of the manual pages: exit codes, environment variables and files. A test compares them with
 //! docs/operations.md.
 
-/// Exit codes of the verbs and their meaning.
+/// Exit codes of the subcommands and their meaning.
 pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
     ("0", "ok; also Ctrl-C for `follow`, `quack [DIR]` and `logs -f`, and a second `daemon`"),
     (
@@ -85,7 +85,7 @@ fn roff(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::Exit;
+    use crate::exit::ExitCode;
 
     const OPERATIONS: &str = include_str!("../../../docs/operations.md");
 
@@ -105,12 +105,12 @@ mod tests {
     fn every_exit_of_a_verb_is_in_the_table() {
         let listed: Vec<&str> = EXIT_CODES.iter().map(|(code, _)| *code).collect();
         for exit in [
-            Exit::Ok,
-            Exit::Failed,
-            Exit::Usage,
-            Exit::Unreachable,
-            Exit::BusyOrLate,
-            Exit::Interrupted,
+            ExitCode::Ok,
+            ExitCode::Failed,
+            ExitCode::Usage,
+            ExitCode::Unreachable,
+            ExitCode::BusyOrLate,
+            ExitCode::Interrupted,
         ] {
             assert!(listed.contains(&exit.code().to_string().as_str()), "{exit:?}");
         }

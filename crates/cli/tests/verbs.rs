@@ -1,5 +1,5 @@
-//! The verbs as a script sees them: exit codes, stdout, stderr, and what reaches the daemon. The daemon
-//! here is a socket that gives known answers; the real one is tested elsewhere.
+//! Tests of the subcommands as scripts use them: exit codes, stdout, stderr, and the requests to the daemon. The daemon
+//! is a socket with fixed replies. Other tests use the real daemon.
 
 #[cfg(test)]
 mod tests {
@@ -13,10 +13,10 @@ mod tests {
     use std::time::Duration;
     use tempfile::TempDir;
 
-    /// Longest wait for something that must happen.
+    /// Timeout for an expected event.
     const SOON: Duration = Duration::from_secs(20);
 
-    /// A state directory with a listening socket, or without.
+    /// A state directory with or without a listening socket.
     struct Scene {
         dir: TempDir,
         requests: Receiver<Value>,
@@ -53,7 +53,7 @@ mod tests {
             self.quack(args).output().unwrap()
         }
 
-        /// The parameters of the one `method` request that was seen.
+        /// Returns the parameters of the only request of `method`.
         fn params_of(&self, method: &str) -> Value {
             let mut seen = self.requests.try_iter().filter(|request| request["method"] == method);
             seen.next().unwrap()["params"].clone()
@@ -232,7 +232,7 @@ mod tests {
             (&["follow", "-C", "/"], "name a directory in it"),
             (&["new", "/"], "name a directory in it"),
             (&["delete", "duck-1"], "--yes"),
-            (&["sesions"], "neither a verb nor a directory"),
+            (&["sesions"], "neither a subcommand nor a directory"),
             (&["tool", "fine", "x", "-C", "/no/such/directory"], "not a directory"),
             (&["tool"], "required"),
             (&["ps", "--colour"], "--color"),

@@ -155,7 +155,7 @@ fn of_two_who_are_asked_the_second_is_told_that_it_is_over() {
     second.see("Ctrl-D cancels] ");
     first.see("Ctrl-D cancels] ");
     first.type_line("yes");
-    second.see("-- somebody else has answered --");
+    second.see("-- another client has answered --");
     second.see("Answer: {\"confirmed\": true}");
     assert_eq!(second.end().1, Some(0));
 }
@@ -191,7 +191,7 @@ fn a_session_that_is_at_work_is_named_and_so_is_the_way_to_end_it() {
     let (code, stdout, stderr) = world.ran(&["say", "hello"]);
     assert_eq!((code, stdout.as_str()), (Some(4), ""));
     assert!(
-        stderr.contains("Pi is at work") && stderr.contains("`quack abort --session "),
+        stderr.contains("Pi is busy") && stderr.contains("`quack abort --session "),
         "{stderr}"
     );
     let ps = world.ran(&["ps"]).1;
@@ -204,7 +204,7 @@ fn a_turn_that_takes_too_long_is_left_to_itself() {
     world.ran(&["say", "hello"]);
     let (code, stdout, stderr) = world.ran(&["say", "hang", "--timeout", "5s"]);
     assert_eq!((code, stdout.as_str()), (Some(4), "working\n"), "{stderr}");
-    assert!(stderr.contains("the turn is not over yet and goes on"), "{stderr}");
+    assert!(stderr.contains("the turn is not over yet and continues"), "{stderr}");
     let ps = world.daemon.wire().request("quack.ps", json!({}));
     assert_eq!(ps["workers"][0]["pi"]["busy"], true);
 }

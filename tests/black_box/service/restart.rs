@@ -47,7 +47,7 @@ fn an_upgrade_is_noticed_and_a_restart_of_the_service_starts_the_new_program() {
     assert_eq!(check["status"], "warn", "{check}");
     assert!(check["hint"].as_str().unwrap().contains("quack restart"), "{check}");
     let (_, told, _) = init.quack(&["version"]);
-    assert!(told.contains("another program stands at"), "{told}");
+    assert!(told.contains("contains another program now"), "{told}");
 
     let old = init.pid();
     let (code, out, err) = init.quack(&["restart", "--json"]);
@@ -79,7 +79,7 @@ fn a_restart_waits_for_what_is_at_work_and_marks_what_it_was_forced_to_cut_short
 
     let refused = daemon.quack(&["restart"]);
     assert_eq!(refused.code(), Some(4), "{refused:?}");
-    for part in ["at work", ": bash, for ", "--force", "--wait"] {
+    for part in ["the daemon is busy", ": bash, for ", "--force", "--wait"] {
         assert!(refused.stderr().contains(part), "{refused:?}");
     }
     let refused = daemon.quack(&["restart", "--json", "--wait", "700ms"]);

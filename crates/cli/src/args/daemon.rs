@@ -1,13 +1,13 @@
-//! The command lines of the verbs about the daemon itself.
+//! Arguments of the subcommands about the daemon: `ps`, `doctor`, `daemon` and `stop`.
 
 use clap::Args;
 
-/// Shows the supervisor, its worker processes and the calls in flight.
+/// Show the supervisor, its worker processes and the running calls
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack ps\n  quack ps --json\n  quack ps --watch\n  \
     quack ps --watch=10 --json | jq '.workers | length'")]
 pub(crate) struct PsArgs {
-    /// Again and again, every 2 s or so many, until Ctrl-C (exit code 0); with --json a line for each look
+    /// Refresh every SECONDS until Ctrl-C [default: 2]; with --json print one line per refresh
     #[arg(
         long,
         value_name = "SECONDS",
@@ -19,49 +19,49 @@ pub(crate) struct PsArgs {
     pub(crate) watch: Option<u64>,
 }
 
-/// Looks everything over and says what to do about it.
+/// Check the installation and suggest fixes
 ///
-/// Works without a daemon. Exit code 1 if a check failed; a warning is no failure.
+/// Works without a daemon. Exits with 1 if a check failed. A warning does not count as a failure.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack doctor\n  quack doctor --refresh-environment\n  quack doctor --tree\n  quack doctor --json"
 )]
 pub(crate) struct DoctorArgs {
-    /// Have the daemon ask your login shell for its environment again
+    /// Make the daemon read the environment of your login shell again
     #[arg(long)]
     pub(crate) refresh_environment: bool,
-    /// Show every kind of process and thread of the daemon, what it is promised and how it is
+    /// Show the daemon's processes and threads with their limits and state
     #[arg(long, conflicts_with = "refresh_environment")]
     pub(crate) tree: bool,
 }
 
-/// Runs the supervisor in the foreground; TERM drains it and ends it.
+/// Run the supervisor in the foreground until it receives SIGTERM
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack daemon\n  quack daemon --verbose")]
 pub(crate) struct DaemonArgs {
-    /// Copy the log to stderr; QUACKD_LOG=debug says more
+    /// Copy the log to stderr; QUACKD_LOG=debug adds details
     #[arg(long)]
     pub(crate) verbose: bool,
-    /// Detach from the terminal; used when a verb starts the daemon
+    /// Detach from the terminal; used when a subcommand starts the daemon
     #[arg(long, hide = true)]
     pub(crate) background: bool,
-    /// The service manager that starts it: systemd or launchd; used in their files
+    /// Service manager that starts the daemon: systemd or launchd
     #[arg(long, hide = true, value_name = "MANAGER")]
     pub(crate) service: Option<quackd_service::Manager>,
 }
 
-/// Stops the supervisor: running calls get a moment, then every worker ends.
+/// Stop the supervisor and its workers
 ///
-/// Lists what it would cut short, and asks first if that is anything and you are at a terminal.
+/// Running calls get 5 s to finish. Lists the work that a stop would interrupt. On a terminal, asks for confirmation if
+/// there is any.
 ///
-/// One that does not answer, or is too old to be asked, is named with its process and how to end that.
+/// If the daemon does not answer or is too old for this request, prints its process id and how to kill it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack stop\n  quack stop --json\n\n\
-    Exit codes: 0 stopped, or none ran, 1 it cannot be asked to stop or you said no, \
-    3 it cannot be reached, 4 it does not \
-    answer or end in time.")]
+    Exit codes: 0 stopped, or none was running, 1 it rejected the request or you \
+    declined, 3 it cannot be reached, 4 it does not answer or stop in time.")]
 pub(crate) struct StopArgs {
-    /// Do not ask, and cut short what is at work
+    /// Interrupt running work without asking
     #[arg(long, short = 'y', visible_alias = "force")]
     pub(crate) yes: bool,
 }

@@ -1,34 +1,34 @@
-//! The command line of `quack gc`.
+//! Arguments of `quack gc`.
 
 use clap::Args;
 use std::time::Duration;
 
-/// Deletes what nobody needs any more from the state directory, and says what that was.
+/// Delete expired and orphaned files from the state directory
 ///
-/// Your files are never touched, nor what a session uses that is at work. The daemon does the safe part by itself,
-/// every hour; this does it now, and takes damaged files too that were set aside.
+/// Never deletes your files or the files of a busy session. The daemon runs the safe part of this every hour. This
+/// command runs it now and also deletes quarantined files.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack gc --dry-run                what would go\n  quack gc\n  \
     quack gc --older-than 1d\n  quack gc --histories --yes        conversations of deleted sessions too"
 )]
 pub(crate) struct GcArgs {
-    /// Delete nothing, and name what would go
+    /// List the files without deleting them
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
-    /// How old long outputs, undo data and damaged files must be, such as 12h, 30d or 2w; as configured, and 30d
-    /// for damaged files and histories, if absent
+    /// Minimum age of spill files, undo data and damaged files, such as 12h, 30d or 2w [default: as configured; 30d for
+    /// damaged files and histories]
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) older_than: Option<Duration>,
-    /// Delete histories of sessions that do not exist any more too
+    /// Delete the histories of deleted sessions too
     #[arg(long)]
     pub(crate) histories: bool,
-    /// Do not ask before histories are deleted
+    /// Delete histories without asking
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
 
-/// A whole number and a unit.
+/// Parses a whole number and a unit.
 fn age(text: &str) -> Result<Duration, String> {
     const UNITS: [(char, u64); 5] =
         [('s', 1), ('m', 60), ('h', 60 * 60), ('d', 24 * 60 * 60), ('w', 7 * 24 * 60 * 60)];

@@ -3,7 +3,7 @@
 use super::{REF, reference};
 use clap::{Args, ValueEnum};
 
-/// Shows the daemon's log. Works without a daemon.
+/// Show the daemon's log, also without a running daemon
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack logs\n  quack logs -n 1000 | grep WARN\n  quack logs -f     \
@@ -11,24 +11,24 @@ use clap::{Args, ValueEnum};
     quack logs -f --level warn\n  quack logs --json | jq .message"
 )]
 pub(crate) struct LogsArgs {
-    /// Show what is written from now on, too
+    /// Keep printing new lines until Ctrl-C
     #[arg(long, short = 'f')]
     pub(crate) follow: bool,
-    /// How many of the last lines to show; 50 if absent, all with --since
+    /// Number of last lines to show [default: 50; all with --since]
     #[arg(long, short = 'n', value_name = "LINES")]
     pub(crate) lines: Option<usize>,
-    /// Lines about this session only, by id or name; without a daemon by id
+    /// Show only lines about this session: id or name, without a daemon the id
     #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: Option<String>,
-    /// Lines of this level and of worse ones only
+    /// Show only lines of this level and of more severe ones
     #[arg(long, value_name = "LEVEL")]
     pub(crate) level: Option<LogLevel>,
-    /// Lines since then only: 10m, 2h or 2026-03-10T12:00:00Z
+    /// Show only lines since TIME, such as 10m, 2h or 2026-03-10T12:00:00Z
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
 }
 
-/// The levels of log lines, the worst first.
+/// Levels of log lines, most severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum LogLevel {
     Error,
@@ -39,7 +39,7 @@ pub(crate) enum LogLevel {
 }
 
 impl LogLevel {
-    /// The level as a log line writes it; what is none is the least.
+    /// Parses a level as written in a log line. Unknown text counts as `Trace`.
     pub(crate) fn of(word: &str) -> Self {
         match word {
             "ERROR" => Self::Error,

@@ -1,14 +1,14 @@
-//! The command lines of the verbs about this program: its version, configuration, completions and manual pages.
+//! Arguments of the subcommands about this program: version, configuration, completions and manual pages.
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Prints the version of this program and of the daemon that is running.
+/// Print the versions of this program and of the running daemon
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack version\n  quack version --json")]
 pub(crate) struct VersionArgs {}
 
-/// Shows the configuration and where it comes from.
+/// Show the configuration and its origin
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack config show --origin\n  quack config show --json\n  \
     $EDITOR \"$(quack config path)\"")]
@@ -17,28 +17,28 @@ pub(crate) struct ConfigArgs {
     pub(crate) verb: ConfigVerb,
 }
 
-/// What `quack config` does.
+/// Subcommands of `quack config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigVerb {
     Show(ConfigShowArgs),
     Path(ConfigPathArgs),
 }
 
-/// Prints every key with its value, as a file that says the same.
+/// Print every key with its value, as a configuration file
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack config show\n  quack config show --origin")]
 pub(crate) struct ConfigShowArgs {
-    /// Say of each value where it comes from
+    /// Print the origin of each value
     #[arg(long)]
     pub(crate) origin: bool,
 }
 
-/// Prints the path of the configuration file, whether there is one or not.
+/// Print the path of the configuration file, even if it does not exist
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack config path\n  quack config path --json")]
 pub(crate) struct ConfigPathArgs {}
 
-/// Prints a script that makes a shell complete verbs, options, sessions, tools and jobs.
+/// Print a script that completes subcommands, options, sessions, tools and jobs
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack completions bash > ~/.local/share/bash-completion/completions/quack\n  \
@@ -46,7 +46,7 @@ pub(crate) struct ConfigPathArgs {}
     quack completions fish > ~/.config/fish/completions/quack.fish"
 )]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// Name of the shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }
@@ -60,11 +60,11 @@ pub(crate) enum Shell {
     Elvish,
 }
 
-/// Prints the manual page, or writes the pages of all verbs into a directory.
+/// Print the manual page, or write the pages of all subcommands into a directory
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack man | man -l -\n  quack man ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Directory for the pages; it is made if it is missing
+    /// Directory for the pages; created if missing
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

@@ -1,14 +1,15 @@
-//! The command line of `quack remote`.
+//! Arguments of `quack remote`.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Lets a phone, or a program on another machine, in: over HTTP and WebSockets, with a token.
+/// Control remote access over HTTP and WebSockets
 ///
-/// Off until you enable it. Who has the token can do what you can do in your sessions.
+/// A phone or a program on another machine connects with a token. Remote access is off by default. The token grants the
+/// rights that you have in your sessions.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack remote                       how it is\n  quack remote enable\n  \
+    after_help = "Examples:\n  quack remote                       show the status\n  quack remote enable\n  \
     quack remote enable --host 192.168.1.20 --tls-cert cert.pem --tls-key key.pem\n  \
     quack remote pair --public-url mac.tail1234.ts.net\n  quack remote token --rotate\n  quack remote disable"
 )]
@@ -17,7 +18,7 @@ pub(crate) struct RemoteArgs {
     pub(crate) verb: Option<RemoteVerb>,
 }
 
-/// What `quack remote` does.
+/// Subcommands of `quack remote`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RemoteVerb {
     Status(RemoteStatusArgs),
@@ -27,69 +28,70 @@ pub(crate) enum RemoteVerb {
     Token(RemoteTokenArgs),
 }
 
-/// Says whether remote control listens, where, and who is connected.
+/// Show whether remote control listens, its address and its clients
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack remote status\n  quack remote status --json")]
 pub(crate) struct RemoteStatusArgs {}
 
-/// Turns remote control on, or changes it. What is not given stays as it is.
+/// Turn remote control on, or change its settings
 ///
-/// Exits with 0 also if it is on and cannot listen, which the output then says.
+/// Omitted settings keep their values. Exits with 0 even if remote control is on but cannot listen. The output then
+/// reports the failure.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack remote enable\n  quack remote enable --host 0.0.0.0 --port 8443 \
     --tls-cert cert.pem --tls-key key.pem\n  quack remote enable --tls-cert '' --tls-key ''     without TLS again"
 )]
 pub(crate) struct RemoteEnableArgs {
-    /// Address to listen on; 127.0.0.1 until another one is given
+    /// Address to listen on [default: 127.0.0.1]
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// Port to listen on; 0 takes a free one
+    /// Port to listen on; 0 selects a free port
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// Certificate, a PEM file; '' for none
+    /// Certificate as a PEM file; '' for none
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// Its key, a PEM file; '' for none
+    /// Private key as a PEM file; '' for none
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Token of your own; `-` reads it from stdin
+    /// Set this token; `-` reads it from stdin
     #[arg(long, value_name = "TOKEN", conflicts_with = "rotate_token", allow_hyphen_values = true)]
     pub(crate) token: Option<String>,
-    /// Make a new token: whoever has the old one is sent away
+    /// Create a new token and disconnect clients with the old one
     #[arg(long)]
     pub(crate) rotate_token: bool,
 }
 
-/// Turns remote control off. The token is kept.
+/// Turn remote control off and keep the token
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack remote disable\n  quack remote disable --json")]
 pub(crate) struct RemoteDisableArgs {}
 
-/// Prints the link that makes the phone app know this machine, token included.
+/// Print the link that connects the phone app to this machine, with the token
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack remote pair\n  quack remote pair --public-url mac.tail1234.ts.net\n  \
     quack remote pair --public-url https://duck.example --rotate-token --json"
 )]
 pub(crate) struct RemotePairArgs {
-    /// How the phone reaches this machine: a URL or a host
+    /// URL or host under which the phone reaches this machine
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
-    /// Make a new token: whoever has the old one is sent away
+    /// Create a new token and disconnect clients with the old one
     #[arg(long)]
     pub(crate) rotate_token: bool,
 }
 
-/// Prints the token, or sets another one.
+/// Print the token, or set another one
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack remote token\n  quack remote token --rotate\n  \
     openssl rand -hex 20 | quack remote token --value -")]
 pub(crate) struct RemoteTokenArgs {
-    /// Token of your own; `-` reads it from stdin
+    /// Set this token; `-` reads it from stdin
     #[arg(long, value_name = "TOKEN", conflicts_with = "rotate", allow_hyphen_values = true)]
     pub(crate) value: Option<String>,
-    /// Make a new one: whoever has the old one is sent away
+    /// Create a new token and disconnect clients with the old one
     #[arg(long)]
     pub(crate) rotate: bool,
 }

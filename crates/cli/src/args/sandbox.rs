@@ -1,11 +1,11 @@
-//! The command line of `quack sandbox`.
+//! Arguments of `quack sandbox`.
 
-use super::WhichArgs;
+use super::SessionArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use quackd_protocol::policy::{Profile, WebSearchRule};
 use std::path::PathBuf;
 
-/// Shows and changes what a session's worker may do.
+/// Show and change the permissions of a session's worker
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox show\n  quack sandbox set read-only --session review\n  \
@@ -18,7 +18,7 @@ pub(crate) struct SandboxArgs {
     pub(crate) verb: SandboxVerb,
 }
 
-/// What `quack sandbox` does.
+/// Subcommands of `quack sandbox`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxVerb {
     Show(SandboxShowArgs),
@@ -28,94 +28,96 @@ pub(crate) enum SandboxVerb {
     Audit(SandboxAuditArgs),
 }
 
-/// Says what holds a session, or what it may do with one path, and why.
+/// Explain the confinement of a session, or its access to one path
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox explain\n  quack sandbox explain .git/config\n  \
     quack sandbox explain ~/.ssh --session api --json"
 )]
 pub(crate) struct SandboxExplainArgs {
-    /// A file or directory, which need not exist; relative to the current directory
+    /// File or directory, relative to the current directory; it need not exist
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) which: WhichArgs,
+    pub(crate) which: SessionArgs,
 }
 
-/// Looks for what a later program of yours would run: made or changed since the session's worker began.
+/// List new or changed files that other programs would run
 ///
-/// Exits with 1 if something was found, or if not all could be looked at.
+/// Searches for changes made since the session's worker started. Exits with 1 if it found any, or if it could not check
+/// everything.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox audit\n  quack sandbox audit --session api --json"
 )]
 pub(crate) struct SandboxAuditArgs {
     #[command(flatten)]
-    pub(crate) which: WhichArgs,
+    pub(crate) which: SessionArgs,
 }
 
-/// Lists what was refused, as far as it was noticed.
+/// List the denied operations that were detected
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox denials\n  quack sandbox denials --session api --json"
 )]
 pub(crate) struct SandboxDenialsArgs {
     #[command(flatten)]
-    pub(crate) which: WhichArgs,
+    pub(crate) which: SessionArgs,
 }
 
-/// Shows what is wanted, where that comes from, and what is really in force.
+/// Show the configured policy, its origin and the policy in force
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox show\n  quack sandbox show --session api --json"
 )]
 pub(crate) struct SandboxShowArgs {
     #[command(flatten)]
-    pub(crate) which: WhichArgs,
+    pub(crate) which: SessionArgs,
 }
 
-/// Changes what a session's worker may do, or the workers of all sessions of its workspace.
+/// Change the policy of a session, or of all sessions of its workspace
 ///
-/// A worker keeps the policy that it started with, and is replaced when nothing runs in it. Until then commands and
-/// tools that write wait. Background jobs can be listed, read and ended, and files be read unless the change hides some.
+/// A worker keeps its initial policy and is replaced when it is idle. Until then, commands and tools that write wait.
+/// Listing, reading and ending background jobs stays possible. Reading files stays possible unless the change hides
+/// some.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack sandbox set read-only\n  \
     quack sandbox set workspace-write --network on --workspace\n  \
     quack sandbox set --web-search off\n  \
     quack sandbox set --writable /srv/data --hide /srv/data/keys\n  \
-    quack sandbox set --end-jobs    do not wait for background jobs\n  \
-    quack sandbox set --reset       what the configuration says")]
+    quack sandbox set --end-jobs    end background jobs instead of waiting\n  \
+    quack sandbox set --reset       return to the configured policy")]
 pub(crate) struct SandboxSetArgs {
     /// read-only, workspace-write or full-access
     #[arg(value_name = "PROFILE")]
     pub(crate) profile: Option<Profile>,
-    /// Whether the network may be used
+    /// Allow or deny the network
     #[arg(long, value_name = "WHETHER")]
     pub(crate) network: Option<OnOff>,
-    /// Whether web_search may send queries: on, ask or off
+    /// Set whether web_search may send queries: on, ask or off
     #[arg(long, value_name = "RULE")]
     pub(crate) web_search: Option<WebSearchRule>,
-    /// A directory that may be written beside the workspace; may be given several times
+    /// Allow writes to this directory too; repeatable
     #[arg(long, value_name = "DIR")]
     pub(crate) writable: Vec<PathBuf>,
-    /// A file or directory that is not shown; may be given several times
+    /// Hide this file or directory; repeatable
     #[arg(long = "hide", value_name = "PATH")]
     pub(crate) hidden: Vec<PathBuf>,
-    /// For all sessions of the workspace that do not say otherwise
+    /// Apply to all sessions of the workspace without a session policy
     #[arg(long)]
     pub(crate) workspace: bool,
-    /// Forget what was set before
+    /// Reset earlier settings first
     #[arg(long)]
     pub(crate) reset: bool,
-    /// End the session's background jobs, so that the change is in force at once
+    /// End the session's background jobs to apply the change at once
     #[arg(long, visible_alias = "force")]
     pub(crate) end_jobs: bool,
     #[command(flatten)]
-    pub(crate) which: WhichArgs,
+    pub(crate) which: SessionArgs,
 }
 
 impl SandboxSetArgs {
-    /// Whether there is anything to change.
+    /// Whether no change is requested.
     pub(crate) fn is_empty(&self) -> bool {
         self.profile.is_none()
             && self.network.is_none()
@@ -127,7 +129,7 @@ impl SandboxSetArgs {
     }
 }
 
-/// A switch on the command line.
+/// Value of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnOff {
     On,

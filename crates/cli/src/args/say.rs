@@ -1,36 +1,37 @@
-//! The command line of `quack say`.
+//! Arguments of `quack say`.
 
 use super::tool::duration;
-use super::{LookArgs, WhichArgs};
+use super::{DisplayArgs, SessionArgs};
 use clap::Args;
 use std::time::Duration;
 
-/// Longest and shortest time that an answer is waited for.
+/// Minimum and maximum timeout.
 const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(24));
 
-/// Says something to a session's Pi and shows what it does, until its turn is over.
+/// Send a prompt to a session's Pi and show its turn
 ///
-/// Speaks to the session of the current directory, else to the active one. Without either, creates one for the
-/// directory. Ctrl-C ends the turn, and no other: one that has not begun is ended when it does, for which it waits a moment.
-/// Questions of Pi are asked on a terminal; elsewhere they are left to somebody else.
+/// Uses the session of the current directory, else the active one. Without either, creates one for the directory.
+/// Ctrl-C aborts the turn of this prompt, and no other turn. If that turn has not begun, the command briefly waits for
+/// its beginning and then aborts it. On a terminal, Pi's questions are asked here. Elsewhere another client can answer
+/// them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack say 'what does this repository do?'\n  \
     quack say fix the failing test -C ~/src/app\n  git diff | quack say --session review\n  \
     quack say hello --json | jq -r 'select(.event==\"tool_execution_start\").data.toolName'\n\n\
-    --json prints the events of the session from the beginning of the turn to its end, each on a line as the daemon \
-    sends it. Turns that others begin are not shown; `quack follow --json` has everything.\n\n\
-    Exit codes: 0 the turn ended well, 1 it failed or Pi refused or died, 2 usage, 3 no daemon, or it went away, \
-    4 Pi is at work already, or there was no time (the turn goes on then), 130 Ctrl-C, which has ended the turn; one \
-    that Pi had not begun with may still come, and then that is said.")]
+    --json prints the events of the session from the beginning of the turn to its end, one per line as \
+    sent by the daemon. Turns of other clients are not shown; `quack follow --json` prints all events.\n\n\
+    Exit codes: 0 the turn succeeded, 1 it failed, or Pi refused it or exited, 2 usage, 3 no daemon, or it exited, \
+    4 Pi is busy, or the timeout passed (the turn continues then), 130 Ctrl-C, which has ended the turn; if Pi \
+    may still begin it, a message reports that.")]
 pub(crate) struct SayArgs {
-    /// What to say; `-` or nothing: what stdin has
+    /// Prompt; `-` or nothing reads it from stdin
     #[arg(value_name = "MESSAGE")]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    pub(crate) which: WhichArgs,
+    pub(crate) which: SessionArgs,
     #[command(flatten)]
-    pub(crate) look: LookArgs,
-    /// Longest wait for the end of the turn, such as 90s or 1h; 10 minutes if absent
+    pub(crate) look: DisplayArgs,
+    /// Timeout for the turn, such as 90s or 1h [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = limit)]
     pub(crate) timeout: Option<Duration>,
     /// Accepted for old scripts; has no effect

@@ -1,8 +1,8 @@
-//! The command line of `quack schema`.
+//! Arguments of `quack schema`.
 
 use clap::{Args, Subcommand};
 
-/// Prints what programs exchange with the daemon, as JSON Schema or for TypeScript. Works without a daemon.
+/// Print the protocol of the daemon as JSON Schema or for TypeScript
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -13,27 +13,27 @@ use clap::{Args, Subcommand};
 pub(crate) struct SchemaArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<SchemaVerb>,
-    /// `methods`, `events`, or the name of a method, an event or a type; everything if absent
+    /// `methods`, `events`, or the name of a method, event or type [default: everything]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Declarations for TypeScript, of everything
+    /// Print TypeScript declarations of everything
     #[arg(long, conflicts_with = "name")]
     pub(crate) typescript: bool,
 }
 
-/// What else `quack schema` prints.
+/// Subcommands of `quack schema`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchemaVerb {
     Tools(SchemaToolsArgs),
 }
 
-/// Prints the JSON Schema of every tool's arguments, or of one tool's. Works without a daemon.
+/// Print the JSON Schema of the arguments of every tool, or of one tool
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack schema tools\n  quack schema tools bash | jq .properties"
 )]
 pub(crate) struct SchemaToolsArgs {
-    /// Tool; all if absent
+    /// Tool [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
 }

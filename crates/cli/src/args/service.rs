@@ -1,14 +1,14 @@
-//! The command lines of `quack service`, `quack restart` and `quack uninstall`.
+//! Arguments of `quack service`, `quack restart` and `quack uninstall`.
 
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 use quackd_service::Manager;
 use std::time::Duration;
 
-/// Longest wait of `quack restart`.
+/// Maximum value of `quack restart --wait`.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Runs the daemon as a service of your user: of systemd on Linux, of launchd on macOS.
+/// Run the daemon as a user service of systemd or launchd
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack service install --dry-run\n  quack service install\n  quack service status\n  \
@@ -17,12 +17,12 @@ const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) struct ServiceArgs {
     #[command(subcommand)]
     pub(crate) verb: ServiceVerb,
-    /// Whose service: systemd or launchd
+    /// Service manager: systemd or launchd
     #[arg(long, global = true, hide = true, value_name = "MANAGER")]
     pub(crate) manager: Option<Manager>,
 }
 
-/// What `quack service` does.
+/// Subcommands of `quack service`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceVerb {
     Install(ServiceInstallArgs),
@@ -33,101 +33,99 @@ pub(crate) enum ServiceVerb {
     Print(ServicePrintArgs),
 }
 
-/// Writes the service's files and starts it, now and whenever you log in.
+/// Install the service, and start it now and at each login
 ///
-/// Can be repeated: what is as it should be stays, what an older version wrote is replaced and the daemon
-/// restarted. A daemon that is at work is left alone, unless forced.
+/// Can be repeated: replaces the files of older versions and restarts the daemon. A busy daemon is not restarted
+/// without --force.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack service install\n  quack service install --dry-run\n  \
     quack service install --no-start     where no service manager can be reached")]
 pub(crate) struct ServiceInstallArgs {
-    /// Show what would be written and run
+    /// Show the files and commands without writing or running them
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Write the files only
+    /// Write the files without starting the service
     #[arg(long)]
     pub(crate) no_start: bool,
-    /// Replace files that are not ours, and cut short what is at work
+    /// Replace foreign files, and interrupt running work
     #[arg(long)]
     pub(crate) force: bool,
-    /// Do not ask before a daemon that runs is replaced
+    /// Replace a running daemon without asking
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
 }
 
-/// Ends the service and removes its files. The state directory stays: see `quack uninstall`.
+/// Stop the service and remove its files
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack service uninstall\n  quack service uninstall --dry-run\n\n\
     Exit codes: 0 removed, or there was none, 1 something could not be removed."
 )]
 pub(crate) struct ServiceUninstallArgs {
-    /// Show what would be removed
+    /// List the files without removing them
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
-/// Says whether the service is installed and runs.
+/// Show whether the service is installed and running
 ///
-/// Exits with 0 if it does, with 1 if not.
+/// Exits with 0 if it is, with 1 otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack service status\n  quack service status --json\n\n\
-    Exit codes: 0 installed, and its daemon answers, 1 one of them is not so.")]
+    Exit codes: 0 installed, and its daemon answers, 1 otherwise.")]
 pub(crate) struct ServiceStatusArgs {}
 
-/// Shows what the service manager has kept of the daemon's words: why it could not start, mostly. What it does
-/// is in `quack logs`.
+/// Show the output of the daemon that the service manager kept
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack service logs\n  quack service logs -n 200")]
 pub(crate) struct ServiceLogsArgs {
-    /// How many of the last lines to show
+    /// Number of last lines to show
     #[arg(long, short = 'n', value_name = "LINES", default_value_t = 50)]
     pub(crate) lines: usize,
 }
 
-/// Prints the service's files and where they belong.
+/// Print the service's files and their paths
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack service print\n  quack service print --json")]
 pub(crate) struct ServicePrintArgs {}
 
-/// Restarts the daemon, when nothing is at work: after an upgrade, or a change of its configuration.
+/// Restart the daemon when it is idle
 ///
-/// Calls, background jobs and turns of Pi are what it waits for, and lists. The next daemon has the same
-/// sessions. What --force cuts short is marked as interrupted there. The configuration is checked first: if it is
-/// not valid, the daemon goes on.
+/// Use it after an upgrade or a change of the configuration. Waits for calls, background jobs and turns of Pi, and
+/// lists them. The next daemon has the same sessions. Work that --force interrupts is marked as interrupted there. If
+/// the configuration is not valid, the daemon is not restarted.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack restart\n  quack restart --wait 10m\n  quack restart --wait 1m --force\n\n\
-    Exit codes: 0 restarted, 1 the configuration is not valid, 3 no daemon, 4 something is at work."
+    Exit codes: 0 restarted, 1 the configuration is not valid, 3 no daemon, 4 the daemon is busy."
 )]
 pub(crate) struct RestartArgs {
-    /// Restart although something is at work; it gets a few seconds
+    /// Interrupt running work after a few seconds
     #[arg(long)]
     pub(crate) force: bool,
-    /// Wait so long for what is at work, such as 30s or 10m. New work is accepted meanwhile
+    /// Wait up to TIME for running work, such as 30s or 10m; new work is still accepted
     #[arg(long, value_name = "TIME", value_parser = wait)]
     pub(crate) wait: Option<Duration>,
 }
 
-/// Removes what quackd has put on this machine: the service, completions and manual pages, and with --purge
-/// the state.
+/// Remove the service, completions and manual pages; with --purge also the state
 ///
-/// Stops the daemon first. Only removes what is known to be ours, and says what it leaves. The program itself
-/// is removed by what installed it.
+/// Stops the daemon first. Removes only files that quackd is known to have created, and lists the others. Remove the
+/// program itself with the tool that installed it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack uninstall --dry-run --purge\n  quack uninstall\n  quack uninstall --purge --yes\n\n\
-    Exit codes: 0 removed, 1 something could not be removed, or you said no, 2 nobody is there to confirm it, \
-    3 the daemon cannot be reached, 4 it does not answer or end in time."
+    Exit codes: 0 removed, 1 something could not be removed, or you declined, 2 confirmation needs a terminal or --yes, \
+    3 the daemon cannot be reached, 4 it does not answer or stop in time."
 )]
 pub(crate) struct UninstallArgs {
     /// Remove the state directory too: sessions, policies, logs, conversations, configuration
     #[arg(long)]
     pub(crate) purge: bool,
-    /// Do not ask
+    /// Remove without asking
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
-    /// Show what would be removed
+    /// List the files without removing them
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

@@ -1,20 +1,20 @@
-//! The command line of `quack tool`, and of `quack demo`, which shows one.
+//! Arguments of `quack tool` and `quack demo`.
 
-use super::WhichArgs;
+use super::SessionArgs;
 use clap::Args;
 use jiff::SignedDuration;
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Shows in a few seconds what the supervisor does, on a real repository.
+/// Demonstrate the supervisor on a real repository, in a few seconds
 ///
-/// Searches and reads it, runs a command, kills the worker in the middle of another one and shows
-/// what happens then. Changes no file of yours and needs no key.
+/// Searches and reads the repository, runs a command, kills the worker during another one and shows the recovery.
+/// Changes none of your files and needs no key.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack demo\n  quack demo ~/src/app\n  quack demo --json")]
 pub(crate) struct DemoArgs {
-    /// Directory; the current one if absent
+    /// Directory [default: the current one]
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Accepted for old scripts; has no effect
@@ -22,14 +22,14 @@ pub(crate) struct DemoArgs {
     pub(crate) force: bool,
 }
 
-/// Runs one tool in a session and prints its answer.
+/// Run one tool in a session and print its result
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack tool bash 'git status'\n  quack tool read_file README.md\n  \
     quack tool grep_search '{\"pattern\":\"fn main\",\"include\":\"*.rs\"}'\n  \
     quack tool bash - --timeout 5m < script.sh\n  quack tool bash --raw 'git diff' > patch\n  \
-    quack tool bash --detach 'npm run dev'\n\nOutput of a command is printed as it comes. Ctrl-C ends the call, \
-    a second one leaves at once.\n\nExit codes: 0 the tool succeeded, 1 it failed, \
+    quack tool bash --detach 'npm run dev'\n\nOutput of a command is printed as it arrives. Ctrl-C ends the call; \
+    a second Ctrl-C exits at once.\n\nExit codes: 0 the tool succeeded, 1 it failed, \
     4 it was refused as busy or its deadline passed, 130 it was interrupted.\nWith --raw: the command's own code, \
     128+N if signal N ended it, 124 if its deadline passed, 125 if quack failed and the command did not run or its \
     end is not known; then stderr ends with a line that begins with `error:`.\nWith --safe, bash runs git, grep, rg, find, ls, \
@@ -40,21 +40,21 @@ pub(crate) struct ToolArgs {
     /// Tool: bash, read_file, grep_search, …
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// A word (the tool's main argument), a JSON object, or `-` to read either from stdin
+    /// Main argument as a word, all arguments as a JSON object, or `-` for stdin
     #[arg(value_name = "WORD|JSON|-", allow_hyphen_values = true)]
     pub(crate) argument: Option<String>,
     #[command(flatten)]
-    pub(crate) which: WhichArgs,
-    /// Only allow what changes nothing
+    pub(crate) which: SessionArgs,
+    /// Allow only read-only tools and commands
     #[arg(long)]
     pub(crate) safe: bool,
-    /// Start the command as a background job and leave: it runs until it ends or `job_kill` ends it
+    /// Start the command as a background job and exit; `job_kill` ends it early
     #[arg(long, conflicts_with = "raw")]
     pub(crate) detach: bool,
     /// Print exactly the command's stdout and stderr, and exit with its code
     #[arg(long, conflicts_with = "json")]
     pub(crate) raw: bool,
-    /// Deadline, such as 500ms, 10s, 2m or 10 (seconds); tools.default_timeout_s sets another default [default: 2m]
+    /// Deadline, such as 500ms, 10s, 2m or 10 (seconds); configured in tools.default_timeout_s [default: 2m]
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub(crate) timeout: Option<Duration>,
     /// Accepted for old scripts; has no effect
@@ -74,7 +74,7 @@ pub(super) fn deadline(text: &str) -> Result<Duration, String> {
         })
 }
 
-/// Parses a time. A number without a unit is seconds.
+/// Parses a duration. A number without a unit is in seconds.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();

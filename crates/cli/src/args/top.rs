@@ -2,20 +2,20 @@
 
 use clap::Args;
 
-/// Shows on a full screen what the daemon and its sessions do, every second.
+/// Show the daemon and its sessions on a full screen
 ///
-/// Sessions with their status, CPU, memory, calls and jobs, and the last deaths; keys follow a session, end its calls,
-/// kill its worker or pin it. `?` explains them, q ends it.
+/// Refreshes every second. Lists the sessions with their status, CPU, memory, calls and jobs, and the last crashes.
+/// Keys follow a session, cancel its calls, kill its worker or pin it. Press `?` for the keys, q to quit.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack top\n  NO_COLOR=1 quack top\n  quack ps --json     for scripts\n\n\
-    q, Ctrl-C, and a terminal that is closed end it with exit code 0. Without a terminal it is a usage error."
+    q, Ctrl-C and closing the terminal end it with exit code 0. Without a terminal it fails with a usage error."
 )]
 pub(crate) struct TopArgs {}
 
-/// Prints the daemon's counters as Prometheus reads them.
+/// Print the daemon's metrics in Prometheus format
 ///
-/// Exposition format 0.0.4, for a textfile collector or a script. No names of sessions and no paths stand in it.
+/// Exposition format 0.0.4, for a textfile collector or a script. Contains no session names and no paths.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack metrics\n  quack metrics > /var/lib/node_exporter/quackd.prom\n  \

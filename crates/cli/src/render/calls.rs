@@ -1,69 +1,68 @@
-//! Tool calls on the page: their beginning, their output as it comes, their end. Used by
-//! [`super::Renderer`].
+//! Renders tool calls: beginning, output and end. Used by [`super::Renderer`].
 //!
-//! Several calls of a session may run side by side. As long as there is one, its output is shown as it
-//! comes; as soon as there are more, in whole lines, each with the call that it belongs to.
+//! A session may run several calls concurrently. The output of a single call is shown as it arrives. With several
+//! calls, output is shown in complete lines, each labeled with its call.
 
-use super::clean::{Cleaner, clean, one_line};
-use super::ending::Ending;
+use super::call_summary::CallSummary;
 use super::event;
-use super::page::{Flow, Page};
+use super::line_buffer::{LineBuffer, StreamKind};
 use crate::output::{BOLD, CYAN, DIM};
+use crate::sanitize::{Sanitizer, clean, one_line};
 use anstyle::Style;
 use serde_json::Value;
 
-/// Calls that are kept in mind; the oldest is forgotten first.
+/// Maximum number of tracked calls. The oldest is dropped first.
 const MAX_CALLS: usize = 64;
 
-/// Longest tool name that is shown, in characters.
+/// Maximum length of a tool name, in characters.
 const MAX_NAME: usize = 60;
 
-/// Longest value of an argument that is shown, in characters, and how many arguments are.
+/// Maximum length of an argument's value in characters, and maximum number of arguments.
 const MAX_VALUE: usize = 120;
 const MAX_ARGUMENTS: usize = 16;
 
-/// Longest line that is held back until it is whole, in bytes.
+/// Maximum length of a held incomplete line, in bytes.
 const MAX_HELD: usize = 4096;
 
-/// Most that one event shows of an output, in bytes.
+/// Maximum output shown per event, in bytes.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// Lines that are shown of a file that was read.
+/// Maximum number of lines shown of a read file.
 const FILE_LINES: usize = 10;
 
-/// The tools whose answer is the content of a file.
+/// Tools that return the content of a file.
 const FILE_TOOLS: [&str; 2] = ["read_file", "read"];
 
-/// The calls that run.
+/// Running calls.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    running: Vec<Call>,
+    running: Vec<RenderedCall>,
     next_key: u64,
 }
 
 #[derive(Debug)]
-struct Call {
+struct RenderedCall {
     key: u64,
     id: String,
     tool: String,
-    /// Tells calls of one tool apart that run side by side; from 1.
+    /// Number that distinguishes concurrent calls of one tool, from 1.
     number: usize,
-    cleaner: Cleaner,
-    /// The beginning of a line.
+    cleaner: Sanitizer,
+    /// Held incomplete line.
     held: String,
-    /// What the last update without `delta` said, or its end.
+    /// Text of the last update without `delta`, or its end.
     partial: String,
-    /// Some of its output was shown.
+    /// Whether any of its output was shown.
     was_shown: bool,
 }
 
 impl Calls {
-    /// Forgets everything that runs: it is not known any more what does.
+    /// Drops all running calls after lost events.
     pub(super) fn forget(&mut self) {
         self.running.clear();
     }
 
-    pub(super) fn start(&mut self, data: &Value, page: &mut Page) {
+    pub(super) fn start(&mut self, data: &Value, page: &mut LineBuffer) {
         let tool = one_line(event::text(data, "toolName"), MAX_NAME);
         let number = (1..).find(|n| self.running.iter().all(|call| call.number != *n));
         let number = number.unwrap_or(usize::MAX);
@@ -74,22 +73,22 @@ impl Calls {
             self.running.remove(0);
         }
         self.next_key += 1;
-        self.running.push(Call {
+        self.running.push(RenderedCall {
             key: self.next_key,
             id: event::text(data, "toolCallId").to_owned(),
             tool,
             number,
-            cleaner: Cleaner::default(),
+            cleaner: Sanitizer::default(),
             held: String::new(),
             partial: String::new(),
             was_shown: false,
         });
     }
 
-    pub(super) fn update(&mut self, data: &Value, page: &mut Page) {
+    pub(super) fn update(&mut self, data: &Value, page: &mut LineBuffer) {
         let is_alone = self.running.len() < 2;
         let Some(call) = self.find(data) else {
-            // It began before we came: what it said until now is not all there any more.
+            // The call began before this client followed: its earlier output is incomplete.
             self.start(data, page);
             let said = said_before(data);
             if said != 0 {
@@ -107,7 +106,7 @@ impl Calls {
         self.continue_with(data, page);
     }
 
-    fn continue_with(&mut self, data: &Value, page: &mut Page) {
+    fn continue_with(&mut self, data: &Value, page: &mut LineBuffer) {
         let is_alone = self.running.len() < 2;
         let Some(call) = self.find(data) else { return };
         match data.get("delta").and_then(Value::as_str) {
@@ -122,7 +121,7 @@ impl Calls {
         }
     }
 
-    pub(super) fn end(&mut self, data: &Value, page: &mut Page) {
+    pub(super) fn end(&mut self, data: &Value, page: &mut LineBuffer) {
         let is_alone = self.running.len() < 2;
         if self.find(data).is_none() {
             self.start(data, page);
@@ -130,7 +129,7 @@ impl Calls {
         let Some(at) = self.position(data) else { return };
         let mut call = self.running.remove(at);
         call.flush(is_alone, page);
-        let end = Ending::read(data);
+        let end = CallSummary::read(data);
         let text = data.get("result").map(content).unwrap_or_default();
         call.answer(&text, end.exit_code, is_alone, page);
         let name = if is_alone { call.tool } else { format!("{} {}", call.tool, call.number) };
@@ -139,17 +138,17 @@ impl Calls {
 
     fn position(&self, data: &Value) -> Option<usize> {
         let id = event::text(data, "toolCallId");
-        // Clients choose the ids: two calls may have the same one.
+        // Clients choose the ids, so two calls may have the same id.
         self.running.iter().rposition(|call| call.id == id)
     }
 
-    fn find(&mut self, data: &Value) -> Option<&mut Call> {
+    fn find(&mut self, data: &Value) -> Option<&mut RenderedCall> {
         let at = self.position(data)?;
         self.running.get_mut(at)
     }
 }
 
-impl Call {
+impl RenderedCall {
     fn prefix(&self, is_alone: bool) -> String {
         if is_alone {
             return "  ".to_owned();
@@ -157,8 +156,8 @@ impl Call {
         format!("  {DIM}[{} {}]{DIM:#} ", self.tool, self.number)
     }
 
-    /// Shows the next piece of the output.
-    fn say(&mut self, text: &str, is_alone: bool, page: &mut Page) {
+    /// Shows the next piece of output.
+    fn say(&mut self, text: &str, is_alone: bool, page: &mut LineBuffer) {
         let shown = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
         let mut lines = std::mem::take(&mut self.held);
         self.cleaner.feed(shown, &mut lines);
@@ -169,22 +168,22 @@ impl Call {
                 self.held = lines.split_off(end);
             }
         }
-        page.flow(Flow::Call(self.key), &self.prefix(is_alone), Style::new(), &lines);
+        page.flow(StreamKind::Call(self.key), &self.prefix(is_alone), Style::new(), &lines);
         if shown.len() < text.len() {
             page.line(omitted(text.len() - shown.len()));
         }
     }
 
-    /// Shows what is held back, and ends the line.
-    fn flush(&mut self, is_alone: bool, page: &mut Page) {
+    /// Shows the held text and ends the line.
+    fn flush(&mut self, is_alone: bool, page: &mut LineBuffer) {
         let mut rest = std::mem::take(&mut self.held);
         self.cleaner.finish(&mut rest);
-        page.flow(Flow::Call(self.key), &self.prefix(is_alone), Style::new(), &rest);
+        page.flow(StreamKind::Call(self.key), &self.prefix(is_alone), Style::new(), &rest);
         page.close();
     }
 
-    /// What `whole` says more than the last update did. It is a window that slides in the end: then the
-    /// place is found by the last thing that was said.
+    /// Returns the part of `whole` that the last update did not contain. `whole` may be a sliding window. Then the last
+    /// shown text locates the new part.
     fn new_in<'a>(&self, whole: &'a str) -> &'a str {
         if let Some(new) = whole.strip_prefix(self.partial.as_str()) {
             return new;
@@ -200,11 +199,11 @@ impl Call {
         whole
     }
 
-    /// Shows the answer, as far as its output has not been shown already.
-    fn answer(&self, text: &str, exit_code: Option<i64>, is_alone: bool, page: &mut Page) {
+    /// Shows the part of the result that was not shown as output.
+    fn answer(&self, text: &str, exit_code: Option<i64>, is_alone: bool, page: &mut LineBuffer) {
         let text = clean(text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default());
         let text = match exit_code {
-            // The end says it.
+            // The summary line contains the exit code.
             Some(code) => {
                 let text = text.trim_end();
                 text.strip_suffix(&format!("[Exit code: {code}]")).unwrap_or(text)
@@ -213,7 +212,7 @@ impl Call {
         };
         let text = text.trim_end();
         let max_lines = match (self.was_shown, FILE_TOOLS.contains(&self.tool.as_str())) {
-            // Besides the output it may say why there is no more of it.
+            // Besides the output, the text may contain the reason for its end.
             (true, _) if text.starts_with("Error:") => 1,
             (true, _) => 0,
             (false, true) => FILE_LINES,
@@ -231,7 +230,7 @@ impl Call {
     }
 }
 
-/// ` k=v k=v`, or the argument itself if it is not an object.
+/// Returns ` k=v k=v`, or the argument itself if it is not an object.
 pub(super) fn arguments(args: &Value) -> String {
     let value = |value: &Value| match value {
         Value::String(text) => one_line(text, MAX_VALUE),
@@ -253,7 +252,7 @@ pub(super) fn arguments(args: &Value) -> String {
     }
 }
 
-/// The text blocks of a result.
+/// Returns the text blocks of a result.
 fn content(result: &Value) -> String {
     match result.get("content") {
         Some(content) => event::blocks(content),
@@ -261,7 +260,7 @@ fn content(result: &Value) -> String {
     }
 }
 
-/// Bytes of output before what the update brings.
+/// Returns the number of output bytes before this update.
 fn said_before(data: &Value) -> usize {
     let details = data.get("partialResult").and_then(|partial| partial.get("details"));
     let total = details.and_then(|details| details.get("totalBytes")?.as_u64()).unwrap_or(0);

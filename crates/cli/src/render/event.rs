@@ -1,15 +1,15 @@
-//! What is read out of an event's data, whatever it is: nothing here can fail. Used by the renderer.
+//! Reads fields of an event's data. Accepts data of any shape and never fails. Used by the renderer.
 
-use crate::age;
+use crate::time_format;
 use serde_json::Value;
 use std::time::Duration;
 
-/// The text under `key`; empty if there is none.
+/// Returns the text at `key`, or an empty text.
 pub(super) fn text<'a>(data: &'a Value, key: &str) -> &'a str {
     data.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The text of a message's or a result's content: a text, or blocks of which some have text.
+/// Returns the text of a message's or a result's content, which is a text or a list of blocks.
 pub(super) fn blocks(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -22,7 +22,7 @@ pub(super) fn blocks(content: &Value) -> String {
     }
 }
 
-/// A length of time: whole milliseconds below a second.
+/// Formats a duration, below 1 s in whole milliseconds.
 pub(super) fn span(ms: u64) -> String {
-    if ms < 1000 { format!("{ms} ms") } else { age::span(Duration::from_millis(ms)) }
+    if ms < 1000 { format!("{ms} ms") } else { time_format::span(Duration::from_millis(ms)) }
 }

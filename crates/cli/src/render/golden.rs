@@ -1,11 +1,11 @@
-//! The renderer over what real Pis have printed, recorded: the text of each recording stands beside it in
-//! `tests/fixtures/agent-transcripts`. A change of the renderer shows there; `QUACKD_WRITE_GOLDEN=1` writes the texts
-//! anew, for a person to compare.
+//! Tests the renderer with recorded output of real Pis. The expected text of each recording is next to it in
+//! `tests/fixtures/agent-transcripts`. `QUACKD_WRITE_GOLDEN=1` rewrites the texts, so that a change of the renderer can
+//! be reviewed.
 //!
-//! The recordings are as Pi prints them: the daemon leaves out repeats and the end of a run that is tried again,
-//! which changes no text.
+//! The recordings are Pi's own output. The daemon omits repeated events and the end of a retried run, which does not
+//! change the text.
 
-use super::{Look, Renderer};
+use super::{DisplayOptions, Renderer};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -18,9 +18,9 @@ fn recordings() -> Vec<PathBuf> {
     found
 }
 
-/// What a person sees of a recording.
+/// Returns the rendered text of a recording.
 fn shown(recording: &Path) -> String {
-    let look = Look { show_thinking: true, verbose: false };
+    let look = DisplayOptions { show_thinking: true, verbose: false };
     let mut renderer = Renderer::new(look);
     let mut text = String::new();
     for line in std::fs::read_to_string(recording).unwrap().lines() {
@@ -47,7 +47,7 @@ fn recorded_turns_are_shown_as_they_were() {
     }
 }
 
-/// What the model said is there once, whether it came in pieces, as a whole, or both.
+/// The model's text appears exactly once, whether it arrived in pieces, as a whole, or both.
 #[test]
 fn no_text_of_a_recording_is_shown_twice_or_not_at_all() {
     for recording in recordings() {

@@ -1,45 +1,45 @@
-//! The app's history on the page: what was said by voice. Used by [`super::Renderer`].
+//! Renders the app's history: speech and voice tools. Used by [`super::Renderer`].
 //!
-//! The app and the daemon tell the same thing twice: what a person said by voice is in the history, and in an event
-//! if it went to Pi; a tool that the voice agent runs has events of its own.
+//! The app and the daemon report some texts twice. A spoken prompt is in the history, and in an event if it was sent to
+//! Pi. A tool run by the voice agent has its own events.
 
 use super::calls::arguments;
-use super::clean::{Cleaner, clean, one_line};
 use super::event;
-use super::page::{Flow, Page};
+use super::line_buffer::{LineBuffer, StreamKind};
 use crate::output::{BOLD, CYAN, DIM};
+use crate::sanitize::{Sanitizer, clean, one_line};
 use anstyle::Style;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Most that one entry shows, in bytes.
+/// Maximum text shown per entry, in bytes.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// How long the same words from both sides count as the same, as upstream has it.
+/// Time within which the same text from both sources counts as one, the same as upstream's.
 const SAME_WITHIN: Duration = Duration::from_millis(2500);
 
-/// Texts and calls that are kept in mind for that.
+/// Maximum number of texts and calls kept for that.
 const KEPT: usize = 32;
 
-/// Who told something.
+/// Source of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     Events,
     History,
 }
 
-/// What was shown lately, so that it is not shown again when the other side tells it.
+/// Recently shown texts, to drop duplicates from the other source.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct RecentTexts {
     texts: VecDeque<(Source, String, Instant)>,
     calls: VecDeque<String>,
-    /// What the person at this terminal typed: it stands there already.
+    /// Texts typed at this terminal, which already shows them.
     typed: VecDeque<String>,
 }
 
-impl Shown {
-    /// Whether `text` is news. White space does not count.
+impl RecentTexts {
+    /// Whether `text` is new, ignoring white space. Records it.
     pub(super) fn is_new(&mut self, source: Source, text: &str, now: Instant) -> bool {
         let text = essence(text);
         if let Some(at) = self.typed.iter().position(|typed| *typed == text) {
@@ -56,12 +56,12 @@ impl Shown {
         true
     }
 
-    /// The person has typed this.
+    /// Records a text typed by the user.
     pub(super) fn typed(&mut self, text: &str) {
         push(&mut self.typed, essence(text));
     }
 
-    /// A call has events.
+    /// Records that a call has events.
     pub(super) fn call(&mut self, id: &str) {
         push(&mut self.calls, id.chars().take(200).collect());
     }
@@ -78,21 +78,21 @@ fn push<T>(kept: &mut VecDeque<T>, new: T) {
     kept.push_back(new);
 }
 
-/// What is under way.
+/// State of the history.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    answer: Cleaner,
+    answer: Sanitizer,
     was_shown: bool,
 }
 
 impl History {
-    /// Shows one entry of the file.
+    /// Renders one entry of the file.
     pub(super) fn entry(
         &mut self,
         entry: &Value,
-        shown: &mut Shown,
+        shown: &mut RecentTexts,
         (verbose, now): (bool, Instant),
-        page: &mut Page,
+        page: &mut LineBuffer,
     ) {
         let text = event::text(entry, "text");
         let text = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
@@ -104,13 +104,13 @@ impl History {
                 let mut clean = String::new();
                 self.answer.feed(text, &mut clean);
                 self.was_shown |= !clean.is_empty();
-                page.flow(Flow::Voice, "", Style::new(), &clean);
+                page.flow(StreamKind::Voice, "", Style::new(), &clean);
             }
             "assistant_text" | "assistant_text_end" => {
                 page.close();
                 let is_new = !self.was_shown && !text.trim().is_empty();
                 if is_new && shown.is_new(Source::History, text, now) {
-                    page.flow(Flow::Voice, "", Style::new(), &clean(text));
+                    page.flow(StreamKind::Voice, "", Style::new(), &clean(text));
                     page.close();
                 }
                 *self = Self::default();
@@ -128,15 +128,15 @@ impl History {
     }
 }
 
-/// What a person said.
-pub(super) fn user(text: &str, page: &mut Page) {
+/// Renders a user's prompt.
+pub(super) fn user(text: &str, page: &mut LineBuffer) {
     for line in clean(text).trim_end().lines() {
         page.line(format_args!("{BOLD}> {line}{BOLD:#}"));
     }
 }
 
-/// The beginning of a call that has no events: the daemon did not run it.
-fn tool_call(metadata: &Value, shown: &Shown, page: &mut Page) {
+/// Renders the beginning of a call without events, which the daemon did not run.
+fn tool_call(metadata: &Value, shown: &RecentTexts, page: &mut LineBuffer) {
     let id = event::text(metadata, "call_id");
     let is_start = event::text(metadata, "state") != "complete";
     if !is_start || shown.calls.iter().any(|known| known == id) {

@@ -1,28 +1,27 @@
-//! Messages of an agent on the page: what a person said, what the model answers, as it comes. Used by
-//! [`super::Renderer`].
+//! Renders messages: prompts of users, and the model's answers as they arrive. Used by [`super::Renderer`].
 
-use super::clean::{Cleaner, clean, one_line};
 use super::event;
-use super::history::{self, Shown, Source};
-use super::page::{Flow, Page};
+use super::history::{self, RecentTexts, Source};
+use super::line_buffer::{LineBuffer, StreamKind};
 use crate::output::{DIM, RED};
+use crate::sanitize::{Sanitizer, clean, one_line};
 use anstyle::Style;
 use serde_json::Value;
 use std::time::Instant;
 
-/// Most that one event shows of a message, in bytes.
+/// Maximum text shown per event, in bytes.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// Longest error text that is shown, in characters.
+/// Maximum length of an error text, in characters.
 const MAX_ERROR: usize = 400;
 
-/// The message that is under way.
+/// State of the current message.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     show_thinking: bool,
-    answer: Cleaner,
-    thinking: Cleaner,
-    /// Some of its text was shown as it came.
+    answer: Sanitizer,
+    thinking: Sanitizer,
+    /// Whether any of its text was shown.
     was_shown: bool,
 }
 
@@ -31,7 +30,7 @@ impl Messages {
         Self { show_thinking, ..Self::default() }
     }
 
-    pub(super) fn start(&mut self, data: &Value, shown: &mut Shown, page: &mut Page) {
+    pub(super) fn start(&mut self, data: &Value, shown: &mut RecentTexts, page: &mut LineBuffer) {
         let message = data.get("message").unwrap_or(&Value::Null);
         match event::text(message, "role") {
             "user" => {
@@ -41,12 +40,12 @@ impl Messages {
                 }
             }
             "assistant" => *self = Self::new(self.show_thinking),
-            // What a tool said was shown when it said it.
+            // Results of tools were already shown by their calls.
             _ => {}
         }
     }
 
-    pub(super) fn update(&mut self, data: &Value, page: &mut Page) {
+    pub(super) fn update(&mut self, data: &Value, page: &mut LineBuffer) {
         let delta = data.get("assistantMessageEvent").unwrap_or(&Value::Null);
         let text = bounded(event::text(delta, "delta"));
         let mut shown = String::new();
@@ -54,25 +53,30 @@ impl Messages {
             "text_delta" => {
                 self.answer.feed(text, &mut shown);
                 self.was_shown |= !shown.is_empty();
-                page.flow(Flow::Answer, "", Style::new(), &shown);
+                page.flow(StreamKind::Answer, "", Style::new(), &shown);
             }
             "thinking_delta" if self.show_thinking => {
                 self.thinking.feed(text, &mut shown);
-                page.flow(Flow::Thinking, &format!("{DIM}[thinking]{DIM:#} "), DIM, &shown);
+                page.flow(StreamKind::Thinking, &format!("{DIM}[thinking]{DIM:#} "), DIM, &shown);
             }
             "text_end" | "thinking_end" => page.close(),
             _ => {}
         }
     }
 
-    pub(super) fn end(&mut self, data: &Value, page: &mut Page) {
+    pub(super) fn end(&mut self, data: &Value, page: &mut LineBuffer) {
         let message = data.get("message").unwrap_or(&Value::Null);
         match event::text(message, "role") {
             "assistant" => {
                 page.close();
-                // It may have begun before we came, or have had no time for more than its end.
+                // The message may have begun before this client followed, or may have no updates.
                 if !self.was_shown {
-                    page.flow(Flow::Answer, "", Style::new(), &clean(bounded(&content(message))));
+                    page.flow(
+                        StreamKind::Answer,
+                        "",
+                        Style::new(),
+                        &clean(bounded(&content(message))),
+                    );
                     page.close();
                 }
                 match event::text(message, "stopReason") {
@@ -83,7 +87,7 @@ impl Messages {
                 *self = Self::new(self.show_thinking);
             }
             "custom" if message.get("display") == Some(&Value::Bool(true)) => {
-                page.flow(Flow::Answer, "", Style::new(), &clean(bounded(&content(message))));
+                page.flow(StreamKind::Answer, "", Style::new(), &clean(bounded(&content(message))));
                 page.close();
             }
             _ => {}
@@ -91,8 +95,8 @@ impl Messages {
     }
 }
 
-/// A failure, on one line.
-pub(super) fn error(text: &str, page: &mut Page) {
+/// Renders a failure on one line.
+pub(super) fn error(text: &str, page: &mut LineBuffer) {
     page.line(format_args!("{RED}[error]{RED:#} {}", one_line(text, MAX_ERROR)));
 }
 

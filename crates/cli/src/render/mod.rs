@@ -1,79 +1,78 @@
-//! The events of a session as text for a person. A pure state machine: events in, styled text out. Used
-//! by the verbs that follow a session.
+//! Renders the events of a session as text. Pure state machine: takes events, returns styled text. Used by the
+//! subcommands that follow a session.
 //!
-//! - [`calls`], [`ending`]: tool calls. [`messages`]: what an agent and its user say. The rest takes one
-//!   line each, here.
-//! - [`history`]: what the Rubber Duck app writes of a session, which is no event.
-//! - [`search`]: what files hold, for the verbs that look into files.
-//! - [`page`]: the line that is open. [`mod@clean`]: what may reach a terminal. [`event`]: reading data.
+//! - [`calls`], [`call_summary`]: tool calls. [`messages`]: prompts and answers. This module renders the other events,
+//!   which take one line each.
+//! - [`history`]: the history written by the Rubber Duck app.
+//! - [`search`]: content of files, for the search subcommands.
+//! - [`line_buffer`]: the open line. [`crate::sanitize`]: removes control characters. [`event`]: reads data.
 //!
-//! Events come from workers and agents, which may be wrong: nothing in them is believed to be there, to
-//! be short or to be harmless. What is not known is not shown.
+//! Events come from workers and agents, which may be faulty. Fields may be missing, too long or harmful. Unknown data
+//! is not shown.
 
+mod call_summary;
 mod calls;
-mod clean;
-pub(crate) use clean::{Cleaner, clean, one_line};
-mod ending;
 mod event;
 mod history;
+mod line_buffer;
 mod messages;
-mod page;
 pub(crate) mod search;
 
 use self::calls::Calls;
-use self::history::{History, Shown};
+use self::history::{History, RecentTexts};
+use self::line_buffer::LineBuffer;
 use self::messages::{Messages, error};
-use self::page::Page;
 use crate::output::{DIM, YELLOW};
+use crate::sanitize::one_line;
 use serde_json::Value;
 use std::time::Instant;
 
-/// Longest text of an event that takes one line, in characters.
+/// Maximum length of an event's text on one line, in characters.
 const MAX_LINE: usize = 400;
 
-/// Longest data of an unknown event that is shown, in characters.
+/// Maximum length of an unknown event's data, in characters.
 const MAX_UNKNOWN: usize = 120;
 
-/// Options of a question that are shown where nobody can choose.
+/// Maximum number of a question's options shown without a prompt.
 const MAX_OPTIONS: usize = 20;
 
-/// Last words of a process that are shown, in lines.
+/// Number of shown lines of a process's stderr tail.
 const LAST_WORDS: usize = 5;
 
-/// What a person wants to see.
+/// Display options.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Look {
-    /// The model's thinking.
+pub(crate) struct DisplayOptions {
+    /// Show the model's thinking.
     pub(crate) show_thinking: bool,
-    /// Also what is only of interest to who looks for a mistake.
+    /// Show events for debugging.
     pub(crate) verbose: bool,
 }
 
-/// Turns events into text.
+/// State machine that renders events as text.
 #[derive(Debug)]
 pub(crate) struct Renderer {
-    look: Look,
-    page: Page,
+    look: DisplayOptions,
+    page: LineBuffer,
     calls: Calls,
     messages: Messages,
     history: History,
-    shown: Shown,
+    shown: RecentTexts,
 }
 
 impl Renderer {
-    /// A renderer that knows of nothing yet.
-    pub(crate) fn new(look: Look) -> Self {
+    /// Creates a renderer.
+    pub(crate) fn new(look: DisplayOptions) -> Self {
         Self {
             look,
-            page: Page::default(),
+            page: LineBuffer::default(),
             calls: Calls::default(),
             messages: Messages::new(look.show_thinking),
             history: History::default(),
-            shown: Shown::default(),
+            shown: RecentTexts::default(),
         }
     }
 
-    /// The text that event `name` adds. A line may stay open for the next one.
+    /// Renders event `name`. The last line may stay open.
     pub(crate) fn render(&mut self, name: &str, data: &Value) -> String {
         match name {
             "tool_execution_start" => {
@@ -90,30 +89,30 @@ impl Renderer {
         self.page.take()
     }
 
-    /// The text that an entry of the app's history adds.
+    /// Renders an entry of the app's history.
     pub(crate) fn history(&mut self, entry: &Value) -> String {
         let how = (self.look.verbose, Instant::now());
         self.history.entry(entry, &mut self.shown, how, &mut self.page);
         self.page.take()
     }
 
-    /// The person at the terminal has typed this: it need not be shown when it comes back as an event.
+    /// Records a text typed by the user, so that its event is not shown again.
     pub(crate) fn typed(&mut self, text: &str) {
         self.shown.typed(text);
     }
 
-    /// Whether the last line has no end yet.
+    /// Whether the last line is open.
     pub(crate) fn is_open(&self) -> bool {
         self.page.is_open()
     }
 
-    /// Ends the line that has no end yet.
+    /// Ends the open line.
     pub(crate) fn close(&mut self) -> String {
         self.page.close();
         self.page.take()
     }
 
-    /// A question of Pi's, and what was said about it, by lines.
+    /// Renders a question of Pi with its options, given as lines.
     pub(crate) fn question(&mut self, lines: &[String]) -> String {
         for (n, line) in lines.iter().enumerate() {
             match n {
@@ -124,19 +123,19 @@ impl Renderer {
         self.page.take()
     }
 
-    /// Something that went wrong at our end.
+    /// Renders a failure of the client.
     pub(crate) fn failure(&mut self, text: &str) -> String {
         error(text, &mut self.page);
         self.page.take()
     }
 
-    /// A line of ours between the events.
+    /// Renders a remark of the client between events.
     pub(crate) fn remark(&mut self, text: &str) -> String {
         self.page.line(format_args!("{DIM}{text}{DIM:#}"));
         self.page.take()
     }
 
-    /// Events are missing: what was under way is not known any more.
+    /// Drops all running calls and messages after lost events.
     pub(crate) fn forget(&mut self) {
         self.calls.forget();
         self.messages = Messages::new(self.look.show_thinking);
@@ -175,7 +174,7 @@ impl Renderer {
         let text = if message.is_empty() { title } else { message };
         let page = &mut self.page;
         match event::text(data, "method") {
-            // What is asked has both, and what can be chosen.
+            // Questions have a title, a message and options.
             "select" | "confirm" | "input" | "editor" => {
                 let options = data.get("options").and_then(Value::as_array);
                 let options: Vec<&str> = options
@@ -198,18 +197,18 @@ impl Renderer {
     }
 }
 
-fn mark(mark: &str, text: &str, page: &mut Page) {
+fn mark(mark: &str, text: &str, page: &mut LineBuffer) {
     let gap = if text.is_empty() { "" } else { " " };
     page.line(format_args!("{YELLOW}[{mark}]{YELLOW:#}{gap}{text}"));
 }
 
-fn dim(text: &str, page: &mut Page) {
+fn dim(text: &str, page: &mut LineBuffer) {
     page.line(format_args!("{DIM}{text}{DIM:#}"));
 }
 
-fn extension_error(data: &Value, page: &mut Page) {
+fn extension_error(data: &Value, page: &mut LineBuffer) {
     let (path, text) = (event::text(data, "extensionPath"), event::text(data, "error"));
-    // The daemon is no extension: its sentence says it all.
+    // The daemon is not an extension. Its text needs no prefix.
     if path == "daemon" {
         error(text, page);
     } else {

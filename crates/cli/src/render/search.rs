@@ -1,40 +1,40 @@
-//! What the verbs that look into files show: lines with their matches, names, and patches. Pure functions
-//! from what a tool said to text for a person or a script.
+//! Renders search results: matching lines, names and patches. Pure functions from a tool's data to text or JSON.
 //!
-//! - [`data`], [`changes`], [`undone`]: reading a tool's data. [`join`]: pages as one stream. [`hits`]: lines. [`diff`]: patches.
+//! - [`data`], [`replace_data`], [`undo_data`]: typed readers of a tool's data.
+//! - [`merge_context`]: pages as one stream. [`hits`]: lines. [`diff`]: patches.
 //!
-//! Contents and names come from files. On a terminal they are made harmless; in a pipe they stay as they
-//! are, so that another program gets what is in the file.
+//! Content and names come from files. On a terminal they are sanitized. In a pipe they are unchanged, so that programs
+//! read the files' actual content.
 
-pub(crate) mod changes;
 pub(crate) mod data;
 pub(crate) mod diff;
 pub(crate) mod hits;
-pub(crate) mod join;
-pub(crate) mod undone;
+pub(crate) mod merge_context;
+pub(crate) mod replace_data;
+pub(crate) mod undo_data;
 
-use super::clean::clean;
-use crate::output::Audience;
+use crate::output::StdoutProperties;
+use crate::sanitize::clean;
 use anstyle::{AnsiColor, Style};
 
-/// Names of files, as grep and ripgrep have them.
+/// Color of file names, as in grep and ripgrep.
 pub(crate) const PATH: Style = AnsiColor::Magenta.on_default();
-/// Numbers of lines.
+/// Color of line numbers.
 pub(crate) const LINE: Style = AnsiColor::Green.on_default();
-/// What matches.
+/// Style of matches.
 pub(crate) const MATCH: Style = AnsiColor::Red.on_default().bold();
 
-/// `text`, which is one line, fit for who reads it.
-pub(crate) fn fit(text: &str, audience: Audience) -> String {
+/// Returns one line of text, sanitized if stdout is a terminal.
+pub(crate) fn fit(text: &str, audience: StdoutProperties) -> String {
     if !audience.is_terminal {
         return text.to_owned();
     }
-    // Neither may begin a line of its own.
+    // Line ends in the text must not start a new line.
     clean(&text.replace(['\r', '\n'], "\u{fffd}"))
 }
 
-/// Appends `text` in a style, if one is wanted. What is empty gets none.
-pub(crate) fn push(out: &mut String, text: &str, style: Style, audience: Audience) {
+/// Appends `text`, styled if color is on. Empty text gets no style.
+pub(crate) fn push(out: &mut String, text: &str, style: Style, audience: StdoutProperties) {
     if audience.is_colored && !text.is_empty() {
         out.push_str(&format!("{style}{text}{style:#}"));
     } else {
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn a_line_is_harmless_on_a_terminal_and_itself_in_a_pipe() {
         let line = "a\x1b[31mb\rc\td\u{202e}";
-        let terminal = Audience { is_terminal: true, is_colored: false };
+        let terminal = StdoutProperties { is_terminal: true, is_colored: false };
         assert_eq!(fit(line, terminal), "ab\u{fffd}c\td\u{fffd}");
-        assert_eq!(fit(line, Audience { is_terminal: false, is_colored: true }), line);
+        assert_eq!(fit(line, StdoutProperties { is_terminal: false, is_colored: true }), line);
     }
 }

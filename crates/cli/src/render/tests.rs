@@ -1,21 +1,21 @@
-//! The renderer by tables: events in, text out.
+//! Table tests of the renderer.
 
 use super::*;
 use serde_json::json;
 
-fn show(look: Look, events: &[(&str, Value)]) -> String {
+fn show(look: DisplayOptions, events: &[(&str, Value)]) -> String {
     let text = anstream::adapter::strip_str(&styled(look, events)).to_string();
     text.strip_suffix("END\n").unwrap().to_owned()
 }
 
-fn styled(look: Look, events: &[(&str, Value)]) -> String {
+fn styled(look: DisplayOptions, events: &[(&str, Value)]) -> String {
     let mut renderer = Renderer::new(look);
     let text: String = events.iter().map(|(name, data)| renderer.render(name, data)).collect();
     text + &renderer.remark("END")
 }
 
 fn shown(events: &[(&str, Value)]) -> String {
-    show(Look::default(), events)
+    show(DisplayOptions::default(), events)
 }
 
 fn start(id: &str, tool: &str, args: Value) -> (&'static str, Value) {
@@ -261,7 +261,7 @@ fn an_answer_that_is_cut_short_says_why() {
 
 #[test]
 fn thinking_is_shown_when_it_is_wanted() {
-    let look = Look { show_thinking: true, ..Look::default() };
+    let look = DisplayOptions { show_thinking: true, ..DisplayOptions::default() };
     let text = show(
         look,
         &[
@@ -320,7 +320,7 @@ fn everything_else_takes_a_line() {
 
 #[test]
 fn verbose_shows_the_rest() {
-    let look = Look { verbose: true, ..Look::default() };
+    let look = DisplayOptions { verbose: true, ..DisplayOptions::default() };
     let status = json!({"method": "setStatus", "message": "voice:thinking"});
     let text = show(
         look,
@@ -336,7 +336,7 @@ fn verbose_shows_the_rest() {
     assert!(lines[2].starts_with("[something_new] {\"a\":\"xxx") && lines[2].len() < 160, "{text}");
 }
 
-/// Every name with data of every shape: whatever comes, the renderer gives text that steers nothing.
+/// Every event name with data of every shape gives text that cannot control the terminal.
 #[test]
 fn no_event_can_break_or_steer_anything() {
     let evil = "\u{1b}]0;x\u{7}\u{1b}[2J\r\u{202e}\n".repeat(50);
@@ -369,12 +369,12 @@ fn no_event_can_break_or_steer_anything() {
         "extension_ui_request",
         "\u{1b}[2Junknown",
     ];
-    let look = Look { verbose: true, show_thinking: true };
+    let look = DisplayOptions { verbose: true, show_thinking: true };
     for first in &shapes {
         for second in &shapes {
             for name in names {
                 let text = styled(look, &[(name, first.clone()), (name, second.clone())]);
-                // Styles of ours are all of the form `ESC [ number m`.
+                // Our own styles have the form `ESC [ number m`.
                 for piece in text.split("\u{1b}[").skip(1) {
                     let rest = piece.trim_start_matches(|c: char| c.is_ascii_digit());
                     assert!(rest.starts_with('m'), "{name}: {text:?}");
@@ -389,7 +389,7 @@ fn no_event_can_break_or_steer_anything() {
 
 #[test]
 fn a_session_that_starts_calls_without_end_costs_bounded_memory() {
-    let mut renderer = Renderer::new(Look::default());
+    let mut renderer = Renderer::new(DisplayOptions::default());
     for n in 0..1000 {
         let (name, data) = start(&format!("c{n}"), "bash", json!({}));
         renderer.render(name, &data);
@@ -399,9 +399,9 @@ fn a_session_that_starts_calls_without_end_costs_bounded_memory() {
     assert!(format!("{renderer:?}").matches("held").count() < 100);
 }
 
-/// The texts of entries of the app's history, after some events.
+/// Returns the texts of entries of the app's history after some events.
 fn told(events: &[(&str, Value)], entries: &[Value]) -> String {
-    let mut renderer = Renderer::new(Look::default());
+    let mut renderer = Renderer::new(DisplayOptions::default());
     let mut text: String = events.iter().map(|(name, data)| renderer.render(name, data)).collect();
     text.extend(entries.iter().map(|entry| renderer.history(entry)));
     text.push_str(&renderer.close());
@@ -445,7 +445,7 @@ fn what_is_told_by_both_sides_or_was_typed_here_is_shown_once() {
     assert_eq!(told(&[said("fix it")], std::slice::from_ref(&entry)), "> fix it\n");
     assert_eq!(told(&[said("fix it"), said("fix it")], &[]), "> fix it\n> fix it\n");
     assert_eq!(told(&[], &[entry.clone(), entry]), "> fix  it\n> fix  it\n");
-    let mut renderer = Renderer::new(Look::default());
+    let mut renderer = Renderer::new(DisplayOptions::default());
     renderer.typed("fix it");
     let (name, data) = said("fix it");
     assert_eq!(renderer.render(name, &data), "");

@@ -1,86 +1,87 @@
-//! The command line of `quack find`.
+//! Arguments of `quack find`.
 
-use super::{CallArgs, by_name};
+use super::{ToolCallArgs, by_name};
 use clap::{ArgAction, Args, ValueEnum};
 
-/// Finds files and directories by name, kind, size and time, in a session's worker.
+/// Find files and directories by name, kind, size and time
 ///
-/// Leaves out what .gitignore and .ignore name, and hidden files. Paths are relative to the current directory.
+/// Runs in a session's worker. Skips hidden files and files listed in .gitignore and .ignore. Paths are relative to the
+/// current directory.
 #[derive(Debug, Args)]
 #[command(
     mut_args(by_name),
     after_help = "Examples:\n  quack find '*.rs'\n  quack find 'src/**/mod.rs' -l\n  \
     quack find -t d\n  quack find --size +1M --newer 2d --sort size\n  \
     quack find --fuzzy mnrs\n  quack find '*.log' -0 | xargs -0 wc -l\n\n\
-    PATTERN is a glob of the whole name; with a slash it is one of the path. \
-    --json prints a line for each entry and a last one of the type summary.\n\n\
+    PATTERN is a glob for the whole name, or for the path if it has a slash. \
+    --json prints one line per entry and a final line of type summary.\n\n\
     Exit codes: 0 ok, also if nothing was found, 2 usage, bad pattern, a missing path (the others are \
-    looked at), or it failed, 3 no daemon, \
+    searched), or a failure, 3 no daemon, \
     4 busy or deadline (what was found until then is printed)."
 )]
 pub(crate) struct FindArgs {
-    /// Glob; everything if absent
+    /// Glob [default: everything]
     #[arg(value_name = "PATTERN")]
     pub(crate) pattern: Option<String>,
-    /// Directories; the current one if absent
+    /// Directories [default: the current one]
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<String>,
-    /// Only files (f), directories (d) or symbolic links (l)
+    /// List only files (f), directories (d) or symbolic links (l)
     #[arg(short = 't', long = "type", value_name = "KIND")]
     pub(crate) kind: Option<FindKind>,
-    /// The letters of PATTERN in this order, with others between them; best first
+    /// Match the letters of PATTERN in order, with gaps; best match first
     #[arg(long)]
     pub(crate) fuzzy: bool,
     /// Ignore case
     #[arg(short = 'i', long, overrides_with = "case_sensitive")]
     pub(crate) ignore_case: bool,
-    /// Capital letters matter, as they do if nothing is said
+    /// Match case (default)
     #[arg(short = 's', long, overrides_with = "ignore_case")]
     pub(crate) case_sensitive: bool,
-    /// Leave out what matches this glob; may be given several times
+    /// Skip paths that match this glob; repeatable
     #[arg(short = 'E', long, value_name = "GLOB")]
     pub(crate) exclude: Vec<String>,
-    /// Hidden files too
+    /// Include hidden files
     #[arg(short = 'H', long)]
     pub(crate) hidden: bool,
-    /// Files that .gitignore and .ignore name too
+    /// Include files listed in .gitignore and .ignore
     #[arg(short = 'I', long)]
     pub(crate) no_ignore: bool,
-    /// As --no-ignore and --hidden
+    /// Combine --no-ignore and --hidden
     #[arg(short = 'u', long, action = ArgAction::Count)]
     pub(crate) unrestricted: u8,
     /// Follow symbolic links that stay in the workspace
     #[arg(long)]
     pub(crate) follow: bool,
-    /// How many directories deep
+    /// Maximum depth in directories
     #[arg(short = 'd', long, value_name = "N")]
     pub(crate) max_depth: Option<u32>,
-    /// At least (+), at most (-) or exactly so large: +10k, -1M, 512; twice for both
+    /// Size: at least (+), at most (-) or exactly, such as +10k, -1M, 512; repeatable
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = size)]
     pub(crate) size: Vec<SizeBound>,
-    /// Changed after a time, or within so much time: 2026-03-10, 2h, 3d
+    /// Changed after a time or within a period, such as 2026-03-10, 2h, 3d
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) newer: Option<String>,
-    /// Changed before a time, or longer ago than so much time
+    /// Changed before a time or longer ago than a period
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) older: Option<String>,
-    /// By path, last changed first, largest first, or best first
+    /// Sort by path, last change, size or match quality
     #[arg(long, value_name = "KEY")]
     pub(crate) sort: Option<FindSort>,
-    /// With mode, size and time of change
+    /// Print mode, size and modification time
     #[arg(short = 'l', long)]
     pub(crate) long: bool,
-    /// A NUL after each path instead of a line end
+    /// End each path with NUL instead of a line end
     #[arg(short = '0', long = "print0", conflicts_with_all = ["json", "long"])]
     pub(crate) null: bool,
-    /// Most entries altogether
+    /// Maximum number of entries
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     #[command(flatten)]
-    pub(crate) call: CallArgs,
+    pub(crate) call: ToolCallArgs,
 }
 
-/// The values of `--type` of `quack find`.
+/// Values of `--type` of `quack find`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FindKind {
     #[value(name = "f", aliases = ["file"])]
@@ -91,7 +92,7 @@ pub(crate) enum FindKind {
     Symlink,
 }
 
-/// The values of `--sort` of `quack find`.
+/// Values of `--sort` of `quack find`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FindSort {
     Path,
@@ -108,7 +109,7 @@ pub(crate) enum SizeBound {
     Exactly(u64),
 }
 
-/// `+10k`, `-1M`, `512`: a number, then k, M or G of 1024.
+/// Parses `+10k`, `-1M` or `512`. The units k, M and G are powers of 1024.
 fn size(text: &str) -> Result<SizeBound, String> {
     let (bound, rest): (fn(u64) -> SizeBound, &str) = match text.split_at_checked(1) {
         Some(("+", rest)) => (SizeBound::AtLeast, rest),
@@ -131,7 +132,8 @@ fn size(text: &str) -> Result<SizeBound, String> {
         .ok_or_else(|| "give a size such as +10k, -1M or 512".to_owned())
 }
 
-/// A time as RFC 3339 in UTC: a date, a date with a time (local unless it says otherwise), or so long ago.
+/// Parses a date, a date with a time, or an age, and returns RFC 3339 in UTC. Times are local unless they have an
+/// offset.
 fn moment(text: &str) -> Result<String, String> {
     moment_at(text, &jiff::Zoned::now())
 }

@@ -1,7 +1,7 @@
-//! What the command lines of `quack grep`, `find`, `replace` and `undo` have in common; each has a file of its own.
+//! Common arguments of `quack grep`, `find`, `replace` and `undo`.
 //!
-//! Flags are called as in grep, ripgrep, fd and sd where those agree. `-C` is the directory, as in every
-//! verb, so that lines of context have `--context` only.
+//! Flags have the names of grep, ripgrep, fd and sd where those agree. `-C` is the directory, as in every subcommand,
+//! so context lines have `--context` only.
 
 mod find;
 mod grep;
@@ -11,14 +11,14 @@ pub(crate) use find::{FindArgs, FindKind, FindSort, SizeBound};
 pub(crate) use grep::{GrepArgs, GrepSort};
 pub(crate) use replace::{ReplaceArgs, UndoArgs};
 
-use super::WhichArgs;
+use super::SessionArgs;
 use super::tool::deadline;
 use clap::{Arg, ArgAction, Args};
 use std::time::Duration;
 
-/// Orders the options of a group in the help by their long names, as ripgrep does.
+/// Orders the options of a help group by their long names, as ripgrep does.
 fn by_name(option: Arg) -> Arg {
-    /// Letters of a name that count: as many as fit.
+    /// Number of letters that the sort key holds.
     const LETTERS: usize = 13;
     if option.is_positional() {
         return option;
@@ -29,7 +29,7 @@ fn by_name(option: Arg) -> Arg {
     option.display_order(order)
 }
 
-/// How a pattern is read; the same for searching and replacing.
+/// Interpretation of a pattern, shared by searching and replacing.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Search options")]
 pub(crate) struct MatchArgs {
@@ -39,63 +39,63 @@ pub(crate) struct MatchArgs {
     /// Ignore case unless the pattern has a capital letter
     #[arg(short = 'S', long, overrides_with_all = ["ignore_case", "case_sensitive"])]
     pub(crate) smart_case: bool,
-    /// Capital letters matter, as they do if nothing is said
+    /// Match case (default)
     #[arg(short = 's', long, overrides_with_all = ["ignore_case", "smart_case"])]
     pub(crate) case_sensitive: bool,
-    /// Only whole words
+    /// Match only whole words
     #[arg(short = 'w', long, conflicts_with = "line_regexp")]
     pub(crate) word_regexp: bool,
-    /// Only whole lines
+    /// Match only whole lines
     #[arg(short = 'x', long)]
     pub(crate) line_regexp: bool,
-    /// The pattern is text, no regular expression
+    /// Treat the pattern as literal text
     #[arg(short = 'F', long)]
     pub(crate) fixed_strings: bool,
-    /// The pattern is a basic regular expression, as grep's without -E
+    /// Use basic regular expressions, as grep without -E
     #[arg(short = 'G', long, conflicts_with = "fixed_strings")]
     pub(crate) basic_regexp: bool,
-    /// Let a match run over several lines
+    /// Let a match span several lines
     #[arg(short = 'U', long)]
     pub(crate) multiline: bool,
-    /// Let `.` match line ends too, with -U
+    /// With -U, let `.` match line ends too
     #[arg(long, requires = "multiline")]
     pub(crate) multiline_dotall: bool,
 }
 
-/// Which files are looked at; the same for searching and replacing.
+/// Selection of files, shared by searching and replacing.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Filter options")]
 pub(crate) struct FilesArgs {
-    /// Only files that match this glob; `!GLOB` leaves them out; may be given several times
+    /// Select only files that match this glob; `!GLOB` excludes; repeatable
     #[arg(short = 'g', long = "glob", value_name = "GLOB", allow_hyphen_values = true)]
     pub(crate) globs: Vec<String>,
-    /// Only files of this type, such as rust or py; may be given several times
+    /// Select only files of this type, such as rust or py; repeatable
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub(crate) types: Vec<String>,
-    /// No files of this type; may be given several times
+    /// Skip files of this type; repeatable
     #[arg(short = 'T', long = "type-not", value_name = "TYPE")]
     pub(crate) types_not: Vec<String>,
-    /// Hidden files too
+    /// Include hidden files
     #[arg(long)]
     pub(crate) hidden: bool,
-    /// Files that .gitignore and .ignore name too
+    /// Include files listed in .gitignore and .ignore
     #[arg(long)]
     pub(crate) no_ignore: bool,
-    /// As --no-ignore; twice: as --hidden, too
+    /// Imply --no-ignore; if given twice, --hidden too
     #[arg(short = 'u', long, action = ArgAction::Count)]
     pub(crate) unrestricted: u8,
-    /// How many directories deep
+    /// Maximum depth in directories
     #[arg(long, value_name = "N")]
     pub(crate) max_depth: Option<u32>,
 }
 
-/// How long, and where although it is much.
+/// Session and deadline of a tool call.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Call options")]
-pub(crate) struct CallArgs {
+pub(crate) struct ToolCallArgs {
     #[command(flatten)]
-    pub(crate) which: WhichArgs,
-    /// Deadline, such as 500ms, 10s or 2m; 1 minute if absent
+    pub(crate) which: SessionArgs,
+    /// Deadline, such as 500ms, 10s or 2m [default: 1m]
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub(crate) timeout: Option<Duration>,
     /// Accepted for old scripts; has no effect

@@ -1,12 +1,12 @@
-//! The command lines of `quack replace` and `quack undo`.
+//! Arguments of `quack replace` and `quack undo`.
 
-use super::{CallArgs, FilesArgs, MatchArgs, by_name};
+use super::{FilesArgs, MatchArgs, ToolCallArgs, by_name};
 use clap::Args;
 
-/// Replaces what matches in files, in a session's worker, at once; `quack undo` takes it back.
+/// Replace matches in files; `quack undo` restores them
 ///
-/// Every file is replaced as a whole or not at all. Line ends, marks of encodings and everything outside of the
-/// matches stay. If a limit or an --expect does not hold, nothing is written.
+/// Runs in a session's worker. Each file is replaced atomically. Line ends, byte order marks and all text outside of
+/// the matches stay. If a limit or an --expect option is violated, nothing is written.
 #[derive(Debug, Args)]
 #[command(
     mut_args(by_name),
@@ -15,48 +15,48 @@ use clap::Args;
     quack replace -w old_name new_name -t rust\n  \
     quack replace '(\\w+)@(\\w+)' '${2} at ${1}' README.md\n  \
     quack replace -F 'a.b()' 'a.c()' --expect-replacements 3\n  \
-    quack replace --dry-run x y | git apply\n  quack replace --plan ID      what a dry run has shown\n\n\
+    quack replace --dry-run x y | git apply\n  quack replace --plan ID      apply a dry run\n\n\
     With --dry-run the output is a patch whose paths begin at the workspace; nothing is written. \
     --json prints one document.\n\n\
-    Exit codes: 0 replaced (or would be), 1 nothing matches, a limit or --expect does not hold, or not all could be \
+    Exit codes: 0 replaced (or would be), 1 nothing matches, a limit or --expect is violated, or not all could be \
     written, 2 usage, bad pattern or a missing path (nothing is changed then), 3 no daemon, 4 busy or deadline."
 )]
 pub(crate) struct ReplaceArgs {
-    /// PATTERN, a regular expression; REPLACEMENT, in which `$1` and `${name}` are groups; then files and
-    /// directories, the current directory if absent
+    /// PATTERN, a regular expression; REPLACEMENT, in which `$1` and `${name}` are groups; then files and directories
+    /// [default: the current directory]
     #[arg(value_name = "WORD")]
     pub(crate) words: Vec<String>,
     /// Show a patch and write nothing
     #[arg(short = 'n', long, conflicts_with = "plan")]
     pub(crate) dry_run: bool,
-    /// Write what a dry run has shown; files that changed since are left out
+    /// Apply the plan of a dry run; skip files that changed since
     #[arg(long, value_name = "ID", conflicts_with_all = ["words", "globs", "types", "types_not"])]
     pub(crate) plan: Option<String>,
-    /// `$1` in the replacement is just text
+    /// Treat `$1` in the replacement as text
     #[arg(long)]
     pub(crate) no_template: bool,
-    /// Only lines from A to B, of a single file; A: or :B leaves one end open
+    /// Replace only in lines A to B of a single file; A: or :B leaves one end open
     #[arg(long, value_name = "A:B", value_parser = line_range)]
     pub(crate) line_range: Option<(u64, u64)>,
-    /// Most replacements in each file
+    /// Maximum number of replacements per file
     #[arg(short = 'm', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_count: Option<u64>,
-    /// If more files would change nothing is written
+    /// Write nothing if more than N files would change
     #[arg(long, value_name = "N")]
     pub(crate) max_files: Option<u64>,
-    /// If there would be more replacements nothing is written
+    /// Write nothing if there would be more than N replacements
     #[arg(long, value_name = "N")]
     pub(crate) max_replacements: Option<u64>,
-    /// Unless so many files would change nothing is written
+    /// Write nothing unless exactly N files would change
     #[arg(long, value_name = "N")]
     pub(crate) expect_files: Option<u64>,
-    /// Unless so many lines would change nothing is written
+    /// Write nothing unless exactly N lines would change
     #[arg(long, value_name = "N")]
     pub(crate) expect_lines: Option<u64>,
-    /// Unless there would be so many replacements nothing is written
+    /// Write nothing unless there would be exactly N replacements
     #[arg(long, value_name = "N")]
     pub(crate) expect_replacements: Option<u64>,
-    /// Keep nothing to undo it with
+    /// Keep no undo data
     #[arg(long)]
     pub(crate) no_backup: bool,
     #[command(flatten)]
@@ -64,31 +64,31 @@ pub(crate) struct ReplaceArgs {
     #[command(flatten)]
     pub(crate) files: FilesArgs,
     #[command(flatten)]
-    pub(crate) call: CallArgs,
+    pub(crate) call: ToolCallArgs,
 }
 
-/// Takes back a replacement: files that nobody changed since get their old content.
+/// Undo a replacement; skip files that changed since
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack undo\n  quack undo --list\n  quack undo ID --json\n\n\
-    Exit codes: 0 all is as before, 1 there is nothing to undo, or a file was left out because it changed since.")]
+    Exit codes: 0 all files are restored, 1 there is nothing to undo, or a file was skipped because it changed since.")]
 pub(crate) struct UndoArgs {
-    /// What `quack replace` has said; the last replacement of the session if absent
+    /// Id printed by `quack replace` [default: the session's last replacement]
     #[arg(value_name = "ID", allow_hyphen_values = true, value_parser = undo_id)]
     pub(crate) id: Option<String>,
-    /// Show what can be undone
+    /// List the replacements that can be undone
     #[arg(long, conflicts_with = "id")]
     pub(crate) list: bool,
     #[command(flatten)]
-    pub(crate) call: CallArgs,
+    pub(crate) call: ToolCallArgs,
 }
 
-/// An id may be anything but nothing: `quack undo "$id"` without an id must not undo the last one.
+/// Rejects an empty id: `quack undo "$id"` with an empty variable must not undo the last replacement.
 fn undo_id(text: &str) -> Result<String, String> {
     let is_empty = text.trim().is_empty();
     if is_empty { Err("the id is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
-/// `A:B`, `A:` or `:B`, counted from 1, both included.
+/// Parses `A:B`, `A:` or `:B`. Lines count from 1, both ends are inclusive.
 fn line_range(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str, open: u64| match text {
         "" => Some(open),

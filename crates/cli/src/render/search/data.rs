@@ -1,5 +1,5 @@
-//! The data of `search` and `find` as the verbs use them. Read from what a worker said, which may be wrong:
-//! what is missing has a default, and numbers are bounded before anybody counts on.
+//! Typed reader for the data of `search` and `find`. The data comes from a worker and may be faulty: missing fields get
+//! defaults, and numbers are bounded.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -7,76 +7,76 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// No file has a line of a higher number: what is added to one does not overflow.
+/// Maximum line number. It leaves room for additions without overflow.
 const MAX_NUMBER: u64 = 1 << 60;
 
-/// One page of an answer.
+/// One page of a result.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
-    /// Lines, in order; context too.
+pub(crate) struct ResultPage {
+    /// Matching lines and context lines, in order.
     pub(crate) hits: Vec<Hit>,
-    /// Binary files that match and whose lines are not shown.
+    /// Binary files that match. Their lines are not shown.
     pub(crate) binaries: Vec<String>,
-    /// Files, with a number where one was asked for.
-    pub(crate) names: Vec<Named>,
-    /// What `find` found.
-    pub(crate) entries: Vec<Entry>,
-    /// Rows without context.
+    /// Files, with a count if one was requested.
+    pub(crate) names: Vec<FileRow>,
+    /// Row of a `find` result.
+    pub(crate) entries: Vec<FindRow>,
+    /// Number of rows, without context.
     pub(crate) shown: u64,
-    /// Where the next page begins, if there is one.
+    /// Cursor of the next page, if any.
     pub(crate) cursor: Option<String>,
-    /// The same, where there is no cursor.
+    /// Offset of the next page, for tools without a cursor.
     pub(crate) next_offset: Option<u64>,
-    /// The time was over: something may be missing.
+    /// Whether the search timed out, so that results may be missing.
     pub(crate) timed_out: bool,
-    /// There were too many files: something is missing.
+    /// Whether there were too many files, so that results are missing.
     pub(crate) too_many_files: bool,
-    /// Files that were read.
+    /// Number of files read.
     pub(crate) files_searched: Option<u64>,
-    /// What was left out, by reason.
+    /// Number of skipped files by reason.
     pub(crate) skipped: BTreeMap<String, u64>,
-    /// The first paths that could not be read.
+    /// First paths that could not be read.
     pub(crate) warnings: Vec<Warning>,
-    /// What a reader must know.
+    /// Notes of the tool for the user.
     pub(crate) notes: Vec<String>,
-    /// Paths that are no UTF-8: they are shown changed.
+    /// Number of paths that are not UTF-8 and are shown modified.
     pub(crate) n_changed_names: u64,
 }
 
-/// A line, or the lines of one match.
+/// Line, or the lines of one match.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Hit {
-    /// As the tool gave it, or as it is shown.
+    /// Path from the tool, or its displayed form.
     pub(crate) path: Arc<str>,
-    /// Number of the line, from 1.
+    /// Line number, from 1.
     pub(crate) line: u64,
-    /// Number of its last line.
+    /// Number of the last line.
     pub(crate) end_line: u64,
-    /// Byte of the first match in the line, from 1; none for context.
+    /// Position of the first match in the line, in bytes from 1. `None` for context.
     pub(crate) column: Option<u64>,
-    /// Without the last line end.
+    /// Text without the last line end.
     pub(crate) text: String,
-    /// Bytes of `text` that match. Not checked: they may lie anywhere.
+    /// Byte ranges of `text` that match. Not validated: they may lie outside of it.
     pub(crate) spans: Vec<Range<usize>>,
-    /// Bytes of the line before and after `text` that were left out.
+    /// Number of bytes of the line cut before and after `text`.
     pub(crate) cut: (u64, u64),
-    /// False: context.
+    /// Whether this is a match and not context.
     pub(crate) is_match: bool,
 }
 
-/// A file.
+/// File with a count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
-    /// As the tool gave it.
+pub(crate) struct FileRow {
+    /// Path from the tool.
     pub(crate) path: String,
-    /// How many lines or matches.
+    /// Number of lines or matches.
     pub(crate) count: Option<u64>,
 }
 
-/// What `find` found.
+/// Row of a `find` result.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Entry {
+pub(crate) struct FindRow {
     pub(crate) path: String,
     path_bytes: Option<String>,
     /// `file`, `dir` or `symlink`.
@@ -89,7 +89,7 @@ pub(crate) struct Entry {
     pub(crate) score: Option<u64>,
 }
 
-/// A path that could not be read.
+/// Path that could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Warning {
@@ -100,11 +100,11 @@ pub(crate) struct Warning {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Data {
+struct RawPage {
     matches: Vec<Match>,
     files: Vec<File>,
     counts: Vec<File>,
-    entries: Vec<Entry>,
+    entries: Vec<FindRow>,
     shown: u64,
     cursor: Option<String>,
     next_offset: Option<u64>,
@@ -129,13 +129,13 @@ struct Match {
     submatches: Vec<Span>,
     left_out: Ends,
     binary: bool,
-    before: Vec<Line>,
-    after: Vec<Line>,
+    before: Vec<ContextLine>,
+    after: Vec<ContextLine>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Line {
+struct ContextLine {
     line: u64,
     text: String,
 }
@@ -162,14 +162,14 @@ struct File {
     count: Option<u64>,
 }
 
-impl Page {
+impl ResultPage {
     /// Reads the data of `search` or `find`.
     ///
     /// # Errors
-    /// It has another shape.
+    /// If the data has another shape.
     pub(crate) fn read(data: &Value) -> anyhow::Result<Self> {
-        let data = Data::deserialize(data)
-            .map_err(|error| anyhow::anyhow!("the worker gave an odd answer: {error}"))?;
+        let data = RawPage::deserialize(data)
+            .map_err(|error| anyhow::anyhow!("unexpected reply of the worker: {error}"))?;
         let mut page = Self {
             shown: data.shown,
             cursor: data.cursor,
@@ -194,7 +194,7 @@ impl Page {
         }
         for file in data.files.into_iter().chain(data.counts) {
             page.n_changed_names += u64::from(file.path_bytes.is_some());
-            page.names.push(Named { path: file.path, count: file.count });
+            page.names.push(FileRow { path: file.path, count: file.count });
         }
         let changed = data.entries.iter().filter(|entry| entry.path_bytes.is_some()).count();
         page.n_changed_names += u64::try_from(changed)?;
@@ -205,12 +205,12 @@ impl Page {
 
 impl Match {
     fn hits(self, hits: &mut Vec<Hit>) {
-        // The lines of one file share its name.
+        // The lines of one file share the allocation of its name.
         let path = match hits.last() {
             Some(last) if *last.path == *self.path => last.path.clone(),
             _ => Arc::from(self.path),
         };
-        let context = |line: Line| Hit {
+        let context = |line: ContextLine| Hit {
             path: path.clone(),
             line: line.line.min(MAX_NUMBER),
             end_line: line.line.min(MAX_NUMBER),
@@ -238,7 +238,7 @@ impl Match {
 }
 
 impl Hit {
-    /// A match for tests.
+    /// Creates a match for tests.
     #[cfg(test)]
     pub(crate) fn of(path: &str, line: u64) -> Self {
         Self {
@@ -253,7 +253,7 @@ impl Hit {
         }
     }
 
-    /// As a line of a stream for programs.
+    /// Returns the JSON line of the hit.
     pub(crate) fn json(&self) -> Value {
         let Self { path, line, text, .. } = self;
         if !self.is_match {
@@ -276,8 +276,8 @@ impl Hit {
     }
 }
 
-impl Entry {
-    /// As a line of a stream for programs; `path` is how it is shown.
+impl FindRow {
+    /// Returns the JSON line of the row. `path` is its displayed form.
     pub(crate) fn json(&self, path: &str) -> Value {
         let mut document = json!({"type": "entry", "path": path, "kind": self.kind});
         let details = [
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn matches_come_with_their_context_in_the_order_of_lines() {
-        let page = Page::read(&json!({
+        let page = ResultPage::read(&json!({
             "matches": [
                 {"path": "a", "line": 2, "column": 3, "text": "x", "submatches": [{"start": 0, "end": 1}],
                  "before": [{"line": 1, "text": "b"}], "after": [{"line": 3, "text": "c"}]},
@@ -335,23 +335,23 @@ mod tests {
 
     #[test]
     fn what_a_worker_leaves_out_or_gets_wrong_does_no_harm() {
-        let page = Page::read(&json!({})).unwrap();
+        let page = ResultPage::read(&json!({})).unwrap();
         assert_eq!((page.shown, page.hits.len(), page.cursor), (0, 0, None));
-        assert!(Page::read(&json!({"matches": 3})).is_err());
+        assert!(ResultPage::read(&json!({"matches": 3})).is_err());
         let odd = json!({"matches": [{"line": u64::MAX, "endLine": 0}, {"before": [{"line": u64::MAX}]}]});
-        for hit in Page::read(&odd).unwrap().hits {
+        for hit in ResultPage::read(&odd).unwrap().hits {
             assert!(hit.line <= hit.end_line && hit.end_line <= MAX_NUMBER, "{hit:?}");
         }
     }
 
     #[test]
     fn names_counts_and_entries_are_read() {
-        let page = Page::read(&json!({
+        let page = ResultPage::read(&json!({
             "files": [{"path": "a\u{fffd}", "pathBytes": "Yf8="}], "counts": [{"path": "b", "count": 3}],
             "entries": [{"path": "c", "kind": "file", "size": 5, "mode": "0644"}], "unreadable": 2,
         }))
         .unwrap();
-        let named = |path: &str, count| Named { path: path.to_owned(), count };
+        let named = |path: &str, count| FileRow { path: path.to_owned(), count };
         assert_eq!(page.names, [named("a\u{fffd}", None), named("b", Some(3))]);
         assert_eq!((page.n_changed_names, page.skipped["unreadable"]), (1, 2));
         assert_eq!(

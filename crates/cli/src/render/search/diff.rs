@@ -1,17 +1,17 @@
-//! A patch as text: as it is in a pipe, so that `git apply` and `patch -p1` take it; in colours and made
-//! harmless on a terminal. Used by `quack replace --dry-run`.
+//! Renders a patch: unchanged in a pipe, so that `git apply` and `patch -p1` accept it, colored and sanitized on a
+//! terminal. Used by `quack replace --dry-run`.
 
 use super::{fit, push};
-use crate::output::{Audience, BOLD, CYAN, GREEN, RED};
+use crate::output::{BOLD, CYAN, GREEN, RED, StdoutProperties};
 use anstyle::Style;
 
-/// The patch, fit for who reads it.
-pub(crate) fn diff(patch: &str, audience: Audience) -> String {
+/// Returns the patch for this stdout.
+pub(crate) fn diff(patch: &str, audience: StdoutProperties) -> String {
     if !audience.is_terminal && !audience.is_colored {
         return patch.to_owned();
     }
     let mut out = String::with_capacity(patch.len());
-    // Lines of a hunk that are still to come, old and new: `--- a` may be a line that was removed.
+    // Remaining old and new lines of the hunk. Inside of a hunk, `--- a` may be a removed line.
     let (mut n_old, mut n_new) = (0_u64, 0_u64);
     for line in patch.split_inclusive('\n') {
         let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
@@ -52,7 +52,7 @@ pub(crate) fn diff(patch: &str, audience: Audience) -> String {
     out
 }
 
-/// How many old and new lines follow a line such as `@@ -1,3 +1,4 @@`.
+/// Returns the number of old and new lines after a line such as `@@ -1,3 +1,4 @@`.
 fn hunk(line: &str) -> Option<(u64, u64)> {
     let ranges = line.strip_prefix("@@ -")?.split_once(" @@")?.0;
     let (old, new) = ranges.split_once(" +")?;
@@ -69,12 +69,12 @@ mod tests {
 
     #[test]
     fn in_a_pipe_it_is_what_it_is() {
-        assert_eq!(diff(PATCH, Audience { is_terminal: false, is_colored: false }), PATCH);
+        assert_eq!(diff(PATCH, StdoutProperties { is_terminal: false, is_colored: false }), PATCH);
     }
 
     #[test]
     fn on_a_terminal_it_has_colours_and_steers_nothing() {
-        let text = diff(PATCH, Audience { is_terminal: true, is_colored: true });
+        let text = diff(PATCH, StdoutProperties { is_terminal: true, is_colored: true });
         for part in [
             format!("{BOLD}--- a/x{BOLD:#}\n"),
             format!("{CYAN}@@ -1,2 +1,2 @@{CYAN:#}\n"),

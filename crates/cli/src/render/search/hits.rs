@@ -1,40 +1,39 @@
-//! Lines with their matches as text: below their file on a terminal, `path:line:text` in a pipe. Used by
-//! `quack grep`.
+//! Renders matching lines: grouped by file on a terminal, `path:line:text` in a pipe. Used by `quack grep`.
 
 use super::data::Hit;
 use super::{LINE, MATCH, PATH, fit, push};
-use crate::output::{Audience, DIM};
+use crate::output::{DIM, StdoutProperties};
 use std::sync::Arc;
 
-/// How lines are shown.
+/// Format of the lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
-    /// Who reads it.
-    pub(crate) audience: Audience,
-    /// Each file's name once, above its lines.
+    /// Properties of stdout.
+    pub(crate) audience: StdoutProperties,
+    /// Print each file name once, above its lines.
     pub(crate) heading: bool,
-    /// With names of files.
+    /// Print file names.
     pub(crate) with_name: bool,
-    /// With line numbers.
+    /// Print line numbers.
     pub(crate) with_line: bool,
-    /// With the byte of the first match, from 1.
+    /// Print the position of the first match, in bytes from 1.
     pub(crate) with_column: bool,
-    /// A NUL after names of files.
+    /// End file names with NUL.
     pub(crate) null: bool,
-    /// There is context, so that gaps are marked.
+    /// Whether context was requested, so that gaps are marked.
     pub(crate) has_context: bool,
 }
 
-/// Turns hits into text, one after the other.
+/// Printer of hits.
 #[derive(Debug)]
 pub(crate) struct Printer {
     layout: Layout,
-    /// Where the last line that was printed stands.
+    /// File and number of the last printed line.
     last: Option<(Arc<str>, u64)>,
 }
 
 impl Printer {
-    /// A printer that has printed nothing yet.
+    /// Creates a printer.
     pub(crate) fn new(layout: Layout) -> Self {
         Self { layout, last: None }
     }
@@ -66,7 +65,7 @@ impl Printer {
         self.lines(hit, out);
     }
 
-    /// A match that runs over several lines is shown as these lines.
+    /// Appends the lines of a hit. A match may span several lines.
     fn lines(&self, hit: &Hit, out: &mut String) {
         let mut begin = 0;
         let n_lines = hit.text.split('\n').count();
@@ -103,10 +102,10 @@ impl Printer {
         }
     }
 
-    /// `text`, which stands at byte `begin` of the hit's.
+    /// Appends `text`, which begins at byte `begin` of the hit's text.
     fn text(&self, hit: &Hit, begin: usize, text: &str, out: &mut String) {
         let audience = self.layout.audience;
-        // The return of a line that ends with CR LF shows nothing on a terminal.
+        // Drop the CR of a CR LF, which a terminal does not show.
         let shown = match audience.is_terminal {
             true => text.strip_suffix('\r').unwrap_or(text),
             false => text,
@@ -119,7 +118,7 @@ impl Printer {
         for span in &hit.spans {
             let within = |byte: usize| byte.saturating_sub(begin).clamp(at, shown.len());
             let (from, to) = (within(span.start), within(span.end));
-            // Spans that a worker got wrong cut no character in two: they show no colour.
+            // Invalid spans must not split a character. They get no color.
             let (Some(plain), Some(matched)) = (shown.get(at..from), shown.get(from..to)) else {
                 continue;
             };
@@ -138,12 +137,12 @@ fn name(path: &str, layout: Layout, out: &mut String) {
     }
 }
 
-fn separator(out: &mut String, audience: Audience) {
+fn separator(out: &mut String, audience: StdoutProperties) {
     push(out, "--", DIM, audience);
     out.push('\n');
 }
 
-/// A line with the name of a file, and a number if there is one.
+/// Returns a line with a file name, and a count if there is one.
 pub(crate) fn name_line(path: &str, count: Option<u64>, layout: Layout) -> String {
     let mut line = String::new();
     if layout.with_name || count.is_none() {
@@ -166,7 +165,7 @@ mod tests {
     use super::*;
     use std::ops::Range;
 
-    const PIPE: Audience = Audience { is_terminal: false, is_colored: false };
+    const PIPE: StdoutProperties = StdoutProperties { is_terminal: false, is_colored: false };
     const LAYOUT: Layout = Layout {
         audience: PIPE,
         heading: false,
@@ -241,7 +240,7 @@ mod tests {
 
     #[test]
     fn on_a_terminal_lines_stand_below_their_file_and_steer_nothing() {
-        let audience = Audience { is_terminal: true, is_colored: false };
+        let audience = StdoutProperties { is_terminal: true, is_colored: false };
         assert_eq!(
             printed(Layout { audience, heading: true, has_context: true, ..LAYOUT }),
             "src/a\n2:a needle\n3-near\n--\n7:needle\n\nb\n1:[+4]…x one\n2:two y…[+5]\n"
@@ -250,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_matches_has_a_colour_also_over_several_lines() {
-        let audience = Audience { is_terminal: true, is_colored: true };
+        let audience = StdoutProperties { is_terminal: true, is_colored: true };
         let text = printed(Layout { audience, heading: true, ..LAYOUT });
         let red = |text: &str| format!("{MATCH}{text}{MATCH:#}");
         for part in [
@@ -267,7 +266,7 @@ mod tests {
 
     #[test]
     fn spans_that_make_no_sense_lose_colour_and_no_text() {
-        let audience = Audience { is_terminal: false, is_colored: true };
+        let audience = StdoutProperties { is_terminal: false, is_colored: true };
         let far = usize::MAX;
         for odd in [&[(1, 2)][..], &[(3, 1)], &[(0, 99)], &[(far, far)], &[(4, 6), (0, 2)]] {
             let hit = Hit { text: "äöüß".to_owned(), spans: spans(odd), ..Hit::of("a", 1) };

@@ -1,0 +1,79 @@
+//! Formats the end of a tool call as one line: duration, failure and details for the user. Used by [`super::calls`].
+
+use super::event;
+use crate::output::{DIM, RED};
+use crate::sanitize::one_line;
+use quackd_protocol::client::ToolInfo;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Maximum length of a path, in characters.
+const MAX_PATH: usize = 400;
+
+/// Result of a call, for display.
+#[derive(Debug, Default)]
+pub(super) struct CallSummary {
+    is_error: bool,
+    pub(super) exit_code: Option<i64>,
+    duration_ms: Option<u64>,
+    info: ToolInfo,
+}
+
+impl CallSummary {
+    pub(super) fn read(data: &Value) -> Self {
+        let details = data.get("result").and_then(|result| result.get("details"));
+        Self {
+            is_error: data.get("isError").and_then(Value::as_bool).unwrap_or(false),
+            exit_code: data.get("exitCode").and_then(Value::as_i64),
+            duration_ms: data.get("durationMs").and_then(Value::as_u64),
+            // Details of other agents have other keys.
+            info: details
+                .and_then(|details| ToolInfo::deserialize(details).ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Returns the line.
+    pub(super) fn line(&self, name: &str, is_alone: bool) -> String {
+        let took = self.duration_ms.map(|ms| format!("[{}]", event::span(ms)));
+        let remarks = self.remarks();
+        if self.is_error {
+            let took = took.map_or_else(String::new, |took| format!(" {DIM}{took}{DIM:#}"));
+            return format!("{RED}[error]{RED:#} {name} failed{took}{remarks}");
+        }
+        let took = took.unwrap_or_else(|| "[done]".to_owned());
+        let name = if is_alone { String::new() } else { format!("[{name}] ") };
+        format!("{DIM}{name}{took}{DIM:#}{remarks}")
+    }
+
+    fn remarks(&self) -> String {
+        let mut remarks = Vec::new();
+        let info = &self.info;
+        if let Some(code) = self.exit_code.filter(|code| *code != 0) {
+            remarks.push(format!("exit code {code}"));
+        }
+        for (is_so, remark) in [
+            (info.timed_out, "timed out"),
+            (info.aborted, "aborted"),
+            (info.worker_died, "worker died"),
+        ] {
+            if is_so {
+                remarks.push(remark.to_owned());
+            }
+        }
+        if info.background_ended != 0 {
+            remarks.push(format!(
+                "{} ended with it",
+                match info.background_ended {
+                    1 => "1 background process".to_owned(),
+                    n => format!("{n} background processes"),
+                }
+            ));
+        }
+        if let Some(path) = &info.full_output_path {
+            remarks.push(format!("full output: {}", one_line(path, MAX_PATH)));
+        }
+        let remarks = remarks.join(", ");
+        if remarks.is_empty() { remarks } else { format!(" {remarks}") }
+    }
+}

@@ -1,0 +1,51 @@
+//! Typed reader for the data of `undo`. The data comes from a worker and may be faulty: missing fields get defaults.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Result of an undo.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Undone {
+    /// Id of the undone replacement.
+    pub(crate) undone: String,
+    /// Id that undoes this undo.
+    pub(crate) undo_id: Option<String>,
+    /// Files, up to the tool's limit.
+    pub(crate) files: Vec<File>,
+    /// Number of restored files.
+    pub(crate) restored: usize,
+    /// Reason for an early stop.
+    pub(crate) stopped: Option<String>,
+    /// Ids of older replacements.
+    pub(crate) older_undo_ids: Vec<String>,
+    /// Notes about hard links that keep the undone content.
+    pub(crate) notes: Vec<String>,
+}
+
+/// File of the replacement.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct File {
+    /// Path from the tool.
+    pub(crate) path: String,
+    pub(crate) restored: bool,
+    /// Reason why the file was not restored.
+    pub(crate) reason: Option<String>,
+}
+
+impl Undone {
+    /// Reads the data of `undo`.
+    ///
+    /// # Errors
+    /// If the data has another shape.
+    pub(crate) fn read(data: &Value) -> anyhow::Result<Self> {
+        Self::deserialize(data)
+            .map_err(|error| anyhow::anyhow!("unexpected reply of the worker: {error}"))
+    }
+
+    /// Whether every file has its old content.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.stopped.is_none() && self.files.iter().all(|file| file.restored)
+    }
+}

@@ -1,0 +1,111 @@
+//! Hint for an unknown session: the labels of sessions with a similar name. Used by `main` and `quack tool` when a
+//! subcommand has failed.
+
+use crate::connect::connect;
+use crate::display;
+use crate::exit::Advised;
+use crate::session_ref::NOT_FOUND;
+use crate::suggest::{MAX_SHOWN, nearest};
+use quackd_client::ClientError;
+use quackd_home::Home;
+use quackd_protocol::client::{SessionInfo, SessionsData, SessionsParams};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Timeout for the list of sessions. It is short because the subcommand has already failed.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Maximum number of sessions whose names are compared.
+const MAX_SESSIONS: usize = 10_000;
+
+/// Adds a hint to `error` if it reports an unknown session.
+pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
+    let Some(ClientError::Refused(text)) = error.downcast_ref() else { return error };
+    let Some(wanted) = text.strip_prefix(NOT_FOUND) else { return error };
+    // Without names, the hint refers to the list.
+    let names = tokio::time::timeout(LIMIT, names()).await.ok().flatten().unwrap_or_default();
+    let hint = hint(wanted, &names);
+    Advised { error: ClientError::Refused(text.clone()), hint }.into()
+}
+
+/// Returns the labels and names of all sessions.
+async fn names() -> Option<Vec<(String, String)>> {
+    let client = connect(&Home::from_process_env_blocking().ok()?).await.ok()?;
+    let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
+    let known: SessionsData = client.request("sessions", all, LIMIT).await.ok()?;
+    Some(known.sessions.into_iter().take(MAX_SESSIONS).map(named).collect())
+}
+
+fn named(SessionInfo { label, name, .. }: SessionInfo) -> (String, String) {
+    (display::label(&label, &name).to_owned(), name)
+}
+
+/// Suggests similar labels, or else the labels of sessions with a similar name.
+fn hint(wanted: &str, known: &[(String, String)]) -> String {
+    // The typed text itself is no suggestion, even if a session has this name by now.
+    let is_other = |text: &&str| text.to_lowercase() != wanted.to_lowercase();
+    let labels = || known.iter().map(|(label, _)| label.as_str());
+    let mut near = nearest(wanted, labels().filter(is_other));
+    if near.is_empty() {
+        let names = nearest(wanted, known.iter().map(|(_, name)| name.as_str()).filter(is_other));
+        let has_name = |(_, name): &&(String, String)| names.contains(&name.as_str());
+        let found = known.iter().filter(has_name).map(|(label, _)| label.as_str());
+        near = found.take(MAX_SHOWN).collect();
+    }
+    let shown: Vec<String> =
+        near.into_iter().map(|label| format!("`{}`", display::name(label))).collect();
+    match shown.as_slice() {
+        [] if known.is_empty() => "there is none; `quack` makes one".to_owned(),
+        [] => "`quack sessions` lists them".to_owned(),
+        some => format!("did you mean {}?", some.join(" or ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_few_and_the_nearest_come_first() {
+        let names = ["duck-1", "duck-2", "review", "duck-1", "Refactoring", "über-ente"];
+        let mut names = names.map(|name| (name.to_owned(), name.to_owned())).to_vec();
+        names.push(("api/fix".to_owned(), "Aufräumen".to_owned()));
+        for (wanted, expected) in [
+            ("duk-1", "did you mean `duck-1` or `duck-2`?"),
+            ("reveiw", "did you mean `review`?"),
+            ("refactor", "did you mean `Refactoring`?"),
+            ("uber-ente", "did you mean `über-ente`?"),
+            ("aufraeumen", "did you mean `api/fix`?"),
+            ("zzz", "`quack sessions` lists them"),
+            ("", "`quack sessions` lists them"),
+            ("duck-1", "did you mean `duck-2`?"),
+            ("Review", "`quack sessions` lists them"),
+        ] {
+            assert_eq!(hint(wanted, &names), expected, "{wanted}");
+        }
+        assert_eq!(hint("x", &[]), "there is none; `quack` makes one");
+    }
+
+    #[test]
+    fn a_hint_is_short_and_steers_nothing() {
+        let names = (0..1000).map(|n| format!("duck\u{1b}[2J\u{202e}{n}"));
+        let names: Vec<_> = names.map(|name| (name.clone(), name)).collect();
+        let shown = hint("duck\u{1b}[2J\u{202e}1", &names);
+        assert_eq!(shown.matches('`').count(), 2 * MAX_SHOWN, "{shown}");
+        assert!(!shown.contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
+        let long = vec![("x".repeat(1 << 20), "x".repeat(1 << 20))];
+        assert!(hint(&"x".repeat(1 << 20), &long).chars().count() < 150);
+    }
+
+    #[tokio::test]
+    async fn another_error_is_left_as_it_is() {
+        for error in [
+            anyhow::anyhow!("Session not found: x"),
+            ClientError::Refused("Message is required".to_owned()).into(),
+            ClientError::Disconnected.into(),
+        ] {
+            let text = error.to_string();
+            assert_eq!(explained(error).await.to_string(), text);
+        }
+    }
+}

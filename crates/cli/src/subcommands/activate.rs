@@ -1,0 +1,28 @@
+//! `quack activate`: activates a session.
+
+use crate::args::sessions::ActivateArgs;
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::display;
+use crate::exit::ExitCode;
+use crate::output::{BOLD, CliOutput};
+use crate::session_ref::{Missing, Wanted};
+use quackd_protocol::client::{ActivateData, SessionParams};
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: ActivateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let daemon = start_and_connect(output).await?;
+    let wanted = Wanted::reference(Some(args.session));
+    let found = wanted.one(&daemon.client, Missing::UseActive).await?;
+    let params = SessionParams { session_id: Some(found.session_id.0) };
+    let data: ActivateData =
+        daemon.client.request("activate_session", params, REPLY_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        let home_dir = std::env::var("HOME").ok();
+        let name = display::name(&found.label);
+        let path = display::path(&data.workspace.path, home_dir.as_deref());
+        output.text(&format!("{BOLD}{name}{BOLD:#}  {path}  is the active session.\n"))?;
+    }
+    Ok(ExitCode::Ok)
+}

@@ -1,0 +1,187 @@
+//! `quack [DIR]`: activates the session of a directory's repository, shows it and follows it.
+
+use super::follow::session_view::{self, InputMode, Interrupts, SessionView};
+use super::follow::{self, follow_connection::FollowConnection};
+use crate::args::{AttachArgs, unknown_verb};
+use crate::connect::{DaemonConnection, REPLY_TIMEOUT, start_and_connect};
+use crate::directory;
+use crate::display;
+use crate::exit::{CliError, ExitCode};
+use crate::output::{BOLD, CliOutput, DIM};
+use crate::session_ref;
+use anyhow::Context;
+use quackd_client::Client;
+use quackd_protocol::client::{
+    AttachData, AttachParams, CheckStatus, DoctorData, SessionInfo, SessionsData, SessionsParams,
+};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Timeout for the check of Pi before the prompt is shown.
+const AGENT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: &AttachArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let mut interrupts = Interrupts::catch()?;
+    let begun = tokio::select! {
+        biased;
+        () = interrupts.next() => return Ok(ExitCode::Interrupted),
+        begun = begin(args, output) => begun,
+    };
+    match begun? {
+        Some(live) => live.run(&mut interrupts).await,
+        None => Ok(ExitCode::Ok),
+    }
+}
+
+/// Attaches to the session. Returns the view to run, unless `--no-follow` was given.
+async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<SessionView>> {
+    let workspace = directory::workspace(args.dir.as_deref(), args.force)
+        .map_err(|error| explain(error, args.dir.as_deref()))?;
+    let daemon = start_and_connect(output).await?;
+    let workspace = match args.dir {
+        Some(_) => workspace,
+        None => session_ref::enclosing(&daemon.client).await?.unwrap_or(workspace),
+    };
+    let params = AttachParams { path: Some(Value::from(workspace)), ..AttachParams::default() };
+    let attached: AttachData = daemon.client.request("attach", params, REPLY_TIMEOUT).await?;
+    if let Some(note) = &attached.note {
+        output.note(note);
+    }
+    let home_dir = std::env::var("HOME").ok();
+    if args.no_follow {
+        let session = known(&daemon, &attached).await?;
+        if output.is_json() {
+            output.document(&document(&attached, session.is_running))?;
+        } else {
+            output.text(&header(&session, home_dir.as_deref()))?;
+        }
+        return Ok(None);
+    }
+    let session = attached.session.id.0.clone();
+    let label = session_ref::label(&daemon.client, &session).await?;
+    let mut watch = FollowConnection::begin(Arc::new(daemon.client), session, None).await?;
+    if output.is_json() {
+        output.first_line(&document(&attached, watch.followed().is_running))?;
+    } else {
+        watch.settle().await;
+        let line = follow::header(&label, watch.followed(), home_dir.as_deref());
+        output.text(&line)?;
+    }
+    if !session_view::is_person(output) {
+        return Ok(Some(SessionView::new(
+            watch,
+            follow::look(args.look),
+            InputMode::Nothing,
+            output,
+        )));
+    }
+    let no_agent = no_agent(&watch.client()).await;
+    let (typing, keys) = match &no_agent {
+        None => (InputMode::Speaks, "Enter=send  Ctrl+C=exit"),
+        // Without an agent no prompt is shown. Pi may start later, so its questions are still asked.
+        Some(_) => (InputMode::Answers, "Ctrl+C=exit"),
+    };
+    output.note(&format!("{keys}. In another terminal: quack tool bash 'git status'"));
+    if let Some(why) = no_agent {
+        output.note(&format!("no prompt, because no agent can answer: {why}"));
+    }
+    let mut live = SessionView::new(watch, follow::look(args.look), typing, output);
+    live.start_voice();
+    Ok(Some(live))
+}
+
+/// Returns the reason why the daemon cannot start Pi. `None` if it can, or if it does not reply in time.
+async fn no_agent(client: &Client) -> Option<String> {
+    let looked: DoctorData = client.request("doctor", json!({}), AGENT_LIMIT).await.ok()?;
+    let pi = looked.checks.into_iter().find(|check| check.name == "pi")?;
+    (pi.status != CheckStatus::Ok).then_some(pi.message)
+}
+
+/// Returns the session's row of the `sessions` reply.
+async fn known(daemon: &DaemonConnection, attached: &AttachData) -> anyhow::Result<SessionInfo> {
+    let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
+    let known: SessionsData = daemon.client.request("sessions", all, REPLY_TIMEOUT).await?;
+    let mut sessions = known.sessions.into_iter();
+    sessions.find(|known| known.id == attached.session.id).context("the session was deleted")
+}
+
+fn document(attached: &AttachData, is_running: bool) -> Value {
+    let mut document = json!({
+        "workspace": attached.workspace,
+        "session": attached.session,
+        "isRunning": is_running,
+    });
+    if let (Some(note), Some(fields)) = (&attached.note, document.as_object_mut()) {
+        fields.insert("note".to_owned(), Value::from(note.as_str()));
+    }
+    document
+}
+
+/// Adds a hint to the error: clap passes a mistyped subcommand as a directory.
+fn explain(error: anyhow::Error, dir: Option<&Path>) -> anyhow::Error {
+    let word = dir.and_then(Path::to_str).filter(|word| !word.contains('/'));
+    match word.and_then(unknown_verb) {
+        Some(text) => CliError::usage(text).into(),
+        None => error,
+    }
+}
+
+fn header(session: &SessionInfo, home_dir: Option<&str>) -> String {
+    let name = display::name(display::label(&session.label, &session.name));
+    let path = display::path(&session.workspace_path, home_dir);
+    let state = if session.is_running {
+        "its worker process is running"
+    } else {
+        "its worker process starts with the first call"
+    };
+    format!(
+        "{BOLD}{name}{BOLD:#}  {path}\n{DIM}{state}{DIM:#}\n\n\
+         Try next\n  \
+         quack tool bash 'git status'        run a command in it\n  \
+         quack tool grep_search TODO         search it\n  \
+         quack ps                            see the processes\n  \
+         quack demo                          see what happens when a worker dies\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_names_the_session_and_says_what_to_try() {
+        let session = SessionInfo {
+            id: "s".into(),
+            name: "duck-1".to_owned(),
+            label: "app".to_owned(),
+            workspace_path: "/home/ada/app".to_owned(),
+            is_active: true,
+            is_running: false,
+            last_active_at: String::new(),
+            status: quackd_protocol::client::StatusInfo::default(),
+        };
+        let text = anstream::adapter::strip_str(&header(&session, Some("/home/ada"))).to_string();
+        assert!(
+            text.starts_with("app  ~/app\nits worker process starts with the first call\n"),
+            "{text}"
+        );
+        assert!(text.contains("quack tool "), "{text}");
+    }
+
+    #[test]
+    fn a_mistyped_verb_is_told_from_a_missing_directory() {
+        let plain = || CliError::usage("not a directory: x").into();
+        let verb = explain(plain(), Some(Path::new("sesions"))).to_string();
+        assert!(verb.starts_with("`sesions` is neither a subcommand nor a directory"), "{verb}");
+        assert!(verb.contains("; did you mean `quack sessions`? `quack --help` lists"), "{verb}");
+        let other = explain(plain(), Some(Path::new("xyzzy"))).to_string();
+        assert!(other.contains("directory; `quack --help` lists the subcommands"), "{other}");
+        let hidden = explain(plain(), Some(Path::new("pi-worke"))).to_string();
+        assert!(!hidden.contains("pi-worker"), "{hidden}");
+        let path = explain(plain(), Some(Path::new("./sesions"))).to_string();
+        assert_eq!(path, "not a directory: x");
+    }
+}

@@ -1,0 +1,103 @@
+//! `quack config`: prints the configuration and its origin. Needs no daemon, because a bad configuration may keep the
+//! daemon from starting.
+
+use crate::args::program::{ConfigArgs, ConfigShowArgs, ConfigVerb};
+use crate::display::plain;
+use crate::exit::ExitCode;
+use crate::output::{CliOutput, DIM};
+use quackd_config::{Entry, load_blocking, locate};
+use quackd_home::Home;
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Maximum line width, in columns, for which origins are aligned.
+const MAX_COLUMN: usize = 56;
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &ConfigArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let (path, is_named) = locate(Home::from_process_env_blocking()?.config(), &variable)?;
+    match &args.verb {
+        ConfigVerb::Path(_) => show_path(path, is_named, output),
+        ConfigVerb::Show(args) => {
+            let entries = load_blocking(&path, is_named, &variable)?.entries();
+            show(&entries, args, output)
+        }
+    }
+}
+
+/// Returns an environment variable. Invalid UTF-8 becomes text that every setting rejects.
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+fn show_path(path: PathBuf, is_named: bool, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let exists = path.exists();
+    if output.is_json() {
+        output.document(&json!({"path": path, "exists": exists, "named": is_named}))?;
+        return Ok(ExitCode::Ok);
+    }
+    output.text(&format!("{}\n", path.display()))?;
+    if !exists {
+        output.note("the file does not exist");
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn show(entries: &[Entry], args: &ConfigShowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    if output.is_json() {
+        let document: Map<String, Value> = entries
+            .iter()
+            .map(|entry| {
+                (entry.key.to_owned(), json!({"value": entry.value, "origin": entry.origin}))
+            })
+            .collect();
+        output.document(&document)?;
+    } else {
+        output.text(&render(entries, args.origin))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Formats the entries as a configuration file, optionally with a comment that names the origin.
+fn render(entries: &[Entry], with_origin: bool) -> String {
+    let lines: Vec<String> = entries.iter().map(|entry| plain(&entry.to_toml())).collect();
+    let widths = lines.iter().map(|line| line.chars().count());
+    let column = widths.filter(|width| *width <= MAX_COLUMN).max().unwrap_or_default();
+    let mut text = String::new();
+    for (line, entry) in lines.iter().zip(entries) {
+        // Writing to a String cannot fail.
+        let _never = if with_origin {
+            writeln!(text, "{line:<column$}  {DIM}# {}{DIM:#}", plain(&entry.origin))
+        } else {
+            writeln!(text, "{line}")
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_lines_of_toml_with_their_origins_in_a_column() {
+        let entry = |key, value, origin: &str| Entry { key, value, origin: origin.to_owned() };
+        let entries = [
+            entry("a.b", json!(30), "default"),
+            entry("a.long_name", json!(["x"]), "/home/ada/quackd.toml:7"),
+            entry("z", json!("y".repeat(60)), "QUACKD_LOG"),
+        ];
+        assert_eq!(
+            anstream::adapter::strip_str(&render(&entries, true)).to_string(),
+            format!(
+                "a.b = 30             # default\n\
+                 a.long_name = [\"x\"]  # /home/ada/quackd.toml:7\n\
+                 z = \"{}\"  # QUACKD_LOG\n",
+                "y".repeat(60)
+            )
+        );
+        let plain = render(&entries, false);
+        assert!(plain.starts_with("a.b = 30\na.long_name = [\"x\"]\nz = "), "{plain}");
+    }
+}

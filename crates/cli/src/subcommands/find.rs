@@ -1,0 +1,266 @@
+//! `quack find`: lists files and directories, page by page.
+
+use super::paginate::{PageLoop, not_all_missing, selection, set};
+use crate::args::search::{FindArgs, FindKind, FindSort, SizeBound};
+use crate::display;
+use crate::exit::{CliError, ExitCode};
+use crate::output::{CYAN, CliOutput, DIM, StdoutProperties, StdoutState};
+use crate::render::search::data::{FindRow, ResultPage};
+use crate::render::search::{fit, push};
+use crate::session_ref;
+use crate::workspace_scope::{ScopedClient, WorkspaceScope};
+use anstyle::Style;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    if args.fuzzy && args.pattern.is_none() {
+        return Err(CliError::usage("--fuzzy needs a pattern").into());
+    }
+    let asking = ScopedClient::begin(&args.call, output).await?;
+    session_ref::tell_if_elsewhere(&asking.found, output);
+    let (paths, missing) = asking.place.present(&args.paths);
+    not_all_missing(&paths, &missing)?;
+    let arguments = arguments(args, &paths, &asking.place)?;
+    let audience = output.audience();
+    let zone = TimeZone::system();
+    let mut pages = PageLoop::new("find", arguments, args.limit);
+    pages.are_missing(missing);
+    let mut n_found = 0;
+    while let Some(page) = pages.next(&asking).await? {
+        n_found += page.entries.len();
+        let text = text(&page, args, &asking.place, audience, &zone, output.is_json());
+        if output.raw(text).await? == StdoutState::Gone {
+            break;
+        }
+    }
+    if n_found == 0
+        && let Some(hint) = hint(args)
+    {
+        output.note(&hint);
+    }
+    pages.tell(&asking.place, output).await?;
+    Ok(pages.exit(ExitCode::Ok))
+}
+
+fn arguments(
+    args: &FindArgs,
+    paths: &[String],
+    place: &WorkspaceScope,
+) -> Result<Map<String, Value>, CliError> {
+    let mut map = Map::new();
+    if let Some(pattern) = &args.pattern {
+        let pattern = if args.fuzzy { pattern.clone() } else { place.glob(pattern) };
+        set(&mut map, "pattern", vec![pattern]);
+    }
+    set(&mut map, "path", place.starts(paths)?);
+    if args.fuzzy {
+        set(&mut map, "fuzzy", true);
+    }
+    let kind = match args.kind {
+        None => "any",
+        Some(FindKind::File) => "file",
+        Some(FindKind::Directory) => "dir",
+        Some(FindKind::Symlink) => "symlink",
+    };
+    set(&mut map, "kind", vec![kind]);
+    if !args.exclude.is_empty() {
+        let exclude: Vec<String> = args.exclude.iter().map(|glob| place.glob(glob)).collect();
+        set(&mut map, "exclude", exclude);
+    }
+    if args.ignore_case {
+        set(&mut map, "case", "insensitive");
+    } else if args.case_sensitive {
+        set(&mut map, "case", "sensitive");
+    }
+    let all = args.unrestricted != 0;
+    selection(args.no_ignore || all, args.hidden || all, args.max_depth, &mut map);
+    if args.follow {
+        set(&mut map, "follow", true);
+    }
+    for bound in &args.size {
+        let (least, most) = match *bound {
+            SizeBound::AtLeast(size) => (Some(size), None),
+            SizeBound::AtMost(size) => (None, Some(size)),
+            SizeBound::Exactly(size) => (Some(size), Some(size)),
+        };
+        for (name, size) in [("min_size", least), ("max_size", most)] {
+            if let Some(size) = size {
+                set(&mut map, name, size);
+            }
+        }
+    }
+    for (name, time) in [("modified_after", &args.newer), ("modified_before", &args.older)] {
+        if let Some(time) = time {
+            set(&mut map, name, time.as_str());
+        }
+    }
+    if let Some(sort) = args.sort {
+        set(
+            &mut map,
+            "sort",
+            match sort {
+                FindSort::Path => "path",
+                FindSort::Modified => "mtime",
+                FindSort::Size => "size",
+                FindSort::Score => "score",
+            },
+        );
+    }
+    if args.long {
+        set(&mut map, "long", true);
+    }
+    Ok(map)
+}
+
+fn text(
+    page: &ResultPage,
+    args: &FindArgs,
+    place: &WorkspaceScope,
+    audience: StdoutProperties,
+    zone: &TimeZone,
+    is_json: bool,
+) -> String {
+    let mut text = String::new();
+    for entry in &page.entries {
+        let path = place.shown(&entry.path);
+        if is_json {
+            text.push_str(&entry.json(&path).to_string());
+            text.push('\n');
+            continue;
+        }
+        if args.long {
+            let details = format!("{}  ", details(entry, zone));
+            push(&mut text, &fit(&details, audience), DIM, audience);
+        }
+        let (style, slash) = match entry.kind.as_str() {
+            "dir" => (CYAN, "/"),
+            _ => (Style::new(), ""),
+        };
+        push(&mut text, &format!("{}{slash}", fit(&path, audience)), style, audience);
+        text.push(if args.null { '\0' } else { '\n' });
+    }
+    text
+}
+
+/// Formats mode, size and modification time in columns.
+fn details(entry: &FindRow, zone: &TimeZone) -> String {
+    let kind = match entry.kind.as_str() {
+        "dir" => 'd',
+        "symlink" => 'l',
+        _ => '-',
+    };
+    let mode = entry.mode.as_deref().and_then(|mode| u32::from_str_radix(mode, 8).ok());
+    let mode = mode.map_or_else(|| "?".repeat(9), permissions);
+    let size = entry.size.map_or_else(|| "-".to_owned(), display::bytes);
+    let time = entry.modified.as_deref().and_then(|time| time.parse::<Timestamp>().ok());
+    let time = time.map_or_else(
+        || "-".to_owned(),
+        |time| time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M").to_string(),
+    );
+    format!("{kind}{mode} {size:>9} {time:>16}")
+}
+
+fn permissions(mode: u32) -> String {
+    let bits = (0..9).rev().zip("rwxrwxrwx".chars());
+    bits.map(|(bit, letter)| if mode >> bit & 1 == 1 { letter } else { '-' }).collect()
+}
+
+/// Returns a hint for an empty result: a pattern without wildcards matches only the whole name.
+fn hint(args: &FindArgs) -> Option<String> {
+    let word = args.pattern.as_deref()?;
+    let is_word = !args.fuzzy && !word.contains(['*', '?', '[', '{', '/']);
+    is_word.then(|| {
+        let word = display::plain(word);
+        format!("a pattern is the whole name; try '*{word}*' or --fuzzy {word}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Verb};
+    use serde_json::json;
+
+    fn parse(line: &[&str]) -> FindArgs {
+        match Cli::read(["quack", "find"].iter().chain(line)).unwrap().verb {
+            Some(Verb::Find(args)) => *args,
+            other => panic!("not a search: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_is_what_the_tool_is_told() {
+        let tool = quackd_protocol::schema::find("find").unwrap();
+        for (line, more) in [
+            (&[][..], json!({})),
+            (&["*.rs"], json!({"pattern": ["*.rs"]})),
+            (&["s/*", "b", ".."], json!({"pattern": ["a/s/*"], "path": ["a/b", "."]})),
+            (&["--fuzzy", "s/x"], json!({"pattern": ["s/x"], "fuzzy": true})),
+            (&["-t", "f"], json!({"kind": ["file"]})),
+            (&["--type", "dir"], json!({"kind": ["dir"]})),
+            (&["-tl"], json!({"kind": ["symlink"]})),
+            (&["-HI"], json!({"ignore": "none", "hidden": true})),
+            (&["-u", "-d3"], json!({"ignore": "none", "hidden": true, "max_depth": 3})),
+            (
+                &["-i", "-E", "s/*", "-E", "t"],
+                json!({"case": "insensitive", "exclude": ["a/s/*", "t"]}),
+            ),
+            (&["--size", "+1k", "--size=-2k"], json!({"min_size": 1024, "max_size": 2048})),
+            (&["--size", "7"], json!({"min_size": 7, "max_size": 7})),
+            (
+                &["--newer", "2026-03-01T00:00:00Z", "--older", "2026-03-02T00:00:00Z"],
+                json!({"modified_after": "2026-03-01T00:00:00Z", "modified_before": "2026-03-02T00:00:00Z"}),
+            ),
+            (
+                &["--sort", "modified", "-l", "--follow"],
+                json!({"sort": "mtime", "long": true, "follow": true}),
+            ),
+        ] {
+            let mut expected = json!({"path": ["a"], "kind": ["any"]});
+            for (name, value) in more.as_object().unwrap() {
+                assert!(tool.parameter(name).is_some(), "{name}");
+                expected[name] = value.clone();
+            }
+            let args = parse(line);
+            let sent = arguments(&args, &args.paths, &WorkspaceScope::of("/ws", "a")).unwrap();
+            assert_eq!(Value::from(sent), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn entries_are_paths_with_details_if_wanted() {
+        let page = ResultPage::read(&json!({"entries": [
+            {"path": "a/x\u{1b}[2Jy", "kind": "file", "size": 2048, "modified": "2026-03-01T10:00:00Z", "mode": "0754"},
+            {"path": "b", "kind": "dir"},
+        ]}))
+        .unwrap();
+        let place = WorkspaceScope::of("/ws", "a");
+        let shown = |line: &[&str], is_terminal| {
+            let audience = StdoutProperties { is_terminal, is_colored: false };
+            text(&page, &parse(line), &place, audience, &TimeZone::UTC, line.contains(&"--json"))
+        };
+        assert_eq!(shown(&[], false), "x\x1b[2Jy\n../b/\n");
+        assert_eq!(shown(&[], true), "xy\n../b/\n");
+        assert_eq!(shown(&["-0"], false), "x\x1b[2Jy\0../b/\0");
+        assert_eq!(
+            shown(&["-l"], true),
+            "-rwxr-xr--    2.0 KB 2026-03-01 10:00  xy\nd?????????         -                -  ../b/\n"
+        );
+        let json: Vec<Value> = shown(&["--json"], false)
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(json[1], json!({"type": "entry", "path": "../b", "kind": "dir"}));
+    }
+
+    #[test]
+    fn who_gives_a_part_of_a_name_is_told_how_to() {
+        assert!(hint(&parse(&["main"])).unwrap().contains("'*main*'"));
+        for line in [&["*.rs"][..], &["--fuzzy", "x"], &[], &["a/b"]] {
+            assert_eq!(hint(&parse(line)), None, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Connection that follows a session across restarts of the daemon. Used by [`super::session_view`].
+//!
+//! Owns the connection and the number of the last processed event.
+
+use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT};
+use crate::exit::CliError;
+use quackd_client::{Client, ClientError, Event, Events};
+use quackd_home::Home;
+use quackd_protocol::client::{FollowData, FollowParams, SessionParams, StateData};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Timeout for a daemon to return, for example after a restart.
+const RECONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Delay before each attempt, including the first, to avoid hammering the daemon.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Interval and number of checks for a worker that is starting.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(20);
+const SETTLE_LOOKS: u32 = 50;
+
+/// Followed session.
+#[derive(Debug)]
+pub(crate) struct FollowConnection {
+    client: Arc<Client>,
+    events: Events,
+    followed: FollowData,
+    /// Number of the last event that was processed or may be skipped.
+    seq: u64,
+}
+
+impl FollowConnection {
+    /// Follows a session, from event `since` on if given.
+    ///
+    /// # Errors
+    /// Those of the request.
+    pub(crate) async fn begin(
+        client: Arc<Client>,
+        session: String,
+        since: Option<u64>,
+    ) -> Result<Self, ClientError> {
+        let session_id = Value::from(session);
+        let params = FollowParams { session_id, since_seq: since, epoch: None };
+        // Subscribe before the request, because the first events may precede its reply.
+        let events = client.events().await?;
+        let followed = client.request("follow", params, REPLY_TIMEOUT).await?;
+        Ok(Self::of(client, events, followed, since))
+    }
+
+    /// Waits briefly for a worker that is starting, so that its confinement is known.
+    pub(crate) async fn settle(&mut self) {
+        for _ in 0..SETTLE_LOOKS {
+            if self.followed.worker.state != "starting" {
+                return;
+            }
+            sleep(SETTLE_INTERVAL).await;
+            let session_id = Some(self.followed.session_id.0.clone());
+            let state =
+                self.client.request("get_state", SessionParams { session_id }, SETTLE_INTERVAL);
+            // Do not wait for a request that fails. The events report the worker's state.
+            let Ok(StateData { worker, .. }) = state.await else { return };
+            self.followed.worker = worker;
+        }
+    }
+
+    /// Returns the daemon's description of the session.
+    pub(crate) fn followed(&self) -> &FollowData {
+        &self.followed
+    }
+
+    /// Returns the id of the session.
+    pub(crate) fn session(&self) -> &str {
+        self.followed.session_id.as_str()
+    }
+
+    /// Returns the connection for further requests.
+    pub(crate) fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.client)
+    }
+
+    /// Follows a session by its id.
+    async fn follow(client: Arc<Client>, params: FollowParams) -> Result<Self, ClientError> {
+        let events = client.events().await?;
+        let since = params.since_seq;
+        let followed = client.request("follow", params, REPLY_TIMEOUT).await?;
+        Ok(Self::of(client, events, followed, since))
+    }
+
+    fn of(client: Arc<Client>, events: Events, followed: FollowData, since: Option<u64>) -> Self {
+        let seq = since.filter(|_| !followed.resync).unwrap_or(followed.seq);
+        Self { client, events, followed, seq }
+    }
+
+    /// Waits for the next event of the session; `None` if the connection has ended. Cancel-safe.
+    pub(crate) async fn recv(&mut self) -> Option<Event> {
+        loop {
+            let event = self.events.recv().await?;
+            if self.counts(&event) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Returns the next event of the session if it has arrived.
+    pub(crate) fn try_recv(&mut self) -> Option<Event> {
+        loop {
+            let event = self.events.try_recv()?;
+            if self.counts(&event) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Whether an event belongs to the session or to all sessions, and records its number.
+    fn counts(&mut self, event: &Event) -> bool {
+        if event.session_id.as_deref().is_some_and(|id| id != self.followed.session_id.as_str()) {
+            return false;
+        }
+        self.seq = event.seq.unwrap_or(0).max(self.seq);
+        true
+    }
+
+    /// Waits for a daemon and follows the session from the last processed event on. With `only_same`, a daemon that
+    /// exited is not awaited, because its running turn is lost.
+    ///
+    /// # Errors
+    /// Those of the last attempt, and an error if no daemon is running.
+    pub(crate) async fn again(&self, only_same: bool) -> anyhow::Result<Self> {
+        let socket = Home::from_process_env_blocking()?.socket().path;
+        let deadline = Instant::now() + RECONNECT_LIMIT;
+        loop {
+            sleep(RECONNECT_INTERVAL).await;
+            let params = FollowParams {
+                session_id: Value::from(self.session()),
+                since_seq: Some(self.seq),
+                epoch: Some(self.followed.epoch.clone()),
+            };
+            let attempt = async {
+                let client = Client::connect(&socket, CONNECT_TIMEOUT).await?;
+                Self::follow(Arc::new(client), params).await
+            };
+            let error = match attempt.await {
+                Ok(watch) if only_same && watch.followed.epoch != self.followed.epoch => {
+                    return Err(gone());
+                }
+                Ok(watch) => return Ok(watch),
+                Err(error) => error,
+            };
+            let is_gone =
+                matches!(error, ClientError::NotRunning { .. } | ClientError::Disconnected);
+            if deadline < Instant::now() || only_same && is_gone {
+                return Err(match error {
+                    // The daemon answered with the reason.
+                    ClientError::Refused(text) => ClientError::Refused(text).into(),
+                    _ => gone(),
+                });
+            }
+        }
+    }
+
+    /// Whether no event is missing between `before` and this connection.
+    pub(crate) fn continues(&self, before: &Self) -> bool {
+        !self.followed.resync && self.followed.epoch == before.followed.epoch
+    }
+}
+
+fn gone() -> anyhow::Error {
+    CliError::daemon_gone("Daemon disconnected.").into()
+}

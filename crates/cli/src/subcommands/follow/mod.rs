@@ -1,0 +1,135 @@
+//! `quack follow`: shows a session's events.
+//!
+//! [`session_view`] is the event loop, shared with `quack [DIR]` and `quack say`. It uses:
+//! - [`follow_connection`]: the connection. [`requests`]: its requests.
+//! - [`screen`]: the output. [`stdin_lines`] and [`question_queue`]: the input.
+//! - [`history`]: the app's history.
+//! - [`turn_tracker`] and [`turn_filter`]: the outcome and the events of one turn.
+
+pub(crate) mod follow_connection;
+mod history;
+mod question_queue;
+mod requests;
+mod screen;
+pub(crate) mod session_view;
+mod stdin_lines;
+mod turn_filter;
+mod turn_tracker;
+
+use self::follow_connection::FollowConnection;
+use self::session_view::{InputMode, Interrupts, SessionView};
+use crate::args::DisplayArgs;
+use crate::args::sessions::FollowArgs;
+use crate::connect::start_and_connect;
+use crate::display;
+use crate::exit::ExitCode;
+use crate::output::{BOLD, CliOutput, DIM};
+use crate::render::DisplayOptions;
+use crate::session_ref::{self, Missing, Wanted};
+use quackd_protocol::client::FollowData;
+use quackd_protocol::tiers;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Maximum length of a session's description on the first line, in characters.
+const MAX_STATE: usize = 160;
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: FollowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let mut interrupts = Interrupts::catch()?;
+    let begun = tokio::select! {
+        biased;
+        () = interrupts.next() => return Ok(ExitCode::Interrupted),
+        begun = begin(args, output) => begun,
+    };
+    begun?.run(&mut interrupts).await
+}
+
+async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionView> {
+    let wanted = Wanted::of(&args.which)?;
+    let daemon = start_and_connect(output).await?;
+    let found = match wanted.find(&daemon.client, Missing::UseActive).await? {
+        Some(found) => found,
+        None => wanted.one(&daemon.client, Missing::Create).await?,
+    };
+    session_ref::tell_if_elsewhere(&found, output);
+    let session = found.session_id.0;
+    let client = Arc::new(daemon.client);
+    let mut watch = FollowConnection::begin(client, session, args.since).await?;
+    if !output.is_json() {
+        watch.settle().await;
+        let home_dir = std::env::var("HOME").ok();
+        output.text(&header(&found.label, watch.followed(), home_dir.as_deref()))?;
+    }
+    Ok(SessionView::new(watch, look(args.look), InputMode::Answers, output))
+}
+
+/// Converts the arguments to display options.
+pub(crate) fn look(args: DisplayArgs) -> DisplayOptions {
+    DisplayOptions { show_thinking: args.show_thinking, verbose: args.verbose }
+}
+
+/// Returns the first line: the session, its confinement, and the model of its Pi if known.
+pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>) -> String {
+    let name = display::name(label);
+    let path = display::path(&followed.workspace_path, home_dir);
+    let worker = &followed.worker;
+    let words: Vec<&str> = [worker.tier.as_deref().map(tiers::in_words), worker.policy.as_deref()]
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut state = match (words.is_empty(), worker.state.as_str()) {
+        (false, _) => words.join(" · "),
+        (true, "absent") => "its worker starts with the first call".to_owned(),
+        (true, state) => state.to_owned(),
+    };
+    if let Some(pi) = &followed.session_state {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let model = pi.get("model");
+        let model = text(model).or_else(|| text(model.and_then(|model| model.get("id"))));
+        state.push_str(&format!(" · {}", model.as_deref().unwrap_or("default")));
+        if let Some(thinking) = text(pi.get("thinkingLevel")) {
+            state.push_str(&format!(" · thinking:{thinking}"));
+        }
+    }
+    format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}[{}]{DIM:#}\n", display::cut(&state, MAX_STATE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_first_line_names_the_session_its_confinement_and_its_model() {
+        let ready = json!({"state": "ready", "pid": 7, "restarts": 0, "tier": "B", "policy": "workspace-write"});
+        let none = Value::Null;
+        for (worker, pi, shown) in [
+            (ready.clone(), none.clone(), "[confined · workspace-write]"),
+            (
+                ready.clone(),
+                json!({"model": {"id": "gpt-4o"}, "thinkingLevel": "off"}),
+                "[confined · workspace-write · gpt-4o · thinking:off]",
+            ),
+            (ready, json!({"model": null}), "[confined · workspace-write · default]"),
+            (
+                json!({"state": "absent", "restarts": 0}),
+                none.clone(),
+                "[its worker starts with the first call]",
+            ),
+            (json!({"state": "failed\u{1b}[2J", "restarts": 0}), none, "[failed\u{fffd}[2J]"),
+        ] {
+            let followed: FollowData = serde_json::from_value(json!({
+                "sessionId": "s", "sessionName": "duck\n1", "workspacePath": "/home/ada/app",
+                "isRunning": true, "sessionState": pi, "appHistoryFile": "", "appHistoryExists": false,
+                "appHistorySizeBytes": 0, "seq": 3, "epoch": "e", "resync": false, "replayed": 0,
+                "worker": worker
+            }))
+            .unwrap();
+            let line =
+                anstream::adapter::strip_str(&header("app/duck\n1", &followed, Some("/home/ada")))
+                    .to_string();
+            assert_eq!(line, format!("app/duck\u{fffd}1  ~/app  {shown}\n"));
+        }
+    }
+}

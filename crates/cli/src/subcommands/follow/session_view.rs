@@ -1,0 +1,484 @@
+//! Event loop that shows one session: prints events and the app's history as text or JSON lines, and reads the user's
+//! input on a terminal. Used by `quack follow`, `quack [DIR]` and `quack say`.
+//!
+//! Owns the connection ([`FollowConnection`]), the output ([`Screen`]), the open questions ([`QuestionQueue`]) and the
+//! pending requests. Exits with 0 on Ctrl-C, when the reader closes the output, or when the session is deleted. Exits
+//! with 3 when the daemon is gone and does not return in time. If it waits for one turn, [`TurnTracker`] decides.
+
+use super::follow_connection::FollowConnection;
+use super::history;
+use super::question_queue::{InputResult, Question, QuestionQueue};
+use super::requests::{self, RequestResult};
+use super::screen::Screen;
+use super::stdin_lines::{self, StdinLine};
+use super::turn_filter::TurnFilter;
+use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
+use crate::exit::ExitCode;
+pub(crate) use crate::interrupts::Interrupts;
+use crate::output::{CliOutput, StdoutState};
+use crate::render::{DisplayOptions, Renderer};
+use quackd_client::{ClientError, Event};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::interval;
+
+/// Interval between checks for a reader of the output while there is nothing to print.
+const READER_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Arrived events are combined into pieces of about this size, in bytes.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Timeout for printing the end of the output.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Last lines of a terminal: the prompt, and the text while Pi works.
+const SPEAK: &str = "> ";
+const THINKING: &str = "Duck is thinking...";
+
+/// Warning after Ctrl-C if the turn has not begun and another turn may be running.
+const WAITS: &str =
+    "Pi has not begun this turn: waiting briefly to abort it; press Ctrl-C again to exit now";
+
+/// Use of the lines typed by the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InputMode {
+    /// None: another module reads the keyboard.
+    Nothing,
+    /// Answers to Pi's questions.
+    Answers,
+    /// Answers and prompts.
+    Speaks,
+}
+
+/// Whether a user reads the output and can type.
+pub(crate) fn is_person(output: CliOutput) -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal() && !output.is_json()
+}
+
+/// View of one session.
+#[derive(Debug)]
+pub(crate) struct SessionView {
+    connection: FollowConnection,
+    screen: Screen,
+    /// Questions asked at this terminal. `None` without a terminal.
+    questions: Option<QuestionQueue>,
+    typing: InputMode,
+    typed: Option<mpsc::Receiver<StdinLine>>,
+    history: Option<mpsc::Receiver<Vec<Value>>>,
+    requests: JoinSet<RequestResult>,
+    tracker: Option<TurnTracker>,
+    /// Filter for the events of the awaited turn, if any.
+    filter: Option<TurnFilter>,
+    is_at_work: bool,
+    is_thinking: bool,
+}
+
+/// Input of the event loop.
+#[derive(Debug)]
+enum ViewInput {
+    Interrupted,
+    Event(Option<Event>),
+    Done(RequestResult),
+    Typed(StdinLine),
+    History(Vec<Value>),
+    /// A timer fired: check the reader and the turn.
+    Time,
+}
+
+impl SessionView {
+    /// Creates a view of the session that `connection` follows. Pi asks its questions on a terminal only, and never
+    /// with `--json`.
+    pub(crate) fn new(
+        connection: FollowConnection,
+        look: DisplayOptions,
+        typing: InputMode,
+        output: CliOutput,
+    ) -> Self {
+        let can_type = is_person(output) && typing != InputMode::Nothing;
+        let questions = can_type.then(QuestionQueue::default);
+        let history = (!output.is_json()).then(|| history::read(connection.followed()));
+        let state = connection.followed().session_state.as_ref();
+        let streams = state.and_then(|state| state.get("isStreaming")).and_then(Value::as_bool);
+        let typed = (questions.is_some() && typing == InputMode::Speaks).then(stdin_lines::read);
+        let screen = Screen::new(output, Renderer::new(look));
+        Self {
+            is_at_work: streams == Some(true),
+            connection,
+            screen,
+            questions,
+            typing,
+            typed,
+            history,
+            requests: JoinSet::new(),
+            tracker: None,
+            filter: None,
+            is_thinking: false,
+        }
+    }
+
+    /// Starts the app's voice if the app is connected or connects soon.
+    pub(crate) fn start_voice(&mut self) {
+        self.requests
+            .spawn(requests::voice(self.connection.client(), self.connection.session().to_owned()));
+    }
+
+    /// Sends a prompt and ends the view after its turn, or at `deadline`.
+    pub(crate) fn say_once(&mut self, message: String, deadline: Instant) {
+        let now = Instant::now();
+        // The app's history does not contain prompts of other clients.
+        self.history = None;
+        self.tracker = Some(TurnTracker::new(self.connection.session().to_owned(), now, deadline));
+        self.filter = Some(TurnFilter::new(&message, self.is_at_work));
+        self.say(message, deadline.saturating_duration_since(now));
+    }
+
+    fn say(&mut self, message: String, limit: Duration) {
+        self.screen.typed(&message);
+        let session = self.connection.session().to_owned();
+        self.requests.spawn(requests::say(self.connection.client(), session, message, limit));
+    }
+
+    /// Runs the view until it ends.
+    ///
+    /// # Errors
+    /// If the daemon is gone, the awaited turn was refused, or the output cannot be written.
+    pub(crate) async fn run(mut self, interrupts: &mut Interrupts) -> anyhow::Result<ExitCode> {
+        let ended = self.show(interrupts).await;
+        // A blocked reader must not delay the exit.
+        let _unread = tokio::time::timeout(LAST_WORDS, self.screen.finish()).await;
+        ended
+    }
+
+    async fn show(&mut self, interrupts: &mut Interrupts) -> anyhow::Result<ExitCode> {
+        if self.connection.followed().resync {
+            self.screen.remark("some events were lost");
+        }
+        let mut ticks = interval(READER_INTERVAL);
+        loop {
+            self.screen.set_footer(self.footer());
+            let reader = tokio::select! {
+                biased;
+                () = interrupts.next() => {
+                    if let Some(exit) = self.interrupted(Instant::now()) {
+                        return Ok(exit);
+                    }
+                    continue;
+                }
+                printed = self.screen.flush() => printed?,
+            };
+            if reader == StdoutState::Gone && self.tracker.is_none() {
+                return Ok(ExitCode::Ok);
+            }
+            if let Some(end) = self.tracker.as_mut().and_then(|tracker| tracker.end(Instant::now()))
+            {
+                return match end {
+                    TurnOutcome::Well => Ok(ExitCode::Ok),
+                    TurnOutcome::Failed => Ok(ExitCode::Failed),
+                    TurnOutcome::Interrupted => Ok(ExitCode::Interrupted),
+                    TurnOutcome::Left(text) => {
+                        self.screen.warn(&text);
+                        Ok(ExitCode::Interrupted)
+                    }
+                    TurnOutcome::Because(error) => Err(error),
+                };
+            }
+            let due = self.tracker.as_ref().map(TurnTracker::due);
+            let happened = tokio::select! {
+                () = interrupts.next() => ViewInput::Interrupted,
+                event = self.connection.recv() => ViewInput::Event(event),
+                Some(done) = self.requests.join_next() => match done {
+                    Ok(done) => ViewInput::Done(done),
+                    Err(_panicked) => ViewInput::Time,
+                },
+                Some(typed) = next(&mut self.typed) => ViewInput::Typed(typed),
+                Some(entries) = next(&mut self.history) => ViewInput::History(entries),
+                () = until(due) => ViewInput::Time,
+                _ = ticks.tick() => ViewInput::Time,
+            };
+            if let Some(exit) = self.take(happened, interrupts).await? {
+                return Ok(exit);
+            }
+        }
+    }
+
+    async fn take(
+        &mut self,
+        happened: ViewInput,
+        interrupts: &mut Interrupts,
+    ) -> anyhow::Result<Option<ExitCode>> {
+        let now = Instant::now();
+        match happened {
+            ViewInput::Interrupted => return Ok(self.interrupted(now)),
+            ViewInput::Event(Some(event)) => {
+                let is_last = self.events(event)?;
+                return Ok((is_last && self.tracker.is_none()).then_some(ExitCode::Ok));
+            }
+            ViewInput::Event(None) => tokio::select! {
+                biased;
+                () = interrupts.next() => {
+                    let is_waiting = self.tracker.is_some();
+                    return Ok(Some(if is_waiting { ExitCode::Interrupted } else { ExitCode::Ok }));
+                }
+                again = self.reconnect() => again?,
+            },
+            ViewInput::Done(done) => self.done(done, now)?,
+            ViewInput::Typed(typed) => return Ok(self.was_typed(&typed)),
+            ViewInput::History(entries) => {
+                entries.iter().for_each(|entry| self.screen.history(entry));
+            }
+            ViewInput::Time => {
+                if self.screen.look() == StdoutState::Gone && self.tracker.is_none() {
+                    return Ok(Some(ExitCode::Ok));
+                }
+                if self.tracker.as_mut().is_some_and(|tracker| tracker.tells(now)) {
+                    self.screen.warn(WAITS);
+                }
+                if self.tracker.as_mut().is_some_and(|tracker| tracker.look_is_due(now)) {
+                    let session = self.connection.session().to_owned();
+                    self.requests.spawn(requests::look(self.connection.client(), session));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn interrupted(&mut self, now: Instant) -> Option<ExitCode> {
+        let Some(tracker) = &mut self.tracker else { return Some(ExitCode::Ok) };
+        match tracker.interrupt(now) {
+            InterruptAction::Abort => self.abort(),
+            InterruptAction::Wait | InterruptAction::Now => {}
+        }
+        None
+    }
+
+    fn abort(&mut self) {
+        let session = self.connection.session().to_owned();
+        self.requests.spawn(requests::abort(self.connection.client(), session));
+    }
+
+    /// Handles an event and all events that have arrived. Returns true if the session was deleted.
+    fn events(&mut self, first: Event) -> anyhow::Result<bool> {
+        let mut next = Some(first);
+        while let Some(event) = next {
+            let is_last = event.name == "session_deleted";
+            let counted = match &mut self.filter {
+                Some(filter) => filter.pass(event),
+                None => vec![event],
+            };
+            counted.iter().try_for_each(|event| self.event(event))?;
+            if is_last {
+                return Ok(true);
+            }
+            let is_over =
+                self.tracker.as_ref().is_some_and(|tracker| tracker.is_over(Instant::now()));
+            next = match is_over || PIECE_BYTES <= self.screen.len() {
+                true => None,
+                false => self.connection.try_recv(),
+            };
+        }
+        // Abort after the loop: if the end of the turn has already arrived, an abort could hit another client's turn.
+        if self.tracker.as_mut().is_some_and(|tracker| tracker.aborts(Instant::now())) {
+            self.abort();
+        }
+        Ok(false)
+    }
+
+    fn event(&mut self, event: &Event) -> anyhow::Result<()> {
+        if self.screen.is_json() {
+            self.screen.line(event)?;
+            if self.tracker.is_none() {
+                return Ok(());
+            }
+        }
+        let data = event.data.as_deref().map_or("null", RawValue::get);
+        // Too deeply nested JSON is not displayed.
+        let data: Value = serde_json::from_str(data).unwrap_or(Value::Null);
+        let name = event.name.as_str();
+        if let Some(tracker) = &mut self.tracker {
+            tracker.happened(name, &data, Instant::now());
+        }
+        match name {
+            "agent_start" => self.is_at_work = true,
+            "agent_end" => (self.is_at_work, self.is_thinking) = (false, false),
+            _ => {}
+        }
+        if self.screen.is_json() || self.handle_question_event(name, &data) {
+            return Ok(());
+        }
+        let before = self.screen.len();
+        self.screen.event(name, &data);
+        self.is_thinking &= self.screen.len() == before;
+        Ok(())
+    }
+
+    /// Handles an event about a question asked at this terminal. Returns false for other events.
+    fn handle_question_event(&mut self, name: &str, data: &Value) -> bool {
+        let Some(questions) = &mut self.questions else { return false };
+        match name {
+            "extension_ui_request" => {
+                let Some(question) = Question::read(data) else { return false };
+                if questions.open(question) {
+                    self.ask();
+                }
+            }
+            "extension_ui_closed" => {
+                let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
+                let asked = questions.current().is_some_and(|question| question.is(text("id")));
+                // A question that is no longer queued was answered here.
+                if questions.close(text("id")) {
+                    self.screen.remark(match text("reason") {
+                        "answered" => "another client has answered",
+                        "timeout" => "there was no answer in time",
+                        _ => "the question was withdrawn",
+                    });
+                }
+                if asked {
+                    self.ask();
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Asks the next question, if any.
+    fn ask(&mut self) {
+        let Some(question) = self.questions.as_ref().and_then(QuestionQueue::current) else {
+            return;
+        };
+        stdin_lines::forget();
+        self.screen.question(&question.lines());
+        self.typed.get_or_insert_with(stdin_lines::read);
+        self.is_thinking = false;
+    }
+
+    fn was_typed(&mut self, typed: &StdinLine) -> Option<ExitCode> {
+        if matches!(typed, StdinLine::Line(_)) {
+            self.screen.footer_ended();
+        }
+        let means =
+            self.questions.as_mut().map_or(InputResult::Nothing, |questions| questions.take(typed));
+        match (means, typed) {
+            (InputResult::Answer(answer), _) => {
+                self.requests.spawn(requests::answer(
+                    self.connection.client(),
+                    self.connection.session().to_owned(),
+                    *answer,
+                ));
+                self.ask();
+            }
+            (InputResult::Again(hint), _) => self.screen.remark(hint),
+            (InputResult::More, _) => {}
+            (InputResult::Nothing, _) if self.typing != InputMode::Speaks => {}
+            (InputResult::Nothing, StdinLine::End) => return Some(ExitCode::Ok),
+            (InputResult::Nothing, StdinLine::Line(line)) if line.trim().is_empty() => {}
+            (InputResult::Nothing, StdinLine::Line(line)) => {
+                self.say(line.trim().to_owned(), requests::SAY_LIMIT);
+                self.is_thinking = true;
+            }
+        }
+        None
+    }
+
+    fn done(&mut self, done: RequestResult, now: Instant) -> anyhow::Result<()> {
+        match (done, &mut self.tracker) {
+            (RequestResult::Said(answer), Some(tracker)) => {
+                let counted = match (&answer, &mut self.filter) {
+                    (Ok(seq), Some(filter)) => filter.accepted(*seq),
+                    (Err(ClientError::Disconnected), Some(filter)) => filter.accepted(None),
+                    (Err(_), Some(filter)) => filter.refused(),
+                    (_, None) => Vec::new(),
+                };
+                tracker.answered(answer.map(drop), now);
+                counted.iter().try_for_each(|event| self.event(event))?;
+                if self.tracker.as_mut().is_some_and(|tracker| tracker.aborts(Instant::now())) {
+                    self.abort();
+                }
+            }
+            (RequestResult::Said(answer), None) => {
+                if let Err(error) = answer {
+                    self.is_thinking = false;
+                    self.screen.failure(&error.to_string());
+                }
+            }
+            (RequestResult::Looked { busy, streams }, Some(tracker)) => {
+                tracker.looked(busy, streams, now);
+            }
+            (RequestResult::Aborted, Some(tracker)) => tracker.aborted(now),
+            (RequestResult::Answered(Err(error)), _) => self.screen.failure(&error.to_string()),
+            // The app exists only on macOS.
+            (RequestResult::NoVoice, _) if cfg!(target_os = "macos") => {
+                self.screen.remark(requests::NO_VOICE);
+            }
+            (
+                RequestResult::Answered(Ok(()))
+                | RequestResult::NoVoice
+                | RequestResult::Voice
+                | RequestResult::Aborted
+                | RequestResult::Looked { .. },
+                _,
+            ) => {}
+        }
+        Ok(())
+    }
+
+    /// Reconnects to the daemon, or to the next one.
+    async fn reconnect(&mut self) -> anyhow::Result<()> {
+        match self.connection.client().why_closed() {
+            // A protocol error is permanent: the peer is not our daemon.
+            ClientError::Protocol(text) => return Err(ClientError::Protocol(text).into()),
+            ClientError::Refused(why) => self.screen.remark(&why),
+            _ => {}
+        }
+        self.screen.flush().await?;
+        let again = self.connection.again(self.tracker.is_some()).await?;
+        let is_complete = again.continues(&self.connection);
+        self.connection = again;
+        // The daemon sends open questions again.
+        if let Some(questions) = &mut self.questions {
+            questions.clear();
+        }
+        self.is_thinking = false;
+        if is_complete {
+            self.screen.remark("reconnected");
+        } else {
+            self.is_at_work = false;
+            self.screen.forget();
+            if let Some(filter) = &mut self.filter {
+                filter.lost();
+            }
+            self.screen.remark("reconnected; some events were lost");
+        }
+        Ok(())
+    }
+
+    /// Returns the last line for the terminal.
+    fn footer(&self) -> &'static str {
+        let Some(questions) = &self.questions else { return "" };
+        match questions.current() {
+            Some(question) => question.prompt(),
+            None if self.is_thinking => THINKING,
+            None if self.typing == InputMode::Speaks && !self.is_at_work => SPEAK,
+            None => "",
+        }
+    }
+}
+
+/// Receives the next value. `None` without a channel. Cancel-safe.
+async fn next<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
+    match from {
+        Some(from) => from.recv().await,
+        None => None,
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}

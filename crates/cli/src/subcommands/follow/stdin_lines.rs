@@ -1,0 +1,55 @@
+//! Reads lines typed on stdin. Used by [`super::session_view`].
+//!
+//! The terminal keeps its own line editing and Ctrl-C. A separate thread reads, because a blocking read cannot be
+//! canceled. The thread ends with the process.
+
+use rustix::termios::{QueueSelector, tcflush};
+use std::io::{self, BufRead, Read};
+use tokio::sync::mpsc;
+
+/// Maximum length of a line, in bytes. A terminal returns at most 4 KiB at once.
+const MAX_LINE: u64 = 64 * 1024;
+
+/// Capacity of the queue of lines. The thread blocks while it is full.
+const WAITING: usize = 16;
+
+/// Number of consecutive ends of input after which reading stops.
+const MAX_ENDS: u32 = 3;
+
+/// Typed input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum StdinLine {
+    /// A line, without its end.
+    Line(String),
+    /// Ctrl-D on an empty line.
+    End,
+}
+
+/// Starts the reading thread. The channel closes when the terminal is gone.
+pub(super) fn read() -> mpsc::Receiver<StdinLine> {
+    let (sender, typed) = mpsc::channel(WAITING);
+    let reading = std::thread::Builder::new().name("typed".to_owned());
+    // Without a thread, only typing does not work.
+    let _unread = reading.spawn(move || {
+        let mut ends = 0;
+        while ends < MAX_ENDS {
+            let mut line = Vec::new();
+            let typed = match io::stdin().lock().take(MAX_LINE).read_until(b'\n', &mut line) {
+                Ok(0) => StdinLine::End,
+                Ok(_) => StdinLine::Line(String::from_utf8_lossy(&line).trim_end().to_owned()),
+                Err(_) => return,
+            };
+            ends = if typed == StdinLine::End { ends + 1 } else { 0 };
+            if sender.blocking_send(typed).is_err() {
+                return;
+            }
+        }
+    });
+    typed
+}
+
+/// Discards typed but unread input. It was typed before the question appeared, so it does not answer it.
+pub(super) fn forget() {
+    // Ignore the failure if the terminal is gone.
+    let _is_kept = tcflush(io::stdin(), QueueSelector::IFlush);
+}

@@ -1,0 +1,474 @@
+//! Decides when an awaited turn of Pi is over, and its outcome. Pure state machine: takes events, replies and the time,
+//! returns the outcome. Used by [`super::session_view`] for `quack say`.
+
+use crate::exit::CliError;
+use quackd_client::ClientError;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// Time for the remaining events of a failure to arrive.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// Time for the remaining events to arrive after a refused prompt or an abort.
+const AFTER_REFUSAL: Duration = Duration::from_millis(200);
+
+/// Timeout for the end of a turn after Ctrl-C. The daemon kills a Pi that does not abort within 3 s.
+const AFTER_INTERRUPT: Duration = Duration::from_secs(6);
+
+/// Delay after Ctrl-C before the user is notified that the turn has not begun.
+const NOTICE_DELAY: Duration = Duration::from_millis(300);
+
+/// Delay and interval of the checks whether an accepted prompt began a turn. A command of an extension begins none.
+const LOOK_AFTER: Duration = Duration::from_millis(300);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Time without events after which a prompt without a turn is done, the same as upstream's.
+const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Part of Pi's error text if it is busy, the same in every version.
+pub(super) const AT_WORK: &str = "already processing";
+
+/// Parts of the daemon's error texts if its queue is full; see docs/protocol.md, `say`.
+const NO_ROOM: [&str; 2] = ["messages waiting in this session", "Pis are at work"];
+
+/// Outcome of a turn.
+#[derive(Debug)]
+pub(super) enum TurnOutcome {
+    /// Pi completed the turn.
+    Well,
+    /// The turn failed. The stream contains the reason.
+    Failed,
+    /// The user aborted the turn.
+    Interrupted,
+    /// The user stopped waiting for the turn to begin. The text says that it still may.
+    Left(String),
+    /// The turn failed, and this error is the only report.
+    Because(anyhow::Error),
+}
+
+/// Reaction to Ctrl-C.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum InterruptAction {
+    /// Abort the turn and wait for its end.
+    Abort,
+    /// The turn has not begun, and another client's turn may be running. Wait briefly for the turn to begin, then abort
+    /// it.
+    Wait,
+    /// Exit.
+    Now,
+}
+
+/// State of a turn from its prompt to its end.
+#[derive(Debug)]
+pub(super) struct TurnTracker {
+    session: String,
+    deadline: Instant,
+    /// Time when Pi accepted the prompt.
+    accepted: Option<Instant>,
+    /// Time of the last event.
+    active: Instant,
+    began: bool,
+    failed: bool,
+    busy: bool,
+    /// Whether the model's last answer ended in an error or was aborted.
+    ended_badly: bool,
+    refused: Option<ClientError>,
+    interrupted: bool,
+    /// Whether the turn has begun after Ctrl-C and must be aborted.
+    aborts: bool,
+    /// Whether the prompt is done without a turn.
+    quiet: bool,
+    end_at: Option<Instant>,
+    look_at: Option<Instant>,
+    /// Time to notify the user after Ctrl-C.
+    tell_at: Option<Instant>,
+    /// Number of consecutive checks that found Pi idle.
+    idle: u32,
+}
+
+impl TurnTracker {
+    /// Creates a tracker for a prompt to `session`, whose turn must be over at `deadline`.
+    pub(super) fn new(session: String, now: Instant, deadline: Instant) -> Self {
+        Self {
+            session,
+            deadline,
+            accepted: None,
+            active: now,
+            began: false,
+            failed: false,
+            busy: false,
+            ended_badly: false,
+            refused: None,
+            interrupted: false,
+            aborts: false,
+            quiet: false,
+            end_at: None,
+            look_at: None,
+            tell_at: None,
+            idle: 0,
+        }
+    }
+
+    /// Records that Pi accepted or refused the prompt.
+    pub(super) fn answered(&mut self, answer: Result<(), ClientError>, now: Instant) {
+        match answer {
+            // After a lost connection the reply is unknown. If the daemon is still running, its events show the
+            // outcome.
+            Ok(()) | Err(ClientError::Disconnected) => {
+                self.accepted.get_or_insert(now);
+                self.look_at = Some(now + LOOK_AFTER);
+            }
+            Err(error) => {
+                self.refused = Some(error);
+                // Events that Pi sent before its exit may arrive together with the refusal.
+                self.end_by(now + AFTER_REFUSAL);
+            }
+        }
+    }
+
+    /// Handles an event of this turn, as selected by [`super::turn_filter`].
+    pub(super) fn happened(&mut self, name: &str, data: &Value, now: Instant) {
+        let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
+        self.active = now;
+        match name {
+            "agent_start" => {
+                self.aborts |= self.interrupted && !self.began;
+                self.began = true;
+                self.look_at = None;
+                if self.busy && !self.interrupted {
+                    // The refusal was another client's, caused by this turn.
+                    (self.busy, self.failed, self.end_at) = (false, false, None);
+                }
+            }
+            "message_end" => {
+                let message = data.get("message").unwrap_or(&Value::Null);
+                let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default();
+                if text("role") == "assistant" {
+                    self.ended_badly = matches!(text("stopReason"), "error" | "aborted");
+                }
+            }
+            // An end without a beginning belongs to an earlier turn of another client.
+            "agent_end" if self.began => {
+                self.failed |= self.ended_badly;
+                self.end_by(now);
+            }
+            "prompt_error" => match (self.began, text("error").contains(AT_WORK)) {
+                // The refusal is another client's, caused by this turn.
+                (true, true) => {}
+                (began, is_busy) => {
+                    self.failed = true;
+                    self.busy |= is_busy;
+                    // More events follow: the end of a turn that began, or the beginning of one that is about to.
+                    self.end_by(match (began, is_busy) {
+                        (true, _) => now + AFTER_FAILURE,
+                        (false, true) => now + AFTER_REFUSAL,
+                        (false, false) => now,
+                    });
+                }
+            },
+            // The turn continues if only the session's worker crashes.
+            "extension_error"
+                if text("event") == "process_death" && text("error").starts_with("Pi ") =>
+            {
+                self.failed = true;
+                self.end_by(now + AFTER_FAILURE);
+            }
+            "session_deleted" => {
+                self.failed = true;
+                self.end_by(now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Records a check whether Pi is busy, for a prompt that began no turn.
+    pub(super) fn looked(&mut self, busy: Option<bool>, streams: Option<bool>, now: Instant) {
+        self.idle = if busy == Some(false) { self.idle + 1 } else { 0 };
+        let was_quiet = self.active.max(self.accepted.unwrap_or(now)) + QUIET_TIMEOUT <= now;
+        if self.began {
+            return;
+        }
+        if 2 <= self.idle || was_quiet && streams != Some(true) {
+            self.quiet = true;
+            return self.end_by(now);
+        }
+        self.look_at = Some(now + if self.idle == 0 { LOOK_EVERY } else { LOOK_AFTER });
+    }
+
+    /// Handles Ctrl-C.
+    pub(super) fn interrupt(&mut self, now: Instant) -> InterruptAction {
+        if self.interrupted {
+            self.end_at = Some(now);
+            return InterruptAction::Now;
+        }
+        self.interrupted = true;
+        self.end_by(now + AFTER_INTERRUPT);
+        // Abort only our own turn: the daemon aborts all work of the session, including that of other clients.
+        if self.began {
+            return InterruptAction::Abort;
+        }
+        self.tell_at = Some(now + NOTICE_DELAY);
+        InterruptAction::Wait
+    }
+
+    /// Whether to notify the user now. Returns true at most once.
+    pub(super) fn tells(&mut self, now: Instant) -> bool {
+        let is_due = self.tell_at.take_if(|at| *at <= now).is_some();
+        is_due && !self.began && !self.is_over(now)
+    }
+
+    /// Whether to abort the turn now that it has begun. Returns true at most once.
+    pub(super) fn aborts(&mut self, now: Instant) -> bool {
+        std::mem::take(&mut self.aborts) && !self.is_over(now)
+    }
+
+    /// Records that the daemon aborted the turn or had nothing to abort.
+    pub(super) fn aborted(&mut self, now: Instant) {
+        self.end_by(now + AFTER_REFUSAL);
+    }
+
+    /// Whether a check is due.
+    pub(super) fn look_is_due(&mut self, now: Instant) -> bool {
+        self.look_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Returns the time of the next timer.
+    pub(super) fn due(&self) -> Instant {
+        [self.end_at, self.look_at, self.tell_at]
+            .into_iter()
+            .flatten()
+            .fold(self.deadline, Instant::min)
+    }
+
+    /// Whether the turn is over, so that later events do not belong to it.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.end_at.is_some_and(|at| at <= now)
+    }
+
+    /// Returns the outcome if the turn is over.
+    pub(super) fn end(&mut self, now: Instant) -> Option<TurnOutcome> {
+        let is_over = self.is_over(now);
+        if !is_over && now < self.deadline {
+            return None;
+        }
+        let session = &self.session;
+        let ways = format!(
+            "`quack follow --session {session}` shows it, `quack abort --session {session}` ends it"
+        );
+        let is_settled = self.began || self.failed || self.quiet || self.refused.is_some();
+        let may_begin = format!("Pi has not begun this turn and may still do so: {ways}");
+        Some(match self.refused.take() {
+            _ if self.interrupted && is_settled => TurnOutcome::Interrupted,
+            _ if self.interrupted => TurnOutcome::Left(may_begin),
+            Some(ClientError::Refused(text)) if text.contains(AT_WORK) => TurnOutcome::Because(
+                CliError::busy(format!("Pi is busy with something else: {ways}")).into(),
+            ),
+            Some(ClientError::Refused(text)) if NO_ROOM.iter().any(|part| text.contains(part)) => {
+                TurnOutcome::Because(CliError::busy(text).into())
+            }
+            Some(ClientError::Timeout { .. }) => {
+                TurnOutcome::Because(CliError::busy(may_begin).into())
+            }
+            Some(error) => TurnOutcome::Because(error.into()),
+            None if self.busy => TurnOutcome::Because(
+                CliError::busy(format!("Pi is busy with something else: {ways}")).into(),
+            ),
+            None if self.failed => TurnOutcome::Failed,
+            None if !is_over && !self.began => {
+                TurnOutcome::Because(CliError::busy(may_begin).into())
+            }
+            None if !is_over => TurnOutcome::Because(
+                CliError::busy(format!("the turn is not over yet and continues: {ways}")).into(),
+            ),
+            None => TurnOutcome::Well,
+        })
+    }
+
+    fn end_by(&mut self, at: Instant) {
+        self.end_at = Some(self.end_at.map_or(at, |known| known.min(at)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::{ExitCode, of_error};
+    use serde_json::json;
+
+    const SEC: Duration = Duration::from_secs(1);
+
+    /// Runs these steps, 1 s apart. Returns the exit code and the number of steps until the end, or 0 if the turn
+    /// continues.
+    fn tracker(steps: &[(&str, Value)]) -> (u8, usize) {
+        let mut now = Instant::now();
+        let mut tracker = TurnTracker::new("s".to_owned(), now, now + 100 * SEC);
+        for (n, (name, data)) in steps.iter().enumerate() {
+            match *name {
+                "ok" => tracker.answered(Ok(()), now),
+                "refused" => {
+                    let text = data.as_str().unwrap().to_owned();
+                    tracker.answered(Err(ClientError::Refused(text)), now);
+                }
+                "lost" => tracker.answered(Err(ClientError::Disconnected), now),
+                "idle" => tracker.looked(Some(false), None, now),
+                "busy" => tracker.looked(Some(true), data.as_bool(), now),
+                "^C" => drop(tracker.interrupt(now)),
+                "aborted" => tracker.aborted(now),
+                "later" => now += 10 * SEC,
+                name => tracker.happened(name, data, now),
+            }
+            now += 2 * AFTER_FAILURE;
+            if let Some(end) = tracker.end(now) {
+                let code = match end {
+                    TurnOutcome::Well => 0,
+                    TurnOutcome::Failed => 1,
+                    TurnOutcome::Interrupted => 130,
+                    TurnOutcome::Left(_) => 131,
+                    TurnOutcome::Because(error) => of_error(&error).code(),
+                };
+                return (code, n + 1);
+            }
+        }
+        (255, 0)
+    }
+
+    fn step(name: &'static str) -> (&'static str, Value) {
+        (name, Value::Null)
+    }
+
+    fn message(reason: &str) -> (&'static str, Value) {
+        ("message_end", json!({"message": {"role": "assistant", "stopReason": reason}}))
+    }
+
+    fn failed(error: &str) -> (&'static str, Value) {
+        ("prompt_error", json!({"error": error}))
+    }
+
+    fn death(error: &str) -> (&'static str, Value) {
+        ("extension_error", json!({"event": "process_death", "error": error}))
+    }
+
+    #[test]
+    fn a_turn_ends_with_its_end_and_not_with_another_ones() {
+        let (start, end, ok) = (step("agent_start"), step("agent_end"), step("ok"));
+        for (steps, expected) in [
+            (vec![ok.clone(), start.clone(), message("stop"), end.clone()], (0, 4)),
+            (vec![start.clone(), end.clone()], (0, 2)),
+            (vec![end.clone(), ok.clone(), start.clone(), end.clone()], (0, 4)),
+            (vec![ok.clone(), start.clone(), message("error"), end.clone()], (1, 4)),
+            (vec![start.clone(), message("error"), message("stop"), end.clone()], (0, 4)),
+            (vec![ok.clone(), start.clone(), message("aborted"), end.clone()], (1, 4)),
+            (vec![ok.clone(), start.clone()], (255, 0)),
+            (vec![step("lost"), start.clone(), end.clone()], (0, 3)),
+            (vec![ok.clone(), failed("no key")], (1, 2)),
+            (vec![ok.clone(), start.clone(), failed("no key")], (1, 3)),
+            (vec![ok.clone(), start.clone(), failed("Agent is already processing."), end], (0, 4)),
+            (vec![ok.clone(), failed("Agent is already processing.")], (4, 2)),
+            (vec![ok.clone(), start.clone(), death("Pi process for …")], (1, 3)),
+            (vec![ok.clone(), start.clone(), death("Worker for …")], (255, 0)),
+            (vec![ok, start, step("session_deleted")], (1, 3)),
+        ] {
+            assert_eq!(tracker(&steps), expected, "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_whether_it_is_worth_trying_again() {
+        for (text, code) in [
+            ("No model selected", 1),
+            ("Pi not found. Install it", 1),
+            ("Agent is already processing. Specify …", 4),
+            ("Pi has 16 messages waiting in this session and takes no more; try again later", 4),
+            ("2 Pis are at work (pi.max_live); try again later", 4),
+        ] {
+            assert_eq!(tracker(&[("refused", json!(text))]), (code, 1), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_begins_no_turn_ends_when_pi_is_idle_or_quiet() {
+        let busy = |streams: bool| ("busy", json!(streams));
+        for (steps, expected) in [
+            (vec![step("ok"), step("idle"), step("idle")], (0, 3)),
+            (vec![step("ok"), step("idle"), busy(false), step("idle")], (255, 0)),
+            (vec![step("ok"), step("agent_start"), step("idle"), step("idle")], (255, 0)),
+            (vec![step("ok"), step("later"), busy(false)], (0, 3)),
+            (vec![step("ok"), step("later"), busy(true)], (255, 0)),
+            (vec![step("ok"), step("later"), step("tool_execution_start"), busy(false)], (255, 0)),
+        ] {
+            assert_eq!(tracker(&steps), expected, "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn ctrl_c_waits_for_the_end_and_twice_does_not() {
+        let (start, end) = (step("agent_start"), step("agent_end"));
+        for (steps, expected) in [
+            (vec![start.clone(), step("^C"), message("aborted"), end], (130, 4)),
+            (vec![start.clone(), step("^C"), step("aborted")], (130, 3)),
+            (vec![start.clone(), step("^C"), step("^C")], (130, 3)),
+            (vec![start, step("^C"), step("later")], (130, 3)),
+        ] {
+            assert_eq!(tracker(&steps), expected, "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn ctrl_c_before_the_turn_ends_it_when_it_begins_and_nobody_elses() {
+        let (ok, start, end) = (step("ok"), step("agent_start"), step("agent_end"));
+        for (steps, expected) in [
+            (vec![step("^C"), start.clone(), end], (130, 3)),
+            (vec![step("^C"), start, step("^C")], (130, 3)),
+            (vec![ok.clone(), step("^C"), step("^C")], (131, 3)),
+            (vec![step("^C"), ("refused", json!("Aborted before Pi had started"))], (130, 2)),
+            (vec![ok.clone(), step("^C"), failed("no key")], (130, 3)),
+            (vec![ok.clone(), step("^C"), step("idle"), step("idle")], (130, 4)),
+            (vec![ok, step("^C"), step("busy"), step("later")], (131, 4)),
+        ] {
+            assert_eq!(tracker(&steps), expected, "{steps:?}");
+        }
+        let now = Instant::now();
+        let mut tracker = TurnTracker::new("s".to_owned(), now, now + SEC);
+        assert_eq!(tracker.interrupt(now), InterruptAction::Wait);
+        assert!(!tracker.aborts(now), "nothing of ours runs");
+        assert_eq!(tracker.due(), now + NOTICE_DELAY);
+        assert!(
+            !tracker.tells(now)
+                && tracker.tells(now + NOTICE_DELAY)
+                && !tracker.tells(now + NOTICE_DELAY)
+        );
+        tracker.happened("agent_start", &Value::Null, now);
+        assert!(tracker.aborts(now) && !tracker.aborts(now), "once");
+        let mut tracker = TurnTracker::new("s".to_owned(), now, now + SEC);
+        tracker.happened("agent_start", &Value::Null, now);
+        assert_eq!(tracker.interrupt(now), InterruptAction::Abort);
+        assert!(!tracker.aborts(now), "it is being aborted already");
+    }
+
+    #[test]
+    fn a_refusal_of_somebody_else_before_the_turn_begins_does_not_end_it() {
+        let now = Instant::now();
+        let mut tracker = TurnTracker::new("s".to_owned(), now, now + 9 * SEC);
+        tracker.answered(Ok(()), now);
+        tracker.happened("prompt_error", &json!({"error": "Agent is already processing."}), now);
+        tracker.happened("agent_start", &Value::Null, now);
+        assert!(tracker.end(now + SEC).is_none());
+        tracker.happened("agent_end", &Value::Null, now + SEC);
+        assert!(matches!(tracker.end(now + SEC), Some(TurnOutcome::Well)));
+    }
+
+    #[test]
+    fn a_turn_that_takes_too_long_is_left_to_itself() {
+        let begun = Instant::now();
+        let mut tracker = TurnTracker::new("s".to_owned(), begun, begun + SEC);
+        tracker.answered(Ok(()), begun);
+        tracker.happened("agent_start", &Value::Null, begun);
+        assert_eq!(tracker.due(), begun + SEC);
+        assert!(tracker.end(begun).is_none());
+        let Some(TurnOutcome::Because(error)) = tracker.end(begun + SEC) else {
+            panic!("not late")
+        };
+        assert_eq!(of_error(&error), ExitCode::BusyOrLate);
+        assert!(error.to_string().contains("`quack abort --session s` ends it"), "{error}");
+    }
+}

@@ -1,0 +1,331 @@
+//! `quack gc`: deletes expired and orphaned files. The daemon deletes them, because it knows the files in use. Without
+//! a daemon, this process does so while it holds the instance lock.
+
+use crate::args::gc::GcArgs;
+use crate::args::sessions::PruneArgs;
+use crate::connect::{connect_only, start_and_connect};
+use crate::display;
+use crate::exit::{CliError, ExitCode};
+use crate::output::{CliOutput, DIM};
+use crate::time_format::span;
+use anyhow::{Context as _, bail};
+use quackd_client::ClientError;
+use quackd_config::KeepSettings;
+use quackd_home::Home;
+use quackd_home::keep::{Found, Item, Known, Rules, Tally, find_blocking, remove_blocking};
+use quackd_home::own_file::read_blocking;
+use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams, PrunedSession};
+use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED, MAX_METADATA_BYTES};
+use quackd_protocol::metadata::{Metadata, Session};
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+/// Timeout of a garbage collection, which may wait for a slow disk.
+const GC_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
+/// Bytes in one MiB.
+const MIB: u64 = 1024 * 1024;
+
+/// Kind of the sessions whose directory does not exist.
+const SESSIONS: &str = "sessions";
+
+/// Reason for keeping sessions without a directory while no daemon runs.
+const ONLY_BY_DAEMON: &str = "no daemon runs; `quack sessions prune` starts one and forgets it";
+
+/// Maximum number of items listed as text.
+const MAX_SHOWN: usize = 20;
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: GcArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    if args.histories && !args.dry_run && !args.yes && !confirmed(output).await? {
+        bail!("nothing was deleted");
+    }
+    let params = GcParams {
+        dry_run: args.dry_run.then_some(true),
+        older_than_s: args.older_than.map(|age| age.as_secs()),
+        histories: args.histories.then_some(true),
+        ..GcParams::default()
+    };
+    let data: GcData = match connect_only(output).await {
+        Ok(daemon) => daemon.client.request("quack.gc", params, GC_TIMEOUT).await?,
+        Err(error) if is_not_running(&error) => {
+            let args = (args.dry_run, args.older_than, args.histories);
+            tokio::task::spawn_blocking(move || alone_blocking(args)).await??
+        }
+        Err(error) => return Err(error),
+    };
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&text(&data))?;
+    }
+    Ok(if data.failed == 0 { ExitCode::Ok } else { ExitCode::Failed })
+}
+
+async fn confirmed(output: CliOutput) -> anyhow::Result<bool> {
+    if !CliOutput::can_ask() {
+        return Err(
+            CliError::usage("cannot ask for confirmation without a terminal: use --yes").into()
+        );
+    }
+    let question = "Delete the histories of deleted sessions? This cannot be undone.";
+    Ok(tokio::task::spawn_blocking(move || output.ask_blocking(question)).await??)
+}
+
+fn is_not_running(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<ClientError>(), Some(ClientError::NotRunning { .. }))
+}
+
+/// Collects garbage without a daemon.
+fn alone_blocking(
+    (dry_run, older, histories): (bool, Option<Duration>, bool),
+) -> anyhow::Result<GcData> {
+    let home = Home::from_process_env_blocking()?;
+    if !home.dir().exists() {
+        return Ok(GcData { dry_run, ..GcData::default() });
+    }
+    // A dry run creates neither the lock file, which would mark the directory as quackd's, nor `run`.
+    let _lock = match dry_run {
+        true => home.check_blocking().map(|()| None)?,
+        false => Some(lock_blocking(&home)?),
+    };
+    let metadata = metadata_blocking(&home.metadata());
+    let lost = metadata.as_ref().map(lost_blocking).unwrap_or_default();
+    let known = metadata.map(known);
+    if histories && let Err(error) = &known {
+        bail!("histories are kept, because the existing sessions are not known: {error:#}");
+    }
+    let keep = keep_settings(&home)?;
+    let rules = Rules {
+        is_served: false,
+        outputs: older.unwrap_or(keep.outputs.value),
+        undo: older.unwrap_or(keep.undo.value),
+        undo_max_bytes: u64::try_from(keep.undo_mb.value).unwrap_or(u64::MAX).saturating_mul(MIB),
+        quarantined: Some(older.unwrap_or(GC_KEPT_ASIDE)),
+        histories: histories.then(|| older.unwrap_or(GC_KEPT_ASIDE)),
+    };
+    let found = find_blocking(&home, &rules, known.as_ref().ok())?;
+    let tally = match dry_run {
+        true => Tally::of(&found.items),
+        false => remove_blocking(&home, &found.items),
+    };
+    Ok(GcData { kept_sessions: lost, ..answer(dry_run, tally, &found) })
+}
+
+/// Takes the instance lock, which prevents a daemon from starting.
+fn lock_blocking(home: &Home) -> anyhow::Result<quackd_home::InstanceLock> {
+    home.prepare_blocking()?;
+    quackd_home::lock_blocking(home)?.context("a daemon is starting or stopping; try again")
+}
+
+/// Reads the daemon's settings. If the configuration is not valid, nothing is deleted, because the intended retention
+/// is unknown.
+fn keep_settings(home: &Home) -> anyhow::Result<KeepSettings> {
+    let variable =
+        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let (path, is_named) = quackd_config::locate(home.config(), &variable)?;
+    let config = quackd_config::load_blocking(&path, is_named, &variable);
+    Ok(config.context("the configuration with the retention times cannot be read")?.keep)
+}
+
+/// Reads the sessions from metadata.json without changing it. Only the daemon repairs the file.
+fn metadata_blocking(path: &Path) -> anyhow::Result<Metadata> {
+    let name = || path.display().to_string();
+    // A killed daemon may leave changes in files next to this one.
+    for part in ["ours", "ours.tmp", "theirs"] {
+        let other = path.with_extension(format!("json.{part}"));
+        anyhow::ensure!(!other.exists(), "{} exists: start the daemon once", other.display());
+    }
+    let bytes = read_blocking(path, MAX_METADATA_BYTES).with_context(name)?;
+    serde_json::from_slice(&bytes).with_context(name)
+}
+
+/// Returns the sessions whose directory does not exist. Only the daemon deletes sessions, because it owns
+/// metadata.json.
+fn lost_blocking(metadata: &Metadata) -> Vec<PrunedSession> {
+    let is_missing = |path: &str| {
+        let error = Path::new(path).metadata().err().map(|error| error.kind());
+        matches!(error, Some(ErrorKind::NotFound | ErrorKind::NotADirectory))
+    };
+    let missing = metadata.workspaces.iter().filter(|workspace| is_missing(&workspace.path));
+    let paths: HashMap<_, _> = missing.map(|it| (&it.id, &it.path)).collect();
+    let row = |session: &Session| {
+        Some(PrunedSession {
+            id: session.id.clone(),
+            name: session.name.clone(),
+            workspace_path: (*paths.get(&session.workspace_id)?).clone(),
+            label: String::new(),
+            why: Some(ONLY_BY_DAEMON.to_owned()),
+        })
+    };
+    metadata.sessions.iter().filter_map(row).collect()
+}
+
+fn known(metadata: Metadata) -> Known {
+    let pi_file =
+        |file: &str| Path::new(file).file_name().map(|name| name.to_string_lossy().into_owned());
+    Known {
+        sessions: metadata.sessions.iter().map(|session| session.id.0.clone()).collect(),
+        pi_files: metadata.sessions.iter().filter_map(|it| pi_file(&it.pi_session_file)).collect(),
+        // Keep workspaces without a session too, because their use is unknown.
+        workspaces: metadata.workspaces.into_iter().map(|workspace| workspace.path).collect(),
+        ..Known::default()
+    }
+}
+
+fn answer(dry_run: bool, tally: Tally, found: &Found) -> GcData {
+    let named = |item: &Item| GcItem {
+        kind: item.kind.name().to_owned(),
+        path: item.path.clone(),
+        bytes: item.bytes,
+        age_s: item.age.as_secs(),
+    };
+    let of_kind = |(kind, (items, bytes)): (quackd_home::keep::Kind, (usize, u64))| GcKind {
+        kind: kind.name().to_owned(),
+        items,
+        bytes,
+    };
+    GcData {
+        dry_run,
+        items: tally.items(),
+        bytes: tally.bytes(),
+        failed: tally.failed,
+        more: found.is_cut,
+        found: found.items.iter().filter(|_| dry_run).take(MAX_GC_NAMED).map(named).collect(),
+        why: tally.why,
+        kinds: tally.kinds.into_iter().map(of_kind).collect(),
+        ..GcData::default()
+    }
+}
+
+/// Formats the result as text.
+fn text(data: &GcData) -> String {
+    let mut text = String::new();
+    let verb = if data.dry_run { "Would delete" } else { "Deleted" };
+    if data.kinds.is_empty() && data.failed == 0 {
+        return format!("Nothing to delete.\n{}", sessions(data));
+    }
+    for GcKind { kind, items, bytes } in &data.kinds {
+        let size =
+            if kind == SESSIONS { String::new() } else { format!("  {}", display::bytes(*bytes)) };
+        text.push_str(&format!("{verb} {}{size}\n", about(kind, *items)));
+    }
+    for item in data.found.iter().take(MAX_SHOWN) {
+        let (path, age) = (display::plain(&item.path), span(Duration::from_secs(item.age_s)));
+        let bytes = display::bytes(item.bytes);
+        text.push_str(&format!("  {DIM}{path}  {bytes}  {age} old{DIM:#}\n"));
+    }
+    text.push_str(&sessions(data));
+    if MAX_SHOWN < data.found.len() {
+        text.push_str(&format!("  … and more; `--json` names up to {MAX_GC_NAMED}\n"));
+    }
+    if data.failed != 0 {
+        let why = data.why.as_deref().map(display::plain).unwrap_or_default();
+        text.push_str(&format!("{} could not be deleted: {why}\n", data.failed));
+    }
+    if data.more {
+        text.push_str("There is more: run it again.\n");
+    }
+    text
+}
+
+/// Formats the sessions whose directory does not exist.
+fn sessions(data: &GcData) -> String {
+    let line = |session: &PrunedSession| {
+        let (name, path) = (
+            display::name(display::label(&session.label, &session.name)),
+            display::plain(&session.workspace_path),
+        );
+        let why = session.why.as_deref().map(|why| format!("  stays: {}", display::plain(why)));
+        format!("  {DIM}{name}  {path}{}{DIM:#}\n", why.unwrap_or_default())
+    };
+    let mut text: String = data.sessions.iter().take(MAX_SHOWN).map(line).collect();
+    text.extend(data.kept_sessions.iter().take(MAX_SHOWN).map(line));
+    let pinned = data.kept_sessions.iter().any(|it| it.why.as_deref() == Some("it is pinned"));
+    if pinned {
+        text.push_str("`quack sessions prune --force` forgets pinned sessions too.\n");
+    }
+    text
+}
+
+/// `quack sessions prune`: forgets the sessions whose directory does not exist.
+pub(crate) async fn prune(args: &PruneArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let daemon = start_and_connect(output).await?;
+    let params = GcParams {
+        dry_run: args.dry_run.then_some(true),
+        only_sessions: Some(true),
+        force: args.force.then_some(true),
+        ..GcParams::default()
+    };
+    let data: GcData = daemon.client.request("quack.gc", params, GC_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&text(&data))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Describes `n` items of a kind.
+fn about(kind: &str, n: usize) -> String {
+    let (one, many) = match kind {
+        "leftovers" => ("run directory of an earlier daemon", "run directories of earlier daemons"),
+        "runs" => ("run directory of no session", "run directories of no session"),
+        "temporary" => ("temporary file of commands", "temporary files of commands"),
+        "outputs" => ("long output", "long outputs"),
+        "undo" => ("replacement that could be undone", "replacements that could be undone"),
+        "unfinished" => ("file of a save that was cut short", "files of saves that were cut short"),
+        "quarantined" => ("damaged file that was set aside", "damaged files that were set aside"),
+        SESSIONS => {
+            ("session without a directory to work in", "sessions without a directory to work in")
+        }
+        "histories" => ("history of no session", "histories of no session"),
+        // A kind of a newer daemon.
+        other => return format!("{n} of {}", display::plain(other)),
+    };
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_words_of_its_own() {
+        let words: std::collections::BTreeSet<String> =
+            quackd_home::keep::Kind::ALL.iter().map(|kind| about(kind.name(), 2)).collect();
+        assert_eq!(words.len(), quackd_home::keep::Kind::ALL.len());
+        assert!(
+            words.iter().all(|words| !words.contains(" of leftovers") && words.starts_with("2 "))
+        );
+    }
+
+    #[test]
+    fn a_dry_run_names_things_and_nothing_is_said_so() {
+        let nothing = GcData::default();
+        assert_eq!(text(&nothing), "Nothing to delete.\n");
+        let item = |n: usize| GcItem {
+            kind: "outputs".into(),
+            path: format!("run/a\u{1b}/{n}"),
+            bytes: 2048,
+            age_s: 7200,
+        };
+        let data = GcData {
+            dry_run: true,
+            kinds: vec![GcKind { kind: "outputs".into(), items: 1, bytes: 2048 }],
+            items: 1,
+            bytes: 2048,
+            found: vec![item(1)],
+            ..GcData::default()
+        };
+        let plain = anstream::adapter::strip_str(&text(&data)).to_string();
+        assert_eq!(
+            plain,
+            "Would delete 1 long output  2.0 KB\n  run/a\u{fffd}/1  2.0 KB  2h 0m old\n"
+        );
+        let many = GcData { found: (0..30).map(item).collect(), ..data };
+        assert_eq!(text(&many).lines().count(), 1 + MAX_SHOWN + 1);
+    }
+}

@@ -1,0 +1,39 @@
+//! One module per subcommand. `main` calls its `run`, which returns an exit code. [`paginate`] is shared by the
+//! subcommands that request several pages.
+
+pub(crate) mod abort;
+pub(crate) mod activate;
+pub(crate) mod attach;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod daemon;
+pub(crate) mod delete;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod find;
+pub(crate) mod follow;
+pub(crate) mod gc;
+pub(crate) mod grep;
+pub(crate) mod logs;
+pub(crate) mod man;
+pub(crate) mod metrics;
+pub(crate) mod new;
+pub(crate) mod paginate;
+pub(crate) mod pin;
+pub(crate) mod ps;
+pub(crate) mod remote;
+pub(crate) mod replace;
+pub(crate) mod restart;
+pub(crate) mod sandbox;
+pub(crate) mod say;
+pub(crate) mod schema;
+pub(crate) mod service;
+pub(crate) mod sessions;
+pub(crate) mod state;
+pub(crate) mod stop;
+pub(crate) mod tool;
+pub(crate) mod top;
+pub(crate) mod undo;
+pub(crate) mod uninstall;
+pub(crate) mod version;
+pub(crate) mod workspaces;

@@ -1,0 +1,35 @@
+//! `quack new`: creates another session for a directory's repository.
+
+use crate::args::sessions::NewArgs;
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::directory;
+use crate::display;
+use crate::exit::ExitCode;
+use crate::output::{BOLD, CliOutput, DIM};
+use quackd_protocol::client::{AttachData, SessionNewParams};
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let params = SessionNewParams {
+        path: Some(directory::workspace(args.dir.as_deref(), args.force)?),
+        name: args.name,
+        activate: args.activate.then_some(true),
+        safe_mode: args.safe.then_some(true),
+    };
+    let daemon = start_and_connect(output).await?;
+    let made: AttachData =
+        daemon.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
+    if let Some(note) = &made.note {
+        output.note(note);
+    }
+    if output.is_json() {
+        output.document(&made)?;
+    } else {
+        let home_dir = std::env::var("HOME").ok();
+        let name = display::name(display::label(&made.label, &made.session.name));
+        let path = display::path(&made.workspace.path, home_dir.as_deref());
+        let id = display::plain(made.session.id.as_str());
+        output.text(&format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n"))?;
+    }
+    Ok(ExitCode::Ok)
+}

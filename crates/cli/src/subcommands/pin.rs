@@ -1,0 +1,31 @@
+//! `quack pin` and `quack unpin`: exempt a session's processes from idle eviction.
+
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::display;
+use crate::exit::ExitCode;
+use crate::output::CliOutput;
+use crate::session_ref::{self, Missing, Wanted};
+use quackd_protocol::client::{PinData, PinParams};
+
+/// Runs either subcommand.
+pub(crate) async fn run(
+    session: Option<String>,
+    pinned: bool,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let daemon = start_and_connect(output).await?;
+    let found = Wanted::reference(session).one(&daemon.client, Missing::UseActive).await?;
+    session_ref::tell(&found, output);
+    let params = PinParams { session_id: Some(found.session_id.0), pinned: Some(pinned) };
+    let data: PinData = daemon.client.request("quack.pin", params, REPLY_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        let name = display::name(&found.label);
+        output.text(&match data.pinned {
+            true => format!("{name} stays until `quack unpin`.\n"),
+            false => format!("{name} is ended again when nobody uses it.\n"),
+        })?;
+    }
+    Ok(ExitCode::Ok)
+}

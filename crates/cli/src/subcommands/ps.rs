@@ -1,0 +1,282 @@
+//! `quack ps`: prints the process tree from the supervisor to running calls and background jobs, once or periodically.
+
+use crate::args::daemon::PsArgs;
+use crate::connect::{REPLY_TIMEOUT, connect_only};
+use crate::display;
+use crate::exit::ExitCode;
+use crate::output::{BOLD, CliOutput, DIM, RED, StdoutState};
+use crate::time_format::{local, span};
+use jiff::tz::TimeZone;
+use quackd_client::{Client, ClientError};
+use quackd_protocol::client::{CallInfo, PiInfo, PsData, RunningJob, SupervisorInfo, WorkerInfo};
+use quackd_protocol::tiers;
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Clears the terminal and moves the cursor to its upper left corner.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+/// Runs the subcommand. Starts no daemon: a new one would have no workers.
+pub(crate) async fn run(args: PsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let daemon = connect_only(output).await?;
+    if let Some(seconds) = args.watch {
+        return tokio::select! {
+            // An interrupt is the normal end of `--watch`.
+            interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| ExitCode::Ok).map_err(Into::into),
+            ended = watch(&daemon.client, Duration::from_secs(seconds), output) => ended,
+        };
+    }
+    let data = ask(&daemon.client).await?;
+    if output.is_json() {
+        output.document(&with_local_times(data))?;
+    } else {
+        let home_dir = std::env::var("HOME").ok();
+        output.text(&tree(&data, home_dir.as_deref()))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Prints the process tree periodically until the reader closes stdout. A terminal shows only the latest tree.
+/// Elsewhere the trees follow each other, with `--json` one per line.
+///
+/// # Errors
+/// If the daemon has exited, or stdout cannot be written.
+async fn watch(client: &Client, every: Duration, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let home_dir = std::env::var("HOME").ok();
+    let audience = output.audience();
+    // Without escape sequences, printed text cannot be cleared.
+    let is_redrawn = audience.is_terminal && audience.is_colored;
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let data = ask(client).await?;
+        let text = match (output.is_json(), is_redrawn) {
+            (true, _) => serde_json::to_string(&with_local_times(data))? + "\n",
+            (false, true) => format!("{CLEAR}{}", tree(&data, home_dir.as_deref())),
+            (false, false) => format!("{}\n", tree(&data, home_dir.as_deref())),
+        };
+        if output.piece(text).await? == StdoutState::Gone {
+            return Ok(ExitCode::Ok);
+        }
+    }
+}
+
+fn with_local_times(mut data: PsData) -> PsData {
+    let zone = TimeZone::system();
+    data.supervisor.started_at = local(&data.supervisor.started_at, &zone);
+    for worker in &mut data.workers {
+        let pi = worker.pi.as_mut().and_then(|pi| pi.started_at.as_mut());
+        for started_at in [worker.started_at.as_mut(), pi].into_iter().flatten() {
+            *started_at = local(started_at, &zone);
+        }
+    }
+    data
+}
+
+/// Requests the process tree.
+///
+/// # Errors
+/// Those of [`Client::request`].
+pub(crate) async fn ask(client: &Client) -> Result<PsData, ClientError> {
+    client.request("quack.ps", json!({}), REPLY_TIMEOUT).await
+}
+
+/// Formats the process tree as complete lines.
+pub(crate) fn tree(data: &PsData, home_dir: Option<&str>) -> String {
+    let mut text = supervisor_line(&data.supervisor);
+    let last = data.workers.len().saturating_sub(1);
+    for (i, worker) in data.workers.iter().enumerate() {
+        let (branch, rail) = if i == last { ("└─", "  ") } else { ("├─", "│ ") };
+        text.push_str(&format!("{branch} {}\n", session_line(worker, home_dir)));
+        text.push_str(&format!("{rail} {DIM}{}{DIM:#}\n", process_line(worker)));
+        if let Some(death) = &worker.last_death {
+            let death = display::first_line(death, 100);
+            text.push_str(&format!("{rail} {RED}last worker: {death}{RED:#}\n"));
+        }
+        if let Some(pi) = &worker.pi {
+            text.push_str(&format!("{rail} └─ {}\n", pi_line(pi)));
+            if let Some(death) = &pi.last_death {
+                let death = display::first_line(death, 100);
+                text.push_str(&format!("{rail}    {RED}last Pi: {death}{RED:#}\n"));
+            }
+        }
+        for call in &worker.calls {
+            text.push_str(&format!("{rail} └─ {}\n", call_line(call)));
+        }
+        for job in &worker.jobs {
+            text.push_str(&format!("{rail} └─ {}\n", job_line(job)));
+        }
+    }
+    text
+}
+
+fn supervisor_line(supervisor: &SupervisorInfo) -> String {
+    let uptime = span(Duration::from_millis(supervisor.uptime));
+    let memory = supervisor
+        .rss_kb
+        .map(|kb| format!("  {}", display::bytes(kb.saturating_mul(1024))))
+        .unwrap_or_default();
+    let clients = display::count(supervisor.clients, "client");
+    let sessions = display::count(supervisor.sessions, "session");
+    let low = supervisor.disk.filter(|disk| disk.low).map(|disk| {
+        let free = display::bytes(disk.free_bytes);
+        format!("{RED}the disk is almost full: {free} free; long outputs are not kept{RED:#}\n")
+    });
+    format!(
+        "{BOLD}supervisor{BOLD:#} {}  up {uptime}{memory}  {clients}  {sessions}\n{}",
+        supervisor.pid,
+        low.unwrap_or_default()
+    )
+}
+
+fn session_line(worker: &WorkerInfo, home_dir: Option<&str>) -> String {
+    let name = display::name_cell(display::label(&worker.label, &worker.session_name));
+    let path = display::path_cell(&worker.workspace_path, home_dir);
+    let mut line = format!("{BOLD}{name}{BOLD:#}  {path}  {}", status(worker));
+    let confinement = worker.tier.as_deref().map(tiers::in_words);
+    for word in [confinement, worker.policy.as_deref()].into_iter().flatten() {
+        line.push_str("  ");
+        line.push_str(&display::name_cell(word));
+    }
+    if worker.network == Some(true) {
+        line.push_str("  network on");
+    }
+    line
+}
+
+/// Returns the session's status, and the worker's state unless that is the usual one.
+fn status(worker: &WorkerInfo) -> String {
+    let told = &worker.status;
+    // An older daemon sends no status.
+    if told.status_why.is_empty() {
+        return display::plain(&worker.state);
+    }
+    let mut words = told.status.name().to_owned();
+    if !matches!(worker.state.as_str(), "absent" | "ready" | "busy" | "failed") {
+        words.push_str(&format!(" ({})", display::plain(&worker.state)));
+    }
+    if told.pinned {
+        words.push_str("  pinned");
+    }
+    words
+}
+
+fn process_line(worker: &WorkerInfo) -> String {
+    let mut line = match (worker.monitor_pid, worker.pid) {
+        (Some(monitor), Some(pid)) => format!("monitor {monitor} → worker {pid}"),
+        (None, Some(pid)) => format!("worker {pid}"),
+        (Some(monitor), None) => format!("monitor {monitor}"),
+        (None, None) => "no process".to_owned(),
+    };
+    if let Some(kb) = worker.rss_kb {
+        line.push_str(&format!("  {}", display::bytes(kb.saturating_mul(1024))));
+    }
+    line.push_str(&crashes(worker.restarts));
+    if !worker.why.is_empty() && !worker.why.starts_with("it died") {
+        line.push_str(&format!("  {}", display::first_line(&worker.why, 100)));
+    }
+    line
+}
+
+fn crashes(n: impl Into<u64>) -> String {
+    match n.into() {
+        0 => String::new(),
+        1 => "  1 crash".to_owned(),
+        n => format!("  {n} crashes"),
+    }
+}
+
+/// Formats the processes of a session's Pi, from the supervisor's child to Pi itself.
+fn pi_line(pi: &PiInfo) -> String {
+    let mut line = format!("Pi {}", display::plain(&pi.state));
+    if pi.busy {
+        line.push_str(", at work");
+    }
+    let named = [("monitor", pi.monitor_pid), ("worker", pi.worker_pid), ("Pi", pi.pid)];
+    let chain: Vec<String> =
+        named.iter().filter_map(|(name, pid)| pid.map(|pid| format!("{name} {pid}"))).collect();
+    if !chain.is_empty() {
+        line.push_str(&format!("  {}", chain.join(" → ")));
+    }
+    if let Some(kb) = pi.rss_kb {
+        line.push_str(&format!("  {}", display::bytes(kb.saturating_mul(1024))));
+    }
+    line + &crashes(pi.restarts)
+}
+
+fn call_line(call: &CallInfo) -> String {
+    let tool = display::plain(&call.tool);
+    let elapsed = span(Duration::from_millis(call.elapsed_ms));
+    let deadline = span(Duration::from_millis(call.deadline_ms));
+    format!("{tool}  {elapsed} of {deadline}")
+}
+
+fn job_line(job: &RunningJob) -> String {
+    let id = display::plain(&job.job_id);
+    let elapsed = span(Duration::from_millis(job.elapsed_ms));
+    format!("{id}  {elapsed}  {}", display::first_line(&job.command, 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data() -> PsData {
+        serde_json::from_value(json!({
+            "supervisor": {
+                "pid": 100, "version": "0.1.0", "startedAt": "2026-03-10T12:00:00Z",
+                "uptime": 125_000, "socket": "/s", "stateDir": "/d", "clients": 2, "sessions": 3,
+                "rssKb": 12_600, "slowClients": 0, "straysKilled": 0
+            },
+            "workers": [
+                {
+                    "sessionId": "a", "sessionName": "duck-1", "workspacePath": "/home/ada/app",
+                    "state": "busy", "pid": 102, "monitorPid": 101, "restarts": 1,
+                    "tier": "unconfined", "policy": "full-access", "lastDeath": "signal 9",
+                    "calls": [{"callId": "c1", "tool": "bash", "elapsedMs": 1_250, "deadlineMs": 30_000}],
+                    "pi": {"state": "ready", "busy": true, "pid": 105, "workerPid": 104, "monitorPid": 103,
+                           "restarts": 2, "lastDeath": "exit code 3", "rssKb": 2048},
+                    "jobs": [{"jobId": "job-2", "command": "npm run\u{1b} dev", "elapsedMs": 125_000}]
+                },
+                {
+                    "sessionId": "c", "sessionName": "duck-3", "workspacePath": "/srv/y",
+                    "state": "ready", "pid": 105, "monitorPid": 104, "restarts": 0, "calls": [],
+                    "status": "idle", "statusWhy": "idle for 3 s; pinned", "pinned": true,
+                    "why": "idle for 3 s; pinned", "rssKb": 3000
+                },
+                {
+                    "sessionId": "b", "sessionName": "duck\n2", "workspacePath": "/srv/x",
+                    "state": "absent", "restarts": 0, "calls": []
+                }
+            ]
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_tree_goes_from_the_supervisor_to_the_calls_in_flight_and_the_jobs() {
+        let text = tree(&data(), Some("/home/ada"));
+        assert_eq!(
+            anstream::adapter::strip_str(&text).to_string(),
+            "supervisor 100  up 2m 5s  12.3 MB  2 clients  3 sessions\n\
+             ├─ duck-1  ~/app  busy  not confined  full-access\n\
+             │  monitor 101 → worker 102  1 crash\n\
+             │  last worker: signal 9\n\
+             │  └─ Pi ready, at work  monitor 103 → worker 104 → Pi 105  2.0 MB  2 crashes\n\
+             │     last Pi: exit code 3\n\
+             │  └─ bash  1.2 s of 30.0 s\n\
+             │  └─ job-2  2m 5s  npm run\u{fffd} dev\n\
+             ├─ duck-3  /srv/y  idle  pinned\n\
+             │  monitor 104 → worker 105  2.9 MB  idle for 3 s; pinned\n\
+             └─ duck\u{fffd}2  /srv/x  absent\n   no process\n"
+        );
+    }
+
+    #[test]
+    fn a_supervisor_without_workers_is_one_line() {
+        let alone = PsData { workers: Vec::new(), ..data() };
+        assert_eq!(tree(&alone, None).lines().count(), 1);
+    }
+}

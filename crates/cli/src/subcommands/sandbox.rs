@@ -1,0 +1,255 @@
+//! `quack sandbox`: shows and changes the permissions of a session's worker.
+
+use crate::args::SessionArgs;
+use crate::args::sandbox::{OnOff, SandboxArgs, SandboxExplainArgs, SandboxSetArgs, SandboxVerb};
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::display::{self, count, plain};
+use crate::exit::{CliError, ExitCode};
+use crate::output::{BOLD, CliOutput, DIM};
+use crate::session_ref::{self, Missing, Wanted};
+use quackd_protocol::client::{
+    AuditReport, DenialsData, ExplainReport, PolicyLayers, PolicyScope, RunningJob, SandboxData,
+    SandboxParams, TimedDenial, WorkerSaid,
+};
+use quackd_protocol::policy::{Policy, PolicyPatch, Profile};
+use quackd_protocol::tiers;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Timeout for a worker's reply. The worker may check every file of a workspace and has 30 s.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let params = match args.verb {
+        SandboxVerb::Denials(args) => return denials(args.which, output).await,
+        SandboxVerb::Audit(args) => return audit(args.which, output).await,
+        SandboxVerb::Explain(args) => return explain(args, output).await,
+        SandboxVerb::Show(args) => (Wanted::of(&args.which)?, SandboxParams::default()),
+        SandboxVerb::Set(args) => (Wanted::of(&args.which)?, change(args)?),
+    };
+    let data: SandboxData = ask(params, REPLY_TIMEOUT, output).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&lines(&data))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+async fn denials(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let params = SandboxParams { action: Some("denials".to_owned()), ..SandboxParams::default() };
+    let wanted = Wanted::of(&which)?;
+    let data: DenialsData = ask((wanted, params), REPLY_TIMEOUT, output).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else if data.denials.is_empty() {
+        output.note("no denials since the daemon started");
+    } else {
+        let line = |TimedDenial { at, tool, denial }: &TimedDenial| {
+            let likely = if denial.likely { "  (probably)" } else { "" };
+            let what = plain(&denial.to_string());
+            format!("{DIM}{}{DIM:#}  {}  {what}{likely}\n", plain(at), plain(tool))
+        };
+        output.text(&data.denials.iter().map(line).collect::<String>())?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+async fn audit(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let params = SandboxParams { action: Some("audit".to_owned()), ..SandboxParams::default() };
+    let wanted = Wanted::of(&which)?;
+    let said: WorkerSaid<AuditReport> = ask((wanted, params), WORKER_TIMEOUT, output).await?;
+    let is_clean = said.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
+    show(&said, output)?;
+    Ok(if is_clean { ExitCode::Ok } else { ExitCode::Failed })
+}
+
+async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    // Do not follow links: the worker resolves them.
+    let absolute = |path| std::path::absolute(path).map(|path| path.to_string_lossy().into_owned());
+    let target = args.path.map(absolute).transpose()?;
+    let action = Some("explain".to_owned());
+    let wanted = Wanted::of(&args.which)?;
+    let params = SandboxParams { action, target, ..SandboxParams::default() };
+    let said: WorkerSaid<ExplainReport> = ask((wanted, params), WORKER_TIMEOUT, output).await?;
+    show(&said, output)?;
+    Ok(if said.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
+}
+
+/// Sends a request about the selected session. Creates the session of a directory, so that its policy can be set before
+/// it runs anything.
+async fn ask<T: DeserializeOwned>(
+    (wanted, params): (Wanted, SandboxParams),
+    limit: Duration,
+    output: CliOutput,
+) -> anyhow::Result<T> {
+    let daemon = start_and_connect(output).await?;
+    let found = wanted.one(&daemon.client, Missing::Create).await?;
+    match params.action.as_deref() {
+        Some("set") => session_ref::tell(&found, output),
+        _ => session_ref::tell_if_elsewhere(&found, output),
+    }
+    let params = SandboxParams { session_id: Some(found.session_id.0), ..params };
+    Ok(daemon.client.request("quack.sandbox", params, limit).await?)
+}
+
+/// Prints a worker's report, or the reason for its absence.
+fn show<T: Serialize>(said: &WorkerSaid<T>, output: CliOutput) -> anyhow::Result<()> {
+    let text = said.text.lines().map(|line| plain(line) + "\n").collect::<String>();
+    if output.is_json() {
+        output.document(said)?;
+    } else if said.report.is_some() {
+        output.text(&text)?;
+    } else {
+        output.failure(plain(said.text.strip_prefix("Error: ").unwrap_or(&said.text)).as_str());
+    }
+    Ok(())
+}
+
+fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
+    if args.is_empty() {
+        return Err(CliError::usage("give a profile or an option; see --help").into());
+    }
+    let paths = |paths: Vec<PathBuf>| -> anyhow::Result<Option<Vec<PathBuf>>> {
+        let paths = paths.iter().map(|path| absolute(path)).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok((!paths.is_empty()).then_some(paths))
+    };
+    let patch = PolicyPatch {
+        profile: args.profile,
+        network: args.network.map(|network| network == OnOff::On),
+        web_search: args.web_search,
+        writable_roots: paths(args.writable)?,
+        hidden: paths(args.hidden)?,
+    };
+    let params = SandboxParams {
+        action: Some("set".to_owned()),
+        scope: args.workspace.then_some(PolicyScope::Workspace),
+        reset: args.reset.then_some(true),
+        end_jobs: args.end_jobs.then_some(true),
+        patch,
+        ..SandboxParams::default()
+    };
+    Ok(params)
+}
+
+/// Resolves all links of a path, because the worker does not see links outside of its directories.
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    let found = std::fs::canonicalize(path);
+    found.map_err(|error| CliError::usage(format!("{}: {error}", path.display())).into())
+}
+
+fn lines(data: &SandboxData) -> String {
+    let home = std::env::var("HOME").ok();
+    let name = display::name(display::label(&data.label, &data.session_name));
+    let path = display::path(&data.workspace_path, home.as_deref());
+    let id = plain(data.session_id.as_str());
+    let mut text = format!("{BOLD}{name}{BOLD:#}  {path}  {DIM}{id}{DIM:#}\n");
+    let mut row = |name: &str, value: &str| text.push_str(&format!("{name:<15}{value}\n"));
+    let layers = &data.layers;
+    let origin = |has: fn(&PolicyPatch) -> bool| match () {
+        () if has(&layers.session) => "set for the session",
+        () if has(&layers.workspace) => "set for the workspace",
+        () => "configuration",
+    };
+    let of_profile = match layers.safe_mode {
+        true => "safe mode",
+        false => origin(|patch| patch.profile.is_some()),
+    };
+    let Policy { profile, network, web_search, writable_roots, hidden } = &data.policy;
+    row("profile", &format!("{profile}  {DIM}{of_profile}{DIM:#}"));
+    // Full access confines nothing: the network is on and no path is hidden.
+    let has_all = *profile == Profile::FullAccess;
+    let of_network = match has_all {
+        true => "full-access",
+        false => origin(|patch| patch.network.is_some()),
+    };
+    row("network", &format!("{}  {DIM}{of_network}{DIM:#}", on_off(*network || has_all)));
+    let of_web = match origin(|patch| patch.web_search.is_some()) {
+        _ if layers.safe_mode && !is_web_said(layers) => "safe mode",
+        origin => origin,
+    };
+    row("web search", &format!("{web_search}  {DIM}{of_web}{DIM:#}"));
+    for path in writable_roots {
+        let origin = origin(|patch| patch.writable_roots.is_some());
+        row("writable", &format!("{}  {DIM}{origin}{DIM:#}", plain(&path.to_string_lossy())));
+    }
+    for path in hidden {
+        let not = if has_all { "  not hidden by full-access" } else { "" };
+        row("hidden", &format!("{}{DIM}{not}{DIM:#}", plain(&path.to_string_lossy())));
+    }
+    match &data.in_force {
+        None => row("in force", "nothing: no worker is running"),
+        Some(report) => {
+            let (confinement, policy) =
+                (plain(tiers::in_words(&report.tier)), plain(&report.policy));
+            let network = on_off(report.network);
+            row("in force", &format!("{confinement}, {policy}, network {network}"));
+        }
+    }
+    if data.outdated {
+        let (calls, jobs) = (data.calls_running, data.jobs_running);
+        let running = match (calls, jobs) {
+            (0, 0) => "it is being replaced".to_owned(),
+            (calls, 0) => format!("waits for {}", count(calls, "call")),
+            (0, jobs) => format!("waits for {}", count(jobs, "background job")),
+            (calls, jobs) => {
+                format!("waits for {} and {}", count(calls, "call"), count(jobs, "background job"))
+            }
+        };
+        row("", &format!("the worker still has an older policy: {running}"));
+        for RunningJob { job_id, command, .. } in &data.jobs {
+            row("", &format!("{}  {DIM}{}{DIM:#}", plain(job_id), plain(command)));
+        }
+        if jobs != 0 {
+            row("", "to kill them now: quack sandbox set --end-jobs");
+        }
+    }
+    text
+}
+
+fn on_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
+}
+
+fn is_web_said(layers: &PolicyLayers) -> bool {
+    let patches = [&layers.configuration, &layers.workspace, &layers.session];
+    patches.iter().any(|patch| patch.web_search.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_policy_is_shown_with_where_it_comes_from() {
+        let data: SandboxData = serde_json::from_value(json!({
+            "sessionId": "abc", "sessionName": "duck-1", "workspacePath": "/src/app",
+            "policy": {"profile": "read-only", "network": true, "writableRoots": ["/srv/x"],
+                "hidden": ["/srv/x/keys"]},
+            "layers": {"configuration": {"profile": "workspace-write", "network": false},
+                "workspace": {"network": true, "hidden": ["/srv/x/keys"]},
+                "session": {"profile": "read-only", "writableRoots": ["/srv/x"]}, "safeMode": false},
+            "inForce": {"tier": "B", "policy": "workspace-write"}, "outdated": true, "jobsRunning": 1,
+            "jobs": [{"jobId": "job-1", "command": "npm run dev", "elapsedMs": 1}],
+        }))
+        .unwrap();
+        let text = anstream::adapter::strip_str(&lines(&data)).to_string();
+        assert_eq!(
+            text,
+            "duck-1  /src/app  abc\n\
+             profile        read-only  set for the session\n\
+             network        on  set for the workspace\n\
+             web search     on  configuration\n\
+             writable       /srv/x  set for the session\n\
+             hidden         /srv/x/keys\n\
+             in force       confined, workspace-write, network off\n\
+             \x20              the worker still has an older policy: waits for 1 background job\n\
+             \x20              job-1  npm run dev\n\
+             \x20              to kill them now: quack sandbox set --end-jobs\n"
+        );
+    }
+}

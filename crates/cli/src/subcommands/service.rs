@@ -1,0 +1,311 @@
+//! `quack service`: runs the daemon as a service of the user's systemd or launchd. The crate `quackd-service` generates
+//! the files. This module installs them and calls the managers' programs.
+
+mod check;
+mod install;
+mod status;
+
+pub(crate) use check::check;
+
+use crate::args::service::{ServiceArgs, ServiceLogsArgs, ServiceUninstallArgs, ServiceVerb};
+use crate::display::plain;
+use crate::exit::{CliError, ExitCode};
+use crate::output::CliOutput;
+use crate::run_program::{ask, must};
+use anyhow::Context;
+use quackd_home::Home;
+use quackd_service::commands::{Step, commands};
+use quackd_service::{Manager, Service, file, launchd, place, systemd};
+use serde_json::json;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Size of the read tail of a manager's log, in bytes.
+const MAX_LOG: u64 = 1024 * 1024;
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: ServiceArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let here = ServiceContext::find(args.manager.unwrap_or(Manager::CURRENT))?;
+    match args.verb {
+        ServiceVerb::Install(args) => Box::pin(install::run(&here, &args, output)).await,
+        ServiceVerb::Uninstall(args) => uninstall(&here, &args, output).await,
+        ServiceVerb::Status(_) => status::run(&here, output).await,
+        ServiceVerb::Restart(args) => Box::pin(restart(&here, &args, output)).await,
+        ServiceVerb::Logs(args) => logs(&here, &args, output).await,
+        ServiceVerb::Print(_) => print(&here, output),
+    }
+}
+
+/// A unit or property list.
+#[derive(Debug)]
+pub(crate) struct ServiceFile {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+/// Service manager, directory and program of this user's service.
+#[derive(Debug)]
+pub(crate) struct ServiceContext {
+    pub(crate) manager: Manager,
+    pub(crate) home: Home,
+    pub(crate) service: Service,
+    pub(crate) directory: PathBuf,
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+impl ServiceContext {
+    /// Finds the paths of the service.
+    ///
+    /// # Errors
+    /// If a path is not absolute or not UTF-8.
+    pub(crate) fn find(manager: Manager) -> anyhow::Result<Self> {
+        let home = Home::from_process_env_blocking()?;
+        let socket = home.socket();
+        let program = program().context("cannot find this program's own file")?;
+        let service = Service::new(&program, home.dir(), &socket.path, socket.fallback, &variable)?;
+        let directory = place::directory(manager, &variable).map_err(CliError::failed)?;
+        Ok(Self { manager, home, service, directory })
+    }
+
+    /// Returns the service's files with their content.
+    ///
+    /// # Errors
+    /// If a property list cannot be generated, which is not expected.
+    pub(crate) fn wanted(&self) -> anyhow::Result<Vec<ServiceFile>> {
+        let texts = match self.manager {
+            Manager::Systemd => {
+                vec![systemd::socket_unit(&self.service), systemd::service_unit(&self.service)]
+            }
+            Manager::Launchd => vec![launchd::agent(&self.service)?],
+        };
+        let paths = place::files(self.manager, &self.directory);
+        Ok(paths.into_iter().zip(texts).map(|(path, text)| ServiceFile { path, text }).collect())
+    }
+
+    /// Returns the commands of a step.
+    pub(crate) fn commands(&self, step: Step) -> Vec<Vec<String>> {
+        let uid = rustix::process::getuid().as_raw();
+        let files = place::files(self.manager, &self.directory);
+        commands(self.manager, step, uid, files.last().unwrap_or(&self.directory))
+    }
+
+    /// Returns the reason why the manager cannot be reached. `None` if it can.
+    pub(crate) async fn unreachable(&self) -> Option<String> {
+        let uid = rustix::process::getuid().as_raw();
+        let question: Vec<String> = match self.manager {
+            Manager::Systemd => {
+                ["systemctl", "--user", "show", "--property=Version"].map(str::to_owned).into()
+            }
+            Manager::Launchd => vec!["launchctl".into(), "print".into(), format!("gui/{uid}")],
+        };
+        let why = match ask(&question).await {
+            Ok(answer) if answer.succeeded => return None,
+            Ok(answer) => answer.complaint(),
+            Err(error) => format!("{error:#}"),
+        };
+        let need = match self.manager {
+            Manager::Systemd => {
+                "a login session with `systemd --user` is needed (XDG_RUNTIME_DIR and a bus; \
+                 `su` and containers have none)"
+            }
+            Manager::Launchd => "a graphical login session is needed",
+        };
+        Some(format!("{} cannot be reached: {}; {need}", self.manager.name(), plain(&why)))
+    }
+}
+
+/// Returns the path by which this program was called, or its entry in the PATH. Keeps links, so that the service
+/// follows a link that a package manager changes with each upgrade.
+fn program() -> std::io::Result<PathBuf> {
+    let running = std::env::current_exe()?;
+    let real = std::fs::canonicalize(&running)?;
+    let is_it = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|found| found == real);
+    let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    if called.is_absolute() && is_it(&called) {
+        return Ok(called);
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let name = running.file_name().unwrap_or_default().to_owned();
+    let mut candidates =
+        std::env::split_paths(&paths).filter(|dir| dir.is_absolute()).map(|dir| dir.join(&name));
+    Ok(candidates.find(is_it).unwrap_or(running))
+}
+
+fn print(here: &ServiceContext, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let wanted = here.wanted()?;
+    if output.is_json() {
+        let files: Vec<_> =
+            wanted.iter().map(|file| json!({"path": file.path, "text": file.text})).collect();
+        output.document(&json!({"manager": here.manager.name(), "files": files}))?;
+    } else {
+        let text = |file: &ServiceFile| format!("# {}\n{}\n", file.path.display(), file.text);
+        let text: String = wanted.iter().map(text).collect();
+        output.answer(text.trim_end_matches('\n'))?;
+        output.answer("\n")?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+async fn uninstall(
+    here: &ServiceContext,
+    args: &ServiceUninstallArgs,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    if args.dry_run {
+        let paths = present(here);
+        if output.is_json() {
+            output.document(&json!({"removed": paths, "dryRun": true}))?;
+        } else {
+            output.text(&lines("Would remove", &paths, "There is no service to remove.\n"))?;
+        }
+        return Ok(ExitCode::Ok);
+    }
+    let removed = remove(here, output).await?;
+    if output.is_json() {
+        output.document(&json!({"removed": removed}))?;
+    } else {
+        output.text(&lines("Removed", &removed, "There was no service to remove.\n"))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Formats paths, one per line.
+pub(crate) fn lines(verb: &str, paths: &[PathBuf], none: &str) -> String {
+    if paths.is_empty() {
+        return none.to_owned();
+    }
+    paths.iter().map(|path| format!("{verb} {}\n", plain(&path.display().to_string()))).collect()
+}
+
+/// Returns the existing files that quackd has written.
+pub(crate) fn present(here: &ServiceContext) -> Vec<PathBuf> {
+    let is_ours = |path: &PathBuf| {
+        file::look_blocking(path, "").is_ok_and(|standing| standing == file::Standing::Ours)
+    };
+    place::files(here.manager, &here.directory).into_iter().filter(is_ours).collect()
+}
+
+/// Stops the service and removes its files. An unreachable manager forgets the service when its files are gone.
+pub(crate) async fn remove(
+    here: &ServiceContext,
+    output: CliOutput,
+) -> anyhow::Result<Vec<PathBuf>> {
+    let ours = present(here);
+    if ours.is_empty() {
+        return Ok(ours);
+    }
+    if let Some(why) = here.unreachable().await {
+        output.warning(&format!("{why}. The files are removed; a running daemon continues"));
+    } else {
+        for words in here.commands(Step::Unload) {
+            let answer = ask(&words).await?;
+            if !answer.succeeded {
+                output.warning(&format!("`{}`: {}", words.join(" "), answer.complaint()));
+            }
+        }
+    }
+    for link in place::links(here.manager, &here.directory) {
+        file::remove_link_blocking(&link)
+            .with_context(|| format!("cannot remove {}", link.display()))?;
+    }
+    for path in &ours {
+        file::remove_blocking(path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    if here.manager == Manager::Systemd {
+        // systemd may still list the units as failed. An unreachable manager forgets them by itself.
+        for line in [&["daemon-reload"][..], &["reset-failed", place::UNIT, place::SOCKET_UNIT]] {
+            let words = ["systemctl", "--user"].iter().chain(line);
+            drop(ask(&words.map(|word| (*word).to_owned()).collect::<Vec<_>>()).await);
+        }
+    }
+    Ok(ours)
+}
+
+/// Restarts a running daemon like `quack restart`, or starts the service.
+async fn restart(
+    here: &ServiceContext,
+    args: &crate::args::service::RestartArgs,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    if present(here).is_empty() {
+        return Err(
+            CliError::failed("the service is not installed; `quack service install`").into()
+        );
+    }
+    if crate::connect::connect(&here.home).await.is_ok() {
+        return crate::subcommands::restart::run(args, output).await;
+    }
+    let mut before = here.commands(Step::Restart);
+    let last = before.pop().unwrap_or_default();
+    // Ignore the failure to reset a unit that has not failed.
+    for words in before {
+        drop(ask(&words).await?);
+    }
+    must(&last).await?;
+    output.text("Started the service.\n")?;
+    Ok(ExitCode::Ok)
+}
+
+async fn logs(
+    here: &ServiceContext,
+    args: &ServiceLogsArgs,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let kept = kept(here, args).await;
+    let is_empty = kept.as_ref().map_or(true, |text| text.trim().is_empty());
+    // A removed service may have left log lines.
+    if is_empty && present(here).is_empty() {
+        return Err(CliError::failed(
+            "the service is not installed and has left no output; `quack logs` shows the daemon's own log",
+        )
+        .into());
+    }
+    let text = kept?;
+    if output.is_json() {
+        let lines: Vec<&str> = text.lines().collect();
+        output.document(&json!({"lines": lines}))?;
+    } else if is_empty {
+        output.text(
+            "The service manager has kept no output; `quack logs` shows the daemon's own log.\n",
+        )?;
+    } else {
+        output.answer(&text)?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Returns the last lines of daemon output that the manager kept.
+async fn kept(here: &ServiceContext, args: &ServiceLogsArgs) -> anyhow::Result<String> {
+    if here.manager == Manager::Launchd {
+        return tail_blocking(&here.home.dir().join(launchd::STDERR), args.lines);
+    }
+    let lines = args.lines.to_string();
+    let unit = ["--unit", place::UNIT, "--lines", &lines];
+    let words = ["journalctl", "--user", "--quiet", "--no-pager"].into_iter().chain(unit);
+    let words: Vec<String> = words.map(str::to_owned).collect();
+    let answer = ask(&words).await.context("see `quack logs`")?;
+    if !answer.succeeded {
+        anyhow::bail!("{}; see `quack logs`", answer.complaint());
+    }
+    Ok(answer.stdout)
+}
+
+/// Returns the last lines of a file, or nothing if it does not exist.
+fn tail_blocking(path: &std::path::Path, lines: usize) -> anyhow::Result<String> {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut file = match std::fs::File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
+        opened => opened.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(MAX_LOG)))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_LOG).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let all: Vec<&str> = text.lines().collect();
+    let last = all.iter().skip(all.len().saturating_sub(lines));
+    Ok(last.map(|line| format!("{line}\n")).collect())
+}

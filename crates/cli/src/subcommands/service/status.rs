@@ -1,0 +1,156 @@
+//! `quack service status`: prints the state of the files, of the manager and of the daemon.
+
+use super::{ServiceContext, install};
+use crate::connect::connect;
+use crate::display::plain;
+use crate::exit::ExitCode;
+use crate::output::{BOLD, CliOutput};
+use crate::run_program::ask;
+use crate::subcommands::restart::look;
+use quackd_protocol::client::{DaemonData, ExecutableState};
+use quackd_service::file::{Standing, look_blocking};
+use quackd_service::{Manager, place};
+use serde_json::{Map, Value, json};
+
+/// Properties requested from systemd.
+const PROPERTIES: &str = "--property=ActiveState,SubState,UnitFileState,MainPID,NRestarts,Result,\
+                          ExecMainStatus,StatusText";
+
+/// Runs the subcommand.
+pub(super) async fn run(here: &ServiceContext, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let mut files = Vec::new();
+    for file in here.wanted()? {
+        let standing = look_blocking(&file.path, &file.text)?;
+        files.push((file.path, standing));
+    }
+    let is_installed = files.iter().all(|(_, standing)| *standing != Standing::Absent);
+    let unreachable = here.unreachable().await;
+    let told = if unreachable.is_none() { properties(here).await } else { Map::new() };
+    // Ask only a running daemon: a connection to systemd's socket would start one.
+    let is_active = told.get("ActiveState").and_then(Value::as_str) == Some("active");
+    let may_ask = is_active || here.manager == Manager::Launchd || unreachable.is_some();
+    let daemon = if may_ask { asked(here).await } else { None };
+    let is_ours =
+        daemon.as_ref().is_some_and(|d| d.managed_by.as_deref() == Some(here.manager.name()));
+    let exit = if is_installed && is_ours { ExitCode::Ok } else { ExitCode::Failed };
+    let lingers = install::lingers(here, unreachable.is_none()).await;
+    if output.is_json() {
+        let files: Vec<_> = files
+            .iter()
+            .map(|(path, standing)| json!({"path": path, "standing": name(*standing)}))
+            .collect();
+        output.document(&json!({
+            "manager": here.manager.name(),
+            "installed": is_installed,
+            "files": files,
+            "unreachable": unreachable,
+            "unit": told,
+            "daemon": daemon,
+            "lingers": lingers,
+        }))?;
+        return Ok(exit);
+    }
+    let mut text = format!("{BOLD}service{BOLD:#}  of {}\n", here.manager.name());
+    for (path, standing) in &files {
+        let path = plain(&path.display().to_string());
+        text.push_str(&format!("  {path}: {}\n", name(*standing)));
+    }
+    match &unreachable {
+        Some(why) => text.push_str(&format!("  {why}\n")),
+        None if here.manager == Manager::Systemd => text.push_str(&unit_line(&told)),
+        None => {}
+    }
+    text.push_str(&daemon_line(here.manager, daemon.as_ref()));
+    if is_installed {
+        text.push_str(&format!("  {}", install::logout(here.manager, lingers)));
+    } else {
+        text.push_str("  `quack service install` installs it\n");
+    }
+    output.text(&text)?;
+    Ok(exit)
+}
+
+fn name(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Absent => "not there",
+        Standing::Same => "as it should be",
+        Standing::Ours => {
+            "of another version or changed; `quack service install` brings it up to date"
+        }
+        Standing::Foreign => "not written by `quack service install`",
+    }
+}
+
+async fn properties(here: &ServiceContext) -> Map<String, Value> {
+    if here.manager != Manager::Systemd {
+        return Map::new();
+    }
+    let words = ["systemctl", "--user", "show", place::UNIT, PROPERTIES].map(str::to_owned);
+    let Ok(answer) = ask(&words).await else { return Map::new() };
+    let pairs = answer.stdout.lines().filter_map(|line| line.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
+}
+
+async fn asked(here: &ServiceContext) -> Option<DaemonData> {
+    look(&connect(&here.home).await.ok()?).await.ok()
+}
+
+fn unit_line(told: &Map<String, Value>) -> String {
+    let of = |name: &str| plain(told.get(name).and_then(Value::as_str).unwrap_or("unknown"));
+    // systemd reports an empty state for an unknown unit.
+    let file_state = Some(of("UnitFileState")).filter(|state| !state.is_empty());
+    let mut text = format!(
+        "  unit: {} ({}), {}, restarted {} times\n",
+        of("ActiveState"),
+        of("SubState"),
+        file_state.as_deref().unwrap_or("not known to systemd"),
+        of("NRestarts")
+    );
+    if of("Result") != "success" {
+        let (result, status) = (of("Result"), of("ExecMainStatus"));
+        text.push_str(&format!(
+            "  last end: {result}, exit code {status}; `quack service logs` says more\n"
+        ));
+    }
+    text
+}
+
+fn daemon_line(manager: Manager, daemon: Option<&DaemonData>) -> String {
+    let Some(daemon) = daemon else { return "  no daemon runs\n".to_owned() };
+    let (version, pid) = (plain(&daemon.version), daemon.pid);
+    let whose = match daemon.managed_by.as_deref() {
+        Some(by) if by == manager.name() => "",
+        _ => ", not started by the service: `quack service install` takes over",
+    };
+    let upgrade = match daemon.executable.state {
+        ExecutableState::Replaced => ", its program was replaced since: `quack restart`",
+        ExecutableState::Deleted => ", its program was deleted since",
+        ExecutableState::Current | ExecutableState::Unknown => "",
+    };
+    format!("  daemon: version {version}, process {pid}{whose}{upgrade}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_that_systemd_does_not_know_has_no_empty_part() {
+        let told = |state: &str| {
+            let pairs = [
+                ("ActiveState", "inactive"),
+                ("SubState", "dead"),
+                ("UnitFileState", state),
+                ("NRestarts", "0"),
+                ("Result", "success"),
+            ];
+            pairs.map(|(name, value)| (name.to_owned(), Value::from(value))).into_iter().collect()
+        };
+        let expected = "  unit: inactive (dead), not known to systemd, restarted 0 times\n";
+        assert_eq!(unit_line(&told("")), expected);
+        assert_eq!(
+            unit_line(&told("enabled")),
+            "  unit: inactive (dead), enabled, restarted 0 times\n"
+        );
+    }
+}

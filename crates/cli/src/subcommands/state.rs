@@ -1,0 +1,114 @@
+//! `quack state`: shows one session and its worker.
+
+use crate::args::sessions::StateArgs;
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::display;
+use crate::exit::ExitCode;
+use crate::output::{BOLD, CliOutput, DIM};
+use crate::session_ref::{self, Missing, Wanted};
+use crate::time_format::local;
+use jiff::tz::TimeZone;
+use quackd_protocol::client::{Interruption, SessionParams, StateData};
+use quackd_protocol::tiers;
+
+/// Maximum number of listed items of interrupted work.
+const MAX_WORK: usize = 10;
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: StateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted::of(&args.which)?;
+    let daemon = start_and_connect(output).await?;
+    let found = wanted.one(&daemon.client, Missing::UseActive).await?;
+    let params = SessionParams { session_id: Some(found.session_id.0.clone()) };
+    let data: StateData = daemon.client.request("get_state", params, REPLY_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        session_ref::tell_if_elsewhere(&found, output);
+        output.text(&lines(&data, &found.label))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn lines(data: &StateData, label: &str) -> String {
+    let worker = &data.worker;
+    let name = display::name(label);
+    let id = display::plain(data.session_id.as_str());
+    let mut text = format!("{BOLD}{name}{BOLD:#}  {DIM}{id}{DIM:#}\n");
+    let pid = worker.pid.map_or_else(String::new, |pid| format!(", process {pid}"));
+    let mut row = |name: &str, value: &str| text.push_str(&format!("{name:<12}{value}\n"));
+    if !data.status.status_why.is_empty() {
+        let since = data.status.status_since.as_deref();
+        let since = since.map(|since| format!(" since {}", local(since, &TimeZone::system())));
+        let (status, why) = (data.status.status.name(), display::plain(&data.status.status_why));
+        row("status", &format!("{status}{}: {why}", since.unwrap_or_default()));
+    }
+    row("worker", &format!("{}{pid}", display::plain(&worker.state)));
+    let confinement = worker.tier.as_deref().map(tiers::in_words);
+    for (name, value) in [("sandbox", confinement), ("policy", worker.policy.as_deref())] {
+        row(name, &value.map_or_else(|| "-".to_owned(), display::plain));
+    }
+    if let Some(network) = worker.network {
+        row("network", if network { "on" } else { "off" });
+    }
+    row("restarts", &worker.restarts.to_string());
+    row("safe mode", if data.safe_mode { "on" } else { "off" });
+    if data.status.pinned {
+        row("pinned", "yes");
+    }
+    if let Some(cut) = &data.interrupted {
+        row("interrupted", &interrupted(cut, &TimeZone::system()));
+    }
+    text
+}
+
+/// Formats the work that a stop of the daemon interrupted, on one line.
+fn interrupted(cut: &Interruption, zone: &TimeZone) -> String {
+    let shown = cut.work.iter().take(MAX_WORK).map(|work| display::name(work));
+    let mut work = shown.collect::<Vec<_>>().join(", ");
+    if let Some(more) = cut.work.len().checked_sub(MAX_WORK).filter(|more| 0 < *more) {
+        work.push_str(&format!(", and {more} more"));
+    }
+    let (by, at) = (display::name(&cut.by), display::plain(&local(&cut.at, zone)));
+    format!("{work}  by a {by} of the daemon at {at}; it may have run")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_session_is_shown_with_its_worker() {
+        let data: StateData = serde_json::from_value(json!({
+            "sessionId": "abc", "sessionName": "duck\u{1b}1", "isRunning": true, "safeMode": true,
+            "worker": {"state": "busy", "pid": 7, "restarts": 2, "tier": "unconfined", "policy": null}
+        }))
+        .unwrap();
+        let text = anstream::adapter::strip_str(&lines(&data, "app/duck\u{1b}1")).to_string();
+        assert_eq!(
+            text,
+            "app/duck\u{fffd}1  abc\nworker      busy, process 7\nsandbox     not confined\npolicy      -\n\
+             restarts    2\nsafe mode   on\n"
+        );
+    }
+
+    #[test]
+    fn what_the_last_stop_cut_short_is_one_line() {
+        let cut = |work: Vec<String>| Interruption {
+            at: "2026-03-10T12:00:00Z".to_owned(),
+            by: "restart".to_owned(),
+            work,
+        };
+        let line = interrupted(
+            &cut(vec!["bash".to_owned(), "job-1 a\u{1b}\nb".to_owned()]),
+            &TimeZone::UTC,
+        );
+        assert_eq!(
+            line,
+            "bash, job-1 a\u{fffd}\u{fffd}b  by a restart of the daemon at 2026-03-10T12:00:00+00:00; it may have run"
+        );
+        let many = interrupted(&cut(vec!["x".repeat(1000); 40]), &TimeZone::UTC);
+        assert!(many.contains(", and 30 more  by a ") && many.chars().count() < 1200, "{many}");
+    }
+}

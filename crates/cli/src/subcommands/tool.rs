@@ -1,0 +1,347 @@
+//! `quack tool`: runs one tool call and prints its result to stdout. [`call`] runs it, [`mod@print`] prints the
+//! command's output.
+
+mod call;
+mod print;
+
+use self::call::Ended;
+use self::print::Printer;
+use crate::args::tool::ToolArgs;
+use crate::connect::{self, patience, start_and_connect};
+use crate::display;
+use crate::exit::{self, CliError, ExitCode};
+use crate::output::CliOutput;
+use crate::session_hint;
+use crate::session_ref::{self, Missing, Wanted};
+use crate::subcommands::follow::session_view::Interrupts;
+use crate::suggest::nearest;
+use anyhow::Context;
+use quackd_client::Client;
+use quackd_protocol::client::{ToolParams, ToolResult};
+use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_TOOL_DEADLINE};
+use quackd_protocol::schema;
+use quackd_protocol::tools::{is_meant_as_json, main_parameter};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::io::Read;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Default deadline of a call. It is longer than a voice agent's, because users at a terminal run builds and tests.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Name of the tool whose hints are printed after its text.
+const BASH: &str = "bash";
+
+/// Runs the subcommand. With `--raw`, its own failures have an exit code that few commands use.
+pub(crate) async fn run(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    match call_tool(args, output).await {
+        Err(error) if args.raw => {
+            let error = connect::explained(session_hint::explained(error).await).await;
+            output.failure(&exit::explain(&error));
+            Ok(ExitCode::OfCommand(exit::raw::FAILED))
+        }
+        ended => ended,
+    }
+}
+
+async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let mut interrupts = Interrupts::catch_with_hangup()?;
+    let prepared = tokio::select! {
+        biased;
+        // No call was requested yet.
+        () = interrupts.next() => return Ok(ExitCode::Interrupted),
+        prepared = prepare(args, output) => prepared?,
+    };
+    let (client, params) = prepared;
+    // Wait for the longest deadline, because the daemon's configuration may set the default.
+    let patience = patience(args.timeout.unwrap_or(MAX_TOOL_DEADLINE));
+    let mut printer = Printer::new(args.raw, output);
+    let ended =
+        call::make(&client, params, patience, &mut printer, &mut interrupts, output).await?;
+    match ended {
+        Ended::Answered(result) => answered(args, &result, &printer, output),
+        Ended::Unread(result) if args.raw => Ok(exit::of_raw(&result)),
+        Ended::Unread(result) => Ok(exit::of_tool(&result)),
+        Ended::Interrupted(result) => {
+            if let Some(result) = result.filter(|_| !args.raw && !output.is_json()) {
+                print_end(&args.name, &result, &printer, output)?;
+            }
+            Ok(ExitCode::Interrupted)
+        }
+    }
+}
+
+/// Converts the command line into a request and connects.
+async fn prepare(args: &ToolArgs, output: CliOutput) -> anyhow::Result<(Client, ToolParams)> {
+    let mut arguments = match args.argument.as_deref() {
+        None => Value::Null,
+        Some("-") => interpret(&args.name, &read_stdin().await?)?,
+        Some(word) => interpret(&args.name, word)?,
+    };
+    if args.detach {
+        arguments = detached(&args.name, arguments, args.timeout)?;
+    }
+    let is_command = args.name == "bash" && arguments.get("background") != Some(&Value::Bool(true));
+    if args.raw && !is_command {
+        return Err(CliError::usage(
+            "--raw is for commands of bash that do not run in the background",
+        )
+        .into());
+    }
+    let wanted = Wanted::of(&args.which)?;
+    // A deadline in bash's own arguments takes precedence.
+    let has_own = arguments.get("timeout_ms").is_some() && !args.detach;
+    let ms = |time: Duration| u64::try_from(time.as_millis());
+    let daemon = start_and_connect(output).await?;
+    let found = wanted.one(&daemon.client, Missing::Create).await?;
+    if !args.raw {
+        session_ref::tell(&found, output);
+    }
+    let params = ToolParams {
+        tool: args.name.clone(),
+        arguments,
+        session_id: Some(found.session_id.0),
+        path: None,
+        safe_mode: args.safe.then_some(true),
+        timeout_ms: args.timeout.filter(|_| !args.detach).map(ms).transpose()?,
+        default_timeout_ms: (!has_own).then(|| ms(DEFAULT_TIMEOUT)).transpose()?,
+        call_id: Some(call_id()),
+        stream: (is_command && !output.is_json()).then_some(true),
+    };
+    Ok((daemon.client, params))
+}
+
+/// Returns an id for the call, which followers of the session see too.
+fn call_id() -> String {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("quack-{}-{}", std::process::id(), since_epoch.as_millis())
+}
+
+/// Converts the arguments into those of a background job. `--timeout` becomes the job's time limit.
+fn detached(tool: &str, arguments: Value, timeout: Option<Duration>) -> anyhow::Result<Value> {
+    let mut object = match arguments {
+        Value::Object(object) => object,
+        Value::String(command) => Map::from_iter([("command".to_owned(), command.into())]),
+        _ => Map::new(),
+    };
+    if tool != "bash" {
+        return Err(CliError::usage("--detach is for commands of bash").into());
+    }
+    object.insert("background".to_owned(), Value::Bool(true));
+    if let Some(timeout) = timeout {
+        object.insert("timeout_ms".to_owned(), u64::try_from(timeout.as_millis())?.into());
+    }
+    Ok(object.into())
+}
+
+/// Prints a result and hints about it.
+fn answered(
+    args: &ToolArgs,
+    result: &ToolResult,
+    printer: &Printer,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    if args.raw {
+        return Ok(raw_end(result, output));
+    }
+    if output.is_json() {
+        output.document(result)?;
+    } else {
+        print_end(&args.name, result, printer, output)?;
+    }
+    let exit = exit::of_tool(result);
+    if result.info.timed_out {
+        output.warning(&out_of_time(&args.name));
+    }
+    if let (BASH, Some(hint)) = (args.name.as_str(), &result.info.hint) {
+        output.warning(hint);
+    }
+    if let Some(job) = job_id(result).filter(|_| exit == ExitCode::Ok) {
+        output.note(&job_hint(job, &result.info.session_id));
+    }
+    if exit == ExitCode::Failed
+        && is_about_the_tool(&result.text)
+        && let Some(hint) = unknown(&args.name)
+    {
+        output.warning(&hint);
+    }
+    Ok(exit)
+}
+
+/// Returns the text of a result. File tools return codes such as `EISDIR` for programs. For users, the hint replaces
+/// the text.
+fn in_plain_words<'a>(tool: &str, result: &'a ToolResult) -> Cow<'a, str> {
+    match &result.info.hint {
+        Some(hint) if tool != BASH => {
+            let more = result.text.split_once('\n').map(|(_, more)| format!("\n{more}"));
+            Cow::Owned(format!("Error: {hint}{}", more.unwrap_or_default()))
+        }
+        _ => Cow::Borrowed(&result.text),
+    }
+}
+
+/// Prints the part of a result that was not streamed.
+fn print_end(
+    tool: &str,
+    result: &ToolResult,
+    printer: &Printer,
+    output: CliOutput,
+) -> anyhow::Result<()> {
+    match &result.closing {
+        Some(closing) => output.answer(closing)?,
+        // The failure is not the command's, so its text begins a new line.
+        None if printer.is_inside_line() => output.answer(&format!("\n{}", result.text))?,
+        None => output.answer(&in_plain_words(tool, result))?,
+    }
+    Ok(())
+}
+
+/// Reports on stderr if the command did not end by itself.
+fn raw_end(result: &ToolResult, output: CliOutput) -> ExitCode {
+    if result.info.timed_out {
+        output.failure(&out_of_time("bash"));
+    } else if result.closing.is_none() {
+        let text = &result.text;
+        output.failure(text.strip_prefix("Error: ").unwrap_or(text));
+    }
+    exit::of_raw(result)
+}
+
+fn job_id(result: &ToolResult) -> Option<&str> {
+    let data = result.data.as_ref()?;
+    // The result of a started job has no other field.
+    data.get("jobId").filter(|_| data.get("running").is_none())?.as_str()
+}
+
+/// Returns the commands that show and kill a job.
+fn job_hint(job: &str, session: &str) -> String {
+    let (job, session) = (display::name(job), display::name(session));
+    format!(
+        "`quack tool job_output {job} --session {session}` shows its output, `quack tool job_kill {job} --session \
+         {session}` ends it"
+    )
+}
+
+/// Returns advice for a call that reached its deadline.
+fn out_of_time(tool: &str) -> String {
+    let job = match tool {
+        "bash" => {
+            "; or run it in the background: '{\"command\":\"…\",\"background\":true}', then `job_output`"
+        }
+        _ => "",
+    };
+    format!("the deadline has passed; `--timeout 5m` gives more time, 10 minutes at most{job}")
+}
+
+/// Whether the daemon rejected the tool's name. For an unknown tool, a word is not an argument.
+fn is_about_the_tool(text: &str) -> bool {
+    text.starts_with("Error: Unknown tool ")
+        || text == "Error: Tool arguments must be a JSON object"
+}
+
+/// Returns a hint for a failed tool that this program does not know. A newer daemon may have more tools.
+fn unknown(name: &str) -> Option<String> {
+    let known = schema::ALL.iter().map(|tool| tool.name);
+    if schema::tool_schema(name).is_some() {
+        return None;
+    }
+    let near = nearest(name, known.clone());
+    let meant = match near.first() {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
+    };
+    Some(format!("no tool is called `{}`; {meant}", display::name(name)))
+}
+
+/// Parses the argument. A JSON object or string is passed unchanged. Other text is the tool's main argument.
+///
+/// # Errors
+/// A usage error for invalid JSON, which must not be run as a command.
+fn interpret(tool: &str, text: &str) -> anyhow::Result<Value> {
+    let error = match serde_json::from_str(text) {
+        Ok(value @ (Value::Object(_) | Value::String(_))) => return Ok(value),
+        Ok(_) => None,
+        Err(error) => Some(error),
+    };
+    if is_meant_as_json(tool, text) {
+        let why = match error {
+            Some(error) => format!("the arguments are not valid JSON: {error}"),
+            None => "the arguments must be a JSON object".to_owned(),
+        };
+        let main = main_parameter(tool).unwrap_or("path");
+        return Err(CliError::usage(format!(
+            "{why}; give a word, or an object such as '{{\"{main}\":\"…\"}}'"
+        ))
+        .into());
+    }
+    // A number is a valid search pattern. The final newline of a pipe is removed, because in a pattern it would be an
+    // alternative that matches every line.
+    Ok(Value::from(text.strip_suffix('\n').unwrap_or(text)))
+}
+
+async fn read_stdin() -> anyhow::Result<String> {
+    let bytes = tokio::task::spawn_blocking(|| read_at_most(std::io::stdin().lock())).await??;
+    String::from_utf8(bytes).map_err(|_e| CliError::usage("stdin is not valid UTF-8").into())
+}
+
+fn read_at_most(from: impl Read) -> anyhow::Result<Vec<u8>> {
+    let limit = u64::try_from(MAX_LINE_BYTES)?;
+    let mut bytes = Vec::new();
+    from.take(limit + 1).read_to_end(&mut bytes).context("cannot read stdin")?;
+    if MAX_LINE_BYTES < bytes.len() {
+        return Err(CliError::usage(format!("stdin is longer than {MAX_LINE_BYTES} bytes")).into());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_mistyped_tool_is_told_from_one_that_failed() {
+        assert_eq!(unknown("bash"), None);
+        assert_eq!(unknown("bsh").unwrap(), "no tool is called `bsh`; did you mean `bash`?");
+        let all = unknown("xyzzy").unwrap();
+        assert!(all.contains("; there are ") && all.contains(", bash, "), "{all}");
+    }
+
+    #[test]
+    fn json_objects_and_strings_are_passed_and_everything_else_is_a_word() {
+        for (text, passed) in [
+            (r#"{"command":"ls"}"#, json!({"command": "ls"})),
+            (" {\"a\":1}\n", json!({"a": 1})),
+            (r#""a b""#, json!("a b")),
+            ("ls -la", json!("ls -la")),
+            ("42", json!("42")),
+            ("null", json!("null")),
+            ("[1]", json!("[1]")),
+            ("{ echo hi; }", json!("{ echo hi; }")),
+            ("pattern\n", json!("pattern")),
+            ("two\nlines\n\n", json!("two\nlines\n")),
+            ("", json!("")),
+        ] {
+            assert_eq!(interpret("bash", text).unwrap(), passed, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn broken_json_is_a_usage_error() {
+        for text in [r#"{"command":"ls""#, r#"{"command":"ls"} x"#, r#"["ls"]"#, "{'command':'ls'}"]
+        {
+            let error = interpret("bash", text).unwrap_err();
+            assert_eq!(exit::of_error(&error), ExitCode::Usage, "{error:#}");
+            assert!(error.to_string().contains("JSON"), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn stdin_without_end_is_refused_at_the_limit() {
+        assert_eq!(read_at_most(&b"abc"[..]).unwrap(), b"abc");
+        let exact = vec![b'x'; MAX_LINE_BYTES];
+        assert_eq!(read_at_most(&exact[..]).unwrap().len(), MAX_LINE_BYTES);
+        let error = read_at_most(std::io::repeat(b'x')).unwrap_err();
+        assert_eq!(exit::of_error(&error), ExitCode::Usage, "{error:#}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Prints the streamed output of a call: sanitized, or byte for byte.
+
+use crate::output::{CliOutput, StdoutState};
+use crate::sanitize::Sanitizer;
+use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use quackd_client::Event;
+use quackd_protocol::output::{OutputPiece, OutputStream, ToolOutput};
+use quackd_tools::PlainText;
+
+/// Printer of one call's output.
+#[derive(Debug)]
+pub(super) struct Printer {
+    is_raw: bool,
+    /// Sanitizer for a terminal. `None` for other outputs.
+    cleaner: Option<Sanitizer>,
+    /// Text of both streams. A stream may pause inside of a character.
+    stdout: PlainText,
+    stderr: PlainText,
+    /// Whether the last text did not end its line.
+    is_inside_line: bool,
+}
+
+impl Printer {
+    /// Creates a printer. `is_raw`: bytes keep their stream and are not changed.
+    pub(super) fn new(is_raw: bool, output: CliOutput) -> Self {
+        Self {
+            is_raw,
+            cleaner: output.audience().is_terminal.then(Sanitizer::default),
+            stdout: PlainText::default(),
+            stderr: PlainText::default(),
+            is_inside_line: false,
+        }
+    }
+
+    /// Whether the text printed so far ends inside of a line.
+    pub(super) fn is_inside_line(&self) -> bool {
+        self.is_inside_line
+    }
+
+    /// Prints the output in an event. Ignores other events.
+    pub(super) async fn event(&mut self, event: &Event) -> anyhow::Result<StdoutState> {
+        if event.name != ToolOutput::NAME {
+            return Ok(StdoutState::There);
+        }
+        let data = event.data.as_deref().context("an output event without data")?;
+        let ToolOutput { piece: OutputPiece { stream, bytes }, .. } =
+            serde_json::from_str(data.get()).context("cannot read an output event")?;
+        let bytes = STANDARD.decode(bytes).context("an output event is not base64")?;
+        let is_stderr = stream == OutputStream::Stderr;
+        if self.is_raw {
+            return Ok(CliOutput::bytes(bytes, is_stderr).await?);
+        }
+        let text = if is_stderr { self.stderr.feed(&bytes) } else { self.stdout.feed(&bytes) };
+        let shown = self.shown(text);
+        self.print(shown).await
+    }
+
+    /// Prints the bytes of an incomplete character.
+    pub(super) async fn finish(&mut self) -> anyhow::Result<StdoutState> {
+        let text = self.stdout.finish() + &self.stderr.finish();
+        let mut shown = self.shown(text);
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.finish(&mut shown);
+        }
+        self.print(shown).await
+    }
+
+    fn shown(&mut self, text: String) -> String {
+        let Some(cleaner) = &mut self.cleaner else { return text };
+        let mut shown = String::with_capacity(text.len());
+        cleaner.feed(&text, &mut shown);
+        shown
+    }
+
+    async fn print(&mut self, text: String) -> anyhow::Result<StdoutState> {
+        if text.is_empty() {
+            return Ok(StdoutState::There);
+        }
+        self.is_inside_line = !text.ends_with('\n');
+        Ok(CliOutput::bytes(text.into_bytes(), false).await?)
+    }
+}

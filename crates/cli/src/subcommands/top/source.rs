@@ -1,0 +1,119 @@
+//! Polls the daemon and runs actions for `quack top`, in one task with its own connection. Reconnects when the daemon
+//! comes back. Used by [`super`].
+
+use crate::connect::{REPLY_TIMEOUT, connect};
+use crate::display;
+use crate::session_ref;
+use crate::subcommands::ps;
+use quackd_client::{Client, ClientError};
+use quackd_home::Home;
+use quackd_protocol::client::{AbortData, KillData, PinData, PinParams, PsData, SessionParams};
+use std::time::Duration;
+use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// Polling interval.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Action on a session, by its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SessionAction {
+    /// Cancel its calls.
+    Abort(String),
+    /// Kill its worker.
+    Kill(String),
+    /// Pin its processes, or unpin them.
+    Pin(String, bool),
+}
+
+/// Update for the model.
+#[derive(Debug)]
+pub(super) enum Update {
+    /// Process tree, and the time of the reply.
+    Data(Box<PsData>, Instant),
+    /// No daemon answers, with the reason.
+    NoDaemon(String),
+    /// Result of an action.
+    Done(String),
+}
+
+/// Polls the daemon until the receiver is dropped.
+pub(super) async fn run(
+    home: Home,
+    client: Client,
+    mut deeds: Receiver<SessionAction>,
+    updates: Sender<Update>,
+) {
+    let mut client = Some(client);
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let done = tokio::select! {
+            _ = ticks.tick() => None,
+            deed = deeds.recv() => match deed {
+                None => return,
+                Some(deed) => Some(Update::Done(perform(client.as_ref(), deed).await)),
+            },
+        };
+        // Poll after an action too, so that its effect is visible at once.
+        for update in done.into_iter().chain([look(&home, &mut client).await]) {
+            if updates.send(update).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn look(home: &Home, client: &mut Option<Client>) -> Update {
+    let connected = match client.take() {
+        Some(client) => Ok(client),
+        None => connect(home).await,
+    };
+    let looked = match connected {
+        Ok(connected) => {
+            let data = ps::ask(&connected).await;
+            data.map(|data| (connected, data))
+        }
+        Err(error) => Err(error),
+    };
+    match looked {
+        Ok((connected, data)) => {
+            *client = Some(connected);
+            Update::Data(Box::new(data), Instant::now())
+        }
+        Err(error) => Update::NoDaemon(error.to_string()),
+    }
+}
+
+async fn perform(client: Option<&Client>, deed: SessionAction) -> String {
+    let Some(client) = client else { return "There is no daemon.".to_owned() };
+    done(client, deed).await.unwrap_or_else(|error| error.to_string())
+}
+
+async fn done(client: &Client, deed: SessionAction) -> Result<String, ClientError> {
+    match deed {
+        SessionAction::Abort(session) => {
+            let label = display::name(&session_ref::label(client, &session).await?);
+            let params = SessionParams { session_id: Some(session) };
+            let _data: AbortData = client.request("abort", params, REPLY_TIMEOUT).await?;
+            Ok(format!("Ended the calls of {label}."))
+        }
+        SessionAction::Kill(session) => {
+            let params = SessionParams { session_id: Some(session) };
+            let data: KillData = client.request("quack.kill", params, REPLY_TIMEOUT).await?;
+            Ok(format!(
+                "Killed the worker of {}.",
+                display::name(display::label(&data.label, &data.session_name))
+            ))
+        }
+        SessionAction::Pin(session, pinned) => {
+            let params = PinParams { session_id: Some(session), pinned: Some(pinned) };
+            let data: PinData = client.request("quack.pin", params, REPLY_TIMEOUT).await?;
+            let what = if data.pinned { "stays" } else { "is ended again when nobody uses it" };
+            Ok(format!(
+                "{} {what}.",
+                display::name(display::label(&data.label, &data.session_name))
+            ))
+        }
+    }
+}

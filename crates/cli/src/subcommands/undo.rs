@@ -1,0 +1,130 @@
+//! `quack undo`: restores the files of a replacement.
+
+use super::paginate::set;
+use super::replace::again;
+use crate::args::search::UndoArgs;
+use crate::display::{count, plain};
+use crate::exit::{CliError, ExitCode};
+use crate::output::{CliOutput, DIM, RED, StdoutProperties};
+use crate::render::search::undo_data::{File, Undone};
+use crate::render::search::{PATH, fit, push};
+use crate::session_ref;
+use crate::workspace_scope::{self, ScopedClient, WorkspaceScope};
+use serde_json::{Map, Value};
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: &UndoArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let asking = ScopedClient::begin(&args.call, output).await?;
+    session_ref::tell(&asking.found, output);
+    let result = asking.call("undo", arguments(args), false).await?;
+    let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
+        return Err(workspace_scope::failure(&result, CliError::failed).into());
+    };
+    if output.is_json() {
+        output.document(data)?;
+    }
+    if args.list {
+        if !output.is_json() {
+            output.answer(&format!("{}\n", result.text.trim_end()))?;
+        }
+        return Ok(ExitCode::Ok);
+    }
+    let undone = Undone::read(data)?;
+    if !output.is_json() {
+        let text = text(&undone, args, &asking.place, output.audience());
+        let _reader = output.raw(text).await?;
+        if let Some(why) = &undone.stopped {
+            let why = plain(why);
+            output.warning(&format!(
+                "stopped before the end: {why}; the restored files are complete"
+            ));
+        }
+        for note in &undone.notes {
+            output.warning(&plain(note));
+        }
+        if !undone.older_undo_ids.is_empty() {
+            let ids = plain(&undone.older_undo_ids.join(", "));
+            output.note(&format!("older ones can be undone by id: {ids}; see quack undo --list"));
+        }
+    }
+    Ok(if undone.is_whole() { ExitCode::Ok } else { ExitCode::Failed })
+}
+
+fn arguments(args: &UndoArgs) -> Map<String, Value> {
+    let mut arguments = Map::new();
+    if args.list {
+        set(&mut arguments, "list", true);
+    }
+    if let Some(id) = &args.id {
+        set(&mut arguments, "undo_id", id.as_str());
+    }
+    arguments
+}
+
+fn text(
+    undone: &Undone,
+    args: &UndoArgs,
+    place: &WorkspaceScope,
+    audience: StdoutProperties,
+) -> String {
+    let mut text = String::new();
+    for File { path, restored, reason } in &undone.files {
+        push(&mut text, &fit(&place.shown(path), audience), PATH, audience);
+        if *restored {
+            text.push_str(": restored\n");
+        } else {
+            let reason = fit(reason.as_deref().unwrap_or("not restored"), audience);
+            text.push_str(": ");
+            push(&mut text, &format!("not changed: {reason}"), RED, audience);
+            text.push('\n');
+        }
+    }
+    let id = fit(&undone.undone, audience);
+    text.push_str(&format!("Undid {id}: {} restored.\n", count(undone.restored, "file")));
+    if let Some(id) = &undone.undo_id {
+        let id = fit(id, audience);
+        let again = format!("Redo with: quack undo {id}{}", again(&args.call.which));
+        push(&mut text, &again, DIM, audience);
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Verb};
+    use serde_json::json;
+
+    fn parse(line: &[&str]) -> UndoArgs {
+        match Cli::read(["quack", "undo"].iter().chain(line)).unwrap().verb {
+            Some(Verb::Undo(args)) => args,
+            other => panic!("not an undo: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_last_one_is_meant_unless_one_is_named() {
+        assert_eq!(Value::from(arguments(&parse(&[]))), json!({}));
+        assert_eq!(Value::from(arguments(&parse(&["u1"]))), json!({"undo_id": "u1"}));
+        assert_eq!(Value::from(arguments(&parse(&["--list"]))), json!({"list": true}));
+        let tool = quackd_protocol::schema::find("undo").unwrap();
+        assert!(["undo_id", "list"].iter().all(|name| tool.parameter(name).is_some()));
+    }
+
+    #[test]
+    fn what_was_restored_is_told_and_what_was_not() {
+        let data = json!({"undone": "u1", "undoId": "u2", "restored": 1, "files": [
+            {"path": "a/x", "restored": true},
+            {"path": "y", "restored": false, "reason": "changed since"},
+        ]});
+        let undone = Undone::read(&data).unwrap();
+        let audience = StdoutProperties { is_terminal: false, is_colored: false };
+        assert_eq!(
+            text(&undone, &parse(&["--session", "s"]), &WorkspaceScope::of("/ws", "a"), audience),
+            "x: restored\n../y: not changed: changed since\nUndid u1: 1 file restored.\n\
+             Redo with: quack undo u2 --session s\n"
+        );
+        assert!(!undone.is_whole());
+    }
+}

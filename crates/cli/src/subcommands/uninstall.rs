@@ -1,0 +1,138 @@
+//! `quack uninstall`: removes quackd's files from the machine. Removes only files whose name or content proves their
+//! origin, and lists the others.
+
+mod plan;
+
+use crate::args::service::UninstallArgs;
+use crate::connect::connect;
+use crate::display::plain;
+use crate::exit::{CliError, ExitCode};
+use crate::output::CliOutput;
+use crate::subcommands::restart::list;
+use crate::subcommands::service::{ServiceContext, remove};
+use crate::subcommands::stop::end;
+use anyhow::Context;
+use plan::{KeptPath, UninstallPlan};
+use quackd_home::Home;
+use quackd_service::Manager;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let here = ServiceContext::find(Manager::CURRENT)?;
+    let plan = UninstallPlan::make_blocking(&here, args.purge)?;
+    if args.dry_run {
+        return report(&plan, "Would remove", &plan.all(), output);
+    }
+    if !args.yes {
+        if !CliOutput::can_ask() {
+            return Err(CliError::usage(
+                "cannot ask for confirmation without a terminal: use --yes",
+            )
+            .into());
+        }
+        let what = listed("Would remove", &plan, &plan.all());
+        let question = format!("{what}{}Remove that?", at_work(&here.home).await);
+        let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
+        if !asked.await?? {
+            anyhow::bail!("nothing was removed");
+        }
+    }
+    let mut removed = remove(&here, output).await?;
+    // Stop the daemon, whether or not the service started it.
+    end(&here.home).await?;
+    for path in &plan.programs {
+        std::fs::remove_file(path).with_context(|| format!("cannot remove {}", shown(path)))?;
+        removed.push(path.clone());
+    }
+    if args.purge {
+        // Plan again, because the daemon wrote files at its exit.
+        let plan = UninstallPlan::make_blocking(&here, true)?;
+        purge_blocking(&here.home, &plan, &mut removed)?;
+        return report(&plan, "Removed", &removed, output);
+    }
+    report(&plan, "Removed", &removed, output)
+}
+
+/// Describes for the confirmation that a running daemon is stopped, and the work that this interrupts.
+async fn at_work(home: &Home) -> String {
+    let Ok(client) = connect(home).await else { return String::new() };
+    match crate::subcommands::restart::look(&client).await {
+        Ok(daemon) if daemon.waits_for.is_empty() => {
+            format!("Would stop the daemon (process {}).\n", daemon.pid)
+        }
+        Ok(daemon) => format!(
+            "Would stop the daemon (process {}), which is busy:\n{}",
+            daemon.pid,
+            list(&daemon.waits_for, true)
+        ),
+        // A daemon without this request is stopped as well.
+        Err(_unknown) => "Would stop the running daemon.\n".to_owned(),
+    }
+}
+
+/// Removes the state while holding the instance lock, so that no daemon starts. The lock file is removed last.
+fn purge_blocking(
+    home: &Home,
+    plan: &UninstallPlan,
+    removed: &mut Vec<PathBuf>,
+) -> anyhow::Result<()> {
+    if !home.dir().is_dir() {
+        return Ok(());
+    }
+    let lock = quackd_home::lock_blocking(home)?
+        .ok_or_else(|| CliError::busy("a daemon has started; the state was not removed"))?;
+    let is_lock = |path: &&PathBuf| **path == home.lock_file();
+    for path in plan.state.iter().filter(|path| !is_lock(path)) {
+        let cannot = || format!("cannot remove {}", shown(path));
+        quackd_home::keep::remove_tree(path).with_context(cannot)?;
+        removed.push(path.clone());
+    }
+    std::fs::remove_file(home.lock_file()).context("cannot remove the lock's file")?;
+    drop(lock);
+    removed.push(home.lock_file());
+    // Remove the directory only if it is empty.
+    if std::fs::remove_dir(home.dir()).is_ok() {
+        removed.push(home.dir().to_owned());
+    }
+    Ok(())
+}
+
+fn shown(path: &Path) -> String {
+    plain(&path.display().to_string())
+}
+
+fn listed(verb: &str, plan: &UninstallPlan, removed: &[PathBuf]) -> String {
+    let mut text =
+        crate::subcommands::service::lines(verb, removed, "There is nothing to remove.\n");
+    for KeptPath { path, why } in &plan.kept {
+        text.push_str(&format!("Stays: {} ({why})\n", shown(path)));
+    }
+    text
+}
+
+fn report(
+    plan: &UninstallPlan,
+    verb: &str,
+    removed: &[PathBuf],
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let program = std::env::current_exe().unwrap_or_default();
+    if output.is_json() {
+        let kept: Vec<_> =
+            plan.kept.iter().map(|kept| json!({"path": kept.path, "why": kept.why})).collect();
+        let is_dry = verb != "Removed";
+        output.document(&json!({
+            "removed": removed, "kept": kept, "program": program, "dryRun": is_dry
+        }))?;
+        return Ok(ExitCode::Ok);
+    }
+    let mut text = listed(verb, plan, removed);
+    text.push_str(&format!(
+        "The program itself stays: {}; remove it the way it was installed (`cargo uninstall quackd`, a package manager).\n",
+        shown(&program)
+    ));
+    output.text(&text)?;
+    Ok(ExitCode::Ok)
+}

@@ -1,0 +1,306 @@
+//! Resolves the session, workspace and relative paths of file searches. Used by `quack grep`, `find`, `replace` and
+//! `undo`.
+//!
+//! Tools take paths relative to the workspace, and users type paths relative to their directory. Paths and globs are
+//! converted in both directions.
+
+use crate::args::search::ToolCallArgs;
+use crate::connect::{DaemonConnection, patience, start_and_connect};
+use crate::exit::CliError;
+use crate::output::CliOutput;
+use crate::sanitize::clean;
+use crate::session_ref::{Missing, Wanted};
+use quackd_protocol::client::{FoundInfo, ToolParams, ToolResult};
+use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
+use serde_json::{Map, Value};
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Default timeout of all requests of a subcommand.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum search time of one call.
+const MAX_LOOK: Duration = Duration::from_secs(120);
+
+/// Minimum search time of one call.
+const MIN_LOOK: Duration = MIN_TOOL_DEADLINE;
+
+/// Added to the search time to get the deadline of the call, so that partial results arrive.
+const CALL_SLACK: Duration = Duration::from_secs(5);
+
+/// Session, workspace and directory of a file search.
+#[derive(Debug)]
+pub(crate) struct WorkspaceScope {
+    /// Absolute, canonical path.
+    workspace: PathBuf,
+    /// Relative to the workspace; empty for the workspace itself.
+    base: PathBuf,
+}
+
+/// Connection, scope and deadline of a file search.
+#[derive(Debug)]
+pub(crate) struct ScopedClient {
+    daemon: DaemonConnection,
+    /// Scope of the relative paths.
+    pub(crate) place: WorkspaceScope,
+    /// Session that runs the tools.
+    pub(crate) found: FoundInfo,
+    deadline: Instant,
+}
+
+impl ScopedClient {
+    /// Resolves the scope and connects.
+    ///
+    /// # Errors
+    /// A usage error if the directory does not exist; errors of connecting; an unknown session.
+    pub(crate) async fn begin(args: &ToolCallArgs, output: CliOutput) -> anyhow::Result<Self> {
+        let deadline = Instant::now() + args.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        // Check the arguments before a daemon is started.
+        let wanted = Wanted::of(&args.which)?;
+        let daemon = start_and_connect(output).await?;
+        let found = wanted.one(&daemon.client, Missing::Create).await?;
+        let place = WorkspaceScope::of_session(&found, args.which.dir.as_deref());
+        Ok(Self { daemon, place, found, deadline })
+    }
+
+    /// Returns the remaining search time. `None` if it is below the minimum.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        (MIN_LOOK <= left).then_some(left)
+    }
+
+    /// Calls a tool. With `has_timeout` it gets a search time and returns partial results at its end.
+    ///
+    /// # Errors
+    /// Those of the request. A failure of the tool is a result.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        mut arguments: Map<String, Value>,
+        has_timeout: bool,
+    ) -> anyhow::Result<ToolResult> {
+        let look = self.time_left().unwrap_or(MIN_LOOK).min(MAX_LOOK);
+        if has_timeout {
+            arguments.insert("timeout_ms".to_owned(), u64::try_from(look.as_millis())?.into());
+        }
+        let limit = (look + CALL_SLACK).min(MAX_TOOL_DEADLINE);
+        let params = ToolParams {
+            tool: tool.to_owned(),
+            arguments: Value::Object(arguments),
+            session_id: Some(self.found.session_id.0.clone()),
+            path: None,
+            safe_mode: None,
+            timeout_ms: Some(u64::try_from(limit.as_millis())?),
+            ..ToolParams::default()
+        };
+        Ok(self.daemon.client.request("quack.tool", params, patience(limit)).await?)
+    }
+}
+
+/// Converts a tool's failure into an error: exit code 4 if the tool was busy or timed out, else the code of
+/// `otherwise`.
+pub(crate) fn failure(result: &ToolResult, otherwise: fn(String) -> CliError) -> CliError {
+    let text = clean(result.text.strip_prefix("Error: ").unwrap_or(&result.text));
+    let text = text.trim_end().to_owned();
+    if result.info.busy || result.info.timed_out { CliError::busy(text) } else { otherwise(text) }
+}
+
+impl WorkspaceScope {
+    /// Uses the workspace itself if the directory is outside of it or does not exist.
+    fn of_session(found: &FoundInfo, dir: Option<&Path>) -> Self {
+        let workspace = PathBuf::from(&found.workspace_path);
+        let here = std::fs::canonicalize(dir.unwrap_or_else(|| Path::new(".")));
+        let here = here.unwrap_or_else(|_gone| workspace.clone());
+        Self::new(workspace, &here)
+    }
+
+    /// Creates a scope for tests.
+    #[cfg(test)]
+    pub(crate) fn of(workspace: &str, base: &str) -> Self {
+        Self { workspace: workspace.into(), base: base.into() }
+    }
+
+    /// A directory outside of the workspace is replaced by the workspace itself.
+    fn new(workspace: PathBuf, here: &Path) -> Self {
+        let base = here.strip_prefix(&workspace).map(Path::to_owned).unwrap_or_default();
+        Self { workspace, base }
+    }
+
+    /// Returns the absolute directory that displayed paths are relative to.
+    pub(crate) fn directory(&self) -> PathBuf {
+        // Joining an empty path would add a slash.
+        if self.base.as_os_str().is_empty() {
+            self.workspace.clone()
+        } else {
+            self.workspace.join(&self.base)
+        }
+    }
+
+    /// Makes a path given by the user absolute.
+    pub(crate) fn absolute(&self, path: &str) -> PathBuf {
+        self.workspace.join(&self.base).join(path)
+    }
+
+    /// Splits paths into existing and missing ones. Paths that this process may not inspect count as existing, links to
+    /// missing files as missing.
+    pub(crate) fn present(&self, paths: &[String]) -> (Vec<String>, Vec<String>) {
+        let is_there = |path: &&String| match self.absolute(path).metadata() {
+            Ok(_) => true,
+            Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        };
+        let (there, missing): (Vec<&String>, Vec<&String>) = paths.iter().partition(is_there);
+        let owned = |paths: Vec<&String>| paths.into_iter().cloned().collect();
+        (owned(there), owned(missing))
+    }
+
+    /// Returns the start paths for a tool: `paths` relative to the workspace, or the directory itself without any.
+    ///
+    /// # Errors
+    /// A usage error for a path outside of the workspace.
+    pub(crate) fn starts(&self, paths: &[String]) -> Result<Vec<String>, CliError> {
+        if paths.is_empty() {
+            return Ok(vec![as_start(&self.base)]);
+        }
+        paths.iter().map(|path| self.start(path)).collect()
+    }
+
+    fn start(&self, path: &str) -> Result<String, CliError> {
+        let absolute = normal(&self.absolute(path));
+        if let Ok(relative) = absolute.strip_prefix(&self.workspace) {
+            return Ok(as_start(relative));
+        }
+        // The path may lead into the workspace over a link.
+        let real = std::fs::canonicalize(&absolute).unwrap_or_default();
+        real.strip_prefix(&self.workspace).map(as_start).map_err(|_outside| {
+            let workspace = self.workspace.display();
+            CliError::usage(format!("{path} is outside of the workspace {workspace}"))
+        })
+    }
+
+    /// Returns a glob for a tool. A glob with a slash is relative to the directory.
+    pub(crate) fn glob(&self, glob: &str) -> String {
+        let glob = glob.strip_prefix("./").unwrap_or(glob);
+        let is_anchored = glob.trim_end_matches('/').contains('/');
+        if self.base.as_os_str().is_empty()
+            || !is_anchored
+            || glob.starts_with('/')
+            || glob.starts_with("**/")
+        {
+            return glob.to_owned();
+        }
+        let mut whole = String::new();
+        for c in self.base.to_string_lossy().chars() {
+            if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '!' | '\\') {
+                whole.push('\\');
+            }
+            whole.push(c);
+        }
+        whole.push('/');
+        whole.push_str(glob);
+        whole
+    }
+
+    /// Converts a path returned by a tool: makes it relative to the directory.
+    pub(crate) fn shown(&self, path: &str) -> String {
+        let mut path = Path::new(path).components();
+        let mut base = self.base.components();
+        let mut shown = PathBuf::new();
+        loop {
+            match (path.clone().next(), base.clone().next()) {
+                (Some(one), Some(other)) if one == other => {
+                    path.next();
+                    base.next();
+                }
+                _ => break,
+            }
+        }
+        shown.extend(base.map(|_| Component::ParentDir));
+        shown.push(path.as_path());
+        if shown.as_os_str().is_empty() {
+            return ".".to_owned();
+        }
+        shown.to_string_lossy().into_owned()
+    }
+}
+
+fn as_start(relative: &Path) -> String {
+    if relative.as_os_str().is_empty() {
+        ".".to_owned()
+    } else {
+        relative.to_string_lossy().into_owned()
+    }
+}
+
+/// Removes `.` and `..` from an absolute path without following links.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(base: &str) -> WorkspaceScope {
+        WorkspaceScope::of("/ws", base)
+    }
+
+    #[test]
+    fn paths_go_to_the_workspace_and_come_back_to_the_directory() {
+        for (base, given, start, shown) in [
+            ("", "src", "src", "src"),
+            ("", ".", ".", "."),
+            ("", "/ws/a/b", "a/b", "a/b"),
+            ("a/b", "c", "a/b/c", "c"),
+            ("a/b", ".", "a/b", "."),
+            ("a/b", "../c", "a/c", "../c"),
+            ("a/b", "../..", ".", "../../."),
+            ("a/b", "/ws/x", "x", "../../x"),
+            ("a/b", "./d//e/", "a/b/d/e", "d/e"),
+        ] {
+            let place = place(base);
+            assert_eq!(place.starts(&[given.to_owned()]).unwrap(), [start], "{base} {given}");
+            assert_eq!(Path::new(&place.shown(start)), Path::new(shown), "{base} {given}");
+        }
+        assert_eq!(place("a").starts(&[]).unwrap(), ["a"]);
+        assert_eq!(place("").starts(&[]).unwrap(), ["."]);
+        assert_eq!(place("a").directory(), Path::new("/ws/a"));
+        for outside in ["../../x", "/etc/passwd", "/wsx"] {
+            let fault = place("a").starts(&[outside.to_owned()]).unwrap_err();
+            assert!(fault.to_string().contains("outside of the workspace /ws"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn who_stands_elsewhere_stands_in_the_workspace() {
+        let place = WorkspaceScope::new("/ws".into(), Path::new("/elsewhere"));
+        assert_eq!(place.directory(), Path::new("/ws"));
+        assert_eq!(WorkspaceScope::new("/ws".into(), Path::new("/ws/a")).base, Path::new("a"));
+    }
+
+    #[test]
+    fn a_glob_with_a_slash_begins_at_the_directory() {
+        for (base, given, meant) in [
+            ("", "src/*.rs", "src/*.rs"),
+            ("a", "*.rs", "*.rs"),
+            ("a", "src/*.rs", "a/src/*.rs"),
+            ("a", "./src/*.rs", "a/src/*.rs"),
+            ("a", "**/x/*.rs", "**/x/*.rs"),
+            ("a", "target/", "target/"),
+            ("a", "/ws/b/*", "/ws/b/*"),
+            ("[x]{y}", "s/*", "\\[x\\]\\{y\\}/s/*"),
+        ] {
+            assert_eq!(place(base).glob(given), meant, "{base} {given}");
+        }
+    }
+}
