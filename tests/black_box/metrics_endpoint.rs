@@ -127,7 +127,8 @@ fn prometheus_reads_what_the_verb_prints_and_nobody_else_is_served() {
     let mut daemon = world("127.0.0.1:0");
     daemon.boot();
     let at = address(&daemon);
-    assert!(daemon.log().contains(&format!("http://{at}/metrics")), "the log names the port");
+    let line = format!(r#""message":"metrics: listening","address":"{at}""#);
+    assert!(daemon.log().contains(&line), "the log names the port");
     let repo = daemon.repo("very-secret-name");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());

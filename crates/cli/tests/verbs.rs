@@ -69,6 +69,9 @@ mod tests {
             if request["method"] == "quack.shutdown" {
                 std::fs::remove_file(socket).unwrap();
             }
+            if request["params"]["tool"] == "endless" {
+                continue;
+            }
             let mut reply = answer(&request);
             reply["id"] = request["id"].clone();
             let mut stream = stream;
@@ -89,6 +92,11 @@ mod tests {
                 "id": "s1", "name": "duck-1", "workspacePath": "/src/app", "isActive": true,
                 "isRunning": false, "lastActiveAt": "2026-03-10T12:00:00Z"
             }]}}),
+            "quack.find" => json!({"ok": true, "data": {"session": {
+                "sessionId": "s1", "sessionName": "duck-1", "label": "app",
+                "workspacePath": "/src/app", "by": "directory"
+            }}}),
+            "quack.cancel" => json!({"ok": true, "data": {"found": true}}),
             "abort" => json!({"ok": false, "error": "No running operation to abort"}),
             "quack.shutdown" => json!({"ok": true}),
             other => json!({"ok": false, "error": format!("Unknown method: {other}")}),
@@ -102,9 +110,6 @@ mod tests {
             "missing" => json!({"text": "Error: File not found at 'x'"}),
             "late" => json!({"text": "…", "timedOut": true, "isError": true}),
             "busy" => json!({"text": "Error: busy", "busy": true, "isError": true}),
-            "endless" => loop {
-                thread::park();
-            },
             other => panic!("unexpected tool {other}"),
         };
         json!({"ok": true, "data": data})
@@ -114,8 +119,10 @@ mod tests {
         std::str::from_utf8(&output.stdout).unwrap()
     }
 
+    /// Without the line that names the session.
     fn stderr(output: &Output) -> &str {
-        std::str::from_utf8(&output.stderr).unwrap()
+        let text = std::str::from_utf8(&output.stderr).unwrap();
+        text.strip_prefix("session app  /src/app\n").unwrap_or(text)
     }
 
     #[test]
@@ -138,26 +145,39 @@ mod tests {
     #[test]
     fn a_tool_call_carries_what_was_asked_for() {
         let scene = Scene::with_daemon();
-        scene.run(&[
-            "tool",
-            "fine",
-            r#"{"a":[1]}"#,
-            "--session",
-            "duck-1",
-            "--safe",
-            "--timeout",
-            "2m",
-        ]);
-        assert_eq!(
-            scene.params_of("quack.tool"),
-            json!({"tool": "fine", "arguments": {"a": [1]}, "sessionId": "duck-1", "safeMode": true,
-                   "timeoutMs": 120_000})
-        );
+        let args = r#"tool fine {"a":[1]} --session duck-1 --safe --timeout 3m"#;
+        scene.run(&args.split(' ').collect::<Vec<_>>());
+        let requests: Vec<Value> = scene.requests.try_iter().collect();
+        let params_of = |method: &str| {
+            let found = requests.iter().find(|request| request["method"] == method);
+            found.unwrap()["params"].clone()
+        };
+        assert_eq!(params_of("quack.find")["sessionId"], "duck-1");
+        let params = params_of("quack.tool");
+        for (key, expected) in [
+            ("tool", json!("fine")),
+            ("arguments", json!({"a": [1]})),
+            ("sessionId", json!("s1")),
+            ("safeMode", json!(true)),
+            ("timeoutMs", json!(180_000)),
+        ] {
+            assert_eq!(params[key], expected, "{key}");
+        }
         scene.run(&["tool", "fine", "two words"]);
         let here = scene.dir.path().canonicalize().unwrap();
+        let requests: Vec<Value> = scene.requests.try_iter().collect();
+        let params = |method: &str| {
+            let found = requests.iter().find(|request| request["method"] == method);
+            let mut params = found.unwrap()["params"].clone();
+            // The caller chooses any unused id.
+            params.as_object_mut().unwrap().remove("callId");
+            params
+        };
+        assert_eq!(params("quack.find"), json!({"path": here}));
         assert_eq!(
-            scene.params_of("quack.tool"),
-            json!({"tool": "fine", "arguments": "two words", "path": here, "timeoutMs": 120_000})
+            params("quack.tool"),
+            json!({"tool": "fine", "arguments": "two words", "sessionId": "s1",
+                   "defaultTimeoutMs": 120_000})
         );
     }
 
@@ -276,8 +296,11 @@ mod tests {
             methods.push(scene.requests.recv_timeout(SOON).unwrap()["method"].clone());
         }
         interrupt(&child);
+        // The first interrupt cancels this call only. The second one does not wait for its end.
+        assert_eq!(scene.requests.recv_timeout(SOON).unwrap()["method"], "quack.cancel");
+        interrupt(&child);
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        assert!(scene.requests.try_iter().next().is_none(), "nothing may be aborted");
+        assert!(scene.requests.try_iter().next().is_none(), "nothing else may be ended");
     }
 
     fn interrupt(child: &Child) {
