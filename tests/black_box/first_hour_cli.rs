@@ -359,6 +359,10 @@ fn a_mistyped_verb_is_named_with_and_without_arguments() {
         (&["stte", "--session", "x"], "quack state"),
         (&["grp", "-i", "todo"], "quack grep"),
         (&["pss", "ps"], "quack ps"),
+        (&["list"], "quack sessions"),
+        (&["run", "make"], "quack tool bash"),
+        (&["exec", "make", "test"], "quack tool bash"),
+        (&["status"], "quack ps"),
         (&["sandbx", "set", "read-only"], "quack sandbox"),
     ] {
         let (code, stdout, stderr) = ran(&daemon, repo.path(), line);

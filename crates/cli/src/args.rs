@@ -101,9 +101,13 @@ pub(crate) fn unknown_verb(word: &str) -> Option<String> {
     }
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
     let near = nearest(word, verbs.map(Command::get_name));
-    let verb = match quackd_protocol::schema::find(word) {
-        Some(tool) => Some(format!("tool {}", tool.name)),
-        None => near.first().map(|verb| (*verb).to_owned()),
+    let verb = match (word, quackd_protocol::schema::find(word)) {
+        (_, Some(tool)) => Some(format!("tool {}", tool.name)),
+        ("list" | "ls", None) => Some("sessions".to_owned()),
+        ("exec" | "run" | "sh" | "shell", None) => Some("tool bash".to_owned()),
+        ("read", None) => Some("tool read_file".to_owned()),
+        ("status", None) => Some("ps".to_owned()),
+        (_, None) => near.first().map(|verb| (*verb).to_owned()),
     };
     let meant = verb.map(|verb| format!("did you mean `quack {verb}`? "));
     Some(format!(
