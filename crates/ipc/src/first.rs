@@ -1,7 +1,10 @@
-//! Reads the first frame of a control channel before a runtime exists: a worker's stage 0 has one thread.
+//! The first frame of a control channel, in each direction, before a runtime exists: a worker's stage 0 has one thread.
 
+use crate::frames;
 use bytes::BytesMut;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -10,11 +13,39 @@ use std::time::{Duration, Instant};
 /// supervisor is connected.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Reads the body of the first frame from `control`, at most `max_bytes` of it.
+/// Reads the first frame from `control`, at most `max_bytes` of it. `tags` are the variants of `T`, as for
+/// [`frames::decode`].
 ///
 /// # Errors
-/// The channel was closed, the timeout of 10 s expired, or the frame is longer.
-pub fn read_first_blocking(control: BorrowedFd<'_>, max_bytes: usize) -> io::Result<BytesMut> {
+/// The channel was closed, the timeout of 10 s expired, or the frame is longer or of another version.
+pub fn read_first_blocking<T: DeserializeOwned>(
+    control: BorrowedFd<'_>,
+    max_bytes: usize,
+    tags: &[&str],
+) -> io::Result<T> {
+    match frames::decode(&read_body(control, max_bytes)?, tags).map_err(io::Error::other)? {
+        frames::Decoded::Known(message) => Ok(message),
+        frames::Decoded::Unknown(tag) => {
+            Err(io::Error::other(format!("unknown first frame {tag:.64}")))
+        }
+    }
+}
+
+/// Writes one frame to a channel that is still empty, so that the frame fits into the socket's buffer.
+///
+/// # Errors
+/// The channel is closed, or the frame is too long for the buffer.
+pub fn write_first_blocking<T: Serialize>(control: BorrowedFd<'_>, message: &T) -> io::Result<()> {
+    let body = frames::encode(message).map_err(io::Error::other)?;
+    let length = u32::try_from(body.len()).map_err(io::Error::other)?.to_be_bytes();
+    let frame = [length.as_slice(), &body].concat();
+    match rustix::io::write(control, &frame)? {
+        n if n == frame.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+fn read_body(control: BorrowedFd<'_>, max_bytes: usize) -> io::Result<BytesMut> {
     let until = Instant::now() + DEADLINE;
     let mut length = [0_u8; 4];
     read_exact(control, &mut length, until)?;
@@ -25,19 +56,6 @@ pub fn read_first_blocking(control: BorrowedFd<'_>, max_bytes: usize) -> io::Res
     let mut body = BytesMut::zeroed(length);
     read_exact(control, &mut body, until)?;
     Ok(body)
-}
-
-/// Writes one frame to a channel that is still empty, so that the frame fits into the socket's buffer.
-///
-/// # Errors
-/// The channel is closed, or the body is too long for the buffer.
-pub fn write_first_blocking(control: BorrowedFd<'_>, body: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(body.len()).map_err(io::Error::other)?.to_be_bytes();
-    let frame = [length.as_slice(), body].concat();
-    match rustix::io::write(control, &frame)? {
-        n if n == frame.len() => Ok(()),
-        _ => Err(io::ErrorKind::WriteZero.into()),
-    }
 }
 
 /// Polls, because the channel is non-blocking and there is no runtime yet.
@@ -69,6 +87,8 @@ fn wait_readable(from: BorrowedFd<'_>, until: Instant) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_protocol::pi::{FROM_PI_WORKER_TAGS, FromPiWorker};
+    use quackd_protocol::worker::{TO_WORKER_TAGS, ToWorker};
     use std::io::Write;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
@@ -83,7 +103,7 @@ mod tests {
             }
             theirs
         });
-        assert_eq!(read_first_blocking(ours.as_fd(), 3).unwrap(), "abc");
+        assert_eq!(read_body(ours.as_fd(), 3).unwrap(), "abc");
         drop(writing.join().unwrap());
     }
 
@@ -91,16 +111,21 @@ mod tests {
     fn a_frame_that_is_too_long_and_a_closed_channel_are_errors() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(b"\0\0\0\x04abcd").unwrap();
-        assert!(read_first_blocking(ours.as_fd(), 3).is_err());
+        assert!(read_body(ours.as_fd(), 3).is_err());
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
-        assert!(read_first_blocking(ours.as_fd(), 3).is_err());
+        assert!(read_body(ours.as_fd(), 3).is_err());
     }
 
     #[test]
     fn what_is_written_first_can_be_read() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        write_first_blocking(ours.as_fd(), b"hello").unwrap();
-        assert_eq!(read_first_blocking(theirs.as_fd(), 5).unwrap(), "hello");
+        let ping = ToWorker::Ping { seq: 7 };
+        write_first_blocking(ours.as_fd(), &ping).unwrap();
+        let read: ToWorker = read_first_blocking(theirs.as_fd(), 64, TO_WORKER_TAGS).unwrap();
+        assert!(matches!(read, ToWorker::Ping { seq: 7 }));
+        write_first_blocking(ours.as_fd(), &ping).unwrap();
+        let error = read_first_blocking::<FromPiWorker>(theirs.as_fd(), 64, FROM_PI_WORKER_TAGS);
+        assert!(error.unwrap_err().to_string().starts_with("unknown first frame"));
     }
 }

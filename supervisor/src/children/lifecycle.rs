@@ -3,7 +3,9 @@
 use super::cgroup::remove_cgroup;
 use super::heartbeat::HeartbeatDriver;
 use super::process::ChildProcess;
-use super::{ChildActor, EvictionReason, Manage, MemoryLimitExceeded};
+use super::{
+    ChannelEvent, ChannelInput, ChildActor, EvictionReason, Manage, MemoryLimitExceeded,
+};
 use crate::children::spawner::SpawnRequestError;
 use actix::prelude::*;
 use quackd_process::{SessionPaths, SpawnedWorker};
@@ -267,6 +269,22 @@ pub(crate) trait LifecycleDriver: ChildActor {
             }
         });
         Some(drained)
+    }
+
+    /// Handles input from the channel. Input from an earlier process is dropped.
+    fn on_channel_event(
+        &mut self,
+        event: ChannelEvent<Self::FromChild>,
+        ctx: &mut Context<Self>,
+    ) {
+        let ChannelEvent { generation, input } = event;
+        if self.child().current(generation).is_none() {
+            return;
+        }
+        match input {
+            ChannelInput::Frame(frame) => self.on_frame(frame, ctx),
+            ChannelInput::Closed { violation } => self.link_closed(violation, ctx),
+        }
     }
 
     /// Handles the end of the channel: the process exited, or violated the protocol.

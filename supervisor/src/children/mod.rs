@@ -91,6 +91,8 @@ pub(crate) trait ChildActor:
     fn start(&mut self, ctx: &mut Context<Self>);
     /// Whether a caller waits for the process.
     fn has_waiters(&self) -> bool;
+    /// Handles a frame of the current process.
+    fn on_frame(&mut self, frame: Self::FromChild, ctx: &mut Context<Self>);
     /// Hook: the process already runs.
     fn on_already_running(&mut self, _: &mut Context<Self>) {}
     /// Returns an error to the waiting callers, because no process will start.

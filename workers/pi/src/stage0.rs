@@ -5,9 +5,8 @@
 //! Nothing is confined here: Pi is the user's own agent and uses model providers with the user's keys. See
 //! docs/security.md.
 
-use bytes::BytesMut;
 use quackd_ipc::first::{read_first_blocking, write_first_blocking};
-use quackd_ipc::{frames, link};
+use quackd_ipc::link;
 use quackd_process::{
     Group, Role, SessionPaths, harden, rank_above_parent, restore_after_fork, set_process_name,
     split_off_monitor_of,
@@ -59,16 +58,13 @@ pub(crate) enum PiWorkerStartError {
 
 /// Reports the error to the supervisor. A failed report cannot be handled.
 pub(crate) fn refuse(error: &PiWorkerStartError) {
-    let reason = error.to_string();
-    if let Ok(body) = frames::encode(&FromPiWorker::CannotStart { reason }) {
-        drop(write_first_blocking(rustix::stdio::stdin(), &body));
-    }
+    let refusal = FromPiWorker::CannotStart { reason: error.to_string() };
+    drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
 }
 
 /// Prepares the process. Returns in the worker; the monitor never returns.
 pub(crate) fn enter() -> Result<Stage0Output, PiWorkerStartError> {
-    let body = read_first_blocking(rustix::stdio::stdin(), MAX_FIRST_FRAME);
-    let start = read_start(&body.map_err(|error| PiWorkerStartError::NoStart(error.to_string()))?)?;
+    let start = read_start()?;
     if start.proto != PI_FRAME_PROTOCOL {
         return Err(PiWorkerStartError::Version { theirs: start.proto });
     }
@@ -92,9 +88,9 @@ pub(crate) fn enter() -> Result<Stage0Output, PiWorkerStartError> {
     Ok(Stage0Output { control, start, group })
 }
 
-fn read_start(body: &BytesMut) -> Result<PiStart, PiWorkerStartError> {
-    match frames::decode(body, TO_PI_WORKER_TAGS) {
-        Ok(frames::Decoded::Known(ToPiWorker::Start(start))) => Ok(*start),
+fn read_start() -> Result<PiStart, PiWorkerStartError> {
+    match read_first_blocking(rustix::stdio::stdin(), MAX_FIRST_FRAME, TO_PI_WORKER_TAGS) {
+        Ok(ToPiWorker::Start(start)) => Ok(*start),
         Ok(_other) => Err(PiWorkerStartError::NoStart("another message came first".into())),
         Err(error) => Err(PiWorkerStartError::NoStart(error.to_string())),
     }

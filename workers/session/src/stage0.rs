@@ -7,7 +7,8 @@
 use crate::confinement;
 use crate::confinement_result::ConfinementResult;
 use crate::start_error::WorkerStartError;
-use quackd_ipc::{frames, link};
+use quackd_ipc::first::{read_first_blocking, write_first_blocking};
+use quackd_ipc::link;
 use quackd_process::{
     Group, Limits, Role, SessionPaths, harden, rank_above_parent, restore_after_fork,
     set_process_name,
@@ -15,15 +16,10 @@ use quackd_process::{
 use quackd_protocol::worker::{
     CommandLimits, FRAME_PROTOCOL, FromWorker, Start, TO_WORKER_TAGS, ToWorker,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Timeout for the first frame. The supervisor writes the frame before it starts the worker, so a longer wait means
-/// that no supervisor started this process.
-const FIRST_FRAME_DEADLINE: Duration = Duration::from_secs(10);
+use std::time::Duration;
 
 /// Maximum size of the first frame in bytes. It contains paths and an environment.
 const MAX_FIRST_FRAME: usize = 1024 * 1024;
@@ -46,17 +42,13 @@ pub(crate) struct Stage0Output {
 /// Reports the error to the supervisor. A failed report cannot be handled. The exit code means that a retry does not
 /// help.
 pub(crate) fn refuse(error: &WorkerStartError) {
-    let reason = error.to_string();
-    let Ok(body) = frames::encode(&FromWorker::CannotStart { reason }) else { return };
-    let length = u32::try_from(body.len()).unwrap_or(0).to_be_bytes();
-    // The frame is short and the first one, so it fits into the socket's buffer.
-    let frame = [length.as_slice(), &body].concat();
-    let _written = rustix::io::write(rustix::stdio::stdin(), &frame);
+    let refusal = FromWorker::CannotStart { reason: error.to_string() };
+    drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
 }
 
 /// Prepares the process. Returns in the worker; the monitor never returns.
 pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
-    let start = read_start(rustix::stdio::stdin())?;
+    let start = read_start()?;
     if start.proto != FRAME_PROTOCOL {
         return Err(WorkerStartError::Version { theirs: start.proto, ours: FRAME_PROTOCOL });
     }
@@ -105,51 +97,10 @@ fn system<T>(step: &'static str, result: io::Result<T>) -> Result<T, WorkerStart
     result.map_err(|source| WorkerStartError::System { step, source })
 }
 
-fn read_start(control: BorrowedFd<'_>) -> Result<Start, WorkerStartError> {
-    let until = Instant::now() + FIRST_FRAME_DEADLINE;
-    let mut length = [0_u8; 4];
-    read_exact(control, &mut length, until)?;
-    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-    if MAX_FIRST_FRAME < length {
-        return Err(WorkerStartError::NoStart(format!("a first frame of {length} bytes")));
-    }
-    let mut body = bytes::BytesMut::zeroed(length);
-    read_exact(control, &mut body, until)?;
-    match frames::decode(&body, TO_WORKER_TAGS) {
-        Ok(frames::Decoded::Known(ToWorker::Start(start))) => Ok(*start),
+fn read_start() -> Result<Start, WorkerStartError> {
+    match read_first_blocking(rustix::stdio::stdin(), MAX_FIRST_FRAME, TO_WORKER_TAGS) {
+        Ok(ToWorker::Start(start)) => Ok(*start),
         Ok(_other) => Err(WorkerStartError::NoStart("another message came first".into())),
         Err(error) => Err(WorkerStartError::NoStart(error.to_string())),
-    }
-}
-
-/// Reads from the channel, which is non-blocking, without a runtime.
-fn read_exact(
-    from: BorrowedFd<'_>,
-    mut into: &mut [u8],
-    until: Instant,
-) -> Result<(), WorkerStartError> {
-    while !into.is_empty() {
-        match rustix::io::read(from, &mut *into) {
-            Ok(0) => return Err(WorkerStartError::NoStart("it was closed".into())),
-            Ok(n) => into = into.get_mut(n..).unwrap_or_default(),
-            Err(rustix::io::Errno::AGAIN) => wait_readable(from, until)?,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return system("cannot read the control channel", Err(errno.into())),
-        }
-    }
-    Ok(())
-}
-
-fn wait_readable(from: BorrowedFd<'_>, until: Instant) -> Result<(), WorkerStartError> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(WorkerStartError::NoStart(format!(
-            "nothing came for {FIRST_FRAME_DEADLINE:?}"
-        )));
-    }
-    let timeout = Timespec::try_from(left).ok();
-    match poll(&mut [PollFd::new(&from, PollFlags::IN)], timeout.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(errno) => system("cannot wait for the control channel", Err(errno.into())),
     }
 }

@@ -49,6 +49,10 @@ impl ChildActor for PiHandle {
         self.start_worker(ctx);
     }
 
+    fn on_frame(&mut self, frame: FromPiWorker, ctx: &mut Context<Self>) {
+        self.frame(frame, ctx);
+    }
+
     fn has_waiters(&self) -> bool {
         !self.unsent.is_empty()
     }

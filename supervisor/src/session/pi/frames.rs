@@ -4,7 +4,7 @@
 use super::commands::CommandResponse;
 use super::dialogs::CloseReason;
 use super::handle::{PiHandle, PromptAccepted, Waiter};
-use crate::children::{ChannelEvent, ChannelInput, HeartbeatDriver, LifecycleDriver};
+use crate::children::{ChannelEvent, HeartbeatDriver, LifecycleDriver};
 use crate::session::owner::PiReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
@@ -44,19 +44,12 @@ impl Handler<ChannelEvent<FromPiWorker>> for PiHandle {
     type Result = ();
 
     fn handle(&mut self, msg: ChannelEvent<FromPiWorker>, ctx: &mut Self::Context) {
-        let ChannelEvent { generation, input } = msg;
-        if self.child.current(generation).is_none() {
-            return;
-        }
-        match input {
-            ChannelInput::Frame(frame) => self.frame(frame, ctx),
-            ChannelInput::Closed { violation } => self.link_closed(violation, ctx),
-        }
+        self.on_channel_event(msg, ctx);
     }
 }
 
 impl PiHandle {
-    fn frame(&mut self, frame: FromPiWorker, ctx: &mut Context<Self>) {
+    pub(super) fn frame(&mut self, frame: FromPiWorker, ctx: &mut Context<Self>) {
         if self.end.is_some() {
             return;
         }

@@ -49,6 +49,10 @@ impl ChildActor for WorkerHandle {
         self.start_worker(ctx);
     }
 
+    fn on_frame(&mut self, frame: FromWorker, ctx: &mut Context<Self>) {
+        self.frame(frame, ctx);
+    }
+
     fn has_waiters(&self) -> bool {
         self.calls.any_unsent()
     }

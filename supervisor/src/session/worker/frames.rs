@@ -2,7 +2,7 @@
 
 use super::WorkerHandle;
 use super::jobs::ReportedJobs;
-use crate::children::{ChannelEvent, ChannelInput, ChildActor, HeartbeatDriver, LifecycleDriver};
+use crate::children::{ChannelEvent, ChildActor, HeartbeatDriver, LifecycleDriver};
 use crate::session::pending_calls::{PendingCalls, Printed};
 use crate::session::worker::CallDone;
 use crate::wire::raw_json::is_sound;
@@ -37,19 +37,12 @@ impl Handler<ChannelEvent<FromWorker>> for WorkerHandle {
     type Result = ();
 
     fn handle(&mut self, msg: ChannelEvent<FromWorker>, ctx: &mut Self::Context) {
-        let ChannelEvent { generation, input } = msg;
-        if self.child.current(generation).is_none() {
-            return;
-        }
-        match input {
-            ChannelInput::Frame(frame) => self.frame(frame, ctx),
-            ChannelInput::Closed { violation } => self.link_closed(violation, ctx),
-        }
+        self.on_channel_event(msg, ctx);
     }
 }
 
 impl WorkerHandle {
-    fn frame(&mut self, frame: FromWorker, ctx: &mut Context<Self>) {
+    pub(super) fn frame(&mut self, frame: FromWorker, ctx: &mut Context<Self>) {
         match frame {
             FromWorker::Hello(hello) => self.hello(hello, ctx),
             FromWorker::CannotStart { reason } if self.hello.is_none() => {
