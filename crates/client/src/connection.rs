@@ -161,8 +161,9 @@ impl Connection {
             (Some(ok), _) => self.answer(ok, line.id.as_ref(), line.error, line.data),
             (None, Some(name)) => {
                 if let Some(feed) = &self.feed {
-                    let (session_id, data, seq) = (line.session_id, line.data, line.seq);
-                    feed.push(Event { name, session_id, data, seq }, text.len());
+                    let (session_id, data) = (line.session_id, line.data);
+                    let (seq, turn) = (line.seq, line.turn);
+                    feed.push(Event { name, session_id, data, seq, turn }, text.len());
                 }
             }
             // A line of a newer protocol version.

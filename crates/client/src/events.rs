@@ -34,6 +34,9 @@ pub struct Event {
     /// Number of the event within the session, if the daemon counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
+    /// The turn of the session's Pi that the event belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
 }
 
 /// Events of one connection, in order and without gaps. Dropping it discards later events.
@@ -117,7 +120,7 @@ mod tests {
     use super::*;
 
     fn event(seq: u64) -> Event {
-        Event { name: "x".to_owned(), session_id: None, data: None, seq: Some(seq) }
+        Event { name: "x".to_owned(), session_id: None, data: None, seq: Some(seq), turn: None }
     }
 
     #[test]
@@ -129,6 +132,7 @@ mod tests {
             session_id: Some("s".to_owned()),
             data: Some(data),
             seq: Some(7),
+            turn: None,
         };
         assert_eq!(serde_json::to_string(&event).unwrap(), line);
     }

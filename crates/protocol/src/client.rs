@@ -111,6 +111,9 @@ pub struct ServerLine {
     /// Number of an event within its session.
     #[serde(default)]
     pub seq: Option<u64>,
+    /// Turn of an event.
+    #[serde(default)]
+    pub turn: Option<u64>,
     /// Result of a reply, payload of an event.
     #[serde(default)]
     pub data: Option<Box<RawValue>>,

@@ -245,6 +245,10 @@ pub struct PiState {
     pub session_file: Option<String>,
     /// Name of the conversation that the user set in Pi.
     pub session_name: Option<String>,
+    /// Whether a turn runs.
+    pub is_streaming: Option<bool>,
+    /// Whether Pi is summarizing the conversation.
+    pub is_compacting: bool,
 }
 
 #[cfg(test)]

@@ -3,9 +3,7 @@
 use super::cgroup::remove_cgroup;
 use super::heartbeat::HeartbeatDriver;
 use super::process::ChildProcess;
-use super::{
-    ChannelEvent, ChannelInput, ChildActor, EvictionReason, Manage, MemoryLimitExceeded,
-};
+use super::{ChannelEvent, ChannelInput, ChildActor, EvictionReason, Manage, MemoryLimitExceeded};
 use crate::children::spawner::SpawnRequestError;
 use actix::prelude::*;
 use quackd_process::{SessionPaths, SpawnedWorker};
@@ -272,11 +270,7 @@ pub(crate) trait LifecycleDriver: ChildActor {
     }
 
     /// Handles input from the channel. Input from an earlier process is dropped.
-    fn on_channel_event(
-        &mut self,
-        event: ChannelEvent<Self::FromChild>,
-        ctx: &mut Context<Self>,
-    ) {
+    fn on_channel_event(&mut self, event: ChannelEvent<Self::FromChild>, ctx: &mut Context<Self>) {
         let ChannelEvent { generation, input } = event;
         if self.child().current(generation).is_none() {
             return;

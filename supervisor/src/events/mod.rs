@@ -117,10 +117,21 @@ impl Events {
         event: &str,
         data: impl FnOnce() -> D,
     ) -> u64 {
+        self.publish_in_turn(session, None, event, data)
+    }
+
+    /// Like [`Self::publish`], for an event of this turn of the session's Pi.
+    pub(crate) fn publish_in_turn<D: Serialize>(
+        &self,
+        session: &SessionId,
+        turn: Option<u64>,
+        event: &str,
+        data: impl FnOnce() -> D,
+    ) -> u64 {
         let feed = self.feed(session);
         let seq = feed.last.borrow().saturating_add(1);
         if feed.has_followers() {
-            let line = EventLine { event, session_id: session, data: data(), seq };
+            let line = EventLine { event, session_id: session, data: data(), seq, turn };
             self.change(&feed, |ring| ring.push(wire::event(&line)));
         } else {
             self.change(&feed, |ring| *ring = Ring::after(seq));

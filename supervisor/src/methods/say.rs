@@ -40,6 +40,7 @@ async fn route(
         session_id: found.session_id.clone(),
         session_name: found.session_name.clone(),
         seq: None,
+        turn: None,
     };
     let routed = match truthy(&prefer_pi) {
         true => None,
@@ -47,7 +48,7 @@ async fn route(
     };
     if let Some(routed) = routed {
         routed?;
-        return Ok((data, PromptAccepted { success: true, error: None, seq: None }));
+        return Ok((data, PromptAccepted { success: true, error: None, seq: None, turn: None }));
     }
     if !found.has_workspace {
         return Err(MethodError::WorkspaceOfSay(found.session_name));
@@ -55,7 +56,7 @@ async fn route(
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
     let pi = services.sessions.pis.of(&found, &services.sessions, &Owner::new(&caller.registry));
     let said = pi.send(SendPrompt { message, found }).await??;
-    data.seq = said.seq;
+    (data.seq, data.turn) = (said.seq, said.turn);
     // Mark the session as used only after Pi replied, even if Pi refused the prompt.
     find(caller, &data.session_id.0.clone().into(), Purpose::Use).await.ok();
     Ok((data, said))

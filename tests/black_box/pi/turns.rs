@@ -208,6 +208,32 @@ fn a_prompt_that_fails_late_is_reported() {
 }
 
 #[test]
+fn every_event_of_a_turn_names_it_and_so_does_the_reply() {
+    for mode in ["", "new"] {
+        let world = World::new(mode);
+        let wire = world.follower();
+        let prompt = |message: &str| {
+            wire.request("say", json!({"message": message, "preferPi": true}))["turn"].clone()
+        };
+        let first = prompt("hello");
+        let events = wire.events_until("agent_end");
+        assert!(first.is_u64() && 3 < events.len(), "{first} {events:?}");
+        assert!(events.iter().all(|event| event["turn"] == first), "{first} {events:?}");
+        // Not an event of the turn.
+        wire.request("quack.tool", json!({"tool": "bash", "arguments": {"command": "true"}}));
+        let call = wire.events_until("tool_execution_end");
+        assert!(call.iter().all(|event| event.get("turn").is_none()), "{call:?}");
+        let second = prompt("late-refuse");
+        let refused = wire.events_until("prompt_error");
+        assert_eq!(refused.last().unwrap()["turn"], second, "{refused:?}");
+        let third = prompt("hello again");
+        let events = wire.events_until("agent_end");
+        assert!(events.iter().all(|event| event["turn"] == third), "{third} {events:?}");
+        assert!(first != second && second != third && first != third);
+    }
+}
+
+#[test]
 fn answers_without_ids_are_understood() {
     let world = World::new("no-id");
     let wire = world.follower();

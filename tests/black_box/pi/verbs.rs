@@ -95,7 +95,7 @@ fn a_script_gets_what_came_over_the_wire_and_nothing_else() {
         stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for event in &events {
         let keys: Vec<&String> = event.as_object().unwrap().keys().collect();
-        assert_eq!(keys, ["data", "event", "seq", "sessionId"], "{event}");
+        assert_eq!(keys, ["data", "event", "seq", "sessionId", "turn"], "{event}");
         assert_eq!(event["data"]["type"], event["event"]);
     }
     assert_eq!(super::text(&events), "You said: tool");

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Show a session's events until Ctrl-C
 ///
 /// Ctrl-C ends it with exit code 0. Survives a daemon restart of up to 5 s. With --json each event is one line, as sent
-/// by the daemon: {"event","sessionId","data","seq"}.
+/// by the daemon: {"event","sessionId","data","seq","turn"}.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack follow\n  quack follow --session api --show-thinking\n  \

@@ -75,6 +75,9 @@ pub struct EventLine<'a, D> {
     pub data: D,
     /// Counts the session's events.
     pub seq: u64,
+    /// The turn of the session's Pi that the event belongs to, as in the reply of `say`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
 }
 
 /// An event for a single client, as the supervisor writes it. It is not one of the session's events and has no number.

@@ -36,6 +36,10 @@ pub struct SayData {
     /// Absent if the prompt went to a voice client or was refused.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seq: Option<u64>,
+    /// Id of the prompt's turn, which its events carry. Absent like `seq`, and if a command of an extension handled the
+    /// prompt without a turn.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub turn: Option<u64>,
 }
 
 /// `extension_ui_response` parameters.

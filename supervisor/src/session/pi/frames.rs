@@ -28,6 +28,12 @@ const MAX_REASON_CHARS: usize = 4000;
 /// Maximum number of warnings from one worker.
 const MAX_WARNINGS: u32 = 100;
 
+/// Part of Pi's error text if it is busy, the same in every version.
+const BUSY: &str = "already processing";
+
+/// Time after which an accepted prompt without a turn makes the daemon ask Pi whether it is idle.
+const TURN_DELAY: Duration = Duration::from_millis(300);
+
 /// Names of the daemon's own events. An event of Pi with such a name could be mistaken for the daemon's.
 const OWN_EVENTS: &[&str] = &[
     "extension_ui_closed",
@@ -143,10 +149,14 @@ impl PiHandle {
         match self.commands.answered(number, success) {
             CommandResponse::Waiting(sent) => match sent.waiter {
                 Waiter::Say(reply) => {
-                    self.has_accepted |= success && !is_handled(data.as_deref());
+                    let begins = success && !is_handled(data.as_deref());
+                    let turn = begins.then(|| self.turns.accept(number));
+                    if begins {
+                        self.look_for_turn(ctx);
+                    }
                     // If the caller has stopped waiting, it has already got an error.
                     let seq = success.then(|| self.services.events.last(&self.session));
-                    reply.send(Ok(PromptAccepted { success, error, seq })).ok();
+                    reply.send(Ok(PromptAccepted { success, error, seq, turn })).ok();
                 }
                 Waiter::Abort(reply) => drop(reply.send(())),
                 Waiter::State => {
@@ -160,12 +170,24 @@ impl PiHandle {
                 }
             },
             CommandResponse::Accepted => {
-                self.prompt_failed(&error.unwrap_or_default());
-                self.has_accepted = false;
+                let error = error.unwrap_or_default();
+                let turn = self.turns.fail(number, error.contains(BUSY));
+                self.prompt_failed(turn, &error);
             }
             CommandResponse::Nobody => {}
         }
         self.show();
+    }
+
+    /// Requests Pi's state if no turn begins soon. A command of an extension begins none, and older versions do not say
+    /// so in their response.
+    fn look_for_turn(&self, ctx: &mut Context<Self>) {
+        let turn = self.turns.last();
+        ctx.run_later(TURN_DELAY, move |handle, ctx| {
+            if !handle.in_turn() && handle.turns.is_awaited() && handle.turns.last() == turn {
+                handle.ask_state(None, ctx);
+            }
+        });
     }
 
     fn on_state(&mut self, data: Box<RawValue>, ctx: &mut Context<Self>) {
@@ -192,6 +214,9 @@ impl PiHandle {
         if session_file.is_none() && session_name.is_none() {
             return;
         }
+        if said.is_streaming == Some(false) && !said.is_compacting {
+            self.turns.was_idle(self.turn_at_request);
+        }
         let report = PiReport { session: self.session.clone(), session_file, session_name };
         let owner = self.owner.clone();
         let telling = async move { owner.pi_report(report).await };
@@ -215,16 +240,16 @@ impl PiHandle {
             tracing::warn!(session = %self.session, name, "dropped an event with a name of the daemon's");
             return;
         }
-        self.services.events.publish(&self.session, name, || data);
+        if name == "agent_start" {
+            self.turns.begin();
+        }
+        let turn = self.turns.running();
+        self.services.events.publish_in_turn(&self.session, turn, name, || data);
         match name {
-            "agent_start" => {
-                self.in_turn = true;
-                self.on_busy(ctx);
-            }
+            "agent_start" => self.on_busy(ctx),
             "agent_end" => {
-                self.in_turn = false;
-                self.has_accepted = false;
                 self.end_dialogs();
+                self.turns.end();
                 self.on_idle(ctx);
                 self.ask_state(None, ctx);
             }
@@ -251,8 +276,10 @@ impl PiHandle {
         }
         let now = Instant::now();
         let until = timeout_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms)));
-        let seq = self.services.events.publish(&self.session, NAME, || data);
-        let line = wire::event(&EventLine { event: NAME, session_id: &self.session, data, seq });
+        let (session, turn) = (&self.session, self.turns.running());
+        let seq = self.services.events.publish_in_turn(session, turn, NAME, || data);
+        let line = EventLine { event: NAME, session_id: session, data, seq, turn };
+        let line = wire::event(&line);
         self.view.dialogs.borrow_mut().open(id, seq, line, until);
         self.arm_dialogs(ctx);
         self.show();
@@ -289,7 +316,8 @@ impl PiHandle {
         }
         let kind = "extension_ui_closed";
         let data = || Data { kind, id, reason: why.reason() };
-        self.services.events.publish(&self.session, kind, data);
+        let turn = self.turns.running();
+        self.services.events.publish_in_turn(&self.session, turn, kind, data);
     }
 }
 

@@ -14,6 +14,7 @@
 use super::commands::PendingCommands;
 use super::history;
 use super::status::PiStatus;
+use super::turns::Turns;
 use crate::children::{
     Child, DrainReason, EvictionReason, LifecycleDriver, STALL_THRESHOLD, SendError,
 };
@@ -76,10 +77,9 @@ pub(crate) struct PiHandle {
     pub(super) unsent: VecDeque<QueuedPrompt>,
     /// Callers that wait for Pi's state.
     pub(super) state_waiters: Vec<oneshot::Sender<()>>,
-    /// Whether the last event of a turn was `agent_start`.
-    pub(super) in_turn: bool,
-    /// A prompt was accepted, and no turn has ended since.
-    pub(super) has_accepted: bool,
+    pub(super) turns: Turns,
+    /// The newest turn when Pi's state was requested.
+    pub(super) turn_at_request: u64,
     /// Time of the last frame from Pi.
     pub(super) heard: Instant,
     /// Pi's exit status, reported by the worker before the process is reaped.
@@ -116,8 +116,8 @@ impl PiHandle {
             commands: PendingCommands::default(),
             unsent: VecDeque::new(),
             state_waiters: Vec::new(),
-            in_turn: false,
-            has_accepted: false,
+            turns: Turns::default(),
+            turn_at_request: 0,
             heard: Instant::now(),
             end: None,
             exited: None,
@@ -136,6 +136,11 @@ impl PiHandle {
         }
     }
 
+    /// Whether a turn runs.
+    pub(super) fn in_turn(&self) -> bool {
+        self.turns.running().is_some()
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         self.child.is_ready()
     }
@@ -152,7 +157,7 @@ impl PiHandle {
         view.is_leaving.set(matches!(self.child.worker.state(), State::Draining { .. }));
         view.is_alive.set(is_running && self.child.process.is_some());
         let waits = self.commands.count("prompt") != 0 || !self.unsent.is_empty();
-        view.is_busy.set(self.in_turn || waits || view.dialogs.borrow().any());
+        view.is_busy.set(self.in_turn() || waits || view.dialogs.borrow().any());
         if !is_running {
             view.state.replace(None);
         }
@@ -183,8 +188,8 @@ impl PiHandle {
         let activity = match self.child.worker.state() {
             _ if view.dialogs.borrow().any() => Activity::Waiting,
             State::Failed { cause, .. } => Activity::Failed(cause.to_string()),
-            _ if self.in_turn || calls != 0 => {
-                Activity::Working { calls, jobs: 0, turn: self.in_turn }
+            _ if self.in_turn() || calls != 0 => {
+                Activity::Working { calls, jobs: 0, turn: self.in_turn() }
             }
             State::Absent => Activity::Stopped(self.stopped.clone()),
             // The executable may still be missing, so report the old reason.
@@ -278,6 +283,7 @@ impl PiHandle {
             self.state_waiters.push(waiter);
         }
         if self.is_ready() && self.commands.count("get_state") == 0 {
+            self.turn_at_request = self.turns.last();
             self.command(PiCommand::GetState, Waiter::State, ctx);
         }
     }
@@ -359,6 +365,8 @@ pub(crate) struct PromptAccepted {
     pub(crate) error: Option<String>,
     /// Number of the session's last event before the prompt, if it was accepted.
     pub(crate) seq: Option<u64>,
+    /// Id of its turn, unless Pi handled it without one.
+    pub(crate) turn: Option<u64>,
 }
 
 impl Handler<SendPrompt> for PiHandle {

@@ -119,7 +119,7 @@ impl PiHandle {
     /// Handles the end of Pi, which its worker reports. The worker process is reaped shortly after.
     pub(super) fn on_pi_exit(&mut self, end: PiEnd, ctx: &mut Context<Self>) {
         let exit = exit_of(&end);
-        let is_quiet = exit == Exit::Code(0) && !self.in_turn && !self.commands.any();
+        let is_quiet = exit == Exit::Code(0) && !self.in_turn() && !self.commands.any();
         self.end = Some(end);
         self.report_end(exit);
         // New callers wait for the next Pi.
@@ -140,7 +140,6 @@ impl PiHandle {
             State::Draining { cause, .. } => cause.is_none() || self.child.ending.is_some(),
             _ => false,
         };
-        let was_in_turn = self.in_turn || self.has_accepted;
         let exceeded = match self.child.worker.state() {
             State::Draining { cause: Some(cause @ Cause::MemoryLimit { .. }), .. } => {
                 Some(cause.clone())
@@ -172,43 +171,46 @@ impl PiHandle {
             let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
             self.services.pis.note_failure(session, &self.name, &format!("{error}{last}"));
             const NAME: &str = "extension_error";
-            self.services.events.publish(session, NAME, || ProcessDeath {
-                kind: NAME,
-                extension_path: "daemon",
-                event: "process_death",
-                error: &text,
-                signal: end.signal,
-                exit_code: end.code,
-                stderr_tail: &end.stderr_tail,
+            self.services.events.publish_in_turn(session, self.turns.running(), NAME, || {
+                ProcessDeath {
+                    kind: NAME,
+                    extension_path: "daemon",
+                    event: "process_death",
+                    error: &text,
+                    signal: end.signal,
+                    exit_code: end.code,
+                    stderr_tail: &end.stderr_tail,
+                }
             });
             self.owner.crashed(session);
         } else {
             tracing::info!(%session, "Pi exited");
         }
-        if was_in_turn {
-            let text = error.to_string();
-            self.prompt_failed(&text);
-            if self.in_turn {
-                const NAME: &str = "agent_end";
-                self.services.events.publish(
-                    session,
-                    NAME,
-                    || json!({ "type": NAME, "messages": [] }),
-                );
-            }
-        }
-        self.in_turn = false;
-        self.has_accepted = false;
+        self.end_turns(&error.to_string());
         self.state_waiters.clear();
         self.end_dialogs();
     }
 
+    /// Notifies followers that the running turn and all accepted prompts failed, because Pi has exited.
+    fn end_turns(&mut self, error: &str) {
+        const NAME: &str = "agent_end";
+        let running = self.turns.running();
+        for turn in self.turns.clear() {
+            self.prompt_failed(Some(turn), error);
+            if running == Some(turn) {
+                let data = || json!({ "type": NAME, "messages": [] });
+                self.services.events.publish_in_turn(&self.session, running, NAME, data);
+            }
+        }
+    }
+
     /// Notifies followers that an accepted prompt failed.
-    pub(super) fn prompt_failed(&self, error: &str) {
+    pub(super) fn prompt_failed(&self, turn: Option<u64>, error: &str) {
         const NAME: &str = "prompt_error";
         let error = if error.is_empty() { "Prompt failed" } else { error };
         let session = &self.session;
-        self.services.events.publish(session, NAME, || json!({ "type": NAME, "error": error }));
+        let data = || json!({ "type": NAME, "error": error });
+        self.services.events.publish_in_turn(session, turn, NAME, data);
     }
 
     /// Handles the reaping of the process. Its last frames may still be in flight and contain more details.

@@ -2,7 +2,8 @@
 //!
 //! - [`handle`] is the actor that owns one session's Pi. Its other messages are in [`requests`]. [`lifecycle`] starts
 //!   and stops the process, [`frames`] handles its frames, and [`child_impl`] implements the child interface.
-//! - [`commands`] and [`dialogs`] are its two tables. [`status`] is the state that other modules read.
+//! - [`commands`] and [`dialogs`] are its two tables. [`turns`] assigns the ids of
+//!   turns. [`status`] is the state that other modules read.
 //! - [`locate`] finds the program and builds its arguments. [`crate::children::pi_env`] builds its environment: only there do keys
 //!   leave the daemon. [`outside`] protects both from commands. [`history`] makes Pi work in the workspace without
 //!   starting there.
@@ -21,6 +22,7 @@ mod locate;
 mod outside;
 mod requests;
 mod status;
+mod turns;
 
 pub(crate) use handle::{EnsureStarted, PromptAccepted, SendPrompt};
 pub(crate) use health::checks;

@@ -26,7 +26,7 @@ pub(super) const NO_VOICE: &str =
 /// Result of a request.
 #[derive(Debug)]
 pub(super) enum RequestResult {
-    /// Whether Pi accepted the prompt, with the number of the preceding event if the daemon sent it.
+    /// Whether Pi accepted the prompt, with the id of its turn unless it was handled without one.
     Said(Result<Option<u64>, ClientError>),
     /// Whether the daemon accepted an answer to a question.
     Answered(Result<(), ClientError>),
@@ -53,7 +53,7 @@ pub(super) async fn say(
         prefer_pi: Value::Bool(true),
     };
     let said = client.request::<_, SayData>("say", params, limit).await;
-    RequestResult::Said(said.map(|data| data.seq))
+    RequestResult::Said(said.map(|data| data.turn))
 }
 
 /// Answers a question of Pi.

@@ -132,7 +132,7 @@ impl SessionView {
         // The app's history does not contain prompts of other clients.
         self.history = None;
         self.tracker = Some(TurnTracker::new(self.connection.session().to_owned(), now, deadline));
-        self.filter = Some(TurnFilter::new(&message, self.is_at_work));
+        self.filter = Some(TurnFilter::new());
         self.say(message, deadline.saturating_duration_since(now));
     }
 
@@ -265,11 +265,11 @@ impl SessionView {
         let mut next = Some(first);
         while let Some(event) = next {
             let is_last = event.name == "session_deleted";
-            let counted = match &mut self.filter {
+            let selected = match &mut self.filter {
                 Some(filter) => filter.pass(event),
-                None => vec![event],
+                None => Some(event),
             };
-            counted.iter().try_for_each(|event| self.event(event))?;
+            selected.iter().try_for_each(|event| self.event(event))?;
             if is_last {
                 return Ok(true);
             }
@@ -388,8 +388,11 @@ impl SessionView {
         match (done, &mut self.tracker) {
             (RequestResult::Said(answer), Some(tracker)) => {
                 let counted = match (&answer, &mut self.filter) {
-                    (Ok(seq), Some(filter)) => filter.accepted(*seq),
-                    (Err(ClientError::Disconnected), Some(filter)) => filter.accepted(None),
+                    (Ok(turn), Some(filter)) => filter.accepted(*turn),
+                    (Err(ClientError::Disconnected), Some(filter)) => {
+                        filter.lost();
+                        Vec::new()
+                    }
                     (Err(_), Some(filter)) => filter.refused(),
                     (_, None) => Vec::new(),
                 };

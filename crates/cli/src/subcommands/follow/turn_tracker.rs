@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Part of Pi's error text if it is busy, the same in every version.
-pub(super) const AT_WORK: &str = "already processing";
+const AT_WORK: &str = "already processing";
 
 /// Parts of the daemon's error texts if its queue is full; see docs/protocol.md, `say`.
 const NO_ROOM: [&str; 2] = ["messages waiting in this session", "Pis are at work"];
@@ -135,10 +135,6 @@ impl TurnTracker {
                 self.aborts |= self.interrupted && !self.began;
                 self.began = true;
                 self.look_at = None;
-                if self.busy && !self.interrupted {
-                    // The refusal was another client's, caused by this turn.
-                    (self.busy, self.failed, self.end_at) = (false, false, None);
-                }
             }
             "message_end" => {
                 let message = data.get("message").unwrap_or(&Value::Null);
@@ -152,20 +148,12 @@ impl TurnTracker {
                 self.failed |= self.ended_badly;
                 self.end_by(now);
             }
-            "prompt_error" => match (self.began, text("error").contains(AT_WORK)) {
-                // The refusal is another client's, caused by this turn.
-                (true, true) => {}
-                (began, is_busy) => {
-                    self.failed = true;
-                    self.busy |= is_busy;
-                    // More events follow: the end of a turn that began, or the beginning of one that is about to.
-                    self.end_by(match (began, is_busy) {
-                        (true, _) => now + AFTER_FAILURE,
-                        (false, true) => now + AFTER_REFUSAL,
-                        (false, false) => now,
-                    });
-                }
-            },
+            "prompt_error" => {
+                self.failed = true;
+                self.busy |= text("error").contains(AT_WORK);
+                // If the turn has begun, its end follows.
+                self.end_by(if self.began { now + AFTER_FAILURE } else { now });
+            }
             // The turn continues if only the session's worker crashes.
             "extension_error"
                 if text("event") == "process_death" && text("error").starts_with("Pi ") =>
@@ -362,7 +350,7 @@ mod tests {
             (vec![step("lost"), start.clone(), end.clone()], (0, 3)),
             (vec![ok.clone(), failed("no key")], (1, 2)),
             (vec![ok.clone(), start.clone(), failed("no key")], (1, 3)),
-            (vec![ok.clone(), start.clone(), failed("Agent is already processing."), end], (0, 4)),
+            (vec![ok.clone(), start.clone(), failed("Agent is already processing."), end], (4, 3)),
             (vec![ok.clone(), failed("Agent is already processing.")], (4, 2)),
             (vec![ok.clone(), start.clone(), death("Pi process for …")], (1, 3)),
             (vec![ok.clone(), start.clone(), death("Worker for …")], (255, 0)),
@@ -443,18 +431,6 @@ mod tests {
         tracker.happened("agent_start", &Value::Null, now);
         assert_eq!(tracker.interrupt(now), InterruptAction::Abort);
         assert!(!tracker.aborts(now), "it is being aborted already");
-    }
-
-    #[test]
-    fn a_refusal_of_somebody_else_before_the_turn_begins_does_not_end_it() {
-        let now = Instant::now();
-        let mut tracker = TurnTracker::new("s".to_owned(), now, now + 9 * SEC);
-        tracker.answered(Ok(()), now);
-        tracker.happened("prompt_error", &json!({"error": "Agent is already processing."}), now);
-        tracker.happened("agent_start", &Value::Null, now);
-        assert!(tracker.end(now + SEC).is_none());
-        tracker.happened("agent_end", &Value::Null, now + SEC);
-        assert!(matches!(tracker.end(now + SEC), Some(TurnOutcome::Well)));
     }
 
     #[test]

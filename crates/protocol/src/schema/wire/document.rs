@@ -223,6 +223,7 @@ fn add_events(defs: &mut Map<String, Value>, events: Vec<EventSchema>) {
             "data": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"],
                 "additionalProperties": true},
             "seq": {"type": "integer", "minimum": 1},
+            "turn": turn(),
         },
         "required": ["event", "sessionId", "data", "seq"],
     });
@@ -251,6 +252,12 @@ fn add_events(defs: &mut Map<String, Value>, events: Vec<EventSchema>) {
     );
 }
 
+/// The property of an event that names its turn.
+fn turn() -> Value {
+    json!({"type": "integer", "minimum": 1,
+        "description": "The turn of the session's Pi that it belongs to, as in the reply of say."})
+}
+
 fn event_line(event: EventSchema) -> Value {
     let mut schema = json!({
         "description": event.about,
@@ -271,6 +278,9 @@ fn event_line(event: EventSchema) -> Value {
     };
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert("seq".to_owned(), seq);
+        if event.audience == EventAudience::Followers {
+            properties.insert("turn".to_owned(), turn());
+        }
     }
     if event.audience == EventAudience::Followers
         && let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut)

@@ -113,6 +113,7 @@ fn what_the_types_write_is_valid_and_nothing_else_is() {
             duration_ms: 4,
         },
         seq: 1,
+        turn: None,
     };
     let stop = client::ToldLine {
         event: "voice_stop",
