@@ -123,7 +123,7 @@ fn a_daemon_that_lives_without_its_socket_is_named_and_can_be_stopped_when_it_ha
     daemon.signal(Signal::SIGSTOP);
     fs::remove_file(daemon.socket()).unwrap();
     let pid = daemon.pid();
-    for place in ["is not there", "is something else"] {
+    for place in ["does not exist", "is something else"] {
         let run = daemon.quack(&["doctor", "--json"]);
         assert_eq!(run.code(), Some(1), "{run:?}");
         let document = run.json();

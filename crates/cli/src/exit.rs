@@ -28,6 +28,17 @@ pub(crate) enum ExitCode {
 }
 
 impl ExitCode {
+    /// The codes of all subcommands.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Ok,
+        Self::Failed,
+        Self::Usage,
+        Self::Unreachable,
+        Self::BusyOrLate,
+        Self::Interrupted,
+    ];
+
     /// Returns the number documented in docs/operations.md.
     pub(crate) fn code(self) -> u8 {
         match self {
@@ -43,6 +54,17 @@ impl ExitCode {
 }
 
 impl ExitCode {
+    /// The codes of all subcommands.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Ok,
+        Self::Failed,
+        Self::Usage,
+        Self::Unreachable,
+        Self::BusyOrLate,
+        Self::Interrupted,
+    ];
+
     /// The `code` of an error in `--json`.
     fn name(self) -> &'static str {
         match self {
@@ -299,14 +321,6 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_documentation() {
-        let all = [
-            ExitCode::Ok,
-            ExitCode::Failed,
-            ExitCode::Usage,
-            ExitCode::Unreachable,
-            ExitCode::BusyOrLate,
-            ExitCode::Interrupted,
-        ];
-        assert_eq!(all.map(ExitCode::code), [0, 1, 2, 3, 4, 130]);
+        assert_eq!(ExitCode::ALL.map(ExitCode::code), [0, 1, 2, 3, 4, 130]);
     }
 }

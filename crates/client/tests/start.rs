@@ -106,9 +106,12 @@ mod tests {
                 draining.lock().unwrap();
                 let drained = async {
                     // The first daemon has found the lock held.
-                    while starts(&home) == 0 {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                    }
+                    let started = async {
+                        while starts(&home) == 0 {
+                            tokio::time::sleep(Duration::from_millis(5)).await;
+                        }
+                    };
+                    tokio::time::timeout(Duration::from_secs(60), started).await.unwrap();
                     drop(draining);
                 };
                 let (started, ()) = tokio::join!(ensure_daemon(&home, &exe), drained);

@@ -199,10 +199,11 @@ async fn endless_forking_stops_at_the_limit_and_hurts_no_other_session() {
             continue;
         }
         let (other_paths, other) = session(&world.base, "second", 64);
-        let mut bomb = bash(&world.group, "bomb", "b() { b | b & }; b; sleep 60");
-        bomb.deadline = SECOND;
+        let bomb = bash(&world.group, "bomb", "b() { b | b & }; b; sleep 60");
+        let stop = bomb.cancel.clone();
+        let count = world.paths.directory.join("pids.current");
         let neighbours = async {
-            tokio::time::sleep(SECOND / 2).await;
+            until(|| fs::read_to_string(&count).is_ok_and(|count| count.trim() == "64")).await;
             // The session itself gets a clear error, either here or from the shell.
             let own = run(bash(&world.group, "own", "true & wait")).await;
             match own {
@@ -212,11 +213,13 @@ async fn endless_forking_stops_at_the_limit_and_hurts_no_other_session() {
             let begin = Instant::now();
             let finished = run(bash(&other, "neighbour", "true | cat")).await.unwrap();
             assert_eq!(finished.exit, Exit::Code(0));
-            begin.elapsed()
+            let elapsed = begin.elapsed();
+            stop.cancel();
+            (elapsed, Instant::now())
         };
-        let (bombed, neighbour) = tokio::join!(run(bomb), neighbours);
+        let (bombed, (neighbour, stopped)) = tokio::join!(run(bomb), neighbours);
         let bombed = bombed.unwrap();
-        assert!(neighbour < SECOND, "{neighbour:?}");
+        assert!(neighbour < 10 * SECOND, "{neighbour:?}");
         assert_eq!((bombed.is_gone, bombed.survivors), (true, 0));
         assert!(bombed.stopped <= 64, "{}", bombed.stopped);
         // A kernel before 6.1 does not report it. The extra process is this one, while it enters or leaves the group.
@@ -224,11 +227,10 @@ async fn endless_forking_stops_at_the_limit_and_hurts_no_other_session() {
             assert!((64..=65).contains(&peak.trim().parse::<u32>().unwrap()), "{peak}");
         }
         eprintln!(
-            "{kind:?}: {:?} gone {:?} after the deadline, the neighbour took {neighbour:?}",
+            "{kind:?}: {:?} gone {:?} after the abort, the neighbour took {neighbour:?}",
             bombed.stopped,
-            bombed.duration - SECOND
+            stopped.elapsed()
         );
-        assert!(bombed.duration < 3 * SECOND);
         drop(other);
         assert!(other_paths.end_blocking(SECOND).unwrap().removed);
         world.close();
@@ -249,9 +251,7 @@ async fn a_session_is_ended_from_outside_with_all_its_commands() {
         );
         let paths = world.paths.clone();
         let outside = async {
-            while !file.exists() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            until(|| file.exists()).await;
             let begin = Instant::now();
             let end = tokio::task::spawn_blocking(move || paths.end_blocking(2 * SECOND));
             let end = end.await.unwrap().unwrap();
@@ -275,9 +275,15 @@ async fn what_a_dead_daemon_left_is_ended_and_what_a_living_one_has_is_not() {
     let _turn = alone().await;
     for kind in KINDS {
         let Some(world) = World::open(kind, 200) else { continue };
-        let script = "sleep 60 & echo $!; sleep 1.5; kill -0 $! && echo lives";
+        let dir = tempfile::tempdir().unwrap();
+        let (runs, over) = (dir.path().join("runs"), dir.path().join("over"));
+        let script = format!(
+            "sleep 60 & echo $!; touch {}; until [ -e {} ]; do sleep 0.02; done; kill -0 $! && echo lives",
+            runs.display(),
+            over.display()
+        );
         let others = async {
-            tokio::time::sleep(SECOND / 4).await;
+            until(|| runs.exists()).await;
             let own = own_directory(&world);
             let dead = own.join("quackd-4194304-17-0");
             let leftover = leave_behind(kind, &dead);
@@ -294,10 +300,11 @@ async fn what_a_dead_daemon_left_is_ended_and_what_a_living_one_has_is_not() {
             let state = fs::read_to_string(format!("/proc/{}/stat", leftover.id()));
             let is_dead = state.unwrap().contains(") Z ");
             fs::remove_dir(&strange).unwrap();
+            fs::write(&over, "").unwrap();
             (gone, is_dead, leftover)
         };
         let (finished, (gone, is_dead, mut leftover)) =
-            tokio::join!(run(bash(&world.group, "living", script)), others);
+            tokio::join!(run(bash(&world.group, "living", &script)), others);
         assert_eq!(lines(&finished.unwrap())[1], "lives");
         if kind == CgroupKind::Unified {
             // A process in its own group does not check sibling groups. A new daemon does.

@@ -80,18 +80,7 @@ async fn enable(args: RemoteEnableArgs, output: CliOutput) -> anyhow::Result<Exi
 }
 
 async fn token(args: RemoteTokenArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let value = given(args.value)?;
-    let data = if value.is_some() || args.rotate {
-        let params = RemoteConfigureParams {
-            auth_token: value,
-            rotate_token: Some(args.rotate),
-            include_token: Some(true),
-            ..Default::default()
-        };
-        configure(params, output).await?
-    } else {
-        with_token(output).await?
-    };
+    let data = set_token(given(args.value)?, args.rotate, output).await?;
     let token = known(&data)?;
     if output.is_json() {
         output.document(&RemoteOutput { data: &data, public_url: None, pair_link: None })?;
@@ -101,18 +90,27 @@ async fn token(args: RemoteTokenArgs, output: CliOutput) -> anyhow::Result<ExitC
     Ok(ExitCode::Ok)
 }
 
+/// Sets the token to `value`, or to a new one if `rotate`. Returns the status with the token.
+async fn set_token(
+    value: Option<String>,
+    rotate: bool,
+    output: CliOutput,
+) -> anyhow::Result<RemoteData> {
+    if value.is_none() && !rotate {
+        return with_token(output).await;
+    }
+    let params = RemoteConfigureParams {
+        auth_token: value,
+        rotate_token: Some(rotate),
+        include_token: Some(true),
+        ..Default::default()
+    };
+    configure(params, output).await
+}
+
 async fn pair(args: RemotePairArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let public = args.public_url.as_deref().map(public_url).transpose()?;
-    let data = if args.rotate_token {
-        let params = RemoteConfigureParams {
-            rotate_token: Some(true),
-            include_token: Some(true),
-            ..Default::default()
-        };
-        configure(params, output).await?
-    } else {
-        with_token(output).await?
-    };
+    let data = set_token(None, args.rotate_token, output).await?;
     let token = known(&data)?;
     let url = public.or_else(|| reachable(&data.status, lan_address));
     let link = url.as_ref().map(|url| pair_link(url, token, &host_name()));

@@ -126,7 +126,7 @@ fn unheard(holder: Option<LockHolder>, socket: &Path) -> Check {
     let place = display::plain(&socket.display().to_string());
     let way_out = lock_holder::way_out(holder, socket);
     let (why, first) = match socket.symlink_metadata() {
-        Err(_) => ("is not there", "it creates its socket again within 5 s"),
+        Err(_) => ("does not exist", "it creates its socket again within 5 s"),
         Ok(found) if found.file_type().is_socket() => {
             ("has no listener", "it may be starting or stopping: try again in a few seconds")
         }
@@ -269,7 +269,7 @@ mod tests {
         let check = unheard(holder, &socket);
         assert_eq!(check.status, CheckStatus::Fail);
         assert!(check.message.starts_with("Runs (pid 77), but cannot be reached: "), "{check:?}");
-        assert!(check.message.ends_with(" is not there"), "{check:?}");
+        assert!(check.message.ends_with(" does not exist"), "{check:?}");
         assert!(check.hint.is_some_and(|hint| hint.contains("`kill 77` ends it")));
         std::fs::write(&socket, "").unwrap();
         let check = unheard(None, &socket);
