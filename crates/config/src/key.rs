@@ -76,7 +76,7 @@ static KEYS: &[Key] = &[
     Key {
         name: "worker.idle_minutes",
         description: "Minutes without a call before an idle worker is evicted. The next call starts a new worker.",
-        kind: ValueKind::Time { field: field!(worker.idle), unit_s: 60, min: 1, max: 24 * 60 },
+        kind: ValueKind::Minutes { field: field!(worker.idle), max: 24 * 60 },
     },
     Key {
         name: "worker.max_live",

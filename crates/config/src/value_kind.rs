@@ -30,11 +30,16 @@ impl<T> fmt::Debug for FieldAccessor<T> {
     }
 }
 
+/// The smallest number of minutes: one second, rounded up.
+const MIN_MINUTES: &str = "0.02";
+
 /// Kind of a key's value, with its bounds and its field.
 #[derive(Debug)]
 pub(crate) enum ValueKind {
     /// A duration, written as a number of units.
     Time { field: FieldAccessor<Duration>, unit_s: u64, min: u64, max: u64 },
+    /// A duration in minutes, at least one second. May have a fraction.
+    Minutes { field: FieldAccessor<Duration>, max: u64 },
     /// A number.
     Count { field: FieldAccessor<usize>, min: u64, max: u64 },
     /// True or false.
@@ -76,6 +81,7 @@ impl ValueKind {
                 let n = whole(value, *min, *max)?;
                 field.set(config, Duration::from_secs(n.saturating_mul(*unit_s)), origin);
             }
+            Self::Minutes { field, max } => field.set(config, minutes(value, *max)?, origin),
             Self::Count { field, min, max } => {
                 let n = whole(value, *min, *max)?;
                 field.set(config, usize::try_from(n).unwrap_or(usize::MAX), origin);
@@ -125,6 +131,7 @@ impl ValueKind {
     pub(crate) fn values(&self) -> String {
         match self {
             Self::Time { min, max, .. } | Self::Count { min, max, .. } => format!("{min} to {max}"),
+            Self::Minutes { max, .. } => format!("{MIN_MINUTES} to {max}"),
             Self::Switch { .. } => "true or false".to_owned(),
             Self::Text { values, .. } | Self::Words { values, .. } => (*values).to_owned(),
         }
@@ -137,6 +144,15 @@ impl ValueKind {
                 let setting = (field.get)(config);
                 let units = setting.value.as_secs().checked_div(*unit_s);
                 (units.unwrap_or_default().into(), &setting.origin)
+            }
+            Self::Minutes { field, .. } => {
+                let setting = (field.get)(config);
+                let seconds = setting.value.as_secs();
+                let value = match seconds % 60 {
+                    0 => (seconds / 60).into(),
+                    _ => (setting.value.as_secs_f64() / 60.0).into(),
+                };
+                (value, &setting.origin)
             }
             Self::Count { field, .. } => shown((field.get)(config)),
             Self::Switch { field } => shown((field.get)(config)),
@@ -157,6 +173,19 @@ fn whole(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<u64, ValueE
     read.filter(|n| (min..=max).contains(n)).ok_or_else(|| ValueError {
         at: value.span().start,
         message: format!("{wanted}, not {}", crate::error::excerpt(&number.to_string())),
+    })
+}
+
+fn minutes(value: &Spanned<DeValue<'_>>, max: u64) -> Result<Duration, ValueError> {
+    let Some(number) = value.get_ref().as_float() else {
+        return Ok(Duration::from_secs(whole(value, 1, max)?.saturating_mul(60)));
+    };
+    let read: Option<f64> = number.as_str().parse().ok();
+    let seconds = read.and_then(|n| Duration::try_from_secs_f64(n * 60.0).ok());
+    let range = Duration::from_secs(1)..=Duration::from_secs(max * 60);
+    seconds.filter(|seconds| range.contains(seconds)).ok_or_else(|| ValueError {
+        at: value.span().start,
+        message: format!("must be a number from {MIN_MINUTES} to {max}, not {number}"),
     })
 }
 

@@ -235,8 +235,16 @@ mod tests {
     fn a_value_of_another_kind_is_told_with_what_it_must_be() {
         for (line, message) in [
             (
-                "worker.idle_minutes = 1.5",
-                "`worker.idle_minutes` must be a whole number from 1 to 1440, not a float",
+                "worker.idle_minutes = 0.01",
+                "`worker.idle_minutes` must be a number from 0.02 to 1440, not 0.01",
+            ),
+            (
+                "worker.idle_minutes = nan",
+                "`worker.idle_minutes` must be a number from 0.02 to 1440, not nan",
+            ),
+            (
+                "worker.max_live = 1.5",
+                "`worker.max_live` must be a whole number from 1 to 1200, not a float",
             ),
             (
                 "worker.idle_minutes = '5'",
