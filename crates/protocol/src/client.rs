@@ -32,8 +32,9 @@ pub use events::{
 };
 pub use gc::{DiskInfo, GcData, GcItem, GcKind, GcParams, PrunedSession};
 pub use lifecycle::{
-    DeathInfo, ErrandInfo, HeartbeatInfo, KillData, LifeInfo, LoopLag, PauseInfo, PinData,
-    PinParams, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData, TreeWorker,
+    DeathInfo, ErrandInfo, HeartbeatInfo, KillData, LifeInfo, LoopLag, PauseInfo, PauseKind,
+    PinData, PinParams, ProcessState, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData,
+    TreeWorker,
 };
 pub use pi::{PiInfo, SayData, SayParams, UiResponseData, UiResponseParams};
 pub use ps::{

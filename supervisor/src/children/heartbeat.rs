@@ -1,6 +1,6 @@
 //! The heartbeat of a child, and its idle timeout.
 
-use super::{ChildActor, EvictionReason, LifecycleDriver, beats_of};
+use super::{ChildActor, EvictionReason, KillReason, LifecycleDriver, beats_of};
 use actix::prelude::*;
 use quackd_supervision::{Action, Cause, Heartbeat};
 use std::time::Instant;
@@ -37,6 +37,7 @@ pub(crate) trait HeartbeatDriver: ChildActor {
         }
         let due = child.heartbeat.on_pong(seq, Instant::now());
         self.arm_heartbeat(due, ctx);
+        self.publish_status();
         true
     }
 
@@ -62,7 +63,6 @@ pub(crate) trait HeartbeatDriver: ChildActor {
         if !self.child().is_ready() {
             return;
         }
-        self.publish_status();
         let now = Instant::now();
         if self.idle_deadline().is_some_and(|until| until <= now) {
             self.evict(EvictionReason::Idle, ctx);
@@ -83,10 +83,11 @@ pub(crate) trait HeartbeatDriver: ChildActor {
                 tracing::warn!(session = label, child = Self::VERB, "no answer to heartbeats");
             }
             Action::Kill => {
-                return self.kill_for(Cause::NotResponding, "its worker did not answer", ctx);
+                return self.kill_for(Cause::NotResponding, KillReason::NoHeartbeat, ctx);
             }
         }
         self.arm_heartbeat(due, ctx);
+        self.publish_status();
     }
 }
 

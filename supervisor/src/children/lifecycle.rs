@@ -3,7 +3,9 @@
 use super::cgroup::remove_cgroup;
 use super::heartbeat::HeartbeatDriver;
 use super::process::ChildProcess;
-use super::{ChannelEvent, ChannelInput, ChildActor, EvictionReason, Manage, MemoryLimitExceeded};
+use super::{
+    ChannelEvent, ChannelInput, ChildActor, EvictionReason, KillReason, Manage, MemoryLimitExceeded,
+};
 use crate::children::spawner::SpawnRequestError;
 use actix::prelude::*;
 use quackd_process::{SessionPaths, SpawnedWorker};
@@ -82,9 +84,9 @@ pub(crate) trait LifecycleDriver: ChildActor {
     }
 
     /// Kills a process that failed. `why` is shown to the user.
-    fn kill_for(&mut self, cause: Cause, why: &'static str, ctx: &mut Context<Self>) {
-        let child = self.child();
-        tracing::warn!(session = child.label, child = Self::VERB, %cause, why, "killing a worker");
+    fn kill_for(&mut self, cause: Cause, why: KillReason, ctx: &mut Context<Self>) {
+        let (child, text) = (self.child(), why.text());
+        tracing::warn!(session = child.label, child = Self::VERB, %cause, why = text, "killing a worker");
         self.on_kill(why);
         let order = self.child_mut().worker.condemn(Instant::now(), cause);
         self.apply_order(order, ctx);
@@ -97,8 +99,8 @@ pub(crate) trait LifecycleDriver: ChildActor {
             !matches!(self.child().worker.state(), State::Starting { .. } | State::Ready { .. });
         // The message may refer to an earlier process.
         if self.child().monitor_pid() == Some(monitor) && !is_ending {
-            let why = "its session has too much memory";
-            self.kill_for(Cause::MemoryLimit { mb, limit_mb }, why, ctx);
+            let cause = Cause::MemoryLimit { mb, limit_mb };
+            self.kill_for(cause, KillReason::OverMemory, ctx);
         }
     }
 
@@ -124,7 +126,7 @@ pub(crate) trait LifecycleDriver: ChildActor {
         let state = self.child().worker.state();
         let is_alive = matches!(state, State::Starting { .. } | State::Ready { .. });
         if is_alive && self.child().ending.is_none() {
-            self.kill_for(Cause::KilledByPerson, "killed on the user's request", ctx);
+            self.kill_for(Cause::KilledByPerson, KillReason::UserRequest, ctx);
         }
         is_alive
     }
@@ -289,14 +291,14 @@ pub(crate) trait LifecycleDriver: ChildActor {
         }
         self.on_channel_closed(ctx);
         match violation {
-            Some(why) => self.kill_for(Cause::Protocol(why), "its worker broke the protocol", ctx),
+            Some(why) => self.kill_for(Cause::Protocol(why), KillReason::BrokeProtocol, ctx),
             // Usually the exit follows shortly and contains more details. A process that keeps running without its
             // channel is useless.
             None => {
                 ctx.run_later(CLOSED_GRACE, move |handle, ctx| {
                     if handle.child().current(generation).is_some() {
                         let cause = Cause::Protocol("closed its channel".into());
-                        handle.kill_for(cause, "its worker closed its channel", ctx);
+                        handle.kill_for(cause, KillReason::ClosedChannel, ctx);
                     }
                 });
             }

@@ -3,13 +3,14 @@
 //! [`crate::session::worker::WorkerHandle`] and the handle of a Pi are actors that contain a [`Child`] and implement
 //! [`ChildActor`]. `quackd-supervision` makes the decisions, from the child's row in its table, and [`LifecycleDriver`]
 //! executes them. [`lifecycle`] starts, kills and reaps; [`heartbeat`] detects hangs; [`process`] is the process,
-//! [`link`] its channel and [`cgroup`] its control group. [`deaths`] records exits. [`one_shot`] runs children that run
-//! once and exit.
+//! [`link`] its channel, [`cgroup`] its control group and [`snapshot`] its published state. [`deaths`] records exits.
+//! [`one_shot`] runs children that run once and exit.
 
 mod cgroup;
 pub(crate) mod command_env;
 mod deaths;
 mod heartbeat;
+mod kill_reason;
 mod lifecycle;
 mod link;
 pub(crate) mod login_env;
@@ -18,15 +19,18 @@ pub(crate) mod pi_env;
 pub(crate) mod probing;
 mod process;
 pub(crate) mod repo_cleanup;
+mod snapshot;
 pub(crate) mod spawner;
 
 pub(crate) use cgroup::{create_cgroup, group_name};
 pub(crate) use deaths::{Death, Deaths};
 pub(crate) use heartbeat::HeartbeatDriver;
+pub(crate) use kill_reason::KillReason;
 pub(crate) use lifecycle::LifecycleDriver;
 pub(crate) use link::{ChannelEvent, ChannelInput, stderr_tail};
 pub(crate) use one_shot::{OneShot, reap_or_kill};
 pub(crate) use process::{ChildProcess, SendError};
+pub(crate) use snapshot::ChildSnapshot;
 
 use crate::errors::CallError;
 use crate::metrics::Metrics;
@@ -34,7 +38,6 @@ use actix::prelude::*;
 use login_env::LoginEnv;
 use probing::Probing;
 use quackd_process::{CgroupBase, Exit as ProcessExit, SessionPaths};
-use quackd_protocol::client::LifeInfo;
 use quackd_supervision::{
     Cause, ChildSpec, Heartbeat, HeartbeatSpec, State, WORKER_HEARTBEAT, Worker,
 };
@@ -98,7 +101,7 @@ pub(crate) trait ChildActor:
     /// Returns an error to the waiting callers, because no process will start.
     fn fail_waiters(&mut self, cause: &Cause, ctx: &mut Context<Self>);
     /// Hook: the process will be killed, for the given reason.
-    fn on_kill(&mut self, _why: &'static str) {}
+    fn on_kill(&mut self, _why: KillReason) {}
     /// Hook: the process was reaped.
     fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>);
     /// Hook: the channel has ended.
@@ -238,40 +241,9 @@ impl Child {
         self.process.as_ref().and_then(ChildProcess::monitor_pid)
     }
 
-    /// When the process was started, for display.
-    pub(crate) fn started_at(&self) -> Option<String> {
-        self.process.as_ref().map(|process| process.started_at.clone())
-    }
-
     /// Queues a frame.
     pub(crate) fn try_send<T: Serialize>(&self, frame: &T) -> Result<(), SendError> {
         self.process.as_ref().map_or(Err(SendError::NotTaken), |process| process.try_send(frame))
-    }
-
-    /// State of the lifecycle, for display.
-    pub(crate) fn describe(&self, now: Instant) -> LifeInfo {
-        let until = |at: Instant| ms(at.saturating_duration_since(now));
-        let worker = &self.worker;
-        LifeInfo {
-            state: match worker.state() {
-                State::Ready { .. } if self.is_unresponsive() => "unresponsive",
-                state => state.name(),
-            }
-            .to_owned(),
-            state_ms: worker.in_state_for(now).map(ms),
-            crashes: worker.crashes(),
-            restarts_in_window: worker.recent_restarts(now),
-            backoff_ms: match worker.state() {
-                State::Backoff { until: at, .. } => Some(until(*at)),
-                _ => None,
-            },
-            forgiven_ms: match worker.state() {
-                State::Failed { at, .. } => Some(until(*at + worker.spec().forgiveness)),
-                _ => None,
-            },
-            last_cause: worker.last_crash().map(Cause::to_string),
-            heartbeat_age_ms: self.is_ready().then(|| ms(self.heartbeat.age(now))),
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use quackd_ipc::frames;
 use quackd_process::{ProcessHandle, SpawnedWorker};
 use serde::Serialize;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -23,7 +24,7 @@ const STDERR_TIMEOUT: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct ChildProcess {
     /// When it was started, for display.
-    pub(crate) started_at: String,
+    pub(crate) started_at: Rc<str>,
     /// When it was started, to compute its lifetime.
     pub(crate) started: Instant,
     link: Option<ChannelTasks>,
@@ -62,7 +63,7 @@ impl ChildProcess {
             return Err(std::io::Error::other("the first frame was not taken"));
         }
         let process = Self {
-            started_at: now_text(),
+            started_at: now_text().into(),
             started: Instant::now(),
             link: Some(link),
             is_silent: false,

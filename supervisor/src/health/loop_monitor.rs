@@ -6,7 +6,7 @@
 //! children restart ([`crate::children::Manage::ResetTimers`]), and the log and `doctor` report it.
 
 use crate::clock::now_text;
-use quackd_protocol::client::{LoopLag, PauseInfo};
+use quackd_protocol::client::{LoopLag, PauseInfo, PauseKind};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
@@ -202,15 +202,15 @@ impl LoopMonitor {
             self.jumped.set(Some(Instant::now()));
         }
         let (kind, ms) = match pause {
-            ClockEvent::Suspended(time) => ("suspended", signed_ms(time)),
-            ClockEvent::Stopped(time) => ("stopped", signed_ms(time)),
-            ClockEvent::Clock(ms) => ("clock", ms),
+            ClockEvent::Suspended(time) => (PauseKind::Suspended, signed_ms(time)),
+            ClockEvent::Stopped(time) => (PauseKind::Stopped, signed_ms(time)),
+            ClockEvent::Clock(ms) => (PauseKind::Clock, ms),
         };
         let mut pauses = self.pauses.borrow_mut();
         if MAX_CLOCK_EVENTS <= pauses.len() {
             pauses.pop_front();
         }
-        pauses.push_back(PauseInfo { at: now_text(), kind: kind.to_owned(), ms });
+        pauses.push_back(PauseInfo { at: now_text(), kind, ms });
     }
 }
 

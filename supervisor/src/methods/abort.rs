@@ -27,7 +27,8 @@ pub(super) async fn abort(
         .await??
         .ok_or(MethodError::NoSessionToAbort)?;
     let calls = found.handle.send(ControlCalls::Abort).await?;
-    let is_aborted = match caller.services.sessions.pis.get(&found.session_id) {
+    let entry = caller.services.sessions.table.get(&found.session_id);
+    let is_aborted = match entry.as_ref().and_then(|entry| entry.handle.pi.get()) {
         Some(pi) => pi.send(AbortTurn).await?,
         None => false,
     };

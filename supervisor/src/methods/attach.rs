@@ -50,9 +50,10 @@ pub(super) async fn attach(
         found.handle.send(EnsureStarted).await.ok();
         let services = &caller.services;
         if activate && services.daemon.config.pi.start.value == "attach" {
-            let pi =
-                services.sessions.pis.of(&found, &services.sessions, &Owner::new(&caller.registry));
-            pi.send(pi::EnsureStarted { found }).await.ok();
+            let owner = Owner::new(&caller.registry);
+            if let Some(pi) = pi::handle_of(&found, &services.sessions, &owner) {
+                pi.send(pi::EnsureStarted { found }).await.ok();
+            }
         }
     }
     Ok(data)

@@ -11,8 +11,8 @@ use crate::retention::{Lost, gone};
 use crate::services::Services;
 use crate::wire::ParsedRequest;
 use quackd_protocol::client::{
-    Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, RemoteStatus,
-    SessionInfo, WorkerInfo,
+    Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, ProcessState,
+    RemoteStatus, SessionInfo, WorkerInfo,
 };
 use quackd_protocol::environment::{LoginSource, LoginState};
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
@@ -38,7 +38,7 @@ pub(super) async fn doctor(
     }
     let snapshot = caller.registry.send(TakeSnapshot).await.ok();
     let listed = match &snapshot {
-        Some(snapshot) => Some((snapshot.workers().await, snapshot.session_count())),
+        Some(snapshot) => Some((snapshot.workers(&services.sessions), snapshot.session_count())),
         None => None,
     };
     let on_disk = look(services).await;
@@ -423,7 +423,7 @@ fn sessions(workers: &[WorkerInfo], gone: Option<Vec<(SessionInfo, Lost)>>) -> C
     let is_gone = |worker: &WorkerInfo| gone.iter().any(|(one, _)| one.id == worker.session_id);
     let running = workers.iter().filter(|worker| worker.monitor_pid.is_some()).count();
     let failed: Vec<&WorkerInfo> =
-        workers.iter().filter(|w| w.state == "failed" && !is_gone(w)).collect();
+        workers.iter().filter(|w| w.state == ProcessState::Failed && !is_gone(w)).collect();
     match failed.first() {
         None if !gone.is_empty() => {
             let path = gone.first().map_or("", |(session, _)| session.workspace_path.as_str());

@@ -1,7 +1,7 @@
 //! The check `supervision` of `doctor`: memory, suspends, exits of children, and the delay of the daemon's own timers.
 
 use crate::services::Services;
-use quackd_protocol::client::{Check, CheckStatus, LoopLag, PauseInfo};
+use quackd_protocol::client::{Check, CheckStatus, LoopLag, PauseInfo, PauseKind};
 use std::time::Duration;
 
 /// Timer delay above which the daemon counts as slow.
@@ -21,8 +21,9 @@ pub(super) fn check(services: &Services) -> Check {
         (1, Some(last)) => format!("1 death ({})", last.cause),
         (n, Some(last)) => format!("{n} deaths (last: {})", last.cause),
     });
-    if services.sessions.pool.workers.evictions() != 0 {
-        words.push(format!("{} ended for want of use", services.sessions.pool.workers.evictions()));
+    let evictions = services.sessions.table.evictions();
+    if evictions != 0 {
+        words.push(format!("{evictions} ended for want of use"));
     }
     let LoopLag { max_us, p99_us, .. } = lag;
     words.push(format!(
@@ -53,10 +54,10 @@ pub(super) fn check(services: &Services) -> Check {
 
 fn paused(pause: &PauseInfo) -> String {
     let length = format!("{} s", pause.ms.unsigned_abs() / 1000);
-    let what = match pause.kind.as_str() {
-        "suspended" => format!("the machine slept for {length}"),
-        "stopped" => format!("the daemon was stopped for {length}"),
-        _ => format!("the clock was set by {length}"),
+    let what = match pause.kind {
+        PauseKind::Suspended => format!("the machine slept for {length}"),
+        PauseKind::Stopped => format!("the daemon was stopped for {length}"),
+        PauseKind::Clock => format!("the clock was set by {length}"),
     };
     format!("{what}, {}", pause.at)
 }

@@ -21,7 +21,8 @@ pub(super) async fn extension_ui_response(
         return Err(MethodError::NoDialogId);
     }
     let answer = UiAnswer { id: js_string(&id), value, confirmed, cancelled };
-    match caller.services.sessions.pis.get(&found.session_id) {
+    let entry = caller.services.sessions.table.get(&found.session_id);
+    match entry.as_ref().and_then(|entry| entry.handle.pi.get()) {
         Some(pi) => pi.send(AnswerDialog(answer)).await??,
         None => return Err(PiError::NotRunning(found.session_name).into()),
     }

@@ -1,11 +1,10 @@
 //! `follow` and `unfollow`: the events of a session, from now on or from a given number on.
 
-use super::state::{is_up, worker_state};
+use super::state::{ask_pi, is_running, shown, worker_state};
 use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::events::FollowStarted;
 use crate::registry::{FindSession, Purpose};
-use crate::session::worker::Inspect;
 use crate::wire::{ParsedRequest, reference};
 use quackd_protocol::client::{FollowDataOf, FollowParams};
 use serde_json::value::RawValue;
@@ -23,12 +22,10 @@ pub(super) async fn follow(
     let FollowParams { session_id, since_seq, epoch } = params(request, "follow")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
-    let worker = found.handle.send(Inspect).await?.info;
     let home = &caller.services.daemon.home;
     let history = home.app_history(found.session_id.as_str());
     let history = history.map(|path| path.display().to_string()).unwrap_or_default();
-    let (size, ()) =
-        tokio::join!(size_of(history.clone()), super::state::ask_pi(caller, &found.session_id));
+    let (size, ()) = tokio::join!(size_of(history.clone()), ask_pi(caller, &found.session_id));
 
     // The session may have been deleted in the meantime.
     let reference = Some(found.session_id.0.clone());
@@ -40,15 +37,14 @@ pub(super) async fn follow(
     // No await from here on: the reply must match the events at the start of the following.
     let FollowStarted { mut following, seq, resync, replayed } =
         events.follow(&found.session_id, since_seq, epoch.as_deref());
-    let pis = &caller.services.sessions.pis;
-    following.send_first(pis.dialogs(&found.session_id, following.next()));
-    let session_state = super::state::shown(pis.state(&found.session_id));
+    let session = caller.services.sessions.table.snapshot(&found.session_id);
+    following.send_first(session.pi.dialogs_before(following.next()));
     caller.client.set_following(turn, Some(following));
     Ok(FollowDataOf {
         session_name: found.session_name,
         workspace_path: found.workspace_path,
-        is_running: is_up(&worker) || pis.is_running(&found.session_id),
-        session_state,
+        is_running: is_running(&session),
+        session_state: shown(&session.pi),
         app_history_file: history,
         app_history_exists: size.is_some(),
         app_history_size_bytes: size.unwrap_or(0),
@@ -56,7 +52,7 @@ pub(super) async fn follow(
         epoch: events.epoch().to_owned(),
         resync,
         replayed,
-        worker: worker_state(worker, found.restarts),
+        worker: worker_state(&session.worker, found.restarts),
         session_id: found.session_id,
     })
 }

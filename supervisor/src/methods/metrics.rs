@@ -8,12 +8,8 @@ use crate::metrics::prometheus_text::{CONTENT_TYPE, MetricType, PrometheusText};
 use crate::registry::Registry;
 use crate::services::Services;
 use actix::Addr;
-use quackd_protocol::client::{MetricsData, PsData, SessionStatus};
+use quackd_protocol::client::{MetricsData, ProcessState, PsData, SessionStatus};
 use std::time::Duration;
-
-/// The states of a worker, as in `quack.ps`.
-const STATES: [&str; 8] =
-    ["absent", "starting", "ready", "busy", "unresponsive", "draining", "backoff", "failed"];
 
 /// The statuses of a session.
 const STATUSES: [SessionStatus; 5] = [
@@ -109,9 +105,9 @@ fn sessions(text: &mut PrometheusText, data: &PsData) {
         text.sample(name, &[("status", status.name())], n);
     }
     text.family("quackd_workers", MetricType::Gauge, "Workers of these sessions, by state.");
-    for state in STATES {
+    for state in ProcessState::ALL {
         let n = workers.iter().filter(|worker| worker.state == state).count();
-        text.sample("quackd_workers", &[("state", state)], n);
+        text.sample("quackd_workers", &[("state", state.name())], n);
     }
     let in_flight = workers.iter().map(|worker| worker.calls.len()).sum();
     gauge(text, "quackd_tool_calls_in_flight", "Calls without a reply.", in_flight);

@@ -25,13 +25,7 @@ pub(super) async fn processes(
     registry: &Addr<Registry>,
 ) -> Result<PsData, MethodError> {
     let snapshot = registry.send(TakeSnapshot).await?;
-    let (mut workers, sessions) = (snapshot.workers().await, snapshot.session_count());
-    for worker in &mut workers {
-        worker.pi = services.sessions.pis.describe(&worker.session_id);
-        if let Some(pi) = &mut worker.pi {
-            pi.why = services.sessions.pool.statuses.pi_reason(&worker.session_id);
-        }
-    }
+    let (mut workers, sessions) = (snapshot.workers(&services.sessions), snapshot.session_count());
     let pids: Vec<u32> = workers
         .iter()
         .flat_map(|worker| [worker.pid, worker.pi.as_ref().and_then(|pi| pi.pid)])
@@ -73,7 +67,7 @@ pub(super) async fn processes(
         log_lines_dropped: services.sessions.pool.disk.log_lines_dropped(),
         loop_lag: services.loop_monitor.lag(),
         deaths_total: services.sessions.children.deaths.total(),
-        evictions: services.sessions.pool.workers.evictions(),
+        evictions: services.sessions.table.evictions(),
         memory_pressure: services.health.memory_pressure.borrow().clone(),
         cpu_ms: usage.cpu_ms,
         events: services.sessions.events.published(),

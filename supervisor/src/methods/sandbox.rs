@@ -10,12 +10,13 @@ use crate::registry::{
     ChangeSession, FindSession, FoundPolicy, PolicyChange, Purpose, SessionChange, TakeSnapshot,
 };
 use crate::session::FoundSession;
-use crate::session::worker::{CallDone, CallTool, EffectivePolicy, Inspect, SetPolicy};
+use crate::session::describe::jobs;
+use crate::session::worker::{CallDone, CallTool, SetPolicy};
 use crate::wire::ParsedRequest;
 use crate::workspaces;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    DenialsData, ExplainLayer, ExplainReport, SandboxData, SandboxParams, WorkerSays,
+    DenialsData, ExplainLayer, ExplainReport, ProcessState, SandboxData, SandboxParams, WorkerSays,
 };
 use quackd_protocol::limits::DEFAULT_TOOL_DEADLINE;
 use quackd_protocol::policy::{MAX_ROOTS, WebSearchRule, path_problem};
@@ -25,6 +26,7 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Maximum length of a path in a request, in bytes: the kernel's `PATH_MAX`.
 const MAX_TARGET_BYTES: usize = 4096;
@@ -48,8 +50,15 @@ pub(super) async fn sandbox(
         Some("denials") => {
             let found = session(&asked, caller).await?;
             let label = label(caller, &found.session_id).await?;
-            let data = found.handle.send(Inspect).await?.denials;
-            return Ok(SandboxReply::Denials(DenialsData { label, ..data }));
+            let session = caller.services.sessions.table.snapshot(&found.session_id);
+            let denials = &session.worker.denials;
+            return Ok(SandboxReply::Denials(DenialsData {
+                session_id: found.session_id,
+                session_name: found.session_name,
+                label,
+                total: denials.total,
+                denials: denials.last.iter().cloned().collect(),
+            }));
         }
         Some("audit") => return ask_worker(AUDIT, String::from("{}"), &asked, caller).await,
         Some("explain") => {
@@ -95,20 +104,26 @@ pub(super) async fn sandbox(
     if ends_jobs {
         session.handle.send(SetPolicy::EndJobs).await?;
     }
-    let EffectivePolicy { report, is_outdated, waits_for, jobs } =
-        session.handle.send(Inspect).await?.in_force;
+    let label = label(caller, &session.session_id).await?;
+    let snapshot = caller.services.sessions.table.snapshot(&session.session_id);
+    let worker = &snapshot.worker;
+    // The running worker keeps its policy until these calls and jobs end.
+    let is_outdated = worker.is_outdated(&policy);
+    let calls = worker.calls.iter().filter(|call| is_outdated && call.is_sent).count();
+    let keeps = is_outdated && worker.state() != ProcessState::Draining;
+    let jobs = if keeps { jobs(&worker.jobs, Instant::now()) } else { Vec::new() };
     Ok(SandboxReply::Policy(Box::new(SandboxData {
-        label: label(caller, &session.session_id).await?,
+        label,
         session_id: session.session_id,
         session_name: session.session_name,
         workspace_path: session.workspace_path,
         policy,
         layers,
-        in_force: report,
+        in_force: worker.hello.as_ref().map(|hello| hello.sandbox.clone()),
         outdated: is_outdated,
-        calls_running: if is_outdated { waits_for.calls } else { 0 },
-        jobs_running: if is_outdated { waits_for.jobs } else { 0 },
-        jobs: if is_outdated { jobs } else { Vec::new() },
+        calls_running: calls,
+        jobs_running: jobs.len(),
+        jobs,
     })))
 }
 

@@ -1,11 +1,11 @@
 //! `say`: sends a prompt to the voice client that owns the session, or to its Pi.
 
 use super::{Caller, params};
-use crate::errors::MethodError;
+use crate::errors::{MethodError, PiError};
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::owner::Owner;
-use crate::session::pi::{PromptAccepted, SendPrompt};
+use crate::session::pi::{PromptAccepted, SendPrompt, handle_of};
 use crate::wire::{self, ParsedRequest, reference, truthy};
 use bytes::Bytes;
 use quackd_protocol::client::{SayData, SayParams};
@@ -54,7 +54,8 @@ async fn route(
         return Err(MethodError::WorkspaceOfSay(found.session_name));
     }
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
-    let pi = services.sessions.pis.of(&found, &services.sessions, &Owner::new(&caller.registry));
+    let pi = handle_of(&found, &services.sessions, &Owner::new(&caller.registry));
+    let pi = pi.ok_or(PiError::Deleted)?;
     let said = pi.send(SendPrompt { message, found }).await??;
     (data.seq, data.turn) = (said.seq, said.turn);
     // Mark the session as used only after Pi replied, even if Pi refused the prompt.

@@ -25,7 +25,7 @@ struct ActivateParams {
 
 pub(super) async fn workspaces(caller: &Caller) -> Result<WorkspacesData, MethodError> {
     let snapshot = caller.registry.send(TakeSnapshot).await?;
-    Ok(WorkspacesData { workspaces: snapshot.workspaces(&caller.services.sessions).await })
+    Ok(WorkspacesData { workspaces: snapshot.workspaces(&caller.services.sessions) })
 }
 
 pub(super) async fn activate_session(

@@ -18,5 +18,5 @@ pub(super) async fn sessions(
         reference(&workspace_id).map_or(Selection::Active, Selection::Workspace)
     };
     let snapshot = caller.registry.send(TakeSnapshot).await?;
-    Ok(SessionsData { sessions: snapshot.sessions(&selection, &caller.services.sessions).await })
+    Ok(SessionsData { sessions: snapshot.sessions(&selection, &caller.services.sessions) })
 }

@@ -2,17 +2,16 @@
 
 use super::{Caller, params};
 use crate::errors::MethodError;
+use crate::pool::snapshot::{PiSnapshot, SessionSnapshot, WorkerSnapshot};
 use crate::registry::{FindSession, Purpose};
 use crate::session::pi::RefreshState;
-use crate::session::worker::Inspect;
 use crate::wire::{ParsedRequest, reference};
 use quackd_protocol::SessionId;
-use quackd_protocol::client::{StateDataOf, WorkerInfo, WorkerState};
+use quackd_protocol::client::{StateDataOf, WorkerState};
 use quackd_protocol::limits::PI_STATE_WAIT;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::rc::Rc;
 use std::time::Instant;
 
 /// Accepts any JSON value, as upstream does.
@@ -29,44 +28,51 @@ pub(super) async fn get_state(
     let Params { session_id } = params(request, "get_state")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    let worker = found.handle.send(Inspect).await?.info;
     ask_pi(caller, &found.session_id).await;
-    let pis = &caller.services.sessions.pis;
-    let is_running = is_up(&worker) || pis.is_running(&found.session_id);
-    let status = caller.services.sessions.pool.statuses.of(&found.session_id, Instant::now());
+    let table = &caller.services.sessions.table;
+    let session = table.snapshot(&found.session_id);
     let interrupted = caller.services.interrupted.of(&found.session_id);
     Ok(StateDataOf {
-        pi_state: shown(pis.state(&found.session_id)),
+        pi_state: shown(&session.pi),
+        status: session.status(table.is_pinned(&found.session_id), Instant::now()),
         session_id: found.session_id,
         session_name: found.session_name,
-        is_running,
-        worker: worker_state(worker, found.restarts),
+        is_running: is_running(&session),
+        worker: worker_state(&session.worker, found.restarts),
         safe_mode: found.safe_mode,
-        status,
         interrupted,
     })
 }
 
-/// Whether a session's worker runs or is starting. A slow start also counts.
-pub(super) fn is_up(worker: &WorkerInfo) -> bool {
-    worker.monitor_pid.is_some() || worker.state == "starting"
+/// Whether the session has a process or its worker is starting.
+pub(super) fn is_running(session: &SessionSnapshot) -> bool {
+    session.worker.is_up() || session.pi.process.is_alive()
 }
 
 /// Requests the state of a session's Pi, if one runs. After a short timeout, the last reported state is used.
 pub(super) async fn ask_pi(caller: &Caller, session: &SessionId) {
-    let pis = &caller.services.sessions.pis;
-    if let Some(pi) = pis.get(session).filter(|_| pis.is_running(session)) {
+    let entry = caller.services.sessions.table.get(session);
+    let entry = entry.filter(|entry| entry.snapshot().pi.process.is_alive());
+    if let Some(pi) = entry.as_ref().and_then(|entry| entry.handle.pi.get()) {
         pi.send(RefreshState).timeout(PI_STATE_WAIT).await.ok();
     }
 }
 
 /// Returns Pi's state in the form for clients.
-pub(super) fn shown(state: Option<Rc<RawValue>>) -> Option<Box<RawValue>> {
+pub(super) fn shown(pi: &PiSnapshot) -> Option<Box<RawValue>> {
     // Its size and content were checked when it arrived.
-    Some((*state?).to_owned())
+    Some((**pi.state.as_ref()?).to_owned())
 }
 
-pub(super) fn worker_state(worker: WorkerInfo, restarts: u64) -> WorkerState {
-    let WorkerInfo { state, pid, tier, policy, network, .. } = worker;
-    WorkerState { state, pid, restarts, tier, policy, network }
+/// The worker of a session, which crashed this number of times.
+pub(super) fn worker_state(worker: &WorkerSnapshot, restarts: u64) -> WorkerState {
+    let hello = worker.hello.as_ref();
+    WorkerState {
+        state: worker.state(),
+        pid: hello.map(|hello| hello.pid),
+        restarts,
+        tier: hello.map(|hello| hello.sandbox.tier.clone()),
+        policy: hello.map(|hello| hello.sandbox.policy.clone()),
+        network: hello.map(|hello| hello.sandbox.network),
+    }
 }

@@ -6,8 +6,9 @@ use super::tombstones::session_gone;
 use crate::errors::MethodError;
 use crate::errors::RunningWork;
 use crate::registry::catalog;
+use crate::session::pi;
 use crate::session::services::SessionServices;
-use crate::session::worker::{Drain as DrainWorker, DrainReason, Inspect, WorkerHandle};
+use crate::session::worker::{Drain as DrainWorker, DrainReason};
 use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
@@ -46,7 +47,7 @@ impl Handler<Delete> for Registry {
             return refuse(MethodError::ShuttingDown);
         }
         match msg {
-            Delete::Session { reference, force } => self.delete_session(reference, force),
+            Delete::Session { reference, force } => self.delete_session(reference, force, ctx),
             Delete::EmptyWorkspaces(paths) => {
                 let saved = self.forget_workspaces(&paths, ctx);
                 Box::pin(async move { kept(saved).await.map(|()| None) }.into_actor(self))
@@ -59,55 +60,34 @@ impl Handler<Delete> for Registry {
 type Deleting = ResponseActFuture<Registry, Result<Option<SessionDeleteData>, MethodError>>;
 
 impl Registry {
-    fn delete_session(&self, reference: String, force: bool) -> Deleting {
+    fn delete_session(
+        &mut self,
+        reference: String,
+        force: bool,
+        ctx: &mut Context<Self>,
+    ) -> Deleting {
         let Some(session) = catalog::find(&self.metadata, &reference) else {
             return refuse(MethodError::SessionNotFound(reference));
         };
         let id = session.id.clone();
-        let counted = self.handles.get(&id).cloned();
-        let running = async move {
-            match counted {
-                Some(handle) => {
-                    handle.send(Inspect).await.map(|it| it.running).map_err(MethodError::from)
-                }
-                None => Ok(RunningWork::default()),
-            }
+        let running = self.services.table.snapshot(&id).worker.running();
+        if !running.is_none() && !force {
+            return refuse(MethodError::SessionBusy(running));
+        }
+        let session = match self.remove(&id) {
+            Ok(session) => session,
+            Err(error) => return refuse(error),
         };
-        let removal = running.into_actor(self).map(move |running, registry, ctx| {
-            let running = running?;
-            if !running.is_none() && !force {
-                return Err(MethodError::SessionBusy(running));
-            }
-            let session = registry.remove(&id)?;
-            let saved = registry.save(ctx);
-            let RunningWork { calls: calls_ended, jobs: jobs_ended } = running;
-            let label = String::new();
-            Ok((SessionDeleteData { session, label, calls_ended, jobs_ended }, saved))
-        });
-        Box::pin(
-            removal
-                .then(move |removed, registry, _| {
-                    let (services, voice) =
-                        (Rc::clone(&registry.services), Rc::clone(&registry.voice));
-                    async move {
-                        let (data, saved) = removed?;
-                        kept(Some(saved)).await?;
-                        Ok::<_, MethodError>((data, services, voice))
-                    }
-                    .into_actor(registry)
-                })
-                .then(|deleted, registry, _| {
-                    // Looked up now: the session's first call may have arrived during the save.
-                    let id = deleted.as_ref().ok().map(|(data, ..)| data.session.id.clone());
-                    let handle = id.and_then(|id| registry.remove_handle(&id));
-                    async move {
-                        let (data, services, voice) = deleted?;
-                        clear_away(&services, &voice, &data.session, handle).await;
-                        Ok(Some(data))
-                    }
-                    .into_actor(registry)
-                }),
-        )
+        let saved = self.save(ctx);
+        let RunningWork { calls: calls_ended, jobs: jobs_ended } = running;
+        let data = SessionDeleteData { session, label: String::new(), calls_ended, jobs_ended };
+        let (services, voice) = (Rc::clone(&self.services), Rc::clone(&self.voice));
+        let deleting = async move {
+            kept(Some(saved)).await?;
+            clear_away(&services, &voice, &data.session).await;
+            Ok(Some(data))
+        };
+        Box::pin(deleting.into_actor(self))
     }
 }
 
@@ -148,21 +128,19 @@ pub(super) async fn clear_away(
     services: &SessionServices,
     voice: &Voice,
     session: &AttachedSession,
-    handle: Option<Addr<WorkerHandle>>,
 ) {
-    if let Some(handle) = handle {
+    if let Some(entry) = services.table.get(&session.id) {
         let drain = DrainWorker { until: Instant::now(), ending: DrainReason::Deleted };
-        if handle.send(drain).timeout(END_LIMIT).await.is_err() {
+        if entry.handle.worker.send(drain).timeout(END_LIMIT).await.is_err() {
             tracing::error!(session = %session.id, "the worker of a deleted session has not ended yet");
         }
+        pi::delete(services, entry).await;
     }
-    services.pis.delete(&session.id).await;
     voice.session_deleted(&session.id);
     const NAME: &str = "session_deleted";
     services.events.publish(&session.id, NAME, || json!({ "type": NAME }));
     services.events.forget(&session.id);
-    services.pool.statuses.forget(&session.id);
-    services.pool.workers.forget(&session.id);
+    services.table.remove(&session.id);
     let home = services.daemon.home.clone();
     let id = session.id.clone();
     let removing = actix_rt::task::spawn_blocking(move || {

@@ -8,9 +8,8 @@ use super::Registry;
 use super::deleting::clear_away;
 use super::persistence::{Saved, Saving, kept};
 use super::tombstones::trim_workspaces;
-use crate::session::worker::Inspect;
 use actix::prelude::*;
-use quackd_protocol::{SessionId, WorkspaceId};
+use quackd_protocol::WorkspaceId;
 use quackd_store::{Gone, Saved as Kept, SetAside, Snapshot, rebase};
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -73,39 +72,19 @@ impl Registry {
             });
         }
         if !gone.is_empty() {
-            self.find_idle(gone, ctx);
+            self.delete_idle(gone, ctx);
         }
     }
 
     /// Deletes the sessions in `gone` that run nothing.
-    fn find_idle(&self, gone: Gone, ctx: &mut Context<Self>) {
-        let handle = |id: &SessionId| Some((id.clone(), self.handles.get(id)?.clone()));
-        let handles: Vec<_> = gone.sessions.iter().filter_map(handle).collect();
-        let counting = async move {
-            let mut busy = HashSet::new();
-            for (id, handle) in handles {
-                // A handle that does not answer counts as busy.
-                if !handle.send(Inspect).await.is_ok_and(|report| report.running.is_none()) {
-                    busy.insert(id);
-                }
-            }
-            busy
-        };
-        ctx.spawn(
-            counting
-                .into_actor(self)
-                .map(move |busy, registry, ctx| registry.delete_idle(gone, &busy, ctx)),
-        );
-    }
-
-    fn delete_idle(&mut self, gone: Gone, busy: &HashSet<SessionId>, ctx: &mut Context<Self>) {
+    fn delete_idle(&mut self, gone: Gone, ctx: &mut Context<Self>) {
         if self.draining {
             return;
         }
         let mut deleted = Vec::new();
         for id in gone.sessions {
-            let has_busy_pi = self.services.pis.describe(&id).is_some_and(|pi| pi.busy);
-            if busy.contains(&id) || has_busy_pi {
+            let snapshot = self.services.table.snapshot(&id);
+            if !snapshot.worker.running().is_none() || snapshot.pi.is_busy {
                 tracing::warn!(session = %id, "deleted by another program; kept, because something runs in it");
             } else if let Ok(session) = self.remove(&id) {
                 tracing::info!(session = %id, "deleted by another program");
@@ -128,17 +107,10 @@ impl Registry {
         let clearing = async move { kept(Some(saved)).await.is_ok() };
         ctx.spawn(clearing.into_actor(self).then(move |is_kept, registry, _| {
             let deleted = if is_kept { deleted } else { Vec::new() };
-            let with_handles: Vec<_> = deleted
-                .into_iter()
-                .map(|session| {
-                    let handle = registry.remove_handle(&session.id);
-                    (session, handle)
-                })
-                .collect();
             let (services, voice) = (Rc::clone(&registry.services), Rc::clone(&registry.voice));
             async move {
-                for (session, handle) in with_handles {
-                    clear_away(&services, &voice, &session, handle).await;
+                for session in deleted {
+                    clear_away(&services, &voice, &session).await;
                 }
             }
             .into_actor(registry)

@@ -14,16 +14,11 @@ pub(crate) async fn unfinished(
     registry: &Addr<Registry>,
 ) -> Vec<UnfinishedWork> {
     let Ok(snapshot) = registry.send(TakeSnapshot).await else { return Vec::new() };
-    let workers = snapshot.workers().await;
-    let mut work = Vec::new();
-    for worker in &workers {
-        let has_turn = services.pis.describe(&worker.session_id).is_some_and(|pi| pi.busy);
-        work.extend(of_session(worker, has_turn));
-    }
-    work
+    let workers = snapshot.workers(services);
+    workers.iter().flat_map(of_session).collect()
 }
 
-fn of_session(worker: &WorkerInfo, has_turn: bool) -> Vec<UnfinishedWork> {
+fn of_session(worker: &WorkerInfo) -> Vec<UnfinishedWork> {
     let item = |kind, what: &str, elapsed_ms| UnfinishedWork {
         session_id: worker.session_id.clone(),
         session_name: worker.session_name.clone(),
@@ -38,6 +33,7 @@ fn of_session(worker: &WorkerInfo, has_turn: bool) -> Vec<UnfinishedWork> {
         let what = format!("{} {}", job.job_id, job.command);
         item(WorkKind::Job, &what, Some(job.elapsed_ms))
     });
+    let has_turn = worker.pi.as_ref().is_some_and(|pi| pi.busy);
     let turn = has_turn.then(|| item(WorkKind::Turn, "Pi", None));
     calls.chain(jobs).chain(turn).collect()
 }

@@ -1,6 +1,6 @@
 //! The registry: all workspaces and sessions, and the active session.
 //!
-//! Owns: metadata and state in memory, their last durable version, and one [`WorkerHandle`] per session that was used.
+//! Owns: metadata and state in memory, their last durable version, and the entries of the table of sessions.
 //! Receives: [`OpenSession`], [`Activate`], [`Delete`], [`ChangeSession`], [`FindSession`] and [`TakeSnapshot`] (methods),
 //! [`crate::session::owner::TellOwner`] (the sessions' actors) and [`Drain`] (shutdown).
 //! Blocks on: nothing. The store's thread saves while look-ups continue.
@@ -34,10 +34,10 @@ pub(crate) use snapshot::{RegistrySnapshot, TakeSnapshot};
 
 use crate::errors::MethodError;
 use crate::health::Health;
-use crate::session::FoundSession;
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use crate::session::worker::{Drain as DrainWorker, DrainReason, WorkerHandle};
+use crate::session::{FoundSession, SessionEntry, pi};
 use crate::voice::Voice;
 use actix::prelude::*;
 use persistence::Waiter;
@@ -45,7 +45,6 @@ use quackd_protocol::SessionId;
 use quackd_protocol::metadata::{Metadata, Session};
 use quackd_protocol::state::{DaemonState, SessionState};
 use quackd_store::Snapshot;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -69,7 +68,6 @@ pub(crate) struct Registry {
     waiting: Vec<Waiter>,
     /// Requests that wait for the next save.
     waiting_next: Vec<Waiter>,
-    handles: Arc<HashMap<SessionId, Addr<WorkerHandle>>>,
     draining: bool,
 }
 
@@ -94,31 +92,25 @@ impl Registry {
             is_behind: false,
             waiting: Vec::new(),
             waiting_next: Vec::new(),
-            handles: Arc::default(),
             draining: false,
         }
     }
 
-    /// The handle of a session, created on first use.
-    fn handle_of(
-        &mut self,
+    /// The entry of a session, created on first use.
+    fn entry_of(
+        &self,
         session: &Session,
         workspace: &str,
         ctx: &Context<Self>,
-    ) -> Addr<WorkerHandle> {
-        if let Some(handle) = self.handles.get(&session.id) {
-            return handle.clone();
+    ) -> Rc<SessionEntry> {
+        if let Some(entry) = self.services.table.get(&session.id) {
+            return entry;
         }
         let policy = self.policy_of(session).policy;
         let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
-        let handle = WorkerHandle::new(session, workspace.to_owned(), policy, services, owner);
-        let handle = handle.start();
-        Arc::make_mut(&mut self.handles).insert(session.id.clone(), handle.clone());
-        handle
-    }
-
-    fn remove_handle(&mut self, session: &SessionId) -> Option<Addr<WorkerHandle>> {
-        Arc::make_mut(&mut self.handles).remove(session)
+        let entry = WorkerHandle::start_for(session, workspace.to_owned(), policy, services, owner);
+        self.services.table.insert(Rc::clone(&entry));
+        entry
     }
 
     fn found(
@@ -134,10 +126,10 @@ impl Registry {
         let has_workspace = known.is_some();
         let workspace = known.unwrap_or_else(|| "unknown".to_owned());
         let state = self.state_of(&session.id);
-        let handle = self.handle_of(&session, &workspace, ctx);
+        let handle = self.entry_of(&session, &workspace, ctx).handle.worker.clone();
         if !has_workspace {
             // A session without a workspace can only be described. Its workspace may become known later.
-            self.remove_handle(&session.id);
+            self.services.table.remove(&session.id);
         }
         Ok(FoundSession {
             handle,
@@ -201,14 +193,15 @@ impl Handler<Drain> for Registry {
     fn handle(&mut self, Drain { until }: Drain, ctx: &mut Self::Context) -> Self::Result {
         self.draining = true;
         let saved = if self.is_unsaved() { Some(self.save(ctx)) } else { self.join_save() };
-        let drain = |handle: &Addr<WorkerHandle>| {
-            handle.send(DrainWorker { until, ending: DrainReason::Shutdown })
+        let ending = DrainReason::Shutdown;
+        let drain = |entry: Rc<SessionEntry>| {
+            let worker = entry.handle.worker.send(DrainWorker { until, ending });
+            futures_util::future::join(worker, pi::drain(entry, until, ending))
         };
-        let services = Rc::clone(&self.services);
-        let drained: Vec<_> = self.handles.values().map(drain).collect();
+        let drained: Vec<_> = self.services.table.all().into_iter().map(drain).collect();
         Box::pin(async move {
             // Sent to all handles before the first wait: sessions drain concurrently.
-            tokio::join!(futures_util::future::join_all(drained), services.pis.drain(until));
+            futures_util::future::join_all(drained).await;
             if let Some(saved) = saved {
                 // The log contains a failure already.
                 saved.await.ok();

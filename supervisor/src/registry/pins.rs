@@ -6,6 +6,6 @@ impl Registry {
     /// Publishes the pinned sessions to the eviction.
     pub(super) fn tell_pins(&self) {
         let pinned = self.state.sessions.iter().filter(|(_, state)| state.pinned);
-        self.services.pool.statuses.set_pinned(pinned.map(|(id, _)| id.clone()));
+        self.services.table.set_pinned(pinned.map(|(id, _)| id.clone()));
     }
 }

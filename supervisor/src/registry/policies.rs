@@ -129,8 +129,8 @@ impl Registry {
     pub(super) fn tell_policies(&self, workspace: Option<&WorkspaceId>) {
         let concerned = |session: &&Session| workspace.is_none_or(|id| session.workspace_id == *id);
         for session in self.metadata.sessions.iter().filter(concerned) {
-            if let Some(handle) = self.handles.get(&session.id) {
-                tell(handle, self.policy_of(session).policy);
+            if let Some(entry) = self.services.table.get(&session.id) {
+                tell(&entry.handle.worker, self.policy_of(session).policy);
             }
         }
     }
@@ -138,8 +138,8 @@ impl Registry {
     /// Sends the policy to the handle of one session.
     pub(super) fn tell_policy(&self, session: &SessionId) {
         let known = self.metadata.sessions.iter().find(|known| known.id == *session);
-        if let (Some(session), Some(handle)) = (known, self.handles.get(session)) {
-            tell(handle, self.policy_of(session).policy);
+        if let (Some(session), Some(entry)) = (known, self.services.table.get(session)) {
+            tell(&entry.handle.worker, self.policy_of(session).policy);
         }
     }
 }

@@ -1,41 +1,38 @@
-//! Reads of the registry. A snapshot is one cheap message; everything else runs outside of the actor.
+//! Reads of the registry. A snapshot is one cheap message; everything else runs outside of the actor, and reads the
+//! published state of the sessions.
 
 use super::Registry;
 use super::catalog::{self, Selection};
 use super::labels::{Found, Labels};
 use super::policies::{FoundPolicy, policy_of};
 use crate::errors::MethodError;
+use crate::session::describe::worker_info;
 use crate::session::services::SessionServices;
-use crate::session::worker::{Inspect, WorkerHandle, WorkerReport};
 use actix::prelude::*;
 use quackd_home::Workspace;
 use quackd_home::keep::Known;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    FindBy, FoundInfo, SessionInfo, WorkerInfo, WorkspaceInfo, WorkspaceSession,
+    FindBy, FoundInfo, ProcessState, SessionInfo, WorkerInfo, WorkspaceInfo, WorkspaceSession,
 };
 use quackd_protocol::metadata::{Metadata, Session};
 use quackd_protocol::policy::PolicyPatch;
 use quackd_protocol::state::DaemonState;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Timeout of a worker handle's report. A handle never waits for its worker.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
+use std::time::Instant;
 
 /// Take a snapshot of the registry.
 #[derive(Debug, Message)]
 #[rtype(result = "RegistrySnapshot")]
 pub(crate) struct TakeSnapshot;
 
-/// Workspaces, sessions and worker handles at one moment.
+/// Workspaces and sessions at one moment.
 #[derive(Debug)]
 pub(crate) struct RegistrySnapshot {
     pub(super) metadata: Arc<Metadata>,
     pub(super) state: Arc<DaemonState>,
-    pub(super) handles: Arc<HashMap<SessionId, Addr<WorkerHandle>>>,
 }
 
 impl Handler<TakeSnapshot> for Registry {
@@ -48,53 +45,51 @@ impl Handler<TakeSnapshot> for Registry {
 
 impl Registry {
     pub(super) fn snapshot(&self) -> RegistrySnapshot {
-        RegistrySnapshot {
-            metadata: Arc::clone(&self.metadata),
-            state: Arc::clone(&self.state),
-            handles: Arc::clone(&self.handles),
-        }
+        RegistrySnapshot { metadata: Arc::clone(&self.metadata), state: Arc::clone(&self.state) }
     }
 }
 
 impl RegistrySnapshot {
     /// Rows of the `sessions` method.
-    pub(crate) async fn sessions(
+    pub(crate) fn sessions(
         &self,
         selection: &Selection,
         services: &SessionServices,
     ) -> Vec<SessionInfo> {
-        let running = self.running(services).await;
         let active = catalog::active(&self.metadata).map(|session| &session.id);
         let paths = catalog::paths(&self.metadata);
         let mut labels = Labels::new(&self.metadata).all();
         let now = Instant::now();
-        let row = |session: &Session| SessionInfo {
-            id: session.id.clone(),
-            name: session.name.clone(),
-            label: labels.remove(&session.id).unwrap_or_default(),
-            workspace_path: paths
-                .get(&session.workspace_id)
-                .copied()
-                .unwrap_or("unknown")
-                .to_owned(),
-            is_active: Some(&session.id) == active,
-            is_running: running.contains(&session.id),
-            last_active_at: session.last_active_at.clone(),
-            status: services.pool.statuses.of(&session.id, now),
+        let row = |session: &Session| {
+            let (snapshot, pinned) =
+                (services.table.snapshot(&session.id), services.table.is_pinned(&session.id));
+            SessionInfo {
+                id: session.id.clone(),
+                name: session.name.clone(),
+                label: labels.remove(&session.id).unwrap_or_default(),
+                workspace_path: paths
+                    .get(&session.workspace_id)
+                    .copied()
+                    .unwrap_or("unknown")
+                    .to_owned(),
+                is_active: Some(&session.id) == active,
+                is_running: snapshot.is_running(),
+                last_active_at: session.last_active_at.clone(),
+                status: snapshot.status(pinned, now),
+            }
         };
         catalog::select(&self.metadata, selection).map(row).collect()
     }
 
     /// Rows of the `workspaces` method.
-    pub(crate) async fn workspaces(&self, services: &SessionServices) -> Vec<WorkspaceInfo> {
-        let running = self.running(services).await;
+    pub(crate) fn workspaces(&self, services: &SessionServices) -> Vec<WorkspaceInfo> {
         let active = catalog::active(&self.metadata).map(|session| &session.id);
         let mut by_workspace = catalog::by_workspace(&self.metadata);
         let row = |session: &Session| WorkspaceSession {
             id: session.id.clone(),
             name: session.name.clone(),
             is_active: Some(&session.id) == active,
-            is_running: running.contains(&session.id),
+            is_running: services.table.snapshot(&session.id).is_running(),
             last_active_at: session.last_active_at.clone(),
         };
         let workspaces = self.metadata.workspaces.iter().map(|workspace| {
@@ -123,20 +118,21 @@ impl RegistrySnapshot {
     }
 
     /// Rows of `quack.ps`, for sessions that were used since the daemon started.
-    pub(crate) async fn workers(&self) -> Vec<WorkerInfo> {
+    pub(crate) fn workers(&self, services: &SessionServices) -> Vec<WorkerInfo> {
         let mut labels = Labels::new(&self.metadata).all();
-        let mut workers = Vec::new();
-        for session in &self.metadata.sessions {
-            if let Some(report) = self.report(&session.id).await {
-                let label = labels.remove(&session.id).unwrap_or_default();
-                workers.push(WorkerInfo { label, ..report.info });
-            }
-        }
-        workers
+        let paths = catalog::paths(&self.metadata);
+        let row = |session: &Session| {
+            let snapshot = services.table.get(&session.id)?.snapshot();
+            let path = paths.get(&session.workspace_id).copied().unwrap_or("unknown");
+            let pinned = services.table.is_pinned(&session.id);
+            let label = labels.remove(&session.id).unwrap_or_default();
+            Some(WorkerInfo { label, ..worker_info(session, path, &snapshot, pinned) })
+        };
+        self.metadata.sessions.iter().filter_map(row).collect()
     }
 
-    /// Sessions and files that garbage collection must keep. A session whose handle does not answer counts as busy.
-    pub(crate) async fn live_set(&self) -> Known {
+    /// Sessions and files that garbage collection must keep.
+    pub(crate) fn live_set(&self, services: &SessionServices) -> Known {
         let mut known = Known::default();
         for session in &self.metadata.sessions {
             known.sessions.insert(session.id.0.clone());
@@ -145,13 +141,14 @@ impl RegistrySnapshot {
             let workspace = catalog::workspace_of(&self.metadata, session);
             known.workspaces.extend(workspace.map(|workspace| workspace.path.clone()));
         }
-        for id in self.handles.keys() {
-            let info = self.report(id).await.map(|report| report.info);
-            if !info.as_ref().is_some_and(|it| it.calls.is_empty() && it.jobs.is_empty()) {
-                known.busy.insert(id.0.clone());
+        for entry in services.table.all() {
+            let (id, worker) = (&entry.id.0, &entry.snapshot().worker);
+            if !worker.running().is_none() {
+                known.busy.insert(id.clone());
             }
-            if !info.is_some_and(|it| it.state == "absent" && it.monitor_pid.is_none()) {
-                known.live.insert(id.0.clone());
+            let child = &worker.process.child;
+            if child.state() != ProcessState::Absent || child.monitor_pid.is_some() {
+                known.live.insert(id.clone());
             }
         }
         known
@@ -230,21 +227,6 @@ impl RegistrySnapshot {
             by,
         }))
     }
-
-    async fn report(&self, session: &SessionId) -> Option<WorkerReport> {
-        self.handles.get(session)?.send(Inspect).timeout(REPORT_TIMEOUT).await.ok()
-    }
-
-    /// Sessions that have a process.
-    async fn running(&self, services: &SessionServices) -> HashSet<SessionId> {
-        let mut running = services.pis.running();
-        for id in self.handles.keys() {
-            if self.report(id).await.is_some_and(|report| report.info.monitor_pid.is_some()) {
-                running.insert(id.clone());
-            }
-        }
-        running
-    }
 }
 
 fn one<'a>(
@@ -294,11 +276,7 @@ mod tests {
 
     #[test]
     fn a_reference_counts_before_the_directory_and_the_directory_before_the_active_session() {
-        let snapshot = RegistrySnapshot {
-            metadata: Arc::new(known()),
-            state: Arc::default(),
-            handles: Arc::default(),
-        };
+        let snapshot = RegistrySnapshot { metadata: Arc::new(known()), state: Arc::default() };
         for (reference, directory, is_repository, expected) in [
             (Some("web"), Some("/src/app"), false, Some(("i3", FindBy::Reference))),
             (Some("duck-1"), Some("/src/app"), false, Some(("i1", FindBy::Reference))),

@@ -112,7 +112,7 @@ impl Retention {
         // Collect the live set before the files are listed: a file that is created in between is young and therefore
         // kept.
         let snapshot = registry.send(TakeSnapshot).await.map_err(|_full| GcError::Ended)?;
-        let known = snapshot.live_set().await;
+        let known = snapshot.live_set(&self.sessions);
         // After the waiting above, because the clock may have been set during that time.
         let even_since = self.loop_monitor.ages_reliable_since();
         let even = even_since.unwrap_or(self.sessions.daemon.started).elapsed();

@@ -44,7 +44,7 @@ pub(crate) async fn gone(
     registry: &Addr<Registry>,
 ) -> Option<Vec<(SessionInfo, Lost)>> {
     let snapshot = registry.send(TakeSnapshot).await.ok()?;
-    let sessions = snapshot.sessions(&Selection::All, services).await;
+    let sessions = snapshot.sessions(&Selection::All, services);
     let paths = sessions.iter().map(|session| session.workspace_path.clone()).collect();
     let lost = lost(services, paths).await?;
     let with_reason = |one: SessionInfo| lost.get(&one.workspace_path).map(|why| (one, *why));

@@ -22,14 +22,13 @@ use crate::metrics::endpoint::MetricsEndpoint;
 use crate::pool::Pool;
 use crate::pool::command_slots::CommandSlots;
 use crate::pool::disk_space::DiskSpace;
-use crate::pool::session_status::SessionStatuses;
+use crate::pool::sessions::SessionTable;
 use crate::pool::spill_quota::SpillQuota;
-use crate::pool::worker_pool::WorkerPool;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
 use crate::retention::Retention;
 use crate::services::{Services, StopRequest};
-use crate::session::pi::PiPool;
+use crate::session::pi::LastFailure;
 use crate::session::services::SessionServices;
 use crate::voice::Voice;
 use quackd_config::Config;
@@ -84,6 +83,8 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     let min_free = mebibytes(parts.config.keep.min_free_mb.value);
     let disk = Rc::new(DiskSpace::new(&parts.home, min_free, parts.log));
     let pool = pool(&parts.config, &parts.home, disk, &metrics);
+    let (max_workers, max_pis) =
+        (parts.config.worker.max_live.value, parts.config.pi.max_live.value);
     let cache = (parts.login, parts.home.login_environment());
     let children =
         children(&parts.config, &parts.home, (parts.spawner, parts.cgroups), cache, &metrics);
@@ -102,7 +103,8 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         children,
         pool,
         events: Rc::clone(&events),
-        pis: PiPool::default(),
+        table: SessionTable::new(max_workers, max_pis),
+        pi_failure: LastFailure::default(),
         egress: parts.egress,
         metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
@@ -132,9 +134,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
 fn pool(config: &Config, home: &Home, disk: Rc<DiskSpace>, metrics: &Arc<Metrics>) -> Pool {
     let spill_bytes = mebibytes(config.limits.spill_mb.value);
     Pool {
-        workers: WorkerPool::new(config.worker.max_live.value),
         slots: CommandSlots::new(config.limits.commands.value, config.limits.jobs.value),
-        statuses: SessionStatuses::default(),
         spills: SpillQuota::new(home.run_dir(), spill_bytes, Arc::clone(metrics)),
         disk,
     }

@@ -367,10 +367,9 @@ fn begin_probing(services: &Rc<Services>) {
 async fn monitor_loop(services: Rc<Services>) {
     let sessions = &services.sessions;
     loop {
-        let is_used = sessions.metrics.clients.get() != 0 || sessions.pool.workers.any();
+        let is_used = sessions.metrics.clients.get() != 0 || sessions.table.is_any_live();
         if services.loop_monitor.tick(is_used).await {
-            sessions.pool.workers.reset_timers();
-            sessions.pis.reset_timers();
+            sessions.table.reset_timers();
         }
     }
 }

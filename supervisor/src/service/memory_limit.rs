@@ -12,9 +12,11 @@
 //! The supervisor kills the session's larger process if both scans are over the limit: the worker with its commands, or
 //! Pi.
 
-use crate::children::MemoryLimitExceeded;
+use crate::children::{Manage, MemoryLimitExceeded};
 use crate::metrics::process_usage::ProcessTable;
+use crate::pool::sessions::ProcessKind;
 use crate::services::Services;
+use crate::session::SessionEntry;
 use quackd_protocol::SessionId;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -85,28 +87,25 @@ pub(crate) async fn watch(services: Rc<Services>) {
 }
 
 fn monitors(services: &Services) -> Vec<SessionMonitors> {
-    let mut all: Vec<SessionMonitors> = Vec::new();
-    for (session, worker) in services.sessions.pool.workers.monitors() {
-        let pi = services.sessions.pis.monitor(&session);
-        all.push(SessionMonitors { session, worker: Some(worker), pi });
-    }
-    let has_no_worker = |session: &SessionId| !all.iter().any(|one| one.session == *session);
-    let alone: Vec<_> = services.sessions.pis.running().into_iter().filter(has_no_worker).collect();
-    for session in alone {
-        let pi = services.sessions.pis.monitor(&session);
-        all.push(SessionMonitors { session, worker: None, pi });
-    }
-    all
+    let row = |entry: Rc<SessionEntry>| {
+        let snapshot = entry.snapshot();
+        let (worker, pi) = (&snapshot.worker.process, &snapshot.pi.process);
+        let pi = pi.child.monitor_pid.filter(|_| pi.is_alive());
+        let worker = worker.child.monitor_pid;
+        let has_any = worker.is_some() || pi.is_some();
+        has_any.then(|| SessionMonitors { session: entry.id.clone(), worker, pi })
+    };
+    services.sessions.table.all().into_iter().filter_map(row).collect()
 }
 
 fn end(services: &Services, over: &LimitExceeded, limit_mb: u64) {
     let (session, mb) = (&over.monitors.session, over.mb);
     tracing::warn!(%session, mb, limit_mb, "session over its memory limit");
     let exceeded = MemoryLimitExceeded { monitor: over.larger, mb, limit_mb };
-    match over.monitors.pi == Some(over.larger) {
-        true => services.sessions.pis.report_memory_exceeded(session, exceeded),
-        false => services.sessions.pool.workers.report_memory_exceeded(session, exceeded),
-    }
+    let is_pi = over.monitors.pi == Some(over.larger);
+    let kind = if is_pi { ProcessKind::Pi } else { ProcessKind::Worker };
+    // If the mailbox is full, the next sample reports it again.
+    services.sessions.table.manage(session, kind, Manage::OverMemory(exceeded));
 }
 
 /// Method of counting memory.

@@ -9,9 +9,7 @@
 //!
 //! Pressure ends only when memory is plentiful again. Otherwise workers would be evicted and started in turns.
 
-use crate::children::EvictionReason;
 use crate::services::Services;
-use crate::session::services::SessionServices;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -117,8 +115,7 @@ pub(crate) async fn watch(services: Rc<Services>) {
     let group = services.sessions.children.cgroups.as_ref().map(|cgroups| cgroups.directory());
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let has_pi = services.sessions.pis.idle_longest(&services.sessions.pool.statuses).is_some();
-        let free = services.sessions.pool.workers.n_evictable() + usize::from(has_pi);
+        let free = services.sessions.table.n_evictable();
         if free == 0 && !detector.is_short {
             continue;
         }
@@ -134,29 +131,13 @@ pub(crate) async fn watch(services: Rc<Services>) {
         if why.is_some() {
             // Evict one at a time, because freed memory shows up with a delay. Evict an eighth if there are many.
             let n = (free / 8).max(1);
-            evict(&services.sessions, n, Instant::now());
+            if let Some(before) = Instant::now().checked_sub(MIN_IDLE) {
+                services.sessions.table.evict(n, before);
+            }
         } else if was_short {
             tracing::info!("memory pressure ended");
         }
         services.health.memory_pressure.replace(why);
-    }
-}
-
-/// Evicts at most `n` processes that were idle for [`MIN_IDLE`], workers and Pis, the longest idle first.
-fn evict(sessions: &SessionServices, n: usize, now: Instant) {
-    let (workers, pis, statuses) = (&sessions.pool.workers, &sessions.pis, &sessions.pool.statuses);
-    let is_old = |since: &Instant| MIN_IDLE <= now.saturating_duration_since(*since);
-    for _ in 0..n {
-        let worker = workers.idle_longest().filter(is_old);
-        let pi = pis.idle_longest(statuses).filter(is_old);
-        match (worker, pi) {
-            (Some(since), pi) if pi.is_none_or(|pi| since <= pi) => {
-                workers.evict_idle_longest(EvictionReason::Memory);
-            }
-            // The Pi's actor changes its status when it handles the message. One at a time is enough.
-            (_, Some(_)) => return pis.evict_idle_longest(EvictionReason::Memory, statuses),
-            (_, None) => return,
-        }
     }
 }
 

@@ -33,7 +33,8 @@ pub(crate) async fn report(services: Rc<Services>, registry: Addr<Registry>) {
         if service_manager.watchdog.is_some() {
             notifier.alive();
         }
-        let (workers, known) = (snapshot.workers().await, snapshot.session_count());
+        let known = snapshot.session_count();
+        let workers = snapshot.workers(&services.sessions);
         let running = workers.iter().filter(|worker| worker.monitor_pid.is_some()).count();
         let calls: usize = workers.iter().map(|worker| worker.calls.len()).sum();
         notifier.status(&format!("{known} sessions, {running} workers, {calls} calls"));

@@ -1,5 +1,6 @@
 //! The processes of one session: its worker with the pending calls, and its Pi.
 
+pub(crate) mod describe;
 pub(crate) mod owner;
 pub(crate) mod pending_calls;
 pub(crate) mod pi;
@@ -7,8 +8,21 @@ pub(crate) mod services;
 pub(crate) mod worker;
 
 use actix::Addr;
+use pi::PiHandle;
 use quackd_protocol::SessionId;
+use std::cell::OnceCell;
 use worker::WorkerHandle;
+
+/// The actors of one session.
+#[derive(Debug)]
+pub(crate) struct Handles {
+    pub(crate) worker: Addr<WorkerHandle>,
+    /// Set when the session needs a Pi for the first time.
+    pub(crate) pi: OnceCell<Addr<PiHandle>>,
+}
+
+pub(crate) type SessionEntry = crate::pool::sessions::SessionEntry<Handles>;
+pub(crate) type SessionTable = crate::pool::sessions::SessionTable<Handles>;
 
 /// A session and its worker handle.
 #[derive(Debug, Clone)]

@@ -6,9 +6,10 @@ use crate::errors::CallError;
 use crate::events::{CallPreview, Events};
 use crate::metrics::call_latency::CallOutcome;
 use crate::pool::command_slots::CommandSlot;
+use crate::pool::snapshot::CallSnapshot;
 use crate::session::worker::CallDone;
 use actix::SpawnHandle;
-use quackd_protocol::client::{CallInfo, ToolInfo};
+use quackd_protocol::client::ToolInfo;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::output::OutputPiece;
 use quackd_protocol::worker::ToolCall;
@@ -25,6 +26,9 @@ const NEGLIGIBLE_WAIT: Duration = Duration::from_millis(100);
 
 /// A call with less time left is not sent, because it could only time out.
 const MIN_SEND_BUDGET: Duration = Duration::from_millis(50);
+
+/// Maximum length of a tool's name that is shown, in characters.
+const MAX_SHOWN_TOOL: usize = 100;
 
 /// Result of a call.
 pub(crate) type CallResult = Result<CallDone, CallError>;
@@ -333,18 +337,16 @@ impl PendingCalls {
         Some(number)
     }
 
-    /// Rows for `ps`.
-    pub(crate) fn describe(&self, now: Instant) -> Vec<CallInfo> {
-        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        self.calls
-            .iter()
-            .map(|(number, call)| CallInfo {
-                call_id: call_id(*number).0,
-                tool: call.shown.tool.chars().take(100).collect(),
-                elapsed_ms: ms(now.saturating_duration_since(call.since)),
-                deadline_ms: ms(call.deadline),
-            })
-            .collect()
+    /// The calls, oldest first.
+    pub(crate) fn snapshot(&self) -> Vec<CallSnapshot> {
+        let row = |(number, call): (&u64, &PendingCall)| CallSnapshot {
+            number: *number,
+            tool: call.shown.tool.chars().take(MAX_SHOWN_TOOL).collect(),
+            is_sent: call.is_sent,
+            since: call.since,
+            deadline: call.deadline,
+        };
+        self.calls.iter().map(row).collect()
     }
 }
 

@@ -5,7 +5,8 @@ use crate::daemon_info::DaemonInfo;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
-use crate::session::pi::PiPool;
+use crate::session::SessionTable;
+use crate::session::pi::LastFailure;
 use quackd_egress::Egress;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ pub(crate) struct SessionServices {
     pub(crate) children: ChildServices,
     pub(crate) pool: Pool,
     pub(crate) events: Rc<Events>,
-    pub(crate) pis: PiPool,
+    pub(crate) table: SessionTable,
+    pub(crate) pi_failure: LastFailure,
     /// Web searches, with their API key.
     pub(crate) egress: Egress,
     pub(crate) metrics: Arc<Metrics>,

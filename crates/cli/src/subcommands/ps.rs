@@ -8,7 +8,9 @@ use crate::output::{BOLD, CliOutput, DIM, RED, StdoutState};
 use crate::time_format::{local, span};
 use jiff::tz::TimeZone;
 use quackd_client::{Client, ClientError};
-use quackd_protocol::client::{CallInfo, PiInfo, PsData, RunningJob, SupervisorInfo, WorkerInfo};
+use quackd_protocol::client::{
+    CallInfo, PiInfo, ProcessState, PsData, RunningJob, SupervisorInfo, WorkerInfo,
+};
 use quackd_protocol::tiers;
 use serde_json::json;
 use std::time::Duration;
@@ -151,11 +153,12 @@ fn status(worker: &WorkerInfo) -> String {
     let told = &worker.status;
     // An older daemon sends no status.
     if told.status_why.is_empty() {
-        return display::plain(&worker.state);
+        return worker.state.name().to_owned();
     }
     let mut words = told.status.name().to_owned();
-    if !matches!(worker.state.as_str(), "absent" | "ready" | "busy" | "failed") {
-        words.push_str(&format!(" ({})", display::plain(&worker.state)));
+    use ProcessState::{Absent, Busy, Failed, Ready};
+    if !matches!(worker.state, Absent | Ready | Busy | Failed) {
+        words.push_str(&format!(" ({})", worker.state.name()));
     }
     if told.pinned {
         words.push_str("  pinned");
@@ -190,7 +193,7 @@ fn crashes(n: impl Into<u64>) -> String {
 
 /// Formats the processes of a session's Pi, from the supervisor's child to Pi itself.
 fn pi_line(pi: &PiInfo) -> String {
-    let mut line = format!("Pi {}", display::plain(&pi.state));
+    let mut line = format!("Pi {}", pi.state.name());
     if pi.busy {
         line.push_str(", at work");
     }

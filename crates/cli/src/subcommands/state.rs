@@ -43,7 +43,7 @@ fn lines(data: &StateData, label: &str) -> String {
         let (status, why) = (data.status.status.name(), display::plain(&data.status.status_why));
         row("status", &format!("{status}{}: {why}", since.unwrap_or_default()));
     }
-    row("worker", &format!("{}{pid}", display::plain(&worker.state)));
+    row("worker", &format!("{}{pid}", worker.state.name()));
     let confinement = worker.tier.as_deref().map(tiers::in_words);
     for (name, value) in [("sandbox", confinement), ("policy", worker.policy.as_deref())] {
         row(name, &value.map_or_else(|| "-".to_owned(), display::plain));

@@ -4,12 +4,70 @@ use crate::SessionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// State of a worker process.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum ProcessState {
+    /// No process runs.
+    Absent,
+    /// The process has not sent its hello.
+    Starting,
+    /// The process waits for work.
+    Ready,
+    /// The process runs calls.
+    Busy,
+    /// The process does not answer heartbeats.
+    Unresponsive,
+    /// The process was asked to exit.
+    Draining,
+    /// The process crashed and may start again soon.
+    Backoff,
+    /// The process starts again only on demand.
+    Failed,
+    /// A state that a later version introduced, or none.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl ProcessState {
+    /// The states of this version.
+    pub const ALL: [Self; 8] = [
+        Self::Absent,
+        Self::Starting,
+        Self::Ready,
+        Self::Busy,
+        Self::Unresponsive,
+        Self::Draining,
+        Self::Backoff,
+        Self::Failed,
+    ];
+
+    /// Returns the word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Busy => "busy",
+            Self::Unresponsive => "unresponsive",
+            Self::Draining => "draining",
+            Self::Backoff => "backoff",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// State of a worker, its crashes and its backoff.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LifeInfo {
-    /// `absent starting ready unresponsive draining backoff failed`.
-    pub state: String,
+    /// State of the process.
+    pub state: ProcessState,
     /// Milliseconds since the last change of state. Absent if the state has never changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_ms: Option<u64>,
@@ -133,15 +191,28 @@ pub struct LoopLag {
     pub samples: usize,
 }
 
+/// Kind of a pause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PauseKind {
+    /// The machine was suspended.
+    Suspended,
+    /// The daemon's process did not run.
+    Stopped,
+    /// Neither; the wall clock was set, which has no effect.
+    #[default]
+    #[serde(other)]
+    Clock,
+}
+
 /// A suspend of the machine, or a stop of the daemon's process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PauseInfo {
     /// Time of detection, ISO 8601 UTC.
     pub at: String,
-    /// `suspended`: the machine was suspended. `stopped`: this process did not run. `clock`: neither; the wall clock
-    /// was set, which has no effect.
-    pub kind: String,
+    /// What stopped.
+    pub kind: PauseKind,
     /// Duration, or step of the wall clock, in milliseconds.
     pub ms: i64,
 }

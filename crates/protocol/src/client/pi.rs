@@ -1,6 +1,6 @@
 //! Prompts and answers for a session's Pi: `say`, `extension_ui_response`, and Pi's entry in `quack.ps`.
 
-use super::LifeInfo;
+use super::{LifeInfo, ProcessState};
 use crate::SessionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,8 @@ pub struct UiResponseData {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PiInfo {
-    /// `absent starting ready draining backoff failed`.
-    pub state: String,
+    /// State of Pi's worker.
+    pub state: ProcessState,
     /// Whether a turn is in progress or a request waits.
     pub busy: bool,
     /// Process id of Pi.

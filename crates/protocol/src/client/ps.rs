@@ -1,7 +1,8 @@
 //! `quack.ps` and `quack.metrics`: the current state of the daemon and its workers.
 
 use super::{
-    DeathInfo, DiskInfo, InterruptedSession, LifeInfo, LoopLag, PauseInfo, PiInfo, StatusInfo,
+    DeathInfo, DiskInfo, InterruptedSession, LifeInfo, LoopLag, PauseInfo, PiInfo, ProcessState,
+    StatusInfo,
 };
 use crate::SessionId;
 use schemars::JsonSchema;
@@ -129,8 +130,8 @@ pub struct WorkerInfo {
     pub label: String,
     /// Absolute path of the session's workspace.
     pub workspace_path: String,
-    /// `absent starting ready busy unresponsive draining backoff failed`.
-    pub state: String,
+    /// State of the worker.
+    pub state: ProcessState,
     /// Process id of the worker. Absent until the worker has sent its hello.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,

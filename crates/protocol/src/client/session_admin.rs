@@ -1,7 +1,9 @@
 //! Showing and changing workspaces and sessions: `workspaces`, `activate_session`, `get_state`, `quack.session_new`,
 //! `quack.session_delete`.
 
-use super::{AttachedSession, AttachedWorkspace, Interruption, RunningJob, StatusInfo};
+use super::{
+    AttachedSession, AttachedWorkspace, Interruption, ProcessState, RunningJob, StatusInfo,
+};
 use crate::denial::Denial;
 use crate::policy::{Policy, PolicyPatch};
 use crate::worker::SandboxReport;
@@ -150,8 +152,8 @@ pub type StateData = StateDataOf<Value>;
 /// The worker in [`StateData`] and in the answer of `follow`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerState {
-    /// `absent starting ready busy unresponsive draining backoff failed`.
-    pub state: String,
+    /// State of the worker.
+    pub state: ProcessState,
     /// The worker's process id; null if there is none.
     pub pid: Option<u32>,
     /// Workers of the session that crashed, over all runs of the daemon.

@@ -2,7 +2,8 @@
 
 use super::handle::PiHandle;
 use crate::children::{
-    ChannelLimits, Child, ChildActor, ChildServices, EvictionReason, LifecycleDriver, Manage,
+    ChannelLimits, Child, ChildActor, ChildServices, EvictionReason, KillReason, LifecycleDriver,
+    Manage,
 };
 use crate::errors::PiError;
 use actix::prelude::*;
@@ -65,7 +66,7 @@ impl ChildActor for PiHandle {
         self.refuse_unsent(&PiError::Failed(cause.clone()));
     }
 
-    fn on_kill(&mut self, why: &'static str) {
+    fn on_kill(&mut self, why: KillReason) {
         self.kill_reason.get_or_insert(why);
     }
 
@@ -82,16 +83,16 @@ impl ChildActor for PiHandle {
     }
 
     fn idle_deadline(&self) -> Option<Instant> {
-        let is_busy = self.view.is_busy.get() || self.end.is_some();
-        if is_busy || self.services.pool.statuses.is_pinned(&self.session) {
+        let is_busy = self.is_busy() || self.end.is_some();
+        if is_busy || self.services.table.is_pinned(&self.session) {
             return None;
         }
-        Some(self.view.active.get() + self.services.daemon.config.worker.idle.value)
+        Some(self.active + self.services.daemon.config.worker.idle.value)
     }
 
     fn on_evicted(&mut self, why: EvictionReason) {
         self.evicted = Some(why);
-        self.services.pool.workers.count_eviction();
+        self.services.table.count_eviction();
     }
 }
 

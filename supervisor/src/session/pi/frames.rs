@@ -4,7 +4,7 @@
 use super::commands::CommandResponse;
 use super::dialogs::CloseReason;
 use super::handle::{PiHandle, PromptAccepted, Waiter};
-use crate::children::{ChannelEvent, HeartbeatDriver, LifecycleDriver};
+use crate::children::{ChannelEvent, HeartbeatDriver, KillReason, LifecycleDriver};
 use crate::session::owner::PiReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
@@ -63,8 +63,8 @@ impl PiHandle {
             FromPiWorker::Hello { proto, pid, pi_pid } => self.hello(proto, (pid, pi_pid), ctx),
             FromPiWorker::CannotStart { reason } if self.pids.is_none() => {
                 let reason: String = reason.chars().filter(|c| !c.is_control()).take(300).collect();
-                self.services.pis.note_failure(&self.session, &self.name, &reason);
-                self.kill_for_cause(Cause::Refused(reason), "it cannot be started", ctx);
+                self.services.pi_failure.note(&self.session, &self.name, &reason);
+                self.kill_for_cause(Cause::Refused(reason), KillReason::CannotStart, ctx);
             }
             _ if self.pids.is_none() => self.broke("the first frame was no hello", ctx),
             FromPiWorker::Answer(answer) => self.answered(answer, ctx),
@@ -78,7 +78,7 @@ impl PiHandle {
                 let reason: String = reason.chars().take(200).collect();
                 tracing::warn!(session = %self.session, reason, "Pi does not read commands");
                 let cause = Cause::Protocol("Pi closed its stdin".to_owned());
-                self.kill_for_cause(cause, "it closed its stdin", ctx);
+                self.kill_for_cause(cause, KillReason::ClosedStdin, ctx);
             }
             FromPiWorker::Ended(mut end) => {
                 let excess = end.stderr_tail.len().saturating_sub(PI_STDERR_BYTES);
@@ -113,13 +113,13 @@ fn is_shown(data: &RawValue, limit: usize) -> bool {
 
 impl PiHandle {
     fn broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
-        self.kill_for_cause(Cause::Protocol(why.to_owned()), "its worker broke the protocol", ctx);
+        self.kill_for_cause(Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
     }
 
     fn hello(&mut self, proto: u32, pids: (u32, u32), ctx: &mut Context<Self>) {
         if proto != PI_FRAME_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: PI_FRAME_PROTOCOL, theirs: proto };
-            return self.kill_for_cause(cause, "its worker is of another version", ctx);
+            return self.kill_for_cause(cause, KillReason::OtherVersion, ctx);
         }
         let now = Instant::now();
         match self.child.worker.on_hello(now) {
@@ -144,7 +144,7 @@ impl PiHandle {
             error
         });
         if success {
-            self.services.pis.forget_failure(&self.session);
+            self.services.pi_failure.forget(&self.session);
         }
         match self.commands.answered(number, success) {
             CommandResponse::Waiting(sent) => match sent.waiter {
@@ -195,7 +195,7 @@ impl PiHandle {
             return self.broke("a state that cannot be shown", ctx);
         }
         let said: PiState = serde_json::from_str(data.get()).unwrap_or_default();
-        self.view.state.replace(Some(Rc::from(with_whole_characters(data))));
+        self.state = Some(Rc::from(with_whole_characters(data)));
         let is_path = |path: &String| {
             path.starts_with('/')
                 && path.len() <= MAX_PATH_BYTES
@@ -270,7 +270,7 @@ impl PiHandle {
             return self.broke("a question that cannot be shown", ctx);
         }
         self.touch();
-        if !self.view.dialogs.borrow().has_room() {
+        if !self.dialogs.has_room() {
             tracing::warn!(session = %self.session, "canceled a question, too many are open");
             return self.cancel(&id);
         }
@@ -280,18 +280,18 @@ impl PiHandle {
         let seq = self.services.events.publish_in_turn(session, turn, NAME, || data);
         let line = EventLine { event: NAME, session_id: session, data, seq, turn };
         let line = wire::event(&line);
-        self.view.dialogs.borrow_mut().open(id, seq, line, until);
+        self.dialogs.open(id, seq, line, until);
         self.arm_dialogs(ctx);
         self.show();
     }
 
     /// Schedules the timeout of the next dialog.
     pub(super) fn arm_dialogs(&mut self, ctx: &mut Context<Self>) {
-        let due = self.view.dialogs.borrow().due_in(Instant::now());
+        let due = self.dialogs.due_in(Instant::now());
         let timer = due.map(|wait| {
             ctx.run_later(wait, |handle, ctx| {
                 handle.dialog_timer = None;
-                let expired = handle.view.dialogs.borrow_mut().expire(Instant::now());
+                let expired = handle.dialogs.expire(Instant::now());
                 for id in expired {
                     handle.cancel(&id);
                     handle.publish_closed(&id, CloseReason::TimedOut);

@@ -12,26 +12,28 @@
 //! never written again.
 
 use super::commands::PendingCommands;
+use super::dialogs::Dialogs;
 use super::history;
-use super::status::PiStatus;
 use super::turns::Turns;
 use crate::children::{
-    Child, DrainReason, EvictionReason, LifecycleDriver, STALL_THRESHOLD, SendError,
+    Child, DrainReason, EvictionReason, KillReason, LifecycleDriver, STALL_THRESHOLD, SendError,
 };
 use crate::errors::PiError;
-use crate::pool::session_status::{Activity, StopReason};
-use crate::session::FoundSession;
+use crate::pool::sessions::ProcessKind;
+use crate::pool::snapshot::{Activity, PiSnapshot, ProcessSnapshot, Stage, StopReason};
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
+use crate::session::{FoundSession, SessionEntry};
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_ABORT_LIMIT, PI_COMMAND_LIMIT, PI_STATE_WAIT};
 use quackd_protocol::pi::{PiCommand, PiEnd, ToPiWorker, UiAnswer};
 use quackd_supervision::{Cause, Demander, PI_WORKER, State};
+use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -69,7 +71,13 @@ pub(crate) struct PiHandle {
     pub(super) session_file: String,
     pub(super) services: Rc<SessionServices>,
     pub(super) owner: Owner,
-    pub(super) view: Rc<PiStatus>,
+    /// Where the state is published.
+    pub(super) entry: Weak<SessionEntry>,
+    /// Time of the last activity.
+    pub(super) active: Instant,
+    /// Pi's last reported state. `None` without a process.
+    pub(super) state: Option<Rc<RawValue>>,
+    pub(super) dialogs: Dialogs,
     pub(super) child: Child,
     /// Process ids of the worker and of Pi, as the worker reported them. For display only.
     pub(super) pids: Option<(u32, u32)>,
@@ -87,7 +95,7 @@ pub(crate) struct PiHandle {
     /// Exit status of the process, while its last frames are still being read.
     pub(super) exited: Option<Option<ProcessExit>>,
     /// The reason why the supervisor killed it.
-    pub(super) kill_reason: Option<&'static str>,
+    pub(super) kill_reason: Option<KillReason>,
     pub(super) dialog_timer: Option<SpawnHandle>,
     /// The reason why the last process ended.
     pub(super) stopped: StopReason,
@@ -101,7 +109,7 @@ impl PiHandle {
         found: &FoundSession,
         services: Rc<SessionServices>,
         owner: Owner,
-        view: Rc<PiStatus>,
+        entry: Weak<SessionEntry>,
     ) -> Self {
         Self {
             session: found.session_id.clone(),
@@ -110,7 +118,10 @@ impl PiHandle {
             session_file: found.pi_session_file.clone(),
             services,
             owner,
-            view,
+            entry,
+            active: Instant::now(),
+            state: None,
+            dialogs: Dialogs::default(),
             child: Child::new(PI_WORKER, found.session_id.0.clone()),
             pids: None,
             commands: PendingCommands::default(),
@@ -145,49 +156,38 @@ impl PiHandle {
         self.child.is_ready()
     }
 
-    /// Updates the state that other modules read.
-    pub(super) fn show(&self) {
-        let view = &self.view;
-        let is_none = matches!(
-            self.child.worker.state(),
-            State::Absent | State::Backoff { .. } | State::Failed { .. }
-        );
-        let is_running = !is_none && self.end.is_none();
-        view.is_running.set(is_running);
-        view.is_leaving.set(matches!(self.child.worker.state(), State::Draining { .. }));
-        view.is_alive.set(is_running && self.child.process.is_some());
+    /// Whether a turn runs, or a caller or a dialog waits.
+    pub(super) fn is_busy(&self) -> bool {
         let waits = self.commands.count("prompt") != 0 || !self.unsent.is_empty();
-        view.is_busy.set(self.in_turn() || waits || view.dialogs.borrow().any());
-        if !is_running {
-            view.state.replace(None);
-        }
-        self.publish_activity();
-        let mut info = view.info.borrow_mut();
-        if info.is_none() && self.child.process.is_none() {
-            return;
-        }
-        let info = info.get_or_insert_default();
-        info.life = self.child.describe(Instant::now());
-        self.child.worker.state().name().clone_into(&mut info.state);
-        info.pid = self.pids.map(|(_, pi)| pi);
-        info.worker_pid = self.pids.map(|(worker, _)| worker);
-        info.monitor_pid = self.child.monitor_pid();
-        info.started_at = self.child.started_at();
-        info.restarts = info.life.crashes;
-        info.last_death.clone_from(&info.life.last_cause);
+        self.in_turn() || waits || self.dialogs.any()
     }
 
-    /// Updates the session's status.
-    fn publish_activity(&self) {
-        let view = &self.view;
-        let calls = self.commands.count("prompt") + self.unsent.len();
-        let until = |since| {
-            let limit = self.services.daemon.config.worker.idle.value;
-            Some(since + limit).filter(|_| self.child.is_ready() && self.end.is_none())
+    /// Publishes the state.
+    pub(super) fn show(&mut self) {
+        let stage = match self.end {
+            Some(_) => Stage::Gone,
+            None => Stage::of(self.child.worker.state()),
         };
-        let activity = match self.child.worker.state() {
-            _ if view.dialogs.borrow().any() => Activity::Waiting,
-            State::Failed { cause, .. } => Activity::Failed(cause.to_string()),
+        if stage == Stage::Gone {
+            self.state = None;
+        }
+        let child = self.child.snapshot();
+        let (is_busy, has_process) = (self.is_busy(), child.has_process);
+        let is_free = stage == Stage::Here && !is_busy;
+        let free_since = is_free.then_some(self.active);
+        let process = ProcessSnapshot { child, stage, activity: self.activity(), free_since };
+        self.services.table.publish(&self.entry, ProcessKind::Pi, |session| {
+            let has_run = session.pi.has_run || has_process;
+            let (state, dialogs) = (self.state.clone(), self.dialogs.announced());
+            session.pi = PiSnapshot { process, pids: self.pids, is_busy, has_run, state, dialogs };
+        });
+    }
+
+    fn activity(&self) -> Activity {
+        let calls = self.commands.count("prompt") + self.unsent.len();
+        match self.child.worker.state() {
+            _ if self.dialogs.any() => Activity::Waiting,
+            State::Failed { cause, .. } => Activity::Failed(cause.clone()),
             _ if self.in_turn() || calls != 0 => {
                 Activity::Working { calls, jobs: 0, turn: self.in_turn() }
             }
@@ -196,19 +196,20 @@ impl PiHandle {
             State::Starting { .. } if self.child.process.is_none() => {
                 Activity::Stopped(self.stopped.clone())
             }
-            State::Backoff { cause, .. } => Activity::Stopped(StopReason::Died(cause.to_string())),
+            State::Backoff { cause, .. } => Activity::Stopped(StopReason::Died(cause.clone())),
             _ => {
-                let since = view.active.get();
-                Activity::Idle { since, until: until(since) }
+                let limit = self.services.daemon.config.worker.idle.value;
+                let until = Some(self.active + limit);
+                let until = until.filter(|_| self.child.is_ready() && self.end.is_none());
+                Activity::Idle { since: self.active, until }
             }
-        };
-        self.services.pool.statuses.set_pi(&self.session, activity);
+        }
     }
 
     /// Records activity of Pi.
     pub(super) fn touch(&mut self) {
         self.heard = Instant::now();
-        self.view.active.set(self.heard);
+        self.active = self.heard;
     }
 
     /// Sends a command to the running Pi.
@@ -232,7 +233,7 @@ impl PiHandle {
             Err(SendError::NotTaken) => return fail(waiter, &PiError::Stdin),
         }
         let now = Instant::now();
-        self.view.active.set(now);
+        self.active = now;
         self.commands.insert(number, name, now, waiter);
         self.give_time(number, PI_COMMAND_LIMIT, ctx);
         self.show();
@@ -257,7 +258,7 @@ impl PiHandle {
         fail(sent.waiter, &PiError::TimedOut { command: sent.name });
         self.show();
         if is_mute && sent.name == "prompt" {
-            self.kill_for_cause(Cause::NotResponding, "it did not answer", ctx);
+            self.kill_for_cause(Cause::NotResponding, KillReason::NoAnswer, ctx);
         }
     }
 
@@ -307,7 +308,7 @@ impl PiHandle {
 
     /// Closes all dialogs, because the turn or Pi has ended. Cancels them in Pi if it still runs.
     pub(super) fn end_dialogs(&mut self) {
-        let ended = self.view.dialogs.borrow_mut().end();
+        let ended = self.dialogs.end();
         for id in ended {
             self.cancel(&id);
             self.publish_closed(&id, super::dialogs::CloseReason::Ended);

@@ -71,7 +71,7 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
     let check = match look {
         Ok(Ok(Ok((program, env)))) => {
             let asked = timeout(VERSION_LIMIT, version(services, program.clone(), env)).await;
-            found(&program, asked.unwrap_or_else(|_late| Err(late())), services.pis.failure())
+            found(&program, asked.unwrap_or_else(|_late| Err(late())), services.pi_failure.get())
         }
         Ok(Ok(Err(PiError::NotFound { config }))) => pi(
             CheckStatus::Warn,

@@ -7,10 +7,13 @@ use super::locate::{arguments, find_blocking, version_blocking};
 use super::outside::{Writable, project_settings_blocking};
 use crate::children::pi_env as environment;
 use crate::children::spawner::SpawnRequestError;
-use crate::children::{ChildProcess, Death, LifecycleDriver, create_cgroup, group_name};
+use crate::children::{
+    ChildProcess, Death, KillReason, LifecycleDriver, create_cgroup, group_name,
+};
 use crate::clock::now_text;
 use crate::errors::PiError;
-use crate::pool::session_status::StopReason;
+use crate::pool::sessions::{Full, ProcessKind};
+use crate::pool::snapshot::StopReason;
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use crate::workspaces;
@@ -47,7 +50,7 @@ impl PiHandle {
     pub(super) fn kill_for_cause(
         &mut self,
         cause: Cause,
-        why: &'static str,
+        why: KillReason,
         ctx: &mut Context<Self>,
     ) {
         self.kill_for(cause, why, ctx);
@@ -57,16 +60,15 @@ impl PiHandle {
         self.pids = None;
         self.end = None;
         self.kill_reason = None;
-        let max = self.services.daemon.config.pi.max_live.value;
-        if !self.services.pis.make_room(max, &self.services.pool.statuses) {
-            return self.on_start_failed(&PiError::TooManyPis { max }, ctx);
-        }
-        // Count it from here on, so that two concurrent starts do not use the same slot.
-        self.view.is_running.set(true);
         let services = Rc::clone(&self.services);
         let (session, workspace) = (self.session.clone(), self.workspace.clone());
         let owner = self.owner.clone();
-        let preparing = prepare(services, owner, session, workspace, self.session_file.clone());
+        let file = self.session_file.clone();
+        let preparing = async move {
+            let slot = services.table.acquire(&session, ProcessKind::Pi).await;
+            slot.map_err(|Full(max)| PiError::TooManyPis { max })?;
+            prepare(services, owner, session, workspace, file).await
+        };
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
             let prepared = match prepared {
                 Ok(prepared) => prepared,
@@ -95,7 +97,7 @@ impl PiHandle {
         let session = &self.session;
         let is_of_pi = matches!(error, PiError::NotStarted(_) | PiError::Held { .. });
         if is_of_pi {
-            self.services.pis.note_failure(session, &self.name, &error.to_string());
+            self.services.pi_failure.note(session, &self.name, &error.to_string());
         }
         match error {
             PiError::NotFound { .. } => tracing::debug!(%session, "no Pi is installed"),
@@ -148,7 +150,7 @@ impl PiHandle {
         };
         let error = match (&exceeded, self.kill_reason) {
             (Some(cause), _) => PiError::Ended(cause.clone()),
-            (None, Some("it closed its stdin")) => PiError::Stdin,
+            (None, Some(KillReason::ClosedStdin)) => PiError::Stdin,
             (None, Some(_)) => PiError::Ended(Cause::NotResponding),
             (None, None) => PiError::Exited { code: end.code },
         };
@@ -158,7 +160,7 @@ impl PiHandle {
         let session = &self.session;
         if !is_asked {
             let exceeded = exceeded.map(|cause| cause.to_string());
-            let text = match exceeded.as_deref().or(self.kill_reason) {
+            let text = match exceeded.as_deref().or(self.kill_reason.map(KillReason::text)) {
                 Some(why) => format!("Pi process for session \"{}\" was ended: {why}", self.name),
                 None => format!(
                     "Pi process for session \"{}\" died unexpectedly (exit code: {})",
@@ -169,7 +171,7 @@ impl PiHandle {
             tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "Pi crashed");
             let last = end.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
             let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
-            self.services.pis.note_failure(session, &self.name, &format!("{error}{last}"));
+            self.services.pi_failure.note(session, &self.name, &format!("{error}{last}"));
             const NAME: &str = "extension_error";
             self.services.events.publish_in_turn(session, self.turns.running(), NAME, || {
                 ProcessDeath {
@@ -263,7 +265,7 @@ impl PiHandle {
         let (after, process, crash) = self.note_exit(exit, load, ctx);
         self.pids = None;
         self.stopped = match &crash {
-            Some(cause) => StopReason::Died(cause.to_string()),
+            Some(cause) => StopReason::Died(cause.clone()),
             None => self.evicted.take().map_or(StopReason::Ended, StopReason::Evicted),
         };
         if let Some(process) = process {

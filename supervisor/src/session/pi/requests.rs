@@ -2,7 +2,7 @@
 
 use super::dialogs::{AnswerOutcome, CloseReason};
 use super::handle::{PiHandle, Waiter};
-use crate::children::STALL_THRESHOLD;
+use crate::children::{KillReason, STALL_THRESHOLD};
 use crate::errors::PiError;
 use actix::prelude::*;
 use quackd_protocol::limits::PI_ABORT_LIMIT;
@@ -46,7 +46,7 @@ impl Handler<AbortTurn> for PiHandle {
         Box::pin(waited.into_actor(self).map(move |heard, handle, ctx| {
             let is_heard = heard.is_ok_and(|heard| heard.iter().all(Result::is_ok));
             if !is_heard && handle.child.generation == generation && handle.is_ready() {
-                handle.kill_for_cause(Cause::NotResponding, "it did not abort", ctx);
+                handle.kill_for_cause(Cause::NotResponding, KillReason::NoAbort, ctx);
             }
             true
         }))
@@ -84,14 +84,14 @@ impl Handler<AnswerDialog> for PiHandle {
         AnswerDialog(answer): AnswerDialog,
         ctx: &mut Self::Context,
     ) -> Self::Result {
-        let found = self.view.dialogs.borrow_mut().answer(&answer.id);
+        let found = self.dialogs.answer(&answer.id);
         if let AnswerOutcome::Late(why) = found {
             return Err(PiError::DialogClosed { id: answer.id, how: why.explanation() });
         }
         if !self.is_ready() || self.end.is_some() {
             return Err(PiError::NotRunning(self.name.clone()));
         }
-        self.view.active.set(Instant::now());
+        self.active = Instant::now();
         let id = answer.id.clone();
         self.send_answer(answer);
         if found == AnswerOutcome::First {

@@ -4,15 +4,17 @@ use super::WorkerHandle;
 use super::frames::idle_deadline;
 use crate::children::spawner::WORKER;
 use crate::children::{
-    ChannelLimits, Child, ChildActor, ChildServices, EvictionReason, LifecycleDriver, Manage,
+    ChannelLimits, Child, ChildActor, ChildServices, EvictionReason, KillReason, LifecycleDriver,
+    Manage,
 };
 use crate::errors::CallError;
-use crate::pool::session_status::{Activity, StopReason};
-use crate::pool::worker_pool::PoolStage;
+use crate::pool::sessions::ProcessKind;
+use crate::pool::snapshot::{Activity, ProcessSnapshot, Stage, StopReason, WorkerSnapshot};
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::worker::{FROM_WORKER_TAGS, FromWorker, ToWorker};
 use quackd_supervision::{Cause, State};
+use std::rc::Rc;
 use std::time::Instant;
 
 /// Number of unknown frames that are skipped. A neighboring version sends fewer.
@@ -69,47 +71,58 @@ impl ChildActor for WorkerHandle {
     }
 
     fn publish_status(&mut self) {
-        let (calls, jobs) = (self.calls.len(), self.jobs.count());
-        let until = self.idle_deadline();
+        let (calls, jobs) = (self.calls.snapshot(), self.jobs.snapshot());
+        let (n_calls, n_jobs, since) = (calls.len(), jobs.len(), self.idle_since);
+        let until = self.unpinned_deadline();
         let activity = match self.child.worker.state() {
-            State::Failed { cause, .. } => Activity::Failed(cause.to_string()),
-            _ if calls != 0 || jobs != 0 => Activity::Working { calls, jobs, turn: false },
+            State::Failed { cause, .. } => Activity::Failed(cause.clone()),
+            _ if n_calls != 0 || n_jobs != 0 => {
+                Activity::Working { calls: n_calls, jobs: n_jobs, turn: false }
+            }
             State::Absent => Activity::Stopped(self.stopped.clone()),
-            State::Backoff { cause, .. } => Activity::Stopped(StopReason::Died(cause.to_string())),
-            State::Draining { .. } => Activity::Idle { since: self.idle_since, until: None },
+            State::Backoff { cause, .. } => Activity::Stopped(StopReason::Died(cause.clone())),
+            State::Draining { .. } => Activity::Idle { since, until: None },
             State::Starting { .. } => Activity::Idle { since: Instant::now(), until: None },
-            State::Ready { .. } => Activity::Idle { since: self.idle_since, until },
+            State::Ready { .. } => Activity::Idle { since, until },
         };
-        let is_free = self.child.is_ready() && calls == 0 && until.is_some();
-        let stage = match self.child.worker.state() {
-            State::Absent | State::Backoff { .. } | State::Failed { .. } => PoolStage::Gone,
-            State::Draining { .. } => PoolStage::Leaving,
-            State::Starting { .. } | State::Ready { .. } => PoolStage::Here,
+        let is_free = self.child.is_ready() && n_calls == 0 && until.is_some();
+        let worker = WorkerSnapshot {
+            process: ProcessSnapshot {
+                child: self.child.snapshot(),
+                stage: Stage::of(self.child.worker.state()),
+                activity,
+                free_since: is_free.then_some(since),
+            },
+            calls,
+            jobs,
+            hello: self.hello.clone(),
+            policy: self.running_policy.clone(),
+            denials: Rc::clone(&self.denials),
         };
-        let free_since = is_free.then_some(self.idle_since);
-        let monitor = self.child.monitor_pid();
-        self.services.pool.workers.set(&self.session, stage, free_since, monitor);
-        self.services.pool.statuses.set_worker(&self.session, activity);
+        let table = &self.services.table;
+        table.publish(&self.entry, ProcessKind::Worker, |session| session.worker = worker);
     }
 
     fn idle_deadline(&self) -> Option<Instant> {
-        if self.services.pool.statuses.is_pinned(&self.session) {
-            return None;
-        }
-        let limit = self.services.daemon.config.worker.idle.value;
-        idle_deadline(&self.calls, &self.jobs, self.idle_since, limit)
+        self.unpinned_deadline().filter(|_| !self.services.table.is_pinned(&self.session))
     }
 
     fn on_evicted(&mut self, why: EvictionReason) {
         self.evicted = Some(why);
-        self.services.pool.workers.count_eviction();
+        self.services.table.count_eviction();
     }
 }
 
 impl WorkerHandle {
+    /// Time at which the idle timeout ends the worker, if its session is not pinned.
+    fn unpinned_deadline(&self) -> Option<Instant> {
+        let limit = self.services.daemon.config.worker.idle.value;
+        idle_deadline(&self.calls, &self.jobs, self.idle_since, limit)
+    }
+
     /// Kills a worker that violated the protocol or failed.
     pub(super) fn kill_for_cause(&mut self, cause: Cause, ctx: &mut Context<Self>) {
-        self.kill_for(cause, "it failed or broke the protocol", ctx);
+        self.kill_for(cause, KillReason::Failed, ctx);
     }
 }
 

@@ -3,10 +3,11 @@
 
 use super::WorkerHandle;
 use crate::clock::now_text;
-use quackd_protocol::client::{DenialsData, TimedDenial};
+use crate::pool::snapshot::Denials;
+use quackd_protocol::client::TimedDenial;
 use quackd_protocol::denial::{Denial, one_line};
 use quackd_protocol::worker::{MAX_HINT_BYTES, MAX_LISTED, ToolReport};
-use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// Maximum number of denials that are kept per session.
 const MAX_DENIALS: usize = 64;
@@ -16,13 +17,6 @@ const MAX_SURVIVORS: u32 = 10_000;
 
 /// Maximum length of a tool's name, in characters.
 const MAX_TOOL_CHARS: usize = 100;
-
-/// The denials of one session.
-#[derive(Debug, Default)]
-pub(super) struct Denials {
-    total: u64,
-    last: VecDeque<TimedDenial>,
-}
 
 impl Denials {
     fn note(&mut self, tool: &str, denials: &[Denial]) {
@@ -53,7 +47,9 @@ impl WorkerHandle {
         if let Some(hint) = &mut report.hint {
             hint.truncate(hint.floor_char_boundary(MAX_HINT_BYTES));
         }
-        self.denials.note(tool, &report.denials);
+        if !report.denials.is_empty() {
+            Rc::make_mut(&mut self.denials).note(tool, &report.denials);
+        }
         if report.survivors != 0 {
             self.services.metrics.survivors.add(report.survivors.min(MAX_SURVIVORS).into());
             tracing::warn!(session = %self.session, tool, left = report.survivors, "command left processes that could not be killed");
@@ -61,19 +57,6 @@ impl WorkerHandle {
         self.workspace_replaced |= report.workspace_gone;
         if report.truncated {
             self.services.pool.spills.notify_write();
-        }
-    }
-}
-
-impl WorkerHandle {
-    /// The denials that are kept.
-    pub(super) fn denials(&self) -> DenialsData {
-        DenialsData {
-            session_id: self.session.clone(),
-            session_name: self.name.clone(),
-            label: String::new(),
-            total: self.denials.total,
-            denials: self.denials.last.iter().cloned().collect(),
         }
     }
 }

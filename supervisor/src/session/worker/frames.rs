@@ -106,7 +106,7 @@ impl WorkerHandle {
             }
         }
         tracing::info!(session = %self.session, pid = hello.pid, tier = hello.sandbox.tier, confinement = tiers::in_words(&hello.sandbox.tier), "worker ready");
-        self.hello = Some(hello);
+        self.hello = Some(Rc::new(hello));
         self.idle_since = now;
         self.begin_heartbeat(ctx);
         self.arm_life(ctx);

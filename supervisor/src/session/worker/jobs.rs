@@ -2,12 +2,13 @@
 //!
 //! The worker is not trusted. The number of reports is bounded by the number of calls, and their size is limited.
 
-use quackd_protocol::client::RunningJob;
+use crate::pool::snapshot::JobSnapshot;
 use quackd_protocol::limits::{
     JOB_REPORTS_PER_CALL, MAX_JOB_COMMAND_BYTES, MAX_JOB_ID_BYTES, MAX_JOB_REPORTS,
     MAX_JOBS_PER_SESSION,
 };
 use quackd_protocol::worker::JobInfo;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// Number of reports that a worker may send before its first call. A working one sends none.
@@ -16,20 +17,14 @@ const FIRST_REPORTS: u32 = 4;
 /// The jobs of one worker process.
 #[derive(Debug)]
 pub(super) struct ReportedJobs {
-    running: Vec<ReportedJob>,
+    running: Rc<[JobSnapshot]>,
     /// Number of reports that the worker may still send.
     reports_left: u32,
 }
 
-#[derive(Debug)]
-struct ReportedJob {
-    info: JobInfo,
-    since: Instant,
-}
-
 impl Default for ReportedJobs {
     fn default() -> Self {
-        Self { running: Vec::new(), reports_left: FIRST_REPORTS }
+        Self { running: Rc::default(), reports_left: FIRST_REPORTS }
     }
 }
 
@@ -75,7 +70,7 @@ impl ReportedJobs {
         let since = |id: &str| self.running.iter().find(|job| job.info.id == id).map(|j| j.since);
         let running = running.into_iter();
         self.running = running
-            .map(|info| ReportedJob { since: since(&info.id).unwrap_or(now), info })
+            .map(|info| JobSnapshot { since: since(&info.id).unwrap_or(now), info })
             .collect();
         Ok(())
     }
@@ -85,16 +80,9 @@ impl ReportedJobs {
         *self = Self::default();
     }
 
-    pub(super) fn describe(&self, now: Instant) -> Vec<RunningJob> {
-        let describe = |ReportedJob { info, since }: &ReportedJob| {
-            let elapsed = now.saturating_duration_since(*since).as_millis();
-            RunningJob {
-                job_id: info.id.clone(),
-                command: info.command.clone(),
-                elapsed_ms: u64::try_from(elapsed).unwrap_or(u64::MAX),
-            }
-        };
-        self.running.iter().map(describe).collect()
+    /// The running jobs, oldest first.
+    pub(super) fn snapshot(&self) -> Rc<[JobSnapshot]> {
+        Rc::clone(&self.running)
     }
 }
 
@@ -113,12 +101,9 @@ mod tests {
         let later = start + Duration::from_secs(2);
         assert_eq!(jobs.report(vec![job("job-1")], start), Ok(()));
         assert_eq!(jobs.report(vec![job("job-1"), job("job-2")], later), Ok(()));
-        let running = |id: &str, elapsed_ms| RunningJob {
-            job_id: id.to_owned(),
-            command: format!("run {id}"),
-            elapsed_ms,
-        };
-        assert_eq!(jobs.describe(later), [running("job-1", 2000), running("job-2", 0)]);
+        let shown = jobs.snapshot();
+        let shown: Vec<_> = shown.iter().map(|job| (job.info.clone(), job.since)).collect();
+        assert_eq!(shown, [(job("job-1"), start), (job("job-2"), later)]);
         assert_eq!(jobs.report(vec![job("job-2")], later), Ok(()));
         assert_eq!((jobs.count(), jobs.any()), (1, true));
         jobs.clear();

@@ -5,7 +5,8 @@ use crate::children::command_env::Variables;
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{ChildProcess, Death, LifecycleDriver, create_cgroup, group_name};
 use crate::errors::CallError;
-use crate::pool::session_status::StopReason;
+use crate::pool::sessions::{Full, ProcessKind};
+use crate::pool::snapshot::StopReason;
 use crate::session::services::SessionServices;
 use crate::workspaces;
 use actix::prelude::*;
@@ -55,7 +56,8 @@ impl WorkerHandle {
         let session = self.session.clone();
         let is_confined = self.policy.profile != Profile::FullAccess;
         let getting_ready = async move {
-            services.pool.workers.acquire(&session).await?;
+            let slot = services.table.acquire(&session, ProcessKind::Worker).await;
+            slot.map_err(|Full(max)| SpawnRequestError::TooManyWorkers(max))?;
             // Known already, except for the first workers of a daemon without a cached login environment.
             let env = services.children.login.env_for_worker(LOGIN_LIMIT).await;
             let probe = match is_confined {
@@ -106,7 +108,7 @@ impl WorkerHandle {
         let run_dir = services.daemon.home.session_run_dir(self.session.as_str());
         // Paths and numbers always have a JSON form.
         let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
-        self.running_policy = Some(self.policy.clone());
+        self.running_policy = Some(Rc::new(self.policy.clone()));
         self.workspace_replaced = false;
         self.ends_jobs = false;
         let start = ToWorker::Start(Box::new(Start {
@@ -173,7 +175,7 @@ impl WorkerHandle {
         self.forget_jobs();
         self.hello = None;
         self.stopped = match &crash {
-            Some(cause) => StopReason::Died(cause.to_string()),
+            Some(cause) => StopReason::Died(cause.clone()),
             None => self.evicted.take().map_or(StopReason::Ended, StopReason::Evicted),
         };
         if crash.is_some() {

@@ -1,8 +1,8 @@
 //! The actor that owns one session's worker process.
 //!
 //! Owns: the worker's state machine, its heartbeat, its process and the table of pending calls.
-//! Receives: [`CallTool`], [`ControlCalls`], [`EnsureStarted`], [`Inspect`], [`SetPolicy`], [`Drain`] (from clients,
-//! through the registry); `ChannelEvent` (from the link); `Manage` (from [`crate::pool::worker_pool`], and from the
+//! Receives: [`CallTool`], [`ControlCalls`], [`EnsureStarted`], [`SetPolicy`], [`Drain`] (from clients,
+//! through the registry); `ChannelEvent` (from the link); `Manage` (from [`crate::pool::sessions`], and from the
 //! user).
 //! Blocks on: nothing. The main thread starts and reaps processes.
 //! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
@@ -26,23 +26,24 @@ mod policy;
 pub(crate) use crate::children::DrainReason;
 pub(crate) use calls::{CallDone, CallTool, ControlCalls};
 pub(crate) use lifecycle::EnsureStarted;
-pub(crate) use policy::{EffectivePolicy, SetPolicy};
+pub(crate) use policy::SetPolicy;
 
-use crate::children::{Child, ChildActor, EvictionReason, LifecycleDriver, ms};
-use crate::errors::RunningWork;
-use crate::pool::session_status::StopReason;
+use crate::children::{Child, EvictionReason, LifecycleDriver};
+use crate::pool::sessions::ProcessKind;
+use crate::pool::snapshot::{Denials, StopReason};
 use crate::session::owner::Owner;
 use crate::session::pending_calls::PendingCalls;
 use crate::session::services::SessionServices;
+use crate::session::{Handles, SessionEntry};
 use actix::prelude::*;
 use quackd_protocol::SessionId;
-use quackd_protocol::client::{DenialsData, WorkerInfo};
 use quackd_protocol::limits::UPDATE_CREDITS;
 use quackd_protocol::metadata::Session;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::worker::Hello;
 use quackd_supervision::SESSION_WORKER;
-use std::rc::Rc;
+use std::cell::OnceCell;
+use std::rc::{Rc, Weak};
 use std::time::Instant;
 
 /// Size of the mailbox: messages of many clients of one session, and one frame at a time.
@@ -55,13 +56,15 @@ pub(crate) struct WorkerHandle {
     workspace: String,
     services: Rc<SessionServices>,
     owner: Owner,
+    /// Where the state is published.
+    entry: Weak<SessionEntry>,
     child: Child,
     /// Hello frame of the running worker. For display only.
-    hello: Option<Hello>,
+    hello: Option<Rc<Hello>>,
     /// Policy of the next worker.
     policy: Policy,
     /// Policy of the running worker.
-    running_policy: Option<Policy>,
+    running_policy: Option<Rc<Policy>>,
     /// Whether the path of the worker's workspace leads to another directory now.
     workspace_replaced: bool,
     /// Whether the user requested a replacement even if background jobs run.
@@ -77,17 +80,32 @@ pub(crate) struct WorkerHandle {
     /// Number of updates that the worker may still send.
     update_credits: u32,
     jobs: jobs::ReportedJobs,
-    denials: denials::Denials,
+    denials: Rc<Denials>,
 }
 
 impl WorkerHandle {
-    /// Creates the handle without a worker.
-    pub(crate) fn new(
+    /// Starts the actor without a worker. Returns the session's entry for the table.
+    pub(crate) fn start_for(
         session: &Session,
         workspace: String,
         policy: Policy,
         services: Rc<SessionServices>,
         owner: Owner,
+    ) -> Rc<SessionEntry> {
+        let ctx = Context::new();
+        let handles = Handles { worker: ctx.address(), pi: OnceCell::new() };
+        let entry = Rc::new(SessionEntry::new(session.id.clone(), handles));
+        entry.manage_by(ProcessKind::Worker, ctx.address().recipient());
+        ctx.run(Self::new(session, workspace, policy, services, (owner, Rc::downgrade(&entry))));
+        entry
+    }
+
+    fn new(
+        session: &Session,
+        workspace: String,
+        policy: Policy,
+        services: Rc<SessionServices>,
+        (owner, entry): (Owner, Weak<SessionEntry>),
     ) -> Self {
         Self {
             session: session.id.clone(),
@@ -95,6 +113,7 @@ impl WorkerHandle {
             workspace,
             services,
             owner,
+            entry,
             child: Child::new(SESSION_WORKER, session.id.0.clone()),
             hello: None,
             policy,
@@ -108,7 +127,7 @@ impl WorkerHandle {
             evicted: None,
             update_credits: UPDATE_CREDITS,
             jobs: jobs::ReportedJobs::default(),
-            denials: denials::Denials::default(),
+            denials: Rc::default(),
         }
     }
 }
@@ -118,74 +137,6 @@ impl Actor for WorkerHandle {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.services.pool.workers.register(&self.session, &ctx.address());
-    }
-}
-
-/// Report the state of the session's worker, its calls and its jobs.
-#[derive(Debug, Message)]
-#[rtype(result = "WorkerReport")]
-pub(crate) struct Inspect;
-
-/// Reply of [`Inspect`].
-#[derive(Debug)]
-pub(crate) struct WorkerReport {
-    /// The session's row in `ps`.
-    pub(crate) info: WorkerInfo,
-    /// Work that the end of the session would interrupt.
-    pub(crate) running: RunningWork,
-    pub(crate) in_force: EffectivePolicy,
-    pub(crate) denials: DenialsData,
-}
-
-impl Handler<Inspect> for WorkerHandle {
-    type Result = MessageResult<Inspect>;
-
-    fn handle(&mut self, _: Inspect, _: &mut Self::Context) -> Self::Result {
-        let running = RunningWork { calls: self.calls.len(), jobs: self.jobs.count() };
-        MessageResult(WorkerReport {
-            info: self.info(),
-            running,
-            in_force: self.in_force(),
-            denials: self.denials(),
-        })
-    }
-}
-
-impl WorkerHandle {
-    fn info(&self) -> WorkerInfo {
-        let now = Instant::now();
-        let hello = self.hello.as_ref();
-        let life = self.child.describe(now);
-        let is_busy = life.state == "ready" && self.calls.any_sent();
-        let state = if is_busy { "busy".to_owned() } else { life.state.clone() };
-        WorkerInfo {
-            session_id: self.session.clone(),
-            session_name: self.name.clone(),
-            label: String::new(),
-            workspace_path: self.workspace.clone(),
-            state,
-            pid: hello.map(|hello| hello.pid),
-            monitor_pid: self.child.monitor_pid(),
-            started_at: self.child.started_at(),
-            restarts: life.crashes,
-            tier: hello.map(|hello| hello.sandbox.tier.clone()),
-            policy: hello.map(|hello| hello.sandbox.policy.clone()),
-            network: hello.map(|hello| hello.sandbox.network),
-            last_death: life.last_cause.clone(),
-            calls: self.calls.describe(now),
-            jobs: self.jobs.describe(now),
-            pi: None,
-            status: self.services.pool.statuses.of(&self.session, now),
-            why: self.services.pool.statuses.worker_reason(&self.session),
-            rss_kb: None,
-            usage: None,
-            idle_ms: self
-                .idle_deadline()
-                .filter(|_| self.child.is_ready())
-                .map(|_| ms(now.saturating_duration_since(self.idle_since))),
-            life,
-        }
     }
 }
 

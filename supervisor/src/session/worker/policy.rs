@@ -2,15 +2,11 @@
 //! [`WorkerHandle::may_send`] allows. The next worker starts when the old one is idle.
 
 use super::WorkerHandle;
-use crate::children::LifecycleDriver;
-use crate::errors::RunningWork;
+use crate::children::{ChildActor, LifecycleDriver};
 use actix::prelude::*;
-use quackd_protocol::client::RunningJob;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::schema;
-use quackd_protocol::worker::SandboxReport;
 use quackd_supervision::{Demander, State};
-use std::time::Instant;
 
 /// Tools that read or kill background jobs. They do not access files of the workspace.
 const JOB_TOOLS: [&str; 3] = ["jobs", "job_output", "job_kill"];
@@ -43,35 +39,11 @@ impl Handler<SetPolicy> for WorkerHandle {
             SetPolicy::EndJobs => self.ends_jobs = self.has_other_policy(),
         }
         self.restart_if_outdated(ctx);
+        self.publish_status();
     }
-}
-
-/// The policy that is in force.
-#[derive(Debug)]
-pub(crate) struct EffectivePolicy {
-    /// Report of the running worker.
-    pub(crate) report: Option<SandboxReport>,
-    /// Whether its policy differs from the requested one.
-    pub(crate) is_outdated: bool,
-    /// Running calls and background jobs that delay the replacement.
-    pub(crate) waits_for: RunningWork,
-    /// The background jobs in `waits_for`.
-    pub(crate) jobs: Vec<RunningJob>,
 }
 
 impl WorkerHandle {
-    /// Returns the policy that is in force.
-    pub(super) fn in_force(&self) -> EffectivePolicy {
-        let is_ending = matches!(self.child.worker.state(), State::Draining { .. });
-        let jobs = if is_ending { Vec::new() } else { self.jobs.describe(Instant::now()) };
-        EffectivePolicy {
-            report: self.hello.as_ref().map(|hello| hello.sandbox.clone()),
-            is_outdated: self.has_other_policy(),
-            waits_for: RunningWork { calls: self.calls.sent().len(), jobs: jobs.len() },
-            jobs,
-        }
-    }
-
     /// True if the running worker's policy differs from the requested one.
     pub(super) fn has_other_policy(&self) -> bool {
         self.child.process.is_some()

@@ -7,7 +7,7 @@ use crate::output::{BOLD, CliOutput, DIM, RED};
 use crate::time_format::{local, span};
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{
-    DeathInfo, ErrandInfo, PauseInfo, SpecInfo, TreeChild, TreeData, TreeWorker,
+    DeathInfo, ErrandInfo, PauseInfo, PauseKind, SpecInfo, TreeChild, TreeData, TreeWorker,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -135,7 +135,7 @@ fn worker_line(worker: &TreeWorker, spec: &SpecInfo) -> String {
     let mut line = format!(
         "{BOLD}{}{BOLD:#}  {}",
         display::name_cell(display::label(&worker.label, &worker.session_name)),
-        plain(&life.state)
+        life.state.name()
     );
     if let Some(ms) = life.state_ms {
         line.push_str(&format!(" for {}", time(ms)));
@@ -164,14 +164,13 @@ fn worker_line(worker: &TreeWorker, spec: &SpecInfo) -> String {
 
 fn pause_line(pause: &PauseInfo, zone: &TimeZone) -> String {
     let length = time(pause.ms.unsigned_abs());
-    let what = match pause.kind.as_str() {
-        "suspended" => format!("the machine slept for {length}"),
-        "stopped" => format!("the daemon was stopped for {length}"),
-        "clock" => {
+    let what = match pause.kind {
+        PauseKind::Suspended => format!("the machine slept for {length}"),
+        PauseKind::Stopped => format!("the daemon was stopped for {length}"),
+        PauseKind::Clock => {
             let way = if pause.ms < 0 { "back" } else { "forward" };
             format!("the clock was set {way} by {length}")
         }
-        other => format!("{}: {length}", plain(other)),
     };
     format!("{BOLD}pause{BOLD:#} {what}  {}", local(&pause.at, zone))
 }

@@ -6,7 +6,7 @@ use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT};
 use crate::exit::CliError;
 use quackd_client::{Client, ClientError, Event, Events};
 use quackd_home::Home;
-use quackd_protocol::client::{FollowData, FollowParams, SessionParams, StateData};
+use quackd_protocol::client::{FollowData, FollowParams, ProcessState, SessionParams, StateData};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl FollowConnection {
     /// Waits briefly for a worker that is starting, so that its confinement is known.
     pub(crate) async fn settle(&mut self) {
         for _ in 0..SETTLE_LOOKS {
-            if self.followed.worker.state != "starting" {
+            if self.followed.worker.state != ProcessState::Starting {
                 return;
             }
             sleep(SETTLE_INTERVAL).await;

@@ -26,7 +26,7 @@ use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::render::DisplayOptions;
 use crate::session_ref::{self, Missing, Wanted};
-use quackd_protocol::client::FollowData;
+use quackd_protocol::client::{FollowData, ProcessState};
 use quackd_protocol::tiers;
 use serde_json::Value;
 use std::sync::Arc;
@@ -78,10 +78,10 @@ pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>)
         .into_iter()
         .flatten()
         .collect();
-    let mut state = match (words.is_empty(), worker.state.as_str()) {
+    let mut state = match (words.is_empty(), worker.state) {
         (false, _) => words.join(" · "),
-        (true, "absent") => "its worker starts with the first call".to_owned(),
-        (true, state) => state.to_owned(),
+        (true, ProcessState::Absent) => "its worker starts with the first call".to_owned(),
+        (true, state) => state.name().to_owned(),
     };
     if let Some(pi) = &followed.session_state {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);

@@ -239,7 +239,7 @@ impl Region<'_> {
             display::name_cell(display::label(&worker.label, &worker.session_name))
         );
         let why = if worker.status.status_why.is_empty() {
-            &worker.state
+            worker.state.name()
         } else {
             &worker.status.status_why
         };
@@ -340,7 +340,7 @@ fn at_work(supervisor: &SupervisorInfo, model: &Model) -> String {
 fn status(worker: &WorkerInfo) -> String {
     match worker.status.status_why.as_str() {
         // An older daemon sends no status.
-        "" => display::plain(&worker.state),
+        "" => worker.state.name().to_owned(),
         _ => worker.status.status.name().to_owned(),
     }
 }
@@ -370,7 +370,7 @@ fn oldest(worker: &WorkerInfo) -> String {
 fn pi(worker: &WorkerInfo) -> String {
     worker.pi.as_ref().map_or_else(String::new, |pi| match pi.busy {
         true => "at work".to_owned(),
-        false => display::plain(&pi.state),
+        false => pi.state.name().to_owned(),
     })
 }
 

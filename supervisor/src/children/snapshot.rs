@@ -1,0 +1,76 @@
+//! The published state of one child process.
+
+use super::{Child, ChildProcess, ms};
+use quackd_protocol::client::{LifeInfo, ProcessState};
+use quackd_supervision::{Cause, ChildSpec, Heartbeat, State, Worker};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// State of a child at one moment. Times are given for a later moment when it is read.
+#[derive(Debug, Clone)]
+pub(crate) struct ChildSnapshot {
+    worker: Worker,
+    heartbeat: Heartbeat,
+    /// Whether a process runs, or its channel exists and it is being started.
+    pub(crate) has_process: bool,
+    /// Process id of the monitor.
+    pub(crate) monitor_pid: Option<u32>,
+    /// When the process was started, for display.
+    pub(crate) started_at: Option<Rc<str>>,
+}
+
+impl ChildSnapshot {
+    /// The state before the first process.
+    pub(crate) fn new(spec: ChildSpec) -> Self {
+        Child::new(spec, String::new()).snapshot()
+    }
+
+    /// State for clients.
+    pub(crate) fn state(&self) -> ProcessState {
+        match self.worker.state() {
+            State::Ready { .. } if self.heartbeat.is_unresponsive() => ProcessState::Unresponsive,
+            State::Absent => ProcessState::Absent,
+            State::Starting { .. } => ProcessState::Starting,
+            State::Ready { .. } => ProcessState::Ready,
+            State::Draining { .. } => ProcessState::Draining,
+            State::Backoff { .. } => ProcessState::Backoff,
+            State::Failed { .. } => ProcessState::Failed,
+        }
+    }
+
+    /// The lifecycle, for clients.
+    pub(crate) fn life(&self, now: Instant) -> LifeInfo {
+        let until = |at: Instant| ms(at.saturating_duration_since(now));
+        let worker = &self.worker;
+        let is_ready = matches!(worker.state(), State::Ready { .. });
+        LifeInfo {
+            state: self.state(),
+            state_ms: worker.in_state_for(now).map(ms),
+            crashes: worker.crashes(),
+            restarts_in_window: worker.recent_restarts(now),
+            backoff_ms: match worker.state() {
+                State::Backoff { until: at, .. } => Some(until(*at)),
+                _ => None,
+            },
+            forgiven_ms: match worker.state() {
+                State::Failed { at, .. } => Some(until(*at + worker.spec().forgiveness)),
+                _ => None,
+            },
+            last_cause: worker.last_crash().map(Cause::to_string),
+            heartbeat_age_ms: is_ready.then(|| ms(self.heartbeat.age(now))),
+        }
+    }
+}
+
+impl Child {
+    /// The state that is published.
+    pub(crate) fn snapshot(&self) -> ChildSnapshot {
+        ChildSnapshot {
+            worker: self.worker.clone(),
+            heartbeat: self.heartbeat.clone(),
+            has_process: self.process.is_some(),
+            monitor_pid: self.process.as_ref().and_then(ChildProcess::monitor_pid),
+            started_at: self.process.as_ref().map(|process| Rc::clone(&process.started_at)),
+        }
+    }
+}

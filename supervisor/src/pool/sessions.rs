@@ -1,0 +1,307 @@
+//! The table of sessions, with the published state of each, and the slots of their processes.
+//!
+//! The session's actors publish snapshots; every view and the eviction read them. If another session needs a slot or
+//! memory is low, the process that was idle longest is evicted, never one that is busy or pinned: the actor makes the
+//! final decision. The next call starts it again. `H` is the address of the session's actors.
+
+use super::snapshot::{ProcessSnapshot, SessionSnapshot, Stage};
+use crate::children::{EvictionReason, Manage};
+use actix::Recipient;
+use quackd_protocol::SessionId;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// Timeout for a slot of a process that is being evicted. Shorter than the time that a call waits for its worker.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// Kind of a session's process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProcessKind {
+    Worker,
+    Pi,
+}
+
+impl ProcessKind {
+    const ALL: [Self; 2] = [Self::Worker, Self::Pi];
+
+    /// Whether a process keeps its slot until it has exited. The slot of a Pi is free when it was asked to exit.
+    fn keeps_slot(self) -> bool {
+        self == Self::Worker
+    }
+
+    fn of(self, snapshot: &SessionSnapshot) -> &ProcessSnapshot {
+        match self {
+            Self::Worker => &snapshot.worker.process,
+            Self::Pi => &snapshot.pi.process,
+        }
+    }
+}
+
+/// All slots are held by processes that are busy or pinned. Contains their number.
+#[derive(Debug)]
+pub(crate) struct Full(pub(crate) usize);
+
+/// One session that was used since the daemon started.
+#[derive(Debug)]
+pub(crate) struct SessionEntry<H> {
+    pub(crate) id: SessionId,
+    pub(crate) handle: H,
+    seats: [Seat; 2],
+    snapshot: RefCell<Rc<SessionSnapshot>>,
+}
+
+/// One process of a session, as the slots see it.
+#[derive(Debug, Default)]
+struct Seat {
+    actor: OnceCell<Recipient<Manage>>,
+    holds_slot: Cell<bool>,
+    /// An eviction was requested, and the actor has published nothing since.
+    is_asked: Cell<bool>,
+}
+
+impl<H> SessionEntry<H> {
+    /// Creates the entry of a session without a process.
+    pub(crate) fn new(id: SessionId, handle: H) -> Self {
+        Self { id, handle, seats: Default::default(), snapshot: RefCell::default() }
+    }
+
+    /// Sets the actor of one process. Has no effect the second time.
+    pub(crate) fn manage_by(&self, kind: ProcessKind, actor: Recipient<Manage>) {
+        self.seat(kind).actor.set(actor).ok();
+    }
+
+    pub(crate) fn snapshot(&self) -> Rc<SessionSnapshot> {
+        Rc::clone(&self.snapshot.borrow())
+    }
+
+    fn seat(&self, kind: ProcessKind) -> &Seat {
+        let [worker, pi] = &self.seats;
+        if kind == ProcessKind::Worker { worker } else { pi }
+    }
+
+    /// Sends a request to the actor of one process. Returns false if its mailbox is full, or if there is none.
+    fn try_send(&self, kind: ProcessKind, request: Manage) -> bool {
+        self.seat(kind).actor.get().is_some_and(|actor| actor.try_send(request).is_ok())
+    }
+}
+
+/// All sessions that were used since the daemon started. One instance per daemon.
+#[derive(Debug)]
+pub(crate) struct SessionTable<H> {
+    entries: RefCell<HashMap<SessionId, Rc<SessionEntry<H>>>>,
+    /// Sessions whose processes are exempt from eviction. The registry makes them durable.
+    pinned: RefCell<HashSet<SessionId>>,
+    max_workers: usize,
+    max_pis: usize,
+    /// A slot was freed.
+    left: Notify,
+    evictions: Cell<u64>,
+}
+
+/// A process that may be evicted: since when it is idle, its entry and its kind.
+type Evictable<H> = (Instant, Rc<SessionEntry<H>>, ProcessKind);
+
+impl<H> SessionTable<H> {
+    /// Creates an empty table for at most this number of live workers and Pis.
+    pub(crate) fn new(max_workers: usize, max_pis: usize) -> Self {
+        Self {
+            entries: RefCell::default(),
+            pinned: RefCell::default(),
+            max_workers,
+            max_pis,
+            left: Notify::new(),
+            evictions: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn insert(&self, entry: Rc<SessionEntry<H>>) {
+        self.entries.borrow_mut().insert(entry.id.clone(), entry);
+    }
+
+    pub(crate) fn get(&self, session: &SessionId) -> Option<Rc<SessionEntry<H>>> {
+        self.entries.borrow().get(session).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Rc<SessionEntry<H>>> {
+        self.entries.borrow().values().cloned().collect()
+    }
+
+    /// State of a session, also of one that nothing has used.
+    pub(crate) fn snapshot(&self, session: &SessionId) -> Rc<SessionSnapshot> {
+        self.get(session).map(|entry| entry.snapshot()).unwrap_or_default()
+    }
+
+    /// Removes a session.
+    pub(crate) fn remove(&self, session: &SessionId) {
+        self.entries.borrow_mut().remove(session);
+        self.left.notify_waiters();
+    }
+
+    /// Publishes a change of the state of one process of a session.
+    pub(crate) fn publish(
+        &self,
+        entry: &Weak<SessionEntry<H>>,
+        kind: ProcessKind,
+        change: impl FnOnce(&mut SessionSnapshot),
+    ) {
+        // The session was deleted: nobody reads its state.
+        let Some(entry) = entry.upgrade() else { return };
+        let mut snapshot = entry.snapshot.borrow_mut();
+        Rc::make_mut(&mut snapshot).change(change);
+        let seat = entry.seat(kind);
+        seat.is_asked.set(false);
+        if kind.of(&snapshot).stage == Stage::Gone && seat.holds_slot.replace(false) {
+            self.left.notify_waiters();
+        }
+    }
+
+    /// Whether the session's processes are exempt from eviction.
+    pub(crate) fn is_pinned(&self, session: &SessionId) -> bool {
+        self.pinned.borrow().contains(session)
+    }
+
+    /// Replaces the set of pinned sessions.
+    pub(crate) fn set_pinned(&self, sessions: impl Iterator<Item = SessionId>) {
+        self.pinned.replace(sessions.collect());
+    }
+
+    /// Acquires a slot for a process of a session. Evicts an idle process of that kind if all slots are in use.
+    ///
+    /// # Errors
+    /// All slots are held by busy or pinned processes.
+    pub(crate) async fn acquire(&self, session: &SessionId, kind: ProcessKind) -> Result<(), Full> {
+        let max = if kind == ProcessKind::Worker { self.max_workers } else { self.max_pis };
+        let waiting = async {
+            loop {
+                // Created before the check, so that a slot freed in between is not missed.
+                let left = self.left.notified();
+                match self.try_acquire(session, kind, max) {
+                    AcquireStep::Taken => return Ok(()),
+                    AcquireStep::Full => return Err(Full(max)),
+                    AcquireStep::Wait => left.await,
+                    // An actor that refuses is busy again, and has published that.
+                    AcquireStep::Ask(actor) => {
+                        let evict = Manage::Evict(EvictionReason::Room);
+                        if actor.send(evict).await.unwrap_or(false) && kind.keeps_slot() {
+                            left.await;
+                        }
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(ACQUIRE_TIMEOUT, waiting).await.unwrap_or(Err(Full(max)))
+    }
+
+    fn try_acquire(&self, session: &SessionId, kind: ProcessKind, max: usize) -> AcquireStep {
+        let entries = self.entries.borrow();
+        let holds = |entry: &Rc<SessionEntry<H>>| entry.seat(kind).holds_slot.get();
+        let is_leaving = |entry: &Rc<SessionEntry<H>>| {
+            entry.seat(kind).is_asked.get() || kind.of(&entry.snapshot()).stage == Stage::Leaving
+        };
+        let holders = || entries.values().filter(|entry| entry.id != *session && holds(entry));
+        let taken = holders().filter(|entry| kind.keeps_slot() || !is_leaving(entry)).count();
+        if taken < max {
+            if let Some(entry) = entries.get(session) {
+                entry.seat(kind).holds_slot.set(true);
+            }
+            return AcquireStep::Taken;
+        }
+        let free = self.evictable().into_iter();
+        let mut free = free.filter(|(_, entry, of)| *of == kind && holds(entry));
+        let oldest = free.find_map(|(_, entry, _)| {
+            let actor = entry.seat(kind).actor.get().cloned()?;
+            entry.seat(kind).is_asked.set(true);
+            Some(actor)
+        });
+        match oldest {
+            Some(actor) => AcquireStep::Ask(actor),
+            None if kind.keeps_slot() && holders().any(is_leaving) => AcquireStep::Wait,
+            None => AcquireStep::Full,
+        }
+    }
+
+    /// Processes that may be evicted, the longest idle first.
+    fn evictable(&self) -> Vec<Evictable<H>> {
+        let mut free: Vec<Evictable<H>> = Vec::new();
+        for entry in self.all() {
+            let snapshot = entry.snapshot();
+            for kind in ProcessKind::ALL {
+                let process = kind.of(&snapshot);
+                let is_here = process.stage == Stage::Here && !entry.seat(kind).is_asked.get();
+                if let Some(since) = process.free_since
+                    && is_here
+                    && !self.is_pinned(&entry.id)
+                {
+                    free.push((since, Rc::clone(&entry), kind));
+                }
+            }
+        }
+        free.sort_by_key(|(since, ..)| *since);
+        free
+    }
+
+    /// Number of processes that could be evicted now.
+    pub(crate) fn n_evictable(&self) -> usize {
+        self.evictable().len()
+    }
+
+    /// Evicts at most `n` processes that have been idle since `before`, the longest idle first, because memory is low.
+    pub(crate) fn evict(&self, n: usize, before: Instant) {
+        let old = self.evictable().into_iter().take_while(|(since, ..)| *since <= before);
+        // A process that is only being started uses no memory.
+        let old = old.filter(|(_, entry, kind)| kind.of(&entry.snapshot()).is_alive());
+        for (_, entry, kind) in old.take(n) {
+            // A full mailbox means that the actor is busy: do not evict its process.
+            let is_asked = entry.try_send(kind, Manage::Evict(EvictionReason::Memory));
+            entry.seat(kind).is_asked.set(is_asked);
+        }
+    }
+
+    /// Counts one eviction.
+    pub(crate) fn count_eviction(&self) {
+        self.evictions.set(self.evictions.get().saturating_add(1));
+    }
+
+    /// Number of evictions since the daemon started.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions.get()
+    }
+
+    /// Sends a request to the actor of one process. If its mailbox is full, the request is lost.
+    pub(crate) fn manage(&self, session: &SessionId, kind: ProcessKind, request: Manage) {
+        if let Some(entry) = self.get(session) {
+            entry.try_send(kind, request);
+        }
+    }
+
+    /// Resets the timers of all processes after a suspend.
+    pub(crate) fn reset_timers(&self) {
+        for entry in self.all() {
+            // If a mailbox is full, the heartbeat detects the suspend itself.
+            for kind in ProcessKind::ALL {
+                entry.try_send(kind, Manage::ResetTimers);
+            }
+        }
+    }
+
+    /// Whether any process runs or is starting.
+    pub(crate) fn is_any_live(&self) -> bool {
+        let entries = self.entries.borrow();
+        entries.values().any(|entry| entry.seats.iter().any(|seat| seat.holds_slot.get()))
+    }
+}
+
+/// What a caller that needs a slot does next.
+enum AcquireStep {
+    /// A slot is reserved.
+    Taken,
+    /// All slots are in use, but this actor's process may be evicted.
+    Ask(Recipient<Manage>),
+    /// All slots are in use, and an evicted process is exiting.
+    Wait,
+    /// All slots are in use, and no process may be evicted.
+    Full,
+}

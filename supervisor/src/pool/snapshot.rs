@@ -1,0 +1,413 @@
+//! The published state of one session: its worker, its Pi, its status and the reasons.
+//!
+//! The session's actors publish it after every change, so that readers do not ask them. Used only on the actors'
+//! thread, so no update happens during a read. Times are kept as [`Instant`]s; readers convert them.
+
+use crate::children::{ChildSnapshot, EvictionReason};
+use crate::errors::RunningWork;
+use bytes::Bytes;
+use quackd_protocol::client::{ProcessState, SessionStatus, StatusInfo, TimedDenial};
+use quackd_protocol::policy::Policy;
+use quackd_protocol::worker::{Hello, JobInfo};
+use quackd_supervision::{Cause, ChildSpec, PI_WORKER, SESSION_WORKER, State};
+use serde_json::value::RawValue;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// State of a session at one moment. The default is the state of a session that nothing has used.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SessionSnapshot {
+    pub(crate) worker: WorkerSnapshot,
+    pub(crate) pi: PiSnapshot,
+    /// When the status last changed. `None` if nothing has run yet.
+    pub(super) since: Option<Instant>,
+}
+
+/// A session's worker, its calls and its jobs.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerSnapshot {
+    pub(crate) process: ProcessSnapshot,
+    /// Calls without a reply.
+    pub(crate) calls: Vec<CallSnapshot>,
+    /// Background jobs, oldest first.
+    pub(crate) jobs: Rc<[JobSnapshot]>,
+    /// Hello frame of the running worker. For display only.
+    pub(crate) hello: Option<Rc<Hello>>,
+    /// Policy of the running worker, or of the last one.
+    pub(crate) policy: Option<Rc<Policy>>,
+    pub(crate) denials: Rc<Denials>,
+}
+
+/// A session's Pi.
+#[derive(Debug, Clone)]
+pub(crate) struct PiSnapshot {
+    pub(crate) process: ProcessSnapshot,
+    /// Process ids of the worker and of Pi, as the worker reported them. For display only.
+    pub(crate) pids: Option<(u32, u32)>,
+    /// Whether a turn runs, or a caller or a dialog waits.
+    pub(crate) is_busy: bool,
+    /// Whether a process was ever started.
+    pub(crate) has_run: bool,
+    /// Pi's last reported state. `None` without a process.
+    pub(crate) state: Option<Rc<RawValue>>,
+    /// Open dialogs: the number of the event that announced each, and the event as JSON.
+    pub(crate) dialogs: Vec<(u64, Bytes)>,
+}
+
+/// What a session's processes have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct ProcessSnapshot {
+    pub(crate) child: ChildSnapshot,
+    pub(crate) stage: Stage,
+    pub(crate) activity: Activity,
+    /// Since when the process could be evicted, if its session is not pinned.
+    pub(crate) free_since: Option<Instant>,
+}
+
+/// Stage of a process, from which the slots are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// No process runs or starts.
+    Gone,
+    /// The process was asked to exit.
+    Leaving,
+    /// The process runs or is starting.
+    Here,
+}
+
+impl Stage {
+    pub(crate) fn of(state: &State) -> Self {
+        match state {
+            State::Absent | State::Backoff { .. } | State::Failed { .. } => Self::Gone,
+            State::Draining { .. } => Self::Leaving,
+            State::Starting { .. } | State::Ready { .. } => Self::Here,
+        }
+    }
+}
+
+/// A call without a reply.
+#[derive(Debug, Clone)]
+pub(crate) struct CallSnapshot {
+    /// The supervisor's number of the call.
+    pub(crate) number: u64,
+    pub(crate) tool: String,
+    /// Whether a worker has it.
+    pub(crate) is_sent: bool,
+    pub(crate) since: Instant,
+    pub(crate) deadline: Duration,
+}
+
+/// A background job.
+#[derive(Debug, Clone)]
+pub(crate) struct JobSnapshot {
+    pub(crate) info: JobInfo,
+    pub(crate) since: Instant,
+}
+
+/// Accesses that the sandbox of the session's workers denied: the number of all, and the last ones.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Denials {
+    pub(crate) total: u64,
+    pub(crate) last: VecDeque<TimedDenial>,
+}
+
+impl ProcessSnapshot {
+    fn new(spec: ChildSpec) -> Self {
+        Self {
+            child: ChildSnapshot::new(spec),
+            stage: Stage::Gone,
+            activity: Activity::Stopped(StopReason::Unasked),
+            free_since: None,
+        }
+    }
+
+    /// Whether a process runs or is being started.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.stage != Stage::Gone && self.child.has_process
+    }
+}
+
+impl Default for WorkerSnapshot {
+    fn default() -> Self {
+        Self {
+            process: ProcessSnapshot::new(SESSION_WORKER),
+            calls: Vec::new(),
+            jobs: Rc::default(),
+            hello: None,
+            policy: None,
+            denials: Rc::default(),
+        }
+    }
+}
+
+impl Default for PiSnapshot {
+    fn default() -> Self {
+        Self {
+            process: ProcessSnapshot::new(PI_WORKER),
+            pids: None,
+            is_busy: false,
+            has_run: false,
+            state: None,
+            dialogs: Vec::new(),
+        }
+    }
+}
+
+impl WorkerSnapshot {
+    /// State for clients.
+    pub(crate) fn state(&self) -> ProcessState {
+        match self.process.child.state() {
+            ProcessState::Ready if self.calls.iter().any(|call| call.is_sent) => ProcessState::Busy,
+            state => state,
+        }
+    }
+
+    /// Whether the worker runs or is starting. A slow start also counts.
+    pub(crate) fn is_up(&self) -> bool {
+        let child = &self.process.child;
+        child.monitor_pid.is_some() || child.state() == ProcessState::Starting
+    }
+
+    /// Work that the end of the session would interrupt.
+    pub(crate) fn running(&self) -> RunningWork {
+        RunningWork { calls: self.calls.len(), jobs: self.jobs.len() }
+    }
+
+    /// Whether the running worker's policy differs from the requested one.
+    pub(crate) fn is_outdated(&self, wanted: &Policy) -> bool {
+        let given = self.policy.as_ref();
+        self.process.child.has_process && given.is_some_and(|given| !given.confines_like(wanted))
+    }
+}
+
+impl PiSnapshot {
+    /// The announcements of open dialogs that a follower does not get if it starts with event `next`.
+    pub(crate) fn dialogs_before(&self, next: u64) -> Vec<Bytes> {
+        let earlier = self.dialogs.iter().filter(|(seq, _)| *seq < next);
+        earlier.map(|(_, line)| line.clone()).collect()
+    }
+}
+
+impl SessionSnapshot {
+    /// Whether the session has a process.
+    pub(crate) fn is_running(&self) -> bool {
+        self.worker.process.child.monitor_pid.is_some() || self.pi.process.is_alive()
+    }
+
+    /// Status of the session.
+    pub(crate) fn status(&self, pinned: bool, now: Instant) -> StatusInfo {
+        let dominant = self.dominant();
+        StatusInfo {
+            status: dominant.status(),
+            status_since: self.since.map(|since| ago(now.saturating_duration_since(since))),
+            status_why: dominant.why(pinned, now),
+            pinned,
+        }
+    }
+
+    /// The more important activity of the two processes. It decides the status.
+    fn dominant(&self) -> &Activity {
+        let (worker, pi) = (&self.worker.process.activity, &self.pi.process.activity);
+        if worker.priority() < pi.priority() { pi } else { worker }
+    }
+
+    /// Changes the state, and notes when the status changes with it.
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Self)) {
+        let before = self.dominant().status();
+        change(self);
+        if self.since.is_none() || self.dominant().status() != before {
+            self.since = Some(Instant::now());
+        }
+    }
+}
+
+/// Activity of one process of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// The process does not run.
+    Stopped(StopReason),
+    /// The process runs or is starting, and is idle.
+    Idle {
+        since: Instant,
+        /// Time of the idle eviction. `None` if the process is exempt.
+        until: Option<Instant>,
+    },
+    /// The process has work.
+    Working {
+        /// Tool calls without a reply, or queued prompts.
+        calls: usize,
+        jobs: usize,
+        /// Whether the agent is in a turn.
+        turn: bool,
+    },
+    /// The agent asked the user a question.
+    Waiting,
+    /// The process failed for this reason, and starts again only on demand.
+    Failed(Cause),
+}
+
+/// The reason why a process does not run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum StopReason {
+    /// No call has needed it yet.
+    #[default]
+    Unasked,
+    /// It was evicted while idle.
+    Evicted(EvictionReason),
+    /// It exited as requested.
+    Ended,
+    /// It crashed for this reason.
+    Died(Cause),
+}
+
+impl Activity {
+    fn status(&self) -> SessionStatus {
+        match self {
+            Self::Stopped(_) => SessionStatus::Stopped,
+            Self::Idle { .. } => SessionStatus::Idle,
+            Self::Working { .. } => SessionStatus::Working,
+            Self::Waiting => SessionStatus::Waiting,
+            Self::Failed(_) => SessionStatus::Failed,
+        }
+    }
+
+    /// Priority of this activity if two processes of a session differ. The higher one decides the status.
+    fn priority(&self) -> u8 {
+        match self {
+            Self::Stopped(StopReason::Unasked) => 0,
+            Self::Stopped(_) => 1,
+            Self::Idle { .. } => 2,
+            Self::Failed(_) => 3,
+            Self::Working { .. } => 4,
+            Self::Waiting => 5,
+        }
+    }
+
+    pub(crate) fn why(&self, is_pinned: bool, now: Instant) -> String {
+        match self {
+            Self::Stopped(StopReason::Unasked) => "nobody has asked for it".to_owned(),
+            Self::Stopped(StopReason::Ended) => "it was ended; the next call starts it".to_owned(),
+            Self::Stopped(StopReason::Evicted(why)) => {
+                format!("{}; the next call starts it", why.why())
+            }
+            Self::Stopped(StopReason::Died(cause)) => format!("it died: {cause}"),
+            Self::Idle { since, .. } if is_pinned => {
+                format!("idle for {}; pinned", span(now.saturating_duration_since(*since)))
+            }
+            Self::Idle { since, until } => {
+                let idle = span(now.saturating_duration_since(*since));
+                match until {
+                    Some(until) => {
+                        let left = span(until.saturating_duration_since(now));
+                        format!("idle for {idle}; ended in {left}")
+                    }
+                    None => format!("idle for {idle}"),
+                }
+            }
+            Self::Working { calls, jobs, turn } => {
+                let count = |n: &usize, one: &str, many: &str| match n {
+                    0 => None,
+                    1 => Some(format!("1 {one}")),
+                    n => Some(format!("{n} {many}")),
+                };
+                let turn = turn.then(|| "a turn".to_owned());
+                let calls = count(calls, "call", "calls");
+                let jobs = count(jobs, "background job", "background jobs");
+                [calls, jobs, turn].into_iter().flatten().collect::<Vec<_>>().join(", ")
+            }
+            Self::Waiting => "its agent has asked you something".to_owned(),
+            Self::Failed(cause) => cause.to_string(),
+        }
+    }
+}
+
+/// Duration for display: seconds below 2 min, then minutes.
+fn span(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds => format!("{} min", (seconds + 30) / 60),
+    }
+}
+
+/// Formats the time `time` ago as ISO 8601 UTC, for display only.
+fn ago(time: Duration) -> String {
+    let then = jiff::SignedDuration::try_from(time)
+        .ok()
+        .and_then(|time| jiff::Timestamp::now().checked_sub(time).ok());
+    then.unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is(snapshot: &SessionSnapshot, now: Instant) -> (SessionStatus, String) {
+        let StatusInfo { status, status_why, .. } = snapshot.status(false, now);
+        (status, status_why)
+    }
+
+    #[test]
+    fn a_session_does_what_the_more_important_of_its_processes_does() {
+        let (mut session, now) = (SessionSnapshot::default(), Instant::now());
+        let (mut worker, mut pi) = (Activity::Stopped(StopReason::Unasked), Activity::Waiting);
+        let mut status = |new_worker: Option<Activity>, new_pi: Option<Activity>| {
+            worker = new_worker.unwrap_or(worker.clone());
+            pi = new_pi.unwrap_or(pi.clone());
+            session.worker.process.activity = worker.clone();
+            session.pi.process.activity = pi.clone();
+            is(&session, now)
+        };
+        let shown = |status, why: &str| (status, why.to_owned());
+        let unasked = || Some(Activity::Stopped(StopReason::Unasked));
+        let nobody = shown(SessionStatus::Stopped, "nobody has asked for it");
+        assert_eq!(status(None, unasked()), nobody);
+        let until = Some(now + Duration::from_secs(1800));
+        let idle = shown(SessionStatus::Idle, "idle for 0 s; ended in 30 min");
+        assert_eq!(status(Some(Activity::Idle { since: now, until }), None), idle);
+        let turn = Activity::Working { calls: 1, jobs: 0, turn: true };
+        let working = shown(SessionStatus::Working, "1 call, a turn");
+        assert_eq!(status(None, Some(turn)), working);
+        let jobs = Activity::Working { calls: 0, jobs: 2, turn: false };
+        let waiting = shown(SessionStatus::Waiting, "its agent has asked you something");
+        assert_eq!(status(Some(jobs.clone()), Some(Activity::Waiting)), waiting);
+        assert_eq!(jobs.why(false, now), "2 background jobs");
+        let failed = Some(Activity::Failed(Cause::Signal(9)));
+        assert_eq!(status(None, failed).0, SessionStatus::Working, "its tools still work");
+        let evicted = Activity::Stopped(StopReason::Evicted(EvictionReason::Memory));
+        let signal = shown(SessionStatus::Failed, &Cause::Signal(9).to_string());
+        assert_eq!(status(Some(evicted), None), signal);
+        let why = "memory was short; the next call starts it";
+        assert_eq!(status(None, unasked()), shown(SessionStatus::Stopped, why));
+    }
+
+    #[test]
+    fn who_comes_later_is_told_what_waits_but_not_twice() {
+        let [first, second] = ["A", "B"].map(|line| Bytes::from_static(line.as_bytes()));
+        let pi = PiSnapshot { dialogs: vec![(5, first), (7, second)], ..PiSnapshot::default() };
+        assert_eq!(pi.dialogs_before(8), ["A", "B"]);
+        assert_eq!(pi.dialogs_before(7), ["A"], "the replay contains the second one");
+        assert_eq!(pi.dialogs_before(5), [""; 0]);
+    }
+
+    #[test]
+    fn since_is_told_of_the_status_and_not_of_each_change() {
+        let mut session = SessionSnapshot::default();
+        assert_eq!(session.status(false, Instant::now()).status_since, None);
+        let working = |calls| Activity::Working { calls, jobs: 0, turn: false };
+        session.change(|session| session.worker.process.activity = working(1));
+        let since = session.since;
+        assert!(since.is_some());
+        session.change(|session| session.worker.process.activity = working(2));
+        assert_eq!(session.since, since);
+    }
+
+    #[test]
+    fn who_is_pinned_is_said_to_be_so() {
+        let (mut session, now) = (SessionSnapshot::default(), Instant::now());
+        session.worker.process.activity = Activity::Idle { since: now, until: None };
+        let info = session.status(true, now + Duration::from_secs(300));
+        assert!(info.pinned);
+        assert_eq!(info.status_why, "idle for 5 min; pinned");
+    }
+}

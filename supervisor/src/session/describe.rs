@@ -1,0 +1,83 @@
+//! Converts the published state of a session to the types of the protocol.
+
+use crate::children::ms;
+use crate::pool::snapshot::{CallSnapshot, JobSnapshot, PiSnapshot, SessionSnapshot};
+use crate::session::pending_calls::call_id;
+use quackd_protocol::client::{CallInfo, PiInfo, RunningJob, WorkerInfo};
+use quackd_protocol::metadata::Session;
+use std::time::Instant;
+
+/// The session's row in `ps`, without its label and its usage.
+pub(crate) fn worker_info(
+    session: &Session,
+    workspace: &str,
+    snapshot: &SessionSnapshot,
+    pinned: bool,
+) -> WorkerInfo {
+    let now = Instant::now();
+    let worker = &snapshot.worker;
+    let (hello, process) = (worker.hello.as_ref(), &worker.process);
+    let life = process.child.life(now);
+    let idle_since = process.free_since.filter(|_| !pinned);
+    WorkerInfo {
+        session_id: session.id.clone(),
+        session_name: session.name.clone(),
+        label: String::new(),
+        workspace_path: workspace.to_owned(),
+        state: worker.state(),
+        pid: hello.map(|hello| hello.pid),
+        monitor_pid: process.child.monitor_pid,
+        started_at: process.child.started_at.as_ref().map(ToString::to_string),
+        restarts: life.crashes,
+        tier: hello.map(|hello| hello.sandbox.tier.clone()),
+        policy: hello.map(|hello| hello.sandbox.policy.clone()),
+        network: hello.map(|hello| hello.sandbox.network),
+        last_death: life.last_cause.clone(),
+        calls: worker.calls.iter().map(|call| call_info(call, now)).collect(),
+        jobs: jobs(&worker.jobs, now),
+        pi: snapshot.pi.has_run.then(|| pi_info(&snapshot.pi, pinned, now)),
+        status: snapshot.status(pinned, now),
+        why: process.activity.why(pinned, now),
+        rss_kb: None,
+        usage: None,
+        idle_ms: idle_since.map(|since| ms(now.saturating_duration_since(since))),
+        life,
+    }
+}
+
+fn pi_info(pi: &PiSnapshot, pinned: bool, now: Instant) -> PiInfo {
+    let child = &pi.process.child;
+    let life = child.life(now);
+    PiInfo {
+        state: child.state(),
+        busy: pi.is_busy,
+        pid: pi.pids.map(|(_, pi)| pi),
+        worker_pid: pi.pids.map(|(worker, _)| worker),
+        monitor_pid: child.monitor_pid,
+        started_at: child.started_at.as_ref().map(ToString::to_string),
+        restarts: life.crashes,
+        last_death: life.last_cause.clone(),
+        rss_kb: None,
+        why: pi.process.activity.why(pinned, now),
+        life,
+    }
+}
+
+fn call_info(call: &CallSnapshot, now: Instant) -> CallInfo {
+    CallInfo {
+        call_id: call_id(call.number).0,
+        tool: call.tool.clone(),
+        elapsed_ms: ms(now.saturating_duration_since(call.since)),
+        deadline_ms: ms(call.deadline),
+    }
+}
+
+/// Background jobs with their age.
+pub(crate) fn jobs(jobs: &[JobSnapshot], now: Instant) -> Vec<RunningJob> {
+    let row = |JobSnapshot { info, since }: &JobSnapshot| RunningJob {
+        job_id: info.id.clone(),
+        command: info.command.clone(),
+        elapsed_ms: ms(now.saturating_duration_since(*since)),
+    };
+    jobs.iter().map(row).collect()
+}
