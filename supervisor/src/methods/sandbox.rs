@@ -1,9 +1,9 @@
 //! `quack.sandbox`: shows and changes the policy of a session, and shows its sources and the policy in force. Also
 //! returns the worker's report on its sandbox and workspace.
 
+use super::Caller;
 use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
 use super::find::label;
-use super::{Caller, params};
 use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
 use crate::registry::{
@@ -11,18 +11,21 @@ use crate::registry::{
 };
 use crate::session::FoundSession;
 use crate::session::worker::{CallDone, CallTool, EffectivePolicy, Inspect, SetPolicy};
-use crate::wire::ParsedRequest;
 use crate::workspaces;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    DenialsData, ExplainLayer, ExplainReport, SandboxData, SandboxParams, WorkerSays,
+    AuditReport, DenialsData, ExplainLayer, ExplainReport, SandboxData, SandboxParams, WorkerSaid,
+    WorkerSays,
 };
 use quackd_protocol::limits::DEFAULT_TOOL_DEADLINE;
 use quackd_protocol::policy::{MAX_ROOTS, WebSearchRule, path_problem};
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
+use quackd_schema::shape_of;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,11 +41,30 @@ pub(super) enum SandboxReply {
     Worker(WorkerSays),
 }
 
+/// The worker's report is forwarded unread, so its shape is that of the type that a client reads.
+impl JsonSchema for SandboxReply {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "SandboxReply".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({"anyOf": [
+            shape_of::<SandboxData>(generator),
+            shape_of::<DenialsData>(generator),
+            shape_of::<WorkerSaid<AuditReport>>(generator),
+            shape_of::<WorkerSaid<ExplainReport>>(generator),
+        ]})
+    }
+}
+
 pub(super) async fn sandbox(
-    request: &mut ParsedRequest,
+    asked: SandboxParams,
     caller: &Caller,
 ) -> Result<SandboxReply, MethodError> {
-    let asked: SandboxParams = params(request, "quack.sandbox")?;
     let change = match asked.action.as_deref() {
         None | Some("show") => None,
         Some("denials") => {

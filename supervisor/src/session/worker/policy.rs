@@ -7,7 +7,7 @@ use crate::errors::RunningWork;
 use actix::prelude::*;
 use quackd_protocol::client::RunningJob;
 use quackd_protocol::policy::Policy;
-use quackd_protocol::schema;
+use quackd_protocol::tools;
 use quackd_protocol::worker::SandboxReport;
 use quackd_supervision::{Demander, State};
 use std::time::Instant;
@@ -96,7 +96,7 @@ impl WorkerHandle {
         }
         let given = self.running_policy.as_ref();
         !self.workspace_replaced
-            && schema::find(tool).is_some_and(|tool| tool.reads_only)
+            && tools::find(tool).is_some_and(|tool| tool.reads_only)
             && given.is_some_and(|given| self.policy.reads_all_of(given))
     }
 
