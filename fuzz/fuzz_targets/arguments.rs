@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use quackd_fuzz::flags_and_text;
-use quackd_protocol::tools::{TOOLS, main_parameter};
+use quackd_protocol::tools::{self, main_parameter};
 use quackd_tools::fuzzing::{arguments, parameter};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ const NAMES: &[&str] = &["path", "file", "command", "pattern", "query"];
 
 fuzz_target!(|data: &[u8]| {
     let Some((flags, text)) = flags_and_text(data) else { return };
-    let tool = TOOLS.get(usize::from(flags) % (TOOLS.len() + 1)).copied().unwrap_or("unknown");
+    let tool = tools::all().nth(usize::from(flags) % (tools::all().count() + 1)).map_or("unknown", |it| it.name);
 
     // As a JSON string, every text is the main parameter.
     let shorthand = json!(text).to_string();

@@ -44,4 +44,5 @@ mod workspaces;
 
 pub use errors::start::StartError;
 pub use health::next_daemon::check_config_blocking;
+pub use methods::wire as client_wire;
 pub use service::daemon::{DaemonOptions, Ended, run};

@@ -10,6 +10,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-supervision", 0, &[]),
     ("quackd-home", 0, &[]),
     ("quackd-config", 1, &["quackd-protocol"]),
+    ("quackd-schema", 1, &["quackd-protocol"]),
     ("quackd-search", 1, &[]),
     ("quackd-sandbox", 1, &["quackd-protocol"]),
     ("quackd-process", 1, &["quackd-protocol"]),
@@ -26,6 +27,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         3,
         &[
             "quackd-protocol",
+            "quackd-schema",
             "quackd-home",
             "quackd-config",
             "quackd-supervision",

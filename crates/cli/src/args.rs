@@ -101,7 +101,7 @@ pub(crate) fn unknown_verb(word: &str) -> Option<String> {
     }
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
     let near = nearest(word, verbs.map(Command::get_name));
-    let verb = match (word, quackd_protocol::schema::find(word)) {
+    let verb = match (word, quackd_protocol::tools::find(word)) {
         (_, Some(tool)) => Some(format!("tool {}", tool.name)),
         ("list" | "ls", None) => Some("sessions".to_owned()),
         ("exec" | "run" | "sh" | "shell", None) => Some("tool bash".to_owned()),

@@ -13,7 +13,7 @@ use quackd_client::Client;
 use quackd_home::{Home, resolve_workspace_blocking};
 use quackd_protocol::client::{PsData, SessionInfo, SessionsData, WorkerInfo};
 use quackd_protocol::policy::{Profile, WebSearchRule};
-use quackd_protocol::schema;
+use quackd_protocol::tools;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::de::DeserializeOwned;
@@ -90,7 +90,7 @@ fn candidate(value: impl Into<OsString>, help: &str) -> CompletionCandidate {
 }
 
 fn tools() -> Vec<CompletionCandidate> {
-    schema::ALL.iter().map(|tool| candidate(tool.name, tool.about)).collect()
+    tools::all().map(|tool| candidate(tool.name, tool.about)).collect()
 }
 
 fn profiles() -> Vec<CompletionCandidate> {

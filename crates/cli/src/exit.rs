@@ -54,17 +54,6 @@ impl ExitCode {
 }
 
 impl ExitCode {
-    /// The codes of all subcommands.
-    #[cfg(test)]
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Ok,
-        Self::Failed,
-        Self::Usage,
-        Self::Unreachable,
-        Self::BusyOrLate,
-        Self::Interrupted,
-    ];
-
     /// The `code` of an error in `--json`.
     fn name(self) -> &'static str {
         match self {

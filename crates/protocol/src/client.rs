@@ -297,38 +297,49 @@ pub struct ToolParams {
     pub stream: Option<bool>,
 }
 
-/// `quack.tool` data as the supervisor writes it.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ToolData<'a> {
-    /// Byte-identical to the string in the reply of `voice_tool_call`.
-    pub text: &'a RawValue,
-    /// Facts in addition to the text.
-    #[serde(flatten)]
-    pub info: ToolInfo,
-    /// Structured result of tools that have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<&'a RawValue>,
-    /// End of the text of a streamed call.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub closing: Option<&'a RawValue>,
-}
-
-/// `quack.tool` data as a client reads it.
+// `T` is the form of the texts, and `D` that of the structured result.
+/// `quack.tool` data.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ToolResult {
+#[schemars(rename = "ToolResult")]
+pub struct ToolResultOf<T, D> {
     /// The result as text for a model.
-    pub text: String,
+    #[schemars(with = "String")]
+    pub text: T,
     /// Facts in addition to the text.
     #[serde(flatten)]
     pub info: ToolInfo,
     /// Structured result of tools that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
+    pub data: Option<D>,
     /// For a call with `stream` whose command ran: the end of the text, which is not in its `tool_output` events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub closing: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub closing: Option<T>,
+}
+
+/// `quack.tool` data as the supervisor writes it: the worker's JSON, unread. `text` has the same bytes as the string in
+/// the reply of `voice_tool_call`.
+pub type ToolData = ToolResultOf<Box<RawValue>, Box<RawValue>>;
+
+/// `quack.tool` data as a client reads it.
+pub type ToolResult = ToolResultOf<String, Value>;
+
+/// `voice_tool_call` data.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct VoiceToolData {
+    /// As in the request; absent if it was absent there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<Value>,
+    /// The answer for a model. That of a tool that failed begins with `Error: `.
+    #[schemars(with = "String")]
+    pub result: Box<RawValue>,
+    /// Reason and advice in plain words, for a failure whose text is fixed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub hint: Option<String>,
 }
 
 /// Facts in a reply of `quack.tool` in addition to the text.

@@ -19,7 +19,6 @@ pub mod pi;
 pub mod places;
 pub mod plain;
 pub mod policy;
-pub mod schema;
 pub mod state;
 pub mod tiers;
 pub mod tools;

@@ -10,7 +10,6 @@ use crate::live::LiveText;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
 use quackd_process::{Command, LaunchError, Live, SpillTarget};
 use quackd_protocol::limits;
-use quackd_protocol::tools::safe_mode_rule;
 use quackd_sandbox::Root;
 use std::ffi::OsString;
 use std::io;
@@ -96,7 +95,7 @@ async fn command_line(
         return Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread });
     }
     let (program, args) = safe_mode::parse(&line)
-        .map_err(|error| Output::error(error).with_hint(Some(safe_mode_rule())))?;
+        .map_err(|error| Output::error(error).with_hint(Some(safe_mode::safe_mode_rule())))?;
     let (path, workspace) = (toolbox.variable("PATH").map(str::to_owned), cwd.clone());
     // The launcher would report a missing program in other words, so check for it first.
     let wanted = toolbox.must_keep_from_writing().then(|| program.clone());

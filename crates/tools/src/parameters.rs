@@ -5,7 +5,7 @@
 //! their clients rely on ignored values.
 
 use crate::arguments::Arguments;
-use quackd_protocol::schema::{self, Kind, Parameter, Tool};
+use quackd_protocol::tools::{self, Kind, Parameter, Tool};
 use serde_json::Value;
 
 /// Maximum edit distance at which an unknown name counts as a typing error.
@@ -50,7 +50,7 @@ impl<'a> Parameters<'a> {
 
     /// Like `of`, by the tool's name. A tool without a table has no parameters.
     pub(crate) fn named(tool: &str, arguments: &'a Arguments) -> Result<Self, BadParameter> {
-        let found = schema::find(tool);
+        let found = tools::find(tool);
         Self::of(
             found.ok_or_else(|| BadParameter::Other(format!("Unknown tool '{tool}'")))?,
             arguments,

@@ -223,7 +223,7 @@ mod tests {
             "1e400",
             "18446744073709551616",
         ];
-        for tool in quackd_protocol::schema::ALL {
+        for tool in quackd_protocol::tools::all() {
             let searches = SEARCHING.iter().any(|(name, _)| *name == tool.name);
             if !searches && tool.name != "find_files" {
                 continue;

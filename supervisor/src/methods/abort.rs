@@ -1,26 +1,17 @@
 //! `abort`: ends every running call of a session, and the turn of its Pi.
 
-use super::{Caller, params};
+use super::{AnySession, Caller};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::pi::AbortTurn;
 use crate::session::worker::ControlCalls;
-use crate::wire::{ParsedRequest, reference};
+use crate::wire::reference;
 use quackd_protocol::client::AbortData;
-use serde::Deserialize;
-use serde_json::Value;
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct AbortParams {
-    session_id: Value,
-}
 
 pub(super) async fn abort(
-    request: &mut ParsedRequest,
+    AnySession { session_id }: AnySession,
     caller: &Caller,
 ) -> Result<AbortData, MethodError> {
-    let AbortParams { session_id } = params(request, "abort")?;
     let found = caller
         .registry
         .send(FindSession { reference: reference(&session_id), purpose: Purpose::Look })

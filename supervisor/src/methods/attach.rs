@@ -1,8 +1,8 @@
 //! `attach`: finds or creates the session of a directory, and activates it by default.
 
+use super::Caller;
 use super::find::id_of;
 use super::own_reference;
-use super::{Caller, params};
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
@@ -12,7 +12,6 @@ use crate::session::owner::Owner;
 use crate::session::pi;
 use crate::session::worker::EnsureStarted;
 use crate::voice::VoiceSession;
-use crate::wire::ParsedRequest;
 use crate::workspaces;
 use quackd_home::Workspace;
 use quackd_protocol::SessionId;
@@ -26,10 +25,9 @@ use std::time::Duration;
 pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) async fn attach(
-    request: &mut ParsedRequest,
+    AttachParams { path, activate, safe_mode }: AttachParams,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
-    let AttachParams { path, activate, safe_mode } = params(request, "attach")?;
     let path = match path {
         None | Some(Value::Null) => caller.services.daemon.started_in.clone(),
         Some(Value::String(path)) => PathBuf::from(path),

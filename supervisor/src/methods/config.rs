@@ -1,12 +1,13 @@
 //! `quack.config`: the configuration of this daemon.
 
-use super::Caller;
+use super::{Caller, NoParams};
+use crate::errors::MethodError;
 use quackd_protocol::client::{ConfigData, ConfigSetting};
 
-pub(super) fn config(caller: &Caller) -> ConfigData {
+pub(super) async fn config(_: NoParams, caller: &Caller) -> Result<ConfigData, MethodError> {
     let services = &caller.services;
     let entries = services.daemon.config.entries();
-    ConfigData {
+    Ok(ConfigData {
         path: services.daemon.config_file.path.display().to_string(),
         exists: services.daemon.config_file.modified.is_some(),
         settings: entries
@@ -17,5 +18,5 @@ pub(super) fn config(caller: &Caller) -> ConfigData {
                 origin: entry.origin,
             })
             .collect(),
-    }
+    })
 }

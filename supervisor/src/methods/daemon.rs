@@ -1,13 +1,12 @@
 //! `quack.daemon`, `quack.restart`, `quack.shutdown`: describe, restart and stop the daemon.
 
-use super::{Caller, params};
+use super::{Caller, NoData, NoParams};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::health::next_daemon;
 use crate::registry::in_progress::unfinished;
 use crate::services::Services;
 use crate::services::StopRequest;
-use crate::wire::ParsedRequest;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{
     DaemonData, ExecutableInfo, ExecutableState, RestartData, RestartParams,
@@ -20,7 +19,7 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout for the check of the configuration, which runs another program twice. Clients wait 10 s.
 const CONFIG_LIMIT: Duration = Duration::from_secs(8);
 
-pub(super) async fn daemon(caller: &Caller) -> Result<DaemonData, MethodError> {
+pub(super) async fn daemon(_: NoParams, caller: &Caller) -> Result<DaemonData, MethodError> {
     let services = &caller.services;
     Ok(DaemonData {
         version: VERSION.to_owned(),
@@ -48,10 +47,9 @@ pub(super) async fn executable(services: &Services) -> ExecutableInfo {
 /// Checks for running work and decides in one step, so that little work can start in between. Such work may finish, as
 /// with every stop.
 pub(super) async fn restart(
-    request: &mut ParsedRequest,
+    RestartParams { force, config_checked }: RestartParams,
     caller: &Caller,
 ) -> Result<RestartData, MethodError> {
-    let RestartParams { force, config_checked } = params(request, "quack.restart")?;
     // Without a service manager, a remote client could not start the daemon again.
     let is_local = caller.client.transport == Transport::Socket;
     if !is_local && caller.services.service_manager.name().is_none() {
@@ -85,7 +83,12 @@ async fn check_config(services: &Services) -> Result<(), MethodError> {
     }
 }
 
+pub(super) async fn shutdown(_: NoParams, caller: &Caller) -> Result<NoData, MethodError> {
+    stop(caller, StopRequest::Shutdown);
+    Ok(NoData)
+}
+
 /// A full queue means that another client has already requested it.
-pub(super) fn stop(caller: &Caller, stop: StopRequest) {
+fn stop(caller: &Caller, stop: StopRequest) {
     caller.services.stop.try_send(stop).ok();
 }

@@ -3,13 +3,12 @@
 //! Names and order are upstream's where they exist there. Each check is one function. The file system is read once on
 //! the blocking pool, before the checks run.
 
-use super::{Caller, doctor_supervision, params};
+use super::{Caller, doctor_supervision};
 use crate::errors::MethodError;
 use crate::health::Health;
 use crate::registry::TakeSnapshot;
 use crate::retention::{Lost, gone};
 use crate::services::Services;
-use crate::wire::ParsedRequest;
 use quackd_protocol::client::{
     Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, ProcessState,
     RemoteStatus, SessionInfo, WorkerInfo,
@@ -28,19 +27,17 @@ use std::time::{Duration, SystemTime};
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) async fn doctor(
-    request: &mut ParsedRequest,
+    DoctorParams { refresh_environment }: DoctorParams,
     caller: &Caller,
 ) -> Result<DoctorData, MethodError> {
-    let DoctorParams { refresh_environment } = params(request, "doctor")?;
     let services = &caller.services;
     if refresh_environment {
         services.sessions.children.login.refresh().await;
     }
     let snapshot = caller.registry.send(TakeSnapshot).await.ok();
-    let listed = match &snapshot {
-        Some(snapshot) => Some((snapshot.workers(&services.sessions), snapshot.session_count())),
-        None => None,
-    };
+    let listed = snapshot
+        .as_ref()
+        .map(|snapshot| (snapshot.workers(&services.sessions), snapshot.session_count()));
     let on_disk = look(services).await;
     services.sessions.pool.disk.check().await;
     let mut checks = vec![daemon(services)];

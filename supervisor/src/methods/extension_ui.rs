@@ -1,20 +1,18 @@
 //! `extension_ui_response`: the user's answer to a question from Pi. Only the first answer counts.
 
-use super::{Caller, params};
+use super::Caller;
 use crate::errors::MethodError;
 use crate::errors::PiError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::pi::AnswerDialog;
-use crate::wire::{ParsedRequest, js_string, reference, truthy};
+use crate::wire::{js_string, reference, truthy};
 use quackd_protocol::client::{UiResponseData, UiResponseParams};
 use quackd_protocol::pi::UiAnswer;
 
 pub(super) async fn extension_ui_response(
-    request: &mut ParsedRequest,
+    UiResponseParams { id, session_id, value, confirmed, cancelled }: UiResponseParams,
     caller: &Caller,
 ) -> Result<UiResponseData, MethodError> {
-    let UiResponseParams { id, session_id, value, confirmed, cancelled } =
-        params(request, "extension_ui_response")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionForAnswer)?;
     if !truthy(&id) {

@@ -1,19 +1,17 @@
 //! `quack.find`: finds the session of a reference or directory, or the active one. Changes nothing.
 
+use super::Caller;
 use super::attach::{look_up, own_path};
 use super::own_reference;
-use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose, RegistrySnapshot, TakeSnapshot};
-use crate::wire::ParsedRequest;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{FindData, FindParams};
 
 pub(super) async fn find(
-    request: &mut ParsedRequest,
+    FindParams { session_id, path }: FindParams,
     caller: &Caller,
 ) -> Result<FindData, MethodError> {
-    let FindParams { session_id, path } = params(request, "quack.find")?;
     let reference = own_reference(session_id.as_deref())?;
     let directory = match own_path(path.as_deref())? {
         // A directory that is refused or does not exist has no session.

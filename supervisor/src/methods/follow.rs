@@ -1,11 +1,12 @@
 //! `follow` and `unfollow`: the events of a session, from now on or from a given number on.
 
+use super::Caller;
 use super::state::{ask_pi, is_running, shown, worker_state};
-use super::{Caller, params};
+use super::{NoData, NoParams};
 use crate::errors::MethodError;
 use crate::events::FollowStarted;
 use crate::registry::{FindSession, Purpose};
-use crate::wire::{ParsedRequest, reference};
+use crate::wire::reference;
 use quackd_protocol::client::{FollowDataOf, FollowParams};
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -14,12 +15,11 @@ use std::time::Duration;
 const HISTORY_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) async fn follow(
-    request: &mut ParsedRequest,
+    FollowParams { session_id, since_seq, epoch }: FollowParams,
     caller: &Caller,
 ) -> Result<FollowDataOf<Box<RawValue>>, MethodError> {
     // Must come before the first await: up to here requests run in the order of their arrival.
     let turn = caller.client.next_follow_generation();
-    let FollowParams { session_id, since_seq, epoch } = params(request, "follow")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionToFollow)?;
     let home = &caller.services.daemon.home;
@@ -63,6 +63,7 @@ async fn size_of(path: String) -> Option<u64> {
     found.is_file().then_some(found.len())
 }
 
-pub(super) fn unfollow(caller: &Caller) {
+pub(super) async fn unfollow(_: NoParams, caller: &Caller) -> Result<NoData, MethodError> {
     caller.disconnect();
+    Ok(NoData)
 }

@@ -1,17 +1,12 @@
 //! `quack.gc`: lists or deletes expired and orphaned files.
 
-use super::{Caller, params};
+use super::Caller;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::retention::prune;
-use crate::wire::ParsedRequest;
 use quackd_protocol::client::{GcData, GcKind, GcParams};
 
-pub(super) async fn gc(
-    request: &mut ParsedRequest,
-    caller: &Caller,
-) -> Result<GcData, MethodError> {
-    let params: GcParams = params(request, "quack.gc")?;
+pub(super) async fn gc(params: GcParams, caller: &Caller) -> Result<GcData, MethodError> {
     // Remote clients may list the files, but not delete them.
     if caller.client.transport != Transport::Socket && params.dry_run != Some(true) {
         return Err(MethodError::LocalGc);

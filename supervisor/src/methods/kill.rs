@@ -1,19 +1,17 @@
 //! `quack.kill`: kills the worker of a session for the user.
 
+use super::Caller;
 use super::find::{id_of, label};
 use super::own_reference;
-use super::{Caller, params};
 use crate::children::Manage;
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
-use crate::wire::ParsedRequest;
 use quackd_protocol::client::{KillData, SessionParams};
 
 pub(super) async fn kill(
-    request: &mut ParsedRequest,
+    SessionParams { session_id }: SessionParams,
     caller: &Caller,
 ) -> Result<KillData, MethodError> {
-    let SessionParams { session_id } = params(request, "quack.kill")?;
     // The client must name the session: there is no default.
     let wanted = own_reference(session_id.as_deref())?;
     let wanted = wanted.ok_or(MethodError::NoReference)?;

@@ -1,6 +1,6 @@
 //! `quack.metrics`: the daemon's metrics in Prometheus' text format. Contains neither session names nor paths.
 
-use super::Caller;
+use super::{Caller, NoParams};
 use crate::errors::MethodError;
 use crate::metrics::Metrics;
 use crate::metrics::call_latency::{BOUNDS, Histogram};
@@ -20,7 +20,7 @@ const STATUSES: [SessionStatus; 5] = [
     SessionStatus::Failed,
 ];
 
-pub(super) async fn metrics(caller: &Caller) -> Result<MetricsData, MethodError> {
+pub(super) async fn metrics(_: NoParams, caller: &Caller) -> Result<MetricsData, MethodError> {
     let text = metrics_text(&caller.services, &caller.registry).await?;
     Ok(MetricsData { content_type: CONTENT_TYPE.to_owned(), text })
 }

@@ -1,9 +1,17 @@
-//! The methods of the client wire: one file each, and one row each in [`table`].
+//! The methods of the client wire: one file each, and one row each in the table below.
+//!
+//! A row is the only place that names a method: its description, the order of its reply, the access of remote clients
+//! and its handler. The types of the handler are the parameters and the reply. Dispatch, the schemas, the TypeScript
+//! declarations and the checks of docs/protocol.md come from the row.
+//!
+//! A holder of the remote-control token works in the sessions as they are configured. Changing how this machine is
+//! configured, and stopping the daemon, requires a local client.
 
 mod abort;
 mod attach;
 mod config;
 mod daemon;
+mod dispatch;
 mod doctor;
 mod doctor_supervision;
 mod extension_ui;
@@ -22,113 +30,166 @@ mod session_admin;
 mod sessions;
 mod state;
 mod streaming;
-mod table;
 mod tool;
 mod tree;
 mod voice;
 
+pub use dispatch::wire;
+pub(crate) use dispatch::{Caller, answer, is_concurrent};
 pub(crate) use metrics::metrics_text;
 
 use crate::errors::MethodError;
-use crate::events::client_registry::Client;
-use crate::registry::Registry;
-use crate::services::Services;
-use crate::wire::{self, ParsedRequest};
-use actix::Addr;
-use bytes::Bytes;
-use quackd_protocol::client::LOCAL_APP;
-use quackd_protocol::limits::LOCAL_APP_DEADLINE;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::rc::Rc;
-use std::time::Duration;
-use table::Method;
+use dispatch::{Method, NoData, NoParams, Reply, methods, own_reference, schema_like};
+use quackd_protocol::client::SessionParams;
+use serde::Deserialize;
+use serde_json::Value;
 
-/// The calling client, with the services that methods use.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    pub(crate) services: Rc<Services>,
-    pub(crate) registry: Addr<Registry>,
-    pub(crate) client: Rc<Client>,
+/// A session reference as upstream's methods read it: any JSON value.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AnySession {
+    session_id: Value,
+}
+schema_like!(AnySession, SessionParams);
+
+// Every method, in the order of docs/protocol.md. Each row states the reason for the access of remote clients.
+methods! {
+    /// Returns the version, process id and uptime of the daemon.
+    // Remote: reads.
+    "ping": InOrder, All, ping::ping;
+
+    /// Finds or creates the session of a directory.
+    // Remote: opening sessions is its purpose; it cannot end safe mode.
+    "attach": Concurrent, Part, attach::attach;
+
+    /// Lists sessions.
+    // Remote: reads.
+    "sessions": InOrder, All, sessions::sessions;
+
+    /// Lists workspaces with their sessions.
+    // Remote: reads.
+    "workspaces": InOrder, All, session_admin::workspaces;
+
+    /// Makes a session the active one.
+    // Remote: the phone app offers a list of sessions.
+    "activate_session": Concurrent, All, session_admin::activate_session, needs ["sessionId"];
+
+    /// Returns the session that a reference or a directory means.
+    // Remote: reads.
+    "quack.find": Concurrent, All, find::find;
+
+    /// Creates another session for a directory.
+    // Remote: the token grants access to sessions.
+    "quack.session_new": Concurrent, All, session_admin::session_new;
+
+    /// Deletes a session.
+    // Remote: removes what attach creates, and no file of a workspace.
+    "quack.session_delete": Concurrent, All, session_admin::session_delete, needs ["sessionId"];
+
+    /// Returns the state of a session and its processes.
+    // Remote: reads.
+    "get_state": Concurrent, All, state::get_state;
+
+    /// Shows and sets the permissions of a session's worker.
+    // Remote: `set` would let the token extend its own rights.
+    "quack.sandbox": Concurrent, Part, sandbox::sandbox;
+
+    /// Runs a tool and returns its text.
+    // Remote: runs within the session's policy.
+    "voice_tool_call": Concurrent, All, tool::voice_tool_call, needs ["toolName", "arguments"];
+
+    /// Runs a tool and returns its text with additional facts.
+    // Remote: like voice_tool_call.
+    "quack.tool": Concurrent, All, tool::quack_tool, needs ["tool"];
+
+    /// Cancels one call of this client.
+    // Remote: ends a call of the same client.
+    "quack.cancel": InOrder, All, streaming::cancel, needs ["callId"];
+
+    /// Cancels the calls of a session and the turn of its Pi.
+    // Remote: ends work of a session.
+    "abort": Concurrent, All, abort::abort;
+
+    /// Sends a prompt to a session's voice client or Pi.
+    // Remote: sends a prompt to a session.
+    "say": Concurrent, All, say::say, needs ["message"];
+
+    /// Answers a question of Pi.
+    // Remote: like say: Pi asks all followers.
+    "extension_ui_response": Concurrent, All, extension_ui::extension_ui_response, needs ["id"];
+
+    /// Sends the events of a session to this client.
+    // Remote: reads.
+    "follow": Concurrent, All, follow::follow;
+
+    /// Stops sending events. The client is no longer a voice client.
+    // Remote: affects only the client itself.
+    "unfollow": InOrder, All, follow::unfollow;
+
+    /// Checks the daemon and its configuration.
+    // Remote: reads; runs only the user's own login shell.
+    "doctor": Concurrent, All, doctor::doctor;
+
+    /// Returns the configuration in force.
+    // Remote: values may be secret.
+    "quack.config": InOrder, Nothing(|| MethodError::LocalConfig), config::config;
+
+    /// Lists the daemon and its processes.
+    // Remote: reads.
+    "quack.ps": Concurrent, All, ps::ps;
+
+    /// Returns the daemon's counters in the text format of Prometheus.
+    // Remote: reads.
+    "quack.metrics": Concurrent, All, metrics::metrics;
+
+    /// Deletes expired and orphaned files.
+    // Remote: a dry run reads; a real run deletes files of this machine.
+    "quack.gc": Concurrent, Part, gc::gc;
+
+    /// Describes the daemon's program and lists the work in progress.
+    // Remote: reads.
+    "quack.daemon": Concurrent, All, daemon::daemon;
+
+    /// Stops the daemon so that the next one can start, unless work is in progress.
+    // Remote: without a service manager, a remote client could not start the daemon again.
+    "quack.restart": Concurrent, Part, daemon::restart;
+
+    /// Returns the tree of processes and their restart rules.
+    // Remote: reads.
+    "quack.tree": Concurrent, All, tree::tree;
+
+    /// Keeps a session's processes however long nobody uses them, or lets them go.
+    // Remote: affects one session, and is reversible.
+    "quack.pin": Concurrent, All, pin::pin;
+
+    /// Kills a session's worker. Its calls fail as after a crash.
+    // Remote: ends work of a session that abort cannot end.
+    "quack.kill": Concurrent, All, kill::kill, needs ["sessionId"];
+
+    /// Stops the daemon.
+    // Remote: a remote client could not start the daemon again.
+    "quack.shutdown": InOrder, Nothing(|| MethodError::LocalStop), daemon::shutdown;
+
+    /// Makes this client a voice client.
+    // Remote: affects only the client itself.
+    "voice_connect": InOrder, All, voice::voice_connect;
+
+    /// Asks a voice client to start in a session.
+    // Remote: phones are voice clients.
+    "voice_start": InOrder, All, voice::voice_start;
+
+    /// Reports the state of this voice client.
+    // Remote: affects only the client itself.
+    "voice_state": InOrder, All, voice::voice_state, needs ["state"];
+
+    /// Returns the state of remote control.
+    // Remote: a client that used the token does not get it back.
+    "remote_status": Concurrent, Part, remote::remote_status;
+
+    /// Changes remote control.
+    // Remote: only local clients change remote control.
+    "remote_configure": Concurrent, Nothing(|| MethodError::LocalOnly), remote::remote_configure;
 }
 
-impl Caller {
-    pub(crate) fn new(
-        services: Rc<Services>,
-        registry: Addr<Registry>,
-        client: Rc<Client>,
-    ) -> Self {
-        Self { services, registry, client }
-    }
-
-    /// The time after which this client gives up, if it is known.
-    fn gives_up(&self) -> Option<Duration> {
-        let kind = self.services.voice.kind(&self.client.id)?;
-        (kind == LOCAL_APP).then_some(LOCAL_APP_DEADLINE)
-    }
-
-    /// Ends the client's following and its voice role, after a disconnect or an unfollow.
-    pub(crate) fn disconnect(&self) {
-        let session = self.client.stop_following();
-        let voice = &self.services.voice;
-        if let Some(session) = session {
-            voice.unfollowed(&session, &self.client);
-        }
-        voice.forget(&self.client.id);
-    }
-}
-
-/// Whether other requests of the client run at the same time as this one. Unknown methods are answered in order.
-pub(crate) fn is_concurrent(request: &ParsedRequest) -> bool {
-    Method::find(&request.method).is_some_and(Method::is_concurrent)
-}
-
-/// Answers one request with exactly one reply.
-pub(crate) async fn answer(mut request: ParsedRequest, caller: &Caller) -> Bytes {
-    let Some(method) = Method::find(&request.method) else {
-        return wire::failure(request.id.as_ref(), &wire::unknown_method(&request.method));
-    };
-    match table::admit(method, &request, caller.client.transport) {
-        Ok(()) => (method.run)(&mut request, caller).await,
-        Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
-    }
-}
-
-/// Success without data.
-fn done(request: &ParsedRequest) -> Bytes {
-    wire::success::<()>(request.id.as_ref(), None)
-}
-
-async fn answered<D: Serialize>(
-    request: &mut ParsedRequest,
-    caller: &Caller,
-    method: impl AsyncFnOnce(&mut ParsedRequest, &Caller) -> Result<D, MethodError>,
-) -> Bytes {
-    let result = method(request, caller).await;
-    reply(request, result)
-}
-
-fn reply<D: Serialize>(request: &ParsedRequest, result: Result<D, MethodError>) -> Bytes {
-    match result {
-        Ok(data) => wire::success(request.id.as_ref(), Some(data)),
-        Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
-    }
-}
-
-fn params<T: DeserializeOwned>(
-    request: &mut ParsedRequest,
-    method: &'static str,
-) -> Result<T, MethodError> {
-    request.params().map_err(|why| MethodError::Params { method, why })
-}
-
-/// A session reference in a parameter of quackd's own methods: `None` if absent.
-///
-/// # Errors
-/// `NoReference` if it is empty. Upstream's methods read an empty reference as none, which means the active session.
-fn own_reference(given: Option<&str>) -> Result<Option<String>, MethodError> {
-    match given {
-        Some(text) if text.trim().is_empty() => Err(MethodError::NoReference),
-        other => Ok(other.map(str::to_owned)),
-    }
-}
+#[cfg(test)]
+mod schema_tests;

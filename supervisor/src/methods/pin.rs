@@ -1,18 +1,16 @@
 //! `quack.pin`: exempts a session's processes from idle eviction, or ends the exemption.
 
+use super::Caller;
 use super::attach::named;
 use super::find::label;
-use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::registry::{ChangeSession, FindSession, Purpose, SessionChange};
-use crate::wire::ParsedRequest;
 use quackd_protocol::client::{PinData, PinParams};
 
 pub(super) async fn pin(
-    request: &mut ParsedRequest,
+    PinParams { session_id, pinned }: PinParams,
     caller: &Caller,
 ) -> Result<PinData, MethodError> {
-    let PinParams { session_id, pinned } = params(request, "quack.pin")?;
     let reference = named(session_id.as_deref(), None, caller).await?;
     let find = FindSession { reference, purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;

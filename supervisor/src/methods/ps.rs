@@ -1,6 +1,6 @@
 //! `quack.ps`: the current processes and sessions.
 
-use super::Caller;
+use super::{Caller, NoParams};
 use crate::errors::MethodError;
 use crate::metrics::process_usage::{ProcessTable, own_usage_blocking, resident_kb_blocking};
 use crate::registry::{Registry, TakeSnapshot};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// is exhausted.
 const USAGE_LIMIT: Duration = Duration::from_secs(1);
 
-pub(super) async fn ps(caller: &Caller) -> Result<PsData, MethodError> {
+pub(super) async fn ps(_: NoParams, caller: &Caller) -> Result<PsData, MethodError> {
     processes(&caller.services, &caller.registry).await
 }
 

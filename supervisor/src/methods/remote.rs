@@ -1,17 +1,27 @@
 //! `remote_status` for all clients, and `remote_configure` for local ones.
 
-use super::{Caller, params};
+use super::{Caller, schema_like};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
-use crate::wire::{ParsedRequest, truthy};
-use quackd_protocol::client::RemoteData;
+use crate::wire::truthy;
+use quackd_protocol::client::{RemoteConfigureParams, RemoteData, RemoteStatusParams};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
+/// Accepts any JSON value in each parameter, as upstream does.
+#[derive(Deserialize)]
+pub(super) struct StatusFields(Map<String, Value>);
+schema_like!(StatusFields, RemoteStatusParams);
+
+/// See [`StatusFields`].
+#[derive(Deserialize)]
+pub(super) struct ConfigureFields(Map<String, Value>);
+schema_like!(ConfigureFields, RemoteConfigureParams);
+
 pub(super) async fn remote_status(
-    request: &mut ParsedRequest,
+    StatusFields(params): StatusFields,
     caller: &Caller,
 ) -> Result<RemoteData, MethodError> {
-    let params: Map<String, Value> = params(request, "remote_status")?;
     let is_token_wanted = params.get("includeToken").is_some_and(truthy);
     // The token is never sent to remote clients.
     let may_have_token = caller.client.transport == Transport::Socket;
@@ -19,12 +29,8 @@ pub(super) async fn remote_status(
 }
 
 pub(super) async fn remote_configure(
-    request: &mut ParsedRequest,
+    ConfigureFields(params): ConfigureFields,
     caller: &Caller,
 ) -> Result<RemoteData, MethodError> {
-    if caller.client.transport != Transport::Socket {
-        return Err(MethodError::LocalOnly);
-    }
-    let params = params(request, "remote_configure")?;
     Ok(caller.services.remote.configure(params).await?)
 }

@@ -1,9 +1,9 @@
 //! `quack.sandbox`: shows and changes the policy of a session, and shows its sources and the policy in force. Also
 //! returns the worker's report on its sandbox and workspace.
 
+use super::Caller;
 use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
 use super::find::label;
-use super::{Caller, params};
 use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
 use crate::registry::{
@@ -12,18 +12,21 @@ use crate::registry::{
 use crate::session::FoundSession;
 use crate::session::describe::jobs;
 use crate::session::worker::{CallDone, CallTool, SetPolicy};
-use crate::wire::ParsedRequest;
 use crate::workspaces;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    DenialsData, ExplainLayer, ExplainReport, ProcessState, SandboxData, SandboxParams, WorkerSays,
+    AuditReport, DenialsData, ExplainLayer, ExplainReport, ProcessState, SandboxData,
+    SandboxParams, WorkerSaid, WorkerSays,
 };
 use quackd_protocol::limits::DEFAULT_TOOL_DEADLINE;
 use quackd_protocol::policy::{MAX_ROOTS, WebSearchRule, path_problem};
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
+use quackd_schema::shape_of;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,26 +43,33 @@ pub(super) enum SandboxReply {
     Worker(WorkerSays),
 }
 
+/// The worker's report is forwarded unread, so its shape is that of the type that a client reads.
+impl JsonSchema for SandboxReply {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "SandboxReply".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({"anyOf": [
+            shape_of::<SandboxData>(generator),
+            shape_of::<DenialsData>(generator),
+            shape_of::<WorkerSaid<AuditReport>>(generator),
+            shape_of::<WorkerSaid<ExplainReport>>(generator),
+        ]})
+    }
+}
+
 pub(super) async fn sandbox(
-    request: &mut ParsedRequest,
+    asked: SandboxParams,
     caller: &Caller,
 ) -> Result<SandboxReply, MethodError> {
-    let asked: SandboxParams = params(request, "quack.sandbox")?;
     let change = match asked.action.as_deref() {
         None | Some("show") => None,
-        Some("denials") => {
-            let found = session(&asked, caller).await?;
-            let label = label(caller, &found.session_id).await?;
-            let session = caller.services.sessions.table.snapshot(&found.session_id);
-            let denials = &session.worker.denials;
-            return Ok(SandboxReply::Denials(DenialsData {
-                session_id: found.session_id,
-                session_name: found.session_name,
-                label,
-                total: denials.total,
-                denials: denials.last.iter().cloned().collect(),
-            }));
-        }
+        Some("denials") => return denials(&asked, caller).await,
         Some("audit") => return ask_worker(AUDIT, String::from("{}"), &asked, caller).await,
         Some("explain") => {
             let target = asked.target.as_deref().filter(|target| !target.is_empty());
@@ -125,6 +135,20 @@ pub(super) async fn sandbox(
         jobs_running: jobs.len(),
         jobs,
     })))
+}
+
+async fn denials(asked: &SandboxParams, caller: &Caller) -> Result<SandboxReply, MethodError> {
+    let found = session(asked, caller).await?;
+    let label = label(caller, &found.session_id).await?;
+    let session = caller.services.sessions.table.snapshot(&found.session_id);
+    let denials = &session.worker.denials;
+    Ok(SandboxReply::Denials(DenialsData {
+        session_id: found.session_id,
+        session_name: found.session_name,
+        label,
+        total: denials.total,
+        denials: denials.last.iter().cloned().collect(),
+    }))
 }
 
 async fn policy(caller: &Caller, session: &SessionId) -> Result<FoundPolicy, MethodError> {

@@ -1,35 +1,35 @@
 //! `say`: sends a prompt to the voice client that owns the session, or to its Pi.
 
-use super::{Caller, params};
+use super::{Caller, Reply};
 use crate::errors::{MethodError, PiError};
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::owner::Owner;
 use crate::session::pi::{PromptAccepted, SendPrompt, handle_of};
-use crate::wire::{self, ParsedRequest, reference, truthy};
+use crate::wire::{self, reference, truthy};
 use bytes::Bytes;
 use quackd_protocol::client::{SayData, SayParams};
+use quackd_schema::{Shape, shape_of};
 use serde_json::Value;
 
-/// Unlike other methods, an error reply of `say` contains the session.
-pub(super) async fn say(request: &mut ParsedRequest, caller: &Caller) -> Bytes {
-    let said = match params(request, "say") {
-        Ok(asked) => route(asked, caller).await,
-        Err(error) => Err(error),
-    };
-    let id = request.id.as_ref();
-    match said {
-        Ok((data, PromptAccepted { success: true, .. })) => wire::success(id, Some(data)),
-        Ok((data, PromptAccepted { error, .. })) => wire::refusal(id, error.as_deref(), data),
-        Err(error) => wire::failure(id, &error.to_string()),
+/// The session, and whether the prompt was accepted. Unlike other methods, an error reply of `say` contains the session.
+pub(super) struct SayReply(SayData, PromptAccepted);
+
+impl Reply for SayReply {
+    const SHAPE: Option<Shape> = Some(shape_of::<SayData>);
+
+    fn line(self, id: Option<&Value>) -> Bytes {
+        match self {
+            Self(data, PromptAccepted { success: true, .. }) => wire::success(id, Some(data)),
+            Self(data, PromptAccepted { error, .. }) => wire::refusal(id, error.as_deref(), data),
+        }
     }
 }
 
-async fn route(
-    asked: SayParams,
+pub(super) async fn say(
+    SayParams { message, session_id, prefer_pi }: SayParams,
     caller: &Caller,
-) -> Result<(SayData, PromptAccepted), MethodError> {
-    let SayParams { message, session_id, prefer_pi } = asked;
+) -> Result<SayReply, MethodError> {
     if !truthy(&message) {
         return Err(MethodError::NoMessage);
     }
@@ -48,7 +48,10 @@ async fn route(
     };
     if let Some(routed) = routed {
         routed?;
-        return Ok((data, PromptAccepted { success: true, error: None, seq: None, turn: None }));
+        return Ok(SayReply(
+            data,
+            PromptAccepted { success: true, error: None, seq: None, turn: None },
+        ));
     }
     if !found.has_workspace {
         return Err(MethodError::WorkspaceOfSay(found.session_name));
@@ -60,7 +63,7 @@ async fn route(
     (data.seq, data.turn) = (said.seq, said.turn);
     // Mark the session as used only after Pi replied, even if Pi refused the prompt.
     find(caller, &data.session_id.0.clone().into(), Purpose::Use).await.ok();
-    Ok((data, said))
+    Ok(SayReply(data, said))
 }
 
 async fn find(

@@ -2,37 +2,30 @@
 
 use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
 use super::find::{id_of, label};
-use super::{Caller, params};
+use super::{AnySession, Caller, NoParams};
 use crate::errors::MethodError;
 use crate::registry::{Activate, Delete, Open, OpenSession, TakeSnapshot};
 use crate::voice::VoiceSession;
-use crate::wire::{ParsedRequest, reference};
+use crate::wire::reference;
 use quackd_home::Workspace;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     ActivateData, AttachData, SessionDeleteData, SessionDeleteParams, SessionNewParams,
     WorkspacesData,
 };
-use serde::Deserialize;
-use serde_json::Value;
 
-/// Accepts any JSON value, as upstream does.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ActivateParams {
-    session_id: Value,
-}
-
-pub(super) async fn workspaces(caller: &Caller) -> Result<WorkspacesData, MethodError> {
+pub(super) async fn workspaces(
+    _: NoParams,
+    caller: &Caller,
+) -> Result<WorkspacesData, MethodError> {
     let snapshot = caller.registry.send(TakeSnapshot).await?;
     Ok(WorkspacesData { workspaces: snapshot.workspaces(&caller.services.sessions) })
 }
 
 pub(super) async fn activate_session(
-    request: &mut ParsedRequest,
+    AnySession { session_id }: AnySession,
     caller: &Caller,
 ) -> Result<ActivateData, MethodError> {
-    let ActivateParams { session_id } = params(request, "activate_session")?;
     // Upstream treats an absent reference like an unknown one.
     let reference = reference(&session_id).unwrap_or_default();
     let data = caller.registry.send(Activate { reference }).timeout(SAVE_LIMIT).await??;
@@ -43,11 +36,9 @@ pub(super) async fn activate_session(
 }
 
 pub(super) async fn session_new(
-    request: &mut ParsedRequest,
+    SessionNewParams { path, name, activate, safe_mode }: SessionNewParams,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
-    let SessionNewParams { path, name, activate, safe_mode } =
-        params(request, "quack.session_new")?;
     let path =
         own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
     let Workspace { path, foreign, .. } = look_up(caller, path).await?;
@@ -63,10 +54,9 @@ pub(super) async fn session_new(
 }
 
 pub(super) async fn session_delete(
-    request: &mut ParsedRequest,
+    SessionDeleteParams { session_id, force }: SessionDeleteParams,
     caller: &Caller,
 ) -> Result<SessionDeleteData, MethodError> {
-    let SessionDeleteParams { session_id, force } = params(request, "quack.session_delete")?;
     let reference = reference(&session_id).ok_or(MethodError::NoReference)?;
     let reference = id_of(caller, reference).await?;
     let label = label(caller, &SessionId(reference.clone())).await?;

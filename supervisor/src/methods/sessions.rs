@@ -1,17 +1,16 @@
 //! `sessions`: the known sessions, in stored order.
 
-use super::{Caller, params};
+use super::Caller;
 use crate::errors::MethodError;
 use crate::registry::TakeSnapshot;
 use crate::registry::catalog::Selection;
-use crate::wire::{ParsedRequest, reference, truthy};
+use crate::wire::{reference, truthy};
 use quackd_protocol::client::{SessionsData, SessionsParams};
 
 pub(super) async fn sessions(
-    request: &mut ParsedRequest,
+    SessionsParams { all, workspace_id }: SessionsParams,
     caller: &Caller,
 ) -> Result<SessionsData, MethodError> {
-    let SessionsParams { all, workspace_id } = params(request, "sessions")?;
     let selection = if truthy(&all) {
         Selection::All
     } else {

@@ -1,31 +1,21 @@
 //! `get_state`: the current state of one session and its worker.
 
-use super::{Caller, params};
+use super::{AnySession, Caller};
 use crate::errors::MethodError;
 use crate::pool::snapshot::{PiSnapshot, SessionSnapshot, WorkerSnapshot};
 use crate::registry::{FindSession, Purpose};
 use crate::session::pi::RefreshState;
-use crate::wire::{ParsedRequest, reference};
+use crate::wire::reference;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{StateDataOf, WorkerState};
 use quackd_protocol::limits::PI_STATE_WAIT;
-use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 use std::time::Instant;
 
-/// Accepts any JSON value, as upstream does.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Params {
-    session_id: Value,
-}
-
 pub(super) async fn get_state(
-    request: &mut ParsedRequest,
+    AnySession { session_id }: AnySession,
     caller: &Caller,
 ) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
-    let Params { session_id } = params(request, "get_state")?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     ask_pi(caller, &found.session_id).await;

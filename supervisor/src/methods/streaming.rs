@@ -3,13 +3,13 @@
 //! Output goes only to the client that started the call. If the client does not read, the command blocks: a piece of
 //! output returns its credit when the client's connection has space for the next one.
 
+use super::Caller;
 use super::tool::MAX_CALL_ID_BYTES;
-use super::{Caller, params};
 use crate::errors::MethodError;
 use crate::session::FoundSession;
 use crate::session::pending_calls::Printed;
 use crate::session::worker::ControlCalls;
-use crate::wire::{self, ParsedRequest};
+use crate::wire;
 use quackd_protocol::client::{ToldLine, ToolParams};
 use quackd_protocol::output::{CancelData, CancelParams, OutputPiece, PIECE_CREDITS, ToolOutput};
 use tokio::sync::mpsc;
@@ -106,9 +106,8 @@ impl Drop for NamedCall<'_> {
 
 /// `quack.cancel`.
 pub(super) async fn cancel(
-    request: &mut ParsedRequest,
+    CancelParams { call_id }: CancelParams,
     caller: &Caller,
 ) -> Result<CancelData, MethodError> {
-    let CancelParams { call_id } = params(request, "quack.cancel")?;
     Ok(CancelData { found: caller.client.named_calls.cancel(&call_id) })
 }

@@ -3,26 +3,24 @@
 //!
 //! The tool's result is forwarded as the raw JSON string from the worker. It is not parsed here.
 
+use super::Caller;
 use super::attach::{named, resolve};
 use super::streaming::NamedCall;
-use super::{Caller, params};
 use crate::errors::{CallError, MethodError};
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::pending_calls::tool_info;
 use crate::session::worker::{CallDone, CallTool};
-use crate::wire::{self, ParsedRequest, js_string, reference, truthy};
-use bytes::Bytes;
+use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
-use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams};
+use quackd_protocol::client::{ToolData, ToolParams, VoiceToolCallParams, VoiceToolData};
 use quackd_protocol::limits::{
     LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE,
     MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
 };
-use quackd_protocol::schema::{self, Parameter};
-use quackd_protocol::tools::{is_internal, is_meant_as_json};
+use quackd_protocol::tools::{self, Parameter, is_internal, is_meant_as_json};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
@@ -51,90 +49,52 @@ struct ToolRequest {
     fallback_ms: Option<u64>,
 }
 
-/// Result of one call, success or failure.
-struct ToolReply {
-    text: Box<RawValue>,
-    info: ToolInfo,
-    data: Option<Box<RawValue>>,
-    closing: Option<Box<RawValue>>,
-}
-
-pub(super) async fn voice_tool_call(request: &mut ParsedRequest, caller: &Caller) -> Bytes {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct VoiceToolData<'a> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        call_id: Option<&'a Value>,
-        result: &'a RawValue,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        hint: Option<&'a str>,
-    }
-    let asked: VoiceToolCallParams = match params(request, "voice_tool_call") {
-        Ok(asked) => asked,
-        Err(error) => return wire::failure(request.id.as_ref(), &error.to_string()),
-    };
-    match session_of_voice_call(&asked, caller).await {
-        Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
-        Ok(session) => {
-            let wanted = ToolRequest {
-                tool: js_string(&asked.tool_name),
-                client_id: client_id(asked.call_id.as_ref()),
-                arguments: match asked.arguments {
-                    Value::String(text) => text,
-                    other => js_string(&other),
-                },
-                timeout_ms: None,
-                safe_mode: truthy(&asked.safe_mode),
-                gives_up: caller.gives_up(),
-                is_strict: false,
-                fallback_ms: None,
-            };
-            let answer = run(session, wanted, caller, None).await;
-            let hint = answer.info.hint.as_deref();
-            let data =
-                VoiceToolData { call_id: asked.call_id.as_ref(), result: &answer.text, hint };
-            wire::success(request.id.as_ref(), Some(data))
-        }
-    }
-}
-
-pub(super) async fn quack_tool(request: &mut ParsedRequest, caller: &Caller) -> Bytes {
-    let asked: Result<ToolParams, _> = params(request, "quack.tool");
-    let found = match asked {
-        // Register the name first: a `quack.cancel` that arrives before the session is found ends the call.
-        Ok(asked) => match NamedCall::new(&asked, caller) {
-            Ok(named) => {
-                session_of_quack_tool(&asked, caller).await.map(|session| (asked, named, session))
-            }
-            Err(error) => Err(error),
+pub(super) async fn voice_tool_call(
+    asked: VoiceToolCallParams,
+    caller: &Caller,
+) -> Result<VoiceToolData, MethodError> {
+    let session = session_of_voice_call(&asked, caller).await?;
+    let wanted = ToolRequest {
+        tool: js_string(&asked.tool_name),
+        client_id: client_id(asked.call_id.as_ref()),
+        arguments: match asked.arguments {
+            Value::String(text) => text,
+            other => js_string(&other),
         },
-        Err(error) => Err(error),
+        timeout_ms: None,
+        safe_mode: truthy(&asked.safe_mode),
+        gives_up: caller.gives_up(),
+        is_strict: false,
+        fallback_ms: None,
     };
-    match found {
-        Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
-        Ok((asked, named, session)) => {
-            let arguments = match asked.arguments {
-                Value::Null => "{}".to_owned(),
-                // Otherwise the text would run as a command. As JSON it is either valid or refused.
-                Value::String(text) if is_meant_as_json(&asked.tool, &text) => text,
-                given => given.to_string(),
-            };
-            let wanted = ToolRequest {
-                tool: asked.tool,
-                client_id: asked.call_id,
-                arguments,
-                timeout_ms: asked.timeout_ms,
-                safe_mode: asked.safe_mode.unwrap_or(false),
-                gives_up: None,
-                is_strict: true,
-                fallback_ms: asked.default_timeout_ms,
-            };
-            let ToolReply { text, info, data, closing } = run(session, wanted, caller, named).await;
-            let (data, closing) = (data.as_deref(), closing.as_deref());
-            let data = ToolData { text: &text, info, data, closing };
-            wire::success(request.id.as_ref(), Some(data))
-        }
-    }
+    let ToolData { text, info, .. } = run(session, wanted, caller, None).await;
+    Ok(VoiceToolData { call_id: asked.call_id, result: text, hint: info.hint })
+}
+
+pub(super) async fn quack_tool(
+    asked: ToolParams,
+    caller: &Caller,
+) -> Result<ToolData, MethodError> {
+    // Register the name first: a `quack.cancel` that arrives before the session is found ends the call.
+    let named = NamedCall::new(&asked, caller)?;
+    let session = session_of_quack_tool(&asked, caller).await?;
+    let arguments = match asked.arguments {
+        Value::Null => "{}".to_owned(),
+        // Otherwise the text would run as a command. As JSON it is either valid or refused.
+        Value::String(text) if is_meant_as_json(&asked.tool, &text) => text,
+        given => given.to_string(),
+    };
+    let wanted = ToolRequest {
+        tool: asked.tool,
+        client_id: asked.call_id,
+        arguments,
+        timeout_ms: asked.timeout_ms,
+        safe_mode: asked.safe_mode.unwrap_or(false),
+        gives_up: None,
+        is_strict: true,
+        fallback_ms: asked.default_timeout_ms,
+    };
+    Ok(run(session, wanted, caller, named).await)
 }
 
 async fn session_of_voice_call(
@@ -198,7 +158,7 @@ async fn run(
     wanted: ToolRequest,
     caller: &Caller,
     named: Option<NamedCall<'_>>,
-) -> ToolReply {
+) -> ToolData {
     let started = Instant::now();
     caller.services.interrupted.resumed(&session.session_id);
     let tool = wanted.tool.clone();
@@ -252,12 +212,12 @@ async fn run(
     };
     let info = tool_info(&session.session_id, &done, started.elapsed());
     match done {
-        Ok(CallDone { text, data, .. }) => ToolReply { text, info, data, closing },
+        Ok(CallDone { text, data, .. }) => ToolData { text, info, data, closing },
         Err(error) => {
             let text = error.text(&shown(&tool));
             // A string always has a JSON form.
             let text = to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
-            ToolReply { text, info, data: None, closing: None }
+            ToolData { text, info, data: None, closing: None }
         }
     }
 }
@@ -309,7 +269,7 @@ fn of_bash(wanted: &ToolRequest) -> BashOptions {
 /// Returns an error for the first unknown parameter, with the nearest known name. For strict tools, the worker does
 /// this check for every caller.
 fn unknown_parameter(wanted: &ToolRequest) -> Option<CallError> {
-    let tool = schema::find(&wanted.tool).filter(|tool| !tool.is_strict)?;
+    let tool = tools::find(&wanted.tool).filter(|tool| !tool.is_strict)?;
     let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(&wanted.arguments).ok()?;
     let unknown = given.into_keys().find(|name| tool.meant_by(name).is_none())?;
     let known = tool.parameters.iter().flat_map(Parameter::names);

@@ -1,7 +1,7 @@
 //! `quack.tree`: every kind of child process and thread, with its limits and running instances.
 
-use super::Caller;
 use super::ps::processes;
+use super::{Caller, NoParams};
 use crate::children::ms;
 use crate::errors::MethodError;
 use crate::services::Services;
@@ -13,7 +13,7 @@ use quackd_supervision::{
     REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, SYSTEM_PROBE, TREE,
 };
 
-pub(super) async fn tree(caller: &Caller) -> Result<TreeData, MethodError> {
+pub(super) async fn tree(_: NoParams, caller: &Caller) -> Result<TreeData, MethodError> {
     let services = &caller.services;
     let PsData { supervisor, workers, deaths, .. } = processes(services, &caller.registry).await?;
     let remote_runs = services.remote.status().await.enabled;

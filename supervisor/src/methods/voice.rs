@@ -1,11 +1,11 @@
 //! `voice_connect`, `voice_start`, `voice_state`: requests of voice clients. Reads the parameters and looks up the
 //! session. [`crate::voice`] implements them.
 
-use super::{Caller, params};
+use super::{Caller, NoData};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::voice::VoiceSession;
-use crate::wire::{ParsedRequest, js_string, reference, truthy};
+use crate::wire::{js_string, reference, truthy};
 use quackd_protocol::client::{
     LOCAL_APP, VoiceConnectData, VoiceConnectParams, VoiceStartData, VoiceStartParams, VoiceState,
     VoiceStateParams,
@@ -13,10 +13,9 @@ use quackd_protocol::client::{
 use serde_json::Value;
 
 pub(super) async fn voice_connect(
-    request: &mut ParsedRequest,
+    VoiceConnectParams { client_type, takeover, .. }: VoiceConnectParams,
     caller: &Caller,
 ) -> Result<VoiceConnectData, MethodError> {
-    let VoiceConnectParams { client_type, takeover, .. } = params(request, "voice_connect")?;
     let kind = match truthy(&client_type) {
         true => js_string(&client_type),
         false => LOCAL_APP.to_owned(),
@@ -29,10 +28,9 @@ pub(super) async fn voice_connect(
 }
 
 pub(super) async fn voice_start(
-    request: &mut ParsedRequest,
+    VoiceStartParams { session_id }: VoiceStartParams,
     caller: &Caller,
 ) -> Result<VoiceStartData, MethodError> {
-    let VoiceStartParams { session_id } = params(request, "voice_start")?;
     let found = session(caller, reference(&session_id)).await?;
     let session = found.ok_or(MethodError::NoSessionForVoiceStart)?;
     Ok(caller.services.voice.start(session, caller.client.transport))
@@ -40,10 +38,9 @@ pub(super) async fn voice_start(
 
 /// The reply has no data.
 pub(super) async fn voice_state(
-    request: &mut ParsedRequest,
+    VoiceStateParams { state, session_id }: VoiceStateParams,
     caller: &Caller,
-) -> Result<(), MethodError> {
-    let VoiceStateParams { state, session_id } = params(request, "voice_state")?;
+) -> Result<NoData, MethodError> {
     let (voice, client) = (&caller.services.voice, &caller.client.id);
     let bound = voice.bound(client).ok_or(MethodError::NoVoiceClient)?;
     let state = known(&state)?;
@@ -56,7 +53,8 @@ pub(super) async fn voice_state(
         VoiceState::Idle => session(caller, None).await?,
         _ => None,
     };
-    voice.set_state(client, state, &target, active)
+    voice.set_state(client, state, &target, active)?;
+    Ok(NoData)
 }
 
 fn known(state: &Value) -> Result<VoiceState, MethodError> {

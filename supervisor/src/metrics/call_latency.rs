@@ -1,7 +1,7 @@
 //! Call durations by tool and outcome, for the histograms of `quack.metrics`. One instance per daemon, in
 //! [`crate::metrics::Metrics`]. Updated when a call is answered.
 
-use quackd_protocol::tools::TOOLS;
+use quackd_protocol::tools;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -102,14 +102,14 @@ impl Default for CallLatencies {
                 sum_us: AtomicU64::new(0),
             })
         };
-        Self(TOOLS.iter().copied().chain([OTHER]).flat_map(series).collect())
+        Self(tools::all().map(|tool| tool.name).chain([OTHER]).flat_map(series).collect())
     }
 }
 
 impl CallLatencies {
     /// Records an answered call.
     pub(crate) fn note(&self, tool: &str, outcome: CallOutcome, elapsed: Duration) {
-        let tool = if TOOLS.contains(&tool) { tool } else { OTHER };
+        let tool = tools::find(tool).map_or(OTHER, |tool| tool.name);
         let series = self.0.iter().find(|it| it.tool == tool && it.outcome == outcome);
         let Some(series) = series else { return };
         let seconds = elapsed.as_secs_f64();

@@ -352,8 +352,8 @@ mod tests {
         let (mut session, now) = (SessionSnapshot::default(), Instant::now());
         let (mut worker, mut pi) = (Activity::Stopped(StopReason::Unasked), Activity::Waiting);
         let mut status = |new_worker: Option<Activity>, new_pi: Option<Activity>| {
-            worker = new_worker.unwrap_or(worker.clone());
-            pi = new_pi.unwrap_or(pi.clone());
+            worker = new_worker.unwrap_or_else(|| worker.clone());
+            pi = new_pi.unwrap_or_else(|| pi.clone());
             session.worker.process.activity = worker.clone();
             session.pi.process.activity = pi.clone();
             is(&session, now)

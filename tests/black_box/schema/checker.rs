@@ -2,7 +2,6 @@
 //! events of one client.
 
 use jsonschema::Validator;
-use quackd_protocol::schema::wire;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -20,7 +19,7 @@ struct Validators {
 
 impl Validators {
     fn new() -> Self {
-        let document = wire::document();
+        let document = quackd_supervisor::client_wire().document();
         let of = |path: &str| {
             let schema = json!({"$ref": format!("#/$defs/{path}"), "$defs": document["$defs"]});
             jsonschema::draft202012::new(&schema).expect("a schema")

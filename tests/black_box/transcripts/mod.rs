@@ -12,7 +12,7 @@ use crate::harness::{Answer, Daemon, FakeExa, Wire, answer};
 use crate::schema::Checker;
 use block::{Action, Block, Step, blocks};
 use pattern::Names;
-use quackd_protocol::tools::TOOLS;
+use quackd_protocol::tools;
 use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -51,24 +51,17 @@ fn the_tools_are_as_documented() {
 #[test]
 fn every_method_has_a_transcript() {
     let documented = words("docs/protocol.md", &["method"]);
-    let methods = methods(&read("supervisor/src/methods/table.rs"));
-    assert!(methods.contains("ping") && 10 < methods.len(), "{methods:?}");
-    let missing: Vec<_> = methods.difference(&documented).collect();
+    let (methods, _) = quackd_supervisor::client_wire().names();
+    assert!(methods.contains(&"ping") && 10 < methods.len(), "{methods:?}");
+    let missing: Vec<_> = methods.iter().filter(|name| !documented.contains(**name)).collect();
     assert!(missing.is_empty(), "docs/protocol.md has no transcript of {missing:?}");
 }
 
 #[test]
 fn every_tool_has_a_transcript() {
     let documented = words("docs/tools.md", &["tool", "toolName"]);
-    let missing: Vec<_> = TOOLS.iter().filter(|tool| !documented.contains(**tool)).collect();
+    let missing: Vec<_> = tools::all().filter(|tool| !documented.contains(tool.name)).collect();
     assert!(missing.is_empty(), "docs/tools.md has no transcript of {missing:?}");
-}
-
-/// Names in the table of methods.
-pub(crate) fn methods(source: &str) -> BTreeSet<String> {
-    let (rows, _) = source.split_once("#[cfg(test)]").unwrap_or((source, ""));
-    let names = rows.lines().filter_map(|line| line.trim().strip_prefix("name: \""));
-    names.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
 }
 
 /// Values of some keys in the requests of a document's transcripts.

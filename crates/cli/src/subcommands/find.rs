@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_what_the_tool_is_told() {
-        let tool = quackd_protocol::schema::find("find").unwrap();
+        let tool = quackd_protocol::tools::find("find").unwrap();
         for (line, more) in [
             (&[][..], json!({})),
             (&["*.rs"], json!({"pattern": ["*.rs"]})),

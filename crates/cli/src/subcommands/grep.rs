@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_sent_is_known_to_the_tool() {
-        let tool = quackd_protocol::schema::find("search").unwrap();
+        let tool = quackd_protocol::tools::find("search").unwrap();
         let all = sent(&[
             "x",
             "-iFwU",

@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_what_the_tool_is_told() {
-        let tool = quackd_protocol::schema::find("replace").unwrap();
+        let tool = quackd_protocol::tools::find("replace").unwrap();
         let plain = json!({"pattern": ["x"], "replacement": "y", "path": ["a"]});
         for (line, more) in [
             (&["x", "y"][..], json!({})),

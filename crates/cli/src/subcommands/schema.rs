@@ -4,23 +4,24 @@ use crate::args::schema::{SchemaArgs, SchemaVerb};
 use crate::display::plain;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
-use quackd_protocol::schema::{self, wire};
+use quackd_protocol::tools;
+use quackd_supervisor::client_wire;
 use serde_json::Value;
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &SchemaArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     if args.typescript {
-        output.text(&wire::typescript())?;
+        output.text(&client_wire().typescript())?;
         return Ok(ExitCode::Ok);
     }
     let document = match (&args.verb, args.name.as_deref()) {
         (Some(SchemaVerb::Tools(args)), _) => match args.name.as_deref() {
-            None => schema::tools(),
+            None => quackd_schema::tools(),
             Some(name) => tool(name)?,
         },
-        (None, None) => wire::document(),
-        (None, Some("methods")) => wire::methods(),
-        (None, Some("events")) => wire::events(),
+        (None, None) => client_wire().document(),
+        (None, Some("methods")) => client_wire().methods(),
+        (None, Some("events")) => client_wire().events(),
         (None, Some(name)) => message(name)?,
     };
     output.document(&document)?;
@@ -28,16 +29,17 @@ pub(crate) fn run(args: &SchemaArgs, output: CliOutput) -> anyhow::Result<ExitCo
 }
 
 fn tool(name: &str) -> Result<Value, CliError> {
-    schema::tool_schema(name).ok_or_else(|| {
-        let known: Vec<&str> = schema::ALL.iter().map(|tool| tool.name).collect();
+    quackd_schema::tool(name).ok_or_else(|| {
+        let known: Vec<&str> = tools::all().map(|tool| tool.name).collect();
         CliError::usage(format!("unknown tool '{}': expected {}", plain(name), known.join(", ")))
     })
 }
 
 /// Returns the schema of a method, an event or a type.
 fn message(name: &str) -> Result<Value, CliError> {
-    wire::named(name).ok_or_else(|| {
-        let (methods, events) = wire::names();
+    let wire = client_wire();
+    wire.named(name).ok_or_else(|| {
+        let (methods, events) = wire.names();
         CliError::usage(format!(
             "there is no method, event or type '{}'; there are tools, methods, events, the methods {}, and the \
              events {}",

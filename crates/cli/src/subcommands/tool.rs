@@ -19,8 +19,7 @@ use anyhow::Context;
 use quackd_client::Client;
 use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_TOOL_DEADLINE};
-use quackd_protocol::schema;
-use quackd_protocol::tools::{is_meant_as_json, main_parameter};
+use quackd_protocol::tools::{self, is_meant_as_json, main_parameter};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::io::Read;
@@ -241,8 +240,8 @@ fn is_about_the_tool(text: &str) -> bool {
 
 /// Returns a hint for a failed tool that this program does not know. A newer daemon may have more tools.
 fn unknown(name: &str) -> Option<String> {
-    let known = schema::ALL.iter().map(|tool| tool.name);
-    if schema::tool_schema(name).is_some() {
+    let known = tools::all().map(|tool| tool.name);
+    if tools::find(name).is_some() {
         return None;
     }
     let near = nearest(name, known.clone());

@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(Value::from(arguments(&parse(&[]))), json!({}));
         assert_eq!(Value::from(arguments(&parse(&["u1"]))), json!({"undo_id": "u1"}));
         assert_eq!(Value::from(arguments(&parse(&["--list"]))), json!({"list": true}));
-        let tool = quackd_protocol::schema::find("undo").unwrap();
+        let tool = quackd_protocol::tools::find("undo").unwrap();
         assert!(["undo_id", "list"].iter().all(|name| tool.parameter(name).is_some()));
     }
 

@@ -160,7 +160,8 @@ impl PiHandle {
         let session = &self.session;
         if !is_asked {
             let exceeded = exceeded.map(|cause| cause.to_string());
-            let text = match exceeded.as_deref().or(self.kill_reason.map(KillReason::text)) {
+            let text = match exceeded.as_deref().or_else(|| self.kill_reason.map(KillReason::text))
+            {
                 Some(why) => format!("Pi process for session \"{}\" was ended: {why}", self.name),
                 None => format!(
                     "Pi process for session \"{}\" died unexpectedly (exit code: {})",

@@ -5,7 +5,7 @@ use super::WorkerHandle;
 use crate::children::{ChildActor, LifecycleDriver};
 use actix::prelude::*;
 use quackd_protocol::policy::Policy;
-use quackd_protocol::schema;
+use quackd_protocol::tools;
 use quackd_supervision::{Demander, State};
 
 /// Tools that read or kill background jobs. They do not access files of the workspace.
@@ -68,7 +68,7 @@ impl WorkerHandle {
         }
         let given = self.running_policy.as_ref();
         !self.workspace_replaced
-            && schema::find(tool).is_some_and(|tool| tool.reads_only)
+            && tools::find(tool).is_some_and(|tool| tool.reads_only)
             && given.is_some_and(|given| self.policy.reads_all_of(given))
     }
 

@@ -1,9 +1,8 @@
 //! Builds one document from the tables, with all definitions in its `$defs`, and parts of it.
 
 use super::events::{EventAudience, EventSchema, events};
-use super::methods::{METHODS, Method};
-use super::{object, pi};
-use crate::client::CLIENT_PROTOCOL;
+use super::{MethodSchema, object, pi};
+use quackd_protocol::client::CLIENT_PROTOCOL;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -22,7 +21,7 @@ fn generator_of_params() -> SchemaGenerator {
     SchemaSettings::draft2020_12().for_deserialize().into_generator()
 }
 
-pub(super) fn whole() -> Value {
+pub(super) fn whole(methods: &[MethodSchema]) -> Value {
     json!({
         "$schema": DRAFT,
         "title": format!("quackd, client wire, protocol {CLIENT_PROTOCOL}"),
@@ -32,19 +31,19 @@ pub(super) fn whole() -> Value {
             {"$ref": format!("{DEFS}Reply")},
             {"$ref": format!("{DEFS}Event")},
         ],
-        "$defs": defs(),
+        "$defs": defs(methods),
     })
 }
 
 /// Returns one definition as a separate document.
-pub(super) fn part(name: &str) -> Option<Value> {
-    let defs = defs();
+pub(super) fn part(name: &str, methods: &[MethodSchema]) -> Option<Value> {
+    let defs = defs(methods);
     let schema = defs.get(name)?.clone();
     Some(complete(name, schema, &defs))
 }
 
-pub(super) fn named(name: &str) -> Option<Value> {
-    let defs = defs();
+pub(super) fn named(name: &str, methods: &[MethodSchema]) -> Option<Value> {
+    let defs = defs(methods);
     let under = |list: &str| defs.get(list)?.get("properties")?.get(name).cloned();
     let (method, event) = (under("Methods"), under("Events"));
     if method.is_none() && event.is_none() {
@@ -60,16 +59,15 @@ pub(super) fn named(name: &str) -> Option<Value> {
     Some(complete(name, schema.into(), &defs))
 }
 
-pub(super) fn parameters(method: &str) -> Option<Vec<String>> {
-    let method = METHODS.iter().find(|known| known.name == method)?;
-    let Some(params) = method.params else { return Some(Vec::new()) };
+pub(super) fn parameters(method: &MethodSchema) -> Vec<String> {
+    let Some(params) = method.params else { return Vec::new() };
     let mut generator = generator_of_params();
     let schema = params(&mut generator);
     let definition = schema.get("$ref").and_then(Value::as_str);
     let definition = definition.and_then(|name| name.strip_prefix(DEFS));
     let schema = definition.and_then(|name| generator.definitions().get(name)).unwrap_or(&schema);
     let properties = schema.get("properties").and_then(Value::as_object);
-    Some(properties.into_iter().flat_map(Map::keys).cloned().collect())
+    properties.into_iter().flat_map(Map::keys).cloned().collect()
 }
 
 /// Returns a schema with the definitions that it needs, and no others.
@@ -108,11 +106,11 @@ fn reach(schema: &Value, defs: &Map<String, Value>, found: &mut BTreeSet<String>
 }
 
 /// Returns all named definitions.
-fn defs() -> Map<String, Value> {
+fn defs(table: &[MethodSchema]) -> Map<String, Value> {
     let (mut reading, mut writing) = (generator_of_params(), generator_of_data());
     let mut requests = Vec::new();
     let mut methods = Map::new();
-    for method in METHODS {
+    for method in table {
         let params = params(method, &mut reading);
         requests.push(request(method, &params));
         methods.insert(method.name.to_owned(), entry(method, params, &mut writing));
@@ -140,7 +138,7 @@ fn defs() -> Map<String, Value> {
 }
 
 /// Returns the parameters of a method, or an empty object if it takes none.
-fn params(method: &Method, generator: &mut SchemaGenerator) -> Value {
+fn params(method: &MethodSchema, generator: &mut SchemaGenerator) -> Value {
     let Some(make) = method.params else { return json!({"type": "object"}) };
     let schema = make(generator);
     if method.required.is_empty() {
@@ -149,7 +147,7 @@ fn params(method: &Method, generator: &mut SchemaGenerator) -> Value {
     json!({"allOf": [schema, {"type": "object", "required": method.required}]})
 }
 
-fn entry(method: &Method, params: Value, generator: &mut SchemaGenerator) -> Value {
+fn entry(method: &MethodSchema, params: Value, generator: &mut SchemaGenerator) -> Value {
     // `false`: the data is always absent.
     let data = method.data.map_or(Value::Bool(false), |make| make(generator));
     let required = if data.is_boolean() { json!(["params"]) } else { json!(["params", "data"]) };
@@ -161,7 +159,7 @@ fn entry(method: &Method, params: Value, generator: &mut SchemaGenerator) -> Val
     })
 }
 
-fn request(method: &Method, params: &Value) -> Value {
+fn request(method: &MethodSchema, params: &Value) -> Value {
     let required =
         if method.required.is_empty() { json!(["method"]) } else { json!(["method", "params"]) };
     json!({

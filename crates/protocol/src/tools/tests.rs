@@ -1,4 +1,4 @@
-//! Checks that the table of the tools is consistent, and that the generated schemas are valid JSON Schema.
+//! Checks that the table of the tools is consistent.
 
 use super::*;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 #[test]
 fn names_mean_one_parameter_and_the_main_one_is_there() {
-    for tool in ALL {
+    for tool in all() {
         let mut seen = BTreeSet::new();
         for parameter in tool.parameters {
             for name in parameter.names() {
@@ -25,7 +25,7 @@ fn names_mean_one_parameter_and_the_main_one_is_there() {
 
 #[test]
 fn defaults_are_values_that_the_parameter_takes() {
-    for tool in ALL {
+    for tool in all() {
         for parameter in tool.parameters {
             let Some(default) = parameter.default else { continue };
             let value: Value = serde_json::from_str(default).unwrap();
@@ -45,112 +45,8 @@ fn defaults_are_values_that_the_parameter_takes() {
                 Kind::List | Kind::Lines | Kind::Counts(_) => false,
             };
             assert!(fits, "{}: {} = {default}", tool.name, parameter.name);
-            let shown = tool_schema(tool.name).unwrap();
-            if !parameter.is_spelling {
-                let schema = &shown["inputSchema"]["properties"][parameter.name];
-                assert_eq!(schema["default"], value, "{}: {}", tool.name, parameter.name);
-            }
         }
     }
-}
-
-/// Checks the keywords of draft 2020-12 that the schemas use, and their values. Fails on any other keyword.
-fn check_schema(schema: &Value, at: &str) {
-    let object = schema.as_object().unwrap_or_else(|| panic!("{at} is no schema: {schema}"));
-    for (keyword, value) in object {
-        let is_right = match keyword.as_str() {
-            "$schema" => value == "https://json-schema.org/draft/2020-12/schema",
-            "type" => {
-                let types = ["object", "array", "string", "integer", "boolean"];
-                let is_type =
-                    |value: &Value| value.as_str().is_some_and(|name| types.contains(&name));
-                is_type(value)
-                    || value
-                        .as_array()
-                        .is_some_and(|all| !all.is_empty() && all.iter().all(is_type))
-            }
-            "description" => value.as_str().is_some_and(|text| !text.is_empty()),
-            "default" => !value.is_null(),
-            "enum" => value.as_array().is_some_and(|all| {
-                let distinct: BTreeSet<String> = all.iter().map(Value::to_string).collect();
-                !all.is_empty() && distinct.len() == all.len()
-            }),
-            "minimum" | "maximum" | "minItems" | "maxItems" => value.is_u64(),
-            "required" => value.as_array().is_some_and(|all| {
-                all.iter().all(|name| {
-                    name.as_str().is_some_and(|name| !object["properties"][name].is_null())
-                })
-            }),
-            "additionalProperties" => value.is_boolean(),
-            "properties" => {
-                let properties = value.as_object().unwrap();
-                properties
-                    .iter()
-                    .for_each(|(name, inner)| check_schema(inner, &format!("{at}.{name}")));
-                true
-            }
-            "items" => {
-                check_schema(value, &format!("{at}[]"));
-                true
-            }
-            "anyOf" => {
-                value.as_array().unwrap().iter().for_each(|inner| check_schema(inner, at));
-                true
-            }
-            _ => false,
-        };
-        assert!(is_right, "{at}: {keyword} is {value}");
-    }
-}
-
-#[test]
-fn every_tool_has_a_schema_of_draft_2020_12() {
-    let all = tools();
-    let all = all.as_array().unwrap();
-    assert_eq!(all.len(), ALL.len());
-    for (described, tool) in all.iter().zip(ALL) {
-        assert_eq!(described["name"], tool.name);
-        assert_eq!(described["annotations"]["readOnlyHint"], tool.reads_only);
-        let schema = &described["inputSchema"];
-        assert_eq!(schema["type"], "object");
-        assert_eq!(schema["additionalProperties"], !tool.is_strict);
-        check_schema(schema, tool.name);
-        assert_eq!(tool_schema(tool.name).as_ref(), Some(described));
-        for parameter in tool.parameters {
-            let is_shown = !schema["properties"][parameter.name].is_null();
-            assert_eq!(is_shown, !parameter.is_spelling, "{}: {}", tool.name, parameter.name);
-            for alias in parameter.aliases {
-                assert!(schema["properties"][alias].is_null(), "{alias}");
-            }
-        }
-    }
-    assert_eq!(tool_schema("nothing"), None);
-}
-
-#[test]
-fn a_schema_reads_as_expected() {
-    let schema = tool_schema("job_output").unwrap();
-    assert_eq!(
-        schema,
-        serde_json::json!({
-            "name": "job_output",
-            "description": "Returns the output of a background job from a cursor on, and can wait for more.",
-            "inputSchema": {
-                "$schema": "https://json-schema.org/draft/2020-12/schema",
-                "type": "object",
-                "properties": {
-                    "job": {"type": ["string", "integer"], "description": "The job: job-1, or 1."},
-                    "cursor": {"type": "integer", "minimum": 0,
-                        "description": "Start position in bytes of output: the cursor of the last answer."},
-                    "wait_ms": {"type": "integer", "minimum": 0, "maximum": 600_000, "default": 0,
-                        "description": "Longest wait for more output or for the exit of the job, in milliseconds."},
-                },
-                "required": ["job"],
-                "additionalProperties": true,
-            },
-            "annotations": {"readOnlyHint": true},
-        })
-    );
 }
 
 /// The part of the documentation that is about each tool, by its heading.
@@ -196,7 +92,7 @@ fn the_documentation_and_the_table_name_the_same_parameters() {
         found.unwrap_or_else(|| panic!("docs/tools.md has no section {name}")).1
     };
     let (rules, search) = (of("Rules for all of them"), of("search"));
-    for tool in ALL {
+    for tool in all() {
         // The section of `search` explains shared parameters, so other sections need not repeat them.
         let section = of(tool.name);
         let mut words = quoted(section);
@@ -223,4 +119,40 @@ fn the_documentation_and_the_table_name_the_same_parameters() {
         let is_in_rules = missing.iter().all(|name| quoted(rules).contains(name));
         assert!(missing.is_empty() || is_in_rules, "{}: {missing:?} in no table", tool.name);
     }
+}
+
+#[test]
+fn broken_json_is_told_from_globs_patterns_and_shell_groups() {
+    for (tool, text, expected) in [
+        ("bash", r#"{"command":"ls""#, true),
+        ("bash", r#" {"command" "ls"}"#, true),
+        ("bash", r#"{ "command": "ls" "#, true),
+        ("bash", "{ 'command': 'ls' }", true),
+        ("bash", "{command: ls}", true),
+        ("bash", "\u{feff}{\u{201c}command\u{201d}: 1}", true),
+        ("bash", r#"["ls", "-la"]"#, true),
+        ("bash", r#"{ "a prog" x; }"#, false),
+        ("bash", "{ echo hi; }", false),
+        ("bash", "[ -f x ] && ls", false),
+        ("bash", "ls {a,b}", false),
+        ("find_files", "{a,b}*.rs", false),
+        ("grep_search", "{name}", false),
+        ("grep_search", "[\"']", false),
+        ("grep_search", r#"{"pattern":"x"#, true),
+    ] {
+        assert_eq!(is_meant_as_json(tool, text), expected, "{tool} {text}");
+    }
+}
+
+#[test]
+fn internal_tools_are_in_no_list_and_main_parameters_receive_bare_strings() {
+    assert!(!all().any(|tool| is_internal(tool.name)));
+    let mains: Vec<_> = all().filter_map(|tool| main_parameter(tool.name)).collect();
+    assert_eq!(
+        mains,
+        [
+            "path", "command", "job", "job", "pattern", "pattern", "undo_id", "pattern", "pattern",
+            "pattern", "query"
+        ]
+    );
 }

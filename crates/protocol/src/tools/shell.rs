@@ -4,11 +4,14 @@ use super::{Kind, Parameter, Tool, flag, text, whole};
 use crate::limits::{MAX_JOB_TIME, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use std::time::Duration;
 
+/// The tools of this file, in the order of the documentation.
+pub(super) const TOOLS: &[Tool] = &[BASH, JOBS, JOB_OUTPUT, JOB_KILL];
+
 const fn ms(time: Duration) -> u64 {
     time.as_secs() * 1000 + time.subsec_millis() as u64
 }
 
-pub(super) const BASH: Tool = Tool {
+const BASH: Tool = Tool {
     name: "bash",
     about: "Runs one command line in the workspace, with an empty stdin and no terminal, and returns its output \
             and exit code. Processes that are still running afterwards are killed; use `background` for servers and \
@@ -34,7 +37,7 @@ const JOB: Parameter = Parameter::new("job", Kind::TextOrWhole, "The job: job-1,
     .also(&["job_id", "jobId", "id"])
     .required();
 
-pub(super) const JOBS: Tool = Tool {
+const JOBS: Tool = Tool {
     name: "jobs",
     about: "Lists the background jobs of the session.",
     main: None,
@@ -43,7 +46,7 @@ pub(super) const JOBS: Tool = Tool {
     parameters: &[],
 };
 
-pub(super) const JOB_OUTPUT: Tool = Tool {
+const JOB_OUTPUT: Tool = Tool {
     name: "job_output",
     about: "Returns the output of a background job from a cursor on, and can wait for more.",
     main: Some("job"),
@@ -67,7 +70,7 @@ pub(super) const JOB_OUTPUT: Tool = Tool {
     ],
 };
 
-pub(super) const JOB_KILL: Tool = Tool {
+const JOB_KILL: Tool = Tool {
     name: "job_kill",
     about: "Kills a background job with all processes that it started.",
     main: Some("job"),

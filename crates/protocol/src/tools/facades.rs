@@ -3,6 +3,10 @@
 
 use super::{Kind, Parameter, Tool, flag, text, whole};
 
+/// The tools of this file, in the order of the documentation.
+pub(super) const TOOLS: &[Tool] =
+    &[SEARCH_CONTENT, REPLACE_CONTENT, SEARCH_GLOB_FILES, RIPGREP_SEARCH];
+
 const GLOB_PATTERN: Parameter = text(
     "glob_pattern",
     "Files to look at, from the root of the workspace: *.rs are those in the root only, **/*.rs all.",
@@ -17,7 +21,7 @@ const INCLUDE_HIDDEN: Parameter = flag(
 const OFFSET: Parameter =
     whole("offset", 0, u64::MAX, "How many results to leave out at the beginning.").or("0");
 
-pub(super) const SEARCH_CONTENT: Tool = Tool {
+const SEARCH_CONTENT: Tool = Tool {
     name: "search_content",
     about: "Search for text content in files using a regex pattern. 100 lines an answer; offset goes on.",
     main: None,
@@ -32,7 +36,7 @@ pub(super) const SEARCH_CONTENT: Tool = Tool {
     ],
 };
 
-pub(super) const REPLACE_CONTENT: Tool = Tool {
+const REPLACE_CONTENT: Tool = Tool {
     name: "replace_content",
     about: "Replace text content in files based on a regex pattern, line by line. Line ends and all other bytes \
             stay as they are; undo takes it back.",
@@ -55,7 +59,7 @@ pub(super) const REPLACE_CONTENT: Tool = Tool {
     ],
 };
 
-pub(super) const SEARCH_GLOB_FILES: Tool = Tool {
+const SEARCH_GLOB_FILES: Tool = Tool {
     name: "search_glob_files",
     about: "Search for files and directories using a glob pattern. 100 paths an answer; offset goes on.",
     main: None,
@@ -73,7 +77,7 @@ pub(super) const SEARCH_GLOB_FILES: Tool = Tool {
     ],
 };
 
-pub(super) const RIPGREP_SEARCH: Tool = Tool {
+const RIPGREP_SEARCH: Tool = Tool {
     name: "ripgrep_search",
     about: "Search files by a regular expression as ripgrep does: ignored and hidden files and some directories are \
             left out. Gives an object: output (a path, then number:text of its lines), return_code, success.",

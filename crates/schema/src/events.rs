@@ -1,13 +1,13 @@
-//! The table of events: names and data. The daemon's own events come from the types of [`crate::client`], Pi's from
+//! The table of events: names and data. The daemon's own events come from the types of `quackd_protocol::client`, Pi's from
 //! [`super::pi`].
 
 use super::document::never_null;
 use super::pi::{self, open};
-use crate::client::{
+use quackd_protocol::client::{
     ProcessDeath, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, VoiceSayEvent,
     VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
 };
-use crate::output::ToolOutput;
+use quackd_protocol::output::ToolOutput;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 

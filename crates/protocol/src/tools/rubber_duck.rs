@@ -4,11 +4,14 @@
 use super::{Kind, Parameter, Tool, flag, text, whole};
 use crate::limits::MAX_ROWS;
 
+/// The tools of this file, in the order of the documentation.
+pub(super) const TOOLS: &[Tool] = &[GREP_SEARCH, FIND_FILES];
+
 const PATH: Parameter = text("path", "Directory to look in, relative to the workspace.")
     .also(&["directory", "dir"])
     .or("\".\"");
 
-pub(super) const GREP_SEARCH: Tool = Tool {
+const GREP_SEARCH: Tool = Tool {
     name: "grep_search",
     about: "Finds lines in files by a regular expression: rows path:line:text. Searches every text file, hidden and \
             ignored ones too, but in .git, .build and node_modules.",
@@ -39,7 +42,7 @@ pub(super) const GREP_SEARCH: Tool = Tool {
     ],
 };
 
-pub(super) const FIND_FILES: Tool = Tool {
+const FIND_FILES: Tool = Tool {
     name: "find_files",
     about: "Finds files by name: one path a line, relative to the workspace, at most 200. Case does not matter.",
     main: Some("pattern"),

@@ -2,7 +2,10 @@
 
 use super::{Kind, Parameter, Tool, flag, text, whole};
 
-pub(super) const WEB_SEARCH: Tool = Tool {
+/// The tools of this file, in the order of the documentation.
+pub(super) const TOOLS: &[Tool] = &[WEB_SEARCH];
+
+const WEB_SEARCH: Tool = Tool {
     name: "web_search",
     about: "Searches the web for pages: titles, addresses and, if requested, the start of their text.",
     main: Some("query"),

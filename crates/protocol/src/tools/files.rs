@@ -2,12 +2,15 @@
 
 use super::{Parameter, Tool, flag, text, whole};
 
+/// The tools of this file, in the order of the documentation.
+pub(super) const TOOLS: &[Tool] = &[READ_FILE, WRITE_FILE, EDIT_FILE];
+
 const PATH: Parameter =
     text("path", "The file, relative to the workspace, or an absolute path inside it.")
         .also(&["file", "filepath", "file_path", "filename"])
         .required();
 
-pub(super) const READ_FILE: Tool = Tool {
+const READ_FILE: Tool = Tool {
     name: "read_file",
     about: "Returns the whole content of a text file of at most 1 MiB, or some lines of a file of any size.",
     main: Some("path"),
@@ -26,7 +29,7 @@ pub(super) const READ_FILE: Tool = Tool {
     ],
 };
 
-pub(super) const WRITE_FILE: Tool = Tool {
+const WRITE_FILE: Tool = Tool {
     name: "write_file",
     about: "Creates a file or replaces its whole content. Creates missing directories. Does not overwrite a file \
             that another program changed since this session read it: read the file again first.",
@@ -36,7 +39,7 @@ pub(super) const WRITE_FILE: Tool = Tool {
     parameters: &[PATH, text("content", "The new content, whole. May be empty.").required()],
 };
 
-pub(super) const EDIT_FILE: Tool = Tool {
+const EDIT_FILE: Tool = Tool {
     name: "edit_file",
     about: "Replaces one piece of text in one file. The rest of the file stays as it is, byte for byte.",
     main: None,

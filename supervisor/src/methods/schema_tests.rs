@@ -1,22 +1,23 @@
 //! Checks that the schemas are valid, accept the values that the wire types write and reject wrong values. Also checks
 //! that the TypeScript declarations have the same names.
 
-use super::*;
-use crate::client::{
+use super::METHODS;
+use super::dispatch::wire;
+use quackd_protocol::client::{
     EventLine, PingData, ToolContent, ToolData, ToolExecutionEnd, ToolInfo, VoiceStopEvent,
 };
-use crate::{SessionId, client};
+use quackd_protocol::{SessionId, client};
 use schemars::generate::SchemaSettings;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Returns a validator for the definition `name`.
 fn validator(name: &str) -> jsonschema::Validator {
-    let mut schema = object(document());
-    schema.remove("anyOf");
-    schema.insert("$ref".to_owned(), format!("#/$defs/{name}").into());
-    jsonschema::draft202012::new(&schema.into()).unwrap()
+    let mut schema = wire().document();
+    schema.as_object_mut().unwrap().remove("anyOf");
+    schema["$ref"] = format!("#/$defs/{name}").into();
+    jsonschema::draft202012::new(&schema).unwrap()
 }
 
 fn is_valid(name: &str, value: &Value) -> bool {
@@ -25,16 +26,18 @@ fn is_valid(name: &str, value: &Value) -> bool {
 
 #[test]
 fn the_document_and_its_parts_are_schemas_without_loose_ends() {
-    let document = document();
-    let (methods, events) = names();
+    let wire = wire();
+    let document = wire.document();
+    let (methods, events) = wire.names();
     for names in [&methods, &events] {
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
     }
-    let parts = methods.iter().chain(&events).map(|name| named(name).unwrap());
-    let types = document["$defs"].as_object().unwrap().keys().map(|name| named(name).unwrap());
-    for schema in parts.chain(types).chain([document.clone(), super::methods(), super::events()]) {
+    let parts = methods.iter().chain(&events).map(|name| wire.named(name).unwrap());
+    let types = document["$defs"].as_object().unwrap().keys().map(|name| wire.named(name).unwrap());
+    for schema in parts.chain(types).chain([document.clone(), wire.methods(), wire.events()]) {
         assert!(jsonschema::draft202012::meta::is_valid(&schema), "{schema}");
-        let defs = object(schema["$defs"].clone());
+        let none = serde_json::Map::new();
+        let defs = schema["$defs"].as_object().unwrap_or(&none);
         let mut wanted = BTreeSet::new();
         references(&schema, &mut wanted);
         for reference in &wanted {
@@ -48,7 +51,7 @@ fn the_document_and_its_parts_are_schemas_without_loose_ends() {
             |name: &&String| schema == document && ["Methods", "Events"].contains(&name.as_str());
         assert!(unused.iter().all(is_index), "{}: nothing uses {unused:?}", schema["title"]);
     }
-    assert_eq!(named("nothing"), None);
+    assert_eq!(wire.named("nothing"), None);
 }
 
 fn references(schema: &Value, found: &mut BTreeSet<String>) {
@@ -67,15 +70,15 @@ fn references(schema: &Value, found: &mut BTreeSet<String>) {
 fn types_that_are_read_and_written_have_one_shape() {
     let of = |settings: SchemaSettings| {
         let mut generator = settings.into_generator();
-        for method in methods::METHODS {
-            method.params.map(|make| make(&mut generator));
+        for method in METHODS {
+            method.schema.params.map(|make| make(&mut generator));
         }
         generator.take_definitions(true)
     };
     let read = of(SchemaSettings::draft2020_12().for_deserialize());
-    let mut writing = document::generator_of_data();
-    for method in methods::METHODS {
-        method.data.map(|make| make(&mut writing));
+    let mut writing = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    for method in METHODS {
+        method.schema.data.map(|make| make(&mut writing));
     }
     let written = writing.take_definitions(true);
     let both: Vec<_> = read.iter().filter(|(name, _)| written.contains_key(*name)).collect();
@@ -98,7 +101,7 @@ fn what_the_types_write_is_valid_and_nothing_else_is() {
     };
     let text = RawValue::from_string("\"x\"".into()).unwrap();
     let info = ToolInfo { exit_code: Some(3), ..ToolInfo::default() };
-    let tool = ToolData { text: &text, info: info.clone(), data: None, closing: None };
+    let tool = ToolData { text: text.clone(), info: info.clone(), data: None, closing: None };
     let session = SessionId::from("s");
     let end = EventLine {
         event: "tool_execution_end",
@@ -199,19 +202,20 @@ fn lines_are_taken_and_refused_as_the_documentation_says() {
 
 #[test]
 fn a_name_that_is_a_method_and_an_event_shows_both() {
-    let both = named("voice_start").unwrap();
+    let wire = wire();
+    let both = wire.named("voice_start").unwrap();
     let parts: Vec<&String> = both["properties"].as_object().unwrap().keys().collect();
     assert_eq!(parts, ["data", "event", "params"]);
-    let method = named("unfollow").unwrap();
+    let method = wire.named("unfollow").unwrap();
     assert_eq!(method["properties"]["data"], false);
-    assert_eq!(named("agent_end").unwrap()["properties"].as_object().unwrap().len(), 1);
-    assert_eq!(named("VoiceState").unwrap()["title"], "VoiceState");
+    assert_eq!(wire.named("agent_end").unwrap()["properties"].as_object().unwrap().len(), 1);
+    assert_eq!(wire.named("VoiceState").unwrap()["title"], "VoiceState");
 }
 
 #[test]
 fn the_declarations_name_everything_once() {
-    let text = typescript();
-    for name in document()["$defs"].as_object().unwrap().keys() {
+    let text = wire().typescript();
+    for name in wire().document()["$defs"].as_object().unwrap().keys() {
         let count = ["export interface", "export type"].map(|word| {
             text.lines().filter(|line| line.starts_with(&format!("{word} {name} "))).count()
         });

@@ -1,19 +1,14 @@
-//! The parameters of each tool as data: names, kinds, limits and defaults are defined only here. [`wire`] has the
-//! messages between clients and the daemon.
+//! The tools: names, and the kinds, limits and defaults of their parameters. They are defined only here.
 //!
-//! `crates/tools` reads the permitted names, and `quack schema tools` prints JSON Schema for models. A test compares
-//! docs/tools.md with the table. Nothing here runs a tool.
+//! `crates/tools` reads the permitted names, `crates/schema` makes JSON Schema of them, and the supervisor forwards
+//! calls by name. A test compares docs/tools.md with the table. Nothing here runs a tool.
 
 mod facades;
 mod files;
-mod json;
 mod rubber_duck;
 mod search;
 mod shell;
 mod web;
-pub mod wire;
-
-pub use json::{tool as tool_schema, tools};
 
 /// One tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,32 +75,19 @@ pub enum Kind {
     Counts(&'static [&'static str]),
 }
 
-/// Tools of a session, in the order of the documentation.
-pub const ALL: &[Tool] = &[
-    files::READ_FILE,
-    files::WRITE_FILE,
-    files::EDIT_FILE,
-    shell::BASH,
-    shell::JOBS,
-    shell::JOB_OUTPUT,
-    shell::JOB_KILL,
-    search::SEARCH,
-    search::FIND,
-    search::REPLACE,
-    search::UNDO,
-    rubber_duck::GREP_SEARCH,
-    rubber_duck::FIND_FILES,
-    facades::SEARCH_CONTENT,
-    facades::REPLACE_CONTENT,
-    facades::SEARCH_GLOB_FILES,
-    facades::RIPGREP_SEARCH,
-    web::WEB_SEARCH,
-];
+/// Tools of a session, in the order of the documentation: one list for each file of this directory.
+const FAMILIES: [&[Tool]; 6] =
+    [files::TOOLS, shell::TOOLS, search::TOOLS, rubber_duck::TOOLS, facades::TOOLS, web::TOOLS];
+
+/// Returns every tool of a session, in the order of the documentation.
+pub fn all() -> impl Iterator<Item = &'static Tool> + Clone {
+    FAMILIES.into_iter().flatten()
+}
 
 /// Returns the tool with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Tool> {
-    ALL.iter().find(|tool| tool.name == name)
+    all().find(|tool| tool.name == name)
 }
 
 impl Tool {
@@ -167,6 +149,46 @@ const fn flag(name: &'static str, about: &'static str) -> Parameter {
 
 const fn whole(name: &'static str, least: u64, most: u64, about: &'static str) -> Parameter {
     Parameter::new(name, Kind::Whole(least, most), about)
+}
+
+/// Internal tool that the supervisor calls for `quack.sandbox`. Clients cannot call it.
+pub const AUDIT: &str = "quack_audit";
+
+/// Internal tool like [`AUDIT`]. Its parameter is `path`.
+pub const EXPLAIN: &str = "quack_explain";
+
+/// Returns true for an internal tool, which only the supervisor can call.
+#[must_use]
+pub fn is_internal(tool: &str) -> bool {
+    tool == AUDIT || tool == EXPLAIN
+}
+
+/// Returns the parameter that receives a bare string, or `None` for tools that take only an object.
+#[must_use]
+pub fn main_parameter(tool: &str) -> Option<&'static str> {
+    find(tool)?.main
+}
+
+/// Returns true if a bare text was meant as JSON arguments, so that broken JSON is never run as a command. A glob such
+/// as `{a,b}` and a shell group such as `{ echo hi; }` are not JSON.
+#[must_use]
+pub fn is_meant_as_json(tool: &str, text: &str) -> bool {
+    let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+    let is_bash = tool == "bash";
+    let Some(inside) = text.strip_prefix('{') else {
+        return is_bash && text.starts_with("[\"");
+    };
+    let key = inside.trim_start();
+    let is_group = is_bash && key.len() < inside.len();
+    match key.strip_prefix(['"', '\'', '\u{201c}', '\u{201d}']) {
+        // A group may start with a quoted program, but a key is followed by a colon.
+        Some(rest) if is_group => rest
+            .split_once(['"', '\'', '\u{201c}', '\u{201d}'])
+            .is_none_or(|(_, behind)| behind.trim_start().starts_with(':')),
+        Some(_) => true,
+        // The shell treats a brace as a group only if a space follows.
+        None => is_bash && !is_group,
+    }
 }
 
 #[cfg(test)]

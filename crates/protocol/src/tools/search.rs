@@ -3,6 +3,9 @@
 use super::{Kind, Parameter, Tool, flag, text, whole};
 use crate::limits::{MAX_OUTPUT_BYTES, MAX_ROWS, MAX_SEARCH_OUTPUT_BYTES, MIN_SEARCH_OUTPUT_BYTES};
 
+/// The tools of this file, in the order of the documentation.
+pub(super) const TOOLS: &[Tool] = &[SEARCH, FIND, REPLACE, UNDO];
+
 const fn texts(name: &'static str, about: &'static str) -> Parameter {
     Parameter::new(name, Kind::Texts, about)
 }
@@ -140,7 +143,7 @@ const fn timeout(default: &'static str) -> Parameter {
     .or(default)
 }
 
-pub(super) const SEARCH: Tool = Tool {
+const SEARCH: Tool = Tool {
     name: "search",
     about: "Finds lines in files by a regular expression or by plain text. Rows are path:line:text, by path. Skips \
             ignored, hidden and binary files, and reports skipped files if nothing matches. A long answer ends with \
@@ -211,7 +214,7 @@ pub(super) const SEARCH: Tool = Tool {
     ],
 };
 
-pub(super) const FIND: Tool = Tool {
+const FIND: Tool = Tool {
     name: "find",
     about: "Finds files by name. One path a line, relative to the workspace, by path. Skips ignored and hidden files, \
             and reports skipped files if nothing matches. A long answer ends with a cursor to continue.",
@@ -265,7 +268,7 @@ pub(super) const FIND: Tool = Tool {
     ],
 };
 
-pub(super) const REPLACE: Tool = Tool {
+const REPLACE: Tool = Tool {
     name: "replace",
     about: "Replaces text in files by a regular expression or plain text, all files or none of them unless one \
             changes during the replacement. Bytes outside of the matches and line ends stay as they are. dry_run \
@@ -326,7 +329,7 @@ pub(super) const REPLACE: Tool = Tool {
     ],
 };
 
-pub(super) const UNDO: Tool = Tool {
+const UNDO: Tool = Tool {
     name: "undo",
     about: "Reverts a replacement: restores each file that has not changed since.",
     main: Some("undo_id"),
