@@ -9,7 +9,8 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-protocol", 0, &[]),
     ("quackd-supervision", 0, &[]),
     ("quackd-home", 0, &[]),
-    ("quackd-config", 1, &["quackd-protocol"]),
+    ("quackd-policy", 1, &["quackd-protocol"]),
+    ("quackd-config", 2, &["quackd-protocol", "quackd-policy"]),
     ("quackd-schema", 1, &["quackd-protocol"]),
     ("quackd-search", 1, &[]),
     ("quackd-sandbox", 1, &["quackd-protocol"]),
@@ -28,6 +29,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         &[
             "quackd-protocol",
             "quackd-schema",
+            "quackd-policy",
             "quackd-home",
             "quackd-config",
             "quackd-supervision",

@@ -2,7 +2,8 @@
 //! the requirement and the actual value.
 
 use crate::error::excerpt;
-use quackd_protocol::policy::{MAX_ROOTS, Profile, WebSearchRule, path_problem};
+use quackd_policy::{MAX_ROOTS, path_problem};
+use quackd_protocol::policy::{Profile, WebSearchRule};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 

@@ -11,9 +11,9 @@ pub(crate) use pi::PiError;
 
 use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
+use quackd_policy::PolicyError;
 use quackd_protocol::client::VoiceState;
 use quackd_protocol::limits::{MAX_NAME_CHARS, MIN_REMOTE_TOKEN_BYTES};
-use quackd_protocol::policy::PolicyError;
 use quackd_remote::gate::MAX_TOKEN_BYTES;
 use quackd_store::StoreError;
 

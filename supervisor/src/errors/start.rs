@@ -6,7 +6,7 @@ use quackd_egress::EgressError;
 use quackd_home::HomeError;
 use quackd_home::own_file::NotOurFile;
 use quackd_ipc::listener::BindError;
-use quackd_protocol::policy::PolicyError;
+use quackd_policy::PolicyError;
 use quackd_service::ActivationError;
 use std::path::PathBuf;
 

@@ -11,7 +11,6 @@ use quackd_config::Config;
 use quackd_home::Home;
 use quackd_process::{Exit, spawn_other_blocking};
 use quackd_protocol::client::ExecutableState;
-use quackd_protocol::policy::Policy;
 use std::time::{Duration, Instant};
 
 /// Subcommand with which every version of the program reads its configuration and starts nothing.
@@ -93,8 +92,8 @@ pub(crate) fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartErro
     // Before reading the file, so that a change in between is detected later.
     let modified = path.metadata().and_then(|found| found.modified()).ok();
     let config = quackd_config::load_blocking(&path, is_named, &variable)?;
-    let policy = Policy::resolve([config.sandbox.patch()]);
-    if let Err(reason) = policy.validate(&user_home(), home.dir()) {
+    let policy = quackd_policy::resolve([config.sandbox.patch()]);
+    if let Err(reason) = quackd_policy::validate(&policy, &user_home(), home.dir()) {
         // Reading the file has already checked the other values.
         let origin = config.sandbox.writable.origin;
         return Err(StartError::Policy { origin, reason });

@@ -192,4 +192,4 @@ methods! {
 }
 
 #[cfg(test)]
-mod schema_tests;
+mod tests;

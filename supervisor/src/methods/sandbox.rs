@@ -13,13 +13,14 @@ use crate::session::FoundSession;
 use crate::session::describe::jobs;
 use crate::session::worker::{CallDone, CallTool, SetPolicy};
 use crate::workspaces;
+use quackd_policy::{MAX_ROOTS, path_problem};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainLayer, ExplainReport, ProcessState, SandboxData,
     SandboxParams, WorkerSaid, WorkerSays,
 };
 use quackd_protocol::limits::DEFAULT_TOOL_DEADLINE;
-use quackd_protocol::policy::{MAX_ROOTS, WebSearchRule, path_problem};
+use quackd_protocol::policy::WebSearchRule;
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
 use quackd_schema::shape_of;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -159,7 +160,7 @@ async fn policy(caller: &Caller, session: &SessionId) -> Result<FoundPolicy, Met
 /// Refuses system directories as writable directories. Runs on the blocking pool with a time limit, because a path on
 /// a dead mount can block.
 async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodError> {
-    // `Policy::validate` refuses unusable paths and too many of them.
+    // `quackd_policy::validate` refuses unusable paths and too many of them.
     let is_path = |root: &&PathBuf| path_problem(root).is_none();
     let roots: Vec<PathBuf> = roots.iter().take(MAX_ROOTS).filter(is_path).cloned().collect();
     let (lookups, home) =

@@ -177,7 +177,8 @@ impl WorkerSnapshot {
     /// Whether the running worker's policy differs from the requested one.
     pub(crate) fn is_outdated(&self, wanted: &Policy) -> bool {
         let given = self.policy.as_ref();
-        self.process.child.has_process && given.is_some_and(|given| !given.confines_like(wanted))
+        self.process.child.has_process
+            && given.is_some_and(|given| !quackd_policy::confines_like(given, wanted))
     }
 }
 

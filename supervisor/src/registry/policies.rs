@@ -10,7 +10,7 @@ use crate::session::worker::{SetPolicy, WorkerHandle};
 use actix::prelude::*;
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::Session;
-use quackd_protocol::policy::{Policy, PolicyPatch, Profile, WebSearchRule};
+use quackd_protocol::policy::{Policy, PolicyPatch};
 use quackd_protocol::state::{DaemonState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::sync::Arc;
@@ -93,7 +93,8 @@ impl Registry {
         };
         let found = self.policy_of(&session);
         let home = self.services.daemon.user_home.as_path();
-        if let Err(error) = found.policy.validate(home, self.services.daemon.home.dir()) {
+        let state_dir = self.services.daemon.home.dir();
+        if let Err(error) = quackd_policy::validate(&found.policy, home, state_dir) {
             self.state = before;
             return Err(MethodError::Policy(error));
         }
@@ -163,18 +164,7 @@ pub(super) fn policy_of(
         session: state.policy,
         safe_mode: state.safe_mode,
     };
-    let PolicyLayers { configuration, workspace, session, safe_mode } = layers.clone();
-    let patches = [configuration, workspace, session];
-    let is_web_said = patches.iter().any(|patch| patch.web_search.is_some());
-    let mut policy = Policy::resolve(patches);
-    if safe_mode {
-        policy.profile = Profile::ReadOnly;
-    }
-    // Searches are off by default in safe mode: a query could contain text that the model has read.
-    if safe_mode && !is_web_said {
-        policy.web_search = WebSearchRule::Off;
-    }
-    FoundPolicy { policy: policy.in_force(), layers }
+    FoundPolicy { policy: quackd_policy::resolve_layers(layers.clone()), layers }
 }
 
 fn apply(before: PolicyPatch, reset: bool, patch: PolicyPatch) -> PolicyPatch {

@@ -231,14 +231,6 @@ fn id_of(documented: &str) -> Option<Value> {
     serde_json::Deserializer::from_str(rest).into_iter().next()?.ok()
 }
 
-#[test]
-fn the_methods_are_found_in_the_source() {
-    let source = "    Method {\n        name: \"a\",\n        order: x,\n    },\n    Method {\n        name: \"b\",\n    },\n\
-                  name: \"quack.c\",\n// \"no\"\n#[cfg(test)]\n name: \"d\"\n";
-    let expected = ["a", "b", "quack.c"].map(str::to_owned);
-    assert_eq!(methods(source), expected.into());
-}
-
 /// A wrong transcript must fail.
 #[test]
 fn what_is_not_as_documented_is_told_with_its_line() {

@@ -4,6 +4,7 @@
 use super::WorkerHandle;
 use crate::children::{ChildActor, LifecycleDriver};
 use actix::prelude::*;
+use quackd_policy::{confines_like, reads_all_of};
 use quackd_protocol::policy::Policy;
 use quackd_protocol::tools;
 use quackd_supervision::{Demander, State};
@@ -47,7 +48,7 @@ impl WorkerHandle {
     /// True if the running worker's policy differs from the requested one.
     pub(super) fn has_other_policy(&self) -> bool {
         self.child.process.is_some()
-            && self.running_policy.as_ref().is_some_and(|given| !given.confines_like(&self.policy))
+            && self.running_policy.as_ref().is_some_and(|given| !confines_like(given, &self.policy))
     }
 
     /// True if commands need a new worker.
@@ -69,7 +70,7 @@ impl WorkerHandle {
         let given = self.running_policy.as_ref();
         !self.workspace_replaced
             && tools::find(tool).is_some_and(|tool| tool.reads_only)
-            && given.is_some_and(|given| self.policy.reads_all_of(given))
+            && given.is_some_and(|given| reads_all_of(&self.policy, given))
     }
 
     /// The reason why the worker was not replaced yet, for display.

@@ -117,7 +117,8 @@ mod tests {
                 none.clone(),
                 "[its worker starts with the first call]",
             ),
-            (json!({"state": "failed\u{1b}[2J", "restarts": 0}), none, "[failed\u{fffd}[2J]"),
+            (json!({"state": "failed", "restarts": 0}), none.clone(), "[failed]"),
+            (json!({"state": "\u{1b}[2J", "restarts": 0}), none, "[unknown]"),
         ] {
             let followed: FollowData = serde_json::from_value(json!({
                 "sessionId": "s", "sessionName": "duck\n1", "workspacePath": "/home/ada/app",
