@@ -6,6 +6,7 @@
 //! - [`modules`]: import cycles and the size of actors.
 //! - [`sources`]: headers, sizes and words of source files.
 //! - [`documents`]: promises, decisions and paths.
+//! - [`recipes`]: the files that a new tool, method, key or subcommand changes.
 //! - [`texts`]: printed texts that documents quote, and subcommands that they name.
 //!
 //! The rules write no files. CONTRIBUTING.md explains them to contributors.
@@ -21,6 +22,9 @@ mod sources;
 
 #[path = "tidy/documents.rs"]
 mod documents;
+
+#[path = "tidy/recipes.rs"]
+mod recipes;
 
 #[path = "tidy/texts.rs"]
 mod texts;

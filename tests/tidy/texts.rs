@@ -67,7 +67,7 @@ fn text_complaints(document: &str, sources: &[String]) -> Vec<String> {
 }
 
 /// Subcommands of the command line: the variants of its `enum Verb`, in clap's spelling.
-fn verbs(arguments: &str) -> BTreeSet<String> {
+pub(crate) fn verbs(arguments: &str) -> BTreeSet<String> {
     let body = arguments.split_once("enum Verb {").map_or("", |(_, rest)| rest);
     let body = body.split_once("\n}").map_or(body, |(body, _)| body);
     let variants = body.lines().filter_map(|line| line.strip_prefix("    "));

@@ -108,7 +108,7 @@ fn run_client(
         tokio::select! {
             // The subcommand is polled first, so it handles an interrupt before this function does.
             biased;
-            ended = dispatch(verb, attach, output) => match ended {
+            ended = subcommands::run(verb, attach, output) => match ended {
                 Ok(exit) => Ok(exit),
                 Err(error) => Err(connect::explained(session_hint::explained(error).await).await),
             },
@@ -122,54 +122,6 @@ fn run_client(
     // An interrupted read from stdin still blocks on its own thread.
     runtime.shutdown_background();
     ended
-}
-
-async fn dispatch(
-    verb: Option<Verb>,
-    attach: &args::AttachArgs,
-    output: CliOutput,
-) -> anyhow::Result<ExitCode> {
-    match verb {
-        None => Box::pin(subcommands::attach::run(attach, output)).await,
-        Some(Verb::Demo(args)) => Box::pin(subcommands::demo::run(&args, output)).await,
-        Some(Verb::Tool(args)) => Box::pin(subcommands::tool::run(&args, output)).await,
-        Some(Verb::Grep(args)) => Box::pin(subcommands::grep::run(&args, output)).await,
-        Some(Verb::Find(args)) => Box::pin(subcommands::find::run(&args, output)).await,
-        Some(Verb::Replace(args)) => Box::pin(subcommands::replace::run(&args, output)).await,
-        Some(Verb::Undo(args)) => Box::pin(subcommands::undo::run(&args, output)).await,
-        Some(Verb::Say(args)) => Box::pin(subcommands::say::run(args, output)).await,
-        Some(Verb::Follow(args)) => Box::pin(subcommands::follow::run(args, output)).await,
-        Some(Verb::Sessions(args)) => subcommands::sessions::run(&args, output).await,
-        Some(Verb::Workspaces(args)) => subcommands::workspaces::run(args, output).await,
-        Some(Verb::New(args)) => subcommands::new::run(args, output).await,
-        Some(Verb::Activate(args)) => subcommands::activate::run(args, output).await,
-        Some(Verb::Delete(args)) => subcommands::delete::run(args, output).await,
-        Some(Verb::State(args)) => subcommands::state::run(args, output).await,
-        Some(Verb::Ps(args)) => Box::pin(subcommands::ps::run(args, output)).await,
-        Some(Verb::Top(_)) => Box::pin(subcommands::top::run(output)).await,
-        Some(Verb::Sandbox(args)) => subcommands::sandbox::run(args, output).await,
-        Some(Verb::Remote(args)) => subcommands::remote::run(args, output).await,
-        Some(Verb::Abort(args)) => subcommands::abort::run(args, output).await,
-        Some(Verb::Pin(args)) => subcommands::pin::run(args.session, true, output).await,
-        Some(Verb::Unpin(args)) => subcommands::pin::run(args.session, false, output).await,
-        Some(Verb::Doctor(args)) => subcommands::doctor::run(args, output).await,
-        Some(Verb::Metrics(_)) => subcommands::metrics::run(output).await,
-        Some(Verb::Logs(args)) => subcommands::logs::run(args, output).await,
-        Some(Verb::Gc(args)) => subcommands::gc::run(args, output).await,
-        Some(Verb::Stop(args)) => subcommands::stop::run(&args, output).await,
-        Some(Verb::Restart(args)) => subcommands::restart::run(&args, output).await,
-        Some(Verb::Service(args)) => Box::pin(subcommands::service::run(args, output)).await,
-        Some(Verb::Uninstall(args)) => Box::pin(subcommands::uninstall::run(&args, output)).await,
-        Some(Verb::Version(_)) => subcommands::version::run(output).await,
-        Some(Verb::Config(args)) => subcommands::config::run(&args, output),
-        Some(Verb::Schema(args)) => subcommands::schema::run(&args, output),
-        Some(Verb::Completions(args)) => subcommands::completions::run(&args, output),
-        Some(Verb::Man(args)) => subcommands::man::run(&args, output),
-        // `main` dispatches these. They arrive here only if options precede the subcommand.
-        Some(Verb::Daemon(_) | Verb::Worker | Verb::LoginEnvironment | Verb::PiWorker) => {
-            Err(exit::CliError::usage("the daemon's own processes take no options").into())
-        }
-    }
 }
 
 /// Returns the note that is printed after Ctrl-C. A call belongs to its session, which other clients share, so an

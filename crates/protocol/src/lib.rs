@@ -19,6 +19,7 @@ pub mod pi;
 pub mod places;
 pub mod plain;
 pub mod policy;
+pub mod search;
 pub mod state;
 pub mod tiers;
 pub mod tools;

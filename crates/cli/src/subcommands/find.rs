@@ -5,13 +5,14 @@ use crate::args::search::{FindArgs, FindKind, FindSort, SizeBound};
 use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CYAN, CliOutput, DIM, StdoutProperties, StdoutState};
-use crate::render::search::data::{FindRow, ResultPage};
+use crate::render::search::data::{ResultPage, entry_json};
 use crate::render::search::{fit, push};
 use crate::session_ref;
 use crate::workspace_scope::{ScopedClient, WorkspaceScope};
 use anstyle::Style;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use quackd_protocol::search::FindRow;
 use serde_json::{Map, Value};
 
 /// Runs the subcommand.
@@ -127,7 +128,7 @@ fn text(
     for entry in &page.entries {
         let path = place.shown(&entry.path);
         if is_json {
-            text.push_str(&entry.json(&path).to_string());
+            text.push_str(&entry_json(entry, &path).to_string());
             text.push('\n');
             continue;
         }

@@ -1,4 +1,4 @@
-//! One module per subcommand. `main` calls its `run`, which returns an exit code. [`paginate`] is shared by the
+//! One module per subcommand. [`run`] calls its `run`, which returns an exit code. [`paginate`] is shared by the
 //! subcommands that request several pages.
 
 pub(crate) mod abort;
@@ -37,3 +37,56 @@ pub(crate) mod undo;
 pub(crate) mod uninstall;
 pub(crate) mod version;
 pub(crate) mod workspaces;
+
+use crate::args::{AttachArgs, Verb};
+use crate::exit::{CliError, ExitCode};
+use crate::output::CliOutput;
+
+/// Runs a subcommand. Without one, attaches a directory.
+pub(crate) async fn run(
+    verb: Option<Verb>,
+    attach: &AttachArgs,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    match verb {
+        None => Box::pin(attach::run(attach, output)).await,
+        Some(Verb::Demo(args)) => Box::pin(demo::run(&args, output)).await,
+        Some(Verb::Tool(args)) => Box::pin(tool::run(&args, output)).await,
+        Some(Verb::Grep(args)) => Box::pin(grep::run(&args, output)).await,
+        Some(Verb::Find(args)) => Box::pin(find::run(&args, output)).await,
+        Some(Verb::Replace(args)) => Box::pin(replace::run(&args, output)).await,
+        Some(Verb::Undo(args)) => Box::pin(undo::run(&args, output)).await,
+        Some(Verb::Say(args)) => Box::pin(say::run(args, output)).await,
+        Some(Verb::Follow(args)) => Box::pin(follow::run(args, output)).await,
+        Some(Verb::Sessions(args)) => sessions::run(&args, output).await,
+        Some(Verb::Workspaces(args)) => workspaces::run(args, output).await,
+        Some(Verb::New(args)) => new::run(args, output).await,
+        Some(Verb::Activate(args)) => activate::run(args, output).await,
+        Some(Verb::Delete(args)) => delete::run(args, output).await,
+        Some(Verb::State(args)) => state::run(args, output).await,
+        Some(Verb::Ps(args)) => Box::pin(ps::run(args, output)).await,
+        Some(Verb::Top(_)) => Box::pin(top::run(output)).await,
+        Some(Verb::Sandbox(args)) => sandbox::run(args, output).await,
+        Some(Verb::Remote(args)) => remote::run(args, output).await,
+        Some(Verb::Abort(args)) => abort::run(args, output).await,
+        Some(Verb::Pin(args)) => pin::run(args.session, true, output).await,
+        Some(Verb::Unpin(args)) => pin::run(args.session, false, output).await,
+        Some(Verb::Doctor(args)) => doctor::run(args, output).await,
+        Some(Verb::Metrics(_)) => metrics::run(output).await,
+        Some(Verb::Logs(args)) => logs::run(args, output).await,
+        Some(Verb::Gc(args)) => gc::run(args, output).await,
+        Some(Verb::Stop(args)) => stop::run(&args, output).await,
+        Some(Verb::Restart(args)) => restart::run(&args, output).await,
+        Some(Verb::Service(args)) => Box::pin(service::run(args, output)).await,
+        Some(Verb::Uninstall(args)) => Box::pin(uninstall::run(&args, output)).await,
+        Some(Verb::Version(_)) => version::run(output).await,
+        Some(Verb::Config(args)) => config::run(&args, output),
+        Some(Verb::Schema(args)) => schema::run(&args, output),
+        Some(Verb::Completions(args)) => completions::run(&args, output),
+        Some(Verb::Man(args)) => man::run(&args, output),
+        // `main` dispatches these. They arrive here only if options precede the subcommand.
+        Some(Verb::Daemon(_) | Verb::Worker | Verb::LoginEnvironment | Verb::PiWorker) => {
+            Err(CliError::usage("the daemon's own processes take no options").into())
+        }
+    }
+}

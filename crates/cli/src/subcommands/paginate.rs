@@ -4,9 +4,10 @@
 use crate::display::{count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
-use crate::render::search::data::{ResultPage, Warning};
+use crate::render::search::data::ResultPage;
 use crate::workspace_scope::{self, ScopedClient, WorkspaceScope};
 use quackd_protocol::limits::MAX_ROWS;
+use quackd_protocol::search::Warning;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -239,7 +240,7 @@ impl PageLoop {
         for path in &self.missing {
             output.warning(&format!("{}: {NOT_FOUND}", plain(path)));
         }
-        for Warning { path, reason } in &self.warnings {
+        for Warning { path, message: reason, .. } in &self.warnings {
             output.warning(&format!("{}: {}", plain(&place.shown(path)), plain(reason)));
         }
         let unreadable = self.skipped("unreadable");
@@ -284,7 +285,7 @@ impl PageLoop {
         let missing = self.missing.iter().map(|path| json!({"path": path, "message": NOT_FOUND}));
         let found = self.warnings.iter();
         let found = found
-            .map(|warning| json!({"path": place.shown(&warning.path), "message": warning.reason}));
+            .map(|warning| json!({"path": place.shown(&warning.path), "message": warning.message}));
         let warnings: Vec<Value> = missing.chain(found).collect();
         let mut summary = json!({
             "type": "summary",
@@ -369,7 +370,8 @@ mod tests {
     #[test]
     fn what_all_pages_counted_is_counted_once() {
         let mut pages = pages(None);
-        let warning = Warning { path: "x".to_owned(), reason: "denied".to_owned() };
+        let warning =
+            Warning { path: "x".to_owned(), message: "denied".to_owned(), path_bytes: None };
         for _ in 0..2 {
             let skipped = [("hidden".to_owned(), 3), ("binary".to_owned(), 2)].into();
             let (warnings, notes) = (vec![warning.clone()], vec!["note".to_owned()]);

@@ -2,11 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use quackd_protocol::search::{
+    self, ContextLine, FileRow, FindRow, LeftOut, Match, SearchPage, Span,
+};
 use quackd_search::{
     Dialect, EntryKind, FileHits, FindOutcome, FoundEntry, Note, OutputMode, Row, RowKind,
     SearchOutcome, Skipped, Warning,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -17,160 +21,157 @@ const MAX_SPANS: usize = 100;
 
 /// Returns the result of a search.
 pub(crate) fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize) -> Value {
-    let (name, rows) = match mode {
-        OutputMode::Lines | OutputMode::OnlyMatching => {
-            ("matches", outcome.files.iter().flat_map(|file| matches(file, after)).collect())
-        }
-        OutputMode::CountLines => ("counts", counts(outcome, |file| file.lines)),
-        OutputMode::CountMatches => ("counts", counts(outcome, |file| file.matches)),
-        OutputMode::Files | OutputMode::FilesWithout => {
-            ("files", outcome.files.iter().map(|file| named(&file.path).into()).collect())
-        }
+    let files = |count: Option<fn(&FileHits) -> u64>| {
+        let rows = outcome.files.iter().map(|file| {
+            let (path, path_bytes) = name(&file.path);
+            FileRow { path, path_bytes, count: count.map(|count| count(file)) }
+        });
+        Some(rows.collect())
     };
-    json!({
-        name: Value::Array(rows),
-        "shown": outcome.shown,
-        "total": outcome.total.count,
-        "totalExact": outcome.total.is_exact,
-        "truncated": outcome.truncated,
-        "nextOffset": outcome.next_offset,
-        "cursor": outcome.cursor,
-        "filesSearched": outcome.files_searched,
-        "filesMatched": outcome.files_matched,
-        "skipped": skipped(&outcome.skipped),
-        "warnings": warnings(&outcome.warnings),
-        "timedOut": outcome.timed_out,
-        "tooManyFiles": outcome.too_many_files,
-        "elapsedMs": milliseconds(outcome.elapsed),
-        "dialect": match outcome.dialect_used {
-            Dialect::Rust => "rust",
-            Dialect::Basic => "bre",
-        },
-        "multiline": outcome.multiline_used,
-        "notes": notes(&outcome.notes),
-    })
+    let mut page = SearchPage {
+        shown: outcome.shown,
+        total: outcome.total.count,
+        total_exact: outcome.total.is_exact,
+        truncated: outcome.truncated,
+        next_offset: outcome.next_offset,
+        cursor: outcome.cursor.clone(),
+        files_searched: Some(outcome.files_searched),
+        files_matched: Some(outcome.files_matched),
+        skipped: skipped(&outcome.skipped),
+        warnings: warnings(&outcome.warnings),
+        timed_out: outcome.timed_out,
+        too_many_files: outcome.too_many_files,
+        elapsed_ms: milliseconds(outcome.elapsed),
+        dialect: Some(match outcome.dialect_used {
+            Dialect::Rust => "rust".to_owned(),
+            Dialect::Basic => "bre".to_owned(),
+        }),
+        multiline: Some(outcome.multiline_used),
+        notes: notes(&outcome.notes),
+        ..SearchPage::default()
+    };
+    match mode {
+        OutputMode::Lines | OutputMode::OnlyMatching => {
+            page.matches =
+                Some(outcome.files.iter().flat_map(|file| matches(file, after)).collect());
+        }
+        OutputMode::CountLines => page.counts = files(Some(|file| file.lines)),
+        OutputMode::CountMatches => page.counts = files(Some(|file| file.matches)),
+        OutputMode::Files | OutputMode::FilesWithout => page.files = files(None),
+    }
+    value(&page)
 }
 
 /// Returns the result of find.
 pub(crate) fn of_find(outcome: &FindOutcome) -> Value {
-    json!({
-        "entries": outcome.entries.iter().map(entry).collect::<Vec<_>>(),
-        "shown": outcome.shown,
-        "total": outcome.total.count,
-        "totalExact": outcome.total.is_exact,
-        "truncated": outcome.truncated,
-        "nextOffset": outcome.next_offset,
-        "cursor": outcome.cursor,
-        "skipped": skipped(&outcome.skipped),
-        "unreadable": outcome.unreadable,
-        "warnings": warnings(&outcome.warnings),
-        "timedOut": outcome.timed_out,
-        "tooManyFiles": outcome.too_many_files,
-        "elapsedMs": milliseconds(outcome.elapsed),
-        "notes": notes(&outcome.notes),
+    value(&SearchPage {
+        entries: Some(outcome.entries.iter().map(entry).collect()),
+        shown: outcome.shown,
+        total: outcome.total.count,
+        total_exact: outcome.total.is_exact,
+        truncated: outcome.truncated,
+        next_offset: outcome.next_offset,
+        cursor: outcome.cursor.clone(),
+        skipped: skipped(&outcome.skipped),
+        unreadable: Some(outcome.unreadable),
+        warnings: warnings(&outcome.warnings),
+        timed_out: outcome.timed_out,
+        too_many_files: outcome.too_many_files,
+        elapsed_ms: milliseconds(outcome.elapsed),
+        notes: notes(&outcome.notes),
+        ..SearchPage::default()
     })
+}
+
+fn value(page: &SearchPage) -> Value {
+    // The type always has a JSON form.
+    serde_json::to_value(page).unwrap_or_default()
 }
 
 pub(crate) fn notes(notes: &[Note]) -> Vec<String> {
     notes.iter().map(ToString::to_string).collect()
 }
 
-/// Returns a path as text and, if it is not UTF-8, also as bytes.
+/// Returns a path as text and, if it is not UTF-8, also its bytes as base64.
+pub(crate) fn name(path: &Path) -> (String, Option<String>) {
+    let bytes = path.to_str().is_none().then(|| STANDARD.encode(path.as_os_str().as_bytes()));
+    (path.to_string_lossy().into_owned(), bytes)
+}
+
+/// Returns a path as an object, like [`name`].
 pub(crate) fn named(path: &Path) -> Map<String, Value> {
-    let mut object = Map::new();
-    object.insert("path".to_owned(), path.to_string_lossy().into());
-    if path.to_str().is_none() {
-        object.insert("pathBytes".to_owned(), STANDARD.encode(path.as_os_str().as_bytes()).into());
-    }
-    object
+    let (path, bytes) = name(path);
+    let bytes = bytes.map(|bytes| ("pathBytes".to_owned(), bytes.into()));
+    std::iter::once(("path".to_owned(), path.into())).chain(bytes).collect()
 }
 
 /// Returns the matching rows of a file with their context. No line occurs twice: a line between two matches
 /// belongs to the first match, up to its number of following lines.
-fn matches(file: &FileHits, after: usize) -> Vec<Value> {
-    let mut found: Vec<Map<String, Value>> = Vec::new();
-    let (mut before, mut n_after, mut is_open) = (Vec::new(), 0, false);
+fn matches(file: &FileHits, after: usize) -> Vec<Match> {
+    let mut found: Vec<Match> = Vec::new();
+    let (mut before, mut is_open) = (Vec::new(), false);
     for row in &file.rows {
         is_open &= !row.after_gap;
         if row.kind == RowKind::Match {
-            let mut object = named(&file.path);
-            describe(&mut object, row, file.is_binary);
-            insert_unless_empty(&mut object, "before", std::mem::take(&mut before));
-            found.push(object);
-            (n_after, is_open) = (0, true);
+            found.push(Match { before: std::mem::take(&mut before), ..of_row(file, row) });
+            is_open = true;
             continue;
         }
-        let line = json!({"line": row.line, "text": String::from_utf8_lossy(&row.text)});
-        match found.last_mut().filter(|_| is_open && n_after < after) {
-            Some(last) => {
-                n_after += 1;
-                if let Value::Array(lines) = last.entry("after").or_insert_with(|| json!([])) {
-                    lines.push(line);
-                }
-            }
+        let line = ContextLine { line: row.line, text: text(&row.text) };
+        match found.last_mut().filter(|last| is_open && last.after.len() < after) {
+            Some(last) => last.after.push(line),
             None => before.push(line),
         }
     }
     // The remaining lines are context before a match on the next page.
-    found.into_iter().map(Value::Object).collect()
+    found
 }
 
-fn insert_unless_empty(object: &mut Map<String, Value>, name: &str, values: Vec<Value>) {
-    if !values.is_empty() {
-        object.insert(name.to_owned(), values.into());
-    }
-}
-
-fn describe(object: &mut Map<String, Value>, row: &Row, is_binary: bool) {
-    object.insert("line".to_owned(), row.line.into());
-    if row.end_line != row.line {
-        object.insert("endLine".to_owned(), row.end_line.into());
-    }
-    object.insert("column".to_owned(), row.column.into());
-    object.insert("text".to_owned(), String::from_utf8_lossy(&row.text).into());
+fn of_row(file: &FileHits, row: &Row) -> Match {
+    let (path, path_bytes) = name(&file.path);
+    let place = |at: usize| row.text.get(..at).map(|head| text(head).len());
     let shown = row.spans.iter().take(MAX_SPANS);
-    let place = |at: usize| row.text.get(..at).map(|head| String::from_utf8_lossy(head).len());
-    let spans: Vec<Value> =
-        shown.map(|span| json!({"start": place(span.start), "end": place(span.end)})).collect();
-    object.insert("submatches".to_owned(), spans.into());
-    if MAX_SPANS < row.spans.len() {
-        object.insert("moreSubmatches".to_owned(), (row.spans.len() - MAX_SPANS).into());
-    }
-    if let Some(cut) = row.cut {
-        object.insert("leftOut".to_owned(), json!({"before": cut.before, "after": cut.after}));
-    }
-    if is_binary {
-        object.insert("binary".to_owned(), true.into());
+    Match {
+        path,
+        path_bytes,
+        line: row.line,
+        end_line: (row.end_line != row.line).then_some(row.end_line),
+        column: Some(row.column),
+        text: text(&row.text),
+        submatches: shown
+            .map(|span| Span { start: place(span.start), end: place(span.end) })
+            .collect(),
+        more_submatches: row.spans.len().checked_sub(MAX_SPANS).filter(|more| *more != 0),
+        left_out: row.cut.map(|cut| LeftOut { before: count(cut.before), after: count(cut.after) }),
+        binary: file.is_binary,
+        ..Match::default()
     }
 }
 
-fn counts(outcome: &SearchOutcome, count: impl Fn(&FileHits) -> u64) -> Vec<Value> {
-    let row = |file: &FileHits| {
-        let mut object = named(&file.path);
-        object.insert("count".to_owned(), count(file).into());
-        object.into()
-    };
-    outcome.files.iter().map(row).collect()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn entry(entry: &FoundEntry) -> Value {
-    let mut object = named(&entry.path);
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+fn entry(entry: &FoundEntry) -> FindRow {
+    let (path, path_bytes) = name(&entry.path);
     let kind = match entry.kind {
         EntryKind::File => "file",
         EntryKind::Directory => "dir",
         EntryKind::Symlink => "symlink",
     };
-    object.insert("kind".to_owned(), kind.into());
-    let mut put = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            object.insert(name.to_owned(), value);
-        }
-    };
-    put("size", entry.size.map(Value::from));
-    put("modified", entry.modified.and_then(timestamp).map(Value::from));
-    put("mode", entry.mode.map(|mode| format!("{mode:04o}").into()));
-    put("score", entry.score.map(Value::from));
-    object.into()
+    FindRow {
+        path,
+        path_bytes,
+        kind: kind.to_owned(),
+        size: entry.size,
+        modified: entry.modified.and_then(timestamp),
+        mode: entry.mode.map(|mode| format!("{mode:04o}")),
+        score: entry.score.map(u64::from),
+    }
 }
 
 /// Formats a time as ISO 8601 with whole seconds in UTC. `None` for years that the format cannot express.
@@ -179,24 +180,24 @@ pub(crate) fn timestamp(time: SystemTime) -> Option<String> {
     jiff::Timestamp::from_second(time.as_second()).ok().map(|time| time.to_string())
 }
 
-fn skipped(skipped: &Skipped) -> Value {
-    json!({
-        "ignored": skipped.ignored,
-        "hidden": skipped.hidden,
-        "binary": skipped.binary,
-        "tooLarge": skipped.too_large,
-        "tooLong": skipped.too_long,
-        "unreadable": skipped.unreadable,
-        "notRegular": skipped.not_regular,
-        "filtered": skipped.filtered,
-    })
+fn skipped(skipped: &Skipped) -> BTreeMap<String, u64> {
+    let reasons = [
+        ("ignored", skipped.ignored),
+        ("hidden", skipped.hidden),
+        ("binary", skipped.binary),
+        ("tooLarge", skipped.too_large),
+        ("tooLong", skipped.too_long),
+        ("unreadable", skipped.unreadable),
+        ("notRegular", skipped.not_regular),
+        ("filtered", skipped.filtered),
+    ];
+    reasons.map(|(name, n)| (name.to_owned(), n)).into()
 }
 
-fn warnings(warnings: &[Warning]) -> Vec<Value> {
+fn warnings(warnings: &[Warning]) -> Vec<search::Warning> {
     let told = |warning: &Warning| {
-        let mut object = named(&warning.path);
-        object.insert("message".to_owned(), warning.reason.as_str().into());
-        object.into()
+        let (path, path_bytes) = name(&warning.path);
+        search::Warning { path, path_bytes, message: warning.reason.clone() }
     };
     warnings.iter().map(told).collect()
 }
@@ -209,6 +210,7 @@ fn milliseconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
     use quackd_search::Cut;
+    use serde_json::json;
     use std::ffi::OsStr;
     use std::sync::Arc;
 
@@ -241,11 +243,8 @@ mod tests {
         let shape: Vec<String> = matches(&hits(rows), 1)
             .iter()
             .map(|found| {
-                let lines = |name: &str| -> Vec<u64> {
-                    let all = found[name].as_array().cloned().unwrap_or_default();
-                    all.iter().map(|line| line["line"].as_u64().unwrap()).collect()
-                };
-                format!("{:?}{}{:?}", lines("before"), found["line"], lines("after"))
+                let lines = |all: &[ContextLine]| all.iter().map(|it| it.line).collect::<Vec<_>>();
+                format!("{:?}{}{:?}", lines(&found.before), found.line, lines(&found.after))
             })
             .collect();
         assert_eq!(shape, ["[1]2[3]", "[4]5[6]", "[9]10[]"]);
@@ -261,11 +260,10 @@ mod tests {
         let found = matches(&FileHits { path, ..hits(vec![odd]) }, 0);
         let expected = json!([{"path": "a\u{fffd}", "pathBytes": "Yf8=", "line": 7, "endLine": 8, "column": 2,
             "text": "\u{fffd}ab", "submatches": [{"start": 3, "end": 4}], "leftOut": {"before": 3, "after": 4}}]);
-        assert_eq!(Value::from(found), expected);
+        assert_eq!(serde_json::to_value(found).unwrap(), expected);
         let many = Row { spans: vec![0..1; 150], ..row(RowKind::Match, 1, false) };
         let found = matches(&hits(vec![many]), 0);
-        assert_eq!(found[0]["submatches"].as_array().unwrap().len(), 100);
-        assert_eq!(found[0]["moreSubmatches"], 50);
+        assert_eq!((found[0].submatches.len(), found[0].more_submatches), (100, Some(50)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Typed reader for the data of `search` and `find`. The data comes from a worker and may be faulty: missing fields get
+//! Reader for the data of `search` and `find`. The data comes from a worker and may be faulty: missing fields get
 //! defaults, and numbers are bounded.
 
+use quackd_protocol::search::{ContextLine, FileRow, FindRow, Match, SearchPage, Warning};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -64,111 +65,13 @@ pub(crate) struct Hit {
     pub(crate) is_match: bool,
 }
 
-/// File with a count.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileRow {
-    /// Path from the tool.
-    pub(crate) path: String,
-    /// Number of lines or matches.
-    pub(crate) count: Option<u64>,
-}
-
-/// Row of a `find` result.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct FindRow {
-    pub(crate) path: String,
-    path_bytes: Option<String>,
-    /// `file`, `dir` or `symlink`.
-    pub(crate) kind: String,
-    pub(crate) size: Option<u64>,
-    /// ISO 8601, UTC.
-    pub(crate) modified: Option<String>,
-    /// Octal digits.
-    pub(crate) mode: Option<String>,
-    pub(crate) score: Option<u64>,
-}
-
-/// Path that could not be read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct Warning {
-    pub(crate) path: String,
-    #[serde(rename = "message")]
-    pub(crate) reason: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct RawPage {
-    matches: Vec<Match>,
-    files: Vec<File>,
-    counts: Vec<File>,
-    entries: Vec<FindRow>,
-    shown: u64,
-    cursor: Option<String>,
-    next_offset: Option<u64>,
-    timed_out: bool,
-    too_many_files: bool,
-    files_searched: Option<u64>,
-    skipped: BTreeMap<String, u64>,
-    unreadable: u64,
-    warnings: Vec<Warning>,
-    notes: Vec<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Match {
-    path: String,
-    path_bytes: Option<String>,
-    line: u64,
-    end_line: Option<u64>,
-    column: Option<u64>,
-    text: String,
-    submatches: Vec<Span>,
-    left_out: Ends,
-    binary: bool,
-    before: Vec<ContextLine>,
-    after: Vec<ContextLine>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ContextLine {
-    line: u64,
-    text: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Span {
-    start: Option<usize>,
-    end: Option<usize>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Ends {
-    before: u64,
-    after: u64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct File {
-    path: String,
-    path_bytes: Option<String>,
-    count: Option<u64>,
-}
-
 impl ResultPage {
     /// Reads the data of `search` or `find`.
     ///
     /// # Errors
     /// If the data has another shape.
     pub(crate) fn read(data: &Value) -> anyhow::Result<Self> {
-        let data = RawPage::deserialize(data)
+        let data = SearchPage::deserialize(data)
             .map_err(|error| anyhow::anyhow!("unexpected reply of the worker: {error}"))?;
         let mut page = Self {
             shown: data.shown,
@@ -182,59 +85,57 @@ impl ResultPage {
             notes: data.notes,
             ..Self::default()
         };
-        if data.unreadable != 0 {
-            page.skipped.insert("unreadable".to_owned(), data.unreadable);
+        if let Some(n) = data.unreadable.filter(|n| *n != 0) {
+            page.skipped.insert("unreadable".to_owned(), n);
         }
-        for found in data.matches {
+        for found in data.matches.unwrap_or_default() {
             page.n_changed_names += u64::from(found.path_bytes.is_some());
             match found.binary {
                 true => page.binaries.push(found.path),
-                false => found.hits(&mut page.hits),
+                false => add_hits(found, &mut page.hits),
             }
         }
-        for file in data.files.into_iter().chain(data.counts) {
-            page.n_changed_names += u64::from(file.path_bytes.is_some());
-            page.names.push(FileRow { path: file.path, count: file.count });
-        }
-        let changed = data.entries.iter().filter(|entry| entry.path_bytes.is_some()).count();
-        page.n_changed_names += u64::try_from(changed)?;
-        page.entries = data.entries;
+        page.names = data.files.into_iter().chain(data.counts).flatten().collect();
+        page.entries = data.entries.unwrap_or_default();
+        let names = page.names.iter().map(|file| &file.path_bytes);
+        let names = names.chain(page.entries.iter().map(|entry| &entry.path_bytes));
+        page.n_changed_names += u64::try_from(names.flatten().count())?;
         Ok(page)
     }
 }
 
-impl Match {
-    fn hits(self, hits: &mut Vec<Hit>) {
-        // The lines of one file share the allocation of its name.
-        let path = match hits.last() {
-            Some(last) if *last.path == *self.path => last.path.clone(),
-            _ => Arc::from(self.path),
-        };
-        let context = |line: ContextLine| Hit {
-            path: path.clone(),
-            line: line.line.min(MAX_NUMBER),
-            end_line: line.line.min(MAX_NUMBER),
-            column: None,
-            text: line.text,
-            spans: Vec::new(),
-            cut: (0, 0),
-            is_match: false,
-        };
-        hits.extend(self.before.into_iter().map(context));
-        let line = self.line.min(MAX_NUMBER);
-        let spans = self.submatches.iter().filter_map(|span| Some(span.start?..span.end?));
-        hits.push(Hit {
-            path: path.clone(),
-            line,
-            end_line: self.end_line.unwrap_or(line).clamp(line, MAX_NUMBER),
-            column: self.column,
-            text: self.text,
-            spans: spans.collect(),
-            cut: (self.left_out.before, self.left_out.after),
-            is_match: true,
-        });
-        hits.extend(self.after.into_iter().map(context));
-    }
+/// Adds the lines of a match with their context.
+fn add_hits(found: Match, hits: &mut Vec<Hit>) {
+    // The lines of one file share the allocation of its name.
+    let path = match hits.last() {
+        Some(last) if *last.path == *found.path => last.path.clone(),
+        _ => Arc::from(found.path),
+    };
+    let context = |line: ContextLine| Hit {
+        path: path.clone(),
+        line: line.line.min(MAX_NUMBER),
+        end_line: line.line.min(MAX_NUMBER),
+        column: None,
+        text: line.text,
+        spans: Vec::new(),
+        cut: (0, 0),
+        is_match: false,
+    };
+    hits.extend(found.before.into_iter().map(context));
+    let line = found.line.min(MAX_NUMBER);
+    let left_out = found.left_out.unwrap_or_default();
+    let spans = found.submatches.iter().filter_map(|span| Some(span.start?..span.end?));
+    hits.push(Hit {
+        path: path.clone(),
+        line,
+        end_line: found.end_line.unwrap_or(line).clamp(line, MAX_NUMBER),
+        column: found.column,
+        text: found.text,
+        spans: spans.collect(),
+        cut: (left_out.before, left_out.after),
+        is_match: true,
+    });
+    hits.extend(found.after.into_iter().map(context));
 }
 
 impl Hit {
@@ -276,25 +177,13 @@ impl Hit {
     }
 }
 
-impl FindRow {
-    /// Returns the JSON line of the row. `path` is its displayed form.
-    pub(crate) fn json(&self, path: &str) -> Value {
-        let mut document = json!({"type": "entry", "path": path, "kind": self.kind});
-        let details = [
-            ("size", self.size.map(Value::from)),
-            ("modified", self.modified.clone().map(Value::from)),
-            ("mode", self.mode.clone().map(Value::from)),
-            ("score", self.score.map(Value::from)),
-        ];
-        if let Some(map) = document.as_object_mut() {
-            for (name, value) in details {
-                if let Some(value) = value {
-                    map.insert(name.to_owned(), value);
-                }
-            }
-        }
-        document
+/// Returns the JSON line of an entry. `path` is its displayed form.
+pub(crate) fn entry_json(entry: &FindRow, path: &str) -> Value {
+    let mut document = json!(FindRow { path: path.to_owned(), path_bytes: None, ..entry.clone() });
+    if let Some(map) = document.as_object_mut() {
+        map.insert("type".to_owned(), "entry".into());
     }
+    document
 }
 
 #[cfg(test)]
@@ -329,7 +218,8 @@ mod tests {
         );
         assert_eq!((page.shown, page.cursor.as_deref()), (2, Some("c")));
         assert_eq!(page.binaries, ["z"]);
-        let warning = Warning { path: "p".to_owned(), reason: "denied".to_owned() };
+        let warning =
+            Warning { path: "p".to_owned(), message: "denied".to_owned(), path_bytes: None };
         assert_eq!((page.warnings, page.notes), (vec![warning], vec!["n".to_owned()]));
     }
 
@@ -351,11 +241,11 @@ mod tests {
             "entries": [{"path": "c", "kind": "file", "size": 5, "mode": "0644"}], "unreadable": 2,
         }))
         .unwrap();
-        let named = |path: &str, count| FileRow { path: path.to_owned(), count };
-        assert_eq!(page.names, [named("a\u{fffd}", None), named("b", Some(3))]);
+        let named: Vec<_> = page.names.iter().map(|it| (it.path.as_str(), it.count)).collect();
+        assert_eq!(named, [("a\u{fffd}", None), ("b", Some(3))]);
         assert_eq!((page.n_changed_names, page.skipped["unreadable"]), (1, 2));
         assert_eq!(
-            page.entries[0].json("../c"),
+            entry_json(&page.entries[0], "../c"),
             json!({"type": "entry", "path": "../c", "kind": "file", "size": 5, "mode": "0644"})
         );
     }

@@ -1,0 +1,165 @@
+//! Recipes of CONTRIBUTING.md: what is added changes at most four files. Every name that the code
+//! knows is where its recipe says, and no other source file lists such names.
+
+use crate::Tree;
+use std::collections::BTreeSet;
+
+/// Most steps of a recipe. Each step is one file.
+const MAX_STEPS: usize = 4;
+
+/// Most names of one kind that a file outside of the recipe may have: special cases, but no list.
+const MAX_OTHERS: usize = 9;
+
+/// How a file writes a name.
+type Written = fn(&str) -> String;
+
+/// One recipe: what is added, its names, and the files that have them.
+struct Recipe {
+    /// Heading in CONTRIBUTING.md.
+    title: &'static str,
+    names: BTreeSet<String>,
+    /// Files or directories that the recipe names.
+    places: Vec<(&'static str, Written)>,
+}
+
+/// Paths in the numbered steps of a recipe.
+fn steps<'a>(document: &'a str, title: &str) -> Vec<&'a str> {
+    let section = document.split("\n### ").find(|section| section.starts_with(title));
+    let is_step = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
+    section.unwrap_or_default().lines().filter(is_step).collect()
+}
+
+/// A source file without its unit tests.
+fn product(text: &str) -> &str {
+    text.split_once("#[cfg(test)]").map_or(text, |(product, _)| product)
+}
+
+fn complaints(tree: &Tree, document: &str, recipe: &Recipe) -> Vec<String> {
+    let Recipe { title, names, places } = recipe;
+    let mut complaints = Vec::new();
+    let steps = steps(document, title);
+    if !(1..=MAX_STEPS).contains(&steps.len()) {
+        complaints.push(format!("{title}: {} steps", steps.len()));
+    }
+    for (place, written) in places {
+        if !steps.iter().any(|step| step.contains(place)) {
+            complaints.push(format!("{title}: no step names {place}"));
+        }
+        let files: Vec<&String> =
+            tree.iter().filter(|(path, _)| path.starts_with(place)).map(|(_, text)| text).collect();
+        let is_absent = |name: &&String| !files.iter().any(|text| text.contains(&written(name)));
+        complaints.extend(
+            names.iter().filter(is_absent).map(|name| format!("{title}: {name} is not in {place}")),
+        );
+    }
+    let is_other = |path: &str| {
+        path.ends_with(".rs")
+            && path.contains("/src/")
+            && !path.contains("/tests")
+            && !places.iter().any(|(place, _)| path.starts_with(place))
+    };
+    for (path, text) in tree.iter().filter(|(path, _)| is_other(path)) {
+        let text = product(text);
+        let listed = names.iter().filter(|name| text.contains(&format!("\"{name}\""))).count();
+        if MAX_OTHERS < listed {
+            complaints.push(format!("{title}: {path} lists {listed} of them"));
+        }
+    }
+    complaints
+}
+
+/// `LoginEnvironment` as `login-environment`, and the other way round.
+fn camel(verb: &str) -> String {
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|first| first.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    };
+    verb.split('-').map(capital).collect()
+}
+
+/// The recipes with the names that the code knows today.
+fn recipes(tree: &Tree) -> Vec<Recipe> {
+    let owned = |name: &str| name.to_owned();
+    let args = tree.get("crates/cli/src/args.rs").map_or("", String::as_str);
+    let (methods, _) = quackd_supervisor::client_wire().names();
+    vec![
+        Recipe {
+            title: "A tool",
+            names: quackd_protocol::tools::all().map(|tool| owned(tool.name)).collect(),
+            places: vec![
+                ("crates/protocol/src/tools/", |name| format!("name: \"{name}\"")),
+                ("crates/tools/src/lib.rs", |name| format!("\"{name}\" =>")),
+                ("docs/tools.md", |name| format!("## {name}\n")),
+            ],
+        },
+        Recipe {
+            title: "A method",
+            names: methods.into_iter().map(owned).collect(),
+            places: vec![
+                ("supervisor/src/methods/mod.rs", |name| format!("\"{name}\":")),
+                ("docs/protocol.md", owned),
+            ],
+        },
+        Recipe {
+            title: "A configuration key",
+            names: quackd_config::keys().iter().map(|key| owned(key.name())).collect(),
+            places: vec![
+                ("crates/config/src/key.rs", |name| format!("\"{name}\"")),
+                ("docs/configuration.md", |name| format!("`{name}`")),
+            ],
+        },
+        Recipe {
+            title: "A subcommand",
+            names: crate::texts::verbs(args),
+            places: vec![
+                ("crates/cli/src/args.rs", |verb| format!("    {}", camel(verb))),
+                ("crates/cli/src/subcommands/mod.rs", |verb| format!("Verb::{}", camel(verb))),
+            ],
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NOTHING, read_tree, tree_of};
+
+    #[test]
+    fn each_recipe_changes_four_files_and_no_other_file_lists_the_names() {
+        let names: Vec<String> = (0..=MAX_OTHERS).map(|n| format!("n{n}")).collect();
+        let listed: String = names.iter().map(|name| format!("\"{name}\", ")).collect();
+        let few = listed.replacen("\"n0\", ", "", 1);
+        let broken = tree_of(&[
+            ("a/src/table.rs", &few),
+            ("b/src/list.rs", &listed),
+            ("b/src/some.rs", &few),
+            ("b/src/tested.rs", &format!("#[cfg(test)]\n{listed}")),
+        ]);
+        let document =
+            "### A thing\n\n1. `a/src/table.rs`\n2. x\n3. x\n4. x\n5. x\n\n### Another\n";
+        let recipe = Recipe {
+            title: "A thing",
+            names: names.into_iter().collect(),
+            places: vec![
+                ("a/src/table.rs", |name| format!("\"{name}\"")),
+                ("b/src/some.rs", str::to_owned),
+            ],
+        };
+        let expected = [
+            "A thing: 5 steps",
+            "A thing: n0 is not in a/src/table.rs",
+            "A thing: no step names b/src/some.rs",
+            "A thing: n0 is not in b/src/some.rs",
+            "A thing: b/src/list.rs lists 10 of them",
+        ];
+        assert_eq!(complaints(&broken, &format!("\n{document}"), &recipe), expected);
+
+        let tree = read_tree().unwrap();
+        let document = tree.get("CONTRIBUTING.md").unwrap();
+        for recipe in recipes(&tree) {
+            assert!(10 < recipe.names.len(), "{}", recipe.title);
+            assert_eq!(complaints(&tree, document, &recipe), NOTHING);
+        }
+    }
+}
