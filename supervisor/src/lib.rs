@@ -8,8 +8,9 @@
 //! 3. [`events`] numbers the events of each session, and knows the connected clients that follow them. [`children`]
 //!    starts, watches and reaps child processes. [`health`] records what `doctor` reports. [`remote`] is the
 //!    configuration of remote control.
-//! 4. [`pool`] limits live workers, running commands and disk space. [`voice`] tracks voice clients.
-//! 5. [`session`] runs one session: its worker, its pending calls and its Pi.
+//! 4. [`pool`] has the published state of all sessions, and limits live processes, running commands and disk space.
+//!    [`voice`] tracks voice clients.
+//! 5. [`session`] runs one session in one actor: its worker, its pending calls and its Pi.
 //! 6. [`registry`] owns workspaces and sessions, and saves them.
 //! 7. [`retention`] deletes expired files and sessions without a directory.
 //! 8. [`services`] bundles all of this for [`methods`], which answer requests.

@@ -4,7 +4,8 @@ use super::cgroup::remove_cgroup;
 use super::heartbeat::HeartbeatDriver;
 use super::process::ChildProcess;
 use super::{
-    ChannelEvent, ChannelInput, ChildActor, EvictionReason, KillReason, Manage, MemoryLimitExceeded,
+    ChannelEvent, ChannelInput, ChildActor, ChildKind, EvictionReason, KillReason,
+    MemoryLimitExceeded, Request, StopReason,
 };
 use crate::children::spawner::SpawnRequestError;
 use actix::prelude::*;
@@ -18,238 +19,253 @@ use tokio::sync::oneshot;
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
 
 /// The lifecycle that all kinds of children share.
-pub(crate) trait LifecycleDriver: ChildActor {
+pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
     /// Reports a demand for the process to the state machine, and applies the result.
-    fn demand(&mut self, demander: Demander, ctx: &mut Context<Self>) {
-        let demand = self.child_mut().worker.on_demand(Instant::now(), demander);
-        self.apply_demand(demand, ctx);
+    fn demand(&mut self, k: K, demander: Demander, ctx: &mut Context<Self>) {
+        let demand = self.child_mut(k).worker.on_demand(Instant::now(), demander);
+        self.apply_demand(k, demand, ctx);
     }
 
     /// Applies the state machine's reaction to a demand.
-    fn apply_demand(&mut self, demand: Demand, ctx: &mut Context<Self>) {
+    fn apply_demand(&mut self, k: K, demand: Demand, ctx: &mut Context<Self>) {
         match demand {
             Demand::Start => {
-                let child = self.child_mut();
+                let child = self.child_mut(k);
                 child.generation += 1;
                 child.warnings = 0;
-                self.start(ctx);
-                self.arm_life(ctx);
+                self.start(k, ctx);
+                self.arm_life(k, ctx);
             }
-            Demand::WaitUntil(at) => self.retry_at(at, ctx),
-            Demand::Use => self.on_already_running(ctx),
+            Demand::WaitUntil(at) => self.retry_at(k, at, ctx),
+            Demand::Use => self.on_already_running(k, ctx),
             Demand::WaitForReady => {}
-            Demand::Refuse(cause) => self.fail_waiters(&cause, ctx),
+            Demand::Refuse(cause) => self.fail_waiters(k, &cause, ctx),
         }
-        self.publish_status();
+        self.publish_status(k);
     }
 
-    fn retry_at(&mut self, at: Instant, ctx: &mut Context<Self>) {
+    fn retry_at(&mut self, k: K, at: Instant, ctx: &mut Context<Self>) {
         let wait = at.saturating_duration_since(Instant::now());
-        let timer = ctx.run_later(wait, |handle, ctx| {
-            if handle.has_waiters() && handle.child().ending.is_none() {
-                handle.demand(Demander::Call, ctx);
+        let timer = ctx.run_later(wait, move |handle, ctx| {
+            if handle.has_waiters(k) && handle.child(k).ending.is_none() {
+                handle.demand(k, Demander::Call, ctx);
             }
         });
-        self.set_life_timer(Some(timer), ctx);
+        self.set_life_timer(k, Some(timer), ctx);
     }
 
-    fn set_life_timer(&mut self, timer: Option<SpawnHandle>, ctx: &mut Context<Self>) {
-        if let Some(old) = std::mem::replace(&mut self.child_mut().life_timer, timer) {
+    fn set_life_timer(&mut self, k: K, timer: Option<SpawnHandle>, ctx: &mut Context<Self>) {
+        if let Some(old) = std::mem::replace(&mut self.child_mut(k).life_timer, timer) {
             ctx.cancel_future(old);
         }
     }
 
     /// Schedules the next deadline of the state machine.
-    fn arm_life(&mut self, ctx: &mut Context<Self>) {
-        let timer = self.child().worker.next_wakeup().map(|due| {
-            ctx.run_later(due.saturating_duration_since(Instant::now()), |handle, ctx| {
-                handle.child_mut().life_timer = None;
-                let order = handle.child_mut().worker.on_timer(Instant::now());
-                handle.apply_order(order, ctx);
+    fn arm_life(&mut self, k: K, ctx: &mut Context<Self>) {
+        let timer = self.child(k).worker.next_wakeup().map(|due| {
+            ctx.run_later(due.saturating_duration_since(Instant::now()), move |handle, ctx| {
+                handle.child_mut(k).life_timer = None;
+                let order = handle.child_mut(k).worker.on_timer(Instant::now());
+                handle.apply_order(k, order, ctx);
             })
         });
-        self.set_life_timer(timer, ctx);
+        self.set_life_timer(k, timer, ctx);
     }
 
-    fn apply_order(&mut self, order: Order, ctx: &mut Context<Self>) {
-        if let Some(process) = &mut self.child_mut().process {
+    fn apply_order(&mut self, k: K, order: Order, ctx: &mut Context<Self>) {
+        if let Some(process) = &mut self.child_mut(k).process {
             match order {
                 Order::Nothing => {}
-                Order::Shutdown if process.try_send(&Self::shutdown()).is_ok() => {}
+                Order::Shutdown if process.try_send(&K::shutdown()).is_ok() => {}
                 Order::Shutdown | Order::Kill => process.kill(),
             }
         }
-        self.publish_status();
-        self.arm_life(ctx);
+        self.publish_status(k);
+        self.arm_life(k, ctx);
     }
 
     /// Kills a process that failed. `why` is shown to the user.
-    fn kill_for(&mut self, cause: Cause, why: KillReason, ctx: &mut Context<Self>) {
-        let (child, text) = (self.child(), why.text());
-        tracing::warn!(session = child.label, child = Self::VERB, %cause, why = text, "killing a worker");
-        self.on_kill(why);
-        let order = self.child_mut().worker.condemn(Instant::now(), cause);
-        self.apply_order(order, ctx);
+    fn kill_for(&mut self, k: K, cause: Cause, why: KillReason, ctx: &mut Context<Self>) {
+        let (child, text) = (self.child(k), why.text());
+        tracing::warn!(session = child.label, child = K::VERB, %cause, why = text, "killing a worker");
+        self.on_kill(k, why);
+        let order = self.child_mut(k).worker.condemn(Instant::now(), cause);
+        self.apply_order(k, order, ctx);
     }
 
     /// Kills the process because its session is over the memory limit and this process tree uses most of it.
-    fn on_memory_exceeded(&mut self, exceeded: MemoryLimitExceeded, ctx: &mut Context<Self>) {
+    fn on_memory_exceeded(&mut self, k: K, exceeded: MemoryLimitExceeded, ctx: &mut Context<Self>) {
         let MemoryLimitExceeded { monitor, mb, limit_mb } = exceeded;
         let is_ending =
-            !matches!(self.child().worker.state(), State::Starting { .. } | State::Ready { .. });
+            !matches!(self.child(k).worker.state(), State::Starting { .. } | State::Ready { .. });
         // The message may refer to an earlier process.
-        if self.child().monitor_pid() == Some(monitor) && !is_ending {
+        if self.child(k).monitor_pid() == Some(monitor) && !is_ending {
             let cause = Cause::MemoryLimit { mb, limit_mb };
-            self.kill_for(cause, KillReason::OverMemory, ctx);
+            self.kill_for(k, cause, KillReason::OverMemory, ctx);
         }
     }
 
     /// Asks the process to exit once it has no work.
-    fn drain(&mut self, ctx: &mut Context<Self>) {
-        let order = self.child_mut().worker.drain(Instant::now());
-        self.apply_order(order, ctx);
+    fn drain(&mut self, k: K, ctx: &mut Context<Self>) {
+        let order = self.child_mut(k).worker.drain(Instant::now());
+        self.apply_order(k, order, ctx);
     }
 
     /// Handles a request of the supervisor's own tasks or of the user.
-    fn manage(&mut self, msg: Manage, ctx: &mut Context<Self>) -> bool {
-        match msg {
-            Manage::Evict(why) => return self.evict(why, ctx),
-            Manage::ResetTimers => self.reset_timers(ctx),
-            Manage::OverMemory(exceeded) => self.on_memory_exceeded(exceeded, ctx),
-            Manage::Kill => return self.kill(ctx),
+    fn manage(&mut self, k: K, request: Request, ctx: &mut Context<Self>) -> bool {
+        match request {
+            Request::Evict(why) => {
+                let is_evicted = self.evict(k, why, ctx);
+                // A process that was not evicted has work again.
+                self.publish_status(k);
+                return is_evicted;
+            }
+            Request::ResetTimers => self.reset_timers(k, ctx),
+            Request::OverMemory(exceeded) => self.on_memory_exceeded(k, exceeded, ctx),
+            Request::Kill => return self.kill(k, ctx),
         }
         true
     }
 
     /// Kills the process because the user asked for it. Returns false if there is none, or if it is already stopping.
-    fn kill(&mut self, ctx: &mut Context<Self>) -> bool {
-        let state = self.child().worker.state();
+    fn kill(&mut self, k: K, ctx: &mut Context<Self>) -> bool {
+        let state = self.child(k).worker.state();
         let is_alive = matches!(state, State::Starting { .. } | State::Ready { .. });
-        if is_alive && self.child().ending.is_none() {
-            self.kill_for(Cause::KilledByPerson, KillReason::UserRequest, ctx);
+        if is_alive && self.child(k).ending.is_none() {
+            self.kill_for(k, Cause::KilledByPerson, KillReason::UserRequest, ctx);
         }
         is_alive
     }
 
     /// Evicts an idle process. Returns `false` if it is busy or exempt from eviction.
-    fn evict(&mut self, why: EvictionReason, ctx: &mut Context<Self>) -> bool {
-        let state = self.child().worker.state();
+    fn evict(&mut self, k: K, why: EvictionReason, ctx: &mut Context<Self>) -> bool {
+        let state = self.child(k).worker.state();
         let is_alive = matches!(state, State::Ready { .. } | State::Starting { .. });
-        if !is_alive || self.idle_deadline().is_none() {
+        if !is_alive || self.idle_deadline(k).is_none() {
             return false;
         }
-        let label = &self.child().label;
+        let label = &self.child(k).label;
         tracing::info!(
             session = label,
-            child = Self::VERB,
+            child = K::VERB,
             why = why.why(),
             "evicting an idle worker"
         );
-        self.on_evicted(why);
-        self.drain(ctx);
+        self.child_mut(k).evicted = Some(why);
+        self.services(k).metrics.evictions.add(1);
+        self.drain(k, ctx);
         true
     }
 
     /// Starts the process, with `start` as its first frame.
     fn launch(
         &mut self,
-        start: &Self::ToChild,
+        k: K,
+        start: &K::ToChild,
         cgroup: Option<SessionPaths>,
         ctx: &mut Context<Self>,
     ) {
-        self.child_mut().cgroup = cgroup;
-        match ChildProcess::prepare(self.child().generation, start, ctx.address()) {
-            Err(error) => self.spawn_failed(&SpawnRequestError::Channel(error), ctx),
+        self.child_mut(k).cgroup = cgroup;
+        match ChildProcess::prepare::<K, Self>(self.child(k).generation, start, ctx.address()) {
+            Err(error) => self.spawn_failed(k, &SpawnRequestError::Channel(error), ctx),
             Ok((process, far_end)) => {
-                self.child_mut().process = Some(process);
-                let spawner = self.services().spawner.clone();
-                let spawning = async move { spawner.spawn(Self::VERB, far_end).await };
-                ctx.spawn(spawning.into_actor(self).map(|result, handle, ctx| match result {
-                    Ok(spawned) => handle.spawned(spawned, ctx),
-                    Err(failure) => handle.spawn_failed(&failure, ctx),
+                self.child_mut(k).process = Some(process);
+                let spawner = self.services(k).spawner.clone();
+                let spawning = async move { spawner.spawn(K::VERB, far_end).await };
+                ctx.spawn(spawning.into_actor(self).map(move |result, handle, ctx| match result {
+                    Ok(spawned) => handle.spawned(k, spawned, ctx),
+                    Err(failure) => handle.spawn_failed(k, &failure, ctx),
                 }));
-                self.publish_status();
+                self.publish_status(k);
             }
         }
     }
 
-    fn spawned(&mut self, spawned: SpawnedWorker, ctx: &mut Context<Self>) {
-        let order = self.child_mut().worker.on_spawned(Instant::now());
-        let spawner = self.services().spawner.clone();
+    fn spawned(&mut self, k: K, spawned: SpawnedWorker, ctx: &mut Context<Self>) {
+        let order = self.child_mut(k).worker.on_spawned(Instant::now());
+        let spawner = self.services(k).spawner.clone();
         let watched = spawned.process.clone();
         let ended = async move { spawner.ended(watched).await };
-        ctx.spawn(ended.into_actor(self).map(|exit, handle, ctx| handle.on_exit(exit, ctx)));
-        if let Some(process) = &mut self.child_mut().process {
+        ctx.spawn(
+            ended.into_actor(self).map(move |exit, handle, ctx| handle.on_exit(k, exit, ctx)),
+        );
+        if let Some(process) = &mut self.child_mut(k).process {
             process.spawned(spawned);
         }
         // If the start was canceled in the meantime, the order is to kill the process.
-        self.apply_order(order, ctx);
+        self.apply_order(k, order, ctx);
     }
 
-    fn spawn_failed(&mut self, failure: &SpawnRequestError, ctx: &mut Context<Self>) {
-        let label = &self.child().label;
-        tracing::error!(session = label, child = Self::VERB, error = %failure, "cannot start a worker");
-        self.child_mut().process = None;
-        self.end_cgroup();
-        let waiting = self.has_waiters();
-        let worker = &mut self.child_mut().worker;
+    fn spawn_failed(&mut self, k: K, failure: &SpawnRequestError, ctx: &mut Context<Self>) {
+        let label = &self.child(k).label;
+        tracing::error!(session = label, child = K::VERB, error = %failure, "cannot start a worker");
+        self.child_mut(k).process = None;
+        self.end_cgroup(k);
+        let waiting = self.has_waiters(k);
+        let worker = &mut self.child_mut(k).worker;
         let after = worker.on_spawn_failed(Instant::now(), failure.cause(), waiting, random());
-        self.after_exit(after, ctx);
+        self.after_exit(k, after, ctx);
     }
 
     /// Handles a start that was not possible. The waiting callers already got an error.
-    fn not_started(&mut self, ctx: &mut Context<Self>) {
-        let after = self.child_mut().worker.on_not_started(Instant::now());
-        self.after_exit(after, ctx);
+    fn not_started(&mut self, k: K, ctx: &mut Context<Self>) {
+        let after = self.child_mut(k).worker.on_not_started(Instant::now());
+        self.after_exit(k, after, ctx);
     }
 
     /// Records the exit of the process. Everything below it is gone. Returns the process and, after a crash, the cause.
     /// The caller continues with [`LifecycleDriver::after_exit`].
     fn note_exit(
         &mut self,
+        k: K,
         exit: Exit,
         load: Load,
         ctx: &mut Context<Self>,
     ) -> (AfterExit, Option<ChildProcess>, Option<Cause>) {
-        let child = self.child_mut();
+        let child = self.child_mut(k);
         let crashes = child.worker.crashes();
         let after = child.worker.on_exit(Instant::now(), exit, load, random());
         let crashed = crashes != child.worker.crashes();
         let cause = child.worker.last_crash().filter(|_| crashed).cloned();
         let process = child.process.take();
+        child.stopped = match (&cause, child.evicted.take()) {
+            (Some(cause), _) => StopReason::Died(cause.clone()),
+            (None, Some(why)) => StopReason::Evicted(why),
+            (None, None) => StopReason::Ended,
+        };
         if let Some(timer) = child.heartbeat_timer.take() {
             ctx.cancel_future(timer);
         }
-        self.end_cgroup();
+        self.end_cgroup(k);
         (after, process, cause)
     }
 
-    fn after_exit(&mut self, after: AfterExit, ctx: &mut Context<Self>) {
-        self.set_life_timer(None, ctx);
-        for drained in self.child_mut().drained.drain(..) {
+    fn after_exit(&mut self, k: K, after: AfterExit, ctx: &mut Context<Self>) {
+        self.set_life_timer(k, None, ctx);
+        for drained in self.child_mut(k).drained.drain(..) {
             // The daemon may have stopped waiting.
             drained.send(()).ok();
         }
         match after {
             AfterExit::Stay => {}
-            AfterExit::RestartAt(at) if self.child().ending.is_none() => self.retry_at(at, ctx),
+            AfterExit::RestartAt(at) if self.child(k).ending.is_none() => self.retry_at(k, at, ctx),
             AfterExit::RestartAt(_) => {}
             AfterExit::GaveUp => {
-                if let State::Failed { cause, .. } = self.child().worker.state().clone() {
-                    let label = &self.child().label;
-                    tracing::error!(session = label, child = Self::VERB, %cause, "worker failed");
-                    self.fail_waiters(&cause, ctx);
+                if let State::Failed { cause, .. } = self.child(k).worker.state().clone() {
+                    let label = &self.child(k).label;
+                    tracing::error!(session = label, child = K::VERB, %cause, "worker failed");
+                    self.fail_waiters(k, &cause, ctx);
                 }
             }
         }
-        self.publish_status();
+        self.publish_status(k);
     }
 
     /// Removes the control group of the last process. Its monitor has usually done so already.
-    fn end_cgroup(&mut self) {
-        if let Some(cgroup) = self.child_mut().cgroup.take() {
-            let metrics = Arc::clone(&self.services().metrics);
-            remove_cgroup(self.child().label.clone(), cgroup, metrics);
+    fn end_cgroup(&mut self, k: K) {
+        if let Some(cgroup) = self.child_mut(k).cgroup.take() {
+            let metrics = Arc::clone(&self.services(k).metrics);
+            remove_cgroup(self.child(k).label.clone(), cgroup, metrics);
         }
     }
 
@@ -257,14 +273,15 @@ pub(crate) trait LifecycleDriver: ChildActor {
     /// process.
     fn kill_at(
         &mut self,
+        k: K,
         until: Instant,
         ctx: &mut Context<Self>,
     ) -> Option<oneshot::Receiver<()>> {
-        self.child().process.as_ref()?;
+        self.child(k).process.as_ref()?;
         let (done, drained) = oneshot::channel();
-        self.child_mut().drained.push(done);
-        ctx.run_later(until.saturating_duration_since(Instant::now()), |handle, _| {
-            if let Some(process) = &mut handle.child_mut().process {
+        self.child_mut(k).drained.push(done);
+        ctx.run_later(until.saturating_duration_since(Instant::now()), move |handle, _| {
+            if let Some(process) = &mut handle.child_mut(k).process {
                 process.kill();
             }
         });
@@ -272,33 +289,38 @@ pub(crate) trait LifecycleDriver: ChildActor {
     }
 
     /// Handles input from the channel. Input from an earlier process is dropped.
-    fn on_channel_event(&mut self, event: ChannelEvent<Self::FromChild>, ctx: &mut Context<Self>) {
+    fn on_channel_event(
+        &mut self,
+        k: K,
+        event: ChannelEvent<K::FromChild>,
+        ctx: &mut Context<Self>,
+    ) {
         let ChannelEvent { generation, input } = event;
-        if self.child().current(generation).is_none() {
+        if self.child(k).current(generation).is_none() {
             return;
         }
         match input {
-            ChannelInput::Frame(frame) => self.on_frame(frame, ctx),
-            ChannelInput::Closed { violation } => self.link_closed(violation, ctx),
+            ChannelInput::Frame(frame) => self.on_frame(k, frame, ctx),
+            ChannelInput::Closed { violation } => self.link_closed(k, violation, ctx),
         }
     }
 
     /// Handles the end of the channel: the process exited, or violated the protocol.
-    fn link_closed(&mut self, violation: Option<String>, ctx: &mut Context<Self>) {
-        let generation = self.child().generation;
-        if let Some(process) = &mut self.child_mut().process {
+    fn link_closed(&mut self, k: K, violation: Option<String>, ctx: &mut Context<Self>) {
+        let generation = self.child(k).generation;
+        if let Some(process) = &mut self.child_mut(k).process {
             process.on_channel_closed();
         }
-        self.on_channel_closed(ctx);
+        self.on_channel_closed(k, ctx);
         match violation {
-            Some(why) => self.kill_for(Cause::Protocol(why), KillReason::BrokeProtocol, ctx),
+            Some(why) => self.kill_for(k, Cause::Protocol(why), KillReason::BrokeProtocol, ctx),
             // Usually the exit follows shortly and contains more details. A process that keeps running without its
             // channel is useless.
             None => {
                 ctx.run_later(CLOSED_GRACE, move |handle, ctx| {
-                    if handle.child().current(generation).is_some() {
+                    if handle.child(k).current(generation).is_some() {
                         let cause = Cause::Protocol("closed its channel".into());
-                        handle.kill_for(cause, KillReason::ClosedChannel, ctx);
+                        handle.kill_for(k, cause, KillReason::ClosedChannel, ctx);
                     }
                 });
             }
@@ -306,19 +328,19 @@ pub(crate) trait LifecycleDriver: ChildActor {
     }
 
     /// Resets all deadlines after a suspend.
-    fn reset_timers(&mut self, ctx: &mut Context<Self>) {
+    fn reset_timers(&mut self, k: K, ctx: &mut Context<Self>) {
         let now = Instant::now();
-        self.child_mut().worker.renew(now);
-        if self.child().worker.next_wakeup().is_some() {
-            self.arm_life(ctx);
+        self.child_mut(k).worker.renew(now);
+        if self.child(k).worker.next_wakeup().is_some() {
+            self.arm_life(k, ctx);
         }
-        if self.child().is_ready() {
-            self.reset_heartbeat(now, ctx);
+        if self.child(k).is_ready() {
+            self.reset_heartbeat(k, now, ctx);
         }
     }
 }
 
-impl<H: ChildActor> LifecycleDriver for H {}
+impl<K: ChildKind, H: ChildActor<K>> LifecycleDriver<K> for H {}
 
 /// Returns a pseudorandom number, for jitter only.
 fn random() -> u64 {

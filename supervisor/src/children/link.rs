@@ -5,7 +5,7 @@
 //! read. Some kinds of children have a frame rate limit: further frames stay in the socket and block the writer.
 //! Invalid data closes the link and kills the child.
 
-use super::ChildActor;
+use super::{ChildActor, ChildKind};
 use actix::{Addr, Message};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
@@ -65,7 +65,7 @@ impl Drop for ChannelTasks {
 
 impl ChannelTasks {
     /// Starts both tasks. `generation` distinguishes this child's messages from its predecessors'.
-    pub(super) fn start<H: ChildActor>(
+    pub(super) fn start<K: ChildKind, H: ChildActor<K>>(
         channel: UnixStream,
         generation: u64,
         handle: Addr<H>,
@@ -81,7 +81,7 @@ impl ChannelTasks {
                 }
             }
         });
-        let reading = actix::spawn(read(reading, generation, handle));
+        let reading = actix::spawn(read::<K, H>(reading, generation, handle));
         Self { frames: sender, tasks: [writing, reading] }
     }
 
@@ -92,9 +92,13 @@ impl ChannelTasks {
     }
 }
 
-async fn read<H: ChildActor>(half: ReadHalf<UnixStream>, generation: u64, handle: Addr<H>) {
+async fn read<K: ChildKind, H: ChildActor<K>>(
+    half: ReadHalf<UnixStream>,
+    generation: u64,
+    handle: Addr<H>,
+) {
     let mut reader = FramedRead::new(half, frames::codec());
-    let mut pace = H::WIRE.pace.map(|pace| FrameRateLimiter::new(pace, Instant::now()));
+    let mut pace = K::WIRE.pace.map(|pace| FrameRateLimiter::new(pace, Instant::now()));
     let event = |input| ChannelEvent { generation, input };
     let mut unknown = 0_u32;
     let violation = loop {
@@ -106,7 +110,7 @@ async fn read<H: ChildActor>(half: ReadHalf<UnixStream>, generation: u64, handle
             Some(Err(_broken)) => break None,
             Some(Ok(body)) => body,
         };
-        match frames::decode::<H::FromChild>(&body, H::WIRE.tags) {
+        match frames::decode::<K::FromChild>(&body, K::WIRE.tags) {
             Ok(Decoded::Known(frame)) => {
                 // Wait until the handle took the frame, so that further frames stay in the socket.
                 if handle.send(event(ChannelInput::Frame(frame))).await.is_err() {
@@ -115,7 +119,7 @@ async fn read<H: ChildActor>(half: ReadHalf<UnixStream>, generation: u64, handle
             }
             Ok(Decoded::Unknown(tag)) => {
                 unknown = unknown.saturating_add(1);
-                if H::WIRE.max_unknown < unknown {
+                if K::WIRE.max_unknown < unknown {
                     break Some("too many unknown frames".to_owned());
                 }
                 if unknown <= UNKNOWN_LOGGED {

@@ -1,7 +1,7 @@
 //! Supervised child processes: the parts that workers and Pis share.
 //!
-//! [`crate::session::worker::WorkerHandle`] and the handle of a Pi are actors that contain a [`Child`] and implement
-//! [`ChildActor`]. `quackd-supervision` makes the decisions, from the child's row in its table, and [`LifecycleDriver`]
+//! A session's actor contains a [`Child`] for each of its processes and implements [`ChildActor`] for each
+//! [`ChildKind`]. `quackd-supervision` makes the decisions, from the child's row in its table, and [`LifecycleDriver`]
 //! executes them. [`lifecycle`] starts, kills and reaps; [`heartbeat`] detects hangs; [`process`] is the process,
 //! [`link`] its channel, [`cgroup`] its control group and [`snapshot`] its published state. [`deaths`] records exits.
 //! [`one_shot`] runs children that run once and exit.
@@ -70,10 +70,15 @@ pub(crate) struct ChildServices {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// Differences between the kinds of supervised processes. Methods with a body are optional hooks.
-pub(crate) trait ChildActor:
-    Actor<Context = Context<Self>> + Handler<ChannelEvent<Self::FromChild>>
-{
+/// Kind of a session's process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProcessKind {
+    Worker,
+    Pi,
+}
+
+/// Frames and settings of one kind of supervised process. Its values select the process of an actor that has several.
+pub(crate) trait ChildKind: Debug + Copy + Unpin + 'static {
     /// Frames from the process.
     type FromChild: DeserializeOwned + Debug + Send + 'static;
     /// Frames to the process.
@@ -83,35 +88,38 @@ pub(crate) trait ChildActor:
     /// The subcommand of quackd's executable that runs as this process.
     const VERB: &'static str;
 
-    fn child(&self) -> &Child;
-    fn child_mut(&mut self) -> &mut Child;
-    fn services(&self) -> &ChildServices;
-
     fn ping(seq: u64) -> Self::ToChild;
     fn shutdown() -> Self::ToChild;
+}
+
+/// An actor that owns a process of the kind `K`. Methods with a body are optional hooks.
+pub(crate) trait ChildActor<K: ChildKind>:
+    Actor<Context = Context<Self>> + Handler<ChannelEvent<K::FromChild>>
+{
+    fn child(&self, k: K) -> &Child;
+    fn child_mut(&mut self, k: K) -> &mut Child;
+    fn services(&self, k: K) -> &ChildServices;
 
     /// Prepares the start, and calls [`LifecycleDriver::launch`] or [`LifecycleDriver::spawn_failed`] at the end.
-    fn start(&mut self, ctx: &mut Context<Self>);
+    fn start(&mut self, k: K, ctx: &mut Context<Self>);
     /// Whether a caller waits for the process.
-    fn has_waiters(&self) -> bool;
+    fn has_waiters(&self, k: K) -> bool;
     /// Handles a frame of the current process.
-    fn on_frame(&mut self, frame: Self::FromChild, ctx: &mut Context<Self>);
+    fn on_frame(&mut self, k: K, frame: K::FromChild, ctx: &mut Context<Self>);
     /// Hook: the process already runs.
-    fn on_already_running(&mut self, _: &mut Context<Self>) {}
+    fn on_already_running(&mut self, _: K, _: &mut Context<Self>) {}
     /// Returns an error to the waiting callers, because no process will start.
-    fn fail_waiters(&mut self, cause: &Cause, ctx: &mut Context<Self>);
+    fn fail_waiters(&mut self, k: K, cause: &Cause, ctx: &mut Context<Self>);
     /// Hook: the process will be killed, for the given reason.
-    fn on_kill(&mut self, _why: KillReason) {}
+    fn on_kill(&mut self, _: K, _why: KillReason) {}
     /// Hook: the process was reaped.
-    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>);
+    fn on_exit(&mut self, k: K, exit: Option<ProcessExit>, ctx: &mut Context<Self>);
     /// Hook: the channel has ended.
-    fn on_channel_closed(&mut self, _: &mut Context<Self>) {}
+    fn on_channel_closed(&mut self, _: K, _: &mut Context<Self>) {}
     /// Hook: the state may have changed.
-    fn publish_status(&mut self);
+    fn publish_status(&mut self, k: K);
     /// Time at which the idle timeout ends the process. `None` if it is busy or exempt.
-    fn idle_deadline(&self) -> Option<Instant>;
-    /// Hook: the process is evicted.
-    fn on_evicted(&mut self, why: EvictionReason);
+    fn idle_deadline(&self, k: K) -> Option<Instant>;
 }
 
 /// Settings for reading a child's channel.
@@ -145,6 +153,20 @@ impl EvictionReason {
             Self::Memory => "memory was short",
         }
     }
+}
+
+/// The reason why a process does not run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum StopReason {
+    /// No call has needed it yet.
+    #[default]
+    Unasked,
+    /// It was evicted while idle.
+    Evicted(EvictionReason),
+    /// It exited as requested.
+    Ended,
+    /// It crashed for this reason.
+    Died(Cause),
 }
 
 /// The reason why a session accepts no more work.
@@ -194,6 +216,10 @@ pub(crate) struct Child {
     /// Set once the child accepts no more work.
     pub(crate) ending: Option<DrainReason>,
     drained: Vec<oneshot::Sender<()>>,
+    /// The reason why the last process ended.
+    pub(crate) stopped: StopReason,
+    /// The reason why the current process is evicted.
+    evicted: Option<EvictionReason>,
 }
 
 impl Child {
@@ -213,6 +239,8 @@ impl Child {
             warnings: 0,
             ending: None,
             drained: Vec::new(),
+            stopped: StopReason::default(),
+            evicted: None,
         }
     }
 
@@ -257,10 +285,15 @@ pub(crate) fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Request to a child's handle from the supervisor's own tasks, or from the user. Answered with whether it applied.
+/// Request to a session's actor about one of its processes, from the supervisor's own tasks or from the user. Answered
+/// with whether it applied.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "bool")]
-pub(crate) enum Manage {
+pub(crate) struct Manage(pub(crate) ProcessKind, pub(crate) Request);
+
+/// Content of [`Manage`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Request {
     /// Stop the process if it is idle.
     Evict(EvictionReason),
     /// The machine was suspended, or this process was stopped: restart all deadlines.
@@ -271,7 +304,7 @@ pub(crate) enum Manage {
     Kill,
 }
 
-/// Details of [`Manage::OverMemory`].
+/// Details of [`Request::OverMemory`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryLimitExceeded {
     /// Process id of the monitor above the processes.

@@ -4,8 +4,8 @@
 //! and signals the monitor, which kills its descendants. The supervisor kills a monitor that does not react. The kernel
 //! then kills the worker. The remaining processes become children of the supervisor, and its main thread kills them.
 
-use super::ChildActor;
 use super::link::{ChannelTasks, stderr_tail};
+use super::{ChildActor, ChildKind};
 use crate::clock::now_text;
 use actix::Addr;
 use nix::sys::signal::Signal;
@@ -51,13 +51,13 @@ pub(crate) enum SendError {
 impl ChildProcess {
     /// Creates the control channel and writes the first frame into it. The process is started later and gets the other
     /// end.
-    pub(super) fn prepare<H: ChildActor>(
+    pub(super) fn prepare<K: ChildKind, H: ChildActor<K>>(
         generation: u64,
-        start: &H::ToChild,
+        start: &K::ToChild,
         handle: Addr<H>,
     ) -> std::io::Result<(Self, OwnedFd)> {
         let (channel, far_end) = quackd_ipc::link::pair()?;
-        let link = ChannelTasks::start(channel, generation, handle);
+        let link = ChannelTasks::start::<K, H>(channel, generation, handle);
         let first = frames::encode(start).map_err(std::io::Error::other)?;
         if !link.try_send(first) {
             return Err(std::io::Error::other("the first frame was not taken"));

@@ -8,9 +8,8 @@ use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::catalog::Fresh;
 use crate::registry::{FindSession, Open, OpenSession, Purpose};
-use crate::session::owner::Owner;
-use crate::session::pi;
-use crate::session::worker::EnsureStarted;
+use crate::session::actor::TellSession;
+use crate::session::services::NoLook;
 use crate::voice::VoiceSession;
 use crate::workspaces;
 use quackd_home::Workspace;
@@ -18,7 +17,6 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachData, AttachParams};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Timeout for looking up a directory, because its disk may hang.
@@ -45,13 +43,10 @@ pub(super) async fn attach(
     // Start the worker and Pi now, so that they are ready for the first call. The reply does not wait for them.
     let find = FindSession { reference: Some(data.session.id.0.clone()), purpose: Purpose::Look };
     if let Ok(Some(found)) = caller.registry.send(find).await? {
-        found.handle.send(EnsureStarted).await.ok();
-        let services = &caller.services;
-        if activate && services.daemon.config.pi.start.value == "attach" {
-            let owner = Owner::new(&caller.registry);
-            if let Some(pi) = pi::handle_of(&found, &services.sessions, &owner) {
-                pi.send(pi::EnsureStarted { found }).await.ok();
-            }
+        let handle = found.handle.clone();
+        handle.send(TellSession::StartWorker).await.ok();
+        if activate && caller.services.daemon.config.pi.start.value == "attach" {
+            handle.send(TellSession::StartPi(found)).await.ok();
         }
     }
     Ok(data)
@@ -117,22 +112,15 @@ pub(super) async fn resolve(caller: &Caller, path: PathBuf) -> Result<String, Me
 /// Returns the workspace of a directory. Runs on the blocking pool, because it reads the file system.
 pub(super) async fn look_up(caller: &Caller, path: PathBuf) -> Result<Workspace, MethodError> {
     let shown = path.display().to_string();
-    let lookups = Arc::clone(&caller.services.sessions.lookups);
     let user_home = caller.services.daemon.user_home.clone();
-    let resolving = async {
-        let permit = lookups.acquire_owned().await;
-        let resolve = move || {
-            // A lookup that hangs keeps its permit, so that at most a few threads of the pool hang.
-            let _permit = permit;
-            let workspace = quackd_home::look_up_workspace_blocking(&path)?;
-            workspaces::check_blocking(Path::new(&workspace.path), &user_home)?;
-            Ok(workspace)
-        };
-        actix_rt::task::spawn_blocking(resolve).await
+    let resolve = move || {
+        let workspace = quackd_home::look_up_workspace_blocking(&path)?;
+        workspaces::check_blocking(Path::new(&workspace.path), &user_home)?;
+        Ok(workspace)
     };
-    match tokio::time::timeout(RESOLVE_LIMIT, resolving).await {
-        Ok(Ok(resolved)) => resolved,
-        Ok(Err(_gone)) => Err(MethodError::ShuttingDown),
-        Err(_elapsed) => Err(MethodError::WorkspaceHangs(RESOLVE_LIMIT.as_secs(), shown)),
+    match caller.services.sessions.look(RESOLVE_LIMIT, resolve).await {
+        Ok(resolved) => resolved,
+        Err(NoLook::Ended) => Err(MethodError::ShuttingDown),
+        Err(NoLook::TimedOut) => Err(MethodError::WorkspaceHangs(RESOLVE_LIMIT.as_secs(), shown)),
     }
 }

@@ -35,9 +35,7 @@ pub(super) async fn doctor(
         services.sessions.children.login.refresh().await;
     }
     let snapshot = caller.registry.send(TakeSnapshot).await.ok();
-    let listed = snapshot
-        .as_ref()
-        .map(|snapshot| (snapshot.workers(&services.sessions), snapshot.session_count()));
+    let listed = snapshot.as_ref().map(|it| (it.workers(&services.sessions), it.session_count()));
     let on_disk = look(services).await;
     services.sessions.pool.disk.check().await;
     let mut checks = vec![daemon(services)];

@@ -21,7 +21,7 @@ pub(super) fn check(services: &Services) -> Check {
         (1, Some(last)) => format!("1 death ({})", last.cause),
         (n, Some(last)) => format!("{n} deaths (last: {})", last.cause),
     });
-    let evictions = services.sessions.table.evictions();
+    let evictions = services.sessions.metrics.evictions.get();
     if evictions != 0 {
         words.push(format!("{evictions} ended for want of use"));
     }

@@ -2,7 +2,6 @@
 
 use super::Caller;
 use crate::errors::MethodError;
-use crate::errors::PiError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::pi::AnswerDialog;
 use crate::wire::{js_string, reference, truthy};
@@ -19,10 +18,6 @@ pub(super) async fn extension_ui_response(
         return Err(MethodError::NoDialogId);
     }
     let answer = UiAnswer { id: js_string(&id), value, confirmed, cancelled };
-    let entry = caller.services.sessions.table.get(&found.session_id);
-    match entry.as_ref().and_then(|entry| entry.handle.pi.get()) {
-        Some(pi) => pi.send(AnswerDialog(answer)).await??,
-        None => return Err(PiError::NotRunning(found.session_name).into()),
-    }
+    found.handle.send(AnswerDialog(answer)).await??;
     Ok(UiResponseData { session_id: found.session_id })
 }

@@ -3,7 +3,7 @@
 use super::Caller;
 use super::find::{id_of, label};
 use super::own_reference;
-use crate::children::Manage;
+use crate::children::{Manage, ProcessKind, Request};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use quackd_protocol::client::{KillData, SessionParams};
@@ -18,7 +18,7 @@ pub(super) async fn kill(
     let reference = Some(id_of(caller, wanted).await?);
     let find = FindSession { reference, purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    if !found.handle.send(Manage::Kill).await? {
+    if !found.handle.send(Manage(ProcessKind::Worker, Request::Kill)).await? {
         return Err(MethodError::NothingToKill);
     }
     let label = label(caller, &found.session_id).await?;

@@ -67,7 +67,7 @@ pub(super) async fn processes(
         log_lines_dropped: services.sessions.pool.disk.log_lines_dropped(),
         loop_lag: services.loop_monitor.lag(),
         deaths_total: services.sessions.children.deaths.total(),
-        evictions: services.sessions.table.evictions(),
+        evictions: services.sessions.metrics.evictions.get(),
         memory_pressure: services.health.memory_pressure.borrow().clone(),
         cpu_ms: usage.cpu_ms,
         events: services.sessions.events.published(),

@@ -10,8 +10,10 @@ use crate::registry::{
     ChangeSession, FindSession, FoundPolicy, PolicyChange, Purpose, SessionChange, TakeSnapshot,
 };
 use crate::session::FoundSession;
+use crate::session::actor::TellSession;
 use crate::session::describe::jobs;
-use crate::session::worker::{CallDone, CallTool, SetPolicy};
+use crate::session::services::NoLook;
+use crate::session::worker::{CallDone, CallTool};
 use crate::workspaces;
 use quackd_policy::{MAX_ROOTS, path_problem};
 use quackd_protocol::SessionId;
@@ -29,7 +31,6 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Maximum length of a path in a request, in bytes: the kernel's `PATH_MAX`.
@@ -104,7 +105,7 @@ pub(super) async fn sandbox(
     };
     let ends_jobs = change.is_some() && asked.end_jobs == Some(true);
     let session = session(&asked, caller).await?;
-    let FoundPolicy { policy, layers } = match change {
+    let found = match change {
         None => policy(caller, &session.session_id).await?,
         Some(change) => {
             let change = SessionChange::Policy(change);
@@ -113,8 +114,17 @@ pub(super) async fn sandbox(
         }
     };
     if ends_jobs {
-        session.handle.send(SetPolicy::EndJobs).await?;
+        session.handle.send(TellSession::EndJobs).await?;
     }
+    Ok(SandboxReply::Policy(Box::new(in_force(session, found, caller).await?)))
+}
+
+/// The policy of the next worker, and that of the running one.
+async fn in_force(
+    session: FoundSession,
+    FoundPolicy { policy, layers }: FoundPolicy,
+    caller: &Caller,
+) -> Result<SandboxData, MethodError> {
     let label = label(caller, &session.session_id).await?;
     let snapshot = caller.services.sessions.table.snapshot(&session.session_id);
     let worker = &snapshot.worker;
@@ -123,7 +133,7 @@ pub(super) async fn sandbox(
     let calls = worker.calls.iter().filter(|call| is_outdated && call.is_sent).count();
     let keeps = is_outdated && worker.state() != ProcessState::Draining;
     let jobs = if keeps { jobs(&worker.jobs, Instant::now()) } else { Vec::new() };
-    Ok(SandboxReply::Policy(Box::new(SandboxData {
+    Ok(SandboxData {
         label,
         session_id: session.session_id,
         session_name: session.session_name,
@@ -135,7 +145,7 @@ pub(super) async fn sandbox(
         calls_running: calls,
         jobs_running: jobs.len(),
         jobs,
-    })))
+    })
 }
 
 async fn denials(asked: &SandboxParams, caller: &Caller) -> Result<SandboxReply, MethodError> {
@@ -163,21 +173,12 @@ async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodErr
     // `quackd_policy::validate` refuses unusable paths and too many of them.
     let is_path = |root: &&PathBuf| path_problem(root).is_none();
     let roots: Vec<PathBuf> = roots.iter().take(MAX_ROOTS).filter(is_path).cloned().collect();
-    let (lookups, home) =
-        (&caller.services.sessions.lookups, caller.services.daemon.user_home.clone());
-    let permit = Arc::clone(lookups).acquire_owned();
-    let looking = async {
-        let permit = permit.await;
-        let look = move || {
-            let _permit = permit;
-            roots.iter().try_for_each(|root| workspaces::check_blocking(root, &home))
-        };
-        actix_rt::task::spawn_blocking(look).await
-    };
-    match tokio::time::timeout(RESOLVE_LIMIT, looking).await {
-        Ok(Ok(checked)) => checked.map_err(MethodError::NotWritable),
-        Ok(Err(_gone)) => Err(MethodError::ShuttingDown),
-        Err(_elapsed) => Err(MethodError::Overloaded),
+    let home = caller.services.daemon.user_home.clone();
+    let look = move || roots.iter().try_for_each(|root| workspaces::check_blocking(root, &home));
+    match caller.services.sessions.look(RESOLVE_LIMIT, look).await {
+        Ok(checked) => checked.map_err(MethodError::NotWritable),
+        Err(NoLook::Ended) => Err(MethodError::ShuttingDown),
+        Err(NoLook::TimedOut) => Err(MethodError::Overloaded),
     }
 }
 

@@ -1,11 +1,10 @@
 //! `say`: sends a prompt to the voice client that owns the session, or to its Pi.
 
 use super::{Caller, Reply};
-use crate::errors::{MethodError, PiError};
+use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
-use crate::session::owner::Owner;
-use crate::session::pi::{PromptAccepted, SendPrompt, handle_of};
+use crate::session::pi::{PromptAccepted, SendPrompt};
 use crate::wire::{self, reference, truthy};
 use bytes::Bytes;
 use quackd_protocol::client::{SayData, SayParams};
@@ -57,9 +56,8 @@ pub(super) async fn say(
         return Err(MethodError::WorkspaceOfSay(found.session_name));
     }
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
-    let pi = handle_of(&found, &services.sessions, &Owner::new(&caller.registry));
-    let pi = pi.ok_or(PiError::Deleted)?;
-    let said = pi.send(SendPrompt { message, found }).await??;
+    let handle = found.handle.clone();
+    let said = handle.send(SendPrompt { message, found }).await??;
     (data.seq, data.turn) = (said.seq, said.turn);
     // Mark the session as used only after Pi replied, even if Pi refused the prompt.
     find(caller, &data.session_id.0.clone().into(), Purpose::Use).await.ok();

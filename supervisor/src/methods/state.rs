@@ -4,7 +4,7 @@ use super::{AnySession, Caller};
 use crate::errors::MethodError;
 use crate::pool::snapshot::{PiSnapshot, SessionSnapshot, WorkerSnapshot};
 use crate::registry::{FindSession, Purpose};
-use crate::session::pi::RefreshState;
+use crate::session::actor::TellSession;
 use crate::wire::reference;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{StateDataOf, WorkerState};
@@ -43,8 +43,8 @@ pub(super) fn is_running(session: &SessionSnapshot) -> bool {
 pub(super) async fn ask_pi(caller: &Caller, session: &SessionId) {
     let entry = caller.services.sessions.table.get(session);
     let entry = entry.filter(|entry| entry.snapshot().pi.process.is_alive());
-    if let Some(pi) = entry.as_ref().and_then(|entry| entry.handle.pi.get()) {
-        pi.send(RefreshState).timeout(PI_STATE_WAIT).await.ok();
+    if let Some(entry) = entry {
+        entry.handle.send(TellSession::RefreshPi).timeout(PI_STATE_WAIT).await.ok();
     }
 }
 

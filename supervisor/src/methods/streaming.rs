@@ -7,8 +7,8 @@ use super::Caller;
 use super::tool::MAX_CALL_ID_BYTES;
 use crate::errors::MethodError;
 use crate::session::FoundSession;
+use crate::session::actor::TellSession;
 use crate::session::pending_calls::Printed;
-use crate::session::worker::ControlCalls;
 use crate::wire;
 use quackd_protocol::client::{ToldLine, ToolParams};
 use quackd_protocol::output::{CancelData, CancelParams, OutputPiece, PIECE_CREDITS, ToolOutput};
@@ -67,7 +67,7 @@ impl<'a> NamedCall<'a> {
                 Some(Printed { call_id, piece }) = printed.recv() => {
                     self.send(piece, session).await;
                     // The handle stops only at shutdown.
-                    session.handle.send(ControlCalls::OutputTaken(call_id)).await.ok();
+                    session.handle.send(TellSession::OutputTaken(call_id)).await.ok();
                 }
                 answer = &mut calling => break answer,
             }

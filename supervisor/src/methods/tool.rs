@@ -1,5 +1,5 @@
 //! `voice_tool_call` and `quack.tool`: one tool call, from the client's line to the session's
-//! [`WorkerHandle`](crate::session::worker::WorkerHandle) and back.
+//! [`SessionActor`](crate::session::actor::SessionActor) and back.
 //!
 //! The tool's result is forwarded as the raw JSON string from the worker. It is not parsed here.
 

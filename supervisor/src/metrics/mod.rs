@@ -27,6 +27,8 @@ pub(crate) struct Metrics {
     pub(crate) survivors: Counter,
     /// Spill files that were deleted because of their total size or age.
     pub(crate) spills_deleted: Counter,
+    /// Idle processes that were evicted.
+    pub(crate) evictions: Counter,
     /// Replies to clients that had disconnected.
     pub(crate) unread_answers: Counter,
     /// Durations of calls.

@@ -1,7 +1,7 @@
 //! Command slots: limits how many commands run at the same time over all sessions.
 //!
 //! Keeps the number of running commands and background jobs of each session, and the queue of waiting calls. The
-//! WorkerHandles use it on the actors' thread. No function blocks.
+//! The sessions use it on the actors' thread. No function blocks.
 //!
 //! Fairness: the last quarter of the slots is reserved for sessions that hold few, so that a session with many commands
 //! cannot exhaust all slots. A free slot goes to the waiting session that holds fewest, then to the longest wait.

@@ -1,14 +1,14 @@
 //! The table of sessions, with the published state of each, and the slots of their processes.
 //!
-//! The session's actors publish snapshots; every view and the eviction read them. If another session needs a slot or
+//! The session's actor publishes snapshots; every view and the eviction read them. If another session needs a slot or
 //! memory is low, the process that was idle longest is evicted, never one that is busy or pinned: the actor makes the
-//! final decision. The next call starts it again. `H` is the address of the session's actors.
+//! final decision. The next call starts it again. `H` is the type of its address.
 
 use super::snapshot::{ProcessSnapshot, SessionSnapshot, Stage};
-use crate::children::{EvictionReason, Manage};
+use crate::children::{EvictionReason, Manage, ProcessKind, Request};
 use actix::Recipient;
 use quackd_protocol::SessionId;
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -16,13 +16,6 @@ use tokio::sync::Notify;
 
 /// Timeout for a slot of a process that is being evicted. Shorter than the time that a call waits for its worker.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1500);
-
-/// Kind of a session's process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProcessKind {
-    Worker,
-    Pi,
-}
 
 impl ProcessKind {
     const ALL: [Self; 2] = [Self::Worker, Self::Pi];
@@ -48,7 +41,9 @@ pub(crate) struct Full(pub(crate) usize);
 #[derive(Debug)]
 pub(crate) struct SessionEntry<H> {
     pub(crate) id: SessionId,
+    /// Address of the actor.
     pub(crate) handle: H,
+    actor: Recipient<Manage>,
     seats: [Seat; 2],
     snapshot: RefCell<Rc<SessionSnapshot>>,
 }
@@ -56,7 +51,6 @@ pub(crate) struct SessionEntry<H> {
 /// One process of a session, as the slots see it.
 #[derive(Debug, Default)]
 struct Seat {
-    actor: OnceCell<Recipient<Manage>>,
     holds_slot: Cell<bool>,
     /// An eviction was requested, and the actor has published nothing since.
     is_asked: Cell<bool>,
@@ -64,13 +58,8 @@ struct Seat {
 
 impl<H> SessionEntry<H> {
     /// Creates the entry of a session without a process.
-    pub(crate) fn new(id: SessionId, handle: H) -> Self {
-        Self { id, handle, seats: Default::default(), snapshot: RefCell::default() }
-    }
-
-    /// Sets the actor of one process. Has no effect the second time.
-    pub(crate) fn manage_by(&self, kind: ProcessKind, actor: Recipient<Manage>) {
-        self.seat(kind).actor.set(actor).ok();
+    pub(crate) fn new(id: SessionId, handle: H, actor: Recipient<Manage>) -> Self {
+        Self { id, handle, actor, seats: Default::default(), snapshot: RefCell::default() }
     }
 
     pub(crate) fn snapshot(&self) -> Rc<SessionSnapshot> {
@@ -82,9 +71,9 @@ impl<H> SessionEntry<H> {
         if kind == ProcessKind::Worker { worker } else { pi }
     }
 
-    /// Sends a request to the actor of one process. Returns false if its mailbox is full, or if there is none.
-    fn try_send(&self, kind: ProcessKind, request: Manage) -> bool {
-        self.seat(kind).actor.get().is_some_and(|actor| actor.try_send(request).is_ok())
+    /// Sends a request about one process to the actor. Returns false if its mailbox is full.
+    fn try_send(&self, kind: ProcessKind, request: Request) -> bool {
+        self.actor.try_send(Manage(kind, request)).is_ok()
     }
 }
 
@@ -96,9 +85,8 @@ pub(crate) struct SessionTable<H> {
     pinned: RefCell<HashSet<SessionId>>,
     max_workers: usize,
     max_pis: usize,
-    /// A slot was freed.
+    /// A worker has exited. No start waits for the exit of a Pi.
     left: Notify,
-    evictions: Cell<u64>,
 }
 
 /// A process that may be evicted: since when it is idle, its entry and its kind.
@@ -113,7 +101,6 @@ impl<H> SessionTable<H> {
             max_workers,
             max_pis,
             left: Notify::new(),
-            evictions: Cell::new(0),
         }
     }
 
@@ -153,7 +140,9 @@ impl<H> SessionTable<H> {
         Rc::make_mut(&mut snapshot).change(change);
         let seat = entry.seat(kind);
         seat.is_asked.set(false);
-        if kind.of(&snapshot).stage == Stage::Gone && seat.holds_slot.replace(false) {
+        let is_freed = kind.of(&snapshot).stage == Stage::Gone && seat.holds_slot.replace(false);
+        // Another wake-up would evict one process too many.
+        if is_freed && kind.keeps_slot() {
             self.left.notify_waiters();
         }
     }
@@ -183,9 +172,9 @@ impl<H> SessionTable<H> {
                     AcquireStep::Full => return Err(Full(max)),
                     AcquireStep::Wait => left.await,
                     // An actor that refuses is busy again, and has published that.
-                    AcquireStep::Ask(actor) => {
-                        let evict = Manage::Evict(EvictionReason::Room);
-                        if actor.send(evict).await.unwrap_or(false) && kind.keeps_slot() {
+                    AcquireStep::Ask(entry) => {
+                        let evict = Manage(kind, Request::Evict(EvictionReason::Room));
+                        if entry.actor.send(evict).await.unwrap_or(false) && kind.keeps_slot() {
                             left.await;
                         }
                     }
@@ -195,7 +184,7 @@ impl<H> SessionTable<H> {
         tokio::time::timeout(ACQUIRE_TIMEOUT, waiting).await.unwrap_or(Err(Full(max)))
     }
 
-    fn try_acquire(&self, session: &SessionId, kind: ProcessKind, max: usize) -> AcquireStep {
+    fn try_acquire(&self, session: &SessionId, kind: ProcessKind, max: usize) -> AcquireStep<H> {
         let entries = self.entries.borrow();
         let holds = |entry: &Rc<SessionEntry<H>>| entry.seat(kind).holds_slot.get();
         let is_leaving = |entry: &Rc<SessionEntry<H>>| {
@@ -211,13 +200,11 @@ impl<H> SessionTable<H> {
         }
         let free = self.evictable().into_iter();
         let mut free = free.filter(|(_, entry, of)| *of == kind && holds(entry));
-        let oldest = free.find_map(|(_, entry, _)| {
-            let actor = entry.seat(kind).actor.get().cloned()?;
-            entry.seat(kind).is_asked.set(true);
-            Some(actor)
-        });
-        match oldest {
-            Some(actor) => AcquireStep::Ask(actor),
+        match free.next() {
+            Some((_, oldest, _)) => {
+                oldest.seat(kind).is_asked.set(true);
+                AcquireStep::Ask(oldest)
+            }
             None if kind.keeps_slot() && holders().any(is_leaving) => AcquireStep::Wait,
             None => AcquireStep::Full,
         }
@@ -255,23 +242,13 @@ impl<H> SessionTable<H> {
         let old = old.filter(|(_, entry, kind)| kind.of(&entry.snapshot()).is_alive());
         for (_, entry, kind) in old.take(n) {
             // A full mailbox means that the actor is busy: do not evict its process.
-            let is_asked = entry.try_send(kind, Manage::Evict(EvictionReason::Memory));
+            let is_asked = entry.try_send(kind, Request::Evict(EvictionReason::Memory));
             entry.seat(kind).is_asked.set(is_asked);
         }
     }
 
-    /// Counts one eviction.
-    pub(crate) fn count_eviction(&self) {
-        self.evictions.set(self.evictions.get().saturating_add(1));
-    }
-
-    /// Number of evictions since the daemon started.
-    pub(crate) fn evictions(&self) -> u64 {
-        self.evictions.get()
-    }
-
     /// Sends a request to the actor of one process. If its mailbox is full, the request is lost.
-    pub(crate) fn manage(&self, session: &SessionId, kind: ProcessKind, request: Manage) {
+    pub(crate) fn manage(&self, session: &SessionId, kind: ProcessKind, request: Request) {
         if let Some(entry) = self.get(session) {
             entry.try_send(kind, request);
         }
@@ -281,8 +258,8 @@ impl<H> SessionTable<H> {
     pub(crate) fn reset_timers(&self) {
         for entry in self.all() {
             // If a mailbox is full, the heartbeat detects the suspend itself.
-            for kind in ProcessKind::ALL {
-                entry.try_send(kind, Manage::ResetTimers);
+            for kind in ProcessKind::ALL.into_iter().filter(|it| entry.seat(*it).holds_slot.get()) {
+                entry.try_send(kind, Request::ResetTimers);
             }
         }
     }
@@ -295,11 +272,11 @@ impl<H> SessionTable<H> {
 }
 
 /// What a caller that needs a slot does next.
-enum AcquireStep {
+enum AcquireStep<H> {
     /// A slot is reserved.
     Taken,
-    /// All slots are in use, but this actor's process may be evicted.
-    Ask(Recipient<Manage>),
+    /// All slots are in use, but the process of this session may be evicted.
+    Ask(Rc<SessionEntry<H>>),
     /// All slots are in use, and an evicted process is exiting.
     Wait,
     /// All slots are in use, and no process may be evicted.

@@ -3,7 +3,7 @@
 //! The session's actors publish it after every change, so that readers do not ask them. Used only on the actors'
 //! thread, so no update happens during a read. Times are kept as [`Instant`]s; readers convert them.
 
-use crate::children::{ChildSnapshot, EvictionReason};
+use crate::children::{ChildSnapshot, StopReason};
 use crate::errors::RunningWork;
 use bytes::Bytes;
 use quackd_protocol::client::{ProcessState, SessionStatus, StatusInfo, TimedDenial};
@@ -248,20 +248,6 @@ pub(crate) enum Activity {
     Failed(Cause),
 }
 
-/// The reason why a process does not run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum StopReason {
-    /// No call has needed it yet.
-    #[default]
-    Unasked,
-    /// It was evicted while idle.
-    Evicted(EvictionReason),
-    /// It exited as requested.
-    Ended,
-    /// It crashed for this reason.
-    Died(Cause),
-}
-
 impl Activity {
     fn status(&self) -> SessionStatus {
         match self {
@@ -342,6 +328,7 @@ fn ago(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::children::EvictionReason;
 
     fn is(snapshot: &SessionSnapshot, now: Instant) -> (SessionStatus, String) {
         let StatusInfo { status, status_why, .. } = snapshot.status(false, now);

@@ -1,7 +1,7 @@
 //! Keeps the spill files of all sessions below their size limit.
 //!
 //! Checks the run directories soon after a call or a job may have written a spill file, at most once per second. Also
-//! checks them every minute, because background jobs may write. The WorkerHandles report possible writes. The checks
+//! checks them every minute, because background jobs may write. The sessions report possible writes. The checks
 //! run on the blocking pool.
 
 use crate::metrics::Metrics;

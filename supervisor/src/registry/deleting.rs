@@ -3,12 +3,12 @@
 use super::Registry;
 use super::persistence::{Saved, kept};
 use super::tombstones::session_gone;
+use crate::children::DrainReason;
 use crate::errors::MethodError;
 use crate::errors::RunningWork;
 use crate::registry::catalog;
-use crate::session::pi;
+use crate::session::actor::Drain as DrainSession;
 use crate::session::services::SessionServices;
-use crate::session::worker::{Drain as DrainWorker, DrainReason};
 use crate::voice::Voice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
@@ -19,8 +19,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Timeout of the exit of a deleted session's worker, which is killed.
-const END_LIMIT: Duration = Duration::from_secs(5);
+/// Timeout of the exit of a deleted session's processes, which are killed.
+const END_LIMIT: Duration = Duration::from_secs(6);
 
 /// Maximum time that the reply waits for the removal of the session's private files.
 const FILES_LIMIT: Duration = Duration::from_millis(500);
@@ -130,11 +130,11 @@ pub(super) async fn clear_away(
     session: &AttachedSession,
 ) {
     if let Some(entry) = services.table.get(&session.id) {
-        let drain = DrainWorker { until: Instant::now(), ending: DrainReason::Deleted };
-        if entry.handle.worker.send(drain).timeout(END_LIMIT).await.is_err() {
-            tracing::error!(session = %session.id, "the worker of a deleted session has not ended yet");
+        let drain = DrainSession { until: Instant::now(), ending: DrainReason::Deleted };
+        if entry.handle.send(drain).timeout(END_LIMIT).await.is_err() {
+            tracing::error!(session = %session.id, "processes of a deleted session have not ended yet");
         }
-        pi::delete(services, entry).await;
+        services.pi_failure.forget(&session.id);
     }
     voice.session_deleted(&session.id);
     const NAME: &str = "session_deleted";

@@ -32,12 +32,13 @@ pub(crate) use persistence::Saving;
 pub(crate) use policies::{ChangeSession, FoundPolicy, PolicyChange, SessionChange};
 pub(crate) use snapshot::{RegistrySnapshot, TakeSnapshot};
 
+use crate::children::DrainReason;
 use crate::errors::MethodError;
 use crate::health::Health;
+use crate::session::actor::{Drain as DrainSession, SessionActor};
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
-use crate::session::worker::{Drain as DrainWorker, DrainReason, WorkerHandle};
-use crate::session::{FoundSession, SessionEntry, pi};
+use crate::session::{FoundSession, SessionEntry};
 use crate::voice::Voice;
 use actix::prelude::*;
 use persistence::Waiter;
@@ -108,7 +109,7 @@ impl Registry {
         }
         let policy = self.policy_of(session).policy;
         let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
-        let entry = WorkerHandle::start_for(session, workspace.to_owned(), policy, services, owner);
+        let entry = SessionActor::start_for(session, workspace.to_owned(), policy, services, owner);
         self.services.table.insert(Rc::clone(&entry));
         entry
     }
@@ -126,7 +127,7 @@ impl Registry {
         let has_workspace = known.is_some();
         let workspace = known.unwrap_or_else(|| "unknown".to_owned());
         let state = self.state_of(&session.id);
-        let handle = self.entry_of(&session, &workspace, ctx).handle.worker.clone();
+        let handle = self.entry_of(&session, &workspace, ctx).handle.clone();
         if !has_workspace {
             // A session without a workspace can only be described. Its workspace may become known later.
             self.services.table.remove(&session.id);
@@ -180,7 +181,7 @@ impl Actor for Registry {
     }
 }
 
-/// Refuse new work, let calls finish until `until`, and stop every worker. Answered when all have exited.
+/// Refuse new work, let calls finish until `until`, and stop every process. Answered when all have exited.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct Drain {
@@ -194,11 +195,9 @@ impl Handler<Drain> for Registry {
         self.draining = true;
         let saved = if self.is_unsaved() { Some(self.save(ctx)) } else { self.join_save() };
         let ending = DrainReason::Shutdown;
-        let drain = |entry: Rc<SessionEntry>| {
-            let worker = entry.handle.worker.send(DrainWorker { until, ending });
-            futures_util::future::join(worker, pi::drain(entry, until, ending))
-        };
-        let drained: Vec<_> = self.services.table.all().into_iter().map(drain).collect();
+        let sessions = self.services.table.all().into_iter();
+        let drained: Vec<_> =
+            sessions.map(|entry| entry.handle.send(DrainSession { until, ending })).collect();
         Box::pin(async move {
             // Sent to all handles before the first wait: sessions drain concurrently.
             futures_util::future::join_all(drained).await;

@@ -6,7 +6,7 @@
 use super::Registry;
 use super::persistence::{Saved, kept};
 use crate::errors::MethodError;
-use crate::session::worker::{SetPolicy, WorkerHandle};
+use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::Session;
@@ -131,7 +131,7 @@ impl Registry {
         let concerned = |session: &&Session| workspace.is_none_or(|id| session.workspace_id == *id);
         for session in self.metadata.sessions.iter().filter(concerned) {
             if let Some(entry) = self.services.table.get(&session.id) {
-                tell(&entry.handle.worker, self.policy_of(session).policy);
+                tell(&entry.handle, self.policy_of(session).policy);
             }
         }
     }
@@ -140,14 +140,14 @@ impl Registry {
     pub(super) fn tell_policy(&self, session: &SessionId) {
         let known = self.metadata.sessions.iter().find(|known| known.id == *session);
         if let (Some(session), Some(entry)) = (known, self.services.table.get(session)) {
-            tell(&entry.handle.worker, self.policy_of(session).policy);
+            tell(&entry.handle, self.policy_of(session).policy);
         }
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "it must arrive; there is one for each change")]
-fn tell(handle: &Addr<WorkerHandle>, policy: Policy) {
-    handle.do_send(SetPolicy::Set(policy));
+fn tell(handle: &Addr<SessionActor>, policy: Policy) {
+    handle.do_send(TellSession::SetPolicy(policy));
 }
 
 /// Resolves the policy of a session from the configuration, its workspace and the session itself.

@@ -17,7 +17,6 @@ use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Timeout for file system access, because a disk may hang.
@@ -54,26 +53,19 @@ pub(crate) async fn gone(
 /// Returns the paths that do not exist or are refused. A path that cannot be inspected counts as existing.
 async fn lost(services: &SessionServices, paths: HashSet<String>) -> Option<HashMap<String, Lost>> {
     let user_home = services.daemon.user_home.clone();
-    let lookups = Arc::clone(&services.lookups);
-    let looking = async {
-        let permit = lookups.acquire_owned().await;
-        let look = move || {
-            // A lookup that hangs keeps its permit, so that at most a few threads of the pool hang.
-            let _permit = permit;
-            let why = |path: &Path| {
-                let error = path.metadata().err().map(|error| error.kind());
-                match error {
-                    _ if !path.is_absolute() => None,
-                    Some(ErrorKind::NotFound | ErrorKind::NotADirectory) => Some(Lost::Missing),
-                    _ => check_blocking(path, &user_home).is_err().then_some(Lost::Refused),
-                }
-            };
-            let with_reason = |path: String| why(Path::new(&path)).map(|why| (path, why));
-            paths.into_iter().filter_map(with_reason).collect()
+    let look = move || {
+        let why = |path: &Path| {
+            let error = path.metadata().err().map(|error| error.kind());
+            match error {
+                _ if !path.is_absolute() => None,
+                Some(ErrorKind::NotFound | ErrorKind::NotADirectory) => Some(Lost::Missing),
+                _ => check_blocking(path, &user_home).is_err().then_some(Lost::Refused),
+            }
         };
-        actix_rt::task::spawn_blocking(look).await
+        let with_reason = |path: String| why(Path::new(&path)).map(|why| (path, why));
+        paths.into_iter().filter_map(with_reason).collect()
     };
-    tokio::time::timeout(LOOKUP_TIMEOUT, looking).await.ok()?.ok()
+    services.look(LOOKUP_TIMEOUT, look).await.ok()
 }
 
 /// Removes the sessions and workspaces whose directory does not exist, or lists them for a dry run. Removes those with

@@ -12,9 +12,8 @@
 //! The supervisor kills the session's larger process if both scans are over the limit: the worker with its commands, or
 //! Pi.
 
-use crate::children::{Manage, MemoryLimitExceeded};
+use crate::children::{MemoryLimitExceeded, ProcessKind, Request};
 use crate::metrics::process_usage::ProcessTable;
-use crate::pool::sessions::ProcessKind;
 use crate::services::Services;
 use crate::session::SessionEntry;
 use quackd_protocol::SessionId;
@@ -105,7 +104,7 @@ fn end(services: &Services, over: &LimitExceeded, limit_mb: u64) {
     let is_pi = over.monitors.pi == Some(over.larger);
     let kind = if is_pi { ProcessKind::Pi } else { ProcessKind::Worker };
     // If the mailbox is full, the next sample reports it again.
-    services.sessions.table.manage(session, kind, Manage::OverMemory(exceeded));
+    services.sessions.table.manage(session, kind, Request::OverMemory(exceeded));
 }
 
 /// Method of counting memory.

@@ -1,5 +1,6 @@
-//! The processes of one session: its worker with the pending calls, and its Pi.
+//! One session: its actor, with its worker, the pending calls, and its Pi.
 
+pub(crate) mod actor;
 pub(crate) mod describe;
 pub(crate) mod owner;
 pub(crate) mod pending_calls;
@@ -8,23 +9,13 @@ pub(crate) mod services;
 pub(crate) mod worker;
 
 use actix::Addr;
-use pi::PiHandle;
+use actor::SessionActor;
 use quackd_protocol::SessionId;
-use std::cell::OnceCell;
-use worker::WorkerHandle;
 
-/// The actors of one session.
-#[derive(Debug)]
-pub(crate) struct Handles {
-    pub(crate) worker: Addr<WorkerHandle>,
-    /// Set when the session needs a Pi for the first time.
-    pub(crate) pi: OnceCell<Addr<PiHandle>>,
-}
+pub(crate) type SessionEntry = crate::pool::sessions::SessionEntry<Addr<SessionActor>>;
+pub(crate) type SessionTable = crate::pool::sessions::SessionTable<Addr<SessionActor>>;
 
-pub(crate) type SessionEntry = crate::pool::sessions::SessionEntry<Handles>;
-pub(crate) type SessionTable = crate::pool::sessions::SessionTable<Handles>;
-
-/// A session and its worker handle.
+/// A session and its actor.
 #[derive(Debug, Clone)]
 pub(crate) struct FoundSession {
     pub(crate) session_id: SessionId,
@@ -36,7 +27,7 @@ pub(crate) struct FoundSession {
     pub(crate) safe_mode: bool,
     /// Number of worker crashes, over all runs of the daemon.
     pub(crate) restarts: u64,
-    pub(crate) handle: Addr<WorkerHandle>,
+    pub(crate) handle: Addr<SessionActor>,
     /// Path of Pi's session file. Empty if Pi has never reported one.
     pub(crate) pi_session_file: String,
 }

@@ -10,6 +10,7 @@ use crate::session::pi::LastFailure;
 use quackd_egress::Egress;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// One instance per daemon, on the actors' thread.
@@ -24,6 +25,36 @@ pub(crate) struct SessionServices {
     /// Web searches, with their API key.
     pub(crate) egress: Egress,
     pub(crate) metrics: Arc<Metrics>,
-    /// Permits for directory lookups. A lookup on a dead mount keeps its permit and its thread.
+    /// Permits for [`SessionServices::look`].
     pub(crate) lookups: Arc<Semaphore>,
+}
+
+/// The reason why [`SessionServices::look`] has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoLook {
+    /// The daemon is stopping.
+    Ended,
+    TimedOut,
+}
+
+impl SessionServices {
+    /// Runs file system access of users' directories on the blocking pool. An access that hangs, for example on a dead
+    /// mount, keeps its permit, so that at most a few threads hang.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NoLook> {
+        let lookups = Arc::clone(&self.lookups);
+        let looking = async move {
+            let permit = lookups.acquire_owned().await.ok()?;
+            let look = move || {
+                let _permit = permit;
+                look()
+            };
+            actix_rt::task::spawn_blocking(look).await.ok()
+        };
+        let found = tokio::time::timeout(limit, looking).await.map_err(|_late| NoLook::TimedOut)?;
+        found.ok_or(NoLook::Ended)
+    }
 }

@@ -1,11 +1,9 @@
-//! Implements [`ChildActor`] for the Pi handle.
+//! Implements [`ChildActor`] for Pi.
 
-use super::handle::PiHandle;
-use crate::children::{
-    ChannelLimits, Child, ChildActor, ChildServices, EvictionReason, KillReason, LifecycleDriver,
-    Manage,
-};
+use super::OfPi;
+use crate::children::{ChannelLimits, Child, ChildActor, ChildKind, ChildServices, KillReason};
 use crate::errors::PiError;
+use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::limits::{PI_EVENTS_BURST, PI_EVENTS_PER_SECOND};
@@ -16,7 +14,7 @@ use std::time::Instant;
 /// Number of unknown frames that are skipped.
 const MAX_UNKNOWN: u32 = 1_000;
 
-impl ChildActor for PiHandle {
+impl ChildKind for OfPi {
     type FromChild = FromPiWorker;
     type ToChild = ToPiWorker;
     const WIRE: ChannelLimits = ChannelLimits {
@@ -26,18 +24,6 @@ impl ChildActor for PiHandle {
     };
     const VERB: &'static str = "pi-worker";
 
-    fn child(&self) -> &Child {
-        &self.child
-    }
-
-    fn child_mut(&mut self) -> &mut Child {
-        &mut self.child
-    }
-
-    fn services(&self) -> &ChildServices {
-        &self.services.children
-    }
-
     fn ping(seq: u64) -> ToPiWorker {
         ToPiWorker::Ping { seq }
     }
@@ -45,63 +31,62 @@ impl ChildActor for PiHandle {
     fn shutdown() -> ToPiWorker {
         ToPiWorker::Shutdown {}
     }
+}
 
-    fn start(&mut self, ctx: &mut Context<Self>) {
-        self.start_worker(ctx);
+impl ChildActor<OfPi> for SessionActor {
+    fn child(&self, _: OfPi) -> &Child {
+        &self.pi.child
     }
 
-    fn on_frame(&mut self, frame: FromPiWorker, ctx: &mut Context<Self>) {
-        self.frame(frame, ctx);
+    fn child_mut(&mut self, _: OfPi) -> &mut Child {
+        &mut self.pi.child
     }
 
-    fn has_waiters(&self) -> bool {
-        !self.unsent.is_empty()
+    fn services(&self, _: OfPi) -> &ChildServices {
+        &self.services.children
     }
 
-    fn on_already_running(&mut self, ctx: &mut Context<Self>) {
-        self.flush(ctx);
+    fn start(&mut self, _: OfPi, ctx: &mut Context<Self>) {
+        self.start_pi(ctx);
     }
 
-    fn fail_waiters(&mut self, cause: &Cause, _: &mut Context<Self>) {
+    fn on_frame(&mut self, _: OfPi, frame: FromPiWorker, ctx: &mut Context<Self>) {
+        self.pi_frame(frame, ctx);
+    }
+
+    fn has_waiters(&self, _: OfPi) -> bool {
+        !self.pi.unsent.is_empty()
+    }
+
+    fn on_already_running(&mut self, _: OfPi, ctx: &mut Context<Self>) {
+        self.send_prompts(ctx);
+    }
+
+    fn fail_waiters(&mut self, _: OfPi, cause: &Cause, _: &mut Context<Self>) {
         self.refuse_unsent(&PiError::Failed(cause.clone()));
     }
 
-    fn on_kill(&mut self, why: KillReason) {
-        self.kill_reason.get_or_insert(why);
+    fn on_kill(&mut self, _: OfPi, why: KillReason) {
+        self.pi.kill_reason.get_or_insert(why);
     }
 
-    fn on_exit(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        self.on_reaped(exit, ctx);
+    fn on_exit(&mut self, _: OfPi, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        self.on_pi_reaped(exit, ctx);
     }
 
-    fn on_channel_closed(&mut self, ctx: &mut Context<Self>) {
-        self.finish(ctx);
+    fn on_channel_closed(&mut self, _: OfPi, ctx: &mut Context<Self>) {
+        self.finish_pi_exit(ctx);
     }
 
-    fn publish_status(&mut self) {
-        self.show();
+    fn publish_status(&mut self, _: OfPi) {
+        self.show_pi();
     }
 
-    fn idle_deadline(&self) -> Option<Instant> {
-        let is_busy = self.is_busy() || self.end.is_some();
+    fn idle_deadline(&self, _: OfPi) -> Option<Instant> {
+        let is_busy = self.pi.is_busy() || self.pi.end.is_some();
         if is_busy || self.services.table.is_pinned(&self.session) {
             return None;
         }
-        Some(self.active + self.services.daemon.config.worker.idle.value)
-    }
-
-    fn on_evicted(&mut self, why: EvictionReason) {
-        self.evicted = Some(why);
-        self.services.table.count_eviction();
-    }
-}
-
-impl Handler<Manage> for PiHandle {
-    type Result = bool;
-
-    fn handle(&mut self, msg: Manage, ctx: &mut Self::Context) -> bool {
-        // The Pi may have become busy since it was chosen.
-        self.show();
-        self.manage(msg, ctx)
+        Some(self.pi.active + self.services.daemon.config.worker.idle.value)
     }
 }

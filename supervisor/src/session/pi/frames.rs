@@ -1,10 +1,12 @@
 //! Handles frames from a session's Pi worker. The worker is treated as hostile: frames are bounded, checked, and passed
 //! only to followers of the same session.
 
+use super::OfPi;
 use super::commands::CommandResponse;
 use super::dialogs::CloseReason;
-use super::handle::{PiHandle, PromptAccepted, Waiter};
+use super::prompts::{PromptAccepted, Waiter};
 use crate::children::{ChannelEvent, HeartbeatDriver, KillReason, LifecycleDriver};
+use crate::session::actor::SessionActor;
 use crate::session::owner::PiReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
@@ -46,30 +48,30 @@ const OWN_EVENTS: &[&str] = &[
     "voice_stop",
 ];
 
-impl Handler<ChannelEvent<FromPiWorker>> for PiHandle {
+impl Handler<ChannelEvent<FromPiWorker>> for SessionActor {
     type Result = ();
 
     fn handle(&mut self, msg: ChannelEvent<FromPiWorker>, ctx: &mut Self::Context) {
-        self.on_channel_event(msg, ctx);
+        self.on_channel_event(OfPi, msg, ctx);
     }
 }
 
-impl PiHandle {
-    pub(super) fn frame(&mut self, frame: FromPiWorker, ctx: &mut Context<Self>) {
-        if self.end.is_some() {
+impl SessionActor {
+    pub(super) fn pi_frame(&mut self, frame: FromPiWorker, ctx: &mut Context<Self>) {
+        if self.pi.end.is_some() {
             return;
         }
         match frame {
-            FromPiWorker::Hello { proto, pid, pi_pid } => self.hello(proto, (pid, pi_pid), ctx),
-            FromPiWorker::CannotStart { reason } if self.pids.is_none() => {
+            FromPiWorker::Hello { proto, pid, pi_pid } => self.pi_hello(proto, (pid, pi_pid), ctx),
+            FromPiWorker::CannotStart { reason } if self.pi.pids.is_none() => {
                 let reason: String = reason.chars().filter(|c| !c.is_control()).take(300).collect();
                 self.services.pi_failure.note(&self.session, &self.name, &reason);
-                self.kill_for_cause(Cause::Refused(reason), KillReason::CannotStart, ctx);
+                self.kill_for(OfPi, Cause::Refused(reason), KillReason::CannotStart, ctx);
             }
-            _ if self.pids.is_none() => self.broke("the first frame was no hello", ctx),
-            FromPiWorker::Answer(answer) => self.answered(answer, ctx),
+            _ if self.pi.pids.is_none() => self.pi_broke("the first frame was no hello", ctx),
+            FromPiWorker::Answer(answer) => self.command_answered(answer, ctx),
             FromPiWorker::Event { name, data } => {
-                self.on_event(&name, &with_whole_characters(data), ctx);
+                self.on_pi_event(&name, &with_whole_characters(data), ctx);
             }
             FromPiWorker::Dialog { id, timeout_ms, data } => {
                 self.on_question(id, timeout_ms, &with_whole_characters(data), ctx);
@@ -78,7 +80,7 @@ impl PiHandle {
                 let reason: String = reason.chars().take(200).collect();
                 tracing::warn!(session = %self.session, reason, "Pi does not read commands");
                 let cause = Cause::Protocol("Pi closed its stdin".to_owned());
-                self.kill_for_cause(cause, KillReason::ClosedStdin, ctx);
+                self.kill_for(OfPi, cause, KillReason::ClosedStdin, ctx);
             }
             FromPiWorker::Ended(mut end) => {
                 let excess = end.stderr_tail.len().saturating_sub(PI_STDERR_BYTES);
@@ -86,17 +88,17 @@ impl PiHandle {
                 self.on_pi_exit(end, ctx);
             }
             FromPiWorker::Pong { seq } => {
-                if !self.on_pong(seq, ctx) {
-                    self.broke("a pong without a ping", ctx);
+                if !self.on_pong(OfPi, seq, ctx) {
+                    self.pi_broke("a pong without a ping", ctx);
                 }
             }
-            FromPiWorker::Warning { text } if self.child.warned(MAX_WARNINGS).is_some() => {
+            FromPiWorker::Warning { text } if self.pi.child.warned(MAX_WARNINGS).is_some() => {
                 let text: String = text.chars().take(500).collect();
                 tracing::warn!(session = %self.session, text, "warning from a Pi worker");
             }
-            FromPiWorker::CannotStart { .. } => self.broke("it has started already", ctx),
-            FromPiWorker::Version { .. } => self.broke("a version that was not asked for", ctx),
-            FromPiWorker::Warning { .. } => self.broke("too many warnings", ctx),
+            FromPiWorker::CannotStart { .. } => self.pi_broke("it has started already", ctx),
+            FromPiWorker::Version { .. } => self.pi_broke("a version that was not asked for", ctx),
+            FromPiWorker::Warning { .. } => self.pi_broke("too many warnings", ctx),
         }
     }
 }
@@ -111,33 +113,33 @@ fn is_shown(data: &RawValue, limit: usize) -> bool {
     text.starts_with('{') && text.len() <= limit && !text.contains(['\n', '\r'])
 }
 
-impl PiHandle {
-    fn broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
-        self.kill_for_cause(Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
+impl SessionActor {
+    fn pi_broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
+        self.kill_for(OfPi, Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
     }
 
-    fn hello(&mut self, proto: u32, pids: (u32, u32), ctx: &mut Context<Self>) {
+    fn pi_hello(&mut self, proto: u32, pids: (u32, u32), ctx: &mut Context<Self>) {
         if proto != PI_FRAME_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: PI_FRAME_PROTOCOL, theirs: proto };
-            return self.kill_for_cause(cause, KillReason::OtherVersion, ctx);
+            return self.kill_for(OfPi, cause, KillReason::OtherVersion, ctx);
         }
         let now = Instant::now();
-        match self.child.worker.on_hello(now) {
+        match self.pi.child.worker.on_hello(now) {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
-            HelloMeans::Unexpected => return self.broke("a second hello", ctx),
+            HelloMeans::Unexpected => return self.pi_broke("a second hello", ctx),
         }
         tracing::info!(session = %self.session, pid = pids.1, "Pi started");
-        self.pids = Some(pids);
-        self.touch();
-        self.begin_heartbeat(ctx);
-        self.arm_life(ctx);
+        self.pi.pids = Some(pids);
+        self.touch_pi();
+        self.begin_heartbeat(OfPi, ctx);
+        self.arm_life(OfPi, ctx);
         self.ask_state(None, ctx);
-        self.flush(ctx);
+        self.send_prompts(ctx);
     }
 
-    fn answered(&mut self, answer: PiAnswer, ctx: &mut Context<Self>) {
-        self.touch();
+    fn command_answered(&mut self, answer: PiAnswer, ctx: &mut Context<Self>) {
+        self.touch_pi();
         let PiAnswer { number, success, error, data } = answer;
         let error = error.map(|mut error| {
             cut(&mut error, MAX_REASON_CHARS);
@@ -146,11 +148,11 @@ impl PiHandle {
         if success {
             self.services.pi_failure.forget(&self.session);
         }
-        match self.commands.answered(number, success) {
+        match self.pi.commands.answered(number, success) {
             CommandResponse::Waiting(sent) => match sent.waiter {
                 Waiter::Say(reply) => {
                     let begins = success && !is_handled(data.as_deref());
-                    let turn = begins.then(|| self.turns.accept(number));
+                    let turn = begins.then(|| self.pi.turns.accept(number));
                     if begins {
                         self.look_for_turn(ctx);
                     }
@@ -161,9 +163,9 @@ impl PiHandle {
                 Waiter::Abort(reply) => drop(reply.send(())),
                 Waiter::State => {
                     if let Some(data) = data.filter(|_| success) {
-                        self.on_state(data, ctx);
+                        self.on_pi_state(data, ctx);
                     }
-                    for waiter in self.state_waiters.drain(..) {
+                    for waiter in self.pi.state_waiters.drain(..) {
                         // The caller may have continued without the state.
                         waiter.send(()).ok();
                     }
@@ -171,31 +173,34 @@ impl PiHandle {
             },
             CommandResponse::Accepted => {
                 let error = error.unwrap_or_default();
-                let turn = self.turns.fail(number, error.contains(BUSY));
+                let turn = self.pi.turns.fail(number, error.contains(BUSY));
                 self.prompt_failed(turn, &error);
             }
             CommandResponse::Nobody => {}
         }
-        self.show();
+        self.show_pi();
     }
 
     /// Requests Pi's state if no turn begins soon. A command of an extension begins none, and older versions do not say
     /// so in their response.
     fn look_for_turn(&self, ctx: &mut Context<Self>) {
-        let turn = self.turns.last();
+        let turn = self.pi.turns.last();
         ctx.run_later(TURN_DELAY, move |handle, ctx| {
-            if !handle.in_turn() && handle.turns.is_awaited() && handle.turns.last() == turn {
+            if !handle.pi.in_turn()
+                && handle.pi.turns.is_awaited()
+                && handle.pi.turns.last() == turn
+            {
                 handle.ask_state(None, ctx);
             }
         });
     }
 
-    fn on_state(&mut self, data: Box<RawValue>, ctx: &mut Context<Self>) {
+    fn on_pi_state(&mut self, data: Box<RawValue>, ctx: &mut Context<Self>) {
         if !is_shown(&data, MAX_PI_STATE_BYTES) {
-            return self.broke("a state that cannot be shown", ctx);
+            return self.pi_broke("a state that cannot be shown", ctx);
         }
         let said: PiState = serde_json::from_str(data.get()).unwrap_or_default();
-        self.state = Some(Rc::from(with_whole_characters(data)));
+        self.pi.state = Some(Rc::from(with_whole_characters(data)));
         let is_path = |path: &String| {
             path.starts_with('/')
                 && path.len() <= MAX_PATH_BYTES
@@ -209,13 +214,13 @@ impl PiHandle {
         let session_file = said.session_file.filter(is_path);
         let session_name = said.session_name.filter(is_name);
         if let Some(file) = &session_file {
-            self.session_file.clone_from(file);
+            self.pi.session_file.clone_from(file);
         }
         if session_file.is_none() && session_name.is_none() {
             return;
         }
         if said.is_streaming == Some(false) && !said.is_compacting {
-            self.turns.was_idle(self.turn_at_request);
+            self.pi.turns.was_idle(self.pi.turn_at_request);
         }
         let report = PiReport { session: self.session.clone(), session_file, session_name };
         let owner = self.owner.clone();
@@ -227,35 +232,35 @@ impl PiHandle {
         }));
     }
 
-    fn on_event(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {
+    fn on_pi_event(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || MAX_EVENT_NAME < name.len() || !name.chars().all(is_name) {
-            return self.broke("an event without a name", ctx);
+            return self.pi_broke("an event without a name", ctx);
         }
         if !is_shown(data, MAX_PI_EVENT_BYTES) {
-            return self.broke("an event that cannot be shown", ctx);
+            return self.pi_broke("an event that cannot be shown", ctx);
         }
-        self.touch();
+        self.touch_pi();
         if OWN_EVENTS.contains(&name) {
             tracing::warn!(session = %self.session, name, "dropped an event with a name of the daemon's");
             return;
         }
         if name == "agent_start" {
-            self.turns.begin();
+            self.pi.turns.begin();
         }
-        let turn = self.turns.running();
+        let turn = self.pi.turns.running();
         self.services.events.publish_in_turn(&self.session, turn, name, || data);
         match name {
-            "agent_start" => self.on_busy(ctx),
+            "agent_start" => self.on_busy(OfPi, ctx),
             "agent_end" => {
                 self.end_dialogs();
-                self.turns.end();
-                self.on_idle(ctx);
+                self.pi.turns.end();
+                self.on_idle(OfPi, ctx);
                 self.ask_state(None, ctx);
             }
             _ => return,
         }
-        self.show();
+        self.show_pi();
     }
 
     fn on_question(
@@ -267,40 +272,40 @@ impl PiHandle {
     ) {
         const NAME: &str = "extension_ui_request";
         if id.is_empty() || MAX_DIALOG_ID < id.len() || !is_shown(data, MAX_PI_EVENT_BYTES) {
-            return self.broke("a question that cannot be shown", ctx);
+            return self.pi_broke("a question that cannot be shown", ctx);
         }
-        self.touch();
-        if !self.dialogs.has_room() {
+        self.touch_pi();
+        if !self.pi.dialogs.has_room() {
             tracing::warn!(session = %self.session, "canceled a question, too many are open");
-            return self.cancel(&id);
+            return self.cancel_dialog(&id);
         }
         let now = Instant::now();
         let until = timeout_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms)));
-        let (session, turn) = (&self.session, self.turns.running());
+        let (session, turn) = (&self.session, self.pi.turns.running());
         let seq = self.services.events.publish_in_turn(session, turn, NAME, || data);
         let line = EventLine { event: NAME, session_id: session, data, seq, turn };
         let line = wire::event(&line);
-        self.dialogs.open(id, seq, line, until);
+        self.pi.dialogs.open(id, seq, line, until);
         self.arm_dialogs(ctx);
-        self.show();
+        self.show_pi();
     }
 
     /// Schedules the timeout of the next dialog.
     pub(super) fn arm_dialogs(&mut self, ctx: &mut Context<Self>) {
-        let due = self.dialogs.due_in(Instant::now());
+        let due = self.pi.dialogs.due_in(Instant::now());
         let timer = due.map(|wait| {
             ctx.run_later(wait, |handle, ctx| {
-                handle.dialog_timer = None;
-                let expired = handle.dialogs.expire(Instant::now());
+                handle.pi.dialog_timer = None;
+                let expired = handle.pi.dialogs.expire(Instant::now());
                 for id in expired {
-                    handle.cancel(&id);
+                    handle.cancel_dialog(&id);
                     handle.publish_closed(&id, CloseReason::TimedOut);
                 }
                 handle.arm_dialogs(ctx);
-                handle.show();
+                handle.show_pi();
             })
         });
-        if let Some(old) = std::mem::replace(&mut self.dialog_timer, timer) {
+        if let Some(old) = std::mem::replace(&mut self.pi.dialog_timer, timer) {
             ctx.cancel_future(old);
         }
     }
@@ -316,7 +321,7 @@ impl PiHandle {
         }
         let kind = "extension_ui_closed";
         let data = || Data { kind, id, reason: why.reason() };
-        let turn = self.turns.running();
+        let turn = self.pi.turns.running();
         self.services.events.publish_in_turn(&self.session, turn, kind, data);
     }
 }

@@ -2,10 +2,10 @@
 
 use super::locate::{choose, find_blocking};
 use super::outside::Writable;
-use super::{Failure, PiHandle};
+use super::{Failure, OfPi};
 use crate::children::pi_env as environment;
 use crate::children::spawner::Spawner;
-use crate::children::{ChildActor, reap_or_kill};
+use crate::children::{ChildKind, reap_or_kill};
 use crate::errors::PiError;
 use crate::session::services::SessionServices;
 use futures_util::{SinkExt, StreamExt};
@@ -154,10 +154,7 @@ async fn version(
     }));
     let start = frames::encode(&start).map_err(|error| not_asked(&error))?;
     let spawner = &services.children.spawner;
-    let spawned = spawner
-        .spawn(<PiHandle as ChildActor>::VERB, far_end)
-        .await
-        .map_err(|error| not_asked(&error))?;
+    let spawned = spawner.spawn(OfPi::VERB, far_end).await.map_err(|error| not_asked(&error))?;
     let asked = async {
         let mut channel = Framed::new(channel, frames::codec());
         channel.send(start).await.ok()?;

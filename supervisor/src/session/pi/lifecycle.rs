@@ -1,21 +1,22 @@
 //! The lifecycle of a session's Pi: finds and starts it on demand, waits for its exit, and restarts it only if a caller
 //! waits.
 
-use super::handle::{PiHandle, fail};
+use super::OfPi;
 use super::history;
 use super::locate::{arguments, find_blocking, version_blocking};
 use super::outside::{Writable, project_settings_blocking};
+use super::prompts::fail;
 use crate::children::pi_env as environment;
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{
-    ChildProcess, Death, KillReason, LifecycleDriver, create_cgroup, group_name,
+    ChildProcess, Death, KillReason, LifecycleDriver, ProcessKind, create_cgroup, group_name,
 };
 use crate::clock::now_text;
 use crate::errors::PiError;
-use crate::pool::sessions::{Full, ProcessKind};
-use crate::pool::snapshot::StopReason;
+use crate::pool::sessions::Full;
+use crate::session::actor::SessionActor;
 use crate::session::owner::Owner;
-use crate::session::services::SessionServices;
+use crate::session::services::{NoLook, SessionServices};
 use crate::workspaces;
 use actix::prelude::*;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
@@ -26,7 +27,6 @@ use quackd_supervision::{Cause, Exit, Load, Order, PI_WORKER, State};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum wait of a Pi's start for the login shell, which may be the only source of keys.
@@ -45,25 +45,15 @@ struct PiLaunch {
     session_file: String,
 }
 
-impl PiHandle {
-    /// Kills a Pi that failed. `why` is shown to its followers.
-    pub(super) fn kill_for_cause(
-        &mut self,
-        cause: Cause,
-        why: KillReason,
-        ctx: &mut Context<Self>,
-    ) {
-        self.kill_for(cause, why, ctx);
-    }
-
-    pub(super) fn start_worker(&mut self, ctx: &mut Context<Self>) {
-        self.pids = None;
-        self.end = None;
-        self.kill_reason = None;
+impl SessionActor {
+    pub(super) fn start_pi(&mut self, ctx: &mut Context<Self>) {
+        self.pi.pids = None;
+        self.pi.end = None;
+        self.pi.kill_reason = None;
         let services = Rc::clone(&self.services);
         let (session, workspace) = (self.session.clone(), self.workspace.clone());
         let owner = self.owner.clone();
-        let file = self.session_file.clone();
+        let file = self.pi.session_file.clone();
         let preparing = async move {
             let slot = services.table.acquire(&session, ProcessKind::Pi).await;
             slot.map_err(|Full(max)| PiError::TooManyPis { max })?;
@@ -72,28 +62,28 @@ impl PiHandle {
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
             let prepared = match prepared {
                 Ok(prepared) => prepared,
-                Err(error) => return handle.on_start_failed(&error, ctx),
+                Err(error) => return handle.on_pi_start_failed(&error, ctx),
             };
             // Known before Pi reports it: a Pi that dies early gets the same file again.
-            handle.session_file.clone_from(&prepared.session_file);
+            handle.pi.session_file.clone_from(&prepared.session_file);
             match &prepared.start.project_settings {
-                _ if handle.child.ending.is_some() => {
-                    handle.child.cgroup = prepared.cgroup;
-                    handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
+                _ if handle.pi.child.ending.is_some() => {
+                    handle.pi.child.cgroup = prepared.cgroup;
+                    handle.spawn_failed(OfPi, &SpawnRequestError::Unavailable, ctx);
                 }
-                Some(found) if handle.unsent.is_empty() => {
+                Some(found) if handle.pi.unsent.is_empty() => {
                     let error = PiError::Unasked(found.clone());
-                    handle.child.cgroup = prepared.cgroup;
-                    handle.end_cgroup();
-                    handle.on_start_failed(&error, ctx);
+                    handle.pi.child.cgroup = prepared.cgroup;
+                    handle.end_cgroup(OfPi);
+                    handle.on_pi_start_failed(&error, ctx);
                 }
-                _ => handle.spawn_process(prepared, ctx),
+                _ => handle.spawn_pi(prepared, ctx),
             }
         }));
     }
 
     /// Handles a start that is not possible. The waiting callers get an error. The next call tries again.
-    fn on_start_failed(&mut self, error: &PiError, ctx: &mut Context<Self>) {
+    fn on_pi_start_failed(&mut self, error: &PiError, ctx: &mut Context<Self>) {
         let session = &self.session;
         let is_of_pi = matches!(error, PiError::NotStarted(_) | PiError::Held { .. });
         if is_of_pi {
@@ -107,61 +97,61 @@ impl PiHandle {
             error => tracing::warn!(%session, %error, "Pi not started"),
         }
         self.refuse_unsent(error);
-        self.state_waiters.clear();
-        self.not_started(ctx);
+        self.pi.state_waiters.clear();
+        self.not_started(OfPi, ctx);
     }
 
-    fn spawn_process(&mut self, prepared: PiLaunch, ctx: &mut Context<Self>) {
+    fn spawn_pi(&mut self, prepared: PiLaunch, ctx: &mut Context<Self>) {
         let PiLaunch { mut start, cgroup, .. } = prepared;
         // Paths and numbers always have a JSON form.
         start.cgroup = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
-        self.launch(&ToPiWorker::Start(Box::new(start)), cgroup, ctx);
+        self.launch(OfPi, &ToPiWorker::Start(Box::new(start)), cgroup, ctx);
     }
 
     /// Handles the end of Pi, which its worker reports. The worker process is reaped shortly after.
     pub(super) fn on_pi_exit(&mut self, end: PiEnd, ctx: &mut Context<Self>) {
         let exit = exit_of(&end);
-        let is_quiet = exit == Exit::Code(0) && !self.in_turn() && !self.commands.any();
-        self.end = Some(end);
-        self.report_end(exit);
+        let is_quiet = exit == Exit::Code(0) && !self.pi.in_turn() && !self.pi.commands.any();
+        self.pi.end = Some(end);
+        self.report_pi_end(exit);
         // New callers wait for the next Pi.
         let now = Instant::now();
         let order = match is_quiet {
-            true => self.child.worker.drain(now),
-            false => self.child.worker.condemn(now, Cause::from(exit)),
+            true => self.pi.child.worker.drain(now),
+            false => self.pi.child.worker.condemn(now, Cause::from(exit)),
         };
         // The worker exits by itself. Kill what Pi left behind without waiting.
-        self.apply_order(if order == Order::Nothing { order } else { Order::Kill }, ctx);
-        self.finish(ctx);
+        self.apply_order(OfPi, if order == Order::Nothing { order } else { Order::Kill }, ctx);
+        self.finish_pi_exit(ctx);
     }
 
     /// Reports the end of Pi to the waiting callers and the followers. Runs once for each Pi.
-    fn report_end(&mut self, exit: Exit) {
-        let end = self.end.clone().unwrap_or_default();
-        let is_asked = match self.child.worker.state() {
-            State::Draining { cause, .. } => cause.is_none() || self.child.ending.is_some(),
+    fn report_pi_end(&mut self, exit: Exit) {
+        let end = self.pi.end.clone().unwrap_or_default();
+        let is_asked = match self.pi.child.worker.state() {
+            State::Draining { cause, .. } => cause.is_none() || self.pi.child.ending.is_some(),
             _ => false,
         };
-        let exceeded = match self.child.worker.state() {
+        let exceeded = match self.pi.child.worker.state() {
             State::Draining { cause: Some(cause @ Cause::MemoryLimit { .. }), .. } => {
                 Some(cause.clone())
             }
             _ => None,
         };
-        let error = match (&exceeded, self.kill_reason) {
+        let error = match (&exceeded, self.pi.kill_reason) {
             (Some(cause), _) => PiError::Ended(cause.clone()),
             (None, Some(KillReason::ClosedStdin)) => PiError::Stdin,
             (None, Some(_)) => PiError::Ended(Cause::NotResponding),
             (None, None) => PiError::Exited { code: end.code },
         };
-        for sent in self.commands.take() {
+        for sent in self.pi.commands.take() {
             fail(sent.waiter, &error);
         }
         let session = &self.session;
         if !is_asked {
             let exceeded = exceeded.map(|cause| cause.to_string());
-            let text = match exceeded.as_deref().or_else(|| self.kill_reason.map(KillReason::text))
-            {
+            let killed = self.pi.kill_reason.map(KillReason::text);
+            let text = match exceeded.as_deref().or(killed) {
                 Some(why) => format!("Pi process for session \"{}\" was ended: {why}", self.name),
                 None => format!(
                     "Pi process for session \"{}\" died unexpectedly (exit code: {})",
@@ -174,7 +164,7 @@ impl PiHandle {
             let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
             self.services.pi_failure.note(session, &self.name, &format!("{error}{last}"));
             const NAME: &str = "extension_error";
-            self.services.events.publish_in_turn(session, self.turns.running(), NAME, || {
+            self.services.events.publish_in_turn(session, self.pi.turns.running(), NAME, || {
                 ProcessDeath {
                     kind: NAME,
                     extension_path: "daemon",
@@ -190,15 +180,15 @@ impl PiHandle {
             tracing::info!(%session, "Pi exited");
         }
         self.end_turns(&error.to_string());
-        self.state_waiters.clear();
+        self.pi.state_waiters.clear();
         self.end_dialogs();
     }
 
     /// Notifies followers that the running turn and all accepted prompts failed, because Pi has exited.
     fn end_turns(&mut self, error: &str) {
         const NAME: &str = "agent_end";
-        let running = self.turns.running();
-        for turn in self.turns.clear() {
+        let running = self.pi.turns.running();
+        for turn in self.pi.turns.clear() {
             self.prompt_failed(Some(turn), error);
             if running == Some(turn) {
                 let data = || json!({ "type": NAME, "messages": [] });
@@ -217,36 +207,36 @@ impl PiHandle {
     }
 
     /// Handles the reaping of the process. Its last frames may still be in flight and contain more details.
-    pub(super) fn on_reaped(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        if !self.child.process.as_ref().is_some_and(ChildProcess::is_channel_open) {
-            return self.ended(exit, ctx);
+    pub(super) fn on_pi_reaped(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        if !self.pi.child.process.as_ref().is_some_and(ChildProcess::is_channel_open) {
+            return self.pi_ended(exit, ctx);
         }
-        self.exited = Some(exit);
-        let generation = self.child.generation;
+        self.pi.exited = Some(exit);
+        let generation = self.pi.child.generation;
         ctx.run_later(LAST_FRAMES, move |handle, ctx| {
-            if handle.child.generation == generation {
-                handle.finish(ctx);
+            if handle.pi.child.generation == generation {
+                handle.finish_pi_exit(ctx);
             }
         });
     }
 
     /// Finishes the exit if the process was reaped. All its frames have been handled.
-    pub(super) fn finish(&mut self, ctx: &mut Context<Self>) {
-        if let Some(exit) = self.exited.take() {
-            self.ended(exit, ctx);
+    pub(super) fn finish_pi_exit(&mut self, ctx: &mut Context<Self>) {
+        if let Some(exit) = self.pi.exited.take() {
+            self.pi_ended(exit, ctx);
         }
     }
 
     /// Handles the end of the process. Everything below it is gone, and no frame follows.
-    fn ended(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        let exit = match (&self.end, exit) {
+    fn pi_ended(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        let exit = match (&self.pi.end, exit) {
             (Some(end), _) => exit_of(end),
             (None, Some(ProcessExit::Code(code))) => Exit::Code(code),
             (None, Some(ProcessExit::Signal(signal))) => Exit::Signal(signal),
             // The status was lost because the main thread has ended: the daemon is shutting down.
             (None, None) => Exit::Signal(9),
         };
-        if self.end.is_none() {
+        if self.pi.end.is_none() {
             let (code, signal) = match exit {
                 Exit::Code(code) => (Some(code), None),
                 Exit::Signal(signal) => (None, Some(signal)),
@@ -254,29 +244,25 @@ impl PiHandle {
             };
             // The worker was killed, and Pi with it.
             let refused = matches!(
-                self.child.worker.state(),
+                self.pi.child.worker.state(),
                 State::Draining { cause: Some(Cause::Refused(_)), .. }
             );
             if !refused {
-                self.end = Some(PiEnd { code, signal, stderr_tail: String::new() });
-                self.report_end(exit);
+                self.pi.end = Some(PiEnd { code, signal, stderr_tail: String::new() });
+                self.report_pi_end(exit);
             }
         }
-        let load = Load { in_flight: false, waiting: !self.unsent.is_empty() };
-        let (after, process, crash) = self.note_exit(exit, load, ctx);
-        self.pids = None;
-        self.stopped = match &crash {
-            Some(cause) => StopReason::Died(cause.clone()),
-            None => self.evicted.take().map_or(StopReason::Ended, StopReason::Evicted),
-        };
+        let load = Load { in_flight: false, waiting: !self.pi.unsent.is_empty() };
+        let (after, process, crash) = self.note_exit(OfPi, exit, load, ctx);
+        self.pi.pids = None;
         if let Some(process) = process {
-            self.note_death(process, exit, crash, ctx);
+            self.note_pi_death(process, exit, crash, ctx);
         }
-        self.after_exit(after, ctx);
+        self.after_exit(OfPi, after, ctx);
     }
 
     /// Records the exit for display.
-    fn note_death(
+    fn note_pi_death(
         &self,
         process: ChildProcess,
         exit: Exit,
@@ -285,9 +271,9 @@ impl PiHandle {
     ) {
         let (session, name) = (self.session.clone(), self.name.clone());
         let deaths = Rc::clone(&self.services.children.deaths);
-        let crash = crash.filter(|_| self.child.ending.is_none());
+        let crash = crash.filter(|_| self.pi.child.ending.is_none());
         let crash = crash.map(|cause| (cause.kind().name(), cause.to_string()));
-        let said = self.end.as_ref().map(|end| end.stderr_tail.clone()).unwrap_or_default();
+        let said = self.pi.end.as_ref().map(|end| end.stderr_tail.clone()).unwrap_or_default();
         let (pid, started) = (process.monitor_pid(), process.started);
         ctx.spawn(actix::fut::wrap_future(async move {
             let words = process.stderr_tail().await;
@@ -339,11 +325,7 @@ async fn prepare(
     let cgroups = services.children.cgroups.clone();
     let processes =
         u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
-    // A workspace on a dead mount keeps its thread forever.
-    let permit = tokio::time::timeout(PREPARE_LIMIT, Arc::clone(&services.lookups).acquire_owned());
-    let Ok(Ok(permit)) = permit.await else { return Err(PiError::ShuttingDown) };
     let make = move || {
-        let _permit = permit;
         let writable = Writable::of_blocking(writable, &user_home);
         let removed = writable.clean_blocking(&mut env);
         if !removed.is_empty() {
@@ -380,9 +362,9 @@ async fn prepare(
         };
         Ok(PiLaunch { start, cgroup, session_file: file })
     };
-    match tokio::time::timeout(PREPARE_LIMIT, actix_rt::task::spawn_blocking(make)).await {
-        Ok(Ok(prepared)) => prepared,
-        Ok(Err(_gone)) => Err(PiError::ShuttingDown),
-        Err(_elapsed) => Err(PiError::NotStarted("a disk does not respond".to_owned())),
+    match services.look(PREPARE_LIMIT, make).await {
+        Ok(prepared) => prepared,
+        Err(NoLook::Ended) => Err(PiError::ShuttingDown),
+        Err(NoLook::TimedOut) => Err(PiError::NotStarted("a disk does not respond".to_owned())),
     }
 }

@@ -1,10 +1,11 @@
 //! Calls: admission, dispatch, replies and aborts.
 
-use super::WorkerHandle;
+use super::OfWorker;
 use crate::children::{ChildActor, HeartbeatDriver, LifecycleDriver, STALL_THRESHOLD, SendError};
 use crate::errors::CallError;
 use crate::events::{CallPreview, shown_arguments};
 use crate::pool::command_slots::{CommandSlot, SlotRequest};
+use crate::session::actor::{SessionActor, TellSession};
 use crate::session::pending_calls::{CallResult, NewCall, Printed, call_id, ended, outcome};
 use actix::prelude::*;
 use quackd_protocol::CallId;
@@ -54,7 +55,7 @@ pub(crate) struct CallDone {
     pub(crate) data: Option<Box<RawValue>>,
 }
 
-impl Handler<CallTool> for WorkerHandle {
+impl Handler<CallTool> for SessionActor {
     type Result = ResponseFuture<CallResult>;
 
     fn handle(&mut self, msg: CallTool, ctx: &mut Self::Context) -> Self::Result {
@@ -68,24 +69,24 @@ impl Handler<CallTool> for WorkerHandle {
     }
 }
 
-impl WorkerHandle {
+impl SessionActor {
     pub(super) fn admit(
         &mut self,
         msg: CallTool,
         ctx: &mut Context<Self>,
     ) -> Result<oneshot::Receiver<CallResult>, CallError> {
-        if let Some(ending) = self.child.ending {
+        if let Some(ending) = self.worker.child.ending {
             return Err(ending.refusal());
         }
-        if self.calls.is_full() {
+        if self.worker.calls.is_full() {
             return Err(CallError::TooManyCalls);
         }
         self.restart_if_outdated(ctx);
         let now = Instant::now();
-        let demand = self.child.worker.on_demand(now, Demander::Call);
+        let demand = self.worker.child.worker.on_demand(now, Demander::Call);
         match &demand {
             Demand::Refuse(cause) => return Err(CallError::Failed(cause.clone())),
-            Demand::Use if self.child.is_unresponsive() => {
+            Demand::Use if self.worker.child.is_unresponsive() => {
                 return Err(CallError::NotResponding);
             }
             _ => {}
@@ -103,7 +104,7 @@ impl WorkerHandle {
         if background && let Some(max) = self.services.pool.slots.job_limit_reached() {
             return Err(CallError::TooManyJobs { max });
         }
-        let number = self.calls.next_number();
+        let number = self.worker.calls.next_number();
         let events = Rc::clone(&self.services.events);
         let shown = CallPreview {
             id: client_id.unwrap_or_else(|| call_id(number).0),
@@ -117,7 +118,7 @@ impl WorkerHandle {
         let wait = WORKER_READY_WAIT.min(deadline);
         let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
         let new = NewCall { shown, arguments, safe_mode, deadline, stream };
-        let answered = self.calls.insert(number, new, now, timer);
+        let answered = self.worker.calls.insert(number, new, now, timer);
         if let Some(cancel) = cancel {
             self.watch_cancel(number, cancel, ctx);
         }
@@ -125,9 +126,9 @@ impl WorkerHandle {
             // The call waits for the next worker.
             Demand::Use if !self.may_send(number) => {}
             Demand::Use => self.send(number, ctx),
-            other => self.apply_demand(other, ctx),
+            other => self.apply_demand(OfWorker, other, ctx),
         }
-        self.publish_status();
+        self.publish_status(OfWorker);
         Ok(answered)
     }
 
@@ -136,32 +137,32 @@ impl WorkerHandle {
         let cancelled = async move { cancel.cancelled().await };
         let cancelled = cancelled.into_actor(self);
         let waiting = ctx.spawn(cancelled.map(move |(), handle, ctx| handle.abort(number, ctx)));
-        self.calls.cancelled_by(number, waiting);
+        self.worker.calls.cancelled_by(number, waiting);
     }
 
     /// Ends one call, which gets its own reply.
     fn abort(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let Some(is_sent) = self.calls.cancel(number) else { return };
+        let Some(is_sent) = self.worker.calls.cancel(number) else { return };
         if !is_sent {
             return self.answer(number, ctx, |_| Err(CallError::Aborted));
         }
         let cancel = ToWorker::Cancel { call_id: call_id(number) };
-        if self.child.process.is_some() && self.child.try_send(&cancel).is_err() {
+        if self.worker.child.process.is_some() && self.worker.child.try_send(&cancel).is_err() {
             tracing::warn!(session = %self.session, "cannot send a cancel to the worker");
         }
     }
 
     /// Sends a call to the worker, which is ready, as soon as a command slot is free.
     pub(super) fn send(&mut self, number: u64, ctx: &mut Context<Self>) {
-        if self.calls.is_queued(number) {
+        if self.worker.calls.is_queued(number) {
             return;
         }
-        if !self.calls.needs_slot(number) {
+        if !self.worker.calls.needs_slot(number) {
             return self.send_now(number, ctx);
         }
         match self.services.pool.slots.acquire(&self.session) {
             SlotRequest::Granted(slot) => {
-                self.calls.assign_slot(number, slot);
+                self.worker.calls.assign_slot(number, slot);
                 self.send_now(number, ctx);
             }
             SlotRequest::Queued(queued) => {
@@ -172,8 +173,8 @@ impl WorkerHandle {
                     }
                 });
                 let queued = ctx.spawn(queued);
-                self.calls.queue(number, queued);
-                let left = self.calls.time_left(number, Instant::now());
+                self.worker.calls.queue(number, queued);
+                let left = self.worker.calls.time_left(number, Instant::now());
                 let wait = COMMAND_PLACE_WAIT.min(left / 2);
                 let timer =
                     ctx.run_later(wait, move |handle, ctx| handle.on_slot_timeout(number, ctx));
@@ -183,21 +184,21 @@ impl WorkerHandle {
     }
 
     fn on_slot(&mut self, number: u64, slot: CommandSlot, ctx: &mut Context<Self>) {
-        self.calls.assign_slot(number, slot);
+        self.worker.calls.assign_slot(number, slot);
         // The worker may have exited in the meantime without a demand for another one.
-        match self.child.worker.on_demand(Instant::now(), Demander::Call) {
+        match self.worker.child.worker.on_demand(Instant::now(), Demander::Call) {
             Demand::Use if self.may_send(number) => self.send_now(number, ctx),
             Demand::Refuse(cause) => self.answer(number, ctx, |_| Err(CallError::Failed(cause))),
             other => {
                 self.await_worker(number, ctx);
-                self.apply_demand(other, ctx);
+                self.apply_demand(OfWorker, other, ctx);
             }
         }
     }
 
     /// Gives an unsent call a limited time to wait for a worker.
     fn await_worker(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let left = self.calls.time_left(number, Instant::now());
+        let left = self.worker.calls.time_left(number, Instant::now());
         let wait = WORKER_READY_WAIT.min(left);
         let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
         self.replace_timer(number, timer, ctx);
@@ -206,11 +207,11 @@ impl WorkerHandle {
     /// Handles the worker's report that a call was not run and that the next worker can run it. Returns false if the
     /// call gets the worker's reply instead.
     pub(super) fn send_to_next_worker(&mut self, number: u64, ctx: &mut Context<Self>) -> bool {
-        let is_kept = self.child.ending.is_some() || self.jobs.any();
-        if is_kept || !self.calls.take_back(number) {
+        let is_kept = self.worker.child.ending.is_some() || self.worker.jobs.any();
+        if is_kept || !self.worker.calls.take_back(number) {
             return false;
         }
-        self.workspace_replaced = true;
+        self.worker.workspace_replaced = true;
         self.await_worker(number, ctx);
         self.note_idle(ctx);
         true
@@ -223,17 +224,17 @@ impl WorkerHandle {
     }
 
     fn replace_timer(&mut self, number: u64, timer: SpawnHandle, ctx: &mut Context<Self>) {
-        if let Some(old) = self.calls.set_timer(number, timer) {
+        if let Some(old) = self.worker.calls.set_timer(number, timer) {
             ctx.cancel_future(old);
         }
     }
 
     /// Sends a call to the worker. From here on it may have run.
     fn send_now(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let was_busy = self.calls.any_sent();
-        let Some((call, left)) = self.calls.send(number, Instant::now()) else { return };
-        self.jobs.call_sent();
-        let offered = self.child.try_send(&ToWorker::ToolCall(call));
+        let was_busy = self.worker.calls.any_sent();
+        let Some((call, left)) = self.worker.calls.send(number, Instant::now()) else { return };
+        self.worker.jobs.call_sent();
+        let offered = self.worker.child.try_send(&ToWorker::ToolCall(call));
         if let Err(refused) = offered {
             let error = match refused {
                 SendError::TooLong => CallError::TooLong,
@@ -244,9 +245,9 @@ impl WorkerHandle {
         }
         self.await_answer(number, left + DEADLINE_SLACK, ctx);
         if !was_busy {
-            self.on_busy(ctx);
+            self.on_busy(OfWorker, ctx);
         }
-        self.publish_status();
+        self.publish_status(OfWorker);
     }
 
     /// Answers one call. Starts the idle time if no other call is in flight.
@@ -262,7 +263,7 @@ impl WorkerHandle {
             times.note(&call.tool, outcome(result), elapsed);
             ended(events, session, call, result, elapsed);
         };
-        for ended in self.calls.answer(number, result, tell) {
+        for ended in self.worker.calls.answer(number, result, tell) {
             ctx.cancel_future(ended);
         }
         self.note_idle(ctx);
@@ -270,28 +271,28 @@ impl WorkerHandle {
 
     /// Starts the idle time if no call is in flight.
     fn note_idle(&mut self, ctx: &mut Context<Self>) {
-        if !self.calls.any_sent() {
-            self.idle_since = Instant::now();
-            if self.child.process.is_some() {
-                self.on_idle(ctx);
+        if !self.worker.calls.any_sent() {
+            self.worker.idle_since = Instant::now();
+            if self.worker.child.process.is_some() {
+                self.on_idle(OfWorker, ctx);
             }
             self.end_if_drained(ctx);
             if self.needs_replacement() {
                 self.restart_if_outdated(ctx);
             }
         }
-        self.publish_status();
+        self.publish_status(OfWorker);
     }
 
     /// Fails a call because no worker was ready in time.
     pub(super) fn not_ready(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let why = match self.child.worker.state() {
+        let why = match self.worker.child.worker.state() {
             State::Backoff { cause, .. }
             | State::Failed { cause, .. }
             | State::Draining { cause: Some(cause), .. } => cause.to_string(),
             State::Draining { cause: None, .. } => "the last one is ending".to_owned(),
             _ if self.needs_replacement() => self.why_not_replaced(),
-            _ => match self.child.worker.last_crash() {
+            _ => match self.worker.child.worker.last_crash() {
                 Some(cause) => cause.to_string(),
                 None => "it is starting".to_owned(),
             },
@@ -317,46 +318,33 @@ impl WorkerHandle {
         self.answer(number, ctx, |deadline| {
             Err(CallError::NoAnswer { after_s: deadline.as_secs().max(1) })
         });
-        self.kill_for_cause(Cause::NotResponding, ctx);
+        self.kill_worker(Cause::NotResponding, ctx);
     }
 }
 
-#[derive(Debug, Message)]
-#[rtype(result = "usize")]
-pub(crate) enum ControlCalls {
-    /// End every call of the session. The reply is the number of calls; each call gets its own result.
-    Abort,
-    /// Return a credit: output of a streamed call was passed on, so the worker may send more.
-    OutputTaken(CallId),
-}
-
-impl Handler<ControlCalls> for WorkerHandle {
-    type Result = usize;
-
-    fn handle(&mut self, msg: ControlCalls, ctx: &mut Self::Context) -> usize {
-        match msg {
-            ControlCalls::Abort => {
-                let all = [self.calls.unsent(), self.calls.sent()].concat();
-                all.iter().for_each(|number| self.abort(*number, ctx));
-                all.len()
-            }
-            ControlCalls::OutputTaken(call_id) => {
-                self.output_taken(call_id, ctx);
-                1
-            }
-        }
+impl SessionActor {
+    /// Whether any call has no reply.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.worker.calls.len() != 0
     }
-}
 
-impl WorkerHandle {
-    fn output_taken(&mut self, call_id: CallId, ctx: &mut Context<Self>) {
-        if self.calls.sent_number(&call_id).is_none() || self.child.process.is_none() {
+    /// Ends every call of the session. Returns whether there was one; each call gets its own result.
+    pub(crate) fn abort_calls(&mut self, ctx: &mut Context<Self>) -> bool {
+        let all = [self.worker.calls.unsent(), self.worker.calls.sent()].concat();
+        all.iter().for_each(|number| self.abort(*number, ctx));
+        !all.is_empty()
+    }
+
+    /// Returns a credit of a streamed call to the worker.
+    pub(crate) fn output_taken(&mut self, call_id: CallId, ctx: &mut Context<Self>) {
+        let calls = &self.worker.calls;
+        if calls.sent_number(&call_id).is_none() || self.worker.child.process.is_none() {
             return;
         }
         let taken = ToWorker::OutputTaken { call_id: call_id.clone() };
-        if self.child.try_send(&taken).is_err() {
+        if self.worker.child.try_send(&taken).is_err() {
             // The queue to the worker is full. Without credits the worker would never send output again.
-            ctx.notify_later(ControlCalls::OutputTaken(call_id), CREDIT_INTERVAL);
+            ctx.notify_later(TellSession::OutputTaken(call_id), CREDIT_INTERVAL);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Accesses that the sandbox of the session's workers denied, as the workers report them. Counts all and keeps the last
 //! ones. For display only; no decision depends on them.
 
-use super::WorkerHandle;
 use crate::clock::now_text;
 use crate::pool::snapshot::Denials;
+use crate::session::actor::SessionActor;
 use quackd_protocol::client::TimedDenial;
 use quackd_protocol::denial::{Denial, one_line};
 use quackd_protocol::worker::{MAX_HINT_BYTES, MAX_LISTED, ToolReport};
@@ -35,7 +35,7 @@ impl Denials {
     }
 }
 
-impl WorkerHandle {
+impl SessionActor {
     /// Records the denials and surviving processes of a call.
     pub(super) fn note_report(&mut self, tool: &str, report: &mut ToolReport) {
         for denial in &mut report.denials {
@@ -48,13 +48,13 @@ impl WorkerHandle {
             hint.truncate(hint.floor_char_boundary(MAX_HINT_BYTES));
         }
         if !report.denials.is_empty() {
-            Rc::make_mut(&mut self.denials).note(tool, &report.denials);
+            Rc::make_mut(&mut self.worker.denials).note(tool, &report.denials);
         }
         if report.survivors != 0 {
             self.services.metrics.survivors.add(report.survivors.min(MAX_SURVIVORS).into());
             tracing::warn!(session = %self.session, tool, left = report.survivors, "command left processes that could not be killed");
         }
-        self.workspace_replaced |= report.workspace_gone;
+        self.worker.workspace_replaced |= report.workspace_gone;
         if report.truncated {
             self.services.pool.spills.notify_write();
         }

@@ -1,8 +1,9 @@
 //! Handles frames from the worker, missing heartbeats, and the end of the channel.
 
-use super::WorkerHandle;
+use super::OfWorker;
 use super::jobs::ReportedJobs;
 use crate::children::{ChannelEvent, ChildActor, HeartbeatDriver, LifecycleDriver};
+use crate::session::actor::SessionActor;
 use crate::session::pending_calls::{PendingCalls, Printed};
 use crate::session::worker::CallDone;
 use crate::wire::raw_json::is_sound;
@@ -33,32 +34,32 @@ const MAX_NOTE_CHARS: usize = 300;
 /// Maximum number of warnings from one worker process. A working one sends only a few.
 const MAX_WARNINGS: u32 = 1000;
 
-impl Handler<ChannelEvent<FromWorker>> for WorkerHandle {
+impl Handler<ChannelEvent<FromWorker>> for SessionActor {
     type Result = ();
 
     fn handle(&mut self, msg: ChannelEvent<FromWorker>, ctx: &mut Self::Context) {
-        self.on_channel_event(msg, ctx);
+        self.on_channel_event(OfWorker, msg, ctx);
     }
 }
 
-impl WorkerHandle {
-    pub(super) fn frame(&mut self, frame: FromWorker, ctx: &mut Context<Self>) {
+impl SessionActor {
+    pub(super) fn worker_frame(&mut self, frame: FromWorker, ctx: &mut Context<Self>) {
         match frame {
-            FromWorker::Hello(hello) => self.hello(hello, ctx),
-            FromWorker::CannotStart { reason } if self.hello.is_none() => {
+            FromWorker::Hello(hello) => self.worker_hello(hello, ctx),
+            FromWorker::CannotStart { reason } if self.worker.hello.is_none() => {
                 let reason = reason.chars().filter(|c| !c.is_control()).take(MAX_NOTE_CHARS);
-                self.kill_for_cause(Cause::Refused(reason.collect()), ctx);
+                self.kill_worker(Cause::Refused(reason.collect()), ctx);
             }
-            _ if self.hello.is_none() => {
-                self.kill_for_cause(Cause::Protocol("the first frame was no hello".into()), ctx);
+            _ if self.worker.hello.is_none() => {
+                self.worker_broke("the first frame was no hello", ctx);
             }
             FromWorker::ToolFinished(finished) => self.finished(finished, ctx),
             FromWorker::ToolUpdate(update) => self.printed(&update, ctx),
             FromWorker::ToolOutput { call_id, piece } => {
-                let is_paid =
-                    piece.is_sound() && self.calls.printed(Printed { call_id, piece }).is_ok();
+                let is_paid = piece.is_sound()
+                    && self.worker.calls.printed(Printed { call_id, piece }).is_ok();
                 if !is_paid {
-                    self.kill_for_cause(Cause::Protocol("output without a credit".into()), ctx);
+                    self.worker_broke("output without a credit", ctx);
                 }
             }
             FromWorker::WebSearch { call_id, search } => self.search_web(call_id, search, ctx),
@@ -66,56 +67,56 @@ impl WorkerHandle {
             // Every frame is a reply, costs a credit, belongs to a call, or is one of a limited number of warnings. A
             // worker cannot flood the supervisor with other frames.
             FromWorker::Pong { seq } => {
-                if !self.on_pong(seq, ctx) {
-                    self.kill_for_cause(Cause::Protocol("a pong without a ping".into()), ctx);
+                if !self.on_pong(OfWorker, seq, ctx) {
+                    self.worker_broke("a pong without a ping", ctx);
                 }
             }
             FromWorker::CannotStart { .. } => {
-                self.kill_for_cause(Cause::Protocol("it has started already".into()), ctx);
+                self.worker_broke("it has started already", ctx);
             }
-            FromWorker::Warning { text } if self.child.warned(MAX_WARNINGS).is_some() => {
+            FromWorker::Warning { text } if self.worker.child.warned(MAX_WARNINGS).is_some() => {
                 let text: String = text.chars().take(500).collect();
                 tracing::warn!(session = %self.session, text, "worker warns");
             }
             FromWorker::Warning { .. } => {
-                self.kill_for_cause(Cause::Protocol("too many warnings".into()), ctx);
+                self.worker_broke("too many warnings", ctx);
             }
         }
     }
 }
 
-impl WorkerHandle {
-    pub(super) fn hello(&mut self, mut hello: Hello, ctx: &mut Context<Self>) {
+impl SessionActor {
+    pub(super) fn worker_hello(&mut self, mut hello: Hello, ctx: &mut Context<Self>) {
         if hello.proto != FRAME_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: FRAME_PROTOCOL, theirs: hello.proto };
-            return self.kill_for_cause(cause, ctx);
+            return self.kill_worker(cause, ctx);
         }
         let words = [&hello.version, &hello.sandbox.tier, &hello.sandbox.policy];
         if words.iter().any(|word| MAX_WORD_BYTES < word.len()) {
-            return self.kill_for_cause(Cause::Protocol("a hello of too many words".into()), ctx);
+            return self.worker_broke("a hello of too many words", ctx);
         }
         for note in &mut hello.sandbox.notes {
             *note = note.chars().take(MAX_NOTE_CHARS).collect();
         }
         let now = Instant::now();
-        match self.child.worker.on_hello(now) {
+        match self.worker.child.worker.on_hello(now) {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
             HelloMeans::Unexpected => {
-                return self.kill_for_cause(Cause::Protocol("a second hello".into()), ctx);
+                return self.worker_broke("a second hello", ctx);
             }
         }
         tracing::info!(session = %self.session, pid = hello.pid, tier = hello.sandbox.tier, confinement = tiers::in_words(&hello.sandbox.tier), "worker ready");
-        self.hello = Some(Rc::new(hello));
-        self.idle_since = now;
-        self.begin_heartbeat(ctx);
-        self.arm_life(ctx);
-        self.publish_status();
+        self.worker.hello = Some(Rc::new(hello));
+        self.worker.idle_since = now;
+        self.begin_heartbeat(OfWorker, ctx);
+        self.arm_life(OfWorker, ctx);
+        self.publish_status(OfWorker);
         // The policy may have changed while the worker started.
         if self.has_other_policy() {
             return self.restart_if_outdated(ctx);
         }
-        for number in self.calls.unsent() {
+        for number in self.worker.calls.unsent() {
             self.send(number, ctx);
         }
     }
@@ -123,39 +124,38 @@ impl WorkerHandle {
     pub(super) fn finished(&mut self, finished: ToolFinished, ctx: &mut Context<Self>) {
         let ToolFinished { call_id, text, shown, update, output, closing, mut report, data } =
             finished;
-        let Some(number) = self.calls.sent_number(&call_id) else {
+        let Some(number) = self.worker.calls.sent_number(&call_id) else {
             // If the supervisor answers a call first, it kills the worker. This is therefore a second result, or one
             // for an unknown call.
-            return self.kill_for_cause(Cause::Protocol("a result without a call".into()), ctx);
+            return self.worker_broke("a result without a call", ctx);
         };
         let is_shown = shown.as_deref().is_none_or(is_shown_text);
         if !text.get().starts_with('"') || !is_sound(&text) || !is_shown {
-            return self.kill_for_cause(Cause::Protocol("a result that is no text".into()), ctx);
+            return self.worker_broke("a result that is no text", ctx);
         }
         let path = report.full_output_path.as_deref().unwrap_or_default();
         if MAX_PATH_BYTES < path.len() {
-            return self
-                .kill_for_cause(Cause::Protocol("a result with an endless path".into()), ctx);
+            return self.worker_broke("a result with an endless path", ctx);
         }
         if update.as_ref().is_some_and(|update| !is_update_of(update, &call_id)) {
-            return self.kill_for_cause(Cause::Protocol("an update that is no text".into()), ctx);
+            return self.worker_broke("an update that is no text", ctx);
         }
         // The data is forwarded unchanged. Text after a newline would pass for a reply of the supervisor.
         if data.as_ref().is_some_and(|data| data.get().contains(['\n', '\r'])) {
-            return self.kill_for_cause(Cause::Protocol("a result of several lines".into()), ctx);
+            return self.worker_broke("a result of several lines", ctx);
         }
         if data.as_deref().is_some_and(|data| !is_sound(data)) {
-            return self
-                .kill_for_cause(Cause::Protocol("a result that nobody can read".into()), ctx);
+            return self.worker_broke("a result that nobody can read", ctx);
         }
-        let is_streamed = self.calls.is_streamed(number);
+        let is_streamed = self.worker.calls.is_streamed(number);
         let is_closing =
             closing.as_ref().is_none_or(|text| text.get().starts_with('"') && is_sound(text));
         if !output.iter().all(OutputPiece::is_sound) || !is_closing {
-            return self.kill_for_cause(Cause::Protocol("output that is none".into()), ctx);
+            return self.worker_broke("output that is none", ctx);
         }
         let streamed = is_streamed.then_some((output, closing));
-        let tool = self.calls.shown(&call_id).map(|call| call.tool.clone()).unwrap_or_default();
+        let tool =
+            self.worker.calls.shown(&call_id).map(|call| call.tool.clone()).unwrap_or_default();
         self.note_report(&tool, &mut report);
         if report.not_run && report.workspace_gone && self.send_to_next_worker(number, ctx) {
             return;
@@ -165,34 +165,34 @@ impl WorkerHandle {
 
     /// Handles output of a running call.
     fn printed(&mut self, update: &ToolUpdate, ctx: &mut Context<Self>) {
-        let Some(credit) = self.update_credits.checked_sub(1) else {
-            return self.kill_for_cause(Cause::Protocol("an update without a credit".into()), ctx);
+        let Some(credit) = self.worker.update_credits.checked_sub(1) else {
+            return self.worker_broke("an update without a credit", ctx);
         };
         if !is_update_of(update, &update.call_id) {
-            return self.kill_for_cause(Cause::Protocol("an update that is no text".into()), ctx);
+            return self.worker_broke("an update that is no text", ctx);
         }
         if credit + 1 == UPDATE_CREDITS {
             self.give_credits_later(ctx);
         }
-        self.update_credits = credit;
+        self.worker.update_credits = credit;
         // The supervisor may have answered the call in the meantime.
-        if let Some(call) = self.calls.shown(&update.call_id) {
+        if let Some(call) = self.worker.calls.shown(&update.call_id) {
             self.services.events.tool_printed(&self.session, call, update);
         }
     }
 
     fn give_credits_later(&mut self, ctx: &mut Context<Self>) {
-        let generation = self.child.generation;
+        let generation = self.worker.child.generation;
         ctx.run_later(CREDIT_INTERVAL, move |handle, ctx| handle.give_credits(generation, ctx));
     }
 
     fn give_credits(&mut self, generation: u64, ctx: &mut Context<Self>) {
-        if self.child.current(generation).is_none() {
+        if self.worker.child.current(generation).is_none() {
             return;
         }
-        let n = UPDATE_CREDITS.saturating_sub(self.update_credits);
-        match self.child.try_send(&ToWorker::Credit { n }) {
-            Ok(()) => self.update_credits = UPDATE_CREDITS,
+        let n = UPDATE_CREDITS.saturating_sub(self.worker.update_credits);
+        match self.worker.child.try_send(&ToWorker::Credit { n }) {
+            Ok(()) => self.worker.update_credits = UPDATE_CREDITS,
             // The queue to the worker is full. Without credits the worker would never send output again.
             Err(_full) => self.give_credits_later(ctx),
         }
@@ -200,34 +200,34 @@ impl WorkerHandle {
 
     /// Handles a change of the background jobs.
     fn on_jobs(&mut self, running: Vec<JobInfo>, ctx: &mut Context<Self>) {
-        let (had_any, now) = (self.jobs.any(), Instant::now());
-        if let Err(why) = self.jobs.report(running, now) {
-            return self.kill_for_cause(Cause::Protocol(why.into()), ctx);
+        let (had_any, now) = (self.worker.jobs.any(), Instant::now());
+        if let Err(why) = self.worker.jobs.report(running, now) {
+            return self.worker_broke(why, ctx);
         }
         self.services.pool.spills.notify_write();
-        self.services.pool.slots.set_jobs(&self.session, self.jobs.count());
-        if had_any && !self.jobs.any() {
-            self.idle_since = now;
+        self.services.pool.slots.set_jobs(&self.session, self.worker.jobs.count());
+        if had_any && !self.worker.jobs.any() {
+            self.worker.idle_since = now;
             if self.needs_replacement() {
                 self.restart_if_outdated(ctx);
             }
         }
-        self.publish_status();
+        self.publish_status(OfWorker);
     }
 
     /// Handles a web search for a call. The worker has no network and no key.
     fn search_web(&mut self, call_id: CallId, search: WebSearch, ctx: &mut Context<Self>) {
-        if !self.calls.begin_search(&call_id) {
-            return self.kill_for_cause(Cause::Protocol("a web search without a call".into()), ctx);
+        if !self.worker.calls.begin_search(&call_id) {
+            return self.worker_broke("a web search without a call", ctx);
         }
-        let (generation, services) = (self.child.generation, Rc::clone(&self.services));
+        let (generation, services) = (self.worker.child.generation, Rc::clone(&self.services));
         let id = call_id.clone();
         // The supervisor makes the decision, with the current policy.
-        let refused = match self.policy.web_search {
+        let refused = match self.worker.policy.web_search {
             WebSearchRule::On => None,
             rule => Some(WebOutcome::Refused { ask: rule == WebSearchRule::Ask }),
         };
-        let is_busy = MAX_WEB_SEARCHES_PER_SESSION <= self.calls.searches();
+        let is_busy = MAX_WEB_SEARCHES_PER_SESSION <= self.worker.calls.searches();
         let searching = async move {
             match refused {
                 Some(refused) => refused,
@@ -236,20 +236,20 @@ impl WorkerHandle {
             }
         };
         let search = ctx.spawn(searching.into_actor(self).map(move |outcome, handle, _| {
-            handle.calls.searched(&call_id);
+            handle.worker.calls.searched(&call_id);
             // Another worker may run by now.
-            if handle.child.current(generation).is_some()
-                && handle.child.try_send(&ToWorker::WebDone { call_id, outcome }).is_err()
+            if handle.worker.child.current(generation).is_some()
+                && handle.worker.child.try_send(&ToWorker::WebDone { call_id, outcome }).is_err()
             {
                 tracing::warn!(session = %handle.session, "cannot send a web search result to the worker");
             }
         }));
-        self.calls.searching(&id, search);
+        self.worker.calls.searching(&id, search);
     }
 
     /// Whether stopping the worker would interrupt nothing.
     pub(super) fn is_unused(&self) -> bool {
-        is_unused(&self.calls, &self.jobs)
+        is_unused(&self.worker.calls, &self.worker.jobs)
     }
 }
 

@@ -1,12 +1,14 @@
 //! The worker's lifecycle: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
-use super::WorkerHandle;
+use super::OfWorker;
 use crate::children::command_env::Variables;
 use crate::children::spawner::SpawnRequestError;
-use crate::children::{ChildProcess, Death, LifecycleDriver, create_cgroup, group_name};
+use crate::children::{
+    ChildProcess, Death, LifecycleDriver, ProcessKind, create_cgroup, group_name,
+};
 use crate::errors::CallError;
-use crate::pool::sessions::{Full, ProcessKind};
-use crate::pool::snapshot::StopReason;
+use crate::pool::sessions::Full;
+use crate::session::actor::SessionActor;
 use crate::session::services::SessionServices;
 use crate::workspaces;
 use actix::prelude::*;
@@ -18,43 +20,27 @@ use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::{
     CommandLimits, FRAME_PROTOCOL, Probe, SandboxStart, Start, ToWorker,
 };
-use quackd_supervision::{Cause, Demander, Exit, Load, SESSION_WORKER};
+use quackd_supervision::{Cause, Exit, Load, SESSION_WORKER};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum wait of a new worker for the login environment. Shorter than the time that a call waits for its worker. A
-/// worker that started without it is replaced later ([`WorkerHandle::restart_if_outdated`]).
+/// worker that started without it is replaced later ([`SessionActor::restart_if_outdated`]).
 const LOGIN_LIMIT: Duration = Duration::from_millis(1000);
 
 /// Timeout for the state directory, because its disk may hang.
 const RUN_DIR_LIMIT: Duration = Duration::from_secs(5);
 
-/// Start a worker soon, because a client attached. Retries after a failure.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct EnsureStarted;
-
-impl Handler<EnsureStarted> for WorkerHandle {
-    type Result = ();
-
-    fn handle(&mut self, _: EnsureStarted, ctx: &mut Self::Context) {
-        if self.child.ending.is_none() {
-            self.demand(Demander::Attach, ctx);
-        }
-    }
-}
-
-impl WorkerHandle {
+impl SessionActor {
     /// Starts a process. Waits for a worker slot first, then for the environment.
     pub(super) fn start_worker(&mut self, ctx: &mut Context<Self>) {
-        self.hello = None;
-        self.update_credits = UPDATE_CREDITS;
+        self.worker.hello = None;
+        self.worker.update_credits = UPDATE_CREDITS;
         self.forget_jobs();
         let services = Rc::clone(&self.services);
         let session = self.session.clone();
-        let is_confined = self.policy.profile != Profile::FullAccess;
+        let is_confined = self.worker.policy.profile != Profile::FullAccess;
         let getting_ready = async move {
             let slot = services.table.acquire(&session, ProcessKind::Worker).await;
             slot.map_err(|Full(max)| SpawnRequestError::TooManyWorkers(max))?;
@@ -67,11 +53,13 @@ impl WorkerHandle {
             Ok((env, probe?))
         };
         ctx.spawn(getting_ready.into_actor(self).map(|ready, handle, ctx| {
-            handle.login_version = handle.services.children.login.version();
-            match (ready, handle.child.ending) {
+            handle.worker.login_version = handle.services.children.login.version();
+            match (ready, handle.worker.child.ending) {
                 (Ok((env, probe)), None) => handle.start_process(env, probe, ctx),
-                (Ok(_), Some(_)) => handle.spawn_failed(&SpawnRequestError::Unavailable, ctx),
-                (Err(failure), _) => handle.spawn_failed(&failure, ctx),
+                (Ok(_), Some(_)) => {
+                    handle.spawn_failed(OfWorker, &SpawnRequestError::Unavailable, ctx);
+                }
+                (Err(failure), _) => handle.spawn_failed(OfWorker, &failure, ctx),
             }
         }));
     }
@@ -80,11 +68,11 @@ impl WorkerHandle {
         let workspace = PathBuf::from(&self.workspace);
         let making = make_place(Rc::clone(&self.services), self.session.clone(), workspace);
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
-            match (made, handle.child.ending) {
+            match (made, handle.worker.child.ending) {
                 (Ok(cgroup), None) => handle.spawn_process((env, probe), cgroup, ctx),
                 (Ok(cgroup), Some(_)) => {
-                    handle.child.cgroup = cgroup;
-                    handle.spawn_failed(&SpawnRequestError::Unavailable, ctx);
+                    handle.worker.child.cgroup = cgroup;
+                    handle.spawn_failed(OfWorker, &SpawnRequestError::Unavailable, ctx);
                 }
                 (Err(SpawnRequestError::Workspace(error)), _) => {
                     let workspace = handle.workspace.clone();
@@ -93,7 +81,7 @@ impl WorkerHandle {
                 (Err(SpawnRequestError::NoPlace(why)), _) => {
                     handle.on_workspace_error(&why, &CallError::NoPlace(why.clone()), ctx);
                 }
-                (Err(failure), _) => handle.spawn_failed(&failure, ctx),
+                (Err(failure), _) => handle.spawn_failed(OfWorker, &failure, ctx),
             }
         }));
     }
@@ -108,9 +96,9 @@ impl WorkerHandle {
         let run_dir = services.daemon.home.session_run_dir(self.session.as_str());
         // Paths and numbers always have a JSON form.
         let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
-        self.running_policy = Some(Rc::new(self.policy.clone()));
-        self.workspace_replaced = false;
-        self.ends_jobs = false;
+        self.worker.running_policy = Some(Rc::new(self.worker.policy.clone()));
+        self.worker.workspace_replaced = false;
+        self.worker.ends_jobs = false;
         let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
             session_id: self.session.clone(),
@@ -121,7 +109,7 @@ impl WorkerHandle {
             respect_ignore_files: services.daemon.config.tools.respect_ignore_files.value,
             limits: command_limits(&services.daemon.config.limits, services.pool.disk.min_free()),
             sandbox: SandboxStart {
-                policy: self.policy.clone(),
+                policy: self.worker.policy.clone(),
                 probe,
                 tier: asked_tier(&services.daemon.config.sandbox.tier.value),
                 home: services.daemon.user_home.display().to_string(),
@@ -129,7 +117,7 @@ impl WorkerHandle {
                 cgroup: cgroup_for_worker,
             },
         }));
-        self.launch(&start, cgroup, ctx);
+        self.launch(OfWorker, &start, cgroup, ctx);
     }
 
     /// Fails the queued calls because the workspace cannot be opened. The next call tries again.
@@ -140,51 +128,47 @@ impl WorkerHandle {
         ctx: &mut Context<Self>,
     ) {
         tracing::warn!(session = %self.session, workspace = self.workspace, %why, "worker not started, workspace unusable");
-        for number in self.calls.unsent() {
+        for number in self.worker.calls.unsent() {
             self.answer(number, ctx, |_| Err(error.clone()));
         }
-        self.not_started(ctx);
+        self.not_started(OfWorker, ctx);
     }
 
     fn forget_jobs(&mut self) {
-        self.jobs.clear();
+        self.worker.jobs.clear();
         self.services.pool.slots.set_jobs(&self.session, 0);
     }
 
     pub(super) fn load(&self) -> Load {
-        Load { in_flight: self.calls.any_sent(), waiting: self.calls.any_unsent() }
+        Load { in_flight: self.worker.calls.any_sent(), waiting: self.worker.calls.any_unsent() }
     }
 
     /// Handles the exit of the process. Everything below it is gone.
-    pub(super) fn ended(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+    pub(super) fn worker_ended(&mut self, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
         let exit = match exit {
             Some(ProcessExit::Code(code)) => Exit::Code(code),
             Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
             // The status was lost because the main thread has ended: the daemon is shutting down.
             None => Exit::Signal(9),
         };
-        let (after, process, crash) = self.note_exit(exit, self.load(), ctx);
+        let (after, process, crash) = self.note_exit(OfWorker, exit, self.load(), ctx);
         let cause = crash.clone().unwrap_or_else(|| Cause::from(exit));
-        for number in self.calls.sent() {
-            let error = match self.child.ending {
+        for number in self.worker.calls.sent() {
+            let error = match self.worker.child.ending {
                 Some(ending) => ending.cut_short(),
                 None => CallError::Died(cause.clone()),
             };
             self.answer(number, ctx, |_| Err(error));
         }
         self.forget_jobs();
-        self.hello = None;
-        self.stopped = match &crash {
-            Some(cause) => StopReason::Died(cause.clone()),
-            None => self.evicted.take().map_or(StopReason::Ended, StopReason::Evicted),
-        };
+        self.worker.hello = None;
         if crash.is_some() {
             self.services.children.repo_cleanup.schedule();
         }
         if let Some(process) = process {
             self.report_end(process, exit, crash, ctx);
         }
-        self.after_exit(after, ctx);
+        self.after_exit(OfWorker, after, ctx);
     }
 
     fn report_end(
@@ -196,7 +180,7 @@ impl WorkerHandle {
     ) {
         let (session, pid) = (self.session.clone(), process.monitor_pid());
         // At the end of a session, the supervisor kills a process that does not exit. That is not a crash.
-        let Some(cause) = crash.filter(|_| self.child.ending.is_none()) else {
+        let Some(cause) = crash.filter(|_| self.worker.child.ending.is_none()) else {
             tracing::info!(%session, pid, "worker ended");
             return;
         };
@@ -244,16 +228,11 @@ async fn make_place(
     session: SessionId,
     workspace: PathBuf,
 ) -> Result<Option<SessionPaths>, SpawnRequestError> {
-    // A workspace on a dead mount keeps its thread forever.
-    let permit = Arc::clone(&services.lookups).acquire_owned();
-    let permit = tokio::time::timeout(RUN_DIR_LIMIT, permit).await;
-    let Ok(Ok(permit)) = permit else { return Err(SpawnRequestError::Unavailable) };
     let (home, user_home) = (services.daemon.home.clone(), services.daemon.user_home.clone());
     let cgroups = services.children.cgroups.clone();
     let processes =
         u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
     let make = move || {
-        let _permit = permit;
         drop(workspace.read_dir().map_err(SpawnRequestError::Workspace)?);
         // Another program may have written the path to the metadata, and it may have become a link.
         workspaces::check_blocking(&workspace, &user_home).map_err(SpawnRequestError::NoPlace)?;
@@ -261,9 +240,6 @@ async fn make_place(
         drop(made.map_err(SpawnRequestError::RunDir)?);
         Ok(create_cgroup(cgroups, &group_name("", &session), processes))
     };
-    match tokio::time::timeout(RUN_DIR_LIMIT, actix_rt::task::spawn_blocking(make)).await {
-        Ok(Ok(Ok(cgroup))) => Ok(cgroup),
-        Ok(Ok(Err(failure))) => Err(failure),
-        Ok(Err(_)) | Err(_) => Err(SpawnRequestError::Unavailable),
-    }
+    let made = services.look(RUN_DIR_LIMIT, make).await;
+    made.unwrap_or(Err(SpawnRequestError::Unavailable))
 }

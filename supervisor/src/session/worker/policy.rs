@@ -1,8 +1,9 @@
 //! The policy of the session's worker. A worker keeps its policy until it exits. After a change it only gets calls that
-//! [`WorkerHandle::may_send`] allows. The next worker starts when the old one is idle.
+//! [`SessionActor::may_send`] allows. The next worker starts when the old one is idle.
 
-use super::WorkerHandle;
-use crate::children::{ChildActor, LifecycleDriver};
+use super::{OfWorker, WorkerPart};
+use crate::children::LifecycleDriver;
+use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_policy::{confines_like, reads_all_of};
 use quackd_protocol::policy::Policy;
@@ -12,74 +13,66 @@ use quackd_supervision::{Demander, State};
 /// Tools that read or kill background jobs. They do not access files of the workspace.
 const JOB_TOOLS: [&str; 3] = ["jobs", "job_output", "job_kill"];
 
-/// Change the policy of the session's worker.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) enum SetPolicy {
-    /// The policy of the next worker. A worker with another one is replaced when nothing runs in it.
-    Set(Policy),
-    /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
-    EndJobs,
-}
-
-impl Handler<SetPolicy> for WorkerHandle {
-    type Result = ();
-
-    fn handle(&mut self, msg: SetPolicy, ctx: &mut Self::Context) {
-        match msg {
-            SetPolicy::Set(policy) if self.policy == policy => return,
-            SetPolicy::Set(policy) => {
-                self.policy = policy;
-                self.ends_jobs = false;
-                // A start that failed with the old policy may succeed with the new one.
-                let is_failed = matches!(self.child.worker.state(), State::Failed { .. });
-                if is_failed && self.child.ending.is_none() {
-                    return self.demand(Demander::Attach, ctx);
-                }
-            }
-            SetPolicy::EndJobs => self.ends_jobs = self.has_other_policy(),
+impl SessionActor {
+    /// Sets the policy of the next worker.
+    pub(crate) fn set_policy(&mut self, policy: Policy, ctx: &mut Context<Self>) {
+        if self.worker.policy == policy {
+            return;
+        }
+        self.worker.policy = policy;
+        self.worker.ends_jobs = false;
+        // A start that failed with the old policy may succeed with the new one.
+        let is_failed = matches!(self.worker.child.worker.state(), State::Failed { .. });
+        if is_failed && self.worker.child.ending.is_none() {
+            return self.demand(OfWorker, Demander::Attach, ctx);
         }
         self.restart_if_outdated(ctx);
-        self.publish_status();
+    }
+
+    /// Replaces a worker with an older policy as soon as no call runs in it.
+    pub(crate) fn end_jobs(&mut self, ctx: &mut Context<Self>) {
+        self.worker.ends_jobs = self.has_other_policy();
+        self.restart_if_outdated(ctx);
     }
 }
 
-impl WorkerHandle {
+impl SessionActor {
     /// True if the running worker's policy differs from the requested one.
     pub(super) fn has_other_policy(&self) -> bool {
-        self.child.process.is_some()
-            && self.running_policy.as_ref().is_some_and(|given| !confines_like(given, &self.policy))
+        let WorkerPart { child, running_policy, policy, .. } = &self.worker;
+        let given = running_policy.as_ref();
+        child.process.is_some() && given.is_some_and(|given| !confines_like(given, policy))
     }
 
     /// True if commands need a new worker.
     pub(super) fn needs_replacement(&self) -> bool {
-        self.workspace_replaced || self.has_other_policy()
+        self.worker.workspace_replaced || self.has_other_policy()
     }
 
     /// True if the running worker may get this call. A worker with an older policy only gets tools for background jobs.
     /// It also gets reading tools if the requested policy allows all reads that the older one allows. A worker whose
     /// workspace was replaced refuses unsafe calls itself, and only gets calls while background jobs keep it.
     pub(super) fn may_send(&self, number: u64) -> bool {
-        let Some(tool) = self.calls.tool(number) else { return false };
+        let Some(tool) = self.worker.calls.tool(number) else { return false };
         if JOB_TOOLS.contains(&tool) {
             return true;
         }
         if !self.has_other_policy() {
-            return !self.workspace_replaced || self.jobs.any();
+            return !self.worker.workspace_replaced || self.worker.jobs.any();
         }
-        let given = self.running_policy.as_ref();
-        !self.workspace_replaced
+        let given = self.worker.running_policy.as_ref();
+        !self.worker.workspace_replaced
             && tools::find(tool).is_some_and(|tool| tool.reads_only)
-            && given.is_some_and(|given| reads_all_of(&self.policy, given))
+            && given.is_some_and(|given| reads_all_of(&self.worker.policy, given))
     }
 
     /// The reason why the worker was not replaced yet, for display.
     pub(super) fn why_not_replaced(&self) -> String {
-        let why = match self.workspace_replaced {
+        let why = match self.worker.workspace_replaced {
             true => "its workspace, or a protected name in it, was replaced outside of the session",
             false => "its sandbox policy was changed",
         };
-        let jobs = self.jobs.ids().join(", ");
+        let jobs = self.worker.jobs.ids().join(", ");
         match jobs.is_empty() {
             true => format!("{why}, and something still runs in it"),
             false => format!("{why}, and {jobs} still runs in it; job_kill ends it"),
@@ -89,20 +82,21 @@ impl WorkerHandle {
     /// Drains an idle worker with an outdated policy, login environment or workspace. New calls wait a few milliseconds
     /// for the next worker. Background jobs delay the replacement.
     pub(super) fn restart_if_outdated(&mut self, ctx: &mut Context<Self>) {
-        let is_free = if self.ends_jobs { !self.calls.any_sent() } else { self.is_unused() };
-        if !self.child.is_ready() || !is_free {
+        let is_free =
+            if self.worker.ends_jobs { !self.worker.calls.any_sent() } else { self.is_unused() };
+        if !self.worker.child.is_ready() || !is_free {
             return;
         }
-        let why = if self.workspace_replaced {
+        let why = if self.worker.workspace_replaced {
             "its workspace was replaced"
         } else if self.has_other_policy() {
             "its policy was changed"
-        } else if self.login_version != self.services.children.login.version() {
+        } else if self.worker.login_version != self.services.children.login.version() {
             "the login environment changed"
         } else {
             return;
         };
         tracing::info!(session = %self.session, why, "replacing a worker");
-        self.drain(ctx);
+        self.drain(OfWorker, ctx);
     }
 }

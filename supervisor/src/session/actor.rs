@@ -1,0 +1,179 @@
+//! The actor that owns one session: its worker, its Pi, the calls in flight and the policy.
+//!
+//! Receives: [`CallTool`](super::worker::CallTool), [`SendPrompt`](super::pi::SendPrompt),
+//! [`AnswerDialog`](super::pi::AnswerDialog), [`TellSession`] and [`Drain`] (from clients, through the registry);
+//! `ChannelEvent` of the worker and of Pi (from the links); [`Manage`] (from [`crate::pool::sessions`], and from the
+//! user).
+//! Publishes: one snapshot after each change, in the session's entry of the table.
+//! Blocks on: nothing. The main thread starts and reaps processes.
+//! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
+//! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining calls.
+
+use super::pi::{OfPi, PiPart};
+use super::worker::{OfWorker, WorkerPart};
+use super::{FoundSession, SessionEntry};
+use crate::children::{
+    Child, ChildActor, DrainReason, LifecycleDriver, Manage, ProcessKind, Request,
+};
+use crate::session::owner::Owner;
+use crate::session::services::SessionServices;
+use actix::prelude::*;
+use quackd_protocol::metadata::Session;
+use quackd_protocol::policy::Policy;
+use quackd_protocol::{CallId, SessionId};
+use quackd_supervision::Demander;
+use std::rc::{Rc, Weak};
+use std::time::Instant;
+
+/// Size of the mailbox: messages of many clients of one session, and one frame of each process at a time.
+const MAILBOX: usize = 256;
+
+/// Owner of one session's processes. Runs as an actor.
+pub(crate) struct SessionActor {
+    pub(super) session: SessionId,
+    pub(super) name: String,
+    pub(super) workspace: String,
+    pub(super) services: Rc<SessionServices>,
+    pub(super) owner: Owner,
+    /// Where the state is published.
+    pub(super) entry: Weak<SessionEntry>,
+    pub(super) worker: WorkerPart,
+    pub(super) pi: PiPart,
+}
+
+impl SessionActor {
+    /// Starts the actor without a process. Returns the session's entry for the table.
+    pub(crate) fn start_for(
+        session: &Session,
+        workspace: String,
+        policy: Policy,
+        services: Rc<SessionServices>,
+        owner: Owner,
+    ) -> Rc<SessionEntry> {
+        let ctx = Context::new();
+        let (handle, id) = (ctx.address(), session.id.clone());
+        let entry = SessionEntry::new(id.clone(), handle.clone(), handle.recipient());
+        let entry = Rc::new(entry);
+        ctx.run(Self {
+            worker: WorkerPart::new(&id, policy),
+            pi: PiPart::new(&id, session.pi_session_file.clone()),
+            session: id,
+            name: session.name.clone(),
+            workspace,
+            services,
+            owner,
+            entry: Rc::downgrade(&entry),
+        });
+        entry
+    }
+
+    /// Updates the session's name and the file of its conversation from the registry.
+    pub(super) fn learn(&mut self, found: &FoundSession) {
+        self.name.clone_from(&found.session_name);
+        self.pi.learn_file(&found.pi_session_file);
+    }
+
+    fn children(&mut self) -> [&mut Child; 2] {
+        [&mut self.worker.child, &mut self.pi.child]
+    }
+}
+
+impl Actor for SessionActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+    }
+}
+
+/// Request to a session. The reply is whether there was something to do.
+#[derive(Debug, Message)]
+#[rtype(result = "bool")]
+pub(crate) enum TellSession {
+    /// Start a worker soon, because a client attached. Retries after a failure.
+    StartWorker,
+    /// Like `StartWorker`, for Pi.
+    StartPi(FoundSession),
+    /// The policy of the next worker. A worker with another one is replaced when nothing runs in it.
+    SetPolicy(Policy),
+    /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
+    EndJobs,
+    /// Return a credit: output of a streamed call was passed on, so the worker may send more.
+    OutputTaken(CallId),
+    /// End every call, each of which gets its own result, and Pi's turn.
+    Abort,
+    /// Request Pi's state. The reply arrives with the state, or at once if no state can be expected.
+    RefreshPi,
+}
+
+impl Handler<TellSession> for SessionActor {
+    type Result = ResponseActFuture<Self, bool>;
+
+    fn handle(&mut self, msg: TellSession, ctx: &mut Self::Context) -> Self::Result {
+        match msg {
+            TellSession::StartWorker if self.worker.child.ending.is_none() => {
+                self.demand(OfWorker, Demander::Attach, ctx);
+            }
+            TellSession::StartPi(found) => {
+                self.learn(&found);
+                if self.pi.child.ending.is_none() {
+                    self.demand(OfPi, Demander::Attach, ctx);
+                }
+            }
+            TellSession::StartWorker => {}
+            TellSession::SetPolicy(policy) => self.set_policy(policy, ctx),
+            TellSession::EndJobs => self.end_jobs(ctx),
+            TellSession::OutputTaken(call) => self.output_taken(call, ctx),
+            TellSession::Abort => {
+                let had_calls = self.abort_calls(ctx);
+                let aborted = self.abort_turn(ctx);
+                return Box::pin(aborted.map(move |had_turn, _, _| had_calls || had_turn));
+            }
+            TellSession::RefreshPi => {
+                let refreshed = self.refresh_pi(ctx);
+                return Box::pin(async { refreshed.await.is_ok() }.into_actor(self));
+            }
+        }
+        Box::pin(actix::fut::ready(true))
+    }
+}
+
+impl Handler<Manage> for SessionActor {
+    type Result = bool;
+
+    fn handle(&mut self, Manage(kind, request): Manage, ctx: &mut Self::Context) -> bool {
+        match (kind, request) {
+            // A call that waits for this worker arrived after the worker was chosen.
+            (ProcessKind::Worker, Request::Evict(_)) if self.has_calls() => {
+                self.publish_status(OfWorker);
+                false
+            }
+            (ProcessKind::Worker, request) => self.manage(OfWorker, request, ctx),
+            (ProcessKind::Pi, request) => self.manage(OfPi, request, ctx),
+        }
+    }
+}
+
+/// Accept no more work, let running calls and a turn finish until `until`, then stop the processes. The reply arrives
+/// after their exit.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct Drain {
+    pub(crate) until: Instant,
+    pub(crate) ending: DrainReason,
+}
+
+impl Handler<Drain> for SessionActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Drain { until, ending }: Drain, ctx: &mut Self::Context) -> Self::Result {
+        for child in self.children() {
+            child.ending = Some(ending);
+        }
+        let worker = self.drain_worker(ending, until, ctx);
+        let pi = self.drain_pi(ending, until, ctx);
+        Box::pin(async {
+            futures_util::future::join(worker, pi).await;
+        })
+    }
+}
