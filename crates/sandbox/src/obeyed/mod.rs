@@ -170,7 +170,6 @@ fn is_ignorable(one: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fmt::Write;
 
     #[test]
     fn the_table_is_sorted_and_each_name_is_there_once() {
@@ -184,27 +183,29 @@ mod tests {
         }
     }
 
-    /// The lines of a list in docs/security.md: programs with their names, then the effect.
-    fn markdown(held: Held) -> String {
-        let rows = || TABLE.iter().filter(|row| row.held == held);
-        let mut lines: Vec<(&str, Vec<(&str, String)>)> = Vec::new();
-        for Obeyed { name, program, reason, .. } in rows() {
-            let at = lines.iter().position(|(known, _)| known == reason).unwrap_or(lines.len());
-            if at == lines.len() {
-                lines.push((reason, Vec::new()));
-            }
-            let programs = &mut lines[at].1;
-            match programs.iter_mut().find(|(known, _)| known == program) {
-                Some((_, names)) => write!(names, " `{name}`").unwrap(),
-                None => programs.push((program, format!("`{name}`"))),
-            }
+    /// Adds `item` to the list with this key, or a new list at the end.
+    fn add<T>(lists: &mut Vec<(&'static str, Vec<T>)>, key: &'static str, item: T) {
+        match lists.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, list)) => list.push(item),
+            None => lists.push((key, vec![item])),
         }
-        let line = |(reason, programs): &(&str, Vec<(&str, String)>)| {
-            let programs: Vec<String> =
-                programs.iter().map(|(program, names)| format!("{program} {names}")).collect();
-            format!("- {}: {reason}\n", programs.join("; "))
+    }
+
+    /// The lines of a list in docs/security.md: an effect, then programs with their names.
+    fn markdown(held: Held) -> String {
+        let mut lines = Vec::new();
+        TABLE
+            .iter()
+            .filter(|row| row.held == held)
+            .for_each(|row| add(&mut lines, row.rule.reason(), row));
+        let line = |(reason, rows): (&str, Vec<&Obeyed>)| {
+            let mut programs = Vec::new();
+            rows.iter().for_each(|row| add(&mut programs, row.program, format!(" `{}`", row.name)));
+            let programs =
+                programs.iter().map(|(program, names)| format!("{program}{}", names.concat()));
+            format!("- {reason}: {}\n", programs.collect::<Vec<_>>().join("; "))
         };
-        lines.iter().map(line).collect()
+        lines.into_iter().map(line).collect()
     }
 
     #[test]
