@@ -194,13 +194,14 @@ mod tests {
     /// The lines of a list in docs/security.md: an effect, then programs with their names.
     fn markdown(held: Held) -> String {
         let mut lines = Vec::new();
-        TABLE
-            .iter()
-            .filter(|row| row.held == held)
-            .for_each(|row| add(&mut lines, row.rule.reason(), row));
+        for row in TABLE.iter().filter(|row| row.held == held) {
+            add(&mut lines, row.rule.reason(), row);
+        }
         let line = |(reason, rows): (&str, Vec<&Obeyed>)| {
             let mut programs = Vec::new();
-            rows.iter().for_each(|row| add(&mut programs, row.program, format!(" `{}`", row.name)));
+            for row in rows {
+                add(&mut programs, row.program, format!(" `{}`", row.name));
+            }
             let programs =
                 programs.iter().map(|(program, names)| format!("{program}{}", names.concat()));
             format!("- {reason}: {}\n", programs.collect::<Vec<_>>().join("; "))
