@@ -1,5 +1,5 @@
 //! Table of the names in a workspace that programs of the user obey. The refusals of the file tools, the report after
-//! a command, the audit and the table in docs/security.md come from it.
+//! a command, the audit and the lists in docs/security.md come from it.
 //!
 //! The sources are the documentation of each program. Omitted are build files that a user runs by name (`Makefile`,
 //! `package.json`, `pyproject.toml`, `Cargo.toml`, `build.gradle`, `pom.xml`) and files that only run on other
