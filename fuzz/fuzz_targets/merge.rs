@@ -1,11 +1,11 @@
-//! Merge of metadata by two programs. The result contains all entries of both and no others. It can be
-//! parsed, and merging again changes nothing.
+//! Import of metadata that two programs write. The result contains all entries of both and no others. It can be
+//! parsed, and importing again changes nothing.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
-use quackd_store::fuzzing::{Merged, Merger, parsed};
+use quackd_store::fuzzing::{Imported, Importer, parsed};
 use quackd_store::rebase;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -19,9 +19,9 @@ fn paths(metadata: &Metadata) -> BTreeSet<&str> {
     metadata.workspaces.iter().map(|workspace| workspace.path.as_str()).collect()
 }
 
-fn check(merger: &mut Merger, base: &Metadata, ours: &Metadata, theirs: &Metadata) -> Metadata {
-    let Merged { metadata, gone, rest, n_conflicts } = merger.merge(base, ours, theirs);
-    assert!(n_conflicts <= 21);
+fn check(importer: &mut Importer, base: &Metadata, ours: &Metadata, theirs: &Metadata) -> Metadata {
+    let Imported { metadata, gone, rest, n_notes } = importer.import(base, ours, theirs);
+    assert!(n_notes <= 20);
     let (before, here, there) = (sessions(base), sessions(ours), sessions(theirs));
     let merged = sessions(&metadata);
     assert!(merged.is_superset(&here), "of ours nothing is deleted here");
@@ -36,11 +36,11 @@ fn check(merger: &mut Merger, base: &Metadata, ours: &Metadata, theirs: &Metadat
     // The written file parses to the same metadata.
     let written = serde_json::to_vec_pretty(&rest).expect("it is JSON");
     assert_eq!(parsed(&written).as_ref(), Some(&rest));
-    // Without further changes, merging again changes nothing.
-    let mut later = Merger::default();
-    let again = later.merge(&rest, &rest, &rest);
+    // Without further changes, importing again changes nothing.
+    let mut later = Importer::default();
+    let again = later.import(&rest, &rest, &rest);
     assert_eq!(again.metadata, rest);
-    assert!(again.gone.is_empty() && again.n_conflicts == 0);
+    assert!(again.gone.is_empty() && again.n_notes == 0);
     assert_eq!(
         &rebase(base, base, ours),
         ours,
@@ -54,7 +54,7 @@ fn files(data: &[u8]) {
     let mut texts = data.split(|byte| *byte == 0);
     let mut next = || texts.next().and_then(parsed);
     let (Some(base), Some(ours), Some(theirs)) = (next(), next(), next()) else { return };
-    check(&mut Merger::default(), &base, &ours, &theirs);
+    check(&mut Importer::default(), &base, &ours, &theirs);
 }
 
 fn session(id: u8, workspace: u8) -> Session {
@@ -91,7 +91,7 @@ fn change(metadata: &mut Metadata, [kind, which, to]: [u8; 3]) {
 
 /// Two programs change one file in turn, with a clock.
 fn writers(data: &[u8]) {
-    let mut merger = Merger::default();
+    let mut importer = Importer::default();
     let mut held = Metadata::default();
     let (mut ours, mut theirs) = (held.clone(), held.clone());
     for step in data.chunks_exact(4).take(64) {
@@ -100,9 +100,9 @@ fn writers(data: &[u8]) {
             0 | 1 => change(&mut ours, [a, b, c]),
             2 | 3 => change(&mut theirs, [a, b, c]),
             _ => {
-                merger.wait(Duration::from_millis(u64::from(a) * 64));
-                let merged = check(&mut merger, &held, &ours, &theirs);
-                merger.note(&theirs, &merged);
+                importer.wait(Duration::from_millis(u64::from(a) * 64));
+                let merged = check(&mut importer, &held, &ours, &theirs);
+                importer.note(&theirs, &merged);
                 // The other program reads the file, or continues with its old copy.
                 if b % 2 == 0 {
                     theirs = merged.clone();

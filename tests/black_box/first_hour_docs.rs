@@ -522,8 +522,6 @@ fn record(world: &Daemon, id: &str, path: &str) {
         "createdAt": at, "lastActiveAt": at,
     }));
     fs::write(file, metadata.to_string()).unwrap();
-    // An orderly shutdown without changes leaves no copy of the daemon's last write.
-    drop(fs::remove_file(world.app().join("metadata.json.ours")));
 }
 
 #[test]

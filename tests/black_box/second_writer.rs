@@ -78,6 +78,17 @@ fn remove(file: &mut Value, id: &str) {
     file["sessions"].as_array_mut().expect("sessions").retain(|session| session["id"] != id);
 }
 
+/// Starts the daemon again, as after an orderly end long after the last change.
+fn start_settled(daemon: &mut Daemon) {
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    let path = daemon.app().join("quackd-state.json");
+    let mut state: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    state["settled"] = json!(true);
+    std::fs::write(path, state.to_string()).unwrap();
+    daemon.boot();
+}
+
 fn listed(daemon: &Daemon) -> BTreeSet<String> {
     ids(&daemon.wire().request("sessions", json!({"all": true})))
 }
@@ -143,10 +154,7 @@ fn a_session_that_the_app_deletes_is_gone_unless_something_runs_in_it() {
         daemon.wire().request("quack.session_new", json!({"path": workspace.path(), "name": name}));
     }
     // Simulates a session from before this run, which the app must have read.
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
-    std::fs::remove_file(daemon.app().join("metadata.json.ours")).unwrap();
-    daemon.boot();
+    start_settled(&mut daemon);
     let wire = daemon.wire();
     let sessions = on_disk(&daemon)["sessions"].clone();
     let id = |name: &str| {
@@ -332,13 +340,7 @@ fn a_deleted_workspace_that_the_app_puts_back_has_the_limits_of_its_policy() {
     daemon.wire().request("quack.sandbox", params);
     let old = on_disk(&daemon);
     // Simulates a session from before this run, which the app must have read.
-    let start_anew = |daemon: &mut Daemon| {
-        daemon.signal(Signal::SIGKILL);
-        daemon.wait();
-        std::fs::remove_file(daemon.app().join("metadata.json.ours")).unwrap();
-        daemon.boot();
-    };
-    start_anew(&mut daemon);
+    start_settled(&mut daemon);
     let path = repo.path().to_str().unwrap().to_owned();
     let has_it = |file: &Value| {
         file["workspaces"].as_array().unwrap().iter().any(|it| it["path"] == path.as_str())
@@ -351,7 +353,7 @@ fn a_deleted_workspace_that_the_app_puts_back_has_the_limits_of_its_policy() {
     // A write without the session, so the next daemon does not know the session.
     daemon.wire().attach(daemon.repo("c").path());
     assert!(!has_it(&on_disk(&daemon)));
-    start_anew(&mut daemon);
+    start_settled(&mut daemon);
     edit(&daemon, |file| *file = old);
     wait_for("the session to be back", || listed(&daemon).contains(&session).then_some(()));
     let shown = daemon.wire().request("quack.sandbox", json!({"sessionId": session}));

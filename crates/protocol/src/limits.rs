@@ -256,8 +256,9 @@ pub const MAX_NAME_CHARS: usize = 100;
 /// Largest `metadata.json` that is read, in bytes.
 pub const MAX_METADATA_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Largest `quackd-state.json` that is read, in bytes: 1.6 KiB for each of the sessions.
-pub const MAX_STATE_BYTES: u64 = 16 * 1024 * 1024;
+/// Largest `quackd-state.json` that is read, in bytes: the content of `metadata.json`, and 1.6 KiB for each of the
+/// sessions.
+pub const MAX_STATE_BYTES: u64 = MAX_METADATA_BYTES + 16 * 1024 * 1024;
 
 /// Time that running calls get when the daemon stops.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);

@@ -13,13 +13,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// `metadata.json` or `quackd-state.json`.
-pub(crate) trait DurableDocument: Serialize + Default {
+pub trait DurableDocument: Serialize + Default {
     /// Newest supported format.
     const VERSION: u64;
     /// Largest file that is read or written, in bytes.
     const MAX_BYTES: u64;
 
     /// Parses text of a supported format. Keeps the first of several entries with the same id.
+    ///
+    /// # Errors
+    /// The text has another shape.
     fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)>;
 }
 
@@ -27,31 +30,59 @@ impl DurableDocument for Metadata {
     const VERSION: u64 = METADATA_VERSION;
     const MAX_BYTES: u64 = MAX_METADATA_BYTES;
 
-    /// Keeps the first of several entries with the same id, because upstream does so.
     fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)> {
         let mut metadata: Self = serde_json::from_slice(bytes)?;
-        let mut workspaces = Duplicates::new(Duplicate::Workspace);
-        metadata.workspaces.retain(|workspace| workspaces.is_first(workspace.id.as_str()));
-        let mut sessions = Duplicates::new(Duplicate::Session);
-        metadata.sessions.retain(|session| sessions.is_first(session.id.as_str()));
-        let mut duplicates = workspaces.found();
-        duplicates.extend(sessions.found());
+        let duplicates = remove_duplicates(&mut metadata);
         Ok((metadata, duplicates))
     }
 }
 
-impl DurableDocument for DaemonState {
+/// Keeps the first of several entries with the same id, because upstream does so.
+fn remove_duplicates(metadata: &mut Metadata) -> Vec<Duplicate> {
+    let mut workspaces = Duplicates::new(Duplicate::Workspace);
+    metadata.workspaces.retain(|workspace| workspaces.is_first(workspace.id.as_str()));
+    let mut sessions = Duplicates::new(Duplicate::Session);
+    metadata.sessions.retain(|session| sessions.is_first(session.id.as_str()));
+    let mut duplicates = workspaces.found();
+    duplicates.extend(sessions.found());
+    duplicates
+}
+
+/// Content of `quackd-state.json`: everything durable. By reference when it is written.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct StateFile<S = DaemonState, M = Metadata> {
+    /// Settings that only quackd has.
+    #[serde(flatten)]
+    pub state: S,
+    /// Workspaces and sessions, of which `metadata.json` is a view. Missing in files of older versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<M>,
+    /// True if the daemon ended in order and `metadata.json` had everything for a while: what is missing there at
+    /// the next start was deleted by another program.
+    #[serde(rename = "settled", skip_serializing_if = "is_false")]
+    pub is_settled: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl DurableDocument for StateFile {
     const VERSION: u64 = STATE_VERSION;
     const MAX_BYTES: u64 = MAX_STATE_BYTES;
 
     fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)> {
-        let File { version, sessions, workspaces, other } = serde_json::from_slice(bytes)?;
-        let Entries { sessions, duplicates } = sessions;
-        Ok((Self { version, sessions, workspaces, other }, duplicates))
+        let File { version, sessions, workspaces, mut metadata, is_settled, other } =
+            serde_json::from_slice(bytes)?;
+        let Entries { sessions, mut duplicates } = sessions;
+        duplicates.extend(metadata.iter_mut().flat_map(remove_duplicates));
+        let state = DaemonState { version, sessions, workspaces, other };
+        Ok((Self { state, metadata, is_settled }, duplicates))
     }
 }
 
-/// [`DaemonState`] as it must be in a file. `sessions` is always written, so a missing `sessions` means
+/// [`StateFile`] as it must be in a file. `sessions` is always written, so a missing `sessions` means
 /// damage. With a default, one bad byte in the key would end the safe mode of every session.
 #[derive(Deserialize)]
 struct File {
@@ -59,6 +90,10 @@ struct File {
     sessions: Entries,
     #[serde(default)]
     workspaces: BTreeMap<WorkspaceId, WorkspaceState>,
+    #[serde(default)]
+    metadata: Option<Metadata>,
+    #[serde(default, rename = "settled")]
+    is_settled: bool,
     #[serde(flatten)]
     other: Map<String, Value>,
 }
@@ -166,9 +201,17 @@ mod tests {
       }
     }
   },
-  "futureKey": 18446744073709551615
+  "futureKey": 18446744073709551615,
+  "metadata": {
+    "version": 1,
+    "workspaces": [],
+    "sessions": [],
+    "activeVoiceSessionId": null,
+    "futureKey": 1.5
+  },
+  "settled": true
 }"#;
-        let (state, duplicates) = parse::<DaemonState>(text.as_bytes()).unwrap();
+        let (state, duplicates) = parse::<StateFile>(text.as_bytes()).unwrap();
         assert_eq!(serde_json::to_string_pretty(&state).unwrap(), text);
         assert_eq!(duplicates, []);
     }
@@ -197,7 +240,7 @@ mod tests {
         );
 
         let text = r#"{"version":1,"sessions":{"s":{"safeMode":true},"t":{},"s":{}}}"#;
-        let (state, duplicates) = parse::<DaemonState>(text.as_bytes()).unwrap();
+        let (StateFile { state, .. }, duplicates) = parse::<StateFile>(text.as_bytes()).unwrap();
         let safe = SessionState { safe_mode: true, ..SessionState::default() };
         let wanted = BTreeMap::from([("s".into(), safe), ("t".into(), SessionState::default())]);
         assert_eq!(state.sessions, wanted);

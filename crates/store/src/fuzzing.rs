@@ -1,8 +1,8 @@
-//! Access to the merge for the programs in `fuzz/`. Requires the feature `fuzzing`, which no other crate
+//! Access to the import for the programs in `fuzz/`. Requires the feature `fuzzing`, which no other crate
 //! enables.
 
 use crate::Gone;
-use crate::merge::{self, RecentChanges};
+use crate::import::{self, Recent};
 use crate::validate::parse;
 use quackd_protocol::metadata::Metadata;
 use std::time::{Duration, Instant};
@@ -13,41 +13,42 @@ pub fn parsed(bytes: &[u8]) -> Option<Metadata> {
     parse(bytes).ok().map(|(metadata, _duplicates)| metadata)
 }
 
-/// A merge with its recent changes and a clock that only [`Merger::wait`] advances.
+/// Imports with recent changes and a clock that only [`Importer::wait`] advances.
 #[derive(Debug)]
-pub struct Merger {
-    recent: RecentChanges,
+pub struct Importer {
+    recent: Recent,
     now: Instant,
 }
 
-/// Result of a merge.
+/// Result of an import.
 #[derive(Debug)]
-pub struct Merged {
+pub struct Imported {
     /// Entries of both sides.
     pub metadata: Metadata,
     /// Entries that the other program has deleted. They are still in `metadata`.
     pub gone: Gone,
     /// `metadata` without `gone`.
     pub rest: Metadata,
-    /// Number of reported conflicts.
-    pub n_conflicts: usize,
+    /// Number of notes for the log.
+    pub n_notes: usize,
 }
 
-impl Default for Merger {
+impl Default for Importer {
     fn default() -> Self {
-        Self { recent: RecentChanges::default(), now: Instant::now() }
+        Self { recent: Recent::default(), now: Instant::now() }
     }
 }
 
-impl Merger {
-    /// Merges the external content `theirs`.
-    pub fn merge(&mut self, base: &Metadata, ours: &Metadata, theirs: &Metadata) -> Merged {
-        let merged = merge::merge(base, ours, theirs, &mut self.recent, self.now);
-        Merged {
-            rest: merged.gone.without(&merged.metadata),
-            metadata: merged.metadata,
-            gone: merged.gone,
-            n_conflicts: merged.conflicts.len(),
+impl Importer {
+    /// Imports the external content `theirs`.
+    pub fn import(&mut self, base: &Metadata, ours: &Metadata, theirs: &Metadata) -> Imported {
+        let imported = import::import(base, &self.recent, ours, theirs, self.now);
+        self.recent.seen(theirs);
+        Imported {
+            rest: imported.gone.without(&imported.metadata),
+            metadata: imported.metadata,
+            gone: imported.gone,
+            n_notes: imported.notes.len(),
         }
     }
 

@@ -3,126 +3,92 @@
 //! `std::fs::rename` is banned elsewhere. Without an fsync before the rename, a power failure leaves an empty
 //! file (measured on XFS and ext4). Without an fsync after it, the old file may come back.
 
+use crate::quarantine::quarantine_blocking;
 use crate::stamp::FileStamp;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Writes `bytes` to a new file next to `target`, with mode 0600, and gives the current file a second name.
-/// Does not replace anything yet, but needs all the disk space of a save, so a full disk fails here.
-///
-/// The new names are `target` with `.tmp` and `.bak.tmp` appended. No other process uses them, because of the
-/// instance lock. A crash leaves at most these two files, and the next save removes them.
+/// Replaces a small file with `bytes`, durably and with mode 0600: `config.json`, the token of remote control. Keeps
+/// no backup, because the old file may contain a revoked secret. The caller must be the only writer of the file.
 ///
 /// # Errors
-/// The error of the system call. Removes both names if possible.
-pub(crate) fn stage_blocking(target: &Path, bytes: &[u8]) -> io::Result<Staged> {
+/// The error of the system call. The old file is intact.
+pub fn replace_file_blocking(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_blocking(path, bytes).map(drop)
+}
+
+/// Moves an unusable file to `<path>.corrupt-<n>` and returns the new path.
+///
+/// # Errors
+/// The error of the system call. The file was not moved.
+pub fn set_aside_blocking(path: &Path) -> io::Result<PathBuf> {
+    quarantine_blocking(path, path)
+}
+
+/// Like [`replace_file_blocking`]. The old file becomes `<path>.bak`, and only after the save succeeded: until then,
+/// the backup may be the only good file. If that fails, the backup stays as it is, which is not an error.
+pub(crate) fn replace_with_backup_blocking(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let held = replace_blocking(path, bytes)?;
+    // rename(2) does nothing if both names are the same file. Then the drop removes the second name.
+    rename(&held.0, &with_suffix(path, ".bak")).ok();
+    Ok(())
+}
+
+/// Writes a new file, syncs it, renames it, and syncs the directory. So a crash at any point leaves the complete old
+/// file or the complete new one. Returns the second name of the old file.
+///
+/// The names are `path` with `.tmp` and `.bak.tmp` appended. No other process uses them, because of the instance lock.
+/// A crash leaves at most these two files, and the next save removes them.
+fn replace_blocking(path: &Path, bytes: &[u8]) -> io::Result<Temporary> {
     // Open the directory first: if the descriptors are used up, nothing has to be undone.
-    let dir = directory_of(target)?;
-    let target = target.to_owned();
-    let mut staged = Staged { target, dir, previous: Previous::None, stamp: None };
-    // Always create a new file. The name may be a link or another user's file by now, which must not be
-    // written.
-    remove_if_there(&staged.new_name())?;
-    remove_if_there(&staged.held_name())?;
-    staged.previous = hold_blocking(&staged.target, &staged.held_name())?;
-    staged.stamp = Some(write_synced(&staged.new_name(), bytes)?);
-    Ok(staged)
+    let dir = directory_of(path)?;
+    let new = Temporary::new(with_suffix(path, ".tmp"))?;
+    let held = Temporary::new(with_suffix(path, ".bak.tmp"))?;
+    let previous = hold_blocking(path, &held.0)?;
+    write_synced(&new.0, bytes)?;
+    rename(&new.0, path)?;
+    if let Err(error) = dir.sync_all() {
+        // The new file may come back after a power failure.
+        let restored = match previous {
+            Previous::Held => rename(&held.0, path),
+            Previous::None => remove_if_there(path),
+        };
+        restored.and_then(|()| dir.sync_all()).ok();
+        return Err(error);
+    }
+    Ok(held)
 }
 
-/// A new file that can replace the target. Dropping it removes the new file and changes nothing.
+/// A name that is removed when this is dropped: on a full disk an incomplete file would occupy space.
 #[derive(Debug)]
-#[must_use]
-pub(crate) struct Staged {
-    target: PathBuf,
-    dir: File,
-    previous: Previous,
-    /// Stamp of the new file; `None` while it is written.
-    stamp: Option<FileStamp>,
+pub(crate) struct Temporary(pub(crate) PathBuf);
+
+impl Temporary {
+    /// Removes what is there: the name may be a link or another user's file, which must not be written.
+    pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
+        remove_if_there(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Leaves the file where it is.
+    pub(crate) fn keep(mut self) {
+        self.0 = PathBuf::new();
+    }
 }
 
-/// Whether the target existed and has a second name.
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        remove_if_there(&self.0).ok();
+    }
+}
+
+/// Whether a file existed and has a second name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Previous {
     None,
     Held,
-}
-
-impl Staged {
-    /// Replaces the file in this order: sync the data, rename, sync the directory. So a crash at any point
-    /// leaves the complete old file or the complete new one.
-    ///
-    /// # Errors
-    /// The error of the system call. The old file is restored. If only the directory could not be synced, the
-    /// new file may come back after a power failure.
-    pub(crate) fn replace_blocking(self) -> io::Result<Replaced> {
-        rename(&self.new_name(), &self.target)?;
-        let replaced = Replaced(self);
-        match replaced.0.dir.sync_all() {
-            Ok(()) => Ok(replaced),
-            Err(error) => {
-                replaced.restore_blocking();
-                Err(error)
-            }
-        }
-    }
-
-    /// Returns the stamp of the new file. It stays the same when the file is moved into place.
-    pub(crate) fn stamp(&self) -> Option<FileStamp> {
-        self.stamp
-    }
-
-    pub(crate) fn new_name(&self) -> PathBuf {
-        with_suffix(&self.target, ".tmp")
-    }
-
-    pub(crate) fn target(&self) -> &Path {
-        &self.target
-    }
-
-    /// Syncs the directory, so that its names are durable.
-    pub(crate) fn sync_blocking(&self) -> io::Result<()> {
-        self.dir.sync_all()
-    }
-
-    fn held_name(&self) -> PathBuf {
-        with_suffix(&self.target, ".bak.tmp")
-    }
-}
-
-impl Drop for Staged {
-    /// Removes an incomplete new file: on a full disk it would occupy space.
-    fn drop(&mut self) {
-        remove_if_there(&self.new_name()).ok();
-        remove_if_there(&self.held_name()).ok();
-    }
-}
-
-/// A replaced file that can be restored.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct Replaced(pub(crate) Staged);
-
-impl Replaced {
-    /// Makes the old file the backup. Called only after the save succeeded: until then, the current backup
-    /// may be the only good file. A failure leaves an older backup, which is not an error.
-    pub(crate) fn keep_blocking(self) {
-        if self.0.previous == Previous::Held {
-            // rename(2) does nothing if both names are the same file. Then the drop removes the second name.
-            rename(&self.0.held_name(), &with_suffix(&self.0.target, ".bak")).ok();
-        }
-    }
-
-    /// Restores the old file if possible. Needs no disk space.
-    pub(crate) fn restore_blocking(self) {
-        let target = &self.0.target;
-        let restored = match self.0.previous {
-            Previous::Held => rename(&self.0.held_name(), target),
-            Previous::None => remove_if_there(target),
-        };
-        restored.and_then(|()| self.0.dir.sync_all()).ok();
-    }
 }
 
 /// Renames `from` to `to` in the same directory, durably.
@@ -190,10 +156,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn replace(target: &Path, bytes: &[u8]) -> io::Result<()> {
-        stage_blocking(target, bytes)?.replace_blocking()?.keep_blocking();
-        Ok(())
-    }
+    use super::replace_with_backup_blocking as replace;
 
     /// Returns the names in the directory with their content, sorted.
     fn content(dir: &Path) -> Vec<(String, String)> {
@@ -222,14 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_staged_changes_nothing_before_it_replaces() {
+    fn a_secret_is_replaced_and_nothing_of_the_old_one_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("f");
-        drop(stage_blocking(&target, b"never").unwrap());
-        assert_eq!(content(dir.path()), []);
-        replace(&target, b"one").unwrap();
-        drop(stage_blocking(&target, b"never").unwrap());
-        assert_eq!(content(dir.path()), names([("f", "one")]));
+        let path = dir.path().join("token");
+        for text in ["old", "new"] {
+            replace_file_blocking(&path, text.as_bytes()).unwrap();
+        }
+        assert_eq!(content(dir.path()), names([("token", "new")]));
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(set_aside_blocking(&path).unwrap(), dir.path().join("token.corrupt-1"));
     }
 
     #[test]
@@ -249,14 +213,10 @@ mod tests {
     fn a_failure_leaves_the_old_file_and_no_staging_file() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("d");
-        let staged = stage_blocking(&target, b"new").unwrap();
         fs::create_dir(&target).unwrap();
-        // A file cannot replace a directory, so the rename fails.
-        staged.replace_blocking().unwrap_err();
+        // A directory has no previous generation, and a file cannot replace it.
+        replace(&target, b"new").unwrap_err();
         assert!(target.is_dir());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        // A directory has no previous generation either.
-        stage_blocking(&target, b"new").unwrap_err();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
@@ -268,18 +228,6 @@ mod tests {
         copy_synced(&from, &to).unwrap();
         assert_eq!(fs::read(&to).unwrap(), b"content");
         assert_eq!(fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
-    }
-
-    #[test]
-    fn a_replaced_file_can_be_put_back_and_the_backup_is_what_it_was() {
-        let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("f");
-        stage_blocking(&target, b"never").unwrap().replace_blocking().unwrap().restore_blocking();
-        assert_eq!(content(dir.path()), [], "a first file goes as it came");
-        replace(&target, b"one").unwrap();
-        replace(&target, b"two").unwrap();
-        stage_blocking(&target, b"never").unwrap().replace_blocking().unwrap().restore_blocking();
-        assert_eq!(content(dir.path()), names([("f", "two"), ("f.bak", "one")]));
     }
 
     #[test]

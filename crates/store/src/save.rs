@@ -1,36 +1,34 @@
-//! One durable save of both files. Keeps the previous generation of each as a backup. Called by
+//! One save: makes everything durable in `quackd-state.json`, then writes `metadata.json` as a view of it. Called by
 //! [`crate::Writer`].
 //!
-//! Two files cannot be replaced atomically. The order makes a crash between them harmless: first the state,
-//! then the metadata. A state entry without a session has no effect. A session without its entry would lose
-//! its safe mode. So entries are written before their sessions and removed after them.
+//! Another program writes the view too. So every save first looks at it and imports what that program changed
+//! ([`crate::import`]); the changes are durable with ours. A file that it writes between the look and the exchange
+//! is taken out of the way, kept as `metadata.json.theirs`, and imported by the next save.
 //!
-//! A failure between the two files must leave memory and disk equal. So both files are staged before either
-//! is replaced. A full disk, a refused write or a failed fsync then happens while the old files are in place.
-//! If the metadata fails after the state was replaced, a rename restores the state, which needs no disk
-//! space. The caller then rolls its memory back to the last saved snapshot, which is also in both files. If
-//! the directory itself cannot be synced, a power failure may bring the refused change back. The next save
-//! then writes that file again in any case.
-//!
-//! Another program writes the metadata too. Every save first checks for its writes and merges them
-//! ([`crate::shared_metadata`]). A write between the check and the rename is exchanged out, kept, and merged
-//! after the save ([`crate::exchange`]).
+//! A session and its safe mode are in one file, so neither is there without the other. If only the view cannot be
+//! written, the change is kept: memory equals our state, and the view follows.
 
 use crate::StoreError;
-use crate::document::DurableDocument;
-use crate::exchange::{StagedPair, stage_pair_blocking, swap_blocking};
-use crate::replace::{Replaced, Staged, stage_blocking};
-use crate::shared_metadata::{Saved, SharedMetadata};
+use crate::document::{DurableDocument, StateFile};
+use crate::exchange::exchange_blocking;
+use crate::import::{Gone, Imported, Recent, import, is_equivalent};
+use crate::load::{FileContent, Good, read};
+use crate::open::{ours_name, theirs_name};
+use crate::quarantine::quarantine_blocking;
+use crate::replace::{
+    Temporary, remove_if_there, rename, replace_with_backup_blocking, with_suffix, write_synced,
+};
 use crate::stamp::FileStamp;
 use quackd_protocol::metadata::Metadata;
 use quackd_protocol::state::DaemonState;
 use serde::Serialize;
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Suffixes of files that older versions left next to `metadata.json`. They were imported at the start.
+const OF_OLDER_VERSIONS: [&str; 5] = [".ours", ".ours.tmp", ".ours.bak.tmp", ".tmp", ".bak.tmp"];
 
 /// Paths of the two files. They may be in different directories; the daemon uses one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,155 +44,293 @@ pub struct Paths {
 pub struct Snapshot {
     /// Workspaces and sessions.
     pub metadata: Arc<Metadata>,
-    /// Session settings that only quackd has.
+    /// Settings that only quackd has.
     pub state: Arc<DaemonState>,
 }
 
-/// The two files and their last saved content.
+/// Result of a save.
+#[derive(Debug, Clone, Default)]
+pub struct Saved {
+    /// The saved metadata with the other program's changes. The caller replaces its memory with this, and keeps its
+    /// own changes since the save started ([`crate::rebase`]).
+    pub metadata: Arc<Metadata>,
+    /// Entries that the other program has deleted. They are still in `metadata`. The caller deletes them, or
+    /// keeps them by saving again.
+    pub gone: Gone,
+    /// What both sides changed, for the log.
+    pub notes: Vec<String>,
+    /// The unusable file that was found, if any.
+    pub set_aside: Option<SetAside>,
+    /// Reason why `metadata.json` was not written. The next save tries again.
+    pub not_exported: Option<StoreError>,
+    /// True if the other program wrote during the save. The caller should save again soon.
+    pub is_behind: bool,
+}
+
+/// An unusable file that was moved aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    /// New path of the file.
+    pub path: PathBuf,
+    /// Reason why the file was not used.
+    pub reason: String,
+}
+
+/// The two files and their last known content.
 #[derive(Debug)]
 pub struct Files {
-    state_path: PathBuf,
-    shared: SharedMetadata,
-    /// Content that was loaded or saved last.
+    paths: Paths,
+    /// Content that was opened or saved last.
     durable: Snapshot,
-    /// Whether each file contains exactly `durable`, so that it can be skipped.
-    metadata_is_known: bool,
-    state_is_known: bool,
+    /// Whether `quackd-state.json` contains exactly `durable`, so that it can be skipped.
+    is_state_known: bool,
+    /// Whether `quackd-state.json` says that nothing is under way ([`StateFile::is_settled`]).
+    is_settled: bool,
+    /// Content and stamp of `metadata.json` at the last read or write; empty if it was missing.
+    held: Arc<Metadata>,
+    stamp: Option<FileStamp>,
+    recent: Recent,
+    /// Content of the `.theirs` file, which is not imported yet.
+    unread: Option<Arc<Metadata>>,
+    /// Whether `metadata.json` must be written although nothing changes.
+    is_view_due: bool,
+    set_aside: Option<SetAside>,
+    /// Stamp of `metadata.json` when the last save failed; the inner `None` if it was missing.
+    failed_with: Option<Option<FileStamp>>,
 }
 
 impl Files {
-    /// Creates the writer of the files at `paths`. `loaded` is the content read from them. The first save
-    /// writes both files: `loaded` may come from a backup, or lack duplicates.
-    #[must_use]
-    pub fn new(paths: Paths, loaded: Snapshot) -> Self {
+    pub(crate) fn new(
+        paths: Paths,
+        durable: Snapshot,
+        (held, stamp): (Metadata, Option<FileStamp>),
+        recent: Recent,
+        is_settled: bool,
+    ) -> Self {
+        let leftovers = [theirs_name(&paths.metadata), ours_name(&paths.metadata)];
+        let is_view_due = !is_equivalent(&held, &durable.metadata)
+            || leftovers.iter().any(|leftover| leftover.exists());
         Self {
-            state_path: paths.state,
-            shared: SharedMetadata::new(paths.metadata, Arc::clone(&loaded.metadata)),
-            durable: loaded,
-            metadata_is_known: false,
-            state_is_known: false,
+            paths,
+            durable,
+            is_state_known: false,
+            is_settled,
+            held: held.into(),
+            stamp,
+            recent,
+            unread: None,
+            is_view_due,
+            set_aside: None,
+            failed_with: None,
         }
     }
 
-    /// Merges external changes of the metadata, then writes each file whose content differs. The format is
-    /// JSON with an indent of two spaces, no final newline, mode 0600. The replaced file becomes
-    /// `<path>.bak`.
+    pub(crate) fn durable(&self) -> Snapshot {
+        self.durable.clone()
+    }
+
+    pub(crate) fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// Imports what another program has changed, makes everything durable, and updates the view. The format is
+    /// JSON with an indent of two spaces, no final newline, mode 0600. The replaced files become `<path>.bak`.
     ///
     /// # Errors
-    /// [`StoreError`]: both files are unchanged. The module documentation names the one exception.
+    /// [`StoreError`]: both files are unchanged. After [`Saved::not_exported`], only the view is.
     pub fn save_blocking(&mut self, snapshot: &Snapshot) -> Result<Saved, StoreError> {
-        let now = Instant::now();
-        let mut written = None;
-        let result = self.write_blocking(snapshot, now, &mut written);
-        if result.is_err() {
-            self.shared.failed_blocking(written);
-        }
-        result
+        let saved = self.try_save_blocking(snapshot, Instant::now());
+        let failed_with = || FileStamp::at_blocking(&self.paths.metadata);
+        self.failed_with = saved.is_err().then(failed_with);
+        saved
     }
 
-    /// Returns true if another program has written the metadata and a save would merge it.
+    /// Returns true if another program has written the metadata and a save would import it, or if the view is due.
     #[must_use]
-    pub fn has_changed_blocking(&mut self) -> bool {
-        self.shared.has_changed_blocking()
+    pub fn has_changed_blocking(&self) -> bool {
+        let found = FileStamp::at_blocking(&self.paths.metadata);
+        (self.is_view_due || found != self.stamp) && self.failed_with != Some(found)
     }
 
-    /// Removes the recovery copy, which the next start needs only after a kill.
+    /// Completes the last save. Records that everything has been seen, unless the other program may still write an
+    /// older version of the file.
     pub fn finish_blocking(mut self) {
-        self.shared.finish_blocking();
+        if self.unread.is_some() || self.is_view_due {
+            self.save_blocking(&self.durable()).ok();
+        }
+        let is_open = self.unread.is_some() || self.has_changed_blocking();
+        if !self.is_settled && !is_open && !self.recent.is_fresh(Instant::now()) {
+            write_state_blocking(&self.paths.state, &self.durable, true).ok();
+        }
     }
 
-    /// Sets `written` to the stamp of the new metadata file once it is staged.
-    fn write_blocking(
-        &mut self,
-        snapshot: &Snapshot,
-        now: Instant,
-        written: &mut Option<FileStamp>,
-    ) -> Result<Saved, StoreError> {
-        let must_write = !self.metadata_is_known;
-        let ready = self.shared.merge_blocking(&snapshot.metadata, must_write, now)?;
-        let kept = Snapshot {
-            metadata: Arc::clone(&ready.saved.metadata),
-            state: Arc::clone(&snapshot.state),
-        };
-        let (metadata_path, state_path) = (self.shared.path().to_owned(), &self.state_path);
-        let state = self.state_to_write(&kept);
-        let state = state.map(|state| stage(state_path, &*state)).transpose()?;
-        let metadata = ready.is_needed.then(|| stage_pair(&metadata_path, &*ready.to_write));
-        let metadata = metadata.transpose()?;
-        *written = metadata.as_ref().and_then(StagedPair::stamp);
-
-        self.state_is_known &= state.is_none();
-        self.metadata_is_known &= metadata.is_none();
-        let state = replace(state, state_path)?;
-        let swapped = metadata.map(|pair| swap_blocking(pair, ready.expected)).transpose();
-        let is_theirs_unread = match swapped {
-            Ok(swapped) => {
-                let is_theirs_unread = swapped.as_ref().is_some_and(|it| it.is_theirs_unread);
-                let metadata = swapped.map(|swapped| swapped.replaced);
-                [state, metadata].into_iter().flatten().for_each(Replaced::keep_blocking);
-                is_theirs_unread
+    fn try_save_blocking(&mut self, ours: &Snapshot, now: Instant) -> Result<Saved, StoreError> {
+        let mut saved = Saved { metadata: Arc::clone(&ours.metadata), ..Saved::default() };
+        let theirs = self.find_theirs_blocking(now)?;
+        if let Some(Theirs { metadata, .. }) = &theirs {
+            let imported = import(&self.held, &self.recent, &saved.metadata, metadata, now);
+            let Imported { metadata, gone, notes } = imported;
+            if metadata != *saved.metadata {
+                saved.metadata = Arc::new(metadata);
             }
-            Err(error) => {
-                if let Some(state) = state {
-                    state.restore_blocking();
+            (saved.gone, saved.notes) = (gone, notes);
+        }
+        let state = Arc::clone(&ours.state);
+        self.make_durable_blocking(Snapshot { metadata: Arc::clone(&saved.metadata), state })?;
+        if let Some(theirs) = theirs {
+            self.accept_blocking(theirs, now);
+        }
+        let view = match saved.gone.is_empty() {
+            true => Arc::clone(&saved.metadata),
+            false => Arc::new(saved.gone.without(&saved.metadata)),
+        };
+        self.is_view_due |= !is_equivalent(&self.held, &view);
+        if self.is_view_due {
+            saved.not_exported = self.export_blocking(view, now).err();
+        }
+        saved.set_aside = self.set_aside.take();
+        saved.is_behind = self.unread.is_some();
+        Ok(saved)
+    }
+
+    /// Returns a file of another program that was not imported yet.
+    fn find_theirs_blocking(&mut self, now: Instant) -> Result<Option<Theirs>, StoreError> {
+        if let Some(metadata) = &self.unread {
+            return Ok(Some(Theirs { metadata: Arc::clone(metadata), stamp: None, is_out: true }));
+        }
+        let path = &self.paths.metadata;
+        if FileStamp::at_blocking(path).is_some_and(|found| self.stamp == Some(found)) {
+            return Ok(None);
+        }
+        match read::<Metadata>(path)? {
+            FileContent::Good(Good { document, stamp, .. }) => {
+                if document != *self.held {
+                    let metadata = Arc::new(document);
+                    return Ok(Some(Theirs { metadata, stamp, is_out: false }));
                 }
-                return Err(StoreError::write(&metadata_path, error));
+                // Our content, rewritten. That does not show which changes the other program has seen.
+                self.stamp = stamp;
             }
-        };
-        self.durable = kept;
-        (self.metadata_is_known, self.state_is_known) = (true, true);
-        Ok(self.shared.done_blocking(ready, *written, is_theirs_unread, now))
+            FileContent::Missing => self.forget_view(now),
+            FileContent::Bad(reason) => {
+                let moved = quarantine_blocking(path, path);
+                let path = moved.map_err(|error| StoreError::write(path, error))?;
+                self.set_aside = Some(SetAside { path, reason });
+                self.forget_view(now);
+            }
+        }
+        Ok(None)
     }
 
-    /// Returns the snapshot's state with the entries of sessions that this save deletes, because the metadata
-    /// still contains those sessions until it is replaced. The next write of the state drops the entries.
-    fn state_to_write<'a>(&self, snapshot: &'a Snapshot) -> Option<Cow<'a, DaemonState>> {
-        let durable = &self.durable;
-        if self.state_is_known && same(&durable.state, &snapshot.state) {
-            return None;
+    /// There is no view any more. A program that lost the file also lost our entries.
+    fn forget_view(&mut self, now: Instant) {
+        self.recent.doubt(now);
+        (self.held, self.stamp) = (Arc::default(), None);
+    }
+
+    /// Replaces `quackd-state.json` if its content differs.
+    fn make_durable_blocking(&mut self, snapshot: Snapshot) -> Result<(), StoreError> {
+        let is_same = Arc::ptr_eq(&self.durable.metadata, &snapshot.metadata)
+            && Arc::ptr_eq(&self.durable.state, &snapshot.state);
+        if self.is_state_known && (is_same || self.durable == snapshot) {
+            return Ok(());
         }
-        let ids = |metadata: &Metadata| -> HashSet<_> {
-            metadata.sessions.iter().map(|session| session.id.clone()).collect()
-        };
-        let (before, after) = (ids(&durable.metadata), ids(&snapshot.metadata));
-        let goes = |id| before.contains(id) && !after.contains(id);
-        let entries = durable.state.sessions.iter();
-        let going: Vec<_> = entries
-            .filter(|(id, _)| goes(id) && !snapshot.state.sessions.contains_key(id))
-            .map(|(id, entry)| (id.clone(), entry.clone()))
-            .collect();
-        if going.is_empty() {
-            return Some(Cow::Borrowed(&*snapshot.state));
+        // After an error, the next save writes the file in any case.
+        self.is_state_known = false;
+        write_state_blocking(&self.paths.state, &snapshot, false)?;
+        (self.durable, self.is_state_known, self.is_settled) = (snapshot, true, false);
+        Ok(())
+    }
+
+    /// Records that the changes of another program are durable.
+    fn accept_blocking(&mut self, theirs: Theirs, now: Instant) {
+        let Theirs { metadata, stamp, is_out } = theirs;
+        self.recent.seen(&metadata);
+        if is_out {
+            // Its next file may be based on this one, although ours replaced it.
+            self.recent.note(&metadata, &self.held, now);
+            self.unread = None;
+            keep_as_backup_blocking(&self.paths.metadata);
+        } else {
+            (self.held, self.stamp) = (metadata, stamp);
         }
-        let mut state = DaemonState::clone(&snapshot.state);
-        state.sessions.extend(going);
-        (!self.state_is_known || state != *durable.state).then_some(Cow::Owned(state))
+    }
+
+    /// Writes the view in the place of the file that was read last. A file that came meanwhile becomes `unread`.
+    fn export_blocking(&mut self, view: Arc<Metadata>, now: Instant) -> Result<(), StoreError> {
+        let path = self.paths.metadata.clone();
+        let bytes = to_bytes::<Metadata>(&path, &*view)?;
+        let failed = |error| StoreError::write(&path, error);
+        let new = Temporary::new(theirs_name(&path)).map_err(failed)?;
+        let written = write_synced(&new.0, &bytes).map_err(failed)?;
+        let had_file = exchange_blocking(&new.0, &path).map_err(failed)?;
+        let known = self.stamp;
+        let mut out = None;
+        if had_file && (known.is_none() || FileStamp::at_blocking(&new.0) != known) {
+            match read::<Metadata>(&new.0) {
+                Ok(content) => out = Some(content),
+                Err(error) => {
+                    // It is newer than we know, or cannot be read now: it belongs where it was.
+                    exchange_blocking(&new.0, &path).map_err(failed)?;
+                    return Err(error);
+                }
+            }
+        }
+        self.recent.note(&self.held, &view, now);
+        let held = std::mem::replace(&mut self.held, view);
+        (self.stamp, self.is_view_due) = (Some(written), false);
+        match out {
+            Some(FileContent::Good(Good { document, .. })) if document != *held => {
+                self.unread = Some(Arc::new(document));
+                new.keep();
+            }
+            Some(FileContent::Bad(reason)) => {
+                let aside = quarantine_blocking(&new.0, &path).map_err(failed)?;
+                self.set_aside = Some(SetAside { path: aside, reason });
+                self.recent.doubt(now);
+            }
+            _ => keep_as_backup_blocking(&path),
+        }
+        for suffix in OF_OLDER_VERSIONS {
+            remove_if_there(&with_suffix(&path, suffix)).ok();
+        }
+        Ok(())
     }
 }
 
-fn same<D: PartialEq>(one: &Arc<D>, other: &Arc<D>) -> bool {
-    Arc::ptr_eq(one, other) || one == other
+/// A file of another program.
+struct Theirs {
+    metadata: Arc<Metadata>,
+    stamp: Option<FileStamp>,
+    /// True if it was taken out of the way.
+    is_out: bool,
 }
 
-fn stage<D: DurableDocument>(path: &Path, document: &D) -> Result<Staged, StoreError> {
-    let bytes = to_bytes(D::MAX_BYTES, path, document)?;
-    stage_blocking(path, &bytes).map_err(|error| StoreError::write(path, error))
+/// Makes the file that was taken out of the way the backup, for releases that read it. A failure is no error.
+fn keep_as_backup_blocking(metadata: &Path) {
+    let out = theirs_name(metadata);
+    if rename(&out, &with_suffix(metadata, ".bak")).is_err() {
+        remove_if_there(&out).ok();
+    }
 }
 
-/// Like [`stage`], for a file with another writer.
-fn stage_pair<D: DurableDocument>(path: &Path, document: &D) -> Result<StagedPair, StoreError> {
-    let bytes = to_bytes(D::MAX_BYTES, path, document)?;
-    stage_pair_blocking(path, &bytes).map_err(|error| StoreError::write(path, error))
+fn write_state_blocking(
+    path: &Path,
+    snapshot: &Snapshot,
+    is_settled: bool,
+) -> Result<(), StoreError> {
+    let (state, metadata) = (&*snapshot.state, Some(&*snapshot.metadata));
+    let bytes = to_bytes::<StateFile>(path, &StateFile { state, metadata, is_settled })?;
+    replace_with_backup_blocking(path, &bytes).map_err(|error| StoreError::write(path, error))
 }
 
-fn replace(staged: Option<Staged>, path: &Path) -> Result<Option<Replaced>, StoreError> {
-    let replaced = staged.map(Staged::replace_blocking).transpose();
-    replaced.map_err(|error| StoreError::write(path, error))
-}
-
-fn to_bytes(limit: u64, path: &Path, document: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+fn to_bytes<D: DurableDocument>(
+    path: &Path,
+    document: &impl Serialize,
+) -> Result<Vec<u8>, StoreError> {
     let bytes = serde_json::to_vec_pretty(document);
     let bytes = bytes.map_err(|error| StoreError::write(path, io::Error::from(error)))?;
+    let limit = D::MAX_BYTES;
     if limit < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
         return Err(StoreError::TooLarge { path: path.to_owned(), bytes: bytes.len(), limit });
     }
@@ -223,7 +359,7 @@ mod tests {
                 metadata: dir.path().join("metadata.json"),
                 state: dir.path().join("quackd-state.json"),
             };
-            Self { dir, files: Files::new(paths, Snapshot::default()) }
+            Self { dir, files: crate::open_blocking(paths).files.unwrap() }
         }
 
         fn text(&self, name: &str) -> String {
@@ -234,29 +370,17 @@ mod tests {
             let entries = fs::read_dir(self.dir.path()).unwrap();
             let mut names: Vec<_> =
                 entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-            names.retain(|name| !name.ends_with(".ours"));
             names.sort();
             names
         }
 
         fn on_disk(&self) -> Snapshot {
-            let [metadata, state] = self.paths();
-            // Remove the recovery copy, which only a start after a kill uses: this test checks the other
-            // names.
-            fs::remove_file(metadata.with_extension("json.ours")).ok();
-            Snapshot {
-                metadata: crate::load_blocking(&metadata).unwrap().metadata.into(),
-                state: crate::load_state_blocking(&state).unwrap().state.into(),
-            }
-        }
-
-        fn paths(&self) -> [PathBuf; 2] {
-            ["metadata.json", "quackd-state.json"].map(|name| self.dir.path().join(name))
+            crate::open_blocking(self.files.paths.clone()).snapshot
         }
 
         /// Creates a directory at the path of the staging file.
         fn obstacle(&self, name: &str) -> PathBuf {
-            self.dir.path().join(format!("{name}.tmp"))
+            self.dir.path().join(name)
         }
     }
 
@@ -311,8 +435,10 @@ mod tests {
     "s": {
       "safeMode": true
     }
-  }
+  },
+  "metadata": METADATA
 }"#;
+        let state = state.replace("METADATA", &metadata.replace('\n', "\n  "));
         assert_eq!(world.text("metadata.json"), metadata);
         assert_eq!(world.text("quackd-state.json"), state);
         for name in world.names() {
@@ -342,75 +468,91 @@ mod tests {
         world.files.save_blocking(&snapshot(&["s"], &[])).unwrap();
         assert_eq!(world.names(), ["metadata.json", "quackd-state.json"]);
         world.files.save_blocking(&snapshot(&["s", "t"], &[])).unwrap();
-        assert_eq!(world.names(), ["metadata.json", "metadata.json.bak", "quackd-state.json"]);
+        assert_eq!(world.names(), ALL_NAMES);
+        // The view shows no safe mode, so it stays.
         world.files.save_blocking(&snapshot(&["s", "t"], &["s"])).unwrap();
         assert!(!world.text("metadata.json.bak").contains(r#""t""#));
-        assert_eq!(world.names(), ALL_NAMES);
     }
 
     #[test]
-    fn a_save_that_fails_at_either_file_leaves_both_as_they_were_and_nothing_else() {
+    fn a_save_that_fails_leaves_both_files_as_they_were_and_nothing_else() {
         let mut world = World::new();
         let (kept, refused) = (snapshot(&["s"], &[]), snapshot(&["s", "t"], &["s", "t"]));
         world.files.save_blocking(&snapshot(&[], &["x"])).unwrap();
         world.files.save_blocking(&kept).unwrap();
-        for name in ["metadata.json", "quackd-state.json"] {
+        world.files.save_blocking(&snapshot(&["s"], &["s"])).unwrap();
+        world.files.save_blocking(&kept).unwrap();
+        let before = ALL_NAMES.map(|name| fs::read(world.dir.path().join(name)).ok());
+        for name in ["quackd-state.json.tmp", "quackd-state.json.bak.tmp"] {
             fs::create_dir(world.obstacle(name)).unwrap();
             let result = world.files.save_blocking(&refused);
             assert!(matches!(result, Err(StoreError::Io { .. })), "{name}: {result:?}");
             fs::remove_dir(world.obstacle(name)).unwrap();
+            assert_eq!(before, ALL_NAMES.map(|name| fs::read(world.dir.path().join(name)).ok()));
             assert_eq!(world.on_disk(), kept, "{name}");
-            assert_eq!(world.names(), ALL_NAMES);
-            assert!(world.text("quackd-state.json.bak").contains(r#""x""#));
         }
         world.files.save_blocking(&refused).unwrap();
         assert_eq!(world.on_disk(), refused);
     }
 
     #[test]
-    fn what_an_error_left_in_doubt_is_written_again_by_the_next_save() {
+    fn a_change_is_kept_although_the_view_cannot_be_written_and_the_view_follows() {
         let mut world = World::new();
-        let kept = snapshot(&["s"], &["s"]);
-        world.files.save_blocking(&kept).unwrap();
-        let in_doubt = snapshot(&["t"], &["t"]);
-        let [metadata, state] = world.paths();
-        for (path, bytes) in [
-            (&metadata, to_bytes(1000, Path::new(""), &*in_doubt.metadata).unwrap()),
-            (&state, to_bytes(1000, Path::new(""), &*in_doubt.state).unwrap()),
-        ] {
-            fs::remove_file(path).unwrap();
-            fs::write(path, bytes).unwrap();
-        }
-        // As after a failed replacement that could not be undone.
-        (world.files.state_is_known, world.files.metadata_is_known) = (false, false);
-        world.files.shared.failed_blocking(FileStamp::at_blocking(&metadata));
-        world.files.save_blocking(&kept).unwrap();
-        assert_eq!(world.on_disk(), kept);
+        world.files.save_blocking(&snapshot(&["s"], &[])).unwrap();
+        let kept = snapshot(&["s", "t"], &["t"]);
+        fs::create_dir(world.obstacle("metadata.json.theirs")).unwrap();
+        let saved = world.files.save_blocking(&kept).unwrap();
+        assert!(matches!(saved.not_exported, Some(StoreError::Io { .. })), "{saved:?}");
+        fs::remove_dir(world.obstacle("metadata.json.theirs")).unwrap();
+        assert!(!world.text("metadata.json").contains(r#""t""#));
+        assert!(world.files.has_changed_blocking(), "the view is due");
+        assert_eq!(world.on_disk(), kept, "as after a kill");
+        let saved = world.files.save_blocking(&kept).unwrap();
+        assert!(saved.not_exported.is_none() && !world.files.has_changed_blocking());
+        assert!(world.text("metadata.json").contains(r#""t""#));
     }
 
     #[test]
-    fn the_state_of_a_session_goes_after_the_session() {
+    fn a_file_that_came_after_our_last_look_is_kept() {
         let mut world = World::new();
-        world.files.save_blocking(&snapshot(&["s", "t"], &["s", "t"])).unwrap();
-        let entries = |world: &World| -> Vec<String> {
-            world.on_disk().state.sessions.keys().map(ToString::to_string).collect()
+        world.files.save_blocking(&snapshot(&["s"], &[])).unwrap();
+        let path = world.files.paths.metadata.clone();
+        let export = |world: &mut World, sessions: &[&str]| {
+            let view = Arc::clone(&snapshot(sessions, &[]).metadata);
+            world.files.export_blocking(view, Instant::now())
         };
-        // Dropping the entry here would leave the session without it after a crash between the two files.
-        world.files.save_blocking(&snapshot(&["t"], &["t"])).unwrap();
-        assert_eq!(entries(&world), ["s", "t"]);
-        // The next session's entry is added, and the old one is dropped.
-        world.files.save_blocking(&snapshot(&["u"], &["u"])).unwrap();
-        assert_eq!(entries(&world), ["t", "u"]);
-        // A session that stays and leaves safe mode loses its entry at once.
-        world.files.save_blocking(&snapshot(&["u"], &[])).unwrap();
-        assert_eq!(entries(&world), [""; 0]);
+        let theirs = serde_json::to_vec(&*snapshot(&["s", "app"], &[]).metadata).unwrap();
+        fs::write(&path, &theirs).unwrap();
+        export(&mut world, &["s", "ours"]).unwrap();
+        assert!(world.text("metadata.json").contains("ours"));
+        assert_eq!(fs::read(theirs_name(&path)).unwrap(), theirs);
+        // The next save imports it, and so does the next start.
+        assert_eq!(world.on_disk().metadata.sessions.len(), 3);
+        let saved = world.files.save_blocking(&snapshot(&["s", "ours"], &[])).unwrap();
+        assert_eq!((saved.metadata.sessions.len(), saved.is_behind), (3, false));
+        assert!(world.text("metadata.json").contains("app") && !theirs_name(&path).exists());
+
+        // A newer format goes back to its place.
+        let newer = r#"{"version":999}"#;
+        fs::write(&path, newer).unwrap();
+        let error = export(&mut world, &["s"]).unwrap_err();
+        assert!(matches!(error, StoreError::TooNew { .. }), "{error}");
+        assert_eq!(world.text("metadata.json"), newer);
+        // What is no file is set aside.
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        export(&mut world, &["s"]).unwrap();
+        assert!(world.files.set_aside.is_some() && path.is_file());
+        assert!(world.dir.path().join("metadata.json.corrupt-1").is_dir());
     }
 
     #[test]
     fn what_would_be_too_large_to_be_read_is_not_written() {
         let path = Path::new("/f");
-        let error = to_bytes(2, path, &"x").unwrap_err();
-        assert_eq!(error.to_string(), "/f would grow to 3 bytes, more than the 2 allowed");
-        assert_eq!(to_bytes(3, path, &"x").unwrap(), br#""x""#);
+        let limit = Metadata::MAX_BYTES;
+        let text = "x".repeat(usize::try_from(limit).unwrap() - 2);
+        to_bytes::<Metadata>(path, &text).unwrap();
+        let error = to_bytes::<Metadata>(path, &(text + "x")).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("more than the {limit} allowed")), "{error}");
     }
 }

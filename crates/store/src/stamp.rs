@@ -1,5 +1,4 @@
-//! Identity and time of a file, to detect a replacement without reading it. Used by [`crate::Files`] and the
-//! exchange.
+//! Identity and time of a file, to detect a replacement without reading it. Used by [`crate::Files`].
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -25,8 +24,8 @@ impl FileStamp {
         }
     }
 
-    /// Returns the stamp of the file at the path; `None` if it cannot be inspected.
+    /// Returns the stamp of whatever is at the path; `None` if it cannot be inspected.
     pub(crate) fn at_blocking(path: &Path) -> Option<Self> {
-        fs::metadata(path).ok().map(|found| Self::of(&found))
+        fs::symlink_metadata(path).ok().map(|found| Self::of(&found))
     }
 }

@@ -31,10 +31,10 @@ struct Version {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::StateFile;
     use crate::duplicates::MAX_REPORTED;
     use proptest::prelude::*;
     use quackd_protocol::metadata::Metadata;
-    use quackd_protocol::state::DaemonState;
     use std::fmt;
 
     /// A valid file except for the text that replaces `"x":X`.
@@ -52,7 +52,7 @@ mod tests {
         for text in [r#"{"version":2}"#, r#"{"workspaces":{"now":"a map"},"version":999}"#] {
             let metadata = parse::<Metadata>(text.as_bytes());
             assert!(matches!(metadata, Err(Invalid::TooNew { .. })), "{text}");
-            let state = parse::<DaemonState>(text.as_bytes());
+            let state = parse::<StateFile>(text.as_bytes());
             assert!(matches!(state, Err(Invalid::TooNew { .. })), "{text}");
         }
     }
@@ -74,7 +74,7 @@ mod tests {
         ];
         for text in texts {
             assert_damaged::<Metadata>(text);
-            assert_damaged::<DaemonState>(text);
+            assert_damaged::<StateFile>(text);
         }
         for text in [
             r#"{"version":"1","workspaces":[],"sessions":[]}"#,
@@ -96,7 +96,7 @@ mod tests {
             r#"{"version":1,"sessions":{"s":{"safeMode":true,"safeMode":false}}}"#,
             r#"{"version":1,"sessions":{}}{"version":1,"sessions":{}}"#,
         ] {
-            assert_damaged::<DaemonState>(text.as_bytes());
+            assert_damaged::<StateFile>(text.as_bytes());
         }
     }
 
@@ -104,15 +104,15 @@ mod tests {
     fn nesting_without_end_is_damage_and_ends_nobody() {
         let deep = "[".repeat(1_000_000);
         assert_damaged::<Metadata>(METADATA.replace('X', &deep).as_bytes());
-        assert_damaged::<DaemonState>(STATE.replace('X', &deep).as_bytes());
+        assert_damaged::<StateFile>(STATE.replace('X', &deep).as_bytes());
     }
 
     #[test]
     fn of_many_duplicates_only_some_are_told() {
         let entries = r#""s":{},"#.repeat(10_000);
         let text = format!(r#"{{"version":1,"sessions":{{{entries}"t":{{}}}}}}"#);
-        let (state, duplicates) = parse::<DaemonState>(text.as_bytes()).unwrap();
-        assert_eq!((state.sessions.len(), duplicates.len()), (2, MAX_REPORTED));
+        let (state, duplicates) = parse::<StateFile>(text.as_bytes()).unwrap();
+        assert_eq!((state.state.sessions.len(), duplicates.len()), (2, MAX_REPORTED));
     }
 
     /// Bytes that resemble a file more than random bytes do.
@@ -141,7 +141,7 @@ mod tests {
             let (metadata, state) = (METADATA.replace('X', &value), STATE.replace('X', &value));
             for bytes in [&noise, &near, metadata.as_bytes(), state.as_bytes()] {
                 parse::<Metadata>(bytes).ok();
-                parse::<DaemonState>(bytes).ok();
+                parse::<StateFile>(bytes).ok();
             }
         }
     }

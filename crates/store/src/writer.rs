@@ -5,13 +5,13 @@
 //! regardless of the disk's speed.
 //!
 //! Between saves, a hint from the watch makes the thread check for external writes and notify
-//! [`Writer::changed`]. The save that the notified task then requests reads and merges them.
+//! [`Writer::changed`]. The save that the notified task then requests imports them.
 //!
 //! Owns the thread `store` and the threads of the watch. They stop when the [`Writer`] is dropped, after the
 //! last snapshot is saved.
 
 use crate::watch::FileWatcher;
-use crate::{Files, Paths, Saved, Snapshot, StoreError, Watching};
+use crate::{Files, Saved, Snapshot, StoreError, Watching};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -39,7 +39,7 @@ pub struct Writer {
     channel: Option<Channel>,
     thread: Option<JoinHandle<()>>,
     changed: Arc<Notify>,
-    /// `None` if no thread could be started. Then external changes are merged only at the next save.
+    /// `None` if no thread could be started. Then external changes are imported only at the next save.
     watch: Option<FileWatcher>,
     watching: watch::Receiver<Watching>,
 }
@@ -51,17 +51,15 @@ struct Channel {
 }
 
 impl Writer {
-    /// Starts the thread. Writes nothing before the first [`Writer::save`]. `loaded` is the content read from
-    /// the files, which shows which sessions a save deletes.
+    /// Starts the thread. Writes nothing before the first [`Writer::save`].
     ///
     /// # Errors
     /// [`StoreError::Io`] if a thread cannot be started.
-    pub fn start(paths: Paths, loaded: Snapshot) -> Result<Self, StoreError> {
-        let (newest, snapshots) = watch::channel(loaded.clone());
+    pub fn start(files: Files) -> Result<Self, StoreError> {
+        let (newest, snapshots) = watch::channel(files.durable());
         let (waiters, waiting) = mpsc::channel(SAVE_WAITERS);
-        let metadata_path = paths.metadata.clone();
+        let metadata_path = files.paths().metadata.clone();
         let no_thread = |source: io::Error| StoreError::write(&metadata_path, source);
-        let files = Files::new(paths, loaded);
         let changed = Arc::<Notify>::default();
         let notifier = Arc::clone(&changed);
         let thread = std::thread::Builder::new().name("store".to_owned());
@@ -86,7 +84,7 @@ impl Writer {
     }
 
     /// Notifier that fires when another program has written the metadata. Several writes may cause one
-    /// notification. A [`Writer::save`] of the content in memory merges them.
+    /// notification. A [`Writer::save`] of the content in memory imports them.
     #[must_use]
     pub fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
@@ -101,7 +99,7 @@ impl Writer {
     /// Hands over a snapshot. The result shows whether this snapshot **or a later one** is on disk. The save
     /// runs even if the future is dropped.
     ///
-    /// The result contains external changes that were merged. The caller must apply them to its memory before
+    /// The result contains external changes that were imported. The caller must apply them to its memory before
     /// it takes the next snapshot, so only one save should be in flight.
     ///
     /// Each snapshot must include the changes of the previous ones. Results arrive in the order of the saves.
@@ -192,7 +190,7 @@ fn run_blocking(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{load_blocking, load_state_blocking};
+    use crate::{Paths, open_blocking};
     use quackd_protocol::metadata::Metadata;
     use quackd_protocol::state::DaemonState;
     use std::fs;
@@ -212,15 +210,11 @@ mod tests {
     }
 
     fn start(dir: &Path) -> Writer {
-        Writer::start(paths(dir), Snapshot::default()).unwrap()
+        Writer::start(open_blocking(paths(dir)).files.unwrap()).unwrap()
     }
 
     fn on_disk(dir: &Path) -> Snapshot {
-        let Paths { metadata, state } = paths(dir);
-        Snapshot {
-            metadata: load_blocking(&metadata).unwrap().metadata.into(),
-            state: load_state_blocking(&state).unwrap().state.into(),
-        }
+        open_blocking(paths(dir)).snapshot
     }
 
     /// Returns a writer without its thread; the test takes the requests.
@@ -248,7 +242,7 @@ mod tests {
     #[tokio::test]
     async fn all_who_wait_are_answered_by_one_save_of_the_newest_snapshot() {
         let dir = tempfile::tempdir().unwrap();
-        let files = Files::new(paths(dir.path()), Snapshot::default());
+        let files = open_blocking(paths(dir.path())).files.unwrap();
         let (writer, snapshots, waiting) = writer_without_thread();
         let answers: Vec<_> = (0..100).map(|n| writer.save(snapshot(n))).collect();
         drop(writer);

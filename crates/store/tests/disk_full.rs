@@ -5,8 +5,7 @@
 
 #[cfg(test)]
 mod tests {
-    use quackd_store::{Files, Origin, Paths, Snapshot, StoreError};
-    use quackd_store::{load_blocking, load_state_blocking};
+    use quackd_store::{Files, Origin, Paths, Snapshot, StoreError, open_blocking};
     use serde_json::Map;
     use std::fs;
     use std::path::{Path, PathBuf};
@@ -23,21 +22,23 @@ mod tests {
         snapshot
     }
 
+    fn open(dir: &Path) -> Files {
+        open_blocking(paths(dir)).files.unwrap()
+    }
+
     fn paths(dir: &Path) -> Paths {
         Paths { metadata: dir.join("metadata.json"), state: dir.join("quackd-state.json") }
     }
 
     fn on_disk(dir: &Path) -> (Snapshot, [Origin; 2]) {
-        let metadata = load_blocking(&paths(dir).metadata).unwrap();
-        let state = load_state_blocking(&paths(dir).state).unwrap();
-        let snapshot = Snapshot { metadata: metadata.metadata.into(), state: state.state.into() };
-        (snapshot, [metadata.origin, state.origin])
+        let opened = open_blocking(paths(dir));
+        (opened.snapshot, [opened.metadata.unwrap().0, opened.state.unwrap().0])
     }
 
     #[test]
     fn a_full_disk_costs_the_request_and_leaves_both_generations() {
         let dir = tempfile::tempdir().unwrap();
-        let mut files = Files::new(paths(dir.path()), Snapshot::default());
+        let mut files = open(dir.path());
         files.save_blocking(&snapshot(1, 1)).unwrap();
         files.save_blocking(&snapshot(2, 2)).unwrap();
         // The child ignores SIGXFSZ, like the daemon. bash counts the limit in units of 1,024 bytes.
@@ -58,7 +59,7 @@ mod tests {
     #[test]
     fn under_the_limit() {
         let Some(dir) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
-        let mut files = Files::new(paths(&dir), on_disk(&dir).0);
+        let mut files = open(&dir);
         for too_big in [snapshot(BIG, 3), snapshot(3, BIG), snapshot(BIG, BIG)] {
             let refused = files.save_blocking(&too_big);
             assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
@@ -66,8 +67,8 @@ mod tests {
             for backup in ["metadata.json.bak", "quackd-state.json.bak"] {
                 assert!(fs::read_to_string(dir.join(backup)).unwrap().contains("\"x\""));
             }
-            // The incomplete new files were removed. The fifth file is the recovery copy of the metadata.
-            assert_eq!(fs::read_dir(&dir).unwrap().count(), 5);
+            // The incomplete new files were removed.
+            assert_eq!(fs::read_dir(&dir).unwrap().count(), 4);
         }
         files.save_blocking(&snapshot(3, 3)).unwrap();
     }

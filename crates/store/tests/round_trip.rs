@@ -6,7 +6,7 @@ mod tests {
     use quackd_protocol::metadata::{Metadata, Session, Workspace};
     use quackd_protocol::policy::PolicyPatch;
     use quackd_protocol::state::{DaemonState, SessionState, WorkspaceState};
-    use quackd_store::{Files, Origin, Paths, Snapshot, load_blocking, load_state_blocking};
+    use quackd_store::{Origin, Paths, Snapshot, StateFile, load_blocking, open_blocking};
     use serde_json::{Map, Value};
 
     fn value() -> impl Strategy<Value = Value> {
@@ -115,12 +115,15 @@ mod tests {
             };
             let snapshot =
                 Snapshot { metadata: metadata.clone().into(), state: state.clone().into() };
-            Files::new(paths.clone(), Snapshot::default()).save_blocking(&snapshot).unwrap();
-            let loaded = load_blocking(&paths.metadata).unwrap();
-            prop_assert_eq!(loaded.metadata, metadata);
-            prop_assert_eq!((loaded.origin, loaded.duplicates), (Origin::File, Vec::new()));
-            let loaded = load_state_blocking(&paths.state).unwrap();
-            prop_assert_eq!(loaded.state, state);
+            open_blocking(paths.clone()).files.unwrap().save_blocking(&snapshot).unwrap();
+            if metadata != Metadata::default() {
+                let loaded = load_blocking::<Metadata>(&paths.metadata).unwrap();
+                prop_assert_eq!(&loaded.document, &metadata);
+                prop_assert_eq!((loaded.origin, loaded.duplicates), (Origin::File, Vec::new()));
+            }
+            let loaded = load_blocking::<StateFile>(&paths.state).unwrap();
+            let wanted = StateFile { state, metadata: Some(metadata), is_settled: false };
+            prop_assert_eq!(loaded.document, wanted);
             prop_assert_eq!((loaded.origin, loaded.duplicates), (Origin::File, Vec::new()));
         }
     }

@@ -1,11 +1,11 @@
 //! P-12: another program reads the metadata, changes its copy and writes it back while quackd saves, like the
-//! macOS app. Uses real files; unit tests cover the merge itself.
+//! macOS app. Uses real files; unit tests cover the import itself.
 
 #[cfg(test)]
 mod tests {
     use quackd_protocol::metadata::{Metadata, Session, Workspace};
-    use quackd_store::{Files, Gone, Origin, Paths, Saved, Snapshot, StoreError, Writer};
-    use quackd_store::{load_blocking, rebase};
+    use quackd_store::{Files, Gone, Opened, Origin, Paths, Saved, Snapshot, StoreError, Writer};
+    use quackd_store::{open_blocking, rebase};
     use serde_json::json;
     use std::fs;
     use std::path::{Path, PathBuf};
@@ -31,12 +31,28 @@ mod tests {
         Snapshot { metadata: metadata(sessions).into(), ..Snapshot::default() }
     }
 
+    fn metadata_only(metadata: Metadata) -> Snapshot {
+        Snapshot { metadata: metadata.into(), ..Snapshot::default() }
+    }
+
     fn ids(metadata: &Metadata) -> Vec<&str> {
         metadata.sessions.iter().map(|session| session.id.as_str()).collect()
     }
 
     fn paths(dir: &Path) -> Paths {
         Paths { metadata: dir.join("metadata.json"), state: dir.join("quackd-state.json") }
+    }
+
+    fn open(dir: &Path) -> Opened {
+        open_blocking(paths(dir))
+    }
+
+    fn settle(dir: &Path) {
+        let path = paths(dir).state;
+        let mut state: serde_json::Value =
+            serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        state["settled"] = true.into();
+        fs::write(path, state.to_string()).unwrap();
     }
 
     fn on_disk(dir: &Path) -> Vec<String> {
@@ -57,8 +73,12 @@ mod tests {
     fn world(sessions: &[&str]) -> (tempfile::TempDir, Files) {
         let dir = tempfile::tempdir().unwrap();
         app_writes(dir.path(), &metadata(sessions));
-        let mut files = Files::new(paths(dir.path()), snapshot(sessions));
+        let mut files = open(dir.path()).files.unwrap();
         files.save_blocking(&snapshot(sessions)).unwrap();
+        // As after an orderly end a while ago: the other program knows everything.
+        settle(dir.path());
+        drop(files);
+        let files = open(dir.path()).files.unwrap();
         (dir, files)
     }
 
@@ -76,7 +96,8 @@ mod tests {
         let inode = fs::metadata(dir.path().join("metadata.json")).unwrap().modified().unwrap();
         let again =
             files.save_blocking(&Snapshot { metadata: saved.metadata.clone(), ..snapshot(&[]) });
-        assert_eq!(again.unwrap(), Saved { metadata: saved.metadata, ..Saved::default() });
+        let again = again.unwrap();
+        assert_eq!((again.metadata, again.gone), (saved.metadata, Gone::default()));
         let now = fs::metadata(dir.path().join("metadata.json")).unwrap().modified().unwrap();
         assert_eq!(inode, now);
     }
@@ -166,9 +187,9 @@ mod tests {
         // The app writes its old copy back, and the daemon is killed before it reads that.
         app_writes(dir.path(), &metadata(&["s", "app"]));
         drop(files);
-        let loaded = load_blocking(&dir.path().join("metadata.json")).unwrap();
-        assert_eq!(ids(&loaded.metadata), ["s", "ours", "app"]);
-        assert_eq!((loaded.origin, loaded.restored), (Origin::File, 1));
+        let opened = open(dir.path());
+        assert_eq!(ids(&opened.snapshot.metadata), ["s", "ours", "app"]);
+        assert_eq!((opened.metadata.unwrap().0, opened.restored), (Origin::File, 1));
     }
 
     #[test]
@@ -178,27 +199,28 @@ mod tests {
         drop(files);
         let theirs = serde_json::to_vec(&metadata(&["s", "app"])).unwrap();
         fs::write(dir.path().join("metadata.json.theirs"), theirs).unwrap();
-        let loaded = load_blocking(&dir.path().join("metadata.json")).unwrap();
-        assert_eq!(ids(&loaded.metadata), ["s", "ours", "app"]);
+        let Opened { snapshot, files, .. } = open(dir.path());
+        assert_eq!(ids(&snapshot.metadata), ["s", "ours", "app"]);
         // The next save contains it and removes the leftovers.
-        let loaded = Snapshot { metadata: loaded.metadata.into(), ..Snapshot::default() };
-        let mut files = Files::new(paths(dir.path()), loaded.clone());
-        files.save_blocking(&loaded).unwrap();
+        let mut files = files.unwrap();
+        assert!(files.has_changed_blocking(), "so there is a next save");
+        files.save_blocking(&snapshot).unwrap();
         assert_eq!(on_disk(dir.path()), ["s", "ours", "app"]);
         assert!(!dir.path().join("metadata.json.theirs").exists());
     }
 
     #[test]
-    fn after_a_kill_the_last_file_of_ours_serves_if_the_shared_one_cannot() {
+    fn our_state_serves_if_the_shared_file_cannot() {
         let (dir, mut files) = world(&["s"]);
         files.save_blocking(&snapshot(&["s", "ours"])).unwrap();
         drop(files);
         let path = dir.path().join("metadata.json");
         fs::remove_file(&path).unwrap();
         fs::write(&path, "{broken").unwrap();
-        let loaded = load_blocking(&path).unwrap();
-        assert_eq!(ids(&loaded.metadata), ["s", "ours"]);
-        assert!(matches!(loaded.origin, Origin::Backup { quarantined: Some(_), .. }));
+        let opened = open(dir.path());
+        assert_eq!(ids(&opened.snapshot.metadata), ["s", "ours"]);
+        let (origin, _) = opened.metadata.unwrap();
+        assert!(matches!(origin, Origin::Backup { quarantined: Some(_), .. }));
     }
 
     #[test]
@@ -210,15 +232,14 @@ mod tests {
         let torn = r#"{"version":1,"workspaces":[{"id":"w","pa"#;
         fs::write(&path, torn).unwrap();
         drop(files);
-        let loaded = load_blocking(&path).unwrap();
-        assert_eq!(ids(&loaded.metadata), ["s", "kept"]);
+        let Opened { snapshot, files, .. } = open(dir.path());
+        assert_eq!(ids(&snapshot.metadata), ["s", "kept"]);
         assert_eq!(fs::read_to_string(dir.path().join("metadata.json.corrupt-1")).unwrap(), torn);
         // Like above, while the daemon runs.
-        let loaded = Snapshot { metadata: loaded.metadata.into(), ..Snapshot::default() };
-        let mut files = Files::new(paths(dir.path()), loaded.clone());
-        files.save_blocking(&loaded).unwrap();
+        let mut files = files.unwrap();
+        files.save_blocking(&snapshot).unwrap();
         fs::write(&path, torn).unwrap();
-        let saved = files.save_blocking(&loaded).unwrap();
+        let saved = files.save_blocking(&snapshot).unwrap();
         assert_eq!(saved.set_aside.unwrap().path, dir.path().join("metadata.json.corrupt-2"));
         assert_eq!(on_disk(dir.path()), ["s", "kept"]);
     }
@@ -236,7 +257,7 @@ mod tests {
             // First at a save, then at a start.
             let found = match n {
                 1 => files.save_blocking(&snapshot(&["s"])).unwrap().metadata,
-                _ => load_blocking(&path).unwrap().metadata.into(),
+                _ => open(dir.path()).snapshot.metadata,
             };
             assert_eq!(ids(&found), ["s"]);
             let aside = dir.path().join(format!("metadata.json.corrupt-{n}"));
@@ -246,16 +267,77 @@ mod tests {
     }
 
     #[test]
-    fn an_orderly_end_leaves_no_copy_unless_something_is_fresh() {
-        let (dir, files) = world(&["s"]);
-        let ours = dir.path().join("metadata.json.ours");
-        assert!(ours.exists());
+    fn what_is_missing_at_a_start_was_deleted_only_if_it_was_seen_before_the_end() {
+        let (dir, files) = world(&["s", "t"]);
         files.finish_blocking();
-        assert!(!ours.exists());
-        let mut files = Files::new(paths(dir.path()), snapshot(&["s"]));
+        app_writes(dir.path(), &metadata(&["s"]));
+        assert_eq!(ids(&open(dir.path()).snapshot.metadata), ["s"]);
+        // A change just before the end: a program that has read the file before may still write it.
+        let mut files = open(dir.path()).files.unwrap();
+        files.save_blocking(&snapshot(&["s", "u"])).unwrap();
+        files.finish_blocking();
+        app_writes(dir.path(), &metadata(&["s"]));
+        assert_eq!(ids(&open(dir.path()).snapshot.metadata), ["s", "u"]);
+    }
+
+    #[test]
+    fn a_view_that_a_kill_left_behind_brings_nothing_back() {
+        let (dir, mut files) = world(&["s", "old"]);
+        let view = fs::read(dir.path().join("metadata.json")).unwrap();
+        let mut renamed = metadata(&["s"]);
+        renamed.sessions[0].name = "renamed".into();
+        files.save_blocking(&metadata_only(metadata(&["s", "old"]))).unwrap();
+        files.save_blocking(&metadata_only(renamed.clone())).unwrap();
+        drop(files);
+        // As if the kill had come between the two files.
+        fs::write(dir.path().join("metadata.json"), view).unwrap();
+        let opened = open(dir.path());
+        assert_eq!(*opened.snapshot.metadata, renamed);
+        assert!(opened.files.unwrap().has_changed_blocking(), "the view is due");
+    }
+
+    #[test]
+    fn a_damaged_state_is_rebuilt_from_the_shared_file() {
+        let (dir, mut files) = world(&["s"]);
         files.save_blocking(&snapshot(&["s", "t"])).unwrap();
-        files.finish_blocking();
-        assert!(ours.exists(), "who has read the file before may still write it");
+        drop(files);
+        fs::write(dir.path().join("quackd-state.json"), "{broken").unwrap();
+        fs::remove_file(dir.path().join("quackd-state.json.bak")).unwrap();
+        let opened = open(dir.path());
+        assert_eq!(ids(&opened.snapshot.metadata), ["s", "t"]);
+        assert!(matches!(opened.state.unwrap().0, Origin::Lost { .. }));
+        assert_eq!(opened.metadata.unwrap().0, Origin::File);
+    }
+
+    #[test]
+    fn what_an_older_version_left_when_it_was_killed_is_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, sessions: &[&str]| {
+            let text = serde_json::to_vec(&metadata(sessions)).unwrap();
+            fs::write(dir.path().join(name), text).unwrap();
+        };
+        // The app had put an old copy back, and another one came during a save.
+        write("metadata.json", &["s", "app"]);
+        write("metadata.json.ours", &["s", "ours"]);
+        write("metadata.json.theirs", &["s", "other"]);
+        let Opened { snapshot, files, .. } = open(dir.path());
+        assert_eq!(ids(&snapshot.metadata), ["s", "ours", "app", "other"]);
+        files.unwrap().save_blocking(&snapshot).unwrap();
+        assert_eq!(on_disk(dir.path()), ["s", "ours", "app", "other"]);
+        let leftovers = ["metadata.json.ours", "metadata.json.theirs"];
+        assert!(leftovers.iter().all(|name| !dir.path().join(name).exists()));
+        // Without a usable shared file, its copy serves.
+        for sessions in [&["s", "ours"], &["s", "bak"]] {
+            let dir = tempfile::tempdir().unwrap();
+            let name =
+                if sessions[1] == "bak" { "metadata.json.bak" } else { "metadata.json.ours" };
+            fs::write(dir.path().join("metadata.json"), "{broken").unwrap();
+            let text = serde_json::to_vec(&metadata(sessions)).unwrap();
+            fs::write(dir.path().join(name), text).unwrap();
+            let opened = open(dir.path());
+            assert_eq!(ids(&opened.snapshot.metadata), sessions);
+            assert!(matches!(opened.metadata.unwrap().0, Origin::Backup { .. }));
+        }
     }
 
     /// The app writes as fast as possible while the daemon saves.
@@ -264,7 +346,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let directory: PathBuf = dir.path().to_owned();
         app_writes(&directory, &metadata(&["s"]));
-        let writer = Writer::start(paths(&directory), snapshot(&["s"])).unwrap();
+        let writer = Writer::start(open(&directory).files.unwrap()).unwrap();
         let app = std::thread::spawn(move || {
             let path = directory.join("metadata.json");
             let mut made = Vec::new();
@@ -320,7 +402,7 @@ mod tests {
     async fn a_change_of_the_other_is_told_within_two_seconds() {
         let dir = tempfile::tempdir().unwrap();
         app_writes(dir.path(), &metadata(&["s"]));
-        let writer = Writer::start(paths(dir.path()), snapshot(&["s"])).unwrap();
+        let writer = Writer::start(open(dir.path()).files.unwrap()).unwrap();
         writer.save(snapshot(&["s"])).await.unwrap();
         let changed = writer.changed();
         // Changes before the first save may already have been notified.

@@ -1,6 +1,6 @@
 //! Takes changes of the other program that writes `metadata.json` into memory.
 //!
-//! The store merges before every save ([`quackd_store::Saved`]). A change of the other program alone starts a save. A
+//! The store imports them before every save ([`quackd_store::Saved`]). A change of the other program alone starts a save. A
 //! session that the other program deleted is deleted here too, unless work runs in it: then it is written again. For an
 //! unknown reference, the registry reads the file once before it reports an error.
 
@@ -8,6 +8,7 @@ use super::Registry;
 use super::deleting::clear_away;
 use super::persistence::{Saved, Saving, kept};
 use super::tombstones::trim_workspaces;
+use crate::errors::chain;
 use actix::prelude::*;
 use quackd_protocol::WorkspaceId;
 use quackd_store::{Gone, Saved as Kept, SetAside, Snapshot, rebase};
@@ -24,7 +25,7 @@ const CATCH_UP: Duration = Duration::from_millis(100);
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 impl Registry {
-    /// Saves, and thereby merges, whenever the store reports that another program has written the metadata.
+    /// Saves, and thereby imports, whenever the store reports that another program has written the metadata.
     pub(super) fn listen(&self, ctx: &mut Context<Self>) {
         let Saving::To(writer) = &self.saving_to else { return };
         let changed = writer.changed();
@@ -40,7 +41,7 @@ impl Registry {
 
     /// Takes the result of a save into memory. `snapshot` is the saved state.
     pub(super) fn take_over(&mut self, snapshot: Snapshot, kept: Kept, ctx: &mut Context<Self>) {
-        let Kept { metadata, gone, conflicts, set_aside, is_behind } = kept;
+        let Kept { metadata, gone, notes, set_aside, not_exported, is_behind } = kept;
         // The allocation is the same if the other program changed nothing.
         if !Arc::ptr_eq(&metadata, &snapshot.metadata) {
             self.metadata = match Arc::ptr_eq(&self.metadata, &snapshot.metadata) {
@@ -51,9 +52,14 @@ impl Registry {
             tracing::info!(sessions, workspaces, "took over what another program has written");
         }
         self.durable = Snapshot { metadata, state: snapshot.state };
-        for conflict in conflicts {
-            tracing::warn!(%conflict, "another program has changed metadata.json too");
+        for note in notes {
+            tracing::warn!(note, "another program has changed metadata.json too");
         }
+        let not_exported = not_exported.map(|error| chain(&error));
+        if let Some(why) = &not_exported {
+            tracing::error!(why, "the change is saved, but metadata.json does not show it yet");
+        }
+        self.health.save_failed.replace(not_exported);
         if let Some(SetAside { path, reason }) = set_aside {
             let path = path.display().to_string();
             tracing::error!(

@@ -121,7 +121,6 @@ impl Registry {
         match result {
             Ok((snapshot, kept)) => {
                 self.take_over(snapshot, kept, ctx);
-                self.health.save_failed.replace(None);
                 answer(waiting, &Ok(()));
                 if !next.is_empty() {
                     self.waiting = next;

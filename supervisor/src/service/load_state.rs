@@ -6,7 +6,9 @@ use crate::health::{Health, WebSearchHealth};
 use crate::registry::Saving;
 use crate::registry::tombstones::{trim_sessions, trim_workspaces};
 use quackd_home::Home;
-use quackd_store::{Duplicate, Origin as Loaded, Paths, Snapshot, StoreError, Writer};
+use quackd_store::{
+    Duplicate, Opened, Origin, Paths, Snapshot, StoreError, Writer, open_blocking,
+};
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -19,36 +21,28 @@ pub(crate) fn load(
     no_cgroups: Option<String>,
 ) -> (Snapshot, Saving, Health) {
     let paths = Paths { metadata: home.metadata(), state: home.state_file() };
-    let metadata = quackd_store::load_blocking(&paths.metadata).map(|loaded| {
-        if loaded.restored != 0 {
-            let restored = loaded.restored;
-            tracing::warn!(restored, "restored sessions that another program overwrote");
-        }
-        (loaded.metadata, loaded.origin, loaded.duplicates)
-    });
-    let state = quackd_store::load_state_blocking(&paths.state)
-        .map(|loaded| (loaded.state, loaded.origin, loaded.duplicates));
-    let (metadata, metadata_origin) = said("metadata.json", metadata);
-    let (mut state, state_origin) = said("quackd-state.json", state);
+    let Opened { mut snapshot, metadata, state, restored, files } = open_blocking(paths);
+    let metadata = said("metadata.json", metadata);
+    let state = said("quackd-state.json", state);
+    if restored != 0 && matches!(metadata, Ok(Origin::File)) {
+        tracing::warn!(restored, "restored sessions that metadata.json lacked");
+    }
     // Remove quackd's own entries about deleted sessions and workspaces. Keep them if sessions may be missing, because
     // the user may restore the file.
-    if matches!(metadata_origin, Ok(Loaded::File | Loaded::Fresh)) {
-        trim_sessions(&mut state, &metadata, |_| false);
-        trim_workspaces(&mut state, &metadata, |_| false);
+    if matches!(metadata, Ok(Origin::File | Origin::Fresh)) {
+        let state = Arc::make_mut(&mut snapshot.state);
+        trim_sessions(state, &snapshot.metadata, |_| false);
+        trim_workspaces(state, &snapshot.metadata, |_| false);
     }
-    let snapshot = Snapshot { metadata: Arc::new(metadata), state: Arc::new(state) };
-    let why =
-        [&metadata_origin, &state_origin].into_iter().find_map(|loaded| loaded.as_ref().err());
-    let saving = match why {
-        Some(why) => Saving::Off { why: why.clone() },
-        None => match Writer::start(paths, snapshot.clone()) {
-            Ok(writer) => Saving::To(writer),
-            Err(error) => Saving::Off { why: chain(&error) },
-        },
+    let why = [&metadata, &state].into_iter().find_map(|loaded| loaded.as_ref().err());
+    let saving = match files.map(Writer::start) {
+        Some(Ok(writer)) => Saving::To(writer),
+        Some(Err(error)) => Saving::Off { why: chain(&error) },
+        None => Saving::Off { why: why.cloned().unwrap_or_default() },
     };
     let health = Health {
-        metadata: metadata_origin,
-        state: state_origin,
+        metadata,
+        state,
         save_failed: RefCell::new(None),
         set_aside: RefCell::new(None),
         watch_mode: match &saving {
@@ -64,25 +58,22 @@ pub(crate) fn load(
 }
 
 /// Logs the result of loading a file.
-fn said<T: Default>(
+fn said(
     file: &str,
-    loaded: Result<(T, Loaded, Vec<Duplicate>), StoreError>,
-) -> (T, Result<Loaded, String>) {
-    let (content, origin, duplicates) = match loaded {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            let why = chain(&error);
-            tracing::error!(file, why, "read-only: nothing will be saved");
-            return (T::default(), Err(why));
-        }
-    };
-    if !matches!(origin, Loaded::Fresh | Loaded::File) {
+    loaded: Result<(Origin, Vec<Duplicate>), StoreError>,
+) -> Result<Origin, String> {
+    let (origin, duplicates) = loaded.map_err(|error| {
+        let why = chain(&error);
+        tracing::error!(file, why, "read-only: nothing will be saved");
+        why
+    })?;
+    if !matches!(origin, Origin::Fresh | Origin::File) {
         tracing::error!(?origin, "{file} was recovered");
     }
     for duplicate in &duplicates {
         tracing::warn!(file, %duplicate, "left out an entry");
     }
-    (content, Ok(origin))
+    Ok(origin)
 }
 
 /// Model providers with a key. Only the presence of the key is checked.

@@ -39,9 +39,9 @@ fn a_file_that_may_not_grow_costs_the_change_and_neither_file() {
     let n_sessions = n_listed(&wire);
     let [metadata_bytes, state_bytes] =
         before.clone().map(|bytes| u64::try_from(bytes.len()).unwrap());
-    assert!(state_bytes < metadata_bytes);
-    // First neither file fits, then the state fits and the metadata does not.
-    for room in [10, state_bytes, metadata_bytes] {
+    assert!(metadata_bytes < state_bytes);
+    // First neither file fits, then the metadata would fit, and then the old state.
+    for room in [10, metadata_bytes, state_bytes] {
         for safe in [false, true] {
             limit(Some(room));
             let text = attach(safe).expect_err("no room");

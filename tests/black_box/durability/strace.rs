@@ -28,7 +28,7 @@ impl Strace {
         command.arg("-o").arg(&log).arg("-P").arg(&app);
         // strace compares paths literally, so list every name that a save uses.
         for name in FILES {
-            for suffix in ["", ".tmp", ".bak", ".bak.tmp", ".ours", ".ours.tmp"] {
+            for suffix in ["", ".tmp", ".bak", ".bak.tmp", ".theirs"] {
                 command.arg("-P").arg(app.join(format!("{name}{suffix}")));
             }
         }

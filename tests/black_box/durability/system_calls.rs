@@ -7,36 +7,32 @@ use crate::harness::Daemon;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// A system call of a save under all its names, and its number of occurrences in a save of
-/// `n_files` files with previous generations. strace counts each name separately.
+/// A system call of a save under all its names, and its number of occurrences in a save with
+/// previous generations. strace counts each name separately.
 struct Call {
     names: &'static str,
-    /// Calls before the change is durable: a fault refuses the change.
-    n_refusing: fn(usize) -> usize,
-    /// Later calls: after a fault the backup is one generation older, which is not a failure.
-    n_keeping: fn(usize) -> usize,
+    /// Calls before the change is durable in the state: a fault refuses the change.
+    n_refusing: usize,
+    /// Later calls: after a fault the backup is one generation older, or the metadata follows with
+    /// the next save, which is not a failure.
+    n_keeping: usize,
 }
 
 const CALLS: [Call; 5] = [
-    // The directory and the new file, plus the copy of the metadata.
-    Call { names: "openat,?openat2", n_refusing: |n_files| 2 * n_files + 1, n_keeping: |_| 0 },
-    Call { names: "write,pwrite64,writev", n_refusing: |n_files| n_files + 1, n_keeping: |_| 0 },
-    // The new file and the directory, plus the copy of the metadata.
-    Call { names: "fsync,fdatasync", n_refusing: |n_files| 2 * n_files + 1, n_keeping: |_| 0 },
+    // The directory and the new state, then the new metadata.
+    Call { names: "openat,?openat2", n_refusing: 2, n_keeping: 1 },
+    Call { names: "write,pwrite64,writev", n_refusing: 1, n_keeping: 1 },
+    // The new state and the directory, then the new metadata.
+    Call { names: "fsync,fdatasync", n_refusing: 2, n_keeping: 1 },
     // The new metadata file exchanges its name with the old one, which remains for inspection.
-    Call { names: "renameat2", n_refusing: |_| 1, n_keeping: |_| 0 },
-    // Renames of the new state file and of the metadata copy. At the end, renames of the old files
-    // to the backups.
-    Call {
-        names: "?rename,?renameat",
-        n_refusing: |n_files| n_files,
-        n_keeping: |n_files| n_files,
-    },
+    Call { names: "renameat2", n_refusing: 0, n_keeping: 1 },
+    // The new state, then the old files to their backups.
+    Call { names: "?rename,?renameat", n_refusing: 1, n_keeping: 2 },
 ];
 
 impl Call {
-    fn n(&self, n_files: usize) -> usize {
-        (self.n_refusing)(n_files) + (self.n_keeping)(n_files)
+    fn n(&self) -> usize {
+        self.n_refusing + self.n_keeping
     }
 }
 
@@ -50,18 +46,18 @@ const FAULTS: [(&str, &str); 4] = [
 /// Outcome of a save.
 #[derive(Debug, PartialEq, Clone, Copy)]
 enum Fate {
-    /// The fault occurred before the last file was in place.
+    /// The fault occurred before the change was durable.
     Refused,
-    /// The fault occurred after the last file was in place.
+    /// The fault occurred after the change was durable.
     Kept,
     /// The save has no such call, so the fault never occurred.
     Untouched,
 }
 
-fn fate(call: &Call, k: usize, n_files: usize) -> Fate {
-    if k <= (call.n_refusing)(n_files) {
+fn fate(call: &Call, k: usize) -> Fate {
+    if k <= call.n_refusing {
         Fate::Refused
-    } else if k <= call.n(n_files) {
+    } else if k <= call.n() {
         Fate::Kept
     } else {
         Fate::Untouched
@@ -73,8 +69,7 @@ struct World {
     daemon: Daemon,
     ledger: Ledger,
     n_directories: usize,
-    /// Creates sessions in safe mode, which changes both files. Otherwise only the metadata
-    /// changes.
+    /// Creates sessions in safe mode, which only the state has.
     safe: bool,
 }
 
@@ -95,18 +90,14 @@ impl World {
         Some(answer.map(|kept| self.ledger.0.push(kept)))
     }
 
-    fn n_files(&self) -> usize {
-        if self.safe { 2 } else { 1 }
-    }
-
     /// Injects one fault into the save of one attach. Returns whether the fault occurred.
     fn suffer(&mut self, call: &Call, k: usize, (fault, text): (&str, &str)) -> bool {
-        let cell = format!("{fault} at {} number {k} of {} files", call.names, self.n_files());
+        let cell = format!("{fault} at {} number {k}, safe mode {}", call.names, self.safe);
         let before = (bytes(&self.daemon.app()), OnDisk::read(&self.daemon.app()));
         let faults = format!("{}:{fault}:when={k}", call.names);
         let strace = Strace::attach(&self.daemon, call.names, &faults).expect("a second strace");
         let answer = self.attach(self.safe);
-        let fate = fate(call, k, self.n_files());
+        let fate = fate(call, k);
         if fault == "signal=KILL" && fate != Fate::Untouched {
             assert_eq!(answer, None, "{cell}");
             self.rise_again(&cell);
@@ -176,7 +167,7 @@ fn every_cell(test: &str, safe: bool) {
             }
         }
     }
-    let n_calls: usize = CALLS.iter().map(|call| call.n(world.n_files())).sum();
+    let n_calls: usize = CALLS.iter().map(Call::n).sum();
     // The other cells of the 100 are calls that a save does not make.
     assert_eq!(n_came, n_calls * FAULTS.len());
 }

@@ -15,9 +15,10 @@ use quackd_home::Home;
 use quackd_home::keep::{Found, Item, Known, Rules, Tally, find_blocking, remove_blocking};
 use quackd_home::own_file::read_blocking;
 use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams, PrunedSession};
-use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED, MAX_METADATA_BYTES};
+use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED, MAX_METADATA_BYTES, MAX_STATE_BYTES};
 use quackd_protocol::metadata::{Metadata, Session};
-use std::collections::HashMap;
+use serde::Deserialize;
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
@@ -91,7 +92,7 @@ fn alone_blocking(
         true => home.check_blocking().map(|()| None)?,
         false => Some(lock_blocking(&home)?),
     };
-    let metadata = metadata_blocking(&home.metadata());
+    let metadata = metadata_blocking(&home);
     let lost = metadata.as_ref().map(lost_blocking).unwrap_or_default();
     let known = metadata.map(known);
     if histories && let Err(error) = &known {
@@ -130,16 +131,39 @@ fn keep_settings(home: &Home) -> anyhow::Result<KeepSettings> {
     Ok(config.context("the configuration with the retention times cannot be read")?.keep)
 }
 
-/// Reads the sessions from metadata.json without changing it. Only the daemon repairs the file.
-fn metadata_blocking(path: &Path) -> anyhow::Result<Metadata> {
+/// Reads the sessions from both files without changing them. Only the daemon repairs them. After a kill, metadata.json
+/// may lack sessions of the daemon's own state, which in turn may lack sessions of other programs.
+fn metadata_blocking(home: &Home) -> anyhow::Result<Metadata> {
+    let path = home.metadata();
     let name = || path.display().to_string();
     // A killed daemon may leave changes in files next to this one.
     for part in ["ours", "ours.tmp", "theirs"] {
         let other = path.with_extension(format!("json.{part}"));
         anyhow::ensure!(!other.exists(), "{} exists: start the daemon once", other.display());
     }
-    let bytes = read_blocking(path, MAX_METADATA_BYTES).with_context(name)?;
-    serde_json::from_slice(&bytes).with_context(name)
+    let bytes = read_blocking(&path, MAX_METADATA_BYTES).with_context(name)?;
+    let mut metadata: Metadata = serde_json::from_slice(&bytes).with_context(name)?;
+    let own = own_metadata_blocking(&home.state_file())?;
+    let known: HashSet<_> = metadata.sessions.iter().map(|session| session.id.clone()).collect();
+    metadata.sessions.extend(own.sessions.into_iter().filter(|it| !known.contains(&it.id)));
+    metadata.workspaces.extend(own.workspaces);
+    Ok(metadata)
+}
+
+/// Reads the sessions from the daemon's own state. Empty without one, and for one of an older version.
+fn own_metadata_blocking(path: &Path) -> anyhow::Result<Metadata> {
+    #[derive(Deserialize)]
+    struct OwnState {
+        #[serde(default)]
+        metadata: Option<Metadata>,
+    }
+    let name = || path.display().to_string();
+    let bytes = match read_blocking(path, MAX_STATE_BYTES) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Metadata::default()),
+        bytes => bytes.with_context(name)?,
+    };
+    let state: OwnState = serde_json::from_slice(&bytes).with_context(name)?;
+    Ok(state.metadata.unwrap_or_default())
 }
 
 /// Returns the sessions whose directory does not exist. Only the daemon deletes sessions, because it owns

@@ -1,7 +1,7 @@
 //! Deletions, and when a missing or old entry is not one.
 
 use super::*;
-use crate::merge::recent_changes::{ENTRY_AGE, VALUE_AGE};
+use crate::import::recent::{ENTRY_AGE, VALUE_AGE};
 use std::time::Duration;
 
 #[test]
@@ -11,12 +11,12 @@ fn what_they_have_deleted_is_given_back_as_gone_unless_we_have_changed_it() {
         it.sessions.push(session("x", "v"));
     });
     let ours = with(&base, |it| it.sessions[1].last_active_at = "2026-02-02T00:00:00Z".into());
-    let merged = merged(&base, &ours, &file(&["u"]));
+    let merged = imported(&base, &ours, &file(&["u"]));
     assert_eq!(ids(&merged.metadata), ["s", "t", "u", "x"], "nothing is deleted here");
     let wanted = Gone { sessions: vec!["s".into(), "x".into()], workspaces: vec!["v".into()] };
     assert_eq!(merged.gone, wanted);
     assert_eq!(ids(&merged.gone.without(&merged.metadata)), ["t", "u"]);
-    assert_eq!(told(&merged), [r#"session "t" was deleted there and changed here; kept"#]);
+    assert_eq!(merged.notes, [r#"session "t" was deleted there and changed here; kept"#]);
 }
 
 #[test]
@@ -28,10 +28,10 @@ fn a_file_without_anything_of_ours_deletes_nothing() {
         ..Metadata::default()
     };
     for theirs in [theirs, Metadata::default()] {
-        let merged = merged(&base, &base, &theirs);
+        let merged = imported(&base, &base, &theirs);
         assert!(merged.gone.is_empty());
         assert_eq!(&ids(&merged.metadata)[..2], ["s", "t"]);
-        assert_eq!(told(&merged), ["none of our entries are in the file; kept all"]);
+        assert_eq!(merged.notes, ["none of our entries are in the file; kept all"]);
     }
 }
 
@@ -46,24 +46,24 @@ fn an_old_copy_undoes_nothing_and_a_new_one_does() {
         it.active_voice_session_id = Some("new".into());
     });
     let begin = Instant::now();
-    let mut recent = RecentChanges::default();
+    let mut recent = Recent::default();
     recent.note(&before, &after, begin);
     // The app writes its older copy plus one of its own sessions.
     let theirs = with(&before, |it| it.sessions.push(session("app", "w")));
-    let merged = merge(&after, &after, &theirs, &mut recent, begin);
+    let merged = import(&after, &recent, &after, &theirs, begin);
     assert_eq!(merged.metadata, with(&after, |it| it.sessions.push(session("app", "w"))));
     assert!(merged.gone.is_empty());
-    assert_eq!(told(&merged), [r#"session "old" was deleted here and is still there; left out"#]);
+    assert_eq!(merged.notes, [r#"session "old" was deleted here and is still there; left out"#]);
 
     // The app has seen our changes now, so its deletion counts.
     let seen = merged.metadata;
-    merge(&seen, &seen, &seen, &mut recent, begin);
+    recent.seen(&seen);
     let back = with(&seen, |it| {
         it.sessions[0].name = "name of s".into();
         it.sessions.retain(|session| session.id.as_str() != "new");
         it.active_voice_session_id = Some("s".into());
     });
-    let merged = merge(&seen, &seen, &back, &mut recent, begin);
+    let merged = import(&seen, &recent, &seen, &back, begin);
     assert_eq!(merged.metadata.sessions[0].name, "name of s");
     assert_eq!(merged.metadata.active_voice_session_id, Some("s".into()));
     assert_eq!(merged.gone.sessions, ["new".into()]);
@@ -78,9 +78,9 @@ fn after_a_while_an_old_value_is_a_change_and_what_is_missing_was_deleted() {
     });
     let begin = Instant::now();
     let result = |age: Duration| {
-        let mut recent = RecentChanges::default();
+        let mut recent = Recent::default();
         recent.note(&before, &after, begin);
-        let merged = merge(&after, &after, &before, &mut recent, begin + age);
+        let merged = import(&after, &recent, &after, &before, begin + age);
         (merged.metadata.sessions[0].name.clone(), merged.gone.sessions.len())
     };
     let moment = Duration::from_millis(1);
@@ -93,11 +93,11 @@ fn after_a_while_an_old_value_is_a_change_and_what_is_missing_was_deleted() {
 #[test]
 fn in_doubt_nothing_counts_as_deleted() {
     let (base, now) = (file(&["s", "t"]), Instant::now());
-    let mut recent = RecentChanges::default();
+    let mut recent = Recent::default();
     recent.doubt(now);
-    assert!(merge(&base, &base, &file(&["s"]), &mut recent, now).gone.is_empty());
+    assert!(import(&base, &recent, &base, &file(&["s"]), now).gone.is_empty());
     let later = now + ENTRY_AGE;
-    assert_eq!(merge(&base, &base, &file(&["s"]), &mut recent, later).gone.sessions, ["t".into()]);
+    assert_eq!(import(&base, &recent, &base, &file(&["s"]), later).gone.sessions, ["t".into()]);
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn a_session_that_we_deleted_is_active_nowhere_and_stays_deleted() {
         it.active_voice_session_id = Some("s".into());
     });
     let now = Instant::now();
-    let mut recent = RecentChanges::default();
+    let mut recent = Recent::default();
     recent.note(&before, &after, now);
     // Long after the change, so another program must have kept its own copy.
-    let merged = merge(&after, &after, &before, &mut recent, now + 10 * ENTRY_AGE);
+    let merged = import(&after, &recent, &after, &before, now + 10 * ENTRY_AGE);
     assert_eq!(merged.metadata, after);
 }

@@ -46,7 +46,7 @@ struct World {
     copy: Metadata,
     memory: Metadata,
     held: Metadata,
-    recent: RecentChanges,
+    recent: Recent,
     now: Instant,
     n_made: usize,
     /// Sessions that their creator considers saved.
@@ -66,7 +66,7 @@ impl World {
             copy: begin.clone(),
             memory: begin.clone(),
             held: begin,
-            recent: RecentChanges::default(),
+            recent: Recent::default(),
             now: Instant::now(),
             n_made: 0,
             made: BTreeSet::from(["s0".to_owned()]),
@@ -81,15 +81,17 @@ impl World {
         session(&format!("{who}{}", self.n_made), "w")
     }
 
-    /// Saves like the store: checks the file, merges, writes.
+    /// Saves like the store: looks at the file, imports, writes.
     fn save(&mut self) {
         // Our own file does not show which changes the app has seen.
         if self.file != self.held {
-            let merged = merge(&self.held, &self.memory, &self.file, &mut self.recent, self.now);
-            for id in &merged.gone.sessions {
+            let Imported { metadata, gone, .. } =
+                import(&self.held, &self.recent, &self.memory, &self.file, self.now);
+            for id in &gone.sessions {
                 assert!(self.deleted.contains(id.as_str()), "{id} was never deleted");
             }
-            self.memory = merged.gone.without(&merged.metadata);
+            self.memory = gone.without(&metadata);
+            self.recent.seen(&self.file);
         }
         self.recent.note(&self.file, &self.memory, self.now);
         self.file = self.memory.clone();
@@ -224,8 +226,8 @@ proptest! {
         };
         let base = file(&["a0", "b0"]);
         let (one, other) = (with(&base, edit(a, "a")), with(&base, edit(b, "b")));
-        let (first, second) = (merged(&base, &one, &other), merged(&base, &other, &one));
+        let (first, second) = (imported(&base, &one, &other), imported(&base, &other, &one));
         prop_assert!(is_equivalent(&first.metadata, &second.metadata));
-        prop_assert!(first.conflicts.is_empty() && first.gone.is_empty());
+        prop_assert!(first.notes.is_empty() && first.gone.is_empty());
     }
 }

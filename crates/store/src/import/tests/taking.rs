@@ -1,4 +1,4 @@
-//! Changes that the merge takes: fields, entries, and the active session.
+//! Changes that an import takes: fields, entries, and the active session.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const FIELDS: &[(&str, &str, &str, &str, &str, bool)] = &[
     ("piSessionFile", "", "", "/f", "/f", false),
     ("piSessionFile", "", "/f", "", "/f", false),
     ("piSessionFile", "/f", "/f", "", "/f", false),
-    ("piSessionFile", "/f", "/g", "/h", "/g", true),
+    ("piSessionFile", "/f", "/g", "/h", "/g", false),
     (
         "createdAt",
         "2026-01-01T00:00:00Z",
@@ -61,14 +61,9 @@ fn each_field_is_of_who_changed_it_or_by_its_rule() {
     for (name, base, ours, theirs, wanted, is_conflict) in FIELDS {
         let case = format!("{name}: {base:?}, ours {ours:?}, theirs {theirs:?}");
         let [base, ours, theirs] = [base, ours, theirs].map(|value| with_field(name, value));
-        let merged = merged(&base, &ours, &theirs);
+        let merged = imported(&base, &ours, &theirs);
         assert_eq!(merged.metadata, with_field(name, wanted), "{case}");
-        assert_eq!(
-            merged.conflicts.len(),
-            usize::from(*is_conflict),
-            "{case}: {:?}",
-            told(&merged)
-        );
+        assert_eq!(merged.notes.len(), usize::from(*is_conflict), "{case}: {:?}", merged.notes);
         assert!(merged.gone.is_empty(), "{case}");
     }
 }
@@ -85,13 +80,13 @@ fn what_either_has_made_is_there_and_unknown_keys_stay() {
         it.sessions.push(session("third", "v"));
         it.sessions[1].other.insert("new".into(), json!(1.5));
     });
-    let merged = merged(&base, &ours, &theirs);
+    let merged = imported(&base, &ours, &theirs);
     assert_eq!(ids(&merged.metadata), ["s", "ours", "theirs", "third"]);
     assert_eq!(merged.metadata.other["top"], json!([1]));
     assert_eq!(merged.metadata.sessions[0].other["tag"], "x");
     assert_eq!(merged.metadata.sessions[2].other["new"], 1.5);
     assert_eq!(merged.metadata.workspaces.len(), 2);
-    assert_eq!((told(&merged).len(), merged.gone), (0, Gone::default()));
+    assert_eq!((merged.notes.len(), merged.gone), (0, Gone::default()));
 }
 
 #[test]
@@ -112,7 +107,7 @@ fn workspaces_are_one_by_path_and_their_sessions_come_along() {
         ],
         ..Metadata::default()
     };
-    let merged = merged(&base, &ours, &theirs);
+    let merged = imported(&base, &ours, &theirs);
     let of: Vec<_> = merged
         .metadata
         .sessions
@@ -129,7 +124,7 @@ fn workspaces_are_one_by_path_and_their_sessions_come_along() {
 fn a_directory_that_was_moved_keeps_its_id() {
     let base = file(&["s"]);
     let theirs = with(&base, |it| it.workspaces[0].path = "/moved".into());
-    let merged = merged(&base, &base, &theirs);
+    let merged = imported(&base, &base, &theirs);
     assert_eq!(merged.metadata, theirs);
     assert!(merged.gone.is_empty());
 }
@@ -140,7 +135,7 @@ fn the_active_session_is_who_set_it_last_and_is_not_taken_away() {
         with(&file(&["s", "t", "u"]), |it| it.active_voice_session_id = id.map(Into::into))
     };
     let result = |base, ours, theirs| {
-        merged(&active(base), &active(ours), &active(theirs)).metadata.active_voice_session_id
+        imported(&active(base), &active(ours), &active(theirs)).metadata.active_voice_session_id
     };
     assert_eq!(result(None, None, Some("s")), Some("s".into()));
     assert_eq!(result(Some("s"), Some("t"), Some("s")), Some("t".into()));

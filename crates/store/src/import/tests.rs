@@ -1,4 +1,4 @@
-//! Helpers for the merge tests: compact metadata files. The tests are in the submodules, by subject.
+//! Helpers for the import tests: compact metadata files. The tests are in the submodules, by subject.
 
 mod deleting;
 mod taking;
@@ -35,14 +35,10 @@ fn with(file: &Metadata, change: impl FnOnce(&mut Metadata)) -> Metadata {
     changed
 }
 
-fn merged(base: &Metadata, ours: &Metadata, theirs: &Metadata) -> Merged {
-    merge(base, ours, theirs, &mut RecentChanges::default(), Instant::now())
+fn imported(base: &Metadata, ours: &Metadata, theirs: &Metadata) -> Imported {
+    import(base, &Recent::default(), ours, theirs, Instant::now())
 }
 
 fn ids(metadata: &Metadata) -> Vec<&str> {
     metadata.sessions.iter().map(|session| session.id.as_str()).collect()
-}
-
-fn told(merged: &Merged) -> Vec<String> {
-    merged.conflicts.iter().map(ToString::to_string).collect()
 }
