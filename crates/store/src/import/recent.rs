@@ -3,10 +3,10 @@
 //! A program that reads the file, changes its copy and writes it back does not see changes in between. Taken
 //! literally, its write would undo them. Once it has written a file with a change of ours, its later writes count.
 
-use super::Index;
+use super::entry::{Entry, index};
 use quackd_protocol::SessionId;
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Time during which an old value counts as an old copy. The other program polls the file every 2 s.
@@ -16,7 +16,7 @@ pub(super) const VALUE_AGE: Duration = Duration::from_secs(3);
 /// a session. Longer than [`VALUE_AGE`], because a deletion is final.
 pub(super) const ENTRY_AGE: Duration = Duration::from_secs(10);
 
-/// Maximum number of remembered changes, and of deleted sessions; the oldest is dropped first.
+/// Maximum number of remembered changes, and of deleted entries; the oldest is dropped first.
 const MAX_CHANGES: usize = 4096;
 const MAX_DELETED: usize = 1024;
 
@@ -25,8 +25,8 @@ const MAX_DELETED: usize = 1024;
 pub(crate) struct Recent {
     /// Oldest first.
     changes: VecDeque<Change>,
-    /// Deleted sessions, oldest first.
-    deleted: VecDeque<SessionId>,
+    /// Times and keys of deleted entries, oldest first.
+    deleted: VecDeque<(Instant, String)>,
     /// Until then, every entry may be missing: it is unknown which file the other program has read.
     doubt_until: Option<Instant>,
 }
@@ -35,54 +35,24 @@ pub(crate) struct Recent {
 #[derive(Debug)]
 struct Change {
     at: Instant,
-    /// Entries as they were before, and the active session. Only those that differ.
+    /// Changed entries as they were before, and the active session before if it changed.
     was: Metadata,
-    new_sessions: Vec<SessionId>,
-    /// Paths.
-    new_workspaces: Vec<String>,
+    /// Keys of new entries.
+    new: HashSet<String>,
 }
 
 impl Change {
     fn is_empty(&self) -> bool {
-        self.new_sessions.is_empty()
-            && self.new_workspaces.is_empty()
-            && self.was == Metadata::default()
+        self.new.is_empty() && self.was == Metadata::default()
     }
 }
 
 impl Recent {
     /// Records that quackd replaced `before` with `after` in the file.
     pub(crate) fn note(&mut self, before: &Metadata, after: &Metadata, now: Instant) {
-        let (was, is) = (Index::of(before), Index::of(after));
-        let mut change = Change {
-            at: now,
-            was: Metadata::default(),
-            new_sessions: Vec::new(),
-            new_workspaces: Vec::new(),
-        };
-        for session in &after.sessions {
-            if !was.sessions.contains_key(&session.id) && !self.is_new_session(&session.id, now) {
-                change.new_sessions.push(session.id.clone());
-            }
-        }
-        for workspace in &after.workspaces {
-            let path = &workspace.path;
-            if !was.workspaces.contains_key(path.as_str()) && !self.is_new_workspace(path, now) {
-                change.new_workspaces.push(path.clone());
-            }
-        }
-        for session in &before.sessions {
-            let now = is.sessions.get(&session.id);
-            if now.is_none() {
-                self.deleted.push_back(session.id.clone());
-            } else if now != Some(&session) {
-                change.was.sessions.push(session.clone());
-            }
-        }
-        let surplus = self.deleted.len().saturating_sub(MAX_DELETED);
-        self.deleted.drain(..surplus);
-        let is_different = |it: &&Workspace| is.workspaces.get(it.path.as_str()) != Some(it);
-        change.was.workspaces = before.workspaces.iter().filter(is_different).cloned().collect();
+        let mut change = Change { at: now, was: Metadata::default(), new: HashSet::new() };
+        self.compare::<Session>(before, after, &mut change);
+        self.compare::<Workspace>(before, after, &mut change);
         if before.active_voice_session_id != after.active_voice_session_id {
             change.was.active_voice_session_id.clone_from(&before.active_voice_session_id);
         }
@@ -95,6 +65,23 @@ impl Recent {
         }
     }
 
+    fn compare<E: Entry>(&mut self, before: &Metadata, after: &Metadata, change: &mut Change) {
+        let (was, is) = (index::<E>(before), index::<E>(after));
+        let new = is.into_keys().filter(|key| !was.contains_key(key));
+        let new = new.filter(|key| !self.changes.iter().any(|it| it.new.contains(*key)));
+        change.new.extend(new.map(str::to_owned));
+        let is = index::<E>(after);
+        for entry in E::all(before) {
+            match is.get(entry.key()) {
+                None => self.deleted.push_back((change.at, entry.key().to_owned())),
+                Some(now) if *now != entry => E::all_mut(&mut change.was).push(entry.clone()),
+                Some(_) => {}
+            }
+        }
+        let surplus = self.deleted.len().saturating_sub(MAX_DELETED);
+        self.deleted.drain(..surplus);
+    }
+
     /// For the next [`ENTRY_AGE`], every entry may be missing.
     pub(crate) fn doubt(&mut self, now: Instant) {
         self.doubt_until = now.checked_add(ENTRY_AGE);
@@ -103,58 +90,32 @@ impl Recent {
     /// Records that the other program has written `theirs`. Its next file is based on that or on a later one of
     /// ours, so only entries that it still lacks may be missing then.
     pub(crate) fn seen(&mut self, theirs: &Metadata) {
-        let theirs = Index::of(theirs);
+        let (sessions, workspaces) = (index::<Session>(theirs), index::<Workspace>(theirs));
         for change in &mut self.changes {
             change.was = Metadata::default();
-            change.new_sessions.retain(|id| !theirs.sessions.contains_key(id));
-            change.new_workspaces.retain(|path| !theirs.workspaces.contains_key(path.as_str()));
+            let has = |key: &str| sessions.contains_key(key) || workspaces.contains_key(key);
+            change.new.retain(|key| !has(key));
         }
         self.changes.retain(|change| !change.is_empty());
     }
 
-    /// Returns true if the other program may not know the session yet.
-    pub(super) fn is_new_session(&self, id: &SessionId, now: Instant) -> bool {
-        self.is_in_doubt(now)
-            || self.within(ENTRY_AGE, now).any(|change| change.new_sessions.contains(id))
+    /// Returns true if the other program may not know the entry yet.
+    pub(super) fn is_new(&self, key: &str, now: Instant) -> bool {
+        self.is_in_doubt(now) || self.within(ENTRY_AGE, now).any(|it| it.new.contains(key))
     }
 
-    /// Like [`Recent::is_new_session`], for the workspace at `path`.
-    pub(super) fn is_new_workspace(&self, path: &str, now: Instant) -> bool {
-        let is_new = |change: &Change| change.new_workspaces.iter().any(|it| it == path);
-        self.is_in_doubt(now) || self.within(ENTRY_AGE, now).any(is_new)
+    /// Returns true if quackd deleted the entry.
+    pub(super) fn has_deleted<E: Entry>(&self, key: &str, now: Instant) -> bool {
+        let is_it = |(at, deleted): &(Instant, String)| {
+            deleted == key && now.saturating_duration_since(*at) < E::STAYS_DELETED
+        };
+        self.deleted.iter().any(is_it)
     }
 
-    /// Returns true if quackd deleted the session.
-    pub(super) fn has_deleted(&self, id: &SessionId) -> bool {
-        self.deleted.contains(id)
-    }
-
-    /// Returns true if quackd recently changed or deleted the workspace.
-    pub(super) fn had_workspace(&self, path: &str, now: Instant) -> bool {
-        let changes = self.within(ENTRY_AGE, now);
-        changes.flat_map(|it| &it.was.workspaces).any(|workspace| workspace.path == path)
-    }
-
-    /// Returns true if the session was like this before a recent change.
-    pub(super) fn was_session(
-        &self,
-        id: &SessionId,
-        now: Instant,
-        is_it: impl Fn(&Session) -> bool,
-    ) -> bool {
-        let changes = self.within(VALUE_AGE, now);
-        changes.flat_map(|it| &it.was.sessions).any(|session| session.id == *id && is_it(session))
-    }
-
-    /// Returns true if the workspace was like this before a recent change.
-    pub(super) fn was_workspace(
-        &self,
-        path: &str,
-        now: Instant,
-        is_it: impl Fn(&Workspace) -> bool,
-    ) -> bool {
-        let changes = self.within(VALUE_AGE, now);
-        changes.flat_map(|it| &it.was.workspaces).any(|it| it.path == path && is_it(it))
+    /// Returns the entry as it was before each recent change.
+    pub(super) fn past<E: Entry>(&self, key: &str, now: Instant) -> Vec<&E> {
+        let entries = self.within(VALUE_AGE, now).flat_map(|it| E::all(&it.was));
+        entries.filter(|entry| entry.key() == key).collect()
     }
 
     /// Returns true if this session was active before a recent change.
@@ -164,7 +125,10 @@ impl Recent {
 
     /// Returns true if the other program may not know every change yet.
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
-        self.is_in_doubt(now) || self.within(ENTRY_AGE, now).next().is_some()
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < ENTRY_AGE;
+        self.is_in_doubt(now)
+            || self.within(ENTRY_AGE, now).next().is_some()
+            || self.deleted.back().is_some_and(|(at, _)| is_recent(*at))
     }
 
     fn within(&self, age: Duration, now: Instant) -> impl Iterator<Item = &Change> {

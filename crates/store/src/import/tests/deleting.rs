@@ -53,7 +53,6 @@ fn an_old_copy_undoes_nothing_and_a_new_one_does() {
     let merged = import(&after, &recent, &after, &theirs, begin);
     assert_eq!(merged.metadata, with(&after, |it| it.sessions.push(session("app", "w"))));
     assert!(merged.gone.is_empty());
-    assert_eq!(merged.notes, [r#"session "old" was deleted here and is still there; left out"#]);
 
     // The app has seen our changes now, so its deletion counts.
     let seen = merged.metadata;
@@ -98,6 +97,20 @@ fn in_doubt_nothing_counts_as_deleted() {
     assert!(import(&base, &recent, &base, &file(&["s"]), now).gone.is_empty());
     let later = now + ENTRY_AGE;
     assert_eq!(import(&base, &recent, &base, &file(&["s"]), later).gone.sessions, ["t".into()]);
+}
+
+#[test]
+fn what_was_made_in_doubt_is_new_also_after_it() {
+    let (before, now) = (file(&["s"]), Instant::now());
+    let mut recent = Recent::default();
+    recent.doubt(now);
+    let after = file(&["s", "new"]);
+    let made = now + ENTRY_AGE - Duration::from_secs(1);
+    recent.note(&before, &after, made);
+    assert!(recent.is_fresh(now + ENTRY_AGE));
+    let gone = |at| import(&after, &recent, &after, &before, at).gone.sessions;
+    assert_eq!(gone(now + ENTRY_AGE), []);
+    assert_eq!(gone(made + ENTRY_AGE), ["new".into()]);
 }
 
 #[test]
