@@ -57,7 +57,7 @@ pub struct StateFile<S = DaemonState, M = Metadata> {
     /// Workspaces and sessions, of which `metadata.json` is a view. Missing in files of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<M>,
-    /// True if the daemon ended in order and `metadata.json` had everything for a while: what is missing there at
+    /// True if the daemon ended in order, long enough after its last change: an entry that `metadata.json` lacks at
     /// the next start was deleted by another program.
     #[serde(rename = "settled", skip_serializing_if = "is_false")]
     pub is_settled: bool,

@@ -35,7 +35,7 @@ pub struct Opened {
     pub files: Option<Files>,
 }
 
-/// Path of a file of another program that a save took out of the way. It is there until its changes are durable.
+/// Path of a file of another program that a save took out of the way. It stays until its changes are durable.
 pub(crate) fn theirs_name(metadata: &Path) -> PathBuf {
     with_suffix(metadata, ".theirs")
 }
@@ -130,7 +130,7 @@ fn ids(metadata: &Metadata) -> HashSet<SessionId> {
     metadata.sessions.iter().map(|session| session.id.clone()).collect()
 }
 
-/// What can be shown if a file must not be written.
+/// Returns the content that can be shown if a file must not be written.
 fn read_only(
     state: &Result<Loaded<StateFile>, StoreError>,
     file: &Result<Loaded<Metadata>, StoreError>,

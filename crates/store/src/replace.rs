@@ -66,7 +66,7 @@ fn replace_blocking(path: &Path, bytes: &[u8]) -> io::Result<Temporary> {
 pub(crate) struct Temporary(pub(crate) PathBuf);
 
 impl Temporary {
-    /// Removes what is there: the name may be a link or another user's file, which must not be written.
+    /// Removes an existing file: the name may be a link or another user's file, which must not be written.
     pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
         remove_if_there(&path)?;
         Ok(Self(path))

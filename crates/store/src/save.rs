@@ -5,7 +5,7 @@
 //! ([`crate::import`]); the changes are durable with ours. A file that it writes between the look and the exchange
 //! is taken out of the way, kept as `metadata.json.theirs`, and imported by the next save.
 //!
-//! A session and its safe mode are in one file, so neither is there without the other. If only the view cannot be
+//! A session and its safe mode are in one file, so neither exists without the other. If only the view cannot be
 //! written, the change is kept: memory equals our state, and the view follows.
 
 use crate::StoreError;
@@ -57,7 +57,7 @@ pub struct Saved {
     /// Entries that the other program has deleted. They are still in `metadata`. The caller deletes them, or
     /// keeps them by saving again.
     pub gone: Gone,
-    /// What both sides changed, for the log.
+    /// Deletions by the other program that did not count, for the log.
     pub notes: Vec<String>,
     /// The unusable file that was found, if any.
     pub set_aside: Option<SetAside>,
@@ -222,7 +222,7 @@ impl Files {
         Ok(None)
     }
 
-    /// There is no view any more. A program that lost the file also lost our entries.
+    /// The view is lost. A program that lost the file also lost our entries.
     fn forget_view(&mut self, now: Instant) {
         self.recent.doubt(now);
         (self.held, self.stamp) = (Arc::default(), None);
@@ -256,7 +256,8 @@ impl Files {
         }
     }
 
-    /// Writes the view in the place of the file that was read last. A file that came meanwhile becomes `unread`.
+    /// Writes the view in the place of the file that was read last. A file that another program
+    /// wrote since becomes `unread`.
     fn export_blocking(&mut self, view: Arc<Metadata>, now: Instant) -> Result<(), StoreError> {
         let path = self.paths.metadata.clone();
         let bytes = to_bytes::<Metadata>(&path, &*view)?;
@@ -538,7 +539,7 @@ mod tests {
         let error = export(&mut world, &["s"]).unwrap_err();
         assert!(matches!(error, StoreError::TooNew { .. }), "{error}");
         assert_eq!(world.text("metadata.json"), newer);
-        // What is no file is set aside.
+        // Anything but a file is set aside.
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         export(&mut world, &["s"]).unwrap();

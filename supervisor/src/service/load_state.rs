@@ -6,9 +6,7 @@ use crate::health::{Health, WebSearchHealth};
 use crate::registry::Saving;
 use crate::registry::tombstones::{trim_sessions, trim_workspaces};
 use quackd_home::Home;
-use quackd_store::{
-    Duplicate, Opened, Origin, Paths, Snapshot, StoreError, Writer, open_blocking,
-};
+use quackd_store::{Duplicate, Opened, Origin, Paths, Snapshot, StoreError, Writer, open_blocking};
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::sync::Arc;

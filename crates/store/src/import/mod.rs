@@ -1,8 +1,8 @@
 //! Import of `metadata.json` after another program wrote it. Pure. Called by [`crate::Files`], by the loader,
 //! and by the supervisor through [`rebase`].
 //!
-//! quackd's own state is the truth, and the file is a view of it. What counts is what the other program
-//! **changed**: the difference between its file and the view that it may have read. That is `base`, the last
+//! quackd's own state is the truth, and the file is a view of it. Only changes by the other program
+//! count: the difference between its file and the view that it may have read. That is `base`, the last
 //! content of the file that quackd wrote or read, or one that quackd replaced a moment ago ([`Recent`]).
 //!
 //! Rules:

@@ -1,7 +1,7 @@
 //! Recent changes by quackd to `metadata.json`. They tell an old copy of another program from a change.
 //!
 //! A program that reads the file, changes its copy and writes it back does not see changes in between. Taken
-//! literally, its write would undo them. Once it has written a file with a change of ours, its later writes count.
+//! literally, its write would undo them. Once its file contains a change by quackd, its later writes count.
 
 use super::entry::{Entry, index};
 use quackd_protocol::SessionId;
@@ -31,7 +31,7 @@ pub(crate) struct Recent {
     doubt_until: Option<Instant>,
 }
 
-/// What quackd changed when it replaced the file.
+/// One replacement of the file by quackd.
 #[derive(Debug)]
 struct Change {
     at: Instant,
@@ -87,8 +87,8 @@ impl Recent {
         self.doubt_until = now.checked_add(ENTRY_AGE);
     }
 
-    /// Records that the other program has written `theirs`. Its next file is based on that or on a later one of
-    /// ours, so only entries that it still lacks may be missing then.
+    /// Records that the other program has written `theirs`. Its next file is based on that or on a later
+    /// view, so only entries that it still lacks may be missing then.
     pub(crate) fn seen(&mut self, theirs: &Metadata) {
         let (sessions, workspaces) = (index::<Session>(theirs), index::<Workspace>(theirs));
         for change in &mut self.changes {
