@@ -8,7 +8,17 @@ use crate::replace::{Previous, hold_blocking, remove_if_there, rename, with_suff
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Path of a file of another program that a save took out of the way. It stays until its changes are durable.
+pub(crate) fn theirs_name(metadata: &Path) -> PathBuf {
+    with_suffix(metadata, ".theirs")
+}
+
+/// Path of the last metadata of an older version, if that was killed.
+pub(crate) fn ours_name(metadata: &Path) -> PathBuf {
+    with_suffix(metadata, ".ours")
+}
 
 /// Moves the file at `new` to `target`. Returns true if `target` existed: the old file is at `new` then.
 ///

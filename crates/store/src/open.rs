@@ -7,6 +7,7 @@
 use crate::StoreError;
 use crate::document::StateFile;
 use crate::duplicates::Duplicate;
+use crate::exchange::{ours_name, theirs_name};
 use crate::import::{Recent, import};
 use crate::load::{Loaded, MISSING, Origin, load_blocking, read_good};
 use crate::replace::with_suffix;
@@ -14,7 +15,6 @@ use crate::save::{Files, Paths, Snapshot};
 use quackd_protocol::SessionId;
 use quackd_protocol::metadata::Metadata;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Source of a file and the entries that were left out, or the reason why it must not be written.
@@ -33,16 +33,6 @@ pub struct Opened {
     pub restored: usize,
     /// `None` if a file must not be written.
     pub files: Option<Files>,
-}
-
-/// Path of a file of another program that a save took out of the way. It stays until its changes are durable.
-pub(crate) fn theirs_name(metadata: &Path) -> PathBuf {
-    with_suffix(metadata, ".theirs")
-}
-
-/// Path of the last metadata of an older version, if that was killed.
-pub(crate) fn ours_name(metadata: &Path) -> PathBuf {
-    with_suffix(metadata, ".ours")
 }
 
 /// Loads both files (P-11) and imports what another program has written, also during a save that a kill cut short

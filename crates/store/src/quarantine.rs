@@ -8,6 +8,14 @@ use std::path::{Path, PathBuf};
 /// Maximum number of quarantined files; the oldest is deleted first.
 const MAX_QUARANTINED: usize = 5;
 
+/// Moves an unusable file to `<path>.corrupt-<n>` and returns the new path.
+///
+/// # Errors
+/// The error of the system call. The file was not moved.
+pub fn set_aside_blocking(path: &Path) -> io::Result<PathBuf> {
+    quarantine_blocking(path, path)
+}
+
 /// Moves `bad` to `<original>.corrupt-<n>` and returns that path. `n` is larger than every existing number.
 /// `bad` is `original` or its backup.
 pub(crate) fn quarantine_blocking(bad: &Path, original: &Path) -> io::Result<PathBuf> {
@@ -60,7 +68,7 @@ mod tests {
         let path = dir.path().join("m");
         for n in 1..=12 {
             fs::write(&path, n.to_string()).unwrap();
-            let to = quarantine_blocking(&path, &path).unwrap();
+            let to = set_aside_blocking(&path).unwrap();
             assert_eq!(to, dir.path().join(format!("m.corrupt-{n}")));
         }
         let mut kept: Vec<_> = fs::read_dir(dir.path())

@@ -3,7 +3,6 @@
 //! `std::fs::rename` is banned elsewhere. Without an fsync before the rename, a power failure leaves an empty
 //! file (measured on XFS and ext4). Without an fsync after it, the old file may come back.
 
-use crate::quarantine::quarantine_blocking;
 use crate::stamp::FileStamp;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -17,14 +16,6 @@ use std::path::{Path, PathBuf};
 /// The error of the system call. The old file is intact.
 pub fn replace_file_blocking(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_blocking(path, bytes).map(drop)
-}
-
-/// Moves an unusable file to `<path>.corrupt-<n>` and returns the new path.
-///
-/// # Errors
-/// The error of the system call. The file was not moved.
-pub fn set_aside_blocking(path: &Path) -> io::Result<PathBuf> {
-    quarantine_blocking(path, path)
 }
 
 /// Like [`replace_file_blocking`]. The old file becomes `<path>.bak`, and only after the save succeeded: until then,
@@ -193,7 +184,6 @@ mod tests {
         }
         assert_eq!(content(dir.path()), names([("token", "new")]));
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(set_aside_blocking(&path).unwrap(), dir.path().join("token.corrupt-1"));
     }
 
     #[test]

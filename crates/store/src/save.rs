@@ -10,10 +10,9 @@
 
 use crate::StoreError;
 use crate::document::{DurableDocument, StateFile};
-use crate::exchange::exchange_blocking;
+use crate::exchange::{exchange_blocking, ours_name, theirs_name};
 use crate::import::{Gone, Imported, Recent, import, is_equivalent};
 use crate::load::{FileContent, Good, read};
-use crate::open::{ours_name, theirs_name};
 use crate::quarantine::quarantine_blocking;
 use crate::replace::{
     Temporary, remove_if_there, rename, replace_with_backup_blocking, with_suffix, write_synced,

@@ -215,7 +215,7 @@ fn metadata(health: &Health, known: usize) -> Check {
                         )
                     },
                 );
-                let message = format!("{file} was restored from the generation before: {reason}");
+                let message = format!("{file} was restored from quackd's own copy: {reason}");
                 return fail(NAME, message, kept);
             }
             Ok(Origin::Fresh | Origin::File) => {}

@@ -7,6 +7,10 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::time::Duration;
 
+/// Time during which a new entry may be missing in a file of another program. That stops polling for 5 s after it was
+/// notified of a session.
+pub(super) const ENTRY_AGE: Duration = Duration::from_secs(10);
+
 /// A session or a workspace.
 pub(super) trait Entry: Clone + PartialEq {
     /// Time during which an entry that quackd deleted is not added again.
@@ -73,7 +77,7 @@ impl Entry for Session {
 }
 
 impl Entry for Workspace {
-    const STAYS_DELETED: Duration = super::recent::ENTRY_AGE;
+    const STAYS_DELETED: Duration = ENTRY_AGE;
 
     fn key(&self) -> &str {
         &self.path

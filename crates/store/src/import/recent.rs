@@ -3,18 +3,15 @@
 //! A program that reads the file, changes its copy and writes it back does not see changes in between. Taken
 //! literally, its write would undo them. Once its file contains a change by quackd, its later writes count.
 
-use super::entry::{Entry, index};
+use super::entry::{ENTRY_AGE, Entry, index};
 use quackd_protocol::SessionId;
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Time during which an old value counts as an old copy. The other program polls the file every 2 s.
+/// Time during which an old value counts as an old copy. The other program polls the file every 2 s. Shorter than
+/// [`ENTRY_AGE`], because a deletion is final.
 pub(super) const VALUE_AGE: Duration = Duration::from_secs(3);
-
-/// Time during which a new entry may be missing. The other program stops polling for 5 s after it was notified of
-/// a session. Longer than [`VALUE_AGE`], because a deletion is final.
-pub(super) const ENTRY_AGE: Duration = Duration::from_secs(10);
 
 /// Maximum number of remembered changes, and of deleted entries; the oldest is dropped first.
 const MAX_CHANGES: usize = 4096;

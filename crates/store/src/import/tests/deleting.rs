@@ -1,7 +1,8 @@
 //! Deletions, and when a missing or old entry is not one.
 
 use super::*;
-use crate::import::recent::{ENTRY_AGE, VALUE_AGE};
+use crate::import::entry::ENTRY_AGE;
+use crate::import::recent::VALUE_AGE;
 use std::time::Duration;
 
 #[test]
