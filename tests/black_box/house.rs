@@ -150,6 +150,30 @@ fn gc_works_without_a_daemon_and_starts_none() {
 }
 
 #[test]
+fn gc_without_a_daemon_keeps_the_files_of_sessions_that_only_its_own_state_has() {
+    let daemon = Daemon::absent();
+    let app = daemon.app();
+    std::fs::create_dir_all(app.join("run")).unwrap();
+    std::fs::write(app.join("quackd.lock"), "").unwrap();
+    std::fs::write(app.join("run/.quackd"), "").unwrap();
+    let session = json!({"id": "s", "workspaceId": "w", "name": "s"});
+    let workspace = json!({"id": "w", "path": "/w"});
+    let empty = json!({"version": 1, "workspaces": [], "sessions": []});
+    let full = json!({"version": 1, "workspaces": [workspace], "sessions": [session]});
+    let state = json!({"version": 1, "sessions": {}, "metadata": full});
+    // A daemon was killed before it wrote metadata.json.
+    std::fs::write(app.join("metadata.json"), empty.to_string()).unwrap();
+    std::fs::write(app.join("quackd-state.json"), state.to_string()).unwrap();
+    for name in ["s", "nobody"] {
+        old(&app.join(format!("run/{name}/bash-1.log")), "x", 1);
+        age(&app.join(format!("run/{name}")), 1);
+    }
+    let data = daemon.quack(&["gc", "--json"]).json();
+    assert_eq!(kinds(&data), counted([("runs", 1)]));
+    assert!(app.join("run/s/bash-1.log").exists() && !app.join("run/nobody").exists());
+}
+
+#[test]
 fn gc_without_a_daemon_goes_by_the_configuration() {
     let daemon = Daemon::absent();
     let app = daemon.app();
